@@ -58,15 +58,22 @@ def main() -> None:
         reach, loss = attacked.reach, attacked.loss
         laws = [Law(loss, reach * loss.mu, f, reach) for f in (factor, 1.0)]
         found = [
-            [refute(law, delta=PRIVACY.delta, runs=given.runs, rng=np.random.default_rng([seed])) for seed in range(given.seeds)]
+            [
+                refute(law, delta=PRIVACY.delta, runs=given.runs, rng=np.random.default_rng([seed]))
+                for seed in range(given.seeds)
+            ]
             for law in laws
         ]
         broken, honest = (sum(one.refuted for one in each) for each in found)
         seen = attacked.observe(1, given.real, np.random.default_rng(7))[:, 0]
         shift = laws[0].shift
-        score = f"{seen.mean():.3f} +- {seen.std() / math.sqrt(given.real):.3f} / {shift**2 / 2:.3f}"
+        score = (
+            f"{seen.mean():.3f} +- {seen.std() / math.sqrt(given.real):.3f} / {shift**2 / 2:.3f}"
+        )
         spread = f"std {seen.std():.3f} / {factor * shift:.3f}"
-        lines.append(f"| {name} | {reach:.3f} | {broken} | {honest} | {found[0][0].detectable:.3f} | {score}; {spread} |")
+        lines.append(
+            f"| {name} | {reach:.3f} | {broken} | {honest} | {found[0][0].detectable:.3f} | {score}; {spread} |"
+        )
         print(lines[-1], flush=True)
     true = GaussianDP(loss.mu / factor).epsilon_at(PRIVACY.delta)
     text = "\n".join(lines) + (

@@ -55,10 +55,18 @@ def agent_for(learner: str, public: object, episodes: int, privacy: Request) -> 
         return LinTS(public, episodes=episodes, privacy=privacy)
     if learner == "LinUCB, tight":
         return LinUCB(public, episodes=episodes, privacy=privacy)
-    return LinUCB(public, episodes=episodes, privacy=privacy, calibration="paper", schedule=every(episodes // 200, episodes))
+    return LinUCB(
+        public,
+        episodes=episodes,
+        privacy=privacy,
+        calibration="paper",
+        schedule=every(episodes // 200, episodes),
+    )
 
 
-def row(learner: str, promise: str, privacy: Request, world: str, seeds: range, episodes: int) -> str:
+def row(
+    learner: str, promise: str, privacy: Request, world: str, seeds: range, episodes: int
+) -> str:
     dimension, contexts = WORLDS[world]
     lost, seconds, epsilon = [], [], 0.0
     for seed in seeds:
@@ -69,7 +77,9 @@ def row(learner: str, promise: str, privacy: Request, world: str, seeds: range, 
         lost.append(run.regret[-1] / (episodes * (run.optimal_value - run.uniform_value)))
         epsilon = run.certificate.epsilon if run.certificate else 0.0
     mean, error = np.mean(lost), np.std(lost, ddof=1) / np.sqrt(len(lost))
-    target = TARGETS.get((promise, dimension)) if learner == "LinTS" and contexts == "sphere" else None
+    target = (
+        TARGETS.get((promise, dimension)) if learner == "LinTS" and contexts == "sphere" else None
+    )
     met = "" if target is None else f"{target:.4f}{'' if mean <= target else ', mean above'}"
     if target is not None and mean - 2 * error > target:
         met = f"{target:.4f}, NOT MET"
@@ -85,11 +95,27 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
-    seeds, fewer, episodes = (range(300, 302), range(300, 302), K // 10) if args.quick else (SEEDS, FEWER, K)
-    rows = [row("LinTS", promise, PROMISES[promise], world, seeds, episodes) for promise in PROMISES for world in WORLDS]
-    rows += [row("LinUCB, tight", "joint, eps = 1", PROMISES["joint, eps = 1"], world, seeds, episodes) for world in WORLDS]
-    printed = {"joint, eps = 1": PROMISES["joint, eps = 1"], "local, eps = 10": LocalDP(10.0, DELTA)}
-    rows += [row("LinUCB, printed", key, asked, world, fewer, episodes) for key, asked in printed.items() for world in WORLDS]
+    seeds, fewer, episodes = (
+        (range(300, 302), range(300, 302), K // 10) if args.quick else (SEEDS, FEWER, K)
+    )
+    rows = [
+        row("LinTS", promise, PROMISES[promise], world, seeds, episodes)
+        for promise in PROMISES
+        for world in WORLDS
+    ]
+    rows += [
+        row("LinUCB, tight", "joint, eps = 1", PROMISES["joint, eps = 1"], world, seeds, episodes)
+        for world in WORLDS
+    ]
+    printed = {
+        "joint, eps = 1": PROMISES["joint, eps = 1"],
+        "local, eps = 10": LocalDP(10.0, DELTA),
+    }
+    rows += [
+        row("LinUCB, printed", key, asked, world, fewer, episodes)
+        for key, asked in printed.items()
+        for world in WORLDS
+    ]
     about = (
         f"LinTS and LinUCB with their defaults, {ACTIONS} actions, K = {episodes:,}, delta = {DELTA:g} where it is not 0, seeds "
         f"{seeds[0]}..{seeds[-1]} (printed: the first {len(fewer)}), on which nothing was chosen; each seed is another problem. Printed: "

@@ -36,11 +36,19 @@ class Case:
 
     @property
     def spec(self) -> RunSpec:
-        return RunSpec(agent=self.agent, problem=self.problem, privacy=self.privacy, episodes=self.episodes, options=self.options)
+        return RunSpec(
+            agent=self.agent,
+            problem=self.problem,
+            privacy=self.privacy,
+            episodes=self.episodes,
+            options=self.options,
+        )
 
     @property
     def cells(self) -> list[Cell]:
-        return [Cell(self.spec, ProblemChoice(self.problem, self.instance), seed) for seed in self.seeds]
+        return [
+            Cell(self.spec, ProblemChoice(self.problem, self.instance), seed) for seed in self.seeds
+        ]
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,9 @@ UNSEEN = 20  # systems before this one were looked at when the gate was made
 
 
 def regrets(seeds: tuple[int, ...], episodes: int) -> list[str]:
-    promises: dict[str, Request] = {f"eps = {e:g}": JointDP(e, DELTA) for e in (0.5, 1.0, 5.0, 10.0)}
+    promises: dict[str, Request] = {
+        f"eps = {e:g}": JointDP(e, DELTA) for e in (0.5, 1.0, 5.0, 10.0)
+    }
     promises |= {"none": NoPrivacy(), "eps = 1, delta = 0": JointDP(1.0, delta=0.0)}
     cases = {
         (agent, name, problem): Case(problem, agent, privacy, episodes, seeds)
@@ -37,7 +39,10 @@ def regrets(seeds: tuple[int, ...], episodes: int) -> list[str]:
         for problem in NAMED
     }
     found = measured(list(cases.values()))
-    lines = [f"| regret at K = {episodes:,}, {len(seeds)} seeds | " + " | ".join(NAMED) + " |", "|---|---|---|---|"]
+    lines = [
+        f"| regret at K = {episodes:,}, {len(seeds)} seeds | " + " | ".join(NAMED) + " |",
+        "|---|---|---|---|",
+    ]
     nothing = [found[cases[AGENTS[0], "none", problem]].nothing for problem in NAMED]
     lines.append("| doing nothing | " + " | ".join(f"{cost:,.0f}" for cost in nothing) + " |")
     for agent in (OFU, *AGENTS):
@@ -45,7 +50,9 @@ def regrets(seeds: tuple[int, ...], episodes: int) -> list[str]:
             cells = []
             for problem in NAMED:
                 values = found[cases[agent, name, problem]].regret
-                cells.append(f"{values.mean():,.1f} ± {values.std(ddof=1) / np.sqrt(len(values)):.1f} (max {values.max():,.0f})")
+                cells.append(
+                    f"{values.mean():,.1f} ± {values.std(ddof=1) / np.sqrt(len(values)):.1f} (max {values.max():,.0f})"
+                )
             lines.append(f"| {agent}, {name} | " + " | ".join(cells) + " |")
     return lines
 
@@ -54,7 +61,9 @@ def as_printed(seeds: tuple[int, ...], episodes: int) -> list[str]:
     """The paper's constants, and the best agent at a constant K epsilon."""
     options = (("calibration", "paper"),)
     rows = {
-        f"ofu-lq paper, {name}": [Case(problem, OFU, privacy, episodes, seeds[:3], options=options) for problem in NAMED]
+        f"ofu-lq paper, {name}": [
+            Case(problem, OFU, privacy, episodes, seeds[:3], options=options) for problem in NAMED
+        ]
         for name, privacy in (("eps = 1", JointDP(1.0, DELTA)), ("none", NoPrivacy()))
     }
     for agent in AGENTS:
@@ -63,10 +72,17 @@ def as_printed(seeds: tuple[int, ...], episodes: int) -> list[str]:
                 Case(problem, agent, JointDP(epsilon, DELTA), K, seeds) for problem in NAMED
             ]
     found = measured([case for cases in rows.values() for case in cases])
-    lines = ["| regret / regret of doing nothing | " + " | ".join(NAMED) + " |", "|---|---|---|---|"]
+    lines = [
+        "| regret / regret of doing nothing | " + " | ".join(NAMED) + " |",
+        "|---|---|---|---|",
+    ]
     for name, cases in rows.items():
         ratios = [found[case].regret / found[case].nothing for case in cases]
-        lines.append(f"| {name} | " + " | ".join(f"{each.mean():.4f} (max {each.max():.4f})" for each in ratios) + " |")
+        lines.append(
+            f"| {name} | "
+            + " | ".join(f"{each.mean():.4f} (max {each.max():.4f})" for each in ratios)
+            + " |"
+        )
     return lines
 
 
@@ -117,8 +133,14 @@ def drawn(
     A, B = rng.normal(size=(n, n)), rng.normal(size=(n, d))
     A *= (rng.uniform(0.4, 0.9) if radius is None else radius) / np.abs(np.linalg.eigvals(A)).max()
     B *= rng.uniform(*push) / np.linalg.norm(B)
-    fitting = LQSystem(A, B, np.diag([1.0] + [others] * (n - 1)), R * np.eye(d), H, noise, name="drawn")
-    return fitting if loose is None else replace(fitting, parameter_bound=max(loose, float(fitting.parameter_bound or 0.0)))
+    fitting = LQSystem(
+        A, B, np.diag([1.0] + [others] * (n - 1)), R * np.eye(d), H, noise, name="drawn"
+    )
+    return (
+        fitting
+        if loose is None
+        else replace(fitting, parameter_bound=max(loose, float(fitting.parameter_bound or 0.0)))
+    )
 
 
 FAMILIES: dict[str, Callable[[np.random.Generator], LQSystem]] = {
@@ -137,7 +159,9 @@ FAMILIES: dict[str, Callable[[np.random.Generator], LQSystem]] = {
 
 def elsewhere(family: str, agent: str, privacy: Request, episodes: int, instance: int) -> Case:
     system = FAMILIES[family](np.random.default_rng([list(FAMILIES).index(family), instance]))
-    return Case(saved(f"control {family} {instance}", system), agent, privacy, episodes, (instance,))
+    return Case(
+        saved(f"control {family} {instance}", system), agent, privacy, episodes, (instance,)
+    )
 
 
 def ends(case: Case, found: Sample) -> tuple[float, float]:
@@ -150,8 +174,15 @@ def ends(case: Case, found: Sample) -> tuple[float, float]:
 def families(instances: int, columns: dict[str, tuple[Request, int]]) -> list[str]:
     """The gate on systems that it was not made on."""
     agent, of = AGENTS[1], range(UNSEEN, UNSEEN + instances)
-    lines = [f"| {agent}, {instances} systems each | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
-    cases = {(f, name): [elsewhere(f, agent, *column, i) for i in of] for f in FAMILIES for name, column in columns.items()}
+    lines = [
+        f"| {agent}, {instances} systems each | " + " | ".join(columns) + " |",
+        "|---" * (len(columns) + 1) + "|",
+    ]
+    cases = {
+        (f, name): [elsewhere(f, agent, *column, i) for i in of]
+        for f in FAMILIES
+        for name, column in columns.items()
+    }
     found = measured(case for row in cases.values() for case in row)
     for family in FAMILIES:
         told = []
@@ -169,7 +200,10 @@ def outside(case: Case) -> int:
     """1 if the truth is outside the confidence set at any release of the run, 0 otherwise."""
     problem, (seed,) = case.world, case.seeds
     theta = np.concatenate([problem.A, problem.B], axis=1).T
-    agent, rng = make_agent(case.agent, problem, episodes=case.episodes, privacy=case.privacy), np.random.default_rng(seed)
+    agent, rng = (
+        make_agent(case.agent, problem, episodes=case.episodes, privacy=case.privacy),
+        np.random.default_rng(seed),
+    )
     agent.noise = noise_source("fast", seed)
     while agent.users < case.episodes:
         batch = agent.next_batch()
@@ -182,13 +216,20 @@ def outside(case: Case) -> int:
 
 
 def coverage(runs: int) -> list[str]:
-    lines = [f"| Confidence set of OFU, failure = .1, {runs} runs of 2,000 users | oscillator | thermal |", "|---|---|---|"]
+    lines = [
+        f"| Confidence set of OFU, failure = .1, {runs} runs of 2,000 users | oscillator | thermal |",
+        "|---|---|---|",
+    ]
     for name, privacy in (("eps = 1", JointDP(1.0, DELTA)), ("none", NoPrivacy())):
         cells = []
         for problem in NAMED[:2]:
             with get_context("spawn").Pool(2) as pool:
                 failed = sum(
-                    pool.map(outside, [Case(problem, OFU, privacy, 2_000, (seed,)) for seed in range(runs)], chunksize=25)
+                    pool.map(
+                        outside,
+                        [Case(problem, OFU, privacy, 2_000, (seed,)) for seed in range(runs)],
+                        chunksize=25,
+                    )
                 )
             cells.append(f"true system left the set in {failed} runs")
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
@@ -201,14 +242,23 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     if arguments.quick:
-        sections = [regrets((0, 1), 20_000), as_printed((0, 1), 2_000), gate(20, (100, 10_000)), coverage(50)]
+        sections = [
+            regrets((0, 1), 20_000),
+            as_printed((0, 1), 2_000),
+            gate(20, (100, 10_000)),
+            coverage(50),
+        ]
         sections.append(families(4, {"K = 10,000, eps = 1": (JointDP(1.0, DELTA), 10_000)}))
     else:
         seeds = tuple(range(10))
         sections = [regrets(seeds, 100_000), as_printed(seeds, 100_000)]
         sections += [gate(200, (100, 1_000, 7_000, 100_000)), coverage(1000)]
         sections.append(families(30, {"K = 10,000, eps = 1": (JointDP(1.0, DELTA), 10_000)}))
-    record("Control of linear systems", "\n\n".join("\n".join(lines) for lines in sections) + "\n", write=arguments.write)
+    record(
+        "Control of linear systems",
+        "\n\n".join("\n".join(lines) for lines in sections) + "\n",
+        write=arguments.write,
+    )
 
 
 if __name__ == "__main__":

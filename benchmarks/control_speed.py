@@ -28,7 +28,8 @@ from confide.problems import make
 from confide.trajectory import Trajectories
 
 DELTA = 1e-5
-EACH, LAZY, DEVICES = 20_000, 100_000, 20_000  # users of learners that replan after each, at their own times, from messages
+# users of learners that replan after each, at their own times, from messages
+EACH, LAZY, DEVICES = 20_000, 100_000, 20_000
 PLAIN = {  # how much is written as arrays
     "step": "NumPy, step by step",
     "episode": "NumPy, an episode's draws and sums as arrays",
@@ -40,10 +41,30 @@ class PlainWorld:
     """A linear system and its users. `way` is how much is written as arrays: a "step", an "episode", or all users of a "release"."""
 
     def __init__(self, problem, times, *, seed: int, way: str) -> None:
-        self.A, self.B, self.Q, self.R, self.H = problem.A, problem.B, problem.Q, problem.R, problem.horizon
-        self.n, self.d, self.radius, self.times, self.way = len(self.A), len(self.R), problem.noise_radius, times, way
-        self.p, self.shock, self.I = self.n + self.d, problem.noise_radius**2 / (self.n + 2), np.eye(self.n)
-        self.optimum, self.longest, self.bound = -problem.optimal_value, problem.gain_bound, problem.parameter_bound
+        self.A, self.B, self.Q, self.R, self.H = (
+            problem.A,
+            problem.B,
+            problem.Q,
+            problem.R,
+            problem.horizon,
+        )
+        self.n, self.d, self.radius, self.times, self.way = (
+            len(self.A),
+            len(self.R),
+            problem.noise_radius,
+            times,
+            way,
+        )
+        self.p, self.shock, self.I = (
+            self.n + self.d,
+            problem.noise_radius**2 / (self.n + 2),
+            np.eye(self.n),
+        )
+        self.optimum, self.longest, self.bound = (
+            -problem.optimal_value,
+            problem.gain_bound,
+            problem.parameter_bound,
+        )
         self.both = np.zeros((self.p, self.p))
         self.both[: self.n, : self.n], self.both[self.n :, self.n :] = self.Q, self.R
         self.rng, self.regret, self.served = np.random.default_rng(seed), 0.0, 0
@@ -67,7 +88,11 @@ class PlainWorld:
         x = self.direction()
         for K in gains:
             u = K @ x
-            after = self.A @ x + self.B @ u + self.radius * self.rng.random() ** (1 / self.n) * self.direction()
+            after = (
+                self.A @ x
+                + self.B @ u
+                + self.radius * self.rng.random() ** (1 / self.n) * self.direction()
+            )
             yield np.concatenate([x, u]), after
             x = after
 
@@ -95,7 +120,9 @@ class PlainWorld:
         """x_1 on the sphere, and w_1, ..., w_H in the ball."""
         X = self.rng.standard_normal((*shape, self.H + 1, self.n))
         X /= np.sqrt((X * X).sum(axis=-1))[..., None]
-        X[..., 1:, :] *= (self.radius * self.rng.random((*shape, self.H)) ** (1 / self.n))[..., None]
+        X[..., 1:, :] *= (self.radius * self.rng.random((*shape, self.H)) ** (1 / self.n))[
+            ..., None
+        ]
         return X
 
     def charge(self, gains: np.ndarray, users: int) -> None:
@@ -121,16 +148,38 @@ class PlainWorld:
 class PlainOFU(PlainWorld):
     """Private-OFU-RL: correlated noise (the square root's) drawn before the first user; the search by SLSQP, from two starts."""
 
-    def __init__(self, problem, times, privacy, *, seed: int = 0, way: str = "step", exact_gradient: bool = True) -> None:
+    def __init__(
+        self,
+        problem,
+        times,
+        privacy,
+        *,
+        seed: int = 0,
+        way: str = "step",
+        exact_gradient: bool = True,
+    ) -> None:
         super().__init__(problem, times, seed=seed, way=way)
         rows = OFULQ(problem.public, episodes=times[-1], privacy=privacy).algorithm.bound
-        self.cap, self.s, self.failure, self.exact, self.searched = rows.cap, rows.weight, 0.1, exact_gradient, 0
+        self.cap, self.s, self.failure, self.exact, self.searched = (
+            rows.cap,
+            rows.weight,
+            0.1,
+            exact_gradient,
+            0,
+        )
         j = np.arange(1, len(times))
         root = np.concatenate([[1.0], np.cumprod((2 * j - 1) / (2 * j))])
         sizes = np.sqrt(np.cumsum(root**2))
-        scale = rows.sensitivity(Relation.REPLACE) * sizes[-1] / gaussian_mu(privacy.epsilon, privacy.delta)
+        scale = (
+            rows.sensitivity(Relation.REPLACE)
+            * sizes[-1]
+            / gaussian_mu(privacy.epsilon, privacy.delta)
+        )
         unit = self.rng.standard_normal((len(times), rows.size))
-        self.noise, self.stds = scale * fftconvolve(unit, root[:, None], axes=0)[: len(times)], scale * sizes
+        self.noise, self.stds = (
+            scale * fftconvolve(unit, root[:, None], axes=0)[: len(times)],
+            scale * sizes,
+        )
 
     def run(self, users: int) -> "PlainOFU":
         for t, end in enumerate(self.times):
@@ -142,7 +191,11 @@ class PlainOFU(PlainWorld):
     def watch(self, steps: Iterable[tuple[np.ndarray, np.ndarray]]) -> None:
         left, s2 = self.cap, self.s**2
         for z, x in steps:
-            size, reach, longest = z @ z, np.linalg.norm(x), self.bound * np.linalg.norm(z) + self.radius
+            size, reach, longest = (
+                z @ z,
+                np.linalg.norm(x),
+                self.bound * np.linalg.norm(z) + self.radius,
+            )
             after = x * min(1.0, longest / reach)
             c = min(1.0, left / (size + s2 * longest**2))
             left = max(left - c * (size + s2 * (after @ after)), 0.0)
@@ -156,7 +209,9 @@ class PlainOFU(PlainWorld):
         longest = (self.bound * np.sqrt(sizes) + self.radius) ** 2
         if (reaches > longest).any():
             X = X * np.sqrt(np.minimum(1, longest / reaches))[:, None]
-        for size, most, reach in zip(sizes.tolist(), longest.tolist(), np.minimum(reaches, longest).tolist(), strict=True):
+        for size, most, reach in zip(
+            sizes.tolist(), longest.tolist(), np.minimum(reaches, longest).tolist(), strict=True
+        ):
             weights.append(min(1.0, left / (size + s2 * most)))
             left = max(left - weights[-1] * (size + s2 * reach), 0.0)
         weighted = (Z * np.array(weights)[:, None]).T
@@ -167,7 +222,10 @@ class PlainOFU(PlainWorld):
         """`observe`, of many users at once [user, h, .]."""
         sizes, reaches, s2 = (Z * Z).sum(axis=2), (X * X).sum(axis=2), self.s**2
         longest = (self.bound * np.sqrt(sizes) + self.radius) ** 2
-        X, reaches = X * np.sqrt(np.minimum(1, longest / reaches))[..., None], np.minimum(reaches, longest)
+        X, reaches = (
+            X * np.sqrt(np.minimum(1, longest / reaches))[..., None],
+            np.minimum(reaches, longest),
+        )
         left, weights = np.full(len(Z), self.cap), np.empty_like(sizes)
         for h in range(self.H):
             weights[:, h] = np.minimum(1, left / (sizes[:, h] + s2 * longest[:, h]))
@@ -183,7 +241,10 @@ class PlainOFU(PlainWorld):
         S, C = self.S, self.C
         if t:
             std, noise = self.stds[t - 1], self.noise[t - 1]
-            S, C = S + self.symmetric(noise[:cut]), C + noise[cut:].reshape(p, n) / (math.sqrt(2) * self.s)
+            S, C = (
+                S + self.symmetric(noise[:cut]),
+                C + noise[cut:].reshape(p, n) / (math.sqrt(2) * self.s),
+            )
         a, q = std / math.sqrt(2), self.failure / (4 * len(self.times))
         Lam = 2 * a * (math.sqrt(p) + math.sqrt(math.log(2 / q)))
         ell = a / self.s * (math.sqrt(n * p) + math.sqrt(2 * math.log(1 / q)))
@@ -204,7 +265,8 @@ class PlainOFU(PlainWorld):
             return memoryless  # the cheapest system of all
         self.searched += 1
         L = np.linalg.cholesky(V)
-        back = np.linalg.inv(L.T) * beta  # Theta = theta + back Y: the ellipsoid is the unit ball of Y
+        # Theta = theta + back Y: the ellipsoid is the unit ball of Y
+        back = np.linalg.inv(L.T) * beta
 
         def at(y: np.ndarray) -> np.ndarray:
             return theta + back @ y.reshape(shape)
@@ -215,12 +277,25 @@ class PlainOFU(PlainWorld):
 
         limits = (
             {"type": "ineq", "fun": lambda y: 1 - y @ y, "jac": lambda y: -2 * y},
-            {"type": "ineq", "fun": lambda y: self.bound**2 - (at(y) ** 2).sum(), "jac": lambda y: -2 * (back.T @ at(y)).ravel()},
+            {
+                "type": "ineq",
+                "fun": lambda y: self.bound**2 - (at(y) ** 2).sum(),
+                "jac": lambda y: -2 * (back.T @ at(y)).ravel(),
+            },
         )
         best, cheapest = theta * min(1.0, self.bound / np.linalg.norm(theta)), math.inf
         for start in (0.01 * np.cos(1 + 2.4 * np.arange(theta.size)), (L.T @ error / beta).ravel()):
-            found = minimize(cost, start, jac=self.exact or None, method="SLSQP", constraints=limits, options={"ftol": 1e-5})
-            inside = found.x @ found.x < 1 + 1e-4 and np.linalg.norm(at(found.x)) < self.bound * (1 + 1e-4)
+            found = minimize(
+                cost,
+                start,
+                jac=self.exact or None,
+                method="SLSQP",
+                constraints=limits,
+                options={"ftol": 1e-5},
+            )
+            inside = found.x @ found.x < 1 + 1e-4 and np.linalg.norm(at(found.x)) < self.bound * (
+                1 + 1e-4
+            )
             if inside and found.fun < cheapest:
                 best, cheapest = at(found.x), found.fun
         return best
@@ -237,7 +312,11 @@ class PlainOFU(PlainWorld):
         """J, and by the envelope theorem dJ/dTheta = 2 sum_h [I; K_h] S_h A_h^T P_{h+1}."""
         P, gains = self.riccati(theta)
         traces = np.trace(P, axis1=1, axis2=2)
-        J, total, S = traces[0] / self.n + self.shock * traces[1:].sum(), np.zeros_like(theta), self.I / self.n
+        J, total, S = (
+            traces[0] / self.n + self.shock * traces[1:].sum(),
+            np.zeros_like(theta),
+            self.I / self.n,
+        )
         if gradient:
             for h in range(self.H - 1):
                 lift = np.concatenate([self.I, gains[h]])
@@ -264,18 +343,40 @@ def confide_each(name: str, privacy: JointDP, users: int, seed: int) -> float:
     return float(run(agent, problem, episodes=users, seed=seed).regret[-1])
 
 
-def plain_each(name: str, privacy: JointDP, users: int, shares: list[float], seed: int, *, exact: bool = True) -> float:
+def plain_each(
+    name: str, privacy: JointDP, users: int, shares: list[float], seed: int, *, exact: bool = True
+) -> float:
     """`shares` is told what share of the plans was searched for."""
-    plain = PlainOFU(make(name), every_episode(EACH).times, privacy, seed=seed, way="episode", exact_gradient=exact).run(users)
+    plain = PlainOFU(
+        make(name),
+        every_episode(EACH).times,
+        privacy,
+        seed=seed,
+        way="episode",
+        exact_gradient=exact,
+    ).run(users)
     shares.append(plain.searched / users)
     return plain.regret
 
 
 def confide_lazy(
-    learner: type, name: str, privacy: JointDP | LocalDP, users: int, seed: int, *, counts: bool | None = None
+    learner: type,
+    name: str,
+    privacy: JointDP | LocalDP,
+    users: int,
+    seed: int,
+    *,
+    counts: bool | None = None,
 ) -> float:
     problem = make(name)
-    return float(run(learner(problem.public, episodes=users, privacy=privacy), problem, seed=seed, counts=counts).regret[-1])
+    return float(
+        run(
+            learner(problem.public, episodes=users, privacy=privacy),
+            problem,
+            seed=seed,
+            counts=counts,
+        ).regret[-1]
+    )
 
 
 def plain_lazy(name: str, privacy: JointDP, way: str, seed: int) -> float:
@@ -304,7 +405,10 @@ def plain_users(name: str, privacy: JointDP, seed: int) -> float:
 
 def measured(subjects: list[Subject], rounds: int) -> tuple[np.ndarray, np.ndarray]:
     """Episodes per CPU-second and regret [round, subject]; subjects take turns."""
-    rates, regrets = np.full((rounds, len(subjects)), np.nan), np.full((rounds, len(subjects)), np.nan)
+    rates, regrets = (
+        np.full((rounds, len(subjects)), np.nan),
+        np.full((rounds, len(subjects)), np.nan),
+    )
     for subject in subjects:
         if subject.name.startswith("confide"):
             subject.call(0)  # compiles
@@ -322,29 +426,50 @@ def table(title: str, subjects: list[Subject], rounds: int) -> tuple[list[str], 
     """Its lines, and the median of how much faster the first subject is than each."""
     rates, regrets = measured(subjects, rounds)
     over = rates[:, [0]] / rates
-    lines = [f"| {title} | episodes per CPU-second | speedup of confide: median, range | regret, mean |", "|---|---|---|---|"]
+    lines = [
+        f"| {title} | episodes per CPU-second | speedup of confide: median, range | regret, mean |",
+        "|---|---|---|---|",
+    ]
     for i, subject in enumerate(subjects):
         found = over[np.isfinite(over[:, i]), i]
         middle = f"{np.median(found):,.3g}, {found.min():,.3g} to {found.max():,.3g}" if i else "-"
-        lines.append(f"| {subject.name} | {np.nanmedian(rates[:, i]):,.0f} | {middle} | {np.nanmean(regrets[:, i]):,.0f} |")
+        lines.append(
+            f"| {subject.name} | {np.nanmedian(rates[:, i]):,.0f} | {middle} | {np.nanmean(regrets[:, i]):,.0f} |"
+        )
     return lines, np.nanmedian(over, axis=0)
 
 
 def replanning(rounds: int) -> tuple[list[list[str]], list[float]]:
     """After every user: where sets are small enough to be searched, and where they are not yet."""
     sections, over = [], []
-    for name, epsilon, users in (("oscillator", 10.0, 2_000), ("oscillator", 1.0, 2_000), ("thermal", 10.0, 2_500)):
+    for name, epsilon, users in (
+        ("oscillator", 10.0, 2_000),
+        ("oscillator", 1.0, 2_000),
+        ("thermal", 10.0, 2_500),
+    ):
         privacy, shares = JointDP(epsilon, DELTA), []
         numeric = partial(plain_each, name, privacy, users, [], exact=False)
         subjects = [
             Subject("confide", users, partial(confide_each, name, privacy, users)),
-            Subject("NumPy and SciPy, exact gradient", users, partial(plain_each, name, privacy, users, shares)),
+            Subject(
+                "NumPy and SciPy, exact gradient",
+                users,
+                partial(plain_each, name, privacy, users, shares),
+            ),
             Subject("NumPy and SciPy, gradient by differences", users, numeric, once=True),
         ]
         kept = subjects if (name, epsilon) == ("oscillator", 10.0) else subjects[:2]
-        lines, found = table(f"ofu-lq on {name}, eps = {epsilon:g}, the first {users:,} of {EACH:,} users", kept, rounds)
+        lines, found = table(
+            f"ofu-lq on {name}, eps = {epsilon:g}, the first {users:,} of {EACH:,} users",
+            kept,
+            rounds,
+        )
         sections.append(
-            [*lines, "", f"{np.mean(shares):.0%} of these plans need a search; for the others A = 0 is in the confidence set."]
+            [
+                *lines,
+                "",
+                f"{np.mean(shares):.0%} of these plans need a search; for the others A = 0 is in the confidence set.",
+            ]
         )
         over.append(float(found[1]))
     return sections, over
@@ -356,12 +481,23 @@ def lazily(rounds: int) -> tuple[list[list[str]], np.ndarray]:
     for learner in (OFULQ, CertaintyEquivalentLQ):
         for name in ("oscillator", "thermal"):
             if learner is OFULQ:
-                others = [Subject(text, LAZY, partial(plain_lazy, name, privacy, way)) for way, text in PLAIN.items()]
+                others = [
+                    Subject(text, LAZY, partial(plain_lazy, name, privacy, way))
+                    for way, text in PLAIN.items()
+                ]
             else:
                 played = partial(plain_users, name, privacy)
-                others = [Subject("users in NumPy, step by step; sums and plans are confide's", LAZY, played)]
+                others = [
+                    Subject(
+                        "users in NumPy, step by step; sums and plans are confide's", LAZY, played
+                    )
+                ]
             ours = Subject("confide", LAZY, partial(confide_lazy, learner, name, privacy, LAZY))
-            lines, found = table(f"{learner.name} on {name}, eps = 1, {LAZY:,} users, its own releases", [ours, *others], rounds)
+            lines, found = table(
+                f"{learner.name} on {name}, eps = 1, {LAZY:,} users, its own releases",
+                [ours, *others],
+                rounds,
+            )
             sections.append(lines)
             over.append(found)
     return sections, over[0]
@@ -371,12 +507,19 @@ def local(rounds: int) -> list[str]:
     """Under a local promise: a crowd drawn as one sum, or a client and a message for each user."""
     privacy, subjects = LocalDP(1.0, DELTA), []
     for learner in (OFULQ, CertaintyEquivalentLQ):
-        for users, counts, way in ((LAZY, None, "the sum of all messages"), (DEVICES, False, "a message from each device")):
+        for users, counts, way in (
+            (LAZY, None, "the sum of all messages"),
+            (DEVICES, False, "a message from each device"),
+        ):
             call = partial(confide_lazy, learner, "oscillator", privacy, users, counts=counts)
-            subjects.append(Subject(f"confide, {learner.name}, {users:,} users, {way}", users, call))
+            subjects.append(
+                Subject(f"confide, {learner.name}, {users:,} users, {way}", users, call)
+            )
     rates, _ = measured(subjects, rounds)
     lines = ["| oscillator, LocalDP, eps = 1 | episodes per CPU-second |", "|---|---|"]
-    return lines + [f"| {each.name} | {np.median(rates[:, i]):,.0f} |" for i, each in enumerate(subjects)]
+    return lines + [
+        f"| {each.name} | {np.median(rates[:, i]):,.0f} |" for i, each in enumerate(subjects)
+    ]
 
 
 def main() -> None:
@@ -384,11 +527,26 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
-    (each, replanned), (own, lazy), devices = replanning(arguments.rounds), lazily(arguments.rounds), local(arguments.rounds)
-    verdict = ["| required speedup on oscillator, median over rounds | measured | met |", "|---|---|---|"]
+    (each, replanned), (own, lazy), devices = (
+        replanning(arguments.rounds),
+        lazily(arguments.rounds),
+        local(arguments.rounds),
+    )
+    verdict = [
+        "| required speedup on oscillator, median over rounds | measured | met |",
+        "|---|---|---|",
+    ]
     for text, found, least in (
-        ("a plan after every user, over NumPy and SciPy with the exact gradient, eps = 10: at least 20", replanned[0], 20),
-        ("the same at eps = 1, where the first users' plans need no search: at least 20", replanned[1], 20),
+        (
+            "a plan after every user, over NumPy and SciPy with the exact gradient, eps = 10: at least 20",
+            replanned[0],
+            20,
+        ),
+        (
+            "the same at eps = 1, where the first users' plans need no search: at least 20",
+            replanned[1],
+            20,
+        ),
         ("its own releases, over NumPy step by step: at least 200", lazy[1], 200),
         ("its own releases, over NumPy with episodes as arrays: at least 200", lazy[2], 200),
     ):

@@ -66,7 +66,12 @@ def throughput(episodes: int) -> list[str]:
     bound = L2Ball(1.0, SIZE)
     contribution = bound.clip(np.full(SIZE, 0.01))
     counter = Counter(
-        bound, Buffered(episodes), loss=loss_for(PRIVACY), request=PRIVACY, users=episodes, noise=noise_source("fast", 0)
+        bound,
+        Buffered(episodes),
+        loss=loss_for(PRIVACY),
+        request=PRIVACY,
+        users=episodes,
+        noise=noise_source("fast", 0),
     )
     plain = PlainTree(episodes, 1.0, np.random.default_rng(0))
     counter.absorb(contribution)  # compile
@@ -78,11 +83,21 @@ def throughput(episodes: int) -> list[str]:
     tracemalloc.stop()
     chunk, rounds = (episodes - 2000) // 20, 20
     times = np.array(
-        [[seconds(plain.absorb, contribution.values, chunk), seconds(counter.absorb, contribution, chunk)] for _ in range(rounds)]
+        [
+            [
+                seconds(plain.absorb, contribution.values, chunk),
+                seconds(counter.absorb, contribution, chunk),
+            ]
+            for _ in range(rounds)
+        ]
     )
-    plain_rate, buffered_rate = chunk / np.median(times, axis=0)  # medians over interleaved rounds: other processes come and go
+    # medians over interleaved rounds: other processes come and go
+    plain_rate, buffered_rate = chunk / np.median(times, axis=0)
     ratios, total = times[:, 0] / times[:, 1], times.sum(axis=0)
-    held = sum(part.size for memory in (counter._private, counter._public) for part in memory.values()) + counter._prefix.size
+    held = (
+        sum(part.size for memory in (counter._private, counter._public) for part in memory.values())
+        + counter._prefix.size
+    )
     rounds_ = f"{ratios.min():.2f} to {ratios.max():.2f}"
     return [
         "| counter, 5 x 6 x 6 stack | absorbs per CPU-second (median) | relative to the plain tree: median | total | range | arrays held |",
@@ -96,12 +111,23 @@ def throughput(episodes: int) -> list[str]:
 
 
 def noise() -> list[str]:
-    lines = ["| maximal std, unit sensitivity, mu = 1 | n = 1e3 | 1e4 | 1e5 | 1e6 |", "|---|---|---|---|---|"]
+    lines = [
+        "| maximal std, unit sensitivity, mu = 1 | n = 1e3 | 1e4 | 1e5 | 1e6 |",
+        "|---|---|---|---|---|",
+    ]
     sizes = (10**3, 10**4, 10**5, 10**6)
-    lines.append("| square-root Toeplitz | " + " | ".join(f"{float((square_root(n) ** 2).sum()):.4f}" for n in sizes) + " |")
+    lines.append(
+        "| square-root Toeplitz | "
+        + " | ".join(f"{float((square_root(n) ** 2).sum()):.4f}" for n in sizes)
+        + " |"
+    )
     for buffers in (4, 5, 6):
         values = [worst_std(Buffered(n, optimal_gaps(n, buffers))) for n in sizes]
-        lines.append(f"| buffered, {buffers} buffers | " + " | ".join(f"{value:.4f}" for value in values) + " |")
+        lines.append(
+            f"| buffered, {buffers} buffers | "
+            + " | ".join(f"{value:.4f}" for value in values)
+            + " |"
+        )
     return lines
 
 
@@ -138,7 +164,12 @@ def covariance(runs: int = 100_000) -> list[str]:
     """The empirical covariance of a buffered counter's releases against B B^T: one coordinate is one run."""
     leaves, bound = 24, L2Ball(1.0, runs)
     counter = Counter(
-        bound, Buffered(leaves), loss=loss_for(PRIVACY), request=PRIVACY, users=leaves, noise=noise_source("fast", 1)
+        bound,
+        Buffered(leaves),
+        loss=loss_for(PRIVACY),
+        request=PRIVACY,
+        users=leaves,
+        noise=noise_source("fast", 1),
     )
     seen = []
     for _ in range(leaves):

@@ -61,8 +61,10 @@ class Command:
     result: str  # the folder or the file that it makes
     prepare: Callable[[Path], None]
     complete: Callable[[Path, "Command"], str]  # "": nothing is taken for complete that is not
-    after: Callable[[Path, "Command"], str] = lambda _folder, _command: ""  # "": nothing is missing after the command ran again
-    expected: dict[str, str] = field(default_factory=dict)  # digests of the files of a result that was not interrupted
+    # "": nothing is missing after the command ran again
+    after: Callable[[Path, "Command"], str] = lambda _folder, _command: ""
+    # digests of the files of a result that was not interrupted
+    expected: dict[str, str] = field(default_factory=dict)
     before: dict[str, str] = field(default_factory=dict)  # of what `prepare` put there
     answer: bytes = b""  # of evaluate and learn: the bytes of the release
 
@@ -70,7 +72,10 @@ class Command:
 def digests(folder: Path) -> dict[str, str]:
     """By the name of each file; that of a signing key is random."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    return {SIGNING_KEY.sub("signing-key", path.relative_to(folder).as_posix()): digest(path) for path in files}
+    return {
+        SIGNING_KEY.sub("signing-key", path.relative_to(folder).as_posix()): digest(path)
+        for path in files
+    }
 
 
 def digest(path: Path) -> str:
@@ -82,7 +87,9 @@ def digest(path: Path) -> str:
         return "there"
     if path.suffix == ".json":
         try:
-            data = json.dumps({key: value for key, value in json.loads(data).items() if key not in CLOCK}).encode()
+            data = json.dumps(
+                {key: value for key, value in json.loads(data).items() if key not in CLOCK}
+            ).encode()
         except ValueError:
             return "not JSON"
     return hashlib.sha256(data).hexdigest()[:16]
@@ -90,7 +97,11 @@ def digest(path: Path) -> str:
 
 def below(found: dict[str, str], folder: str) -> dict[str, str]:
     """The files of a result: no temporary files and no locks, which readers do not look at."""
-    names = [name for name in found if name.startswith(folder) and ".part" not in name and not name.endswith(".lock")]
+    names = [
+        name
+        for name in found
+        if name.startswith(folder) and ".part" not in name and not name.endswith(".lock")
+    ]
     return {name: found[name] for name in names}
 
 
@@ -109,7 +120,9 @@ def runs_complete(folder: Path, command: Command) -> str:
         except ConfideError:
             continue
         if read.certificate is None:
-            return f"run.json without a certificate ({'complete' if read.complete else 'interrupted'})"
+            return (
+                f"run.json without a certificate ({'complete' if read.complete else 'interrupted'})"
+            )
         if read.complete and below(found, where) != below(command.expected, where):
             return "a complete run lacks files, or holds others"
         if not read.complete and below(found, where) != below(command.before, where):
@@ -122,7 +135,9 @@ def released(folder: Path, command: Command) -> Any:
     from confide.evaluation import ValueEstimate
     from confide.offline import PrivateModel
 
-    return {"est": ValueEstimate, "model": PrivateModel}[command.result].load(folder / command.result)
+    return {"est": ValueEstimate, "model": PrivateModel}[command.result].load(
+        folder / command.result
+    )
 
 
 def release_complete(folder: Path, command: Command) -> str:
@@ -144,7 +159,9 @@ def ledger_whole(folder: Path, command: Command) -> str:
 
     ledger = Ledger(folder / "budget.ledger")
     spends, parts = ledger.spends, ["learn", "test"] if "--holdout" in command.arguments else [None]
-    if [spend.part and spend.part[1] for spend in spends] != parts or not all(spend.released for spend in spends):
+    if [spend.part and spend.part[1] for spend in spends] != parts or not all(
+        spend.released for spend in spends
+    ):
         return f"{len(spends)} spends in the ledger, or no release"
     if ledger.spent.mu != max(spend.loss.mu for spend in spends):
         return "the parts were added up"
@@ -163,7 +180,9 @@ def comparison_complete(folder: Path, command: Command) -> str:
     found = below(digests(folder), "out/")
     whole = [below(one, "out/") for one in (command.expected, command.before)]
     return (
-        "" if any(found == one for one in whole if one) else "a table with figures or a report that are missing or of another one"
+        ""
+        if any(found == one for one in whole if one)
+        else "a table with figures or a report that are missing or of another one"
     )
 
 
@@ -251,8 +270,30 @@ SWEEP = 'agents = ["ucrl-vtr", "uniform"]\nproblems = ["lock"]\nepisodes = 60\ns
 def commands(log: Path) -> list[Command]:
     run = ["run", "ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "60", "--out", "out"]
     compare = ["compare", "sweep.toml", "--out", "out", "--store", "store", "--workers", "1"]
-    asked = ["--states", "3", "--epsilon", "1", "--delta", "1e-5", "--source", "fast", "--seed", "7"]
-    evaluate = ["evaluate", str(log), *asked, "--ledger", "budget.ledger", "--yes", "--return-bound", "1", "--out", "est"]
+    asked = [
+        "--states",
+        "3",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-5",
+        "--source",
+        "fast",
+        "--seed",
+        "7",
+    ]
+    evaluate = [
+        "evaluate",
+        str(log),
+        *asked,
+        "--ledger",
+        "budget.ledger",
+        "--yes",
+        "--return-bound",
+        "1",
+        "--out",
+        "est",
+    ]
     learned = [
         "learn",
         str(log),
@@ -275,9 +316,20 @@ def commands(log: Path) -> list[Command]:
     return [
         Command("run --out, 2 seeds", [*run, "--seeds", "2"], "out", nothing, runs_complete),
         Command("run --out, resumed", run, "out", interrupted, runs_complete),
-        Command("evaluate --ledger --out", evaluate, "est", with_ledger, release_complete, ledger_whole),
-        Command("learn --ledger --out", learned, "model", with_ledger, release_complete, ledger_whole),
-        Command("learn --holdout --ledger --out", tested, "model", with_ledger, release_complete, ledger_whole),
+        Command(
+            "evaluate --ledger --out", evaluate, "est", with_ledger, release_complete, ledger_whole
+        ),
+        Command(
+            "learn --ledger --out", learned, "model", with_ledger, release_complete, ledger_whole
+        ),
+        Command(
+            "learn --holdout --ledger --out",
+            tested,
+            "model",
+            with_ledger,
+            release_complete,
+            ledger_whole,
+        ),
         Command("compare", compare, "out", sweep_file, comparison_complete),
         Command("compare, over another one", compare, "out", other_comparison, comparison_complete),
         Command("ledger init", init, "budget.ledger", nothing, ledger_made),
@@ -288,7 +340,9 @@ def commands(log: Path) -> list[Command]:
 # Processes
 
 
-def call(arguments: list[str], folder: Path, *, at: int = 0, torn: bool = False, log: int = -1) -> tuple[int, str]:
+def call(
+    arguments: list[str], folder: Path, *, at: int = 0, torn: bool = False, log: int = -1
+) -> tuple[int, str]:
     """The command in a forked process, killed at call `at` (0: never): its exit code, -9 if it was killed, and what it said."""
     said = folder.parent / "said.txt"
     child = os.fork()
@@ -345,7 +399,11 @@ def learn(command: Command, folder: Path) -> str:
 
 def verdict(command: Command, folder: Path) -> str:
     """After a crash: what readers see, what the same command makes of it, what is left. The empty text is good."""
-    whole = command.result == "budget.ledger" and not command.complete(folder, command) and usable(folder)
+    whole = (
+        command.result == "budget.ledger"
+        and not command.complete(folder, command)
+        and usable(folder)
+    )
     if wrong := command.complete(folder, command):
         return wrong
     code, said = call(command.arguments, folder)
@@ -357,7 +415,9 @@ def verdict(command: Command, folder: Path) -> str:
         return f"locked out: {said.strip().splitlines()[-1][:110]}"
     found = digests(folder)
     left = sorted(found.keys() - command.expected.keys())
-    if any(".private" in name for name in left) or any(path.name.endswith(".private") for path in folder.iterdir()):
+    if any(".private" in name for name in left) or any(
+        path.name.endswith(".private") for path in folder.iterdir()
+    ):
         return "PRIVATE state is left"
     if left:
         return f"temporary files are left: {Path(left[0]).suffix}"
@@ -379,13 +439,24 @@ def usable(folder: Path) -> bool:
 
 def crashes(command: Command, folder: Path, calls: str, step: int) -> Iterator[str]:
     """A verdict for each point."""
-    points = [(at, torn) for at, kind in enumerate(calls, start=1) for torn in ((False, True) if kind == "w" else (False,))]
+    points = [
+        (at, torn)
+        for at, kind in enumerate(calls, start=1)
+        for torn in ((False, True) if kind == "w" else (False,))
+    ]
     for at, torn in points[::step]:
         fresh(folder, command)
         code, said = call(command.arguments, folder, at=at, torn=torn)
-        wrong = verdict(command, folder) if code == -signal.SIGKILL else f"not killed: {said.strip()[-200:]}"
+        wrong = (
+            verdict(command, folder)
+            if code == -signal.SIGKILL
+            else f"not killed: {said.strip()[-200:]}"
+        )
         if wrong:
-            print(f"  {command.name}, {'half of ' if torn else ''}call {at} ({calls[at - 1]}): {wrong}", file=sys.stderr)
+            print(
+                f"  {command.name}, {'half of ' if torn else ''}call {at} ({calls[at - 1]}): {wrong}",
+                file=sys.stderr,
+            )
         yield wrong
 
 
@@ -418,7 +489,13 @@ def _full(command: Command, folder: Path, kilobytes: int, enough: int) -> str:
         if libc.mount(b"none", str(folder).encode(), b"tmpfs", flags, options.encode()) != 0:
             raise OSError(ctypes.get_errno(), "mount")
 
-    new_namespace, new_user, private, recursive, remount = 0x00020000, 0x10000000, 1 << 18, 1 << 14, 32
+    new_namespace, new_user, private, recursive, remount = (
+        0x00020000,
+        0x10000000,
+        1 << 18,
+        1 << 14,
+        32,
+    )
     if libc.unshare(new_namespace | (0 if os.geteuid() == 0 else new_user)) != 0:
         raise OSError(ctypes.get_errno(), "unshare")
     libc.mount(b"none", b"/", None, private | recursive, None)
@@ -486,18 +563,32 @@ def make_log(path: Path) -> None:
     import pyarrow.parquet as pq
 
     rng, users, steps = np.random.default_rng(0), 50, 4
-    columns = {"user": np.repeat(np.arange(users), steps), "trajectory": np.zeros(users * steps, dtype=np.int64)}
-    columns |= {"step": np.tile(np.arange(steps), users), "state": rng.integers(3, size=users * steps)}
+    columns = {
+        "user": np.repeat(np.arange(users), steps),
+        "trajectory": np.zeros(users * steps, dtype=np.int64),
+    }
+    columns |= {
+        "step": np.tile(np.arange(steps), users),
+        "state": rng.integers(3, size=users * steps),
+    }
     columns |= {"reward": rng.random(users * steps), "action": rng.integers(2, size=users * steps)}
     pq.write_table(pa.table(columns), path)
 
 
 def disks_for(folder: Path, number: int) -> tuple[list[int], int]:
     """Kilobytes: half of the disks have no room for all files but the page, half have no room for the page; and a disk for everything."""
-    files = [(path.suffix, path.stat().st_size // 1024 + 4) for path in folder.rglob("*") if path.is_file()]
-    small, every = (sum(size for suffix, size in files if suffix not in without) for without in ((".html",), ()))
+    files = [
+        (path.suffix, path.stat().st_size // 1024 + 4)
+        for path in folder.rglob("*")
+        if path.is_file()
+    ]
+    small, every = (
+        sum(size for suffix, size in files if suffix not in without) for without in ((".html",), ())
+    )
     few, many = number // 2, number - number // 2
-    rooms = [4 + small * i // few for i in range(few)] + [4 + small + (every - small) * i // many for i in range(many)]
+    rooms = [4 + small * i // few for i in range(few)] + [
+        4 + small + (every - small) * i // many for i in range(many)
+    ]
     return [room // 4 * 4 for room in rooms], 4096 + 3 * every
 
 
@@ -511,7 +602,10 @@ def measure(only: str, step: int, sizes: int) -> Numbers:
             if only not in command.name:
                 continue
             started, calls = time.monotonic(), learn(command, folder)
-            print(f"{command.name}: {len(calls)} calls in {time.monotonic() - started:.1f} s", file=sys.stderr)
+            print(
+                f"{command.name}: {len(calls)} calls in {time.monotonic() - started:.1f} s",
+                file=sys.stderr,
+            )
             rooms, enough = disks_for(folder, sizes)
             verdicts = list(crashes(command, folder, calls, step))
             disks = [full(command, folder, room, enough) for room in rooms]
@@ -525,7 +619,10 @@ def measure(only: str, step: int, sizes: int) -> Numbers:
                 "disks": len(disks),
                 "bad disks": dict(Counter(wrong.split(":")[0] for wrong in disks if wrong)),
             }
-            print(f"{command.name}: {found[command.name]}, {time.monotonic() - started:.0f} s", file=sys.stderr)
+            print(
+                f"{command.name}: {found[command.name]}, {time.monotonic() - started:.0f} s",
+                file=sys.stderr,
+            )
     return found
 
 
@@ -535,7 +632,9 @@ def saving(repeats: int = 50) -> float:
 
     with tempfile.TemporaryDirectory() as folder:
         world = confide.problems.lock(seed=0)
-        agent = confide.agents.UCRLVTR(world.public, episodes=60, privacy=confide.JointDP(1.0, 1e-5))
+        agent = confide.agents.UCRLVTR(
+            world.public, episodes=60, privacy=confide.JointDP(1.0, 1e-5)
+        )
         done, times = confide.run(agent, world), []
         for i in range(repeats):
             started = time.perf_counter()
@@ -554,14 +653,26 @@ def table(found: Numbers, before: Numbers | None) -> str:
     names = [name for name in found if name != "saving"]
     points = sum(found[name]["points"] for name in names)
     bad = sum(sum(found[name]["bad"].values()) for name in names)
-    disks, full_disks = sum(found[name]["disks"] for name in names), sum(sum(found[name]["bad disks"].values()) for name in names)
+    disks, full_disks = (
+        sum(found[name]["disks"] for name in names),
+        sum(sum(found[name]["bad disks"].values()) for name in names),
+    )
     lines = [f"{bad} of {points} crash points are bad, and {full_disks} of {disks} full disks."]
     if before is not None:
-        worse = sum(sum(before[name]["bad"].values()) for name in names), sum(before[name]["points"] for name in names)
+        worse = (
+            sum(sum(before[name]["bad"].values()) for name in names),
+            sum(before[name]["points"] for name in names),
+        )
         old = sum(sum(before[name]["bad disks"].values()) for name in names)
-        lines[0] += f" Before: {worse[0]} of {worse[1]} crash points, and {old} of {disks} full disks."
+        lines[0] += (
+            f" Before: {worse[0]} of {worse[1]} crash points, and {old} of {disks} full disks."
+        )
         lines[0] += " In the table, numbers before stand on the left of an arrow."
-    lines += ["", "| command | crash points | bad | full disks | bad | calls of fsync |", "|---|---|---|---|---|---|"]
+    lines += [
+        "",
+        "| command | crash points | bad | full disks | bad | calls of fsync |",
+        "|---|---|---|---|---|---|",
+    ]
     for name in names:
         cells = [
             pair(name, lambda one: one["points"]),
@@ -575,28 +686,58 @@ def table(found: Numbers, before: Numbers | None) -> str:
         lines += ["", "What was bad before:", "", "| command | verdict | points |", "|---|---|---|"]
         for name in names:
             for part, what in (("bad", ""), ("bad disks", "disk full: ")):
-                lines += [f"| `{name}` | {what}{verdict} | {number} |" for verdict, number in before[name][part].items()]
-    saved = f"{found['saving']:.1f}" if before is None else f"{before['saving']:.1f} → {found['saving']:.1f}"
-    lines += ["", f"`Run.save` takes {saved} ms (median of 50, into new folders on this machine's disk)."]
+                lines += [
+                    f"| `{name}` | {what}{verdict} | {number} |"
+                    for verdict, number in before[name][part].items()
+                ]
+    saved = (
+        f"{found['saving']:.1f}"
+        if before is None
+        else f"{before['saving']:.1f} → {found['saving']:.1f}"
+    )
+    lines += [
+        "",
+        f"`Run.save` takes {saved} ms (median of 50, into new folders on this machine's disk).",
+    ]
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", default="", help="commands whose name contains this")
     parser.add_argument("--quick", action="store_true", help="every tenth point, four disks")
     parser.add_argument("--step", type=int, default=1, help="one of so many points")
     parser.add_argument("--json", type=Path, help="write the numbers to this file")
     parser.add_argument("--before", type=Path, help="numbers of another version, from --json")
-    parser.add_argument("--write", action="store_true", help="write docs/benchmarks/crash_points.md")
+    parser.add_argument(
+        "--write", action="store_true", help="write docs/benchmarks/crash_points.md"
+    )
     asked = parser.parse_args()
     if not os.environ.get("CRASH_POINTS"):
         with tempfile.TemporaryDirectory() as folder:
             library = str(Path(folder) / "crash_points.so")
-            subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, str(HERE / "crash_points.c"), "-ldl"], check=True)
+            subprocess.run(
+                [
+                    "cc",
+                    "-shared",
+                    "-fPIC",
+                    "-O1",
+                    "-o",
+                    library,
+                    str(HERE / "crash_points.c"),
+                    "-ldl",
+                ],
+                check=True,
+            )
             again = {**os.environ, "LD_PRELOAD": library, "CRASH_POINTS": "1"}
-            raise SystemExit(subprocess.run([sys.executable, *sys.argv], env=again, check=False).returncode)
-    found = measure(asked.only, 10 if asked.quick else asked.step, 4 if asked.quick else 20) | {"saving": saving()}
+            raise SystemExit(
+                subprocess.run([sys.executable, *sys.argv], env=again, check=False).returncode
+            )
+    found = measure(asked.only, 10 if asked.quick else asked.step, 4 if asked.quick else 20) | {
+        "saving": saving()
+    }
     if asked.json:
         asked.json.write_text(json.dumps(found, indent=1) + "\n")
     before = json.loads(asked.before.read_text()) if asked.before else None

@@ -27,7 +27,11 @@ noise is larger by the shares for drop-outs (1.05 times for a tenth). If every t
 conversion of the proved bound costs nothing on this lattice.
 """
 ROWS = {
-    "joint, square-root Toeplitz (the default)": lambda epsilon: (JointDP(epsilon, DELTA), False, 0.0),
+    "joint, square-root Toeplitz (the default)": lambda epsilon: (
+        JointDP(epsilon, DELTA),
+        False,
+        0.0,
+    ),
     "joint, separate leaves": lambda epsilon: (JointDP(epsilon, DELTA), True, 0.0),
     "distributed, dropouts = 0.1, nobody stays away": lambda epsilon: (
         DistributedDP(epsilon, DELTA, dropouts=DROPOUTS),
@@ -46,14 +50,18 @@ def regret(problem, privacy, leaves: bool, away: float, seed: int) -> float:
     """Of one run, with this share of every batch staying away, spread evenly over its policies."""
     agent = LikelihoodVI(problem.public, episodes=EPISODES, privacy=privacy)
     if leaves:
-        agent.calibration = dataclasses.replace(agent.calibration, counter=Leaves(agent.schedule.leaves))
+        agent.calibration = dataclasses.replace(
+            agent.calibration, counter=Leaves(agent.schedule.leaves)
+        )
     rng, lost, generation, begun = np.random.default_rng(prepare(agent, seed)), 0.0, 0, 0
     while agent.users < EPISODES:
         batch, before = agent.next_batch(), agent.users
         if agent.released().generation > generation:
             generation, begun = agent.released().generation, before
         lost += batch.users * (problem.optimal_value - problem.value(batch.policy))
-        absent = math.floor(away * (before + batch.users - begun) + 1e-9) - math.floor(away * (before - begun) + 1e-9)
+        absent = math.floor(away * (before + batch.users - begun) + 1e-9) - math.floor(
+            away * (before - begun) + 1e-9
+        )
         agent.observe(problem.count(batch.policy, batch.users - absent, rng))
         if absent:
             agent.shares.stay_away(absent)
@@ -90,4 +98,8 @@ if __name__ == "__main__":
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    record("Distributed noise", "\n".join(lines(SEEDS[:2] if given.quick else SEEDS)), write=given.write)
+    record(
+        "Distributed noise",
+        "\n".join(lines(SEEDS[:2] if given.quick else SEEDS)),
+        write=given.write,
+    )

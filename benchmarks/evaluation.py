@@ -22,7 +22,13 @@ from record import DOCS, record
 from confide.evaluation import DPLSL, DPLSW, LSW, CountsAndSums, DeltaWarning
 from confide.mechanisms.smooth import smooth_alpha
 from confide.privacy import CentralDP, NoPrivacy
-from confide.problems.zoo.icu_sepsis import DEATH, SURVIVAL, icu_sepsis, icu_sepsis_centres, icu_sepsis_expert
+from confide.problems.zoo.icu_sepsis import (
+    DEATH,
+    SURVIVAL,
+    icu_sepsis,
+    icu_sepsis_centres,
+    icu_sepsis_expert,
+)
 from confide.problems.zoo.tables import chain_values
 from confide.trajectory import LoggedUsers
 
@@ -68,7 +74,9 @@ class World:
     cap: int = 250
 
     def users(self, count: int, rng: np.random.Generator) -> LoggedUsers:
-        states, rewards, ends = walk(self.start, self.rows, self.live, self.paying, count, self.cap, rng)
+        states, rewards, ends = walk(
+            self.start, self.rows, self.live, self.paying, count, self.cap, rng
+        )
         return LoggedUsers(states, rewards, ends, np.arange(count + 1), np.ones(count, dtype=bool))
 
     def error(self, values: np.ndarray) -> float:
@@ -95,7 +103,9 @@ class Log:
         for block in self.blocks():
             for statistic in statistics:
                 some = statistic.contribution(block)
-                self.held[statistic] = self.held[statistic] + some if statistic in self.held else some
+                self.held[statistic] = (
+                    self.held[statistic] + some if statistic in self.held else some
+                )
         return self
 
     def total(self, statistic: Any, *, progress: Any = None) -> Any:  # noqa: ARG002
@@ -120,7 +130,9 @@ def chain_world(states: int = 40) -> World:
         P[s, s] = P[s, s + 1] = 0.5
     P[-1, -1] = 1.0
     equal = np.full(states, 1 / states)
-    return World(cumulative(equal), cumulative(P), states, states, chain_values(states=states), equal)
+    return World(
+        cumulative(equal), cumulative(P), states, states, chain_values(states=states), equal
+    )
 
 
 def icu_world() -> World:
@@ -131,11 +143,15 @@ def icu_world() -> World:
     table = np.zeros((S, S))
     for row in range(S * A):
         entries = slice(P.indptr[row], P.indptr[row + 1])
-        table[row // A, P.successors[entries]] += policy[row // A, row % A] * P.probabilities[entries]
+        table[row // A, P.successors[entries]] += (
+            policy[row // A, row % A] * P.probabilities[entries]
+        )
     live = table[:DEATH, :DEATH]
     values = np.zeros(S)
     values[:DEATH] = np.linalg.solve(np.eye(DEATH) - live, table[:DEATH, SURVIVAL])
-    bare = World(cumulative(truth.start), cumulative(table), DEATH, SURVIVAL, values, np.full(S, 1 / S), 400)
+    bare = World(
+        cumulative(truth.start), cumulative(table), DEATH, SURVIVAL, values, np.full(S, 1 / S), 400
+    )
     visits = CountsAndSums(states=S, visits=None, return_bound=1.0).statistic()
     counts = visits.bound.unpack(Log(bare, 200_000, (99,)).total(visits).values)[0]
     return World(bare.start, bare.rows, DEATH, SURVIVAL, values, counts / counts.sum(), 400)
@@ -148,7 +164,10 @@ def principal(table: np.ndarray, components: int) -> np.ndarray:
 
 
 def short(errors: list[float]) -> str:
-    mean, error = np.mean(errors), np.std(errors, ddof=1) / np.sqrt(len(errors)) if len(errors) > 1 else 0.0
+    mean, error = (
+        np.mean(errors),
+        np.std(errors, ddof=1) / np.sqrt(len(errors)) if len(errors) > 1 else 0.0,
+    )
     return f"{mean:.3g} ± {error:.1g}"
 
 
@@ -171,7 +190,11 @@ def chain_table(runs: int, sizes: tuple[int, ...]) -> tuple[list[str], dict[str,
         name: {m: [] for m in sizes} for name in (*estimators, "DP-LSL printed", "DP-LSL exact")
     }
     best: dict[tuple[str, int], np.ndarray] = {}
-    kept = [estimator.statistic() for estimator, _ in estimators.values() if isinstance(estimator, CountsAndSums)][1:]
+    kept = [
+        estimator.statistic()
+        for estimator, _ in estimators.values()
+        if isinstance(estimator, CountsAndSums)
+    ][1:]
     for m in sizes:
         ridges = {"DP-LSL printed": [], "DP-LSL exact": []}
         for run in range(runs):
@@ -182,26 +205,40 @@ def chain_table(runs: int, sizes: tuple[int, ...]) -> tuple[list[str], dict[str,
                 if isinstance(estimator, Subsample) and m > 10**5:
                     continue
                 given = {} if isinstance(estimator, LSW) else {"rng": rng}
-                found[name][m].append(world.error(estimator.release(log, privacy=privacy, **given).values))
+                found[name][m].append(
+                    world.error(estimator.release(log, privacy=privacy, **given).values)
+                )
             for name, calibration in (("DP-LSL printed", "paper"), ("DP-LSL exact", "tight")):
                 make = partial(DPLSL, **common, calibration=calibration)
                 ridges[name].append(
-                    [world.error(make(ridge=ridge).release(log, privacy=LOOSE, rng=rng).values) for ridge in RIDGES]
+                    [
+                        world.error(make(ridge=ridge).release(log, privacy=LOOSE, rng=rng).values)
+                        for ridge in RIDGES
+                    ]
                 )
         for name, errors in ridges.items():
             table = np.array(errors)
             at = int(table.mean(axis=0).argmin())
             found[name][m], best[name, m] = list(table[:, at]), RIDGES[at]
-    lines = ["| chain, RMSE over states | " + " | ".join(f"m = {m:,}" for m in sizes) + " |", "|---" * (len(sizes) + 1) + "|"]
+    lines = [
+        "| chain, RMSE over states | " + " | ".join(f"m = {m:,}" for m in sizes) + " |",
+        "|---" * (len(sizes) + 1) + "|",
+    ]
     for name, row in found.items():
         label = name if "1e-5" in name or "non-private" in name else f"{name}, (0.1, 0.1)"
         extra = [f" (lambda {best[name, m]:.3g})" if (name, m) in best else "" for m in sizes]
         lines.append(
-            f"| {label} | " + " | ".join((short(row[m]) if row[m] else "-") + e for m, e in zip(sizes, extra, strict=True)) + " |"
+            f"| {label} | "
+            + " | ".join(
+                (short(row[m]) if row[m] else "-") + e for m, e in zip(sizes, extra, strict=True)
+            )
+            + " |"
         )
     constant = world.error(np.full(40, 0.5))
     lines.append("| constant 1/2 | " + " | ".join(f"{constant:.3f}" for _ in sizes) + " |")
-    return lines, {name: {m: float(np.mean(row[m])) for m in sizes if row[m]} for name, row in found.items()}
+    return lines, {
+        name: {m: float(np.mean(row[m])) for m in sizes if row[m]} for name, row in found.items()
+    }
 
 
 CHAIN_KNOWN = {"return_std": 0.05, "spread": 0.25}
@@ -216,14 +253,30 @@ def icu_table(runs: int, sizes: tuple[int, ...]) -> list[str]:
     eb = partial(CountsAndSums, states=716, shrink="empirical-bayes")
     estimators = {
         "LSW, non-private": (LSW(states=716, return_bound=1.0), NoPrivacy()),
-        "counts and sums, visits=20": (CountsAndSums(states=716, visits=20, return_bound=1.0), TIGHT),
+        "counts and sums, visits=20": (
+            CountsAndSums(states=716, visits=20, return_bound=1.0),
+            TIGHT,
+        ),
         "shrunk to their mean, visits=20": (eb(visits=20), TIGHT),
-        "shrunk to 10 public components, visits=20": (eb(visits=20, components=principal(centres, 10)), TIGHT),
-        "shrunk to 10 public components, visits=10": (eb(visits=10, components=principal(centres, 10)), TIGHT),
-        "shrunk to 2 public components, visits=10": (eb(visits=10, components=principal(centres, 2)), TIGHT),
+        "shrunk to 10 public components, visits=20": (
+            eb(visits=20, components=principal(centres, 10)),
+            TIGHT,
+        ),
+        "shrunk to 10 public components, visits=10": (
+            eb(visits=10, components=principal(centres, 10)),
+            TIGHT,
+        ),
+        "shrunk to 2 public components, visits=10": (
+            eb(visits=10, components=principal(centres, 2)),
+            TIGHT,
+        ),
         "DP-LSW, exact calibration": (DPLSW(states=716, return_bound=1.0), TIGHT),
     }
-    kept = {estimator.statistic() for estimator, _ in estimators.values() if isinstance(estimator, CountsAndSums)}
+    kept = {
+        estimator.statistic()
+        for estimator, _ in estimators.values()
+        if isinstance(estimator, CountsAndSums)
+    }
     found: dict[str, dict[int, list[float]]] = {name: {m: [] for m in sizes} for name in estimators}
     for m in sizes:
         for run in range(runs):
@@ -233,14 +286,25 @@ def icu_table(runs: int, sizes: tuple[int, ...]) -> list[str]:
             rng = np.random.default_rng((m, run, 8))
             for name, (estimator, privacy) in estimators.items():
                 given = {} if isinstance(estimator, LSW) else {"rng": rng}
-                found[name][m].append(world.error(estimator.release(log, privacy=privacy, **given).values))
+                found[name][m].append(
+                    world.error(estimator.release(log, privacy=privacy, **given).values)
+                )
     lines = [
-        "| ICU-Sepsis, (1, 1e-5), RMSE weighted by visits | " + " | ".join(f"{m:,}" for m in sizes) + " |",
+        "| ICU-Sepsis, (1, 1e-5), RMSE weighted by visits | "
+        + " | ".join(f"{m:,}" for m in sizes)
+        + " |",
         "|---" * (len(sizes) + 1) + "|",
     ]
-    lines += [f"| {name} | " + " | ".join(short(row[m]) for m in sizes) + " |" for name, row in found.items()]
+    lines += [
+        f"| {name} | " + " | ".join(short(row[m]) for m in sizes) + " |"
+        for name, row in found.items()
+    ]
     mean = float(world.weights @ world.values)
-    lines.append("| best constant | " + " | ".join(f"{world.error(np.full(716, mean)):.4f}" for _ in sizes) + " |")
+    lines.append(
+        "| best constant | "
+        + " | ".join(f"{world.error(np.full(716, mean)):.4f}" for _ in sizes)
+        + " |"
+    )
     return lines
 
 
@@ -250,9 +314,19 @@ def plan_table(runs: int, sizes: tuple[int, ...]) -> list[str]:
     """
     chain, icu = chain_world(), icu_world()
     cases = [
-        ("chain, all states", chain, CountsAndSums(states=40, discount=0.99, visits=None, return_bound=1.0), CHAIN_KNOWN),
+        (
+            "chain, all states",
+            chain,
+            CountsAndSums(states=40, discount=0.99, visits=None, return_bound=1.0),
+            CHAIN_KNOWN,
+        ),
         ("chain", chain, CountsAndSums(states=40, discount=0.99, return_bound=1.0), CHAIN_KNOWN),
-        ("ICU-Sepsis, visits=20", icu, CountsAndSums(states=716, visits=20, return_bound=1.0), {"weights": icu.weights}),
+        (
+            "ICU-Sepsis, visits=20",
+            icu,
+            CountsAndSums(states=716, visits=20, return_bound=1.0),
+            {"weights": icu.weights},
+        ),
         (
             "ICU-Sepsis, shrunk to their mean",
             icu,
@@ -260,34 +334,65 @@ def plan_table(runs: int, sizes: tuple[int, ...]) -> list[str]:
             {"weights": icu.weights, "spread": 0.054},
         ),
     ]
-    lines = ["| planned / measured, (1, 1e-5) | " + " | ".join(f"{m:,}" for m in sizes) + " |", "|---" * (len(sizes) + 1) + "|"]
+    lines = [
+        "| planned / measured, (1, 1e-5) | " + " | ".join(f"{m:,}" for m in sizes) + " |",
+        "|---" * (len(sizes) + 1) + "|",
+    ]
     for name, world, estimator, known in cases:
         statistic, cells = estimator.statistic(), []
-        shares = statistic.bound.unpack(Log(world, 200_000, (98,)).total(statistic).values)[0] / 200_000
+        shares = (
+            statistic.bound.unpack(Log(world, 200_000, (98,)).total(statistic).values)[0] / 200_000
+        )
         for m in sizes:
             rng, errors = np.random.default_rng(m), []
             for run in range(runs):
                 log = Log(world, m, (m, run, 9))
-                errors += [world.error(estimator.release(log, privacy=TIGHT, rng=rng).values) for _ in range(3)]
-            planned, measured = estimator.plan(m, TIGHT, shares, **known).rmse, float(np.mean(errors))
-            cells.append(f"{planned:.3g} / {measured:.3g} ({100 * (planned / measured - 1):+.0f} %)")
+                errors += [
+                    world.error(estimator.release(log, privacy=TIGHT, rng=rng).values)
+                    for _ in range(3)
+                ]
+            planned, measured = (
+                estimator.plan(m, TIGHT, shares, **known).rmse,
+                float(np.mean(errors)),
+            )
+            cells.append(
+                f"{planned:.3g} / {measured:.3g} ({100 * (planned / measured - 1):+.0f} %)"
+            )
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return lines
 
 
 def coverage(runs: int, users: int = 10_000) -> list[str]:
     chain, icu = chain_world(), icu_world()
-    lines = [f"| 90 % intervals, {users:,} users, {runs} runs | covered | mean width |", "|---|---|---|"]
-    for name, world, states, discount, visits in (("chain", chain, 40, 0.99, 10), ("ICU-Sepsis", icu, 716, 1.0, 20)):
+    lines = [
+        f"| 90 % intervals, {users:,} users, {runs} runs | covered | mean width |",
+        "|---|---|---|",
+    ]
+    for name, world, states, discount, visits in (
+        ("chain", chain, 40, 0.99, 10),
+        ("ICU-Sepsis", icu, 716, 1.0, 20),
+    ):
         for second in (False, True):
-            estimator = CountsAndSums(states=states, discount=discount, visits=visits, second_moments=second, return_bound=1.0)
+            estimator = CountsAndSums(
+                states=states,
+                discount=discount,
+                visits=visits,
+                second_moments=second,
+                return_bound=1.0,
+            )
             hits, widths = [], []
             for run in range(runs):
-                estimate = estimator.release(Log(world, users, (run, 11)), privacy=TIGHT, rng=np.random.default_rng((run, 12)))
+                estimate = estimator.release(
+                    Log(world, users, (run, 11)),
+                    privacy=TIGHT,
+                    rng=np.random.default_rng((run, 12)),
+                )
                 low, high = estimate.interval(0.9)
                 hits.append(world.weights @ ((low <= world.values) & (world.values <= high)))
                 widths.append(world.weights @ (high - low))
-            lines.append(f"| {name}, second_moments={second} | {100 * np.mean(hits):.1f} % | {np.mean(widths):.3g} |")
+            lines.append(
+                f"| {name}, second_moments={second} | {100 * np.mean(hits):.1f} % | {np.mean(widths):.3g} |"
+            )
     return lines
 
 
@@ -303,7 +408,13 @@ def picture(found: dict[str, dict[int, float]]) -> None:
     for axis, tight in zip(axes, (False, True), strict=True):
         for name, row in found.items():
             if ("1e-5" in name) is tight or "non-private" in name:
-                axis.plot(list(row), list(row.values()), marker="o", markersize=3, label=name.removesuffix(", (1, 1e-5)"))
+                axis.plot(
+                    list(row),
+                    list(row.values()),
+                    marker="o",
+                    markersize=3,
+                    label=name.removesuffix(", (1, 1e-5)"),
+                )
         axis.axhline(0.252, color="grey", linewidth=0.8, linestyle=":")
         axis.set(
             xscale="log",
@@ -325,23 +436,33 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore", DeltaWarning)
     start = time.perf_counter()
-    runs, sizes, patients = (4, SIZES[:3], PATIENTS[:7:3]) if options.quick else (20, SIZES, PATIENTS)
+    runs, sizes, patients = (
+        (4, SIZES[:3], PATIENTS[:7:3]) if options.quick else (20, SIZES, PATIENTS)
+    )
     chain, found = chain_table(runs, sizes)
     alpha = smooth_alpha(0.1, 0.1, 5.815e-4, 40)
     parts = [
-        [f"Each value is a mean over {runs} runs ± standard error. All estimators use the same trajectories."],
+        [
+            f"Each value is a mean over {runs} runs ± standard error. All estimators use the same trajectories."
+        ],
         chain,
         [
             f"alpha at epsilon = delta = 0.1, d = 40, beta = 5.815e-4: {alpha:.4f} (printed: {5 * np.sqrt(2 * np.log(20)) / 0.1:.1f})."
         ],
         icu_table(runs, patients),
-        plan_table(max(2, runs // 2), (1_000, 10_000, 100_000) if not options.quick else (1_000, 10_000)),
+        plan_table(
+            max(2, runs // 2), (1_000, 10_000, 100_000) if not options.quick else (1_000, 10_000)
+        ),
         coverage(20 if options.quick else 200),
         ["![RMSE against the number of trajectories](evaluation.svg)"] if options.write else [],
     ]
     if options.write:
         picture(found)
-    record("Private policy evaluation", "\n\n".join("\n".join(part) for part in parts if part) + "\n", write=options.write)
+    record(
+        "Private policy evaluation",
+        "\n\n".join("\n".join(part) for part in parts if part) + "\n",
+        write=options.write,
+    )
     print(f"{time.perf_counter() - start:.0f} s")
 
 

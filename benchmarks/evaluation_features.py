@@ -54,10 +54,21 @@ def chain_log(count: int, rng: np.random.Generator) -> Log:
     states = np.repeat(np.tile(np.arange(STATES), count), stays.ravel())
     ends = np.append(0, np.cumsum(stays.sum(axis=1)))
     actions = np.zeros(len(states), np.int64)
-    actions[np.cumsum(stays.ravel()[stays.ravel() > 0]) - 1] = 1  # the last step in a state leaves it
+    # the last step in a state leaves it
+    actions[np.cumsum(stays.ravel()[stays.ravel() > 0]) - 1] = 1
     rewards = (states == STATES - 1).astype(float)
     actions[ends[1:] - 1] = rng.integers(2, size=count)
-    return Log(LoggedUsers(states, rewards, ends, np.arange(count + 1), np.ones(count, bool), actions, np.full(len(states), 0.5)))
+    return Log(
+        LoggedUsers(
+            states,
+            rewards,
+            ends,
+            np.arange(count + 1),
+            np.ones(count, bool),
+            actions,
+            np.full(len(states), 0.5),
+        )
+    )
 
 
 @dataclass(frozen=True)
@@ -69,15 +80,26 @@ class Row:
 
 ROWS = {
     "counts and sums (40 numbers), for comparison": Row(
-        CountsAndSums(states=STATES, discount=DISCOUNT, second_moments=True, return_bound=1.0), VALUES
+        CountsAndSums(states=STATES, discount=DISCOUNT, second_moments=True, return_bound=1.0),
+        VALUES,
     ),
-    "sufficient statistics, table": Row(SufficientStatistics(TABLE, DISCOUNT, visits=STATES, return_bound=1.0), VALUES),
-    "sufficient statistics, cubic": Row(SufficientStatistics(CUBIC, DISCOUNT, visits=STATES, return_bound=1.0), VALUES),
+    "sufficient statistics, table": Row(
+        SufficientStatistics(TABLE, DISCOUNT, visits=STATES, return_bound=1.0), VALUES
+    ),
+    "sufficient statistics, cubic": Row(
+        SufficientStatistics(CUBIC, DISCOUNT, visits=STATES, return_bound=1.0), VALUES
+    ),
     "LSTD, table": Row(PrivateLSTD(TABLE, DISCOUNT, visits=STATES, return_bound=1.0), VALUES, 0.1),
     "LSTD, cubic, norm=5": Row(PrivateLSTD(CUBIC, DISCOUNT, norm=5.0, return_bound=1.0), VALUES),
-    "importance sampling, clip=8": Row(ImportanceSampling(TARGET, DISCOUNT, clip=8.0, return_bound=1.0), OTHER),
-    "per decision, clip=8": Row(ImportanceSampling(TARGET, DISCOUNT, clip=8.0, per_decision=True, return_bound=1.0), OTHER),
-    "weighted importance sampling, clip=8": Row(WeightedImportanceSampling(TARGET, DISCOUNT, clip=8.0, return_bound=1.0), OTHER),
+    "importance sampling, clip=8": Row(
+        ImportanceSampling(TARGET, DISCOUNT, clip=8.0, return_bound=1.0), OTHER
+    ),
+    "per decision, clip=8": Row(
+        ImportanceSampling(TARGET, DISCOUNT, clip=8.0, per_decision=True, return_bound=1.0), OTHER
+    ),
+    "weighted importance sampling, clip=8": Row(
+        WeightedImportanceSampling(TARGET, DISCOUNT, clip=8.0, return_bound=1.0), OTHER
+    ),
 }
 
 
@@ -89,10 +111,18 @@ def measured(size: int, privacy: Any, runs: int) -> dict[str, np.ndarray]:
         for name, row in ROWS.items():
             if run >= max(2, row.share * runs):
                 continue
-            estimate = row.estimator.release(log, privacy=privacy, rng=np.random.default_rng((size, run, 1)))
+            estimate = row.estimator.release(
+                log, privacy=privacy, rng=np.random.default_rng((size, run, 1))
+            )
             low, high = estimate.interval(0.9)
             error = float(np.sqrt(np.mean((estimate.values - row.truth) ** 2)))
-            found[name].append((error, float(((low <= row.truth) & (row.truth <= high)).mean()), float((high - low).mean() / 2)))
+            found[name].append(
+                (
+                    error,
+                    float(((low <= row.truth) & (row.truth <= high)).mean()),
+                    float((high - low).mean() / 2),
+                )
+            )
     return {name: np.array(rows) for name, rows in found.items()}
 
 
@@ -103,7 +133,9 @@ def table(title: str, columns: dict[str, dict[str, np.ndarray]]) -> list[str]:
         for column in columns.values():
             rows = column[name]
             error, spread = rows[:, 0].mean(), rows[:, 0].std(ddof=1) / np.sqrt(len(rows))
-            cells.append(f"{error:.3g} ± {spread:.1g}; **{100 * rows[:, 1].mean():.1f} %**; {rows[:, 2].mean():.2g}")
+            cells.append(
+                f"{error:.3g} ± {spread:.1g}; **{100 * rows[:, 1].mean():.1f} %**; {rows[:, 2].mean():.2g}"
+            )
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return [*lines, ""]
 
@@ -117,9 +149,13 @@ def speed() -> str:
         row.estimator.release(log, privacy=FREE)
         start = time.process_time()
         row.estimator.release(log, privacy=FREE)
-        parts.append(f"{name.split(',')[0]} {len(users.states) / (time.process_time() - start) / 1e6:.1f}")
+        parts.append(
+            f"{name.split(',')[0]} {len(users.states) / (time.process_time() - start) / 1e6:.1f}"
+        )
     return (
-        f"Million rows per CPU-second, including all passes over the log ({len(users.states):,} rows): " + "; ".join(parts) + "."
+        f"Million rows per CPU-second, including all passes over the log ({len(users.states):,} rows): "
+        + "; ".join(parts)
+        + "."
     )
 
 
@@ -131,14 +167,24 @@ def main() -> None:
     warnings.simplefilter("ignore", DeltaWarning)
     private = {f"m = {m:,}": measured(m, TIGHT, arguments.runs) for m in SIZES}
     others = {"(0.1, 0.1)": LOOSE, "no noise": FREE}
-    at_ten = {f"{name}, m = 10,000": measured(10**4, privacy, arguments.runs) for name, privacy in others.items()}
+    at_ten = {
+        f"{name}, m = 10,000": measured(10**4, privacy, arguments.runs)
+        for name, privacy in others.items()
+    }
     explained = (
         f"There are {arguments.runs} runs (LSTD with table features: a tenth of them). Each cell shows the RMSE ± its standard error, the "
         "coverage of 90 % intervals, and their mean half width. Linear estimators estimate 40 states, off-policy estimators one value. "
         "All of them use 10 % of the budget for intervals. Cubic features cannot express the true values exactly; their approximation "
         f"error is at least {np.sqrt(np.mean((VALUES - CUBIC @ np.linalg.lstsq(CUBIC, VALUES, rcond=None)[0]) ** 2)):.1g}."
     )
-    lines = [explained, "", *table("epsilon = 1, delta = 1e-5", private), *table("other noise", at_ten), speed(), ""]
+    lines = [
+        explained,
+        "",
+        *table("epsilon = 1, delta = 1e-5", private),
+        *table("other noise", at_ten),
+        speed(),
+        "",
+    ]
     record("Linear and off-policy evaluation", "\n".join(lines), write=arguments.write)
 
 

@@ -45,7 +45,8 @@ def far(seed: int) -> LinearMixtureMDP:
     for s in range(way):
         kernels[:, s, int(s == 0) :, s + 1] = 0.9
         kernels[:, s, int(s == 0) :, 0] += 0.1
-    for i in range(d):  # the last state of the way: each kernel has an action that is right, the last kernel has none
+    # the last state of the way: each kernel has an action that is right, the last kernel has none
+    for i in range(d):
         kernels[i, way, :, lost] = 1.0
         if i < A:
             kernels[i, way, i] = np.eye(S)[goal]
@@ -66,7 +67,11 @@ def scattered(seed: int) -> LinearMixtureMDP:
     good, fair = rng.choice(S, size=2, replace=False)
     rewards[:, good], rewards[:, fair] = 1.0, 0.3
     return LinearMixtureMDP(
-        kernels, rng.dirichlet(np.full(d, 0.1), size=H), rewards, np.eye(S)[rng.integers(S)], name="scattered"
+        kernels,
+        rng.dirichlet(np.full(d, 0.1), size=H),
+        rewards,
+        np.eye(S)[rng.integers(S)],
+        name="scattered",
     )
 
 
@@ -74,11 +79,16 @@ def river(seed: int) -> LinearMixtureMDP:
     """River swim: one action swims against a current of unknown strength, one drifts; the near end pays a little, the far end a lot."""
     rng, (S, A, H) = np.random.default_rng(seed), (5, 2, 12)
     kernels = []
-    for swim, back in ((0.9, 0.0), (0.5, 0.1), (0.2, 0.5), (0.0, 0.9)):  # strong arms to a strong current
+    # strong arms to a strong current
+    for swim, back in ((0.9, 0.0), (0.5, 0.1), (0.2, 0.5), (0.0, 0.9)):
         kernel = np.zeros((S, A, S))
         for s in range(S):
             kernel[s, 0, max(s - 1, 0)] += 1.0
-            for other, p in ((min(s + 1, S - 1), swim), (max(s - 1, 0), back), (s, 1 - swim - back)):
+            for other, p in (
+                (min(s + 1, S - 1), swim),
+                (max(s - 1, 0), back),
+                (s, 1 - swim - back),
+            ):
                 kernel[s, 1, other] += p
         kernels.append(kernel)
     rewards = np.zeros((H, S, A))
@@ -93,7 +103,9 @@ def wide(seed: int) -> LinearMixtureMDP:
     kernels = rng.dirichlet(np.full(S, 0.2), size=(d, S, A))
     rewards = np.zeros((H, S, A))
     rewards[:, rng.integers(S)] = 1.0
-    return LinearMixtureMDP(kernels, rng.dirichlet(np.full(d, 0.3), size=H), rewards, np.full(S, 1 / S), name="wide")
+    return LinearMixtureMDP(
+        kernels, rng.dirichlet(np.full(d, 0.3), size=H), rewards, np.full(S, 1 / S), name="wide"
+    )
 
 
 def absorbing(seed: int) -> LinearMixtureMDP:
@@ -104,7 +116,9 @@ def absorbing(seed: int) -> LinearMixtureMDP:
     rewards = np.zeros((H, S, A))
     rewards[:, ends] = np.array([0.0, 0.1, 0.3, 0.5, 1.0])[:, None]
     start = np.append(np.full(S // 2, 2 / S), np.zeros(S - S // 2))
-    return LinearMixtureMDP(kernels, rng.dirichlet(np.full(d, 0.3), size=H), rewards, start, name="absorbing")
+    return LinearMixtureMDP(
+        kernels, rng.dirichlet(np.full(d, 0.3), size=H), rewards, start, name="absorbing"
+    )
 
 
 Family = Callable[[int], LinearMixtureMDP]

@@ -17,7 +17,8 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).parent.parent / "tests" / "fuzz")  # benchmarks/control.py would hide the package control
+# benchmarks/control.py would hide the package control
+sys.path[0] = str(Path(__file__).parent.parent / "tests" / "fuzz")
 from calls import fuzz  # noqa: E402
 from data import fuzz_data  # noqa: E402
 from methods import fuzz_methods  # noqa: E402
@@ -28,20 +29,30 @@ def parsed():
     parser.add_argument("--calls", type=int, default=8000)
     parser.add_argument("--objects", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=20.0, help="a call that runs longer is endless")
-    parser.add_argument("--not-named", action="store_true", help="list the refusals that do not name the argument, too")
+    parser.add_argument(
+        "--seconds", type=float, default=20.0, help="a call that runs longer is endless"
+    )
+    parser.add_argument(
+        "--not-named",
+        action="store_true",
+        help="list the refusals that do not name the argument, too",
+    )
     return parser.parse_args()
 
 
 def main() -> None:
     asked = parsed()
-    out = os.fdopen(fcntl.fcntl(1, fcntl.F_DUPFD, 100), "w")  # a call that takes 1 for the name of a file closes standard output
-    resource.setrlimit(resource.RLIMIT_AS, (8 * 2**30,) * 2)  # a huge allocation fails here, and harms nobody
-    current = Path(tempfile.gettempdir()) / "fuzz_api.current"  # the call, should the process itself die
+    # a call that takes 1 for the name of a file closes standard output
+    out = os.fdopen(fcntl.fcntl(1, fcntl.F_DUPFD, 100), "w")
+    # a huge allocation fails here, and harms nobody
+    resource.setrlimit(resource.RLIMIT_AS, (8 * 2**30,) * 2)
+    # the call, should the process itself die
+    current = Path(tempfile.gettempdir()) / "fuzz_api.current"
 
     def watch(number, said):
         current.write_text(f"{number} {said}\n")
-        faulthandler.dump_traceback_later(6 * asked.seconds, exit=True, file=out)  # compiled code does not see the alarm
+        # compiled code does not see the alarm
+        faulthandler.dump_traceback_later(6 * asked.seconds, exit=True, file=out)
 
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)  # a text may be the name of a file
@@ -55,16 +66,29 @@ def main() -> None:
     print(f"{asked.calls} calls, seed {asked.seed}\n\n| outcome | calls |\n|---|---|", file=out)
     for kind, count in counts.most_common():
         print(f"| {kind} | {count} ({100 * count / asked.calls:.2f} %) |", file=out)
-    print(f"\n{asked.objects} objects with users' data\n\n| outcome | objects |\n|---|---|", file=out)
+    print(
+        f"\n{asked.objects} objects with users' data\n\n| outcome | objects |\n|---|---|", file=out
+    )
     for kind, count in totals.most_common():
         print(f"| {kind} | {count} |", file=out)
     for kind, where in defects:
         print(f"{kind}: {where!a}", file=out)
     print(file=out)
-    shown = [one for one in found if one[0].kind in ("raw", "endless") or (asked.not_named and "not named" in one[0].kind)]
-    for (kind, where, name), count in Counter((outcome.kind, outcome.where, name) for outcome, name, _ in shown).most_common():
-        outcome, _, chosen = next(one for one in shown if (one[0].kind, one[0].where, one[1]) == (kind, where, name))
-        print(f"{count:4} {kind} {name}: {where}\n      {outcome.said[:160]!a}\n      {chosen}", file=out)
+    shown = [
+        one
+        for one in found
+        if one[0].kind in ("raw", "endless") or (asked.not_named and "not named" in one[0].kind)
+    ]
+    for (kind, where, name), count in Counter(
+        (outcome.kind, outcome.where, name) for outcome, name, _ in shown
+    ).most_common():
+        outcome, _, chosen = next(
+            one for one in shown if (one[0].kind, one[0].where, one[1]) == (kind, where, name)
+        )
+        print(
+            f"{count:4} {kind} {name}: {where}\n      {outcome.said[:160]!a}\n      {chosen}",
+            file=out,
+        )
     out.close()
 
 

@@ -12,7 +12,8 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).parent.parent / "tests" / "fuzz")  # benchmarks/control.py would hide the package control
+# benchmarks/control.py would hide the package control
+sys.path[0] = str(Path(__file__).parent.parent / "tests" / "fuzz")
 from command_lines import fuzz  # noqa: E402
 from hostile import short  # noqa: E402
 
@@ -21,21 +22,33 @@ def parsed():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=20.0, help="a command that runs longer is endless")
+    parser.add_argument(
+        "--seconds", type=float, default=20.0, help="a command that runs longer is endless"
+    )
     return parser.parse_args()
 
 
 def main() -> None:
     asked = parsed()
-    resource.setrlimit(resource.RLIMIT_AS, (8 * 2**30,) * 2)  # a huge allocation fails here, and harms nobody
-    current = Path(tempfile.gettempdir()) / "fuzz_cli.current"  # the command line, should the process itself die
+    # a huge allocation fails here, and harms nobody
+    resource.setrlimit(resource.RLIMIT_AS, (8 * 2**30,) * 2)
+    # the command line, should the process itself die
+    current = Path(tempfile.gettempdir()) / "fuzz_cli.current"
 
     def watch(number, arguments):
         current.write_text(f"{number} {arguments!a}\n")
-        faulthandler.dump_traceback_later(6 * asked.seconds, exit=True)  # compiled code does not see the alarm
+        # compiled code does not see the alarm
+        faulthandler.dump_traceback_later(6 * asked.seconds, exit=True)
 
     with tempfile.TemporaryDirectory() as folder:
-        counts, defects = fuzz(Path(folder), calls=asked.calls, seed=asked.seed, mutants=60, seconds=asked.seconds, watch=watch)
+        counts, defects = fuzz(
+            Path(folder),
+            calls=asked.calls,
+            seed=asked.seed,
+            mutants=60,
+            seconds=asked.seconds,
+            watch=watch,
+        )
     faulthandler.cancel_dump_traceback_later()
     print(f"{asked.calls} command lines, seed {asked.seed}\n")
     print("| outcome | calls |\n|---|---|")
@@ -44,7 +57,9 @@ def main() -> None:
     print()
     places = Counter((outcome.kind, outcome.where) for outcome, _ in defects)
     for (kind, where), count in places.most_common():
-        outcome, arguments = next(found for found in defects if (found[0].kind, found[0].where) == (kind, where))
+        outcome, arguments = next(
+            found for found in defects if (found[0].kind, found[0].where) == (kind, where)
+        )
         line = shlex.join([short(part).strip("'") for part in arguments])
         print(
             f"{count:5} {kind}: {where}\n      {short(outcome.said) if kind != 'traceback' else outcome.said}\n      confide {line}"

@@ -37,7 +37,9 @@ FIRST = 2000  # seed; nothing was chosen on these, nor on these narrow behaviour
 def value(world, policy):
     V = np.zeros(len(world.P))
     for _ in range(STEPS):
-        V = (policy * (world.rewards + DISCOUNT * (world.P @ V) * ~world.terminal[:, None])).sum(axis=1)
+        V = (policy * (world.rewards + DISCOUNT * (world.P @ V) * ~world.terminal[:, None])).sum(
+            axis=1
+        )
     return float(world.start @ V)
 
 
@@ -64,7 +66,8 @@ def tested(world, model, test, policy, method, seed):
     found = model.improvement(policy, test, method=method, rng=np.random.default_rng([seed, 3]))
     behaviour, full = world.behaviour, getattr(policy, "weights", policy)
     if method == "weights" and hasattr(policy, "mixed"):
-        full = policy.mixed(behaviour)  # "as logged" is what was done; for the method "model" it is the saved table
+        # "as logged" is what was done; for the method "model" it is the saved table
+        full = policy.mixed(behaviour)
     done = value(world, behaviour)
     gap = extreme(world, 1)[1] - done
     true = value(world, (1 - found.share) * behaviour + found.share * full) - done
@@ -86,7 +89,9 @@ def setting(name, worlds, people, runs):
     cells = [name, f"{people:,}", str(runs), f"{np.mean(scores):.3f}"]
     for pairs in found.values():
         bound, true = np.array(pairs).T
-        cells.append(f"{np.mean(bound <= true + 1e-12):.3f} / {np.mean(bound > 0):.2f} / {np.median(np.maximum(bound, 0)):.3f}")
+        cells.append(
+            f"{np.mean(bound <= true + 1e-12):.3f} / {np.mean(bound > 0):.2f} / {np.median(np.maximum(bound, 0)):.3f}"
+        )
     return f"| {' | '.join(cells)} |"
 
 
@@ -97,7 +102,11 @@ def null_policy(world):
     aim, low, high = done - 1e-4 * (best[1] - done), 0.0, 1.0
     for _ in range(50):
         middle = (low + high) / 2
-        low, high = (middle, high) if value(world, middle * best[0] + (1 - middle) * worst[0]) < aim else (low, middle)
+        low, high = (
+            (middle, high)
+            if value(world, middle * best[0] + (1 - middle) * worst[0]) < aim
+            else (low, middle)
+        )
     return low * best[0] + (1 - low) * worst[0]
 
 
@@ -134,13 +143,20 @@ def learned_rewards(people, runs):
         wrong += bound > max(true, 0.0)
     bound, true = np.array(pairs).T
     cells = [f"{people:,}", str(runs), f"{np.mean(scores):.3f}"]
-    cells += [f"{np.mean(bound <= true + 1e-12):.3f}", f"{np.mean(bound > 0):.2f}", f"{np.median(np.maximum(bound, 0)):.3f}"]
+    cells += [
+        f"{np.mean(bound <= true + 1e-12):.3f}",
+        f"{np.mean(bound > 0):.2f}",
+        f"{np.median(np.maximum(bound, 0)):.3f}",
+    ]
     return f"| {' | '.join([*cells, f'{wrong / runs:.3f}'])} |"
 
 
 def measure_learned_rewards(*, quick, write):
     """Its own section at the end of the page, in the place of an earlier one."""
-    lines = ["| people | runs | learned | true | shown | median | false at the null |", f"|{'---|' * 7}"]
+    lines = [
+        "| people | runs | learned | true | shown | median | false at the null |",
+        f"|{'---|' * 7}",
+    ]
     for people, runs in ((2_000, 40), (10_000, 40), (100_000, 20)):
         lines.append(learned_rewards(people, 4 if quick else runs))
         print(lines[-1], flush=True)
@@ -155,15 +171,26 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
-    parser.add_argument("--learned-rewards", action="store_true", help="only that section of the page")
+    parser.add_argument(
+        "--learned-rewards", action="store_true", help="only that section of the page"
+    )
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", ConfideWarning)
     if arguments.learned_rewards:
         measure_learned_rewards(quick=arguments.quick, write=arguments.write)
         return
     runs = 6 if arguments.quick else 60
-    table, river, garnets = grid(), plain(riverswim()), [plain(garnet(seed=seed)) for seed in GARNETS]
-    worlds = {"grid": [table], "narrow": [narrow(table, seed) for seed in range(20, 30)], "garnet": garnets, "riverswim": [river]}
+    table, river, garnets = (
+        grid(),
+        plain(riverswim()),
+        [plain(garnet(seed=seed)) for seed in GARNETS],
+    )
+    worlds = {
+        "grid": [table],
+        "narrow": [narrow(table, seed) for seed in range(20, 30)],
+        "garnet": garnets,
+        "riverswim": [river],
+    }
     lines = [
         "| world | people | runs | learned | weights: true / shown / median | model | auto |",
         "|---|---|---|---|---|---|---|",
@@ -172,11 +199,19 @@ def main() -> None:
         for people in (10**4, 10**5):
             lines.append(setting(name, some, people, runs))
             print(lines[-1], flush=True)
-    lines += ["", "| null | people | runs | weights: false | model: false |", "|---|---|---|---|---|"]
+    lines += [
+        "",
+        "| null | people | runs | weights: false | model: false |",
+        "|---|---|---|---|---|",
+    ]
     for name, some in worlds.items():
         lines.append(null(name, some, 10**4, runs * 2))
         print(lines[-1], flush=True)
-    record("Improvement bounds", "\n".join([__doc__.split("\n\n", 2)[2], *lines]) + "\n", write=arguments.write)
+    record(
+        "Improvement bounds",
+        "\n".join([__doc__.split("\n\n", 2)[2], *lines]) + "\n",
+        write=arguments.write,
+    )
 
 
 if __name__ == "__main__":

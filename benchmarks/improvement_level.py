@@ -22,7 +22,9 @@ from confide.privacy.request import Relation
 
 USERS = (1, 3, 30, 100_000)
 # Of the expected number of users with the rarer gain.
-EXPECTED = np.concatenate([np.geomspace(0.05, 1, 8), np.linspace(1.1, 6, 20), np.geomspace(6.5, 300, 18)])
+EXPECTED = np.concatenate(
+    [np.geomspace(0.05, 1, 8), np.linspace(1.1, 6, 20), np.geomspace(6.5, 300, 18)]
+)
 COMMON_GAINS = (0.0, 0.0003, 0.03, 0.3, 1.0)
 ABOUT = """A bound states 95 % confidence: at most 0.05 of the bounds may be false. The largest share is taken over
 clips, relations, numbers of users and two-point laws of gains, by computation. Gains are in units of the clip
@@ -34,7 +36,11 @@ RELATIONS = (Relation.REPLACE, Relation.NULL)
 
 
 def noise_law(distribution: str, std: float):
-    return stats.norm(scale=std) if distribution == "gaussian" else stats.laplace(scale=std / math.sqrt(2))
+    return (
+        stats.norm(scale=std)
+        if distribution == "gaussian"
+        else stats.laplace(scale=std / math.sqrt(2))
+    )
 
 
 def false_share(rare: float, common: float, users: int, expected: float, law, std: float) -> float:
@@ -51,7 +57,9 @@ def false_share(rare: float, common: float, users: int, expected: float, law, st
     return float(stats.binom.pmf(count, users, p) @ law.sf(needed).mean(axis=1))
 
 
-def worst(distribution: str, loss: float, clips=CLIPS, users=USERS, relations=RELATIONS) -> tuple[float, str]:
+def worst(
+    distribution: str, loss: float, clips=CLIPS, users=USERS, relations=RELATIONS
+) -> tuple[float, str]:
     """The largest share of false bounds over clips, relations and laws, and where it is. `loss` is mu, or epsilon without delta."""
     found, where = 0.0, ""
     for clip in clips:
@@ -66,7 +74,9 @@ def worst(distribution: str, loss: float, clips=CLIPS, users=USERS, relations=RE
                 for n in users:
                     for share in COMMON_GAINS:
                         for expected in EXPECTED[n > EXPECTED]:
-                            share_false = false_share(rare, share * other, n, float(expected), law, std)
+                            share_false = false_share(
+                                rare, share * other, n, float(expected), law, std
+                            )
                             if share_false > found:
                                 found = share_false
                                 where = (
@@ -80,7 +90,10 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    lines = ["| noise | loss | epsilon at delta = 1e-6 | largest share of false bounds | where |", "|---|---|---|---|---|"]
+    lines = [
+        "| noise | loss | epsilon at delta = 1e-6 | largest share of false bounds | where |",
+        "|---|---|---|---|---|",
+    ]
     for epsilon in (1.0, 4.0, gaussian_epsilon(MOST_MU, 1e-6), 12.0, 30.0, 50.0):
         mu = gaussian_mu(epsilon, 1e-6)
         share, where = worst("gaussian", mu)
@@ -88,7 +101,11 @@ def main() -> None:
     for epsilon in (1.0, MOST_EPSILON, 6.0, 12.0):
         share, where = worst("laplace", epsilon)
         lines.append(f"| Laplace (delta = 0) | epsilon = {epsilon:g} | | {share:.4f} | {where} |")
-    record("The level of improvement bounds by weights", "\n".join([*lines, "", ABOUT]), write=given.write)
+    record(
+        "The level of improvement bounds by weights",
+        "\n".join([*lines, "", ABOUT]),
+        write=given.write,
+    )
 
 
 if __name__ == "__main__":

@@ -22,11 +22,15 @@ from record import record
 
 ROOT = Path(__file__).parent.parent
 README = re.sub(r"\\\n *", "", (ROOT / "README.md").read_text())
-INSTALL, *START = (line.split(" #")[0].strip() for line in README.split("```sh\n")[1].split("```")[0].splitlines())
+INSTALL, *START = (
+    line.split(" #")[0].strip() for line in README.split("```sh\n")[1].split("```")[0].splitlines()
+)
 ANALYST = re.findall(r"^\$ (.*)", README.split("## For analysts")[1].split("## ")[0], re.MULTILINE)
 FREE = 18930  # a port for the demonstration
 
-RAW = "user,step,state,reward\n" + "".join(f"p{u},{t},{(u + t) % 2},{t % 2}\n" for u in range(40) for t in range(3))
+RAW = "user,step,state,reward\n" + "".join(
+    f"p{u},{t},{(u + t) % 2},{t % 2}\n" for u in range(40) for t in range(3)
+)
 SWEEP = 'agents = ["ucrl-vtr", "uniform"]\nproblems = ["lock"]\nepisodes = 100\nseeds = 2\n[privacy]\nepsilons = [1]\n'
 COMPOSE = """
 import confide
@@ -61,7 +65,13 @@ minari.create_dataset_from_buffers(
 )
 confide.logs.from_minari("some/data-v0", "log.parquet")
 """
-FILES = {"raw.csv": RAW, "sweep.toml": SWEEP, "compose.py": COMPOSE, "control_problem.py": CONTROL, "minari_log.py": MINARI}
+FILES = {
+    "raw.csv": RAW,
+    "sweep.toml": SWEEP,
+    "compose.py": COMPOSE,
+    "control_problem.py": CONTROL,
+    "minari_log.py": MINARI,
+}
 ALSO = {"cluster": "cluster,compare"}  # alone it has nothing to run
 # What an extra adds: commands of which the first one fails without it, and names an extra.
 TRIED = {
@@ -79,12 +89,18 @@ TRIED = {
     "compare": ["confide compare sweep.toml"],
     "accounting": ["python compose.py"],
     "secure": ["confide run ucrl-vtr lock --epsilon 1 --delta 1e-5 --episodes 500 --source secure"],
-    "service": [f"confide serve --demo --port {FREE}"],  # and `confide service check`, by Environment.serve
-    "gym": ["confide run tabular-psrl gym:FrozenLake-v1 --horizon 20 --epsilon 1 --delta 1e-5 --episodes 500"],
+    # and `confide service check`, by Environment.serve
+    "service": [f"confide serve --demo --port {FREE}"],
+    "gym": [
+        "confide run tabular-psrl gym:FrozenLake-v1 --horizon 20 --epsilon 1 --delta 1e-5 --episodes 500"
+    ],
     "control": ["python control_problem.py"],
     "icu": ["confide run uniform icu-sepsis --episodes 100"],
     "minari": ["python minari_log.py"],
-    "cluster": ["confide compare sweep.toml --backend ray --again", "confide compare sweep.toml --backend dask --again"],
+    "cluster": [
+        "confide compare sweep.toml --backend ray --again",
+        "confide compare sweep.toml --backend dask --again",
+    ],
 }
 TRIED["all"] = ["confide doctor", *ANALYST, "test -s policy/report.html"]
 
@@ -104,12 +120,17 @@ class Environment:
         self.variables.pop("PYTHONPATH", None)
         for name, text in FILES.items():
             (place / name).write_text(text)
-        shutil.copytree(ROOT / "examples", place / "examples")  # README's commands for analysts start with a simulated table
+        # README's commands for analysts start with a simulated table
+        shutil.copytree(ROOT / "examples", place / "examples")
         self.empty = self.size()
 
     def size(self):
         """Megabytes of all packages."""
-        files = (path for path in (self.place / "venv" / "lib").rglob("*") if path.is_file() and not path.is_symlink())
+        files = (
+            path
+            for path in (self.place / "venv" / "lib").rglob("*")
+            if path.is_file() and not path.is_symlink()
+        )
         return sum(path.lstat().st_size for path in files) / 1e6
 
     def packages(self):
@@ -124,9 +145,13 @@ class Environment:
         yield self.size() - self.empty
         after = self.packages()
         if after != before:
-            self.run(f"pip uninstall --quiet --yes {' '.join(package.partition('==')[0] for package in after - before)}")
+            self.run(
+                f"pip uninstall --quiet --yes {' '.join(package.partition('==')[0] for package in after - before)}"
+            )
         if before - after:  # an extra may need another version of what was there
-            self.run(f"pip install --quiet --disable-pip-version-check --no-deps {' '.join(before - after)}")
+            self.run(
+                f"pip install --quiet --disable-pip-version-check --no-deps {' '.join(before - after)}"
+            )
         assert self.packages() == before
 
     def start(self, command):
@@ -174,7 +199,8 @@ def measured(python, wheel, extras):
     """Megabytes of the packages, and how long `import confide` takes at best, in seconds: first of the core, then with each extra."""
     with tempfile.TemporaryDirectory() as folder:
         environment = Environment(Path(folder), python)
-        with environment.installed(wheel, "core") as megabytes:  # the extras below come on top of it
+        # the extras below come on top of it
+        with environment.installed(wheel, "core") as megabytes:
             for command in TRIED["core"]:
                 environment.run(command)
             for extra in TRIED.keys() - {"core", "report", "all"}:
@@ -203,8 +229,14 @@ def main():
     wheel = given.wheel.resolve()
     found, failed = {}, False
     for python in given.pythons.split(","):
-        interpreter = shutil.which(python) or shutil.which(f"python{python}") or parser.error(f"no interpreter {python}")
-        version = subprocess.run([interpreter, "-V"], capture_output=True, text=True, check=True).stdout.split()[1]
+        interpreter = (
+            shutil.which(python)
+            or shutil.which(f"python{python}")
+            or parser.error(f"no interpreter {python}")
+        )
+        version = subprocess.run(
+            [interpreter, "-V"], capture_output=True, text=True, check=True
+        ).stdout.split()[1]
         for extra, megabytes, seconds in measured(interpreter, wheel, extras):
             found[version, extra] = f"{megabytes:.0f} | {seconds:.2f}"
             failed |= math.isnan(megabytes)
@@ -240,7 +272,10 @@ def page(wheel, found):
         }
         lines += ["", said.get(extra, f"`{extra}`:"), "", "```sh", *TRIED[extra], "```"]
     scripts = {name: FILES[name] for name in FILES if name.endswith(".py")}
-    lines += ["", f"The scripts {', '.join(f'`{name}`' for name in scripts)} are in `benchmarks/installation.py`."]
+    lines += [
+        "",
+        f"The scripts {', '.join(f'`{name}`' for name in scripts)} are in `benchmarks/installation.py`.",
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -21,7 +21,11 @@ from confide.problems import TabularMDP, icu_sepsis, make
 from confide.problems.transitions import sparse_rows
 
 SEEDS = (700, 701)  # nothing was chosen on them
-HEAD = "| problem | cells | knows | epsilon | K | regret / uniform play | CPU seconds | peak memory, MB |\n" + "|---" * 8 + "|"
+HEAD = (
+    "| problem | cells | knows | epsilon | K | regret / uniform play | CPU seconds | peak memory, MB |\n"
+    + "|---" * 8
+    + "|"
+)
 ROWS = {
     "taxi": ("Taxi-v4, H = 20", "", 1.0, 100_000),
     "taxi-rewards": ("Taxi-v4, H = 20", "rewards", 1.0, 100_000),
@@ -38,7 +42,13 @@ def ring(states: int = 10_000, near: int = 10) -> TabularMDP:
     steps = np.arange(1, near + 1)
     successors = (np.arange(states)[:, None, None] + np.stack([steps, -steps])[None]) % states
     chances = rng.dirichlet(np.ones(near), size=2 * states)
-    P = sparse_rows(states, 2, np.arange(0, 2 * states * near + 1, near), successors.reshape(-1), chances.reshape(-1))
+    P = sparse_rows(
+        states,
+        2,
+        np.arange(0, 2 * states * near + 1, near),
+        successors.reshape(-1),
+        chances.reshape(-1),
+    )
     rewards = np.repeat((rng.random(states) < 0.1).astype(float)[:, None], 2, axis=1)
     return TabularMDP(P, rewards, np.full(states, 1 / states), horizon=20, name="ring")
 
@@ -57,9 +67,15 @@ def one(row: str, seed: int) -> None:
     name, knows, epsilon, episodes = ROWS[row]
     problem, support = made(name, knows)
     privacy = confide.JointDP(epsilon, 1e-5) if epsilon else confide.NoPrivacy()
-    confide.run(confide.agents.TabularPSRL(problem.public, episodes=200, privacy=privacy, support=support), problem)  # compiles
+    # compiles
+    confide.run(
+        confide.agents.TabularPSRL(problem.public, episodes=200, privacy=privacy, support=support),
+        problem,
+    )
     started = time.process_time()
-    agent = confide.agents.TabularPSRL(problem.public, episodes=episodes, privacy=privacy, support=support)
+    agent = confide.agents.TabularPSRL(
+        problem.public, episodes=episodes, privacy=privacy, support=support
+    )
     run = confide.run(agent, problem, seed=seed)
     lost = run.regret[-1] / (episodes * (run.optimal_value - run.uniform_value))
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -81,14 +97,21 @@ def main() -> None:
         runs = [
             json.loads(
                 subprocess.run(
-                    [sys.executable, __file__, key, "--seed", str(seed)], capture_output=True, text=True, check=True
+                    [sys.executable, __file__, key, "--seed", str(seed)],
+                    capture_output=True,
+                    text=True,
+                    check=True,
                 ).stdout
             )
             for seed in SEEDS
         ]
         lost, seconds, memory, cells = zip(*runs, strict=True)
-        figures = f"{', '.join(f'{each:.3f}' for each in lost)} | {max(seconds):.1f} | {max(memory):.0f}"
-        table.append(f"| {name} | {cells[0]:,} | {knows} | {epsilon or 'none'} | {episodes:,} | {figures} |")
+        figures = (
+            f"{', '.join(f'{each:.3f}' for each in lost)} | {max(seconds):.1f} | {max(memory):.0f}"
+        )
+        table.append(
+            f"| {name} | {cells[0]:,} | {knows} | {epsilon or 'none'} | {episodes:,} | {figures} |"
+        )
         print(table[-1], flush=True)
     about = f"TabularPSRL with its defaults, delta = 1e-05, seeds {', '.join(map(str, SEEDS))}. Seconds and memory are the larger of both."
     record("Large tables", "\n".join([about, "", HEAD, *table, ""]), write=given.write)

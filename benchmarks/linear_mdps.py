@@ -30,12 +30,24 @@ MORE = {f"latent {seed}": ("latent", seed) for seed in (2, 3, 4, 5)}
 WORLDS, OTHERS = NAMED | MORE, (*MORE, *MADE)
 
 
-def on(world: str, agent: str, privacy: Request, plan: str = "default", calibration: str = "tight", **more: object) -> Case:
+def on(
+    world: str,
+    agent: str,
+    privacy: Request,
+    plan: str = "default",
+    calibration: str = "tight",
+    **more: object,
+) -> Case:
     """A case on a world of these tables."""
     name, instance = (saved(world, MADE[world]()), 0) if world in MADE else WORLDS[world]
     made = Case(name, agent, privacy, instance=instance, **more)
-    options = () if plan == "default" else (("schedule", Named(plan, plans(made.episodes)[plan]())),)
-    return replace(made, options=(*options, *((("calibration", calibration),) if calibration != "tight" else ())))
+    options = (
+        () if plan == "default" else (("schedule", Named(plan, plans(made.episodes)[plan]())),)
+    )
+    return replace(
+        made,
+        options=(*options, *((("calibration", calibration),) if calibration != "tight" else ())),
+    )
 
 
 def plans(episodes: int) -> dict:
@@ -52,7 +64,11 @@ def looked_at(case: Case) -> tuple[int, float, float]:
     seed = case.seeds[-1]
     agent = case.spec.ready(case.world, seed)
     run(agent, case.world, seed=seed)
-    asked = agent.released().values[agent.algorithm.bound.size : -1].reshape(agent.asking.asked_steps, -1)
+    asked = (
+        agent.released()
+        .values[agent.algorithm.bound.size : -1]
+        .reshape(agent.asking.asked_steps, -1)
+    )
     return agent.switches, agent.noise_level.std, float(asked[0, -1])
 
 
@@ -66,7 +82,9 @@ def joint(epsilon: float) -> Request:
     return JointDP(epsilon, DELTA)
 
 
-def agents_table(seeds: tuple[int, ...], episodes: int, worlds: tuple[str, ...], title: str) -> list[str]:
+def agents_table(
+    seeds: tuple[int, ...], episodes: int, worlds: tuple[str, ...], title: str
+) -> list[str]:
     promises = {
         "eps = 1": joint(1.0),
         "eps = 10": joint(10.0),
@@ -75,10 +93,17 @@ def agents_table(seeds: tuple[int, ...], episodes: int, worlds: tuple[str, ...],
         "eps = 10, delta = 0": JointDP(10.0, 0.0),
     }
     rows = [(agent, name) for name in promises for agent in ("lsvi-ucb", "next-state-vi")]
-    cases = {(row, w): on(w, row[0], promises[row[1]], episodes=episodes, seeds=seeds) for row in rows for w in worlds}
+    cases = {
+        (row, w): on(w, row[0], promises[row[1]], episodes=episodes, seeds=seeds)
+        for row in rows
+        for w in worlds
+    }
     found = measured(list(cases.values()))
     lines = [f"| {title} | " + " | ".join(worlds) + " |", "|---" * (len(worlds) + 1) + "|"]
-    lines += [f"| {a}, {name} | " + " | ".join(short(found[cases[(a, name), w]]) for w in worlds) + " |" for a, name in rows]
+    lines += [
+        f"| {a}, {name} | " + " | ".join(short(found[cases[(a, name), w]]) for w in worlds) + " |"
+        for a, name in rows
+    ]
     return lines
 
 
@@ -87,27 +112,43 @@ def plans_table(seeds: tuple[int, ...], episodes: int) -> list[str]:
     tried = [name for name in plans(episodes) if name != "B = K (Remark 7)"]
     rows = [(name, "tight") for name in ("default", *tried)] + [("default", "paper")]
     cases = {
-        (row, w, e): on(w, "lsvi-ucb", joint(e), *row, episodes=episodes, seeds=seeds if row[1] == "tight" else few)
+        (row, w, e): on(
+            w,
+            "lsvi-ucb",
+            joint(e),
+            *row,
+            episodes=episodes,
+            seeds=seeds if row[1] == "tight" else few,
+        )
         for row in rows
         for w in NAMED
         for e in (1.0, 10.0)
     }
-    slow = {w: on(w, "lsvi-ucb", joint(1.0), "B = K (Remark 7)", episodes=episodes // 10, seeds=few) for w in NAMED}
+    slow = {
+        w: on(w, "lsvi-ucb", joint(1.0), "B = K (Remark 7)", episodes=episodes // 10, seeds=few)
+        for w in NAMED
+    }
     found = measured([*cases.values(), *slow.values()])
     head = [f"{w}, eps = {e:g}" for w in NAMED for e in (1.0, 10.0)]
     lines = [
-        "| LSVI-UCB, batch schedule | " + " | ".join(head) + " | switches | noise on Lambda | noise of a response / range of V |",
+        "| LSVI-UCB, batch schedule | "
+        + " | ".join(head)
+        + " | switches | noise on Lambda | noise of a response / range of V |",
         "|---" * (len(head) + 4) + "|",
     ]
     for row in rows:
         cells = [short(found[cases[row, w, e]]) for w in NAMED for e in (1.0, 10.0)]
         changes, gram, answer = looked_at(cases[row, "latent 0", 1.0])
         label = row[0] if row[1] == "tight" else "printed constants"
-        lines.append(f"| {label} | " + " | ".join(cells) + f" | {changes} | {gram:.3g} | {answer:.3g} |")
+        lines.append(
+            f"| {label} | " + " | ".join(cells) + f" | {changes} | {gram:.3g} | {answer:.3g} |"
+        )
     cells = [cell for w in NAMED for cell in (short(found[slow[w]]), "-")]
     changes, gram, answer = looked_at(slow["latent 0"])
     lines.append(
-        f"| B = K (Remark 7), K = {episodes // 10:,} | " + " | ".join(cells) + f" | {changes} | {gram:.3g} | {answer:.3g} |"
+        f"| B = K (Remark 7), K = {episodes // 10:,} | "
+        + " | ".join(cells)
+        + f" | {changes} | {gram:.3g} | {answer:.3g} |"
     )
     return [
         *lines,
@@ -118,12 +159,19 @@ def plans_table(seeds: tuple[int, ...], episodes: int) -> list[str]:
 
 def local_table(seeds: tuple[int, ...], episodes: int) -> list[str]:
     cases = {
-        (w, e): on(w, "next-state-vi", LocalDP(e, DELTA), episodes=episodes, seeds=seeds) for w in NAMED for e in (1.0, 10.0)
+        (w, e): on(w, "next-state-vi", LocalDP(e, DELTA), episodes=episodes, seeds=seeds)
+        for w in NAMED
+        for e in (1.0, 10.0)
     }
     found = measured(list(cases.values()))
-    lines = [f"| local privacy, K = {episodes:,} | " + " | ".join(NAMED) + " |", "|---" * (len(NAMED) + 1) + "|"]
+    lines = [
+        f"| local privacy, K = {episodes:,} | " + " | ".join(NAMED) + " |",
+        "|---" * (len(NAMED) + 1) + "|",
+    ]
     cells = {e: [short(found[cases[w, e]]) for w in NAMED] for e in (1.0, 10.0)}
-    return lines + [f"| next-state-vi, eps = {e:g} | " + " | ".join(row) + " |" for e, row in cells.items()]
+    return lines + [
+        f"| next-state-vi, eps = {e:g} | " + " | ".join(row) + " |" for e, row in cells.items()
+    ]
 
 
 def constants() -> list[str]:
@@ -134,7 +182,11 @@ def constants() -> list[str]:
     for request in (JointDP(0.1, DELTA), joint(1.0), joint(10.0), JointDP(1.0, 0.0), NoPrivacy()):
         made = printed_linear(request, LinearSetting(100_000, 5, 5))
         private = not isinstance(request, NoPrivacy)
-        true = f"{compose(made.losses(request, 5, 5)).epsilon_at(request.delta):.3g}" if private else "-"
+        true = (
+            f"{compose(made.losses(request, 5, 5)).epsilon_at(request.delta):.3g}"
+            if private
+            else "-"
+        )
         first = useful_from(request, horizon=5, dimension=5)
         lines.append(
             f"| {request} | {made.batches} | {made.sigma_gram:.3g} | {made.sigma_response:.3g} | {made.beta:.3g} | {true} | {first:.3g} |"
@@ -151,10 +203,17 @@ def main() -> None:
     if arguments.quick:
         seeds, fresh, K = seeds[:2], fresh[:2], 10_000
     sections = [
-        agents_table(seeds, K, tuple(NAMED), f"regret / regret of uniform play, seeds {seeds[0]} to {seeds[-1]}"),
+        agents_table(
+            seeds,
+            K,
+            tuple(NAMED),
+            f"regret / regret of uniform play, seeds {seeds[0]} to {seeds[-1]}",
+        ),
         agents_table(fresh, K, tuple(NAMED), f"the same, fresh seeds {fresh[0]} to {fresh[-1]}"),
         plans_table(seeds, K),
-        agents_table(seeds[:8], K, tuple(OTHERS), f"other problems, seeds {seeds[0]} to {seeds[:8][-1]}"),
+        agents_table(
+            seeds[:8], K, tuple(OTHERS), f"other problems, seeds {seeds[0]} to {seeds[:8][-1]}"
+        ),
         local_table(seeds[:4], 10 * K),
         constants(),
     ]

@@ -67,7 +67,12 @@ class PlainLSVI:
             inverse, u = np.linalg.inv(self.Lambda[h]), np.zeros(self.d)
             if self.seen[h]:
                 rows = np.array(self.seen[h])
-                s, a, reward, after = rows[:, 0].astype(int), rows[:, 1].astype(int), rows[:, 2], rows[:, 3].astype(int)
+                s, a, reward, after = (
+                    rows[:, 0].astype(int),
+                    rows[:, 1].astype(int),
+                    rows[:, 2],
+                    rows[:, 3].astype(int),
+                )
                 u = self.phi[s, a].T @ (reward + V[after])
             bonus = np.sqrt(np.einsum("sai,ij,saj->sa", self.phi, inverse, self.phi))
             Q = np.clip(self.phi @ (inverse @ u) + 0.2 * bonus, 0, self.H - h)
@@ -100,7 +105,13 @@ def serve(agent: LSVIUCB, rng: np.random.Generator) -> None:
 def ours(privacy, episodes: int, *, each: bool = True) -> float:
     """Trajectory by trajectory; with `each` a plan after every one, otherwise as many as the default plan of batches makes."""
     plan = one_by_one(episodes) if each else None
-    agent = LSVIUCB(PROBLEM.public, episodes=episodes, privacy=privacy, schedule=plan, noise=noise_source("fast", 0))
+    agent = LSVIUCB(
+        PROBLEM.public,
+        episodes=episodes,
+        privacy=privacy,
+        schedule=plan,
+        noise=noise_source("fast", 0),
+    )
     return rate(lambda: serve(agent, np.random.default_rng(0)), episodes)
 
 
@@ -116,7 +127,9 @@ def peer() -> float | None:
         "H": PROBLEM.horizon,
         "n": EPISODES,
     }
-    found = subprocess.run([python, "-c", PEER], input=json.dumps(world), capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        [python, "-c", PEER], input=json.dumps(world), capture_output=True, text=True, check=True
+    )
     return float(found.stdout.split()[-1])
 
 
@@ -143,12 +156,22 @@ def throughput(rounds: int) -> list[str]:
     lazy, best = middle["confide, its own batches"], middle["confide"]
     title = f"| a plan after each of {EPISODES} episodes | episodes per CPU-second | speedup of confide | with its own batches |"
     lines = [title, "|---|---|---|---|"]
-    lines += [f"| {name} | {value:,.0f} | {best / value:.3g} | {lazy / value:.3g} |" for name, value in middle.items()]
-    return lines if rows["rlberry-scool"] else [*lines, "", "rlberry-scool was not measured: PEER_PYTHON is not set."]
+    lines += [
+        f"| {name} | {value:,.0f} | {best / value:.3g} | {lazy / value:.3g} |"
+        for name, value in middle.items()
+    ]
+    return (
+        lines
+        if rows["rlberry-scool"]
+        else [*lines, "", "rlberry-scool was not measured: PEER_PYTHON is not set."]
+    )
 
 
 def replanning() -> list[str]:
-    lines = ["| users so far | microseconds to query and plan again | plain NumPy |", "|---|---|---|"]
+    lines = [
+        "| users so far | microseconds to query and plan again | plain NumPy |",
+        "|---|---|---|",
+    ]
     for users in (100, 1_000, 10_000, 1_000_000):
         agent = LSVIUCB(
             PROBLEM.public,
@@ -171,7 +194,13 @@ def replanning() -> list[str]:
             world = PROBLEM.sample(PROBLEM.optimal_policy, users, np.random.default_rng(0))
             for h in range(PROBLEM.horizon):
                 plain.seen[h] = list(
-                    zip(world.states[:, h], world.actions[:, h], world.rewards[:, h], world.states[:, h + 1], strict=True)
+                    zip(
+                        world.states[:, h],
+                        world.actions[:, h],
+                        world.rewards[:, h],
+                        world.states[:, h + 1],
+                        strict=True,
+                    )
                 )
             start = time.process_time()
             plain.plan()
@@ -186,7 +215,11 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     sections = [throughput(arguments.rounds), replanning()]
-    record("Speed on linear MDPs", "\n\n".join("\n".join(lines) for lines in sections) + "\n", write=arguments.write)
+    record(
+        "Speed on linear MDPs",
+        "\n\n".join("\n".join(lines) for lines in sections) + "\n",
+        write=arguments.write,
+    )
 
 
 if __name__ == "__main__":

@@ -37,7 +37,9 @@ def regrets(problem: str, privacy: LocalDP, seeds: range, kind: type, noise: str
         world = make(problem)
         agent = kind(world.public, episodes=USERS, privacy=privacy)
         if noise == "gaussian":  # with the codes that are best for it
-            joint = LikelihoodVI(world.public, episodes=USERS, privacy=JointDP(privacy.epsilon, privacy.delta))
+            joint = LikelihoodVI(
+                world.public, episodes=USERS, privacy=JointDP(privacy.epsilon, privacy.delta)
+            )
             agent.calibration = replace(joint.calibration, loss=loss_for(privacy))
         made = run(agent, world, seed=seed)
         assert agent.noise_level.distribution == noise
@@ -52,10 +54,15 @@ def cell(values: np.ndarray) -> str:
 
 def learned(seeds: range) -> list[str]:
     privacy = LocalDP(1.0, DELTA)
-    lines = ["| problem | learner | noise | regret: mean ± s.e. | median | largest |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| problem | learner | noise | regret: mean ± s.e. | median | largest |",
+        "|---|---|---|---|---|---|",
+    ]
     for problem in PROBLEMS:
         for kind, noise, said in LEARNERS:
-            lines.append(f"| {problem} | `{kind.name}` | {said} | {cell(regrets(problem, privacy, seeds, kind, noise))} |")
+            lines.append(
+                f"| {problem} | `{kind.name}` | {said} | {cell(regrets(problem, privacy, seeds, kind, noise))} |"
+            )
     return lines
 
 
@@ -65,16 +72,23 @@ def variances() -> list[str]:
     lines = [head, "|---|---|---|---|---|"]
     for epsilon in (0.5, 1.0, 2.0, 5.0, 10.0):
         made, mu = best_codebook(L2Ball(1.0, 20), epsilon), gaussian_mu(epsilon, DELTA)
-        lines.append(f"| {epsilon:g} | {made.nearest} | {made.std**2:.3g} | {2 / mu**2:.3g} | {4 / mu**2:.3g} |")
+        lines.append(
+            f"| {epsilon:g} | {made.nearest} | {made.std**2:.3g} | {2 / mu**2:.3g} | {4 / mu**2:.3g} |"
+        )
     return lines
 
 
 def answers() -> list[str]:
     """The variance of one of D answers of 1/2 or -1/2, over D."""
-    lines = ["| epsilon | answers in a message, of 8 | by signs | by a codebook |", "|---|---|---|---|"]
+    lines = [
+        "| epsilon | answers in a message, of 8 | by signs | by a codebook |",
+        "|---|---|---|---|",
+    ]
     for epsilon in (0.5, 1.0, 2.0, 5.0, 10.0):
         signs, codebook = best_signs(Answers(8), epsilon), best_codebook(Answers(8), epsilon)
-        lines.append(f"| {epsilon:g} | {signs.asked} | {signs.std**2 / 8:.3g} | {codebook.std**2 / 8:.3g} |")
+        lines.append(
+            f"| {epsilon:g} | {signs.asked} | {signs.std**2 / 8:.3g} | {codebook.std**2 / 8:.3g} |"
+        )
     return lines
 
 

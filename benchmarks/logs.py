@@ -48,7 +48,10 @@ print(int(peak.split()[1]) / 1e6)
 
 def bare_scan(path):
     with pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
-        return sum(batch.num_rows for batch in file.iter_batches(1 << 16, columns=COLUMNS, use_threads=False))
+        return sum(
+            batch.num_rows
+            for batch in file.iter_batches(1 << 16, columns=COLUMNS, use_threads=False)
+        )
 
 
 def confide_sums(path):
@@ -72,8 +75,18 @@ def polars_sums(path):
     one = ["user", "trajectory"]
     returns = (pl.col("reward") * weight).reverse().cum_sum().reverse().over(one) / weight
     first = pl.int_range(pl.len()).over([*one, "state"]) == 0
-    frame = pl.scan_parquet(path).select(*COLUMNS).with_columns(returns.alias("total"), first.alias("first"))
-    found = frame.filter("first").group_by("state").agg(pl.len(), pl.col("total").sum()).sort("state").collect()
+    frame = (
+        pl.scan_parquet(path)
+        .select(*COLUMNS)
+        .with_columns(returns.alias("total"), first.alias("first"))
+    )
+    found = (
+        frame.filter("first")
+        .group_by("state")
+        .agg(pl.len(), pl.col("total").sum())
+        .sort("state")
+        .collect()
+    )
     return found["len"].to_numpy(), found["total"].to_numpy()
 
 
@@ -118,8 +131,14 @@ def main() -> None:
     for name in ("DuckDB", "Polars"):  # the same counts, and the same sums up to the grid
         assert (results[name][0] == results["confide"][0]).all()
         np.testing.assert_allclose(results[name][1], results["confide"][1], rtol=1e-6)
-    lines = ["| way | million rows per CPU-second | confide is so many times as fast |", "|---|---|---|"]
-    lines += [f"| {name} | {found / 1e6:.1f} | {rates['confide'] / found:.2f} |" for name, found in rates.items()]
+    lines = [
+        "| way | million rows per CPU-second | confide is so many times as fast |",
+        "|---|---|---|",
+    ]
+    lines += [
+        f"| {name} | {found / 1e6:.1f} | {rates['confide'] / found:.2f} |"
+        for name, found in rates.items()
+    ]
     lines += ["", f"{rows:,} rows; confide's peak memory {memory:.2f} GB.", ""]
     record("First visits from logs", "\n".join(lines), write=arguments.write)
 

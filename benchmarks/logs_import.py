@@ -66,7 +66,9 @@ def measured(work: str, raw: Path, out: Path) -> list[float]:
     import messy_log
 
     given = json.dumps([str(raw), str(out), messy_log.STATES, messy_log.ACTIONS])
-    done = subprocess.run([sys.executable, "-c", CALL.format(work=work), given], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", CALL.format(work=work), given], capture_output=True, text=True
+    )
     if done.returncode:
         raise SystemExit(done.stderr)
     out.unlink()
@@ -77,12 +79,17 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--folder")
-    parser.add_argument("--without-polars", action="store_true", help="where the file is too large for its memory")
+    parser.add_argument(
+        "--without-polars", action="store_true", help="where the file is too large for its memory"
+    )
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     ways = {"confide logs import": CONFIDE}
     if not arguments.without_polars:
-        ways |= {"Polars: read, sort, write": POLARS, "Polars: read, remove duplicates, sort, write": UNIQUE}
+        ways |= {
+            "Polars: read, sort, write": POLARS,
+            "Polars: read, remove duplicates, sort, write": UNIQUE,
+        }
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         raw, out = Path(folder) / "raw.csv", Path(folder) / "log.parquet"
         few = Path(folder) / "few.csv"

@@ -26,12 +26,17 @@ def best_known(theta, V, beta, costs, rng, starts=10):
     for _ in range(starts):
         move = rng.normal(size=theta.shape)
         start = theta + np.linalg.solve(L.T, beta * move / np.linalg.norm(move))
-        best = min(best, optimistic(theta, V, beta, *costs, start=start, tolerance=1e-9, iterations=2000).cost)
+        best = min(
+            best,
+            optimistic(theta, V, beta, *costs, start=start, tolerance=1e-9, iterations=2000).cost,
+        )
     return best
 
 
 def main():
-    print("(n, d, H)        beta   median us  fastest us  steps   median gap  largest gap  median open")
+    print(
+        "(n, d, H)        beta   median us  fastest us  steps   median gap  largest gap  median open"
+    )
     for n, d, H in SIZES:
         for beta in RADII:
             times, gaps, opens, steps = [], [], [], []
@@ -43,7 +48,9 @@ def main():
                     began = time.perf_counter()
                     found = optimistic(theta, V, beta, *costs)
                     times.append(time.perf_counter() - began)
-                best = min(found.cost, best_known(theta, V, beta, costs, np.random.default_rng(seed)))
+                best = min(
+                    found.cost, best_known(theta, V, beta, costs, np.random.default_rng(seed))
+                )
                 gaps.append((found.cost - best) / max(cost(theta, *costs) - best, 1e-12))
                 bound = lagrangian_bound(theta, V, beta, *costs).value
                 opens.append((found.cost - bound) / bound)

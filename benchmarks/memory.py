@@ -37,7 +37,9 @@ def listed_support(problem: Any) -> Any:
     """The possible transitions as rows (s, a, s')."""
     transitions = problem.transitions
     rows = np.repeat(np.arange(transitions.rows), np.diff(transitions.indptr))
-    return np.stack([rows // transitions.actions, rows % transitions.actions, transitions.successors], axis=1)
+    return np.stack(
+        [rows // transitions.actions, rows % transitions.actions, transitions.successors], axis=1
+    )
 
 
 # The agent, the problem in words, a function that makes it, the users, and whether its support is stated.
@@ -55,7 +57,13 @@ ROWS = {
     "ucbvi-small": ("ucbvi", "riverswim", riverswim, 20_000, False),
     "ucbvi-large": ("ucbvi", "ring of 1,000 states", lambda: ring(1_000), 20_000, False),
     "likelihood-small": ("likelihood-vi", "lock", lock, 20_000, False),
-    "likelihood-large": ("likelihood-vi", "lock, 300 states, 6 actions", lambda: lock(states=300, actions=6), 20_000, False),
+    "likelihood-large": (
+        "likelihood-vi",
+        "lock, 300 states, 6 actions",
+        lambda: lock(states=300, actions=6),
+        20_000,
+        False,
+    ),
     "linopt-large": (
         "linopt-vi",
         "rand, 150 states, 10 kernels",
@@ -63,9 +71,27 @@ ROWS = {
         5_000,
         False,
     ),
-    "next-state": ("next-state-vi", "latent, 400 states", lambda: latent(states=400, dimension=10), 5_000, False),
-    "lsvi": ("lsvi-ucb", "latent, 100 states, 200 features", lambda: latent(states=100, dimension=200), 20_000, False),
-    "lin-ucb": ("lin-ucb", "linear-bandit, 200 numbers", lambda: linear_bandit(200, 20), 5_000, False),
+    "next-state": (
+        "next-state-vi",
+        "latent, 400 states",
+        lambda: latent(states=400, dimension=10),
+        5_000,
+        False,
+    ),
+    "lsvi": (
+        "lsvi-ucb",
+        "latent, 100 states, 200 features",
+        lambda: latent(states=100, dimension=200),
+        20_000,
+        False,
+    ),
+    "lin-ucb": (
+        "lin-ucb",
+        "linear-bandit, 200 numbers",
+        lambda: linear_bandit(200, 20),
+        5_000,
+        False,
+    ),
 }
 
 
@@ -77,14 +103,20 @@ def estimate(row: str) -> int:
     save_problem(problem, path)
     options = {"support": listed_support(problem)} if is_stated else {}
     try:
-        return estimate_resources(agent, str(path), episodes=users, privacy=confide.JointDP(1.0, 1e-5), **options).memory
+        return estimate_resources(
+            agent, str(path), episodes=users, privacy=confide.JointDP(1.0, 1e-5), **options
+        ).memory
     finally:
         path.unlink()
 
 
 def resident(name: str) -> int:
     """Bytes, from what the kernel says of this process."""
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(f"{name}:"))
+    line = next(
+        line
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if line.startswith(f"{name}:")
+    )
     return 1024 * int(line.split()[1])
 
 
@@ -114,11 +146,18 @@ def main() -> None:
     for row in given.rows:
         agent, problem, _, users, is_stated = ROWS[row]
         for _ in range(2):
-            done = subprocess.run([sys.executable, __file__, row, "--measure"], capture_output=True, text=True, check=True)
+            done = subprocess.run(
+                [sys.executable, __file__, row, "--measure"],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
         measured, _ = json.loads(done.stdout)
         estimated = estimate(row)
         knows = "support" if is_stated else ""
-        figures = f"{estimated / MEGABYTE:.0f} | {measured / MEGABYTE:.0f} | {estimated / measured:.2f}"
+        figures = (
+            f"{estimated / MEGABYTE:.0f} | {measured / MEGABYTE:.0f} | {estimated / measured:.2f}"
+        )
         table.append(f"| {agent} | {problem} | {knows} | {users:,} | {figures} |")
         print(table[-1], flush=True)
     about = "JointDP(1, 1e-5), default options. Peak of the process beyond its imports, compiled loops from the cache."

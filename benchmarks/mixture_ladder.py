@@ -42,7 +42,10 @@ class Rung:
     def case(self) -> Case:
         agent, options = self.make, self.options
         if self.make in MAKERS:
-            agent, options = "mixture_ladder:Composed", (("step", self.make), ("simplex", self.simplex))
+            agent, options = (
+                "mixture_ladder:Composed",
+                (("step", self.make), ("simplex", self.simplex)),
+            )
         return Case("lock", agent, joint(self.epsilon), EPISODES, self.seeds, options)
 
 
@@ -65,26 +68,39 @@ def printed_noise(public, privacy) -> Calibration:
 def exact(public, _privacy, counter=Tree, schedule=None) -> Calibration:
     """One joint query with exact accounting; values in units of H, so that rows are in [0, 1]^d and targets in [0, 1]."""
     d, H, times = public.dimension, public.horizon, schedule or every_episode(EPISODES)
-    bound = RegressionRows(value_steps(H), d, row_norm=math.sqrt(d), target=1.0, balance=math.sqrt(d), nonnegative=True)
+    bound = RegressionRows(
+        value_steps(H), d, row_norm=math.sqrt(d), target=1.0, balance=math.sqrt(d), nonnegative=True
+    )
     regressions = Regressions(public, raw(d, H), bound, Repair(bound.balance), plain=True)
     return Calibration(value_iteration(regressions, times), times, counter(times.leaves))
 
 
 def centred_values(public, privacy) -> Calibration:
-    return changed(exact(public, privacy, Toeplitz, geometric(EPISODES)), features=centred(public.dimension))
+    return changed(
+        exact(public, privacy, Toeplitz, geometric(EPISODES)), features=centred(public.dimension)
+    )
 
 
 def fewer_dimensions(public, privacy) -> Calibration:
     """Rows in d - 1 dimensions: phi in [0, 1]^d is at most sqrt(ceil(d / 2) floor(d / 2) / d) from its mean."""
     d, n = public.dimension, value_steps(public.horizon)
-    bound = RegressionRows(n, d - 1, row_norm=math.sqrt((d // 2) * ((d + 1) // 2) / d), target=1.0, balance=BALANCE)
-    return changed(centred_values(public, privacy), features=reduced(d), bound=bound, regularizer=Repair(bound.balance))
+    bound = RegressionRows(
+        n, d - 1, row_norm=math.sqrt((d // 2) * ((d + 1) // 2) / d), target=1.0, balance=BALANCE
+    )
+    return changed(
+        centred_values(public, privacy),
+        features=reduced(d),
+        bound=bound,
+        regularizer=Repair(bound.balance),
+    )
 
 
 def public_weights(public, privacy) -> Calibration:
     """All of ucrl-vtr but the simplex."""
     before = tight(public, Choices(EPISODES, privacy), value_iteration)
-    return changed(before, regularizer=replace(before.algorithm.regressions.regularizer, simplex=None))
+    return changed(
+        before, regularizer=replace(before.algorithm.regressions.regularizer, simplex=None)
+    )
 
 
 MAKERS: dict[str, Callable[..., Calibration]] = {
@@ -93,7 +109,9 @@ MAKERS: dict[str, Callable[..., Calibration]] = {
     "tree": exact,
     "square root": lambda public, privacy: exact(public, privacy, Buffered),
     "tree 1000": lambda public, privacy: exact(public, privacy, Tree, every(100, EPISODES)),
-    "square root 1000": lambda public, privacy: exact(public, privacy, Toeplitz, every(100, EPISODES)),
+    "square root 1000": lambda public, privacy: exact(
+        public, privacy, Toeplitz, every(100, EPISODES)
+    ),
     "geometric": lambda public, privacy: exact(public, privacy, Toeplitz, geometric(EPISODES)),
     "centred": centred_values,
     "reduced": fewer_dimensions,
@@ -116,10 +134,18 @@ STEPS = {
 }
 LADDER = [
     *(Rung(name, make) for make, name in STEPS.items() if make not in ("tree", "square root")),
-    *(Rung(name, make, simplex=True) for make, name in STEPS.items() if not make.startswith("printed")),
+    *(
+        Rung(name, make, simplex=True)
+        for make, name in STEPS.items()
+        if not make.startswith("printed")
+    ),
 ]
 ENDS = [
-    Rung(f"{agent}, {'without privacy' if epsilon == math.inf else f'eps = {epsilon:g}'}", agent, epsilon)
+    Rung(
+        f"{agent}, {'without privacy' if epsilon == math.inf else f'eps = {epsilon:g}'}",
+        agent,
+        epsilon,
+    )
     for agent in AGENTS
     for epsilon in (1.0, 10.0, math.inf)
 ]
@@ -130,13 +156,20 @@ TRIED = [
         replace(
             DEFAULTS,
             name=f"releases after {first} users, then x {ratio}",
-            options=(("schedule", Named(f"{first}x{ratio}", geometric(EPISODES, first=first, ratio=ratio))),),
+            options=(
+                (
+                    "schedule",
+                    Named(f"{first}x{ratio}", geometric(EPISODES, first=first, ratio=ratio)),
+                ),
+            ),
         )
         for first in (20, 50)
         for ratio in (1.2, 1.4)
     ),
     *(
-        replace(DEFAULTS, name=f"spread of the samples {spread}", options=(("bonus_scale", spread),))
+        replace(
+            DEFAULTS, name=f"spread of the samples {spread}", options=(("bonus_scale", spread),)
+        )
         for spread in (0.0, 0.2, 0.5, 1.0)
     ),
 ]
@@ -145,7 +178,9 @@ TRIED = [
 class Composed(Learner):
     """A learner from the parts of one step of the ladder."""
 
-    def __init__(self, public, *, episodes: int, privacy: Request, step: str, simplex: bool) -> None:
+    def __init__(
+        self, public, *, episodes: int, privacy: Request, step: str, simplex: bool
+    ) -> None:
         assert episodes == EPISODES
         chosen = MAKERS[step](public, privacy)
         if simplex:
@@ -161,14 +196,18 @@ def main() -> None:
     arguments = parser.parse_args()
     ladder, ends, tried = (
         [
-            replace(rung, seeds=rung.seeds[:2] if arguments.quick or rung.make in SLOW else rung.seeds)
+            replace(
+                rung, seeds=rung.seeds[:2] if arguments.quick or rung.make in SLOW else rung.seeds
+            )
             for rung in rungs
             if not (arguments.quick and rung.make in SLOW)
         ]
         for rungs in (LADDER, ENDS, TRIED)
     )
     found = measured(rung.case for rung in (*ladder, *ends, *tried))
-    steps = [(f"{rung.name} | {'yes' if rung.simplex else 'no'}", found[rung.case]) for rung in ladder]
+    steps = [
+        (f"{rung.name} | {'yes' if rung.simplex else 'no'}", found[rung.case]) for rung in ladder
+    ]
     learners = [(rung.name, found[rung.case]) for rung in ends]
     variants = [(rung.name, found[rung.case]) for rung in tried]
     sections = [
@@ -183,7 +222,11 @@ def main() -> None:
         f"{tried[0].seeds[0]}..{tried[0].seeds[-1]}:",
         "\n".join(table("likelihood-vi", variants)),
     ]
-    record("From the printed UCRL-VTR to the defaults", "\n\n".join(sections) + "\n", write=arguments.write)
+    record(
+        "From the printed UCRL-VTR to the defaults",
+        "\n\n".join(sections) + "\n",
+        write=arguments.write,
+    )
 
 
 if __name__ == "__main__":

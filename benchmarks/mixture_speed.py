@@ -65,23 +65,37 @@ class PlainLearner:
 
     def __init__(self, episodes: int, seed: int = 0) -> None:
         public, truth = PROBLEM.public, PROBLEM.truth
-        self.kernels, self.rewards, self.rng = public.kernels, public.rewards, np.random.default_rng(seed)
+        self.kernels, self.rewards, self.rng = (
+            public.kernels,
+            public.rewards,
+            np.random.default_rng(seed),
+        )
         (self.H, self.S, self.A), self.d = self.rewards.shape, len(self.kernels)
         self.P, self.start, self.n = truth.transitions.dense(), truth.start, self.H - 1
         self.first, self.moves = np.cumsum(truth.start), np.cumsum(self.P, axis=-1)
         self.m, sensitivity = self.sizes()
         self.sigma = sensitivity / gaussian_mu(EPSILON, DELTA)
         size = self.n * (self.m**2 + self.m)
-        self.tree, self.total, self.regret = PlainTree(episodes, size, self.sigma, self.rng), np.zeros(size), 0.0
+        self.tree, self.total, self.regret = (
+            PlainTree(episodes, size, self.sigma, self.rng),
+            np.zeros(size),
+            0.0,
+        )
 
     def sizes(self) -> tuple[int, float]:
         return self.d, np.sqrt(2 * self.n * self.d * (self.d + 1))
 
     def features(self, V: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         """Rows X [s, a, m], offset [s, a] and scale with E[V(s')] = offset + scale X.theta."""
-        return np.moveaxis(self.kernels @ (V / self.H), 0, -1), np.zeros((self.S, self.A)), float(self.H)
+        return (
+            np.moveaxis(self.kernels @ (V / self.H), 0, -1),
+            np.zeros((self.S, self.A)),
+            float(self.H),
+        )
 
-    def weights(self, _X: np.ndarray, _offset: np.ndarray, _scale: float, _V: np.ndarray) -> np.ndarray | float:
+    def weights(
+        self, _X: np.ndarray, _offset: np.ndarray, _scale: float, _V: np.ndarray
+    ) -> np.ndarray | float:
         return 1.0
 
     def estimate(self, theta: np.ndarray, _precision: np.ndarray) -> np.ndarray:
@@ -92,12 +106,25 @@ class PlainLearner:
 
     def plan(self) -> tuple[np.ndarray, np.ndarray, list]:
         n, m = self.n, self.m
-        Lambda, u = np.triu(self.total[: n * m * m].reshape(n, m, m)), self.total[n * m * m :].reshape(n, m)
+        Lambda, u = (
+            np.triu(self.total[: n * m * m].reshape(n, m, m)),
+            self.total[n * m * m :].reshape(n, m),
+        )
         eigenvalues, vectors = np.linalg.eigh(Lambda + np.triu(Lambda, 1).swapaxes(1, 2))
-        repaired, transposed = np.maximum(eigenvalues, 0) + max(1.0, self.sigma), vectors.swapaxes(1, 2)
-        inverse, precision = vectors / repaired[:, None] @ transposed, vectors * repaired[:, None] @ transposed
+        repaired, transposed = (
+            np.maximum(eigenvalues, 0) + max(1.0, self.sigma),
+            vectors.swapaxes(1, 2),
+        )
+        inverse, precision = (
+            vectors / repaired[:, None] @ transposed,
+            vectors * repaired[:, None] @ transposed,
+        )
         theta = self.estimate((inverse @ u[:, :, None])[..., 0], precision)
-        V, policy, rows = np.zeros((self.H + 1, self.S)), np.zeros((self.H, self.S), dtype=int), [None] * n
+        V, policy, rows = (
+            np.zeros((self.H + 1, self.S)),
+            np.zeros((self.H, self.S), dtype=int),
+            [None] * n,
+        )
         for h in range(self.H - 1, -1, -1):
             Q = self.rewards[h]
             if h < n:
@@ -116,7 +143,9 @@ class PlainLearner:
         s = min(np.searchsorted(self.first, self.rng.random(), side="right"), self.S - 1)
         for h in range(self.H):
             a = policy[h, s]
-            after = min(np.searchsorted(self.moves[h, s, a], self.rng.random(), side="right"), self.S - 1)
+            after = min(
+                np.searchsorted(self.moves[h, s, a], self.rng.random(), side="right"), self.S - 1
+            )
             if h < n:
                 X, offset, scale = rows[h]
                 weight = self.weights(X[s, a], offset[s, a], scale, V[h + 1])
@@ -148,8 +177,14 @@ class PlainTight(PlainLearner):
 
     def estimate(self, theta: np.ndarray, precision: np.ndarray) -> np.ndarray:
         for h in range(self.n):
-            half, much = np.linalg.cholesky(precision[h]).T @ self.U.T, 1e3 * np.sqrt(np.trace(precision[h]))
-            w, _ = nnls(np.vstack([half, np.full(self.d, much)]), np.append(half @ (1 / self.d + self.U @ theta[h]), much))
+            half, much = (
+                np.linalg.cholesky(precision[h]).T @ self.U.T,
+                1e3 * np.sqrt(np.trace(precision[h])),
+            )
+            w, _ = nnls(
+                np.vstack([half, np.full(self.d, much)]),
+                np.append(half @ (1 / self.d + self.U @ theta[h]), much),
+            )
             theta[h] = self.U.T @ w
         return theta
 
@@ -166,17 +201,27 @@ def plain(learner: PlainLearner, users: int) -> None:
 
 
 def counted(agent=UCRLVTR, **options) -> Callable[[int], None]:
-    return lambda episodes: run(agent(PROBLEM.public, episodes=episodes, privacy=PRIVACY), PROBLEM, **options)
+    return lambda episodes: run(
+        agent(PROBLEM.public, episodes=episodes, privacy=PRIVACY), PROBLEM, **options
+    )
 
 
 def each_user(episodes: int, users: int) -> None:
-    agent = UCRLVTR(PROBLEM.public, episodes=episodes, privacy=PRIVACY, schedule=every_episode(episodes))
+    agent = UCRLVTR(
+        PROBLEM.public, episodes=episodes, privacy=PRIVACY, schedule=every_episode(episodes)
+    )
     run(agent, PROBLEM, episodes=users)
 
 
 SUBJECTS: dict[str, tuple[int, Callable[[], object]]] = {
-    "plain NumPy, Alg. 1, replanned after every user": (500, lambda: plain(PlainLearner(20_000), 500)),
-    "plain NumPy, the same algorithm and exact regret, replanned after every user": (500, lambda: plain(PlainTight(20_000), 500)),
+    "plain NumPy, Alg. 1, replanned after every user": (
+        500,
+        lambda: plain(PlainLearner(20_000), 500),
+    ),
+    "plain NumPy, the same algorithm and exact regret, replanned after every user": (
+        500,
+        lambda: plain(PlainTight(20_000), 500),
+    ),
     "ucrl-vtr, replanned after every user": (2_000, lambda: each_user(20_000, 2_000)),
     "ucrl-vtr, users one by one (trajectories)": (10**6, lambda: counted(counts=False)(10**6)),
     "ucrl-vtr": (10**6, lambda: counted()(10**6)),
@@ -201,7 +246,10 @@ def throughput(rounds: int) -> list[str]:
     ]
     against = [rates / rates[:, [base]] for base in (0, 1)]
     for i, name in enumerate(SUBJECTS):
-        shown = [f"{np.median(r[:, i]):,.3g}, {r[:, i].min():,.3g} to {r[:, i].max():,.3g}" for r in against]
+        shown = [
+            f"{np.median(r[:, i]):,.3g}, {r[:, i].min():,.3g} to {r[:, i].max():,.3g}"
+            for r in against
+        ]
         lines.append(f"| {name} | {np.median(rates[:, i]):,.0f} | {' | '.join(shown)} |")
     lines += [
         "",
@@ -212,22 +260,40 @@ def throughput(rounds: int) -> list[str]:
         "| required speedup, median over rounds | over NumPy, Alg. 1 | met | over NumPy, same algorithm | met |",
         "|---|---|---|---|---|",
     ]
-    for text, i, figure in (("default schedule: at least 1000", 4, 1000), ("replanned after every user: at least 10", 2, 10)):
+    for text, i, figure in (
+        ("default schedule: at least 1000", 4, 1000),
+        ("replanned after every user: at least 10", 2, 10),
+    ):
         found = [float(np.median(r[:, i])) for r in against]
-        lines.append(f"| {text} | " + " | ".join(f"{x:,.3g} | {'yes' if x >= figure else 'NO'}" for x in found) + " |")
+        lines.append(
+            f"| {text} | "
+            + " | ".join(f"{x:,.3g} | {'yes' if x >= figure else 'NO'}" for x in found)
+            + " |"
+        )
     return lines
 
 
 def memory() -> list[str]:
     sizes = (10**5, 10**6, 10**7)
-    lines = ["| peak memory allocated during a run, MB | K = 1e5 | 1e6 | 1e7 |", "|---|---|---|---|"]
+    lines = [
+        "| peak memory allocated during a run, MB | K = 1e5 | 1e6 | 1e7 |",
+        "|---|---|---|---|",
+    ]
     for name, call in (
         ("ucrl-vtr", counted()),
         ("ucrl-vtr, trajectories", counted(counts=False)),
         ("likelihood-vi", counted(LikelihoodVI)),
     ):
-        lines.append(f"| {name} | " + " | ".join(f"{peak(lambda K=K, call=call: call(K)):.2f}" for K in sizes) + " |")
-    return [*lines, "", "At most 65,536 trajectories are sampled at a time; the largest batch of K = 1e5 is smaller than that."]
+        lines.append(
+            f"| {name} | "
+            + " | ".join(f"{peak(lambda K=K, call=call: call(K)):.2f}" for K in sizes)
+            + " |"
+        )
+    return [
+        *lines,
+        "",
+        "At most 65,536 trajectories are sampled at a time; the largest batch of K = 1e5 is smaller than that.",
+    ]
 
 
 def peak(call: Callable[[], object]) -> float:
@@ -256,7 +322,11 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     sections = [throughput(arguments.rounds), memory(), peer()]
-    record("Speed on mixtures", "\n\n".join("\n".join(lines) for lines in sections) + "\n", write=arguments.write)
+    record(
+        "Speed on mixtures",
+        "\n\n".join("\n".join(lines) for lines in sections) + "\n",
+        write=arguments.write,
+    )
 
 
 if __name__ == "__main__":

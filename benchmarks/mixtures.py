@@ -40,7 +40,13 @@ def error(values: np.ndarray) -> float:
 
 
 def number(value: float) -> str:
-    return "-" if not math.isfinite(value) else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return (
+        "-"
+        if not math.isfinite(value)
+        else f"{value:,.0f}"
+        if abs(value) >= 100
+        else f"{value:.3g}"
+    )
 
 
 def spread(values: np.ndarray) -> str:
@@ -59,7 +65,11 @@ def cells(found: Sample) -> str:
 
 def table(first: str, rows: Iterable[tuple[str, Sample]]) -> list[str]:
     head = f"| {first} | regret: mean ± s.e. | median | episodes to 90 % of optimal: mean ± s.e. | median | seeds that reach it |"
-    return [head, "|" + "---|" * (first.count("|") + 6), *(f"| {name} | {cells(found)} |" for name, found in rows)]
+    return [
+        head,
+        "|" + "---|" * (first.count("|") + 6),
+        *(f"| {name} | {cells(found)} |" for name, found in rows),
+    ]
 
 
 def name(privacy: Request) -> str:
@@ -84,23 +94,38 @@ class Plan:
 
     def central(self, problem: str) -> list[Case]:
         learners = ("linopt-vi", "linopt-po") if problem == "lock-rewards" else LEARNERS
-        played = [Case(problem, agent, joint(epsilon), seeds=self.seeds) for agent in learners for epsilon in EPSILONS]
+        played = [
+            Case(problem, agent, joint(epsilon), seeds=self.seeds)
+            for agent in learners
+            for epsilon in EPSILONS
+        ]
         return [*references(problem, 100_000, self.seeds), *played]
 
     def local(self, problem: str) -> list[Case]:
         def cases(agent: str, epsilons: Sequence[float]) -> list[Case]:
-            return [Case(problem, agent, LocalDP(epsilon, DELTA), 4_000_000, self.seeds) for epsilon in epsilons]
+            return [
+                Case(problem, agent, LocalDP(epsilon, DELTA), 4_000_000, self.seeds)
+                for epsilon in epsilons
+            ]
 
-        both = [case for agent in ("ucrl-vtr", "likelihood-vi") for case in cases(agent, (1, 2, 5, 10))]
+        both = [
+            case for agent in ("ucrl-vtr", "likelihood-vi") for case in cases(agent, (1, 2, 5, 10))
+        ]
         others = [case for agent in LEARNERS[1:4] for case in cases(agent, (1,))]
         return [*references(problem, 4_000_000, self.seeds), *both, *others]
 
     def pure(self) -> list[Case]:
-        return [Case("lock", agent, JointDP(5.0, 0.0), 1_000_000, self.seeds) for agent in ("ucrl-vtr", "likelihood-vi")]
+        return [
+            Case("lock", agent, JointDP(5.0, 0.0), 1_000_000, self.seeds)
+            for agent in ("ucrl-vtr", "likelihood-vi")
+        ]
 
     def paper(self) -> list[Case]:
         printed = (("calibration", "paper"),)
-        return [Case("lock", "ucrl-vtr", privacy, 10_000, self.seeds[:2], printed) for privacy in (joint(1.0), joint(10.0))]
+        return [
+            Case("lock", "ucrl-vtr", privacy, 10_000, self.seeds[:2], printed)
+            for privacy in (joint(1.0), joint(10.0))
+        ]
 
     def bigger(self, problem: str) -> list[Case]:
         K = 10_000 if problem == "liao-hard" else 100_000  # the K that liao-hard is made for
@@ -120,13 +145,25 @@ class Plan:
         ]
 
     def sections(self) -> dict[str, list[Case]]:
-        found = {f"{problem}, joint privacy, K = 1e5": self.central(problem) for problem in ("lock", "rand", "lock-rewards")}
-        found |= {f"{problem}, local privacy, K = 4e6": self.local(problem) for problem in ("lock", "rand")}
+        found = {
+            f"{problem}, joint privacy, K = 1e5": self.central(problem)
+            for problem in ("lock", "rand", "lock-rewards")
+        }
+        found |= {
+            f"{problem}, local privacy, K = 4e6": self.local(problem)
+            for problem in ("lock", "rand")
+        }
         found["lock, pure joint privacy (delta = 0), K = 1e6"] = self.pure()
         found["lock, the printed constants, a release per episode, K = 1e4"] = self.paper()
-        found |= {f"{problem}, K = {'1e4' if problem == 'liao-hard' else '1e5'}": self.bigger(problem) for problem in BIGGER}
+        found |= {
+            f"{problem}, K = {'1e4' if problem == 'liao-hard' else '1e5'}": self.bigger(problem)
+            for problem in BIGGER
+        }
         seeds = f"run seeds {self.fresh[0]}..{self.fresh[-1]}"
-        found |= {f"{problem}, joint privacy, K = 1e5, {seeds}": self.again(problem) for problem in ("lock", "rand")}
+        found |= {
+            f"{problem}, joint privacy, K = 1e5, {seeds}": self.again(problem)
+            for problem in ("lock", "rand")
+        }
         return found
 
 
@@ -150,10 +187,16 @@ def at_most(values: np.ndarray, figure: float) -> tuple[str, str]:
 
 
 def best(
-    found: dict[Case, Sample], problem: str, agents: Sequence[str], seeds: Sequence[int], epsilon: float
+    found: dict[Case, Sample],
+    problem: str,
+    agents: Sequence[str],
+    seeds: Sequence[int],
+    epsilon: float,
 ) -> tuple[str, Sample]:
     cases = [Case(problem, agent, joint(epsilon), seeds=seeds) for agent in agents]
-    return min(((case.agent, found[case]) for case in cases), key=lambda pair: float(pair[1].regret.mean()))
+    return min(
+        ((case.agent, found[case]) for case in cases), key=lambda pair: float(pair[1].regret.mean())
+    )
 
 
 def ratio(private: tuple[str, Sample], free: tuple[str, Sample], figure: float) -> tuple[str, str]:
@@ -174,7 +217,13 @@ def figures(plan: Plan, found: dict[Case, Sample]) -> list[str]:
     def local(problem: str, agent: str) -> Sample:
         return found[Case(problem, agent, LocalDP(1, DELTA), 4_000_000, plan.seeds)]
 
-    lines = [("lock, eps = 1: episodes to 90 %, ucrl-vtr", "366", *at_most(central("lock", "ucrl-vtr", 1.0).episodes, 366))]
+    lines = [
+        (
+            "lock, eps = 1: episodes to 90 %, ucrl-vtr",
+            "366",
+            *at_most(central("lock", "ucrl-vtr", 1.0).episodes, 366),
+        )
+    ]
     for problem, agent, epsilon, figure in (
         ("lock", "ucrl-vtr", 1.0, 371),
         ("lock", "ucrl-vtr", 5.0, 96),
@@ -186,8 +235,13 @@ def figures(plan: Plan, found: dict[Case, Sample]) -> list[str]:
         lines.append((f"{problem}, eps = {epsilon:g}: regret, {agent}", f"{figure}", *measured_))
     for epsilon, factor in ((1.0, 3.0), (10.0, 1.2)):
         for problem in ("lock", "rand"):
-            for seeds, agents in ((plan.seeds, LEARNERS), (plan.fresh, ("ucrl-vtr", "likelihood-vi"))):
-                private, free = (best(found, problem, agents, seeds, e) for e in (epsilon, math.inf))
+            for seeds, agents in (
+                (plan.seeds, LEARNERS),
+                (plan.fresh, ("ucrl-vtr", "likelihood-vi")),
+            ):
+                private, free = (
+                    best(found, problem, agents, seeds, e) for e in (epsilon, math.inf)
+                )
                 what = f"{problem}, eps = {epsilon:g}: lowest regret / lowest regret without privacy, {len(seeds)} seeds"
                 lines.append((what, f"{factor:g}", *ratio(private, free, factor)))
     for problem, figure in (("lock", 2.5e4), ("rand", 3.2e5)):
@@ -201,12 +255,20 @@ def figures(plan: Plan, found: dict[Case, Sample]) -> list[str]:
         ]
     for problem in ("lock", "rand"):
         plus = central(problem, "ucrl-vtr-plus", 1.0).episodes
-        lines.append((f"{problem}, eps = 1: ucrl-vtr-plus episodes to 90 %", "100,000", *at_most(plus, 1e5)))
+        lines.append(
+            (f"{problem}, eps = 1: ucrl-vtr-plus episodes to 90 %", "100,000", *at_most(plus, 1e5))
+        )
     lines += [
-        (f"lock, eps = 5, delta = 0: {case.agent} episodes to 90 %", "1,000,000", *at_most(found[case].episodes, 1e6))
+        (
+            f"lock, eps = 5, delta = 0: {case.agent} episodes to 90 %",
+            "1,000,000",
+            *at_most(found[case].episodes, 1e6),
+        )
         for case in plan.pure()
     ]
-    met, above, missed = ([line[-1] for line in lines].count(kind) for kind in ("yes", "above, within 2 s.e.", "no"))
+    met, above, missed = (
+        [line[-1] for line in lines].count(kind) for kind in ("yes", "above, within 2 s.e.", "no")
+    )
     said = (
         f"The measured value is a mean, or the ratio of two means. Of {len(lines)} values, {met} are at most their reference figure "
         f'("yes"), {above} are above it by at most two standard errors ("above, within 2 s.e."), and {missed} are above it by more ("no").'
@@ -233,7 +295,9 @@ def main() -> None:
     ]
     for title, cases in sections.items():
         rows = [(row(case), found[case]) for case in cases]
-        parts.append(f"## {title}\n\n{values(cases[0])}\n\n" + "\n".join(table("agent | eps", rows)))
+        parts.append(
+            f"## {title}\n\n{values(cases[0])}\n\n" + "\n".join(table("agent | eps", rows))
+        )
     record("Mixtures of known kernels", "\n\n".join(parts) + "\n", write=arguments.write)
 
 

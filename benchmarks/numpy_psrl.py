@@ -49,7 +49,9 @@ def main():
         many = 100_000
 
         def ours(episodes, seed, problem=problem):
-            agent = confide.agents.TabularPSRL(problem.public, episodes=episodes, privacy=confide.NoPrivacy())
+            agent = confide.agents.TabularPSRL(
+                problem.public, episodes=episodes, privacy=confide.NoPrivacy()
+            )
             return confide.run(agent, problem, seed=seed).regret[-1]
 
         ours(200, 0)  # compiles
@@ -59,7 +61,10 @@ def main():
         started = time.process_time()
         played = numpy_psrl(problem, users, 1)
         slow = users / (time.process_time() - started)
-        lost = sum(problem.optimal_value - problem.value(TabularPolicy(actions, problem.actions)) for actions in played)
+        lost = sum(
+            problem.optimal_value - problem.value(TabularPolicy(actions, problem.actions))
+            for actions in played
+        )
         uniform = users * (problem.optimal_value - problem.uniform_value)
         print(
             f"| {problem.name} | {fast:,.0f} | {slow:,.0f} | {fast / slow:.0f} | {ours(users, 1) / uniform:.4f} | {lost / uniform:.4f} |",

@@ -45,7 +45,9 @@ class World:
 
     def value(self, policy):
         mixed = np.einsum("sa,sat->st", policy, self.P) * ~self.terminal[:, None]
-        V = np.linalg.solve(np.eye(len(mixed)) - self.discount * mixed, (policy * self.rewards).sum(axis=1))
+        V = np.linalg.solve(
+            np.eye(len(mixed)) - self.discount * mixed, (policy * self.rewards).sum(axis=1)
+        )
         return float(self.start @ V)
 
     @cached_property
@@ -61,10 +63,15 @@ class World:
     @cached_property
     def targets(self):
         rng, (S, A) = np.random.default_rng(5), self.rewards.shape
-        others = [np.where(rng.random(S) < 0.7, self.best.argmax(axis=1), rng.integers(A, size=S)) for _ in range(10)]
+        others = [
+            np.where(rng.random(S) < 0.7, self.best.argmax(axis=1), rng.integers(A, size=S))
+            for _ in range(10)
+        ]
         shares = np.arange(10)[:, None, None] / 9
         mixed = np.concatenate([np.repeat(self.best[None], 10, axis=0), np.eye(A)[others]])
-        return (1 - np.tile(shares, (2, 1, 1))) * self.behaviour + np.tile(shares, (2, 1, 1)) * mixed
+        return (1 - np.tile(shares, (2, 1, 1))) * self.behaviour + np.tile(
+            shares, (2, 1, 1)
+        ) * mixed
 
     @cached_property
     def truth(self):
@@ -81,7 +88,13 @@ class World:
     def log(self, people, seed):
         table = TabularMDP(self.P, self.rewards, self.start, horizon=self.transitions + 1)
         policy = StochasticPolicy(np.repeat(self.behaviour[None], self.transitions + 1, axis=0))
-        users = simulate(table, policy, people, np.random.default_rng([seed, 1]), end=np.flatnonzero(self.terminal))
+        users = simulate(
+            table,
+            policy,
+            people,
+            np.random.default_rng([seed, 1]),
+            end=np.flatnonzero(self.terminal),
+        )
         return in_memory(users, max_steps=self.transitions + 1)
 
     def release(self, people, epsilon, seed, *, learned=False):
@@ -91,7 +104,9 @@ class World:
         S, A = self.rewards.shape
         known = {} if learned else {"rewards": self.rewards, "terminal": self.terminal}
         known |= {"ends": learned, "reward_range": (0.0, 1.0)}
-        made = ModelRelease(states=S, actions=A, discount=self.discount, transitions=self.transitions, **known)
+        made = ModelRelease(
+            states=S, actions=A, discount=self.discount, transitions=self.transitions, **known
+        )
         privacy = NoPrivacy() if epsilon is None else CentralDP(epsilon, DELTA)
         return made.release(log, privacy=privacy, rng=np.random.default_rng([seed, 2]))
 
@@ -101,7 +116,9 @@ def narrow(world, seed, share=0.94):
     usual = np.random.default_rng([seed, 3]).integers(A, size=S)
     behaviour = np.full((S, A), (1 - share) / (A - 1))
     behaviour[np.arange(S), usual] = share
-    return World(f"narrow {world.name}", world.P, world.rewards, world.start, world.terminal, behaviour)
+    return World(
+        f"narrow {world.name}", world.P, world.rewards, world.start, world.terminal, behaviour
+    )
 
 
 def grid(size=6, slip=0.2):
@@ -117,13 +134,25 @@ def grid(size=6, slip=0.2):
     goal = np.arange(S) == S - 1
     P[goal] = np.eye(S)[goal]
     start = np.where(goal, 0.0, 1 / (S - 1))
-    return World("grid", P, np.repeat(goal[:, None], 4, axis=1).astype(float), start, goal, np.full((S, 4), 0.25))
+    return World(
+        "grid",
+        P,
+        np.repeat(goal[:, None], 4, axis=1).astype(float),
+        start,
+        goal,
+        np.full((S, 4), 0.25),
+    )
 
 
 def plain(problem):
     r = problem.rewards[0]
     return World(
-        problem.name, problem.transitions.dense()[0], r, problem.start, np.zeros(len(r), bool), np.full(r.shape, 1 / r.shape[1])
+        problem.name,
+        problem.transitions.dense()[0],
+        r,
+        problem.start,
+        np.zeros(len(r), bool),
+        np.full(r.shape, 1 / r.shape[1]),
     )
 
 
@@ -134,7 +163,9 @@ def measured(worlds, people, epsilon, runs, *, learned=False):
         world = worlds[seed % len(worlds)]
         model = world.release(people, epsilon, seed, learned=learned)
         error = np.sqrt(np.mean((model.values(world.targets) - world.truth) ** 2))
-        scores = [world.score(model.plan(pessimism).mixed(world.behaviour)) for pessimism in (1.0, 0.0)]
+        scores = [
+            world.score(model.plan(pessimism).mixed(world.behaviour)) for pessimism in (1.0, 0.0)
+        ]
         found.append((error, *scores))
     return np.array(found)
 
@@ -142,12 +173,29 @@ def measured(worlds, people, epsilon, runs, *, learned=False):
 def line(name, worlds, people, epsilon, runs, **more):
     found = measured(worlds, people, epsilon, runs, **more)
     error, scores, plain_scores = found.T
-    low, high = min(world.truth.min() for world in worlds), max(world.truth.max() for world in worlds)
+    low, high = (
+        min(world.truth.min() for world in worlds),
+        max(world.truth.max() for world in worlds),
+    )
     spread = found.std(axis=0, ddof=1) / np.sqrt(len(found))
     below = int((scores < -0.01).sum())
-    cells = [name, f"{people:,}", "none" if epsilon is None else f"{epsilon:g}", str(len(found)), f"{low:.2f} to {high:.2f}"]
-    cells += [f"{error.mean():.3f} ± {spread[0]:.3f}", f"{scores.mean():.3f} ± {spread[1]:.3f}", f"{scores.min():.3f}"]
-    cells += [f"{below}", f"{plain_scores.mean():.3f} ± {spread[2]:.3f}", f"{plain_scores.min():.3f}"]
+    cells = [
+        name,
+        f"{people:,}",
+        "none" if epsilon is None else f"{epsilon:g}",
+        str(len(found)),
+        f"{low:.2f} to {high:.2f}",
+    ]
+    cells += [
+        f"{error.mean():.3f} ± {spread[0]:.3f}",
+        f"{scores.mean():.3f} ± {spread[1]:.3f}",
+        f"{scores.min():.3f}",
+    ]
+    cells += [
+        f"{below}",
+        f"{plain_scores.mean():.3f} ± {spread[2]:.3f}",
+        f"{plain_scores.min():.3f}",
+    ]
     text = f"| {' | '.join(cells)} |"
     print(text, flush=True)
     return text
@@ -160,7 +208,11 @@ def main() -> None:
     arguments = parser.parse_args()
     few = arguments.quick
     warnings.simplefilter("ignore", ConfideWarning)  # of few people
-    table, river, garnets = grid(), plain(riverswim()), [plain(garnet(seed=seed)) for seed in GARNETS]
+    table, river, garnets = (
+        grid(),
+        plain(riverswim()),
+        [plain(garnet(seed=seed)) for seed in GARNETS],
+    )
     wide = {"grid": [table], "riverswim": [river], "garnet": garnets}
     tight = {
         "narrow grid": [narrow(table, seed) for seed in range(40, 50)],
@@ -169,18 +221,41 @@ def main() -> None:
     }
     lines = []
     for people, runs in ((10**3, 10), (10**4, 20), (10**5, 10)):
-        lines += [line(name, worlds, people, 1.0, runs // 2 if few else runs) for name, worlds in wide.items()]
+        lines += [
+            line(name, worlds, people, 1.0, runs // 2 if few else runs)
+            for name, worlds in wide.items()
+        ]
     for people, runs in ((10**3, 100), (10**4, 100), (10**5, 20)):
-        lines += [line(name, worlds, people, 1.0, runs // 10 if few else runs) for name, worlds in tight.items()]
+        lines += [
+            line(name, worlds, people, 1.0, runs // 10 if few else runs)
+            for name, worlds in tight.items()
+        ]
     if not few:
         for epsilon in (10.0, None):
             lines += [line(name, worlds, 10**4, epsilon, 10) for name, worlds in wide.items()]
         for people in (10**4, 10**5):
-            lines += [line(f"{name}, learned rewards", worlds, people, 1.0, 10, learned=True) for name, worlds in wide.items()]
-    heads = ["world", "people", "epsilon", "runs", "values", "RMSE, 20 policies", "learned, pessimism 1", "least", "below -.01"]
+            lines += [
+                line(f"{name}, learned rewards", worlds, people, 1.0, 10, learned=True)
+                for name, worlds in wide.items()
+            ]
+    heads = [
+        "world",
+        "people",
+        "epsilon",
+        "runs",
+        "values",
+        "RMSE, 20 policies",
+        "learned, pessimism 1",
+        "least",
+        "below -.01",
+    ]
     heads += ["learned, pessimism 0", "least"]
     top = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
-    record("Learning from logs", "\n".join([__doc__.split("\n\n", 2)[2], *top, *lines]) + "\n", write=arguments.write)
+    record(
+        "Learning from logs",
+        "\n".join([__doc__.split("\n\n", 2)[2], *top, *lines]) + "\n",
+        write=arguments.write,
+    )
 
 
 if __name__ == "__main__":

@@ -50,7 +50,9 @@ def icu():
     clinicians = icu_sepsis_expert(horizon=1).probabilities()[0]
     behaviour = 0.5 * clinicians + 0.5 / A
     P = table.transitions.dense().reshape(-1, S, A, S)[0]
-    return World("icu-sepsis", P, table.rewards[0], table.start, np.arange(S) >= DEATH, behaviour, 1.0, 10)
+    return World(
+        "icu-sepsis", P, table.rewards[0], table.start, np.arange(S) >= DEATH, behaviour, 1.0, 10
+    )
 
 
 def measured(world, people, epsilons, seeds):
@@ -65,7 +67,12 @@ def measured(world, people, epsilons, seeds):
             plan = model.plan(1.0)
             planned = time.perf_counter()
             error = np.sqrt(np.mean((model.values(world.targets) - world.truth) ** 2))
-            row = error, world.score(plan.mixed(world.behaviour)), released - began, planned - released
+            row = (
+                error,
+                world.score(plan.mixed(world.behaviour)),
+                released - began,
+                planned - released,
+            )
             print(
                 f"seed {seed} epsilon {epsilon:g} {model.rows.method} missed {model.rows.missed:.2f}:",
                 np.round(row, 4),
@@ -93,7 +100,10 @@ def smaller(world, people, epsilons, seeds):
             part, asked = log, {"support": world.P > 0} if clusters is None else {}
             states = np.arange(END + 1) if clusters is None else clusters
             if clusters is not None:
-                part = in_memory((replace(block, states=clusters[block.states]) for block in log.blocks()), max_steps=11)
+                part = in_memory(
+                    (replace(block, states=clusters[block.states]) for block in log.blocks()),
+                    max_steps=11,
+                )
             first = np.unique(states, return_index=True)[1]
             known = {
                 "rewards": world.rewards[first],
@@ -109,10 +119,15 @@ def smaller(world, people, epsilons, seeds):
                 lifted = replace(plan, choices=plan.choices[states])
                 found[kind, epsilon].append(world.score(lifted.mixed(world.behaviour)))
                 print(seed, kind, epsilon, f"{found[kind, epsilon][-1]:.4f}", flush=True)
-    lines = ["| table | patients | epsilon | runs | learned, pessimism 1 | least |", f"|{'---|' * 6}"]
+    lines = [
+        "| table | patients | epsilon | runs | learned, pessimism 1 | least |",
+        f"|{'---|' * 6}",
+    ]
     for (kind, epsilon), scores in found.items():
         mean = f"{np.mean(scores):.3f} ± {np.std(scores, ddof=1) / np.sqrt(len(scores)):.3f}"
-        lines.append(f"| {kind} | {people:,} | {epsilon:g} | {len(scores)} | {mean} | {min(scores):.3f} |")
+        lines.append(
+            f"| {kind} | {people:,} | {epsilon:g} | {len(scores)} | {mean} | {min(scores):.3f} |"
+        )
     return lines
 
 
@@ -133,12 +148,27 @@ def main() -> None:
         print("\n".join(smaller(world, arguments.people, arguments.epsilons, arguments.seeds)))
         return
     lines = [f"| {' | '.join(HEADS)} |", f"|{'---|' * len(HEADS)}"]
-    for epsilon, rows in measured(world, arguments.people, arguments.epsilons, arguments.seeds).items():
+    for epsilon, rows in measured(
+        world, arguments.people, arguments.epsilons, arguments.seeds
+    ).items():
         error, score, release, plan = np.array(rows).T
-        spread = np.std(np.array(rows), axis=0, ddof=1) / np.sqrt(len(rows)) if len(rows) > 1 else np.full(4, np.nan)
+        spread = (
+            np.std(np.array(rows), axis=0, ddof=1) / np.sqrt(len(rows))
+            if len(rows) > 1
+            else np.full(4, np.nan)
+        )
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        cells = [f"{arguments.people:,}", f"{epsilon:g}", str(len(rows)), f"{world.truth.min():.3f} to {world.truth.max():.3f}"]
-        cells += [f"{low:.4f} to {high:.4f}", f"{error.mean():.4f} ± {spread[0]:.4f}", f"{constant:.4f}"]
+        cells = [
+            f"{arguments.people:,}",
+            f"{epsilon:g}",
+            str(len(rows)),
+            f"{world.truth.min():.3f} to {world.truth.max():.3f}",
+        ]
+        cells += [
+            f"{low:.4f} to {high:.4f}",
+            f"{error.mean():.4f} ± {spread[0]:.4f}",
+            f"{constant:.4f}",
+        ]
         cells += [f"{score.mean():.3f} ± {spread[1]:.3f}", f"{score.min():.3f}"]
         cells += [f"{np.median(release):.0f}", f"{np.median(plan):.0f}", f"{peak:.1f}"]
         lines.append(f"| {' | '.join(cells)} |")

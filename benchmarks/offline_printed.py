@@ -36,11 +36,20 @@ def line(states, horizon, people, epsilon):
     rewards, behaviour = world.rewards[0], uniform_policy(horizon, states, 2)
     low, high = world.value(behaviour), world.optimal_value
     printed = DPAPVI(states=states, actions=2, horizon=horizon, rewards=rewards)
-    ours = ModelRelease(states=states, actions=2, discount=0.99, transitions=horizon - 1, rewards=rewards, ends=False)
+    ours = ModelRelease(
+        states=states,
+        actions=2,
+        discount=0.99,
+        transitions=horizon - 1,
+        rewards=rewards,
+        ends=False,
+    )
     privacy = NoPrivacy() if epsilon is None else CentralDP(epsilon, 1e-6)
     found = []
     for seed in range(SEEDS):
-        log = in_memory(simulate(world, behaviour, people, np.random.default_rng([seed, 1])), max_steps=horizon)
+        log = in_memory(
+            simulate(world, behaviour, people, np.random.default_rng([seed, 1])), max_steps=horizon
+        )
         plan = printed.release(log, privacy=privacy, rng=np.random.default_rng([seed, 2]))
         model = ours.release(log, privacy=privacy, rng=np.random.default_rng([seed, 2])).plan()
         mixed = model.mixed(np.full((states, 2), 0.5))
@@ -68,12 +77,30 @@ def main() -> None:
     warnings.simplefilter("ignore", ConfideWarning)  # that nothing is learned
     asked = [(4, 20, 10**4, None), (4, 20, 10**4, 1.0), (2, 3, 10**4, None), (2, 3, 10**4, 1.0)]
     if not arguments.quick:
-        asked += [(4, 20, 10**6, 1.0), (4, 20, 10**6, 10.0), (2, 3, 10**5, 1.0), (2, 3, 10**6, 1.0), (2, 3, 5 * 10**6, 1.0)]
-    heads = ["states, steps", "people", "epsilon", "true epsilon", "users to start", "penalty below H", "worth something"]
+        asked += [
+            (4, 20, 10**6, 1.0),
+            (4, 20, 10**6, 10.0),
+            (2, 3, 10**5, 1.0),
+            (2, 3, 10**6, 1.0),
+            (2, 3, 5 * 10**6, 1.0),
+        ]
+    heads = [
+        "states, steps",
+        "people",
+        "epsilon",
+        "true epsilon",
+        "users to start",
+        "penalty below H",
+        "worth something",
+    ]
     heads += ["score, DP-APVI", "score, model"]
     top = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     lines = [line(*each) for each in asked]
-    record("DP-APVI as printed", "\n".join([__doc__.split("\n\n", 2)[2], *top, *lines]) + "\n", write=arguments.write)
+    record(
+        "DP-APVI as printed",
+        "\n".join([__doc__.split("\n\n", 2)[2], *top, *lines]) + "\n",
+        write=arguments.write,
+    )
 
 
 if __name__ == "__main__":

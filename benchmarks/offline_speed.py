@@ -40,7 +40,10 @@ print(int(peak.split()[1]) / 1e6)
 
 def bare_scan(path):
     with pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
-        return sum(batch.num_rows for batch in file.iter_batches(1 << 16, columns=COLUMNS, use_threads=False))
+        return sum(
+            batch.num_rows
+            for batch in file.iter_batches(1 << 16, columns=COLUMNS, use_threads=False)
+        )
 
 
 def asked(rewards):
@@ -63,7 +66,12 @@ def seconds(function, repeats):
 
 def made(path, rows):
     world = garnet(states=STATES, actions=ACTIONS, horizon=STEPS, seed=0)
-    write(path, simulate(world, uniform_policy(STEPS, STATES, ACTIONS), rows // STEPS, np.random.default_rng(0)))
+    write(
+        path,
+        simulate(
+            world, uniform_policy(STEPS, STATES, ACTIONS), rows // STEPS, np.random.default_rng(0)
+        ),
+    )
     return pq.read_metadata(path).num_rows
 
 
@@ -83,13 +91,27 @@ def main() -> None:
             rates[name] = rows / seconds(lambda rewards=rewards: counted(path, rewards), 5)[0]
         run = [sys.executable, "-c", MEMORY, path, str(Path(__file__).parent)]
         memory = float(subprocess.run(run, capture_output=True, text=True, check=True).stdout)
-        log, policies = open_logs(few, action="action"), [np.full((STATES, ACTIONS), 1 / ACTIONS)] * 20
-        steps = {"release of a small log": lambda: asked(None).release(log, privacy=CentralDP(1.0, 1e-6), rng=rng())}
+        log, policies = (
+            open_logs(few, action="action"),
+            [np.full((STATES, ACTIONS), 1 / ACTIONS)] * 20,
+        )
+        steps = {
+            "release of a small log": lambda: asked(None).release(
+                log, privacy=CentralDP(1.0, 1e-6), rng=rng()
+            )
+        }
         steps["release of a small log"]()
         time_of, model = seconds(steps["release of a small log"], 5)
-        after = {"rows": time_of, "plan": seconds(model.plan, 5)[0], "20 policies": seconds(lambda: model.values(policies), 5)[0]}
+        after = {
+            "rows": time_of,
+            "plan": seconds(model.plan, 5)[0],
+            "20 policies": seconds(lambda: model.values(policies), 5)[0],
+        }
     lines = ["| way | million rows per CPU-second | of the bare scan |", "|---|---|---|"]
-    lines += [f"| {name} | {rate / 1e6:.1f} | {rate / rates['bare Parquet scan']:.2f} |" for name, rate in rates.items()]
+    lines += [
+        f"| {name} | {rate / 1e6:.1f} | {rate / rates['bare Parquet scan']:.2f} |"
+        for name, rate in rates.items()
+    ]
     said = ", ".join(f"{name} {1000 * spent:.0f} ms" for name, spent in after.items())
     lines += ["", f"{rows:,} rows; peak memory {memory:.2f} GB. After that: {said}.", ""]
     record("Counting transitions from logs", "\n".join(lines), write=arguments.write)

@@ -28,7 +28,11 @@ SETTINGS = ((300, 1.0), (3_000, 0.1), (3_000, 1.0), (30_000, 0.1), (30_000, 1.0)
 
 def trap(_):
     P = np.zeros((3, 2, 3))
-    P[0], P[1], P[2, :, 2] = [[0.9, 0.1, 0], [0.5, 0.45, 0.05]], [[0.5, 0.5, 0], [0.2, 0.78, 0.02]], 1
+    P[0], P[1], P[2, :, 2] = (
+        [[0.9, 0.1, 0], [0.5, 0.45, 0.05]],
+        [[0.5, 0.5, 0], [0.2, 0.78, 0.02]],
+        1,
+    )
     rewards = np.array([[0.2, 0.2], [0.5, 0.6], [0.0, 0.0]])
     behaviour = np.array([[0.95, 0.05], [0.9, 0.1], [0.5, 0.5]])
     return World("trap", P, rewards, np.eye(3)[0], np.zeros(3, bool), behaviour)
@@ -49,7 +53,14 @@ def any_world(seed):
     P[S - 1, :, S - 1] = 1
     rewards = rng.random((S, A))
     rewards[S - 1] = 0
-    world = World("random", P, rewards, np.append(np.full(S - 1, 1 / (S - 1)), 0.0), np.zeros(S, bool), np.full((S, A), 1 / A))
+    world = World(
+        "random",
+        P,
+        rewards,
+        np.append(np.full(S - 1, 1 / (S - 1)), 0.0),
+        np.zeros(S, bool),
+        np.full((S, A), 1 / A),
+    )
     usual = np.where(rng.random(S) < 0.5, world.best.argmax(axis=1), rng.integers(A, size=S))
     share = rng.uniform(0.9, 0.97)
     behaviour = np.full((S, A), (1 - share) / (A - 1))
@@ -64,7 +75,10 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", ConfideWarning)
     runs = 10 if arguments.quick else 100
-    lines = ["| world | people | epsilon | runs | learned | least | changed | worse |", "|---|---|---|---|---|---|---|---|"]
+    lines = [
+        "| world | people | epsilon | runs | learned | least | changed | worse |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for make in (trap, any_world):
         for people, epsilon in SETTINGS:
             scores, changed = [], 0
@@ -74,7 +88,14 @@ def main() -> None:
                 scores.append(world.score(plan.mixed(world.behaviour)))
                 changed += bool(plan.changed.any())
             worse = sum(score < -0.01 for score in scores)
-            cells = [world.name, f"{people:,}", f"{epsilon:g}", str(runs), f"{np.mean(scores):.3f}", f"{min(scores):.3f}"]
+            cells = [
+                world.name,
+                f"{people:,}",
+                f"{epsilon:g}",
+                str(runs),
+                f"{np.mean(scores):.3f}",
+                f"{min(scores):.3f}",
+            ]
             lines.append(f"| {' | '.join([*cells, str(changed), str(worse)])} |")
             print(lines[-1], flush=True)
     record(

@@ -33,14 +33,21 @@ OTHER = 200  # instance of a stand-in of the same sizes
 def predicted(world, epsilon, runs=40):
     S, A = world.rewards.shape
     known = {"rewards": world.rewards, "terminal": world.terminal, "ends": False}
-    made = ModelRelease(states=S, actions=A, discount=world.discount, transitions=world.transitions, **known)
+    made = ModelRelease(
+        states=S, actions=A, discount=world.discount, transitions=world.transitions, **known
+    )
     table = TabularMDP(world.P, world.rewards, world.start, horizon=world.transitions + 1)
-    return people_needed(rehearsal(made, table, world.behaviour), CentralDP(epsilon, DELTA), score=BETTER, runs=runs)
+    return people_needed(
+        rehearsal(made, table, world.behaviour), CentralDP(epsilon, DELTA), score=BETTER, runs=runs
+    )
 
 
 def of_sizes(world):
     """A garnet with as many states, actions, successors and rewarded states, and behaviour that is as narrow."""
-    (S, A), successors = world.rewards.shape, round((world.P > 0).sum(axis=2)[~world.terminal].mean())
+    (S, A), successors = (
+        world.rewards.shape,
+        round((world.P > 0).sum(axis=2)[~world.terminal].mean()),
+    )
     rewarded = int((world.rewards > 0).any(axis=1).sum())
     made = plain(garnet(states=S, actions=A, branches=successors, rewarded=rewarded, seed=OTHER))
     usual = world.behaviour.max()
@@ -51,7 +58,9 @@ def share(world, people, epsilon, runs):
     """Of the runs, those that learn; other people in every run and for every number of people."""
     seeds = range(FIRST + people, FIRST + people + runs)
     models = (world.release(people, epsilon, seed) for seed in seeds)
-    return float(np.mean([world.score(model.plan(1.0).mixed(world.behaviour)) >= BETTER for model in models]))
+    return float(
+        np.mean([world.score(model.plan(1.0).mixed(world.behaviour)) >= BETTER for model in models])
+    )
 
 
 def measured(world, epsilon, guess, runs):
@@ -94,14 +103,33 @@ def main() -> None:
         ("garnet 50", plain(garnet(seed=1)), 1.0),
         ("garnet 80", plain(garnet(states=80, rewarded=8, seed=1)), 1.0),
     ]
-    heads = ["world", "states", "actions", "epsilon", "exact", "measured", "ratio", "learn at .7 / 1 / 1.3", "sizes", "ratio"]
+    heads = [
+        "world",
+        "states",
+        "actions",
+        "epsilon",
+        "exact",
+        "measured",
+        "ratio",
+        "learn at .7 / 1 / 1.3",
+        "sizes",
+        "ratio",
+    ]
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     print("\n".join(lines), flush=True)
     for name, world, epsilon in settings[2:4] if arguments.quick else settings:
         guess, other = predicted(world, epsilon), predicted(of_sizes(world), epsilon, 15)
         true, shares = measured(world, epsilon, guess, 20 if arguments.quick else 40)
         S, A = world.rewards.shape
-        cells = [name, str(S), str(A), f"{epsilon:g}", f"{guess:,}", f"{true:,.0f}", f"{guess / true:.2f}"]
+        cells = [
+            name,
+            str(S),
+            str(A),
+            f"{epsilon:g}",
+            f"{guess:,}",
+            f"{true:,.0f}",
+            f"{guess / true:.2f}",
+        ]
         cells += [" / ".join(f"{each:.2f}" for each in shares), f"{other:,}", f"{other / true:.2f}"]
         lines.append(f"| {' | '.join(cells)} |")
         print(lines[-1], flush=True)

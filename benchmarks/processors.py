@@ -24,7 +24,15 @@ from confide.mechanisms.sources import noise_source
 from confide.policy import LinearPolicy
 from confide.privacy import LocalDP
 from confide.privatizers.schedule import every
-from confide.problems import linear_bandit, lock, lock_rewards, one_hot, oscillator, riverswim, riverswim_stage
+from confide.problems import (
+    linear_bandit,
+    lock,
+    lock_rewards,
+    one_hot,
+    oscillator,
+    riverswim,
+    riverswim_stage,
+)
 
 ROOT = Path(__file__).parents[1]
 # (agent, problem, without noise worth mentioning): weak privacy makes planning branch on the data.
@@ -67,12 +75,26 @@ PROCESSORS = {
     },
 }
 # Of statistics without `tables()`, as in version 0.2: where they keep the tables of a round.
-TABLES = ("_whole", "_steps", "_signs", "_rewards", "_later", "_weight", "_rows", "_offset", "costs", "guess", "scales")
+TABLES = (
+    "_whole",
+    "_steps",
+    "_signs",
+    "_rewards",
+    "_later",
+    "_weight",
+    "_rows",
+    "_offset",
+    "costs",
+    "guess",
+    "scales",
+)
 
 
 def digests_module():
     """This version's digest, also where an older version of the package is measured."""
-    spec = importlib.util.spec_from_file_location("round_digest", ROOT / "src/confide/learning/round_digest.py")
+    spec = importlib.util.spec_from_file_location(
+        "round_digest", ROOT / "src/confide/learning/round_digest.py"
+    )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -87,15 +109,21 @@ class Tables:
             return self._statistic.tables()
         parts = [getattr(self._statistic, name, None) for name in ("first", "second")]
         inner = [table for part in parts if part is not None for table in Tables(part).tables()]
-        return inner + [value for name in TABLES if (value := getattr(self._statistic, name, None)) is not None]
+        return inner + [
+            value for name in TABLES if (value := getattr(self._statistic, name, None)) is not None
+        ]
 
 
 def server_of(name, users):
     problem = CASES[name]()
     kind = agent_class(name.split(",")[0])
-    options = {} if name.startswith("questions-vi") else {"schedule": every(max(users // 20, 1), users)}
+    options = (
+        {} if name.startswith("questions-vi") else {"schedule": every(max(users // 20, 1), users)}
+    )
     privacy = LocalDP(200.0, 1e-3)
-    agent = kind(problem.public, episodes=users, privacy=privacy, noise=noise_source("fast", 0), **options)
+    agent = kind(
+        problem.public, episodes=users, privacy=privacy, noise=noise_source("fast", 0), **options
+    )
     agent.rng = np.random.default_rng(0)
     return agent, problem
 
@@ -112,7 +140,9 @@ def make_releases(folder, names, users):
             (place / f"{generation}.state").write_bytes(agent.save())
             batch = agent.next_batch()
             for start in range(0, batch.users, 1000):
-                agent.observe_crowd(problem.sample(batch.policy, min(1000, batch.users - start), rng))
+                agent.observe_crowd(
+                    problem.sample(batch.policy, min(1000, batch.users - start), rng)
+                )
             if agent.released().generation > 25:
                 break
 
@@ -127,24 +157,41 @@ def plan_releases(folder, names, users):
             try:
                 policy = client.plan(path.read_bytes())
             except ConfideError as error:
-                results[f"{name} {path.stem}"] = {"decisions": type(error).__name__, "bits": "", "message": ""}
+                results[f"{name} {path.stem}"] = {
+                    "decisions": type(error).__name__,
+                    "bits": "",
+                    "message": "",
+                }
                 continue
             planned = client._planned[0]
             tables = Tables(planned.statistic)
             size = None if planned.size is None else planned.size[0].size
             decisions = module.round_digest(planned.policies, planned.shares, tables, size).hex()
-            arrays = [*tables.tables(), *(np.asarray(part) for one in planned.policies for part in arrays_of(one))]
-            bits = hashlib.sha256(b"".join(np.ascontiguousarray(each).tobytes() for each in arrays)).hexdigest()
+            arrays = [
+                *tables.tables(),
+                *(np.asarray(part) for one in planned.policies for part in arrays_of(one)),
+            ]
+            bits = hashlib.sha256(
+                b"".join(np.ascontiguousarray(each).tobytes() for each in arrays)
+            ).hexdigest()
             episode = problem.sample(policy, 1, np.random.default_rng(3))
             message = base64.b64encode(client.report(episode)).decode()
-            results[f"{name} {path.stem}"] = {"decisions": decisions, "bits": bits, "message": message}
+            results[f"{name} {path.stem}"] = {
+                "decisions": decisions,
+                "bits": bits,
+                "message": message,
+            }
     return results
 
 
 def arrays_of(policy):
     if isinstance(policy, LinearPolicy):
         return [policy.gains]
-    return [part for name in ("actions", "weights", "widths") if (part := getattr(policy, name, None)) is not None]
+    return [
+        part
+        for name in ("actions", "weights", "widths")
+        if (part := getattr(policy, name, None)) is not None
+    ]
 
 
 def take_messages(folder, planned, users):
@@ -153,7 +200,9 @@ def take_messages(folder, planned, users):
     for key, result in planned.items():
         name, generation = key.rsplit(" ", 1)
         agent, _ = server_of(name, users)
-        agent.restore((folder / name / f"{generation}.state").read_bytes(), released=int(generation))
+        agent.restore(
+            (folder / name / f"{generation}.state").read_bytes(), released=int(generation)
+        )
         try:
             agent.absorb(base64.b64decode(result["message"]))
             answers[key] = "counted"
@@ -170,13 +219,20 @@ def measure(names, users):
         measured = {}
         for processor, variables in PROCESSORS.items():
             command = [sys.executable, __file__, "--plan", *shared]
-            done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                command,
+                env={**os.environ, **variables},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             if done.returncode:
                 raise RuntimeError(f"{processor}: {done.stderr[-2000:]}")
             measured[processor] = json.loads(done.stdout)
         usual = measured["as it is"]
         return {
-            processor: compare(usual, planned, take_messages(folder, planned, users)) for processor, planned in measured.items()
+            processor: compare(usual, planned, take_messages(folder, planned, users))
+            for processor, planned in measured.items()
         }
 
 
@@ -189,7 +245,9 @@ def compare(usual, planned, answers):
         "other last bits": len(bits),
         "another round": len(another),
         "counted though another": sum(answers[key] == "counted" for key in another),
-        "refused though the same": sum(answers[key] != "counted" for key in usual if key not in another),
+        "refused though the same": sum(
+            answers[key] != "counted" for key in usual if key not in another
+        ),
         "which": another,
         "answers": sorted({answers[key] for key in another}),
     }
@@ -200,7 +258,9 @@ def main():
     parser.add_argument("--users", type=int, default=2_000)
     parser.add_argument("--agents", default=";".join(CASES), help="names, separated by semicolons")
     parser.add_argument("--folder", default="")
-    parser.add_argument("--plan", action="store_true", help="for the processes that this script starts")
+    parser.add_argument(
+        "--plan", action="store_true", help="for the processes that this script starts"
+    )
     given = parser.parse_args()
     names = given.agents.split(";")
     if given.plan:

@@ -28,12 +28,22 @@ def larger_lock() -> LinearMixtureMDP:
     known = lock(0, states=60, actions=8, horizon=8, jump=10)
     states = np.arange(60)
     idle = np.zeros((60, 8, 60))
-    for place, share in ((states, 0.4), (np.maximum(states - 10, 0), 0.3), (np.minimum(states + 10, 59), 0.3)):
+    for place, share in (
+        (states, 0.4),
+        (np.maximum(states - 10, 0), 0.3),
+        (np.minimum(states + 10, 59), 0.3),
+    ):
         for action in range(8):
             np.add.at(idle, (states, action, place), share)
     weights = np.full((8, 10), 0.2 / 9)
     weights[np.arange(8), known.weights.argmax(axis=1)] = 0.8
-    return LinearMixtureMDP(np.concatenate([known.kernels, idle[None]]), weights, known.rewards, known.start, name="larger-lock")
+    return LinearMixtureMDP(
+        np.concatenate([known.kernels, idle[None]]),
+        weights,
+        known.rewards,
+        known.start,
+        name="larger-lock",
+    )
 
 
 class Timed(QuestionsVI):
@@ -53,19 +63,26 @@ class Timed(QuestionsVI):
 
 def costs() -> list[str]:
     """Planning time, run time and saved state for more and more users, on one core."""
-    lines = ["| problem | users | rounds | planning per round | whole run | saved state |", "|" + "---|" * 6]
+    lines = [
+        "| problem | users | rounds | planning per round | whole run | saved state |",
+        "|" + "---|" * 6,
+    ]
     for name, problem in (("lock", lock(0)), ("larger lock", larger_lock())):
         for episodes in (10_000, 1_000_000):
             agent = Timed(problem.public, episodes=episodes, privacy=JointDP(1.0, delta=0.0))
             begun = process_time()
             run(agent, problem, seed=0)
             times = f"{1e3 * float(np.median(agent.times)):.0f} ms | {process_time() - begun:.1f} s"
-            lines.append(f"| {name} | {episodes:,} | {len(agent.times)} | {times} | {len(agent.save()) / 1e3:.0f} kB |")
+            lines.append(
+                f"| {name} | {episodes:,} | {len(agent.times)} | {times} | {len(agent.save()) / 1e3:.0f} kB |"
+            )
     return lines
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
@@ -74,7 +91,9 @@ def main() -> None:
     kinds = {"1": JointDP(1.0, delta=0.0), "10": JointDP(10.0, delta=0.0), "none": NoPrivacy()}
     approximate = {"1": JointDP(1.0, 1e-5), "10": JointDP(10.0, 1e-5), "none": NoPrivacy()}
     cases = {
-        (problem, agent, kind): Case(file, agent, (kinds if agent == "questions-vi" else approximate)[kind], seeds=seeds)
+        (problem, agent, kind): Case(
+            file, agent, (kinds if agent == "questions-vi" else approximate)[kind], seeds=seeds
+        )
         for problem, file in problems.items()
         for kind in kinds
         for agent in AGENTS
@@ -91,10 +110,12 @@ def main() -> None:
         shown = f"{number(values.mean())} ± {number(error(values))} | {number(float(np.median(values)))} | {number(values.max())}"
         lines.append(f"| {problem} | `{agent}` | {kind} | {shown} | {values.mean() / best:.1f} x |")
     about = f"{__doc__.splitlines()[0]} Larger lock: {larger_lock.__doc__}"
-    spent = (
-        "Seconds are those of one core, at epsilon = 1. The saved state grows with the rounds only, by the table of questions."
+    spent = "Seconds are those of one core, at epsilon = 1. The saved state grows with the rounds only, by the table of questions."
+    record(
+        "Questions",
+        "\n".join([about, "", *lines, "", spent, "", *costs(), ""]),
+        write=options.write,
     )
-    record("Questions", "\n".join([about, "", *lines, "", spent, "", *costs(), ""]), write=options.write)
 
 
 AGENTS = ("questions-vi", "likelihood-vi")

@@ -10,7 +10,9 @@ DOCS = Path(__file__).parent.parent / "docs" / "benchmarks"
 
 
 def commit() -> str:
-    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
+    )
     return found.stdout.strip()
 
 

@@ -19,14 +19,20 @@ def commands() -> dict[str, str]:
     """The command of each page that one command writes."""
     found = {}
     for page in sorted(DOCS.glob("*.md")):
-        stated = re.search(r"^Made by `python (benchmarks/\w+\.py[^`]* --write[^`]*)`", page.read_text(), re.MULTILINE)
+        stated = re.search(
+            r"^Made by `python (benchmarks/\w+\.py[^`]* --write[^`]*)`",
+            page.read_text(),
+            re.MULTILINE,
+        )
         if stated:
             found[page.stem] = stated[1]
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("pages", nargs="*")
     parser.add_argument("--list", action="store_true")
     given = parser.parse_args()
@@ -39,7 +45,9 @@ def main() -> None:
         if name not in known:
             raise SystemExit(f"no command writes the page {name}: see --list")
         start = time.monotonic()
-        subprocess.run([sys.executable, *shlex.split(known[name])], cwd=DOCS.parent.parent, check=True)
+        subprocess.run(
+            [sys.executable, *shlex.split(known[name])], cwd=DOCS.parent.parent, check=True
+        )
         print(f"{name}: {time.monotonic() - start:.0f} s", flush=True)
 
 

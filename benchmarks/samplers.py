@@ -33,7 +33,11 @@ def numpy_batch(P, rewards, start, weights, users, rng):
     s = np.searchsorted(np.cumsum(start), rng.random(users), side="right").clip(0, S - 1)
     total = np.zeros(users)
     for h in range(H):
-        a = (rng.random(users)[:, None] >= np.cumsum(weights[h], axis=1)[s]).sum(axis=1).clip(0, A - 1)
+        a = (
+            (rng.random(users)[:, None] >= np.cumsum(weights[h], axis=1)[s])
+            .sum(axis=1)
+            .clip(0, A - 1)
+        )
         total += rewards[h, s, a]
         s = (rng.random(users)[:, None] >= np.cumsum(P[h], axis=2)[s, a]).sum(axis=1).clip(0, S - 1)
     return total
@@ -56,18 +60,34 @@ def main() -> None:
     problem.sample(policy, 10, rng)  # compile
     rates = {
         "plain NumPy, one user at a time": rate(
-            lambda: [numpy_episode(P, truth.rewards, truth.start, weights, rng) for _ in range(3000)], 3000, H
+            lambda: [
+                numpy_episode(P, truth.rewards, truth.start, weights, rng) for _ in range(3000)
+            ],
+            3000,
+            H,
         ),
-        "NumPy, all users at once": rate(lambda: numpy_batch(P, truth.rewards, truth.start, weights, 10**6, rng), 10**6, H),
-        "confide, episodes": rate(lambda: [problem.sample(policy, 65_536, rng) for _ in range(30)], 30 * 65_536, H),
-        "confide, exact transition counts": rate(lambda: [problem.count(policy, 10**8, rng) for _ in range(200)], 200 * 10**8, H),
+        "NumPy, all users at once": rate(
+            lambda: numpy_batch(P, truth.rewards, truth.start, weights, 10**6, rng), 10**6, H
+        ),
+        "confide, episodes": rate(
+            lambda: [problem.sample(policy, 65_536, rng) for _ in range(30)], 30 * 65_536, H
+        ),
+        "confide, exact transition counts": rate(
+            lambda: [problem.count(policy, 10**8, rng) for _ in range(200)], 200 * 10**8, H
+        ),
     }
     plain = next(iter(rates.values()))
-    lines = ["| sampler, lock, uniform play | user-steps per CPU-second | speedup over plain NumPy |", "|---|---|---|"]
+    lines = [
+        "| sampler, lock, uniform play | user-steps per CPU-second | speedup over plain NumPy |",
+        "|---|---|---|",
+    ]
     lines += [f"| {name} | {value:.3g} | {value / plain:.3g} |" for name, value in rates.items()]
     start = time.process_time()
     run(Uniform(problem.public, episodes=10**6), problem)
-    lines += ["", f"A run of the uniform agent for 1e6 episodes: {time.process_time() - start:.3f} CPU-seconds."]
+    lines += [
+        "",
+        f"A run of the uniform agent for 1e6 episodes: {time.process_time() - start:.3f} CPU-seconds.",
+    ]
     text = "\n".join(lines) + "\n"
     record("Samplers", text, write=arguments.write)
 

@@ -53,7 +53,9 @@ def main():
             print(lines[-1], flush=True)
     for twin, point in ((AnswersBeforeCommit, "summed"), (ShowsBeforeCommit, "drawn")):
         kills, problems, told, releases = matrix(point, "joint", 5, twin)
-        lines.append(f"| {point}, twin {twin.__name__} | joint | {kills} | {told} | {releases} | {len(problems)} |")
+        lines.append(
+            f"| {point}, twin {twin.__name__} | joint | {kills} | {told} | {releases} | {len(problems)} |"
+        )
     text = (
         "A service on SQLite is killed with -9 at a point of the crash matrix, again and again; devices retry the same bytes. At the end "
         "everybody who was told to be counted is counted once, sums are those of the people in their batches, and no "

@@ -30,9 +30,15 @@ ROOM = 300_000  # bytes that are left
 
 def sent(key, subject, nonce):
     body = json.dumps({"subject": subject, "generation": 0, "trajectory": EPISODE}).encode()
-    headers = {"Authorization": f"Bearer {key}", "Idempotency-Key": nonce, "Content-Type": "application/json"}
+    headers = {
+        "Authorization": f"Bearer {key}",
+        "Idempotency-Key": nonce,
+        "Content-Type": "application/json",
+    }
     try:
-        with urllib.request.urlopen(urllib.request.Request(f"{ADDRESS}/v1/runs/load/reports", body, headers)) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(f"{ADDRESS}/v1/runs/load/reports", body, headers)
+        ) as answer:
             return answer.status
     except urllib.error.HTTPError as error:
         return error.code
@@ -59,7 +65,9 @@ def main():
             subject, nonce = secrets.token_hex(8), secrets.token_urlsafe(16)
             code = sent(key, subject, nonce)
             (told if code == 201 else refused)[subject] = (nonce, code)
-        print(f"{len(told):,} counted, then {sorted({code for _, code in refused.values()})}; ready: {ready()}")
+        print(
+            f"{len(told):,} counted, then {sorted({code for _, code in refused.values()})}; ready: {ready()}"
+        )
         filler.unlink()
         start = time.monotonic()
         while ready() != 200 and time.monotonic() - start < 30:
@@ -67,7 +75,9 @@ def main():
         print(f"ready again {time.monotonic() - start:.1f} s after there was room")
         again = [sent(key, subject, nonce) for subject, (nonce, _) in refused.items()]
         once = [sent(key, subject, nonce) for subject, (nonce, _) in list(told.items())[-100:]]
-        print(f"the refused, the same bytes again: {sorted(set(again))}; the last counted ones again: {sorted(set(once))}")
+        print(
+            f"the refused, the same bytes again: {sorted(set(again))}; the last counted ones again: {sorted(set(once))}"
+        )
     finally:
         server.send_signal(signal.SIGTERM)
         server.wait(60)
@@ -75,7 +85,9 @@ def main():
     store = place.store()
     counted = sum(store.participants("load").values())
     print(f"told {len(told) + again.count(201) + again.count(200):,}, in the database {counted:,}")
-    failed = [found.says for found in verify_store(store, place.keys, place.marks) if not found.holds]
+    failed = [
+        found.says for found in verify_store(store, place.keys, place.marks) if not found.holds
+    ]
     print(f"verified: {failed or 'everything holds'}")
 
 

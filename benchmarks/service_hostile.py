@@ -45,7 +45,10 @@ def gigabyte(key, announced, results):
         b"Idempotency-Key: " + b"n" * 16,
         length,
     ]
-    with socket.create_connection(("127.0.0.1", PORT), timeout=60) as made, contextlib.suppress(OSError):
+    with (
+        socket.create_connection(("127.0.0.1", PORT), timeout=60) as made,
+        contextlib.suppress(OSError),
+    ):
         made.sendall(b"\r\n".join(lines) + b"\r\n\r\n")
         while sent < GIGABYTE:
             if select.select([made], [], [], 0)[0]:
@@ -70,14 +73,19 @@ def reads():
 
 def bodies(key, announced, count):
     results = []
-    threads = [threading.Thread(target=gigabyte, args=(key, announced, results)) for _ in range(count)]
+    threads = [
+        threading.Thread(target=gigabyte, args=(key, announced, results)) for _ in range(count)
+    ]
     for thread in threads:
         thread.start()
     slowest = reads()
     for thread in threads:
         thread.join()
     answers = sorted({said for said, _ in results})
-    return f"{', '.join(answers)}; at most {max(sent for _, sent in results) / 2**20:,.1f} MB taken", slowest
+    return (
+        f"{', '.join(answers)}; at most {max(sent for _, sent in results) / 2**20:,.1f} MB taken",
+        slowest,
+    )
 
 
 def silent(count):
@@ -101,12 +109,22 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         (Path(place) / "run.toml").write_text(RUN)
         command = [sys.executable, "-m", "confide", "serve", "run.toml", "--port", str(PORT)]
-        server = subprocess.Popen(command, cwd=place, stdout=subprocess.PIPE, stderr=(Path(place) / "log").open("w"), text=True)
+        server = subprocess.Popen(
+            command,
+            cwd=place,
+            stdout=subprocess.PIPE,
+            stderr=(Path(place) / "log").open("w"),
+            text=True,
+        )
         try:
             while "serving at" not in server.stdout.readline():
                 assert server.poll() is None
             log = Path(place) / "log"
-            key = Path(place, re.search(r"API key for device: in the file (.+)", log.read_text())[1]).read_bytes().strip()
+            key = (
+                Path(place, re.search(r"API key for device: in the file (.+)", log.read_text())[1])
+                .read_bytes()
+                .strip()
+            )
             rows = [("nobody", "", reads(), memory(server.pid))]
             for name, work in (
                 ("a body of 1 GB, announced", lambda: bodies(key, True, 1)),
@@ -115,13 +133,18 @@ def main() -> None:
                 ("500 connections with half a header", lambda: silent(500)),
             ):
                 rows.append((name, *work(), memory(server.pid)))
-            ready = json.load(urllib.request.urlopen(f"http://127.0.0.1:{PORT}/ready", timeout=60))["ready"]
+            ready = json.load(urllib.request.urlopen(f"http://127.0.0.1:{PORT}/ready", timeout=60))[
+                "ready"
+            ]
             logged = [line for line in log.read_text().splitlines() if "API key" not in line]
         finally:
             server.terminate()
             server.wait()
     table = "| | what happened | meanwhile, ms | memory, MB |\n|---|---|---|---|\n"
-    table += "\n".join(f"| {name} | {said} | {1000 * slowest:.0f} | {size:.0f} |" for name, said, slowest, size in rows)
+    table += "\n".join(
+        f"| {name} | {said} | {1000 * slowest:.0f} | {size:.0f} |"
+        for name, said, slowest, size in rows
+    )
     table += f"\n\nReady afterwards: {ready}. Lines in the log: {len(logged)}.\n"
     record("Hostile clients of a service", f"{INTRODUCTION}\n\n{table}", write=given.write)
 

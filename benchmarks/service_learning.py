@@ -37,13 +37,22 @@ def value(learner):
     """Of the last round's policies, by their shares."""
     current = learner.current_round()
     shares = np.array(current.shares or [1.0] * len(current.policies))
-    return float(sum(share * WORLD.value(policy) for share, policy in zip(shares / shares.sum(), current.policies, strict=True)))
+    return float(
+        sum(
+            share * WORLD.value(policy)
+            for share, policy in zip(shares / shares.sum(), current.policies, strict=True)
+        )
+    )
 
 
 def made(trust, seed):
     schedule = confide.privatizers.every(EVERY, USERS)
     learner = confide.agents.LikelihoodVI(
-        WORLD.public, episodes=USERS, privacy=ASKED[trust], schedule=schedule, noise=noise_source("fast", seed)
+        WORLD.public,
+        episodes=USERS,
+        privacy=ASKED[trust],
+        schedule=schedule,
+        noise=noise_source("fast", seed),
     )
     learner.rng = np.random.default_rng(seed)
     return learner
@@ -72,8 +81,20 @@ def over_the_network(trust, seed, folder):
         f'name = "crowd"\nagent = "likelihood-vi"\nproblem = "lock"\ntrust = "{trust}"\nepsilon = {asked.epsilon}\ndelta = {asked.delta}\n'
         f'users = {USERS}\nnoise = "fast"\nseed = {seed}\n[batch]\nschedule = {EVERY}\n'
     )
-    command = [sys.executable, "-m", "confide", "serve", str(run), "--port", str(PORT), "--folder", str(Path(folder) / "service")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+    command = [
+        sys.executable,
+        "-m",
+        "confide",
+        "serve",
+        str(run),
+        "--port",
+        str(PORT),
+        "--folder",
+        str(Path(folder) / "service"),
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as server:
         key = [server.stderr.readline() for _ in range(2)][1].rsplit(" ", 1)[1].strip()
         while "serving" not in server.stdout.readline():
             pass
@@ -81,7 +102,9 @@ def over_the_network(trust, seed, folder):
         server.terminate()
     place = ServiceFolder(Path(folder) / "service")
     store = place.store()
-    failed = [found.says for found in verify_store(store, place.keys, place.marks) if not found.holds]
+    failed = [
+        found.says for found in verify_store(store, place.keys, place.marks) if not found.holds
+    ]
     people = sum(store.participants("crowd").values())
     store.close()
     service = place.open()
@@ -133,7 +156,9 @@ def crowd(trust, seed, key):
     with ThreadPoolExecutor(16) as pool:
         while outcomes.get("finished", 0) == 0 and number < 20 * USERS:
             left = USERS - outcomes.get("counted", 0)
-            flying = list(pool.map(joined, range(number, number + max(50, min(IN_FLIGHT, 2 * left)))))
+            flying = list(
+                pool.map(joined, range(number, number + max(50, min(IN_FLIGHT, 2 * left))))
+            )
             number += len(flying)
             rng.shuffle(flying)
             for outcome in pool.map(reported, flying):
@@ -150,7 +175,10 @@ def main():
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    lines = ["| trust | in one process | over HTTP | difference / its standard error | people |", "|---|---|---|---|---|"]
+    lines = [
+        "| trust | in one process | over HTTP | difference / its standard error | people |",
+        "|---|---|---|---|---|",
+    ]
     for trust in ASKED:
         one = np.array([alone(trust, seed) for seed in range(4 * given.seeds)])
         two, total, started = [], {}, time.monotonic()
@@ -158,7 +186,9 @@ def main():
             with tempfile.TemporaryDirectory() as folder:
                 final, outcomes = over_the_network(trust, seed, folder)
             two.append(final)
-            total = {name: total.get(name, 0) + outcomes.get(name, 0) for name in {*total, *outcomes}}
+            total = {
+                name: total.get(name, 0) + outcomes.get(name, 0) for name in {*total, *outcomes}
+            }
             print(trust, seed, final, outcomes, f"{time.monotonic() - started:.0f} s", flush=True)
         two = np.array(two)
         error = np.sqrt(one.var(ddof=1) / len(one) + two.var(ddof=1) / len(two))

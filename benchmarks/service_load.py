@@ -32,7 +32,11 @@ MEMORY = (
     "One service on SQLite takes durable reports of a joint run (`likelihood-vi` on `lock`) into one open batch, over 64 connections. "
     "For speed see [load](service_load.md)."
 )
-EPISODE = {"states": [0, 3, 5, 2, 9, 1], "actions": [0, 1, 2, 3, 0], "rewards": [0.0, 0.25, 0.0, 1.0, 0.0]}
+EPISODE = {
+    "states": [0, 3, 5, 2, 9, 1],
+    "actions": [0, 1, 2, 3, 0],
+    "rewards": [0.0, 0.25, 0.0, 1.0, 0.0],
+}
 
 
 def bare(port):
@@ -51,7 +55,10 @@ def bare(port):
     async def release(_):
         return Response(body, media_type="application/octet-stream", headers={"ETag": '"x"'})
 
-    routes = [Route("/v1/runs/load/reports", report, methods=["POST"]), Route("/v1/runs/load/release", release)]
+    routes = [
+        Route("/v1/runs/load/reports", report, methods=["POST"]),
+        Route("/v1/runs/load/release", release),
+    ]
     uvicorn.run(Starlette(routes=routes), port=port, access_log=False, log_level="warning")
 
 
@@ -79,7 +86,11 @@ def service(port, trust, folder):
         client = opened.service.runs["load"].learner.client()
         world = spec.world()
         message = client.report(
-            world.sample(client.plan(opened.service.runs["load"].learner.released()), 1, np.random.default_rng(0))
+            world.sample(
+                client.plan(opened.service.runs["load"].learner.released()),
+                1,
+                np.random.default_rng(0),
+            )
         )
         Path(folder, "message").write_bytes(message)
     serve(opened.service, Listening(port=port, limits=Limits(reports=1e9, reads=1e9)))
@@ -128,7 +139,14 @@ def load(port, pid, make, seconds):
             state = waiting[one]
             state[0] += one.recv(65536)
             head, _, rest = state[0].partition(b"\r\n\r\n")
-            length = next((int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), None)
+            length = next(
+                (
+                    int(line[15:])
+                    for line in head.lower().split(b"\r\n")
+                    if line.startswith(b"content-length:")
+                ),
+                None,
+            )
             if length is None or len(rest) < length:
                 continue
             now = time.monotonic()
@@ -190,16 +208,33 @@ def measure(seconds, rounds):
         bodies = {"bare Starlette": lambda: post(_joint())}
         for number, (trust, folder) in enumerate(folders.items(), start=1):
             folder.mkdir()
-            servers[f"service, {trust}"] = PORT + number, started(PORT + number, "service", PORT + number, trust, folder)
+            servers[f"service, {trust}"] = (
+                PORT + number,
+                started(PORT + number, "service", PORT + number, trust, folder),
+            )
             key = (folder / "key").read_text()
-            message = base64.b64encode((folder / "message").read_bytes()).decode() if trust == "local" else ""
-            made = _joint if trust == "joint" else lambda message=message: {**_who(), "message": message}
+            message = (
+                base64.b64encode((folder / "message").read_bytes()).decode()
+                if trust == "local"
+                else ""
+            )
+            made = (
+                _joint
+                if trust == "joint"
+                else lambda message=message: {**_who(), "message": message}
+            )
             bodies[f"service, {trust}"] = lambda key=key, made=made: post(made(), key)
         for _ in range(rounds + 1):  # the first warms up
             for name, (port, server) in servers.items():
-                rows.setdefault(f"{name}: POST", []).append(load(port, server.pid, bodies[name], seconds))
-                rows.setdefault(f"{name}: GET", []).append(load(port, server.pid, lambda: GET, seconds))
-            rows.setdefault("bare SQLite, groups of 64, rows", []).append((*sqlite_loop(seconds), 0.0, 0.0))
+                rows.setdefault(f"{name}: POST", []).append(
+                    load(port, server.pid, bodies[name], seconds)
+                )
+                rows.setdefault(f"{name}: GET", []).append(
+                    load(port, server.pid, lambda: GET, seconds)
+                )
+            rows.setdefault("bare SQLite, groups of 64, rows", []).append(
+                (*sqlite_loop(seconds), 0.0, 0.0)
+            )
         for _, server in servers.values():
             _stopped(server)
     return {name: np.array(found[1:]) for name, found in rows.items()}
@@ -210,16 +245,24 @@ def flat(reports):
     with tempfile.TemporaryDirectory(dir=".") as folder:
         server = started(PORT, "service", PORT, "joint", folder)
         key, sent, start = Path(folder, "key").read_text(), 0, time.monotonic()
-        lines = ["| reports | per second so far | memory, MB | database and log, MB | p99, ms |", "|---|---|---|---|---|"]
+        lines = [
+            "| reports | per second so far | memory, MB | database and log, MB | p99, ms |",
+            "|---|---|---|---|---|",
+        ]
         for part in range(1, 11):
             late = []
             while sent < part * reports / 10:
                 rate, _, _, high = load(PORT, server.pid, lambda: post(_joint(), key), 10.0)
                 sent += round(10 * rate)
                 late.append(high)
-            files = sum(path.stat().st_size for path in Path(folder, "service").glob("service.sqlite*")) / 1e6
+            files = (
+                sum(path.stat().st_size for path in Path(folder, "service").glob("service.sqlite*"))
+                / 1e6
+            )
             rate = sent / (time.monotonic() - start)
-            lines.append(f"| {sent:,} | {rate:,.0f} | {memory(server.pid):.0f} | {files:.0f} | {max(late):.1f} |")
+            lines.append(
+                f"| {sent:,} | {rate:,.0f} | {memory(server.pid):.0f} | {files:.0f} | {max(late):.1f} |"
+            )
             print(lines[-1], flush=True)
         _stopped(server)
     return "\n".join(lines)
@@ -251,7 +294,12 @@ def main():
         bare(int(port)) if kind == "bare" else service(int(port), *more)
         return
     if given.reports:
-        record("Memory of a service", f"{MEMORY}\n\n{flat(given.reports)}\n", write=given.write, page="service_memory")
+        record(
+            "Memory of a service",
+            f"{MEMORY}\n\n{flat(given.reports)}\n",
+            write=given.write,
+            page="service_memory",
+        )
         return
     rows = measure(given.seconds, given.rounds)
     lines = ["| | per second | server CPU, us | median, ms | p99, ms |", "|---|---|---|---|---|"]
@@ -259,11 +307,21 @@ def main():
         rate, cpu, middle, late = np.median(found, axis=0)
         waited = f"{middle:.1f} | {late:.1f}" if middle else " | "
         lines.append(f"| {name} | {rate:,.0f} | {cpu:.0f} | {waited} |")
-    lines += ["", "Of the bare app's rate in the same round:", "", "| | median | least | most |", "|---|---|---|---|"]
+    lines += [
+        "",
+        "Of the bare app's rate in the same round:",
+        "",
+        "| | median | least | most |",
+        "|---|---|---|---|",
+    ]
     for trust in ("joint", "local"):
         for method in ("POST", "GET"):
-            ratios = rows[f"service, {trust}: {method}"][:, 0] / rows[f"bare Starlette: {method}"][:, 0]
-            lines.append(f"| {method}, {trust} | {np.median(ratios):.2f} | {ratios.min():.2f} | {ratios.max():.2f} |")
+            ratios = (
+                rows[f"service, {trust}: {method}"][:, 0] / rows[f"bare Starlette: {method}"][:, 0]
+            )
+            lines.append(
+                f"| {method}, {trust} | {np.median(ratios):.2f} | {ratios.min():.2f} | {ratios.max():.2f} |"
+            )
     table = "\n".join(lines)
     record("The service under load", f"{INTRODUCTION}\n\n{table}\n", write=given.write)
 

@@ -21,7 +21,11 @@ def worked(address, trust, act, users, every):
     """What workers did, until everybody has an answer."""
     with tempfile.TemporaryDirectory() as folder:
         crashes = Crashes(
-            ServiceFolder(Path(folder) / "service", address=address), trust=trust, users=users, every=every, noise="fast"
+            ServiceFolder(Path(folder) / "service", address=address),
+            trust=trust,
+            users=users,
+            every=every,
+            noise="fast",
         )
         crashes.people = users + users // 4
         act(crashes)
@@ -41,27 +45,41 @@ def main():
     with cluster(programs()) as server:
         for point in POINTS:
             for trust in ("joint", "local"):
-                kills, problems, told, releases = matrix(point, trust, given.kills, address=server.url)
-                killed.append(f"| {point} | {trust} | {kills} | {told} | {releases} | {len(problems)} |")
+                kills, problems, told, releases = matrix(
+                    point, trust, given.kills, address=server.url
+                )
+                killed.append(
+                    f"| {point} | {trust} | {kills} | {told} | {releases} | {len(problems)} |"
+                )
                 print(killed[-1], flush=True)
         for twin, point in ((AnswersBeforeCommit, "summed"), (ShowsBeforeCommit, "drawn")):
             kills, problems, told, releases = matrix(point, "joint", 3, twin, address=server.url)
-            killed.append(f"| {point}, twin {twin.__name__} | joint | {kills} | {told} | {releases} | {len(problems)} |")
+            killed.append(
+                f"| {point}, twin {twin.__name__} | joint | {kills} | {told} | {releases} | {len(problems)} |"
+            )
         for count, trust in ((2, "joint"), (2, "local"), (3, "joint"), (3, "local")):
-            told, releases, problems = worked(server.url(), trust, lambda each, count=count: each.workers(count), 600, 40)
-            worked_lines.append(f"| {count} | {trust} | none | {told} | {releases} | {len(problems)} |")
+            told, releases, problems = worked(
+                server.url(), trust, lambda each, count=count: each.workers(count), 600, 40
+            )
+            worked_lines.append(
+                f"| {count} | {trust} | none | {told} | {releases} | {len(problems)} |"
+            )
             print(worked_lines[-1], flush=True)
         postgres.LEASE = 0.5
         for count, trust in ((2, "joint"), (3, "local")):
             for point in POINTS:
                 act = lambda each, point=point, count=count: each.stopped(point, others=count - 1)  # noqa: E731
                 told, releases, problems = worked(server.url(), trust, act, 240, 20)
-                worked_lines.append(f"| {count} | {trust} | one at {point} | {told} | {releases} | {len(problems)} |")
+                worked_lines.append(
+                    f"| {count} | {trust} | one at {point} | {told} | {releases} | {len(problems)} |"
+                )
                 print(worked_lines[-1], flush=True)
     text = (
         "A service on PostgreSQL is killed with -9 at a point of the crash matrix, again and again; devices retry the same bytes. "
         "At the end everybody who was told to be counted is counted once, sums are those of the people in their batches, no release "
-        "has two faces. Two services are broken on purpose: what goes wrong in them is found.\n\n" + "\n".join(killed) + "\n\n"
+        "has two faces. Two services are broken on purpose: what goes wrong in them is found.\n\n"
+        + "\n".join(killed)
+        + "\n\n"
         "Workers in processes of their own take reports at the same time. In some rows one of them is stopped (SIGSTOP) at a point, "
         "the others go on until they have nobody left, past its lease (0.5 s here), and then it goes on, too.\n\n"
     )

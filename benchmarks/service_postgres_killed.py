@@ -38,7 +38,16 @@ class Server:
             account = pwd.getpwnam("postgres")
             os.chown(place, account.pw_uid, account.pw_gid)
             self.user = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
-        made = [self.where / "initdb", "-D", f"{place}/data", "-U", "confide", "--auth=trust", "--encoding=UTF8", "--locale=C"]
+        made = [
+            self.where / "initdb",
+            "-D",
+            f"{place}/data",
+            "-U",
+            "confide",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--locale=C",
+        ]
         subprocess.run(made, check=True, capture_output=True, cwd=place, **self.user)
         self.start()
 
@@ -51,7 +60,12 @@ class Server:
             *(f"--{name}={value}" for name, value in settings.items()),
         ]
         self.process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.place, start_new_session=True, **self.user
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=self.place,
+            start_new_session=True,
+            **self.user,
         )
         for _ in range(600):
             with contextlib.suppress(psycopg.OperationalError):
@@ -88,10 +102,18 @@ def tried(kills, trust):
                     refused += outcomes.count("unavailable")
                     time.sleep(0.1)
                     outcomes = bench.send(*reports)
-                told |= {name for name, outcome in zip(names, outcomes, strict=True) if outcome in ("counted", "same")}
+                told |= {
+                    name
+                    for name, outcome in zip(names, outcomes, strict=True)
+                    if outcome in ("counted", "same")
+                }
             counted = sum(bench.service.store.participants("demo").values())
             releases = bench.service.runs["demo"].generation
-            failed = [found.about for found in verify_store(bench.service.store, folder.keys, folder.marks) if not found.holds]
+            failed = [
+                found.about
+                for found in verify_store(bench.service.store, folder.keys, folder.marks)
+                if not found.holds
+            ]
             bench.stop()
             return done, len(told), counted, refused, releases, failed
         finally:

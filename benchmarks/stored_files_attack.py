@@ -41,7 +41,10 @@ def equal_patterns(database: str, people: int) -> int:
     with tempfile.TemporaryDirectory() as place:
         keys = KeyFolder(Path(place) / "keys")
         keys.init()
-        one, other = (attacked(database, people=people, batch=10, seed=seed, keys=keys.folder) for seed in (0, 1))
+        one, other = (
+            attacked(database, people=people, batch=10, seed=seed, keys=keys.folder)
+            for seed in (0, 1)
+        )
     return sum(first == second for first, second in zip(one.patterns, other.patterns, strict=True))
 
 
@@ -53,19 +56,31 @@ def table(found: dict[str, dict[str, int]], before: dict[str, dict[str, int]]) -
         ("copies with an exact sum or contribution in clear text", "exact_sums_in_files"),
         ("copies with a learner's state in clear text", "states_in_files"),
     ]
-    head = [f"{database}, {version}" for database in found for version in (["before"] if before else []) + ["now"]]
+    head = [
+        f"{database}, {version}"
+        for database in found
+        for version in (["before"] if before else []) + ["now"]
+    ]
     lines = [f"| | {' | '.join(head)} |", "|---" * (len(head) + 1) + "|"]
     for title, name in rows:
-        values = [values[database][name] for database in found for values in ([before] if before else []) + [found]]
+        values = [
+            values[database][name]
+            for database in found
+            for values in ([before] if before else []) + [found]
+        ]
         lines.append(f"| {title} | {' | '.join(f'{value}' for value in values)} |")
     return "\n".join(lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--people", type=int, default=200)
     parser.add_argument("--databases", nargs="+", default=["sqlite", "postgres"])
-    parser.add_argument("--json", type=Path, help="write the numbers to this file, and do not compare patterns")
+    parser.add_argument(
+        "--json", type=Path, help="write the numbers to this file, and do not compare patterns"
+    )
     parser.add_argument("--before", type=Path, help="numbers of another version, from --json")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()

@@ -14,19 +14,41 @@ from families import ASIDE, MIXTURES, TUNING, tabular
 from record import record
 
 import confide
-from confide.agents import LSVIUCB, UCRLVTR, LikelihoodVI, LinOptPO, LinOptVI, NextStateVI, QuestionsVI, UCRLVTRPlus
+from confide.agents import (
+    LSVIUCB,
+    UCRLVTR,
+    LikelihoodVI,
+    LinOptPO,
+    LinOptVI,
+    NextStateVI,
+    QuestionsVI,
+    UCRLVTRPlus,
+)
 from confide.privacy import JointDP, NoPrivacy
 
 EPISODES, LIMIT = 20_000, 2.0  # per cent
-LEARNERS = (UCRLVTR, UCRLVTRPlus, LinOptVI, LinOptPO, LikelihoodVI, QuestionsVI, NextStateVI, LSVIUCB)
+LEARNERS = (
+    UCRLVTR,
+    UCRLVTRPlus,
+    LinOptVI,
+    LinOptPO,
+    LikelihoodVI,
+    QuestionsVI,
+    NextStateVI,
+    LSVIUCB,
+)
 TABLES = (NextStateVI, LSVIUCB)  # these learn the same problems as linear MDPs, without the kernels
 
 
 def distance(learner: type, family: str, instance: int, epsilon: float) -> float:
     """The regret of the last quarter of the users, in per cent of what uniform play loses in it."""
-    problem = tabular(MIXTURES[family](instance)) if learner in TABLES else MIXTURES[family](instance)
+    problem = (
+        tabular(MIXTURES[family](instance)) if learner in TABLES else MIXTURES[family](instance)
+    )
     privacy = NoPrivacy() if epsilon == math.inf else JointDP(epsilon, 1e-5)
-    run = confide.run(learner(problem.public, episodes=EPISODES, privacy=privacy), problem, seed=instance)
+    run = confide.run(
+        learner(problem.public, episodes=EPISODES, privacy=privacy), problem, seed=instance
+    )
     late = np.diff(run.curve("regret", np.array([3 * EPISODES // 4, EPISODES])))[0]
     return 400 * late / EPISODES / (problem.optimal_value - problem.uniform_value)
 
@@ -62,7 +84,9 @@ def main() -> None:
         "action: they do not know the kernels or the rewards."
     )
     record(
-        "Learners that get stuck", f"{about}\n\n" + "\n".join(rows(instances, arguments.learners)) + "\n", write=arguments.write
+        "Learners that get stuck",
+        f"{about}\n\n" + "\n".join(rows(instances, arguments.learners)) + "\n",
+        write=arguments.write,
     )
 
 

@@ -52,10 +52,17 @@ def whole(episodes: int, seeds: int, repeats: int) -> list[str]:
     once(1)
     pairs = [(once(1), once(2)) for _ in range(repeats)]
     ratios = [one / two for one, two in pairs]
-    lines = [f"| 3 agents x 2 problems x 4 epsilons x {seeds} seeds, K = {episodes:,} | seconds |", "|---|---|"]
+    lines = [
+        f"| 3 agents x 2 problems x 4 epsilons x {seeds} seeds, K = {episodes:,} | seconds |",
+        "|---|---|",
+    ]
     lines.append(f"| {cells} runs on 2 processes, including their start | {cold:.1f} |")
-    lines.append(f"| on 2 warm processes, median of {repeats} | {median(two for _, two in pairs):.1f} |")
-    lines.append(f"| on 1 warm process, median of {repeats} | {median(one for one, _ in pairs):.1f} |")
+    lines.append(
+        f"| on 2 warm processes, median of {repeats} | {median(two for _, two in pairs):.1f} |"
+    )
+    lines.append(
+        f"| on 1 warm process, median of {repeats} | {median(one for one, _ in pairs):.1f} |"
+    )
     lines.append(
         f"| ratio of 1 to 2 processes, median (min, max) | {median(ratios):.2f} ({min(ratios):.2f}, {max(ratios):.2f}) |"
     )
@@ -64,18 +71,29 @@ def whole(episodes: int, seeds: int, repeats: int) -> list[str]:
 
 def overhead(episodes: int, repeats: int) -> list[str]:
     """A cell with its key and its place in the store, against `confide.run` of the same agent, one after the other in one process."""
-    lines = [f"| K = {episodes:,}, eps = 1 | `confide.run`, CPU s | `confide.compare`, CPU s | overhead |", "|---|---|---|---|"]
+    lines = [
+        f"| K = {episodes:,}, eps = 1 | `confide.run`, CPU s | `confide.compare`, CPU s | overhead |",
+        "|---|---|---|---|",
+    ]
     for agent, problem in (
         ("ucrl-vtr", "lock"),
         ("likelihood-vi", "lock"),
         ("certainty-equivalent-lq", "oscillator"),
         ("lsvi-ucb", "latent"),
     ):
-        cell = next(iter(Sweep(agents=[agent], problems=[problem], episodes=episodes, no_privacy=False, seeds=1).cells()))
+        cell = next(
+            iter(
+                Sweep(
+                    agents=[agent], problems=[problem], episodes=episodes, no_privacy=False, seeds=1
+                ).cells()
+            )
+        )
         pairs = both(cell, repeats)
         alone, inside = median(a for a, _ in pairs), median(b for _, b in pairs)
         ratio = median(b / a for a, b in pairs)
-        lines.append(f"| {agent} on {problem} | {alone:.3f} | {inside:.3f} | {100 * (ratio - 1):+.1f} % |")
+        lines.append(
+            f"| {agent} on {problem} | {alone:.3f} | {inside:.3f} | {100 * (ratio - 1):+.1f} % |"
+        )
     return lines
 
 
@@ -94,7 +112,10 @@ def both(cell: Cell, repeats: int) -> list[tuple[float, float]]:
 
         bare()
         bench()
-        return [(timed(bare, time.process_time), timed(bench, time.process_time)) for _ in range(repeats)]
+        return [
+            (timed(bare, time.process_time), timed(bench, time.process_time))
+            for _ in range(repeats)
+        ]
 
 
 def kills(times: int, workers: int) -> list[str]:
@@ -105,7 +126,15 @@ def kills(times: int, workers: int) -> list[str]:
             'agents = ["ucrl-vtr", "likelihood-vi"]\nproblems = ["lock", "rand"]\n'
             "episodes = 100_000\nseeds = 20\n[privacy]\nepsilons = [1, 5]\n"
         )
-        command = [sys.executable, "-m", "confide", "compare", "sweep.toml", "--workers", str(workers)]
+        command = [
+            sys.executable,
+            "-m",
+            "confide",
+            "compare",
+            "sweep.toml",
+            "--workers",
+            str(workers),
+        ]
         done, quiet = 0, {"cwd": place, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         while done < times:
             driver = subprocess.Popen([*command, "--out", "resumed"], **quiet)
@@ -118,8 +147,14 @@ def kills(times: int, workers: int) -> list[str]:
         kept = len(list(place.glob(".confide-store/*/*.json")))
         subprocess.run([*command, "--out", "resumed"], check=True, **quiet)
         subprocess.run([*command, "--out", "alone", "--store", "fresh"], check=True, **quiet)
-        same = (place / "resumed/results.parquet").read_bytes() == (place / "alone/results.parquet").read_bytes()
-    lines = ["| driver killed (kill -9) at random times | |", "|---|---|", f"| number of kills | {done} |"]
+        same = (place / "resumed/results.parquet").read_bytes() == (
+            place / "alone/results.parquet"
+        ).read_bytes()
+    lines = [
+        "| driver killed (kill -9) at random times | |",
+        "|---|---|",
+        f"| number of kills | {done} |",
+    ]
     return [
         *lines,
         f"| stored runs after the last kill | {kept} of 240 |",
@@ -136,7 +171,9 @@ def main() -> None:
         sections = [whole(5_000, 2, 2), overhead(20_000, 3), kills(2, 2)]
     else:
         sections = [whole(100_000, 8, 5), overhead(1_000_000, 25), kills(10, 2)]
-    record("Sweeps", "\n\n".join("\n".join(lines) for lines in sections) + "\n", write=arguments.write)
+    record(
+        "Sweeps", "\n\n".join("\n".join(lines) for lines in sections) + "\n", write=arguments.write
+    )
 
 
 if __name__ == "__main__":

@@ -33,16 +33,24 @@ WORLDS = {
 }
 FIRST = tuple(WORLDS)[:4]
 PROMISES = {"1": JointDP(1.0, DELTA), "10": JointDP(10.0, DELTA), "none": NoPrivacy()}
-HEAD = "| problem | knows | promise | K | regret / uniform play: mean ± s.e. | median | largest | seconds |\n" + "|---" * 8 + "|"
+HEAD = (
+    "| problem | knows | promise | K | regret / uniform play: mean ± s.e. | median | largest | seconds |\n"
+    + "|---" * 8
+    + "|"
+)
 
 
 def learned(problem: TabularMDP) -> TabularMDP:
     """The same table with random rewards that have to be learned."""
     P = problem
-    return TabularMDP(P.transitions, P.rewards, P.start, stochastic_rewards=True, name=P.name, terminal=P.terminal)
+    return TabularMDP(
+        P.transitions, P.rewards, P.start, stochastic_rewards=True, name=P.name, terminal=P.terminal
+    )
 
 
-def measured(world: str, privacy: Request, seeds: range, episodes: int, knows: str) -> tuple[np.ndarray, np.ndarray]:
+def measured(
+    world: str, privacy: Request, seeds: range, episodes: int, knows: str
+) -> tuple[np.ndarray, np.ndarray]:
     """Relative regret and seconds [seed]."""
     lost, seconds = [], []
     for seed in seeds:
@@ -57,7 +65,9 @@ def measured(world: str, privacy: Request, seeds: range, episodes: int, knows: s
     return np.array(lost), np.array(seconds)
 
 
-def row(world: str, promise: str, privacy: Request, seeds: range, episodes: int, knows: str = "") -> str:
+def row(
+    world: str, promise: str, privacy: Request, seeds: range, episodes: int, knows: str = ""
+) -> str:
     lost, seconds = measured(world, privacy, seeds, episodes, knows)
     error = lost.std(ddof=1) / np.sqrt(len(lost))
     figures = f"{lost.mean():.4f} ± {error:.4f} | {np.median(lost):.4f} | {lost.max():.4f} | {np.median(seconds):.2f}"
@@ -74,14 +84,29 @@ def main() -> None:
     given = parser.parse_args()
     seeds, others, many = (SEEDS[:2], OTHERS[:2], 10) if given.quick else (SEEDS, OTHERS, 1)
     named = {name: f"epsilon = {name}" if name != "none" else name for name in PROMISES}
-    asked = [(world, named[name], PROMISES[name], seeds, K, "") for name in PROMISES for world in tuple(WORLDS)[:5]]
+    asked = [
+        (world, named[name], PROMISES[name], seeds, K, "")
+        for name in PROMISES
+        for world in tuple(WORLDS)[:5]
+    ]
     asked += [(world, named["1"], PROMISES["1"], seeds, K, "support") for world in FIRST]
-    asked += [(world, named[name], PROMISES[name], others, K, "no rewards") for name in PROMISES for world in FIRST]
+    asked += [
+        (world, named[name], PROMISES[name], others, K, "no rewards")
+        for name in PROMISES
+        for world in FIRST
+    ]
     asked += [("riverswim", named[name], PROMISES[name], seeds, 20_000, "") for name in PROMISES]
-    asked += [("riverswim", f"local, epsilon = {e:g}", LocalDP(e, delta=0.0), seeds[:8], 1_000_000, "") for e in (1.0, 10.0)]
+    asked += [
+        ("riverswim", f"local, epsilon = {e:g}", LocalDP(e, delta=0.0), seeds[:8], 1_000_000, "")
+        for e in (1.0, 10.0)
+    ]
     asked += [(tuple(WORLDS)[5], named[name], PROMISES[name], seeds, K, "") for name in ("1", "10")]
     asked += [(tuple(WORLDS)[5], named["1"], PROMISES["1"], seeds, K, "support")]
-    rows = [row(*most, users // many, knows) for *most, users, knows in asked if given.only in (None, knows)]
+    rows = [
+        row(*most, users // many, knows)
+        for *most, users, knows in asked
+        if given.only in (None, knows)
+    ]
     about = (
         f"TabularPSRL with its defaults, delta = {DELTA:g} (local: 0), seeds {seeds[0]}..{seeds[-1]} (local: the first eight), "
         f"where rewards are learned {others[0]}..{others[-1]}; nothing was chosen on them. "

@@ -23,25 +23,37 @@ def rand_rewards() -> LinearMixtureMDP:
     place = np.full(20, 2)
     place[np.flatnonzero(known.rewards[0, :, 0])] = 0, 1
     features = np.repeat(np.eye(3)[place][:, None], 4, axis=1)  # [s, a, place]
-    return LinearMixtureMDP(known.kernels, known.weights, known.rewards, known.start, features, name="rand-rewards")
+    return LinearMixtureMDP(
+        known.kernels, known.weights, known.rewards, known.start, features, name="rand-rewards"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    problems = {"lock-rewards": "lock-rewards", "rand-rewards": saved("rand rewards", rand_rewards())}
+    problems = {
+        "lock-rewards": "lock-rewards",
+        "rand-rewards": saved("rand rewards", rand_rewards()),
+    }
     asked = {"questions-vi": JointDP(1.0, delta=0.0), "linopt-vi": JointDP(1.0, 1e-5)}
     seeds = range(200, 200 + options.seeds)
     cases = {
-        (problem, agent, kind): Case(file, agent, asked[agent] if kind == "1" else NoPrivacy(), seeds=seeds)
+        (problem, agent, kind): Case(
+            file, agent, asked[agent] if kind == "1" else NoPrivacy(), seeds=seeds
+        )
         for problem, file in problems.items()
         for kind in ("1", "none")
         for agent in asked
     }
     results = measured(cases.values())
-    lines = ["| problem | agent | epsilon | regret: mean ± s.e. | median | largest |", "|" + "---|" * 6]
+    lines = [
+        "| problem | agent | epsilon | regret: mean ± s.e. | median | largest |",
+        "|" + "---|" * 6,
+    ]
     for (problem, agent, kind), case in cases.items():
         values = results[case].regret
         shown = f"{number(values.mean())} ± {number(error(values))} | {number(float(np.median(values)))} | {number(values.max())}"

@@ -39,14 +39,29 @@ def work(folder, address):
     service = place.open()
     batch = Batching(schedule=5_000_000)
     privacy = {"epsilon": 1.0, "delta": 1e-5, "noise": "fast"}
-    service.create(RunSpec(name="speed", agent="likelihood-vi", problem="lock", users=10_000_000, batch=batch, **privacy))
+    service.create(
+        RunSpec(
+            name="speed",
+            agent="likelihood-vi",
+            problem="lock",
+            users=10_000_000,
+            batch=batch,
+            **privacy,
+        )
+    )
     run = service.runs["speed"]
     content = ([0, 3, 5, 2, 9, 1], [0, 1, 2, 3, 0], [0.0, 0.25, 0.0, 1.0, 0.0])
     answers = []
 
     def group(size):
-        names = [(secrets.token_bytes(32), secrets.token_bytes(32), secrets.token_bytes(16)) for _ in range(size)]
-        return [(Report("speed", who, person, nonce, run.generation, content), answers.append) for who, person, nonce in names]
+        names = [
+            (secrets.token_bytes(32), secrets.token_bytes(32), secrets.token_bytes(16))
+            for _ in range(size)
+        ]
+        return [
+            (Report("speed", who, person, nonce, run.generation, content), answers.append)
+            for who, person, nonce in names
+        ]
 
     for line in sys.stdin:
         size, count = map(int, line.split())
@@ -66,7 +81,12 @@ class Version:
         environment = os.environ | {"PYTHONPATH": str(source)}
         command = [sys.executable, __file__, "--work", str(folder), "--address", address]
         self.process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder.parent
+            command,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=folder.parent,
         )
         self.counts = {size: max(1, int(SECONDS * self.rate(size, 20) / size)) for size in GROUPS}
 
@@ -109,7 +129,9 @@ def lines_of(database, rates):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--other", type=Path, help="the sources of the other version")
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--write", action="store_true")
@@ -123,7 +145,9 @@ def main():
     from postgres_cluster import cluster, programs
 
     sources = given.other.resolve(), HERE.parent / "src"
-    lines = ["| database | reports in a transaction | other version | this version | median ratio | least | largest |"]
+    lines = [
+        "| database | reports in a transaction | other version | this version | median ratio | least | largest |"
+    ]
     lines += ["|---" * 7 + "|"]
     lines += lines_of("SQLite", compare(sources, given.rounds, str))
     with cluster(programs()) as server:

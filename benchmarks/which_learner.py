@@ -51,7 +51,9 @@ def page(found: dict[str, Any]) -> None:
     lines = ["| problem | learner | users | regret / uniform play |", "|---|---|---|---|"]
     for problem, learners in found.items():
         for name, one in learners.items():
-            users = f"more than {one['episodes']:,}" if one["users"] is None else f"{one['users']:,}"
+            users = (
+                f"more than {one['episodes']:,}" if one["users"] is None else f"{one['users']:,}"
+            )
             lines.append(f"| {problem} | {name} | {users} | {one['regret_of_uniform']:.3f} |")
     before, _, _ = PAGE.read_text().partition("| problem |")
     PAGE.write_text(before + "\n".join(lines) + "\n")
@@ -61,7 +63,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", nargs="*", default=None)
-    parser.add_argument("--problems", nargs="*", default=[*(name for name in PROBLEMS if name not in LEFT_OUT), *GYM])
+    parser.add_argument(
+        "--problems",
+        nargs="*",
+        default=[*(name for name in PROBLEMS if name not in LEFT_OUT), *GYM],
+    )
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     found: dict[str, Any] = json.loads(TABLE.read_text())
@@ -70,7 +76,9 @@ def main() -> None:
         for name in given.only or [name for name, entry in AGENTS.items() if entry.paper]:
             if fits(name, problem.public):
                 key = f"{problem.name}, H = {problem.horizon}"
-                found.setdefault(key, {})[name] = measured(name, problem, range(FIRST, FIRST + given.seeds))
+                found.setdefault(key, {})[name] = measured(
+                    name, problem, range(FIRST, FIRST + given.seeds)
+                )
                 if given.write:
                     TABLE.write_text(json.dumps(found, indent=1) + "\n")
     if given.write:

@@ -25,7 +25,11 @@ EPISODES = [
     {"states": [9, 0, 9, 0, 9], "actions": [0, 9, 0, 9], "rewards": [9, -9, 9, -9]},
     {"states": [7, 0, 0, 0, 0], "actions": [7, 0, 0, 0], "rewards": [0, 1, 1, 1]},
     {"states": [-1, 2, 1, 2, 1], "actions": [0, 0, 1, 0], "rewards": [None, 1, "x", 1]},
-    {"states": ["length", "0", 0.5, [], None], "actions": ["constructor", 1, {}, "1"], "rewards": ["1", None, [], {}]},
+    {
+        "states": ["length", "0", 0.5, [], None],
+        "actions": ["constructor", 1, {}, "1"],
+        "rewards": ["1", None, [], {}],
+    },
     {"states": [0, 1, 2, 1, 0], "actions": [1, 1, 1, 1], "rewards": [1e308, -1e308, 0.1, 1e-320]},
     {"states": [0] * 41, "actions": [0] * 40, "rewards": [1] * 40},
     {"states": [1] * 41, "actions": [1] * 40, "rewards": [1] * 40},
@@ -38,10 +42,26 @@ def _noise(distribution: str, scale: float) -> dict[str, Any]:
     return {"distribution": distribution, "scale": scale, "step": GRID}
 
 
-def _round(kind: str, noise: dict[str, Any], statistic: dict[str, Any], size: int) -> dict[str, Any]:
+def _round(
+    kind: str, noise: dict[str, Any], statistic: dict[str, Any], size: int
+) -> dict[str, Any]:
     policies = [{"kind": "tabular", "actions": [[0, 1, 0]] * 4, "choices": 2}]
-    channel = {"id": "00" * 8, "kind": kind, "size": size, "grid": GRID, "source": "secure", "noise": noise}
-    about = {"format": "confide-round/2", "run": RUN, "generation": 0, "round": "ab" * 32, "policies": policies, "shares": [1]}
+    channel = {
+        "id": "00" * 8,
+        "kind": kind,
+        "size": size,
+        "grid": GRID,
+        "source": "secure",
+        "noise": noise,
+    }
+    about = {
+        "format": "confide-round/2",
+        "run": RUN,
+        "generation": 0,
+        "round": "ab" * 32,
+        "policies": policies,
+        "shares": [1],
+    }
     return {**about, "channel": channel, "statistic": statistic}
 
 
@@ -52,8 +72,16 @@ def _transitions() -> dict[str, Any]:
 
 
 def _answers() -> dict[str, Any]:
-    signs = [[[[(q + s + a + t) % 3 - 1 for t in range(3)] for a in range(2)] for s in range(3)] for q in range(4)]
-    return {"kind": "answers", "steps": [0, 1, 2, 3], "signs": signs, "rewards": [False, True, False, True]}
+    signs = [
+        [[[(q + s + a + t) % 3 - 1 for t in range(3)] for a in range(2)] for s in range(3)]
+        for q in range(4)
+    ]
+    return {
+        "kind": "answers",
+        "steps": [0, 1, 2, 3],
+        "signs": signs,
+        "rewards": [False, True, False, True],
+    }
 
 
 def _budget(balance: int) -> dict[str, Any]:
@@ -63,7 +91,13 @@ def _budget(balance: int) -> dict[str, Any]:
 
 
 _SIGNS = {"distribution": "signs", "radius": 0.5, "epsilon": 1.0, "asked": 3, "nearest": 4}
-_CODEBOOK = {"distribution": "codebook", "radius": 1.2, "epsilon": 1.0, "nearest": 354, "vectors": 1024}
+_CODEBOOK = {
+    "distribution": "codebook",
+    "radius": 1.2,
+    "epsilon": 1.0,
+    "nearest": 354,
+    "vectors": 1024,
+}
 BASES = {
     "transitions, gaussian": _round("numbers", _noise("gaussian", 8.0), _transitions(), 8),
     "transitions, laplace": _round("numbers", _noise("laplace", 5.0), _transitions(), 8),
@@ -85,7 +119,11 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("actions beyond the costs", "budget, gaussian, public rewards", {"statistic.actions": 10}),
     ("layers beyond the costs", "budget, gaussian, public rewards", {"statistic.layers": 4}),
     ("costs as texts", "budget, gaussian, public rewards", {"statistic.costs": [str(2**38)] * 6}),
-    ("costs as texts in base 16", "budget, gaussian, public rewards", {"statistic.costs": ["0x4000000000"] * 6}),
+    (
+        "costs as texts in base 16",
+        "budget, gaussian, public rewards",
+        {"statistic.costs": ["0x4000000000"] * 6},
+    ),
     ("one cost as a text", "budget, gaussian", {"statistic.costs.0": "1"}),
     ("one cost as a list", "budget, gaussian", {"statistic.costs.0": [1]}),
     ("one cost is null", "budget, gaussian", {"statistic.costs.0": None}),
@@ -97,13 +135,21 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("one cost is negative", "budget, gaussian", {"statistic.costs.0": -(2**38)}),
     ("one cost is above the budget", "budget, gaussian", {"statistic.costs.0": 2**40 + 1}),
     ("one cost is no safe integer", "budget, gaussian", {"statistic.costs.0": 2**60}),
-    ("costs as an object", "budget, gaussian", {"statistic.costs": {str(i): 1 for i in range(6)} | {"length": 6}}),
+    (
+        "costs as an object",
+        "budget, gaussian",
+        {"statistic.costs": {str(i): 1 for i in range(6)} | {"length": 6}},
+    ),
     ("costs as a long text", "budget, gaussian", {"statistic.costs": "111111"}),
     ("a balance above one", "budget, gaussian", {"statistic.balance": 2**20}),
     ("a negative balance", "budget, gaussian", {"statistic.balance": -128}),
     ("a balance as a text", "budget, gaussian", {"statistic.balance": "128"}),
     ("a balance that is a fraction", "budget, gaussian", {"statistic.balance": 127.5}),
-    ("all pairs have the same places", "budget, gaussian", {"statistic.indptr": [0, 18, 0, 18, 0, 18, 18]}),
+    (
+        "all pairs have the same places",
+        "budget, gaussian",
+        {"statistic.indptr": [0, 18, 0, 18, 0, 18, 18]},
+    ),
     ("places that begin in front of the list", "budget, gaussian", {"statistic.indptr.0": -3}),
     ("places beyond the list", "budget, gaussian", {"statistic.indptr.6": 19}),
     ("too few places", "budget, gaussian", {"statistic.indptr": [0, 18]}),
@@ -111,7 +157,11 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("a successor that does not exist", "budget, gaussian", {"statistic.successors.0": 3}),
     ("successors as texts", "budget, gaussian", {"statistic.successors": ["0", "1", "2"] * 6}),
     ("more coordinates than the tables have", "budget, gaussian", {"channel.size": 25}),
-    ("a table for each of 2^40 pairs", "budget, gaussian", {"statistic.states": 2**20, "statistic.actions": 2**20}),
+    (
+        "a table for each of 2^40 pairs",
+        "budget, gaussian",
+        {"statistic.states": 2**20, "statistic.actions": 2**20},
+    ),
     ("steps that never end", "budget, gaussian", {"statistic.steps": "@1e999@"}),
     ("no step", "budget, gaussian", {"statistic.steps": 0}),
     # Tables of transitions.
@@ -122,8 +172,16 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("fractions in the table", "transitions, gaussian", {"statistic.table.0.0.0.0": 0.99}),
     ("texts in the table", "transitions, gaussian", {"statistic.table.0.0.0": ["8388608", "0"]}),
     ("an infinity in the table", "transitions, gaussian", {"statistic.table.0.0.0.0": "@1e999@"}),
-    ("numbers that are no safe integers", "transitions, gaussian", {"statistic.table.0.0.0.0": 2**53}),
-    ("a prototype in the place of a row", "transitions, gaussian", {"statistic.table.0.0.0": {"__proto__": [1, 2], "length": 2}}),
+    (
+        "numbers that are no safe integers",
+        "transitions, gaussian",
+        {"statistic.table.0.0.0.0": 2**53},
+    ),
+    (
+        "a prototype in the place of a row",
+        "transitions, gaussian",
+        {"statistic.table.0.0.0": {"__proto__": [1, 2], "length": 2}},
+    ),
     ("far more steps than the size has", "transitions, laplace", {"statistic.steps": 4000}),
     ("a fraction of a step", "transitions, laplace", {"statistic.steps": 0.5}),
     # Questions.
@@ -147,14 +205,34 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("a budget with less than half of the noise", "budget, gaussian", {"channel.noise.scale": 2.9}),
     ("a budget with too little Laplace noise", "budget, laplace", {"channel.noise.scale": 7.2}),
     ("noise on the real numbers", "transitions, gaussian", {"channel.noise.step": None}),
-    ("noise on a lattice that is coarser than the data's", "transitions, gaussian", {"channel.noise.step": 1.0}),
-    ("noise on a lattice that is finer than the data's", "transitions, gaussian", {"channel.noise.step": 2.0**-30}),
-    ("a grid that is no power of two", "transitions, gaussian", {"channel.grid": 1e-7, "channel.noise.step": 1e-7}),
-    ("a grid of a thousand", "transitions, gaussian", {"channel.grid": 1024.0, "channel.noise.step": 1024.0}),
+    (
+        "noise on a lattice that is coarser than the data's",
+        "transitions, gaussian",
+        {"channel.noise.step": 1.0},
+    ),
+    (
+        "noise on a lattice that is finer than the data's",
+        "transitions, gaussian",
+        {"channel.noise.step": 2.0**-30},
+    ),
+    (
+        "a grid that is no power of two",
+        "transitions, gaussian",
+        {"channel.grid": 1e-7, "channel.noise.step": 1e-7},
+    ),
+    (
+        "a grid of a thousand",
+        "transitions, gaussian",
+        {"channel.grid": 1024.0, "channel.noise.step": 1024.0},
+    ),
     ("a grid of zero", "transitions, gaussian", {"channel.grid": 0, "channel.noise.step": 0}),
     ("a grid that is not finite", "transitions, codebook", {"channel.grid": "@1e999@"}),
     ("noise that nobody knows", "transitions, gaussian", {"channel.noise.distribution": "uniform"}),
-    ("noise of the kind of a prototype", "transitions, gaussian", {"channel.noise.distribution": "constructor"}),
+    (
+        "noise of the kind of a prototype",
+        "transitions, gaussian",
+        {"channel.noise.distribution": "constructor"},
+    ),
     ("numbers that are called an index", "transitions, gaussian", {"channel.kind": "index"}),
     ("an index that is called numbers", "transitions, codebook", {"channel.kind": "numbers"}),
     ("noise from somewhere else", "transitions, gaussian", {"channel.source": "server"}),
@@ -199,7 +277,11 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
         "transitions, gaussian",
         {"policies.0": {"kind": "stochastic", "weights": [[["@1e999@", 1]]]}},
     ),
-    ("gains that are NaN", "transitions, gaussian", {"policies.0": {"kind": "linear", "gains": [[["@NaN@"]]]}}),
+    (
+        "gains that are NaN",
+        "transitions, gaussian",
+        {"policies.0": {"kind": "linear", "gains": [[["@NaN@"]]]}},
+    ),
     (
         "widths that do not fit",
         "transitions, gaussian",
@@ -210,15 +292,35 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
 HONEST = [(f"an honest round: {name}", name, {}) for name in BASES]
 UNUSUAL: list[tuple[str, str, dict[str, Any]]] = [
     ("costs that pay for nothing", "budget, gaussian", {"statistic.costs": [0] * 6}),
-    ("costs that nearly spend the budget at once", "budget, gaussian", {"statistic.costs": [2**40] * 6}),
+    (
+        "costs that nearly spend the budget at once",
+        "budget, gaussian",
+        {"statistic.costs": [2**40] * 6},
+    ),
     ("costs of one", "budget, laplace", {"statistic.costs": [1] * 6}),
-    ("places that are all of one pair", "budget, gaussian", {"statistic.indptr": [0, 18, 18, 18, 18, 18, 18]}),
+    (
+        "places that are all of one pair",
+        "budget, gaussian",
+        {"statistic.indptr": [0, 18, 18, 18, 18, 18, 18]},
+    ),
     ("successors that are all the same", "budget, gaussian", {"statistic.successors": [1] * 18}),
     ("a table that is zero", "transitions, laplace", {"statistic.table": [[[[0, 0]] * 3] * 2] * 3}),
     ("far more noise than is needed", "transitions, gaussian", {"channel.noise.scale": 1e6}),
-    ("a whole number that is written as a fraction", "transitions, gaussian", {"statistic.steps": "@4.0@"}),
-    ("a prototype beside the fields", "transitions, gaussian", {"statistic.__proto__": {"steps": 4000, "kind": "budget"}}),
-    ("questions about steps that nobody reaches", "answers, signs", {"statistic.steps": [4, 5, 1000, 2**20]}),
+    (
+        "a whole number that is written as a fraction",
+        "transitions, gaussian",
+        {"statistic.steps": "@4.0@"},
+    ),
+    (
+        "a prototype beside the fields",
+        "transitions, gaussian",
+        {"statistic.__proto__": {"steps": 4000, "kind": "budget"}},
+    ),
+    (
+        "questions about steps that nobody reaches",
+        "answers, signs",
+        {"statistic.steps": [4, 5, 1000, 2**20]},
+    ),
 ]
 TEXTS = {
     "no JSON": "{",
@@ -252,12 +354,20 @@ ANSWERS: list[tuple[str, str, dict[str, Any]]] = [
     ("a manifest of lists in one another", "manifest", {"text": "[" * 10_000 + "]" * 10_000}),
     ("keys that are no list", "keys", {"text": '{"keys": {"length": 1}}'}),
     ("keys that are numbers", "keys", {"text": '{"keys": [1]}'}),
-    ("a key of no length", "keys", {"text": '{"keys": [{"id": "", "public": "", "endorsed_by": "", "endorsement": ""}]}'}),
+    (
+        "a key of no length",
+        "keys",
+        {"text": '{"keys": [{"id": "", "public": "", "endorsed_by": "", "endorsement": ""}]}'},
+    ),
     ("no JSON in the place of keys", "keys", {"text": "<html>"}),
     ("a release without a number", "release", {"headers": {"confide-generation": None}}),
     ("a release with a number that is none", "release", {"headers": {"confide-generation": "NaN"}}),
     ("a release with a negative number", "release", {"headers": {"confide-generation": "-1"}}),
-    ("a release with a number of a thousand digits", "release", {"headers": {"confide-generation": "9" * 1000}}),
+    (
+        "a release with a number of a thousand digits",
+        "release",
+        {"headers": {"confide-generation": "9" * 1000}},
+    ),
     ("a release without a signature", "release", {"headers": {"confide-signature": None}}),
     ("a release with a short signature", "release", {"headers": {"confide-signature": "00"}}),
     ("a release without a key", "release", {"headers": {"confide-key": None}}),
@@ -267,16 +377,27 @@ ANSWERS: list[tuple[str, str, dict[str, Any]]] = [
     ("a round without a signature", "round", {"headers": {"confide-signature": None}}),
     ("a round that is no JSON", "round", {"text": "<html>"}),
     ("a round of another release", "round", {"fields": {"generation": 7}}),
-    ("a redirect in the place of a manifest", "manifest", {"status": 302, "headers": {"location": "http://elsewhere/"}}),
+    (
+        "a redirect in the place of a manifest",
+        "manifest",
+        {"status": 302, "headers": {"location": "http://elsewhere/"}},
+    ),
     ("a success without content", "manifest", {"status": 204, "text": ""}),
     ("an answer that nobody knows", "round", {"status": 299}),
     ("a refusal that is no JSON", "release", {"status": 404, "text": "[" * 10_000}),
-    ("a refusal whose kind is an object", "release", {"status": 403, "text": '{"type": {"length": 3}}'}),
+    (
+        "a refusal whose kind is an object",
+        "release",
+        {"status": 403, "text": '{"type": {"length": 3}}'},
+    ),
 ]
 # The same for the answer to a report. The report is kept, and the device says clearly that it was not answered.
 REPLIES: list[tuple[str, dict[str, Any]]] = [
     ("an outcome that is no outcome", {"status": 201, "text": '{"outcome": "thank you"}'}),
-    ("an outcome that is an object", {"status": 201, "text": '{"outcome": {"toString": "counted"}}'}),
+    (
+        "an outcome that is an object",
+        {"status": 201, "text": '{"outcome": {"toString": "counted"}}'},
+    ),
     ("an outcome that is a list", {"status": 200, "text": '{"outcome": ["counted"]}'}),
     ("an outcome of a prototype", {"status": 200, "text": '{"__proto__": {"outcome": "counted"}}'}),
     ("no JSON", {"status": 201, "text": "counted"}),
@@ -310,13 +431,24 @@ def _changed(base: str, changes: dict[str, Any]) -> str:
 
 
 def hostile() -> dict[str, Any]:
-    rounds = [{"name": name, "refused": True, "text": _changed(base, changes)} for name, base, changes in REFUSED]
-    rounds += [{"name": name, "refused": False, "text": _changed(base, changes)} for name, base, changes in (*HONEST, *UNUSUAL)]
+    rounds = [
+        {"name": name, "refused": True, "text": _changed(base, changes)}
+        for name, base, changes in REFUSED
+    ]
+    rounds += [
+        {"name": name, "refused": False, "text": _changed(base, changes)}
+        for name, base, changes in (*HONEST, *UNUSUAL)
+    ]
     rounds += [{"name": name, "refused": True, "text": text} for name, text in TEXTS.items()]
     answers = []
     for name, path, changes in ANSWERS:
-        fields = {place: "@missing@" if value is MISSING else value for place, value in changes.get("fields", {}).items()}
-        answers.append({"name": name, "path": path, **changes, **({"fields": fields} if fields else {})})
+        fields = {
+            place: "@missing@" if value is MISSING else value
+            for place, value in changes.get("fields", {}).items()
+        }
+        answers.append(
+            {"name": name, "path": path, **changes, **({"fields": fields} if fields else {})}
+        )
     return {
         "about": "Made by clients/make_hostile.py. A device refuses each of these, or sends nothing beyond its bound.",
         "accepts": ACCEPTS,
@@ -332,8 +464,16 @@ def written(made: dict[str, Any]) -> str:
     """As JSON with a line for each case."""
     parts = []
     for name, part in made.items():
-        lines = ",\n".join(json.dumps(each) for each in part) if isinstance(part, list) else json.dumps(part)
-        parts.append(f"{json.dumps(name)}: [\n{lines}\n]" if isinstance(part, list) else f"{json.dumps(name)}: {lines}")
+        lines = (
+            ",\n".join(json.dumps(each) for each in part)
+            if isinstance(part, list)
+            else json.dumps(part)
+        )
+        parts.append(
+            f"{json.dumps(name)}: [\n{lines}\n]"
+            if isinstance(part, list)
+            else f"{json.dumps(name)}: {lines}"
+        )
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 

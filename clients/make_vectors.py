@@ -52,19 +52,36 @@ def _transitions(steps: int, codes: int) -> dict:
 
 def _answers() -> dict:
     signs = np.random.default_rng(8).choice([-1, 0, 1], size=(5, 3, 2, 3))
-    return {"kind": "answers", "steps": [0, 1, 2, 0, 1], "signs": signs.tolist(), "rewards": [False, False, False, True, True]}
+    return {
+        "kind": "answers",
+        "steps": [0, 1, 2, 0, 1],
+        "signs": signs.tolist(),
+        "rewards": [False, False, False, True, True],
+    }
 
 
 def _budget(balance: int) -> dict:
     sizes = {"layers": 1, "states": 3, "actions": 2, "steps": 3, "balance": balance}
     tables = {"indptr": [0, 2, 4, 7, 8, 10, 12], "successors": [0, 1, 1, 2, 0, 1, 2, 2, 0, 1, 1, 2]}
-    return {"kind": "budget", **sizes, **tables, "costs": [2**38, 2**38 + 1, 2**39, 0, 2**37, 2**36]}
+    return {
+        "kind": "budget",
+        **sizes,
+        **tables,
+        "costs": [2**38, 2**38 + 1, 2**39, 0, 2**37, 2**36],
+    }
 
 
 def _channel(size: int, noise: dict, grid: float = GRID) -> dict:
     named = hashlib.sha256(json.dumps([size, noise]).encode()).hexdigest()[:16]
     kind = "index" if noise["distribution"] in ("codebook", "signs") else "numbers"
-    return {"id": named, "kind": kind, "size": size, "grid": grid, "source": "secure", "noise": noise}
+    return {
+        "id": named,
+        "kind": kind,
+        "size": size,
+        "grid": grid,
+        "source": "secure",
+        "noise": noise,
+    }
 
 
 def _added(distribution: str, scale: float, step: float = GRID) -> dict:
@@ -72,41 +89,95 @@ def _added(distribution: str, scale: float, step: float = GRID) -> dict:
 
 
 def _codebook(epsilon: float, nearest: int, radius: float = 8.0) -> dict:
-    return {"distribution": "codebook", "radius": radius, "epsilon": epsilon, "nearest": nearest, "vectors": 1024}
+    return {
+        "distribution": "codebook",
+        "radius": radius,
+        "epsilon": epsilon,
+        "nearest": nearest,
+        "vectors": 1024,
+    }
 
 
 def _signs(epsilon: float, asked: int, nearest: int, radius: float = 0.5) -> dict:
-    return {"distribution": "signs", "radius": radius, "epsilon": epsilon, "asked": asked, "nearest": nearest}
+    return {
+        "distribution": "signs",
+        "radius": radius,
+        "epsilon": epsilon,
+        "asked": asked,
+        "nearest": nearest,
+    }
 
 
 CASES = {  # channel, statistic, episode
     "gaussian": (_channel(12, _added("gaussian", 0.3742488519696694)), _transitions(3, 4), EPISODE),
-    "gaussian, a coarse lattice": (_channel(6, _added("gaussian", 1.75, 0.25), 0.25), _transitions(3, 2), EPISODE),
-    "gaussian, less than a step": (_channel(6, _added("gaussian", 0.3, 1.0), 1.0), _transitions(2, 3), EPISODE),
-    "gaussian, an episode that makes no sense": (_channel(4, _added("gaussian", 1.0)), _transitions(2, 2), HOSTILE),
+    "gaussian, a coarse lattice": (
+        _channel(6, _added("gaussian", 1.75, 0.25), 0.25),
+        _transitions(3, 2),
+        EPISODE,
+    ),
+    "gaussian, less than a step": (
+        _channel(6, _added("gaussian", 0.3, 1.0), 1.0),
+        _transitions(2, 3),
+        EPISODE,
+    ),
+    "gaussian, an episode that makes no sense": (
+        _channel(4, _added("gaussian", 1.0)),
+        _transitions(2, 2),
+        HOSTILE,
+    ),
     "laplace": (_channel(12, _added("laplace", 0.061789830268098006)), _transitions(3, 4), EPISODE),
-    "laplace, less than a step": (_channel(6, _added("laplace", 0.4, 1.0), 1.0), _transitions(3, 2), EPISODE),
+    "laplace, less than a step": (
+        _channel(6, _added("laplace", 0.4, 1.0), 1.0),
+        _transitions(3, 2),
+        EPISODE,
+    ),
     "codebook": (_channel(12, _codebook(4.0, 67)), _transitions(3, 4), EPISODE),
     "codebook, little privacy": (_channel(1, _codebook(150.0, 1)), _transitions(1, 1), EPISODE),
     "codebook, much privacy": (_channel(300, _codebook(0.1, 480)), _transitions(3, 100), EPISODE),
     "codebook, a short episode": (_channel(20, _codebook(1.0, 354)), _transitions(5, 4), SHORT),
-    "gaussian, a budget": (_channel(18, _added("gaussian", 0.5, 2.0**-24), 2.0**-24), _budget(128), PATH_OF_PAIRS),
-    "laplace, a budget that is spent": (_channel(12, _added("laplace", 0.5, 2.0**-24), 2.0**-24), _budget(0), STAYS),
-    "codebook, a budget, and an episode that makes no sense": (_channel(18, _codebook(4.0, 67), 2.0**-24), _budget(128), HOSTILE),
+    "gaussian, a budget": (
+        _channel(18, _added("gaussian", 0.5, 2.0**-24), 2.0**-24),
+        _budget(128),
+        PATH_OF_PAIRS,
+    ),
+    "laplace, a budget that is spent": (
+        _channel(12, _added("laplace", 0.5, 2.0**-24), 2.0**-24),
+        _budget(0),
+        STAYS,
+    ),
+    "codebook, a budget, and an episode that makes no sense": (
+        _channel(18, _codebook(4.0, 67), 2.0**-24),
+        _budget(128),
+        HOSTILE,
+    ),
     "signs": (_channel(5, _signs(2.0, 4, 5), 2.0**-24), _answers(), EPISODE),
     "signs, one coordinate": (_channel(5, _signs(1.0, 1, 1), 2.0**-24), _answers(), EPISODE),
-    "signs, an episode that makes no sense": (_channel(5, _signs(3.0, 5, 6), 2.0**-24), _answers(), HOSTILE),
+    "signs, an episode that makes no sense": (
+        _channel(5, _signs(3.0, 5, 6), 2.0**-24),
+        _answers(),
+        HOSTILE,
+    ),
 }
 
 
 def _message(name: str, channel: dict, statistic: dict, episode: dict) -> dict:
-    stream, generation, answered = Stream(name), len(name), hashlib.sha256(name.encode()).hexdigest()
+    stream, generation, answered = (
+        Stream(name),
+        len(name),
+        hashlib.sha256(name.encode()).hexdigest(),
+    )
     steps = contribution(statistic, channel, tuple(episode.values()))
     mechanism = mechanism_of(channel, statistic, math.inf, 0.0)  # these channels are of no run
     sent = message(channel, mechanism, steps, generation, answered, ExactSource(stream.take))
     if channel["noise"]["distribution"] == "codebook":
         _check_stable(channel, steps * channel["grid"], sent[14:30])
-    given = {"channel": channel, "statistic": statistic, "episode": episode, "generation": generation, "round": answered}
+    given = {
+        "channel": channel,
+        "statistic": statistic,
+        "episode": episode,
+        "generation": generation,
+        "round": answered,
+    }
     return {
         "name": name,
         **given,
@@ -130,7 +201,12 @@ def _check_stable(channel: dict, values: np.ndarray, nonce: bytes) -> None:
 def _documents() -> dict:
     older, newer = SigningKey(bytes(range(32))), SigningKey(bytes(range(32, 64)))
     made = Statement(
-        "release", "demo", hashlib.sha256(b"manifest").hexdigest(), 3, hashlib.sha256(b"body").hexdigest(), "00" * 32
+        "release",
+        "demo",
+        hashlib.sha256(b"manifest").hexdigest(),
+        3,
+        hashlib.sha256(b"body").hexdigest(),
+        "00" * 32,
     )
     endorsed = Statement("key", "", "", 0, hashlib.sha256(newer.public).hexdigest()).to_bytes()
     names = ("kind", "run", "manifest", "generation", "body", "previous")
@@ -142,7 +218,12 @@ def _documents() -> dict:
         "signature": older.sign(made.to_bytes()).hex(),
         "keys": [
             {"id": older.id, "public": older.public.hex(), "endorsed_by": "", "endorsement": ""},
-            {"id": newer.id, "public": newer.public.hex(), "endorsed_by": older.id, "endorsement": older.sign(endorsed).hex()},
+            {
+                "id": newer.id,
+                "public": newer.public.hex(),
+                "endorsed_by": older.id,
+                "endorsement": older.sign(endorsed).hex(),
+            },
         ],
     }
 
@@ -158,7 +239,15 @@ def _policies() -> list[dict]:
 
 
 def vectors() -> dict:
-    deltas = [(0.1, 0.05), (1.0, 0.25), (1.0, 0.3), (4.0, 1.0), (60.0, 7.56), (0.5, 2.0), (10.0, 0.9)]
+    deltas = [
+        (0.1, 0.05),
+        (1.0, 0.25),
+        (1.0, 0.3),
+        (4.0, 1.0),
+        (60.0, 7.56),
+        (0.5, 2.0),
+        (10.0, 0.9),
+    ]
     bodies = [
         ("person 1", 3, EPISODE),
         ('ä "quoted" \u2028', 0, HOSTILE),
@@ -173,13 +262,21 @@ def vectors() -> dict:
                 "generation": g,
                 "round": hashlib.sha256(subject.encode()).hexdigest(),
                 "episode": episode,
-                "body": joint_body(g, subject, tuple(episode.values()), hashlib.sha256(subject.encode()).hexdigest()).decode(),
+                "body": joint_body(
+                    g,
+                    subject,
+                    tuple(episode.values()),
+                    hashlib.sha256(subject.encode()).hexdigest(),
+                ).decode(),
             }
             for subject, g, episode in bodies
         ],
         "documents": _documents(),
         "policies": _policies(),
-        "deltas": [{"epsilon": epsilon, "mu": mu, "delta": gaussian_delta(epsilon, mu)} for epsilon, mu in deltas],
+        "deltas": [
+            {"epsilon": epsilon, "mu": mu, "delta": gaussian_delta(epsilon, mu)}
+            for epsilon, mu in deltas
+        ],
     }
 
 
@@ -187,8 +284,16 @@ def written(made: dict) -> str:
     """As JSON with a line for each vector."""
     parts = []
     for name, part in made.items():
-        lines = ",\n".join(json.dumps(each) for each in part) if isinstance(part, list) else json.dumps(part)
-        parts.append(f"{json.dumps(name)}: [\n{lines}\n]" if isinstance(part, list) else f"{json.dumps(name)}: {lines}")
+        lines = (
+            ",\n".join(json.dumps(each) for each in part)
+            if isinstance(part, list)
+            else json.dumps(part)
+        )
+        parts.append(
+            f"{json.dumps(name)}: [\n{lines}\n]"
+            if isinstance(part, list)
+            else f"{json.dumps(name)}: {lines}"
+        )
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 

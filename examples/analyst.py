@@ -21,11 +21,14 @@ from confide.problems import TabularMDP
 
 parser = argparse.ArgumentParser(description="Evaluate a policy from a log, with a privacy budget.")
 parser.add_argument("--quick", action="store_true", help="fewer users and seeds; takes seconds")
-parser.add_argument("--out", type=Path, default=Path("analyst"), help="folder for the published files")
+parser.add_argument(
+    "--out", type=Path, default=Path("analyst"), help="folder for the published files"
+)
 options, _ = parser.parse_known_args()  # a notebook adds its own arguments
 users = 5_000 if options.quick else 50_000
 rehearsal = tempfile.TemporaryDirectory(prefix="analyst-")
-out, kept = options.out, Path(rehearsal.name)  # raw data and the budget: never in the published folder
+# raw data and the budget: never in the published folder
+out, kept = options.out, Path(rehearsal.name)
 
 # %% [markdown]
 # ## A log
@@ -34,10 +37,18 @@ out, kept = options.out, Path(rehearsal.name)  # raw data and the budget: never 
 # %%
 states, steps = 20, 60
 better, worse = np.minimum(np.arange(states) + 1, 19), np.maximum(np.arange(states) - 1, 0)
-treat, wait = (up * np.eye(states)[better] + (1 - up) * np.eye(states)[worse] for up in (0.65, 0.45))
+treat, wait = (
+    up * np.eye(states)[better] + (1 - up) * np.eye(states)[worse] for up in (0.65, 0.45)
+)
 rewards = np.zeros((states, 2))
 rewards[19] = 1.0
-ward = TabularMDP(np.stack([treat, wait], axis=1), rewards, start=[0, *[1 / 18] * 18, 0], horizon=steps, name="ward")
+ward = TabularMDP(
+    np.stack([treat, wait], axis=1),
+    rewards,
+    start=[0, *[1 / 18] * 18, 0],
+    horizon=steps,
+    name="ward",
+)
 followed = StochasticPolicy(np.full((steps, states, 2), [0.7, 0.3]))
 stays = confide.logs.simulate(ward, followed, users, np.random.default_rng(0), end=[0, 19])
 confide.logs.write(kept / "stays.parquet", stays)
@@ -60,7 +71,8 @@ for epsilon in (0.25, 1.0, 4.0):
 # %%
 private = CentralDP(epsilon=1.0, delta=1e-6)
 with Ledger.init(kept / "budget.sqlite", epsilon=1.2, delta=1e-6) as ledger:
-    estimate = estimator.release(logs, privacy=private, ledger=ledger)  # secure noise, without a seed
+    # secure noise, without a seed
+    estimate = estimator.release(logs, privacy=private, ledger=ledger)
     again = estimator.release(logs, privacy=private, ledger=ledger)
     assert (again.values == estimate.values).all()
     try:
@@ -86,6 +98,9 @@ verify(Certificate.load(out / "certificate.json"))
 # %%
 exact = LSW(states=states, return_bound=1.0).release(logs)  # NOT PRIVATE
 seen = np.arange(1, 19)
-print(f"\nlargest difference to the exact values: {np.abs(estimate.values - exact.values)[seen].max():.4f} (not for publication)")
+print(
+    f"\nlargest difference to the exact values: {np.abs(estimate.values - exact.values)[seen].max():.4f} (not for publication)"
+)
 print(f"published: {', '.join(sorted(path.name for path in out.iterdir()))} in {out}")
-rehearsal.cleanup()  # in practice the data holder keeps the log and the budget, and they stay private
+# in practice the data holder keeps the log and the budget, and they stay private
+rehearsal.cleanup()

@@ -32,7 +32,9 @@ from confide.trajectory import Trajectories
 Array = npt.NDArray[np.float64]
 Pair = tuple[Trajectories, Trajectories]
 DELTA = 1e-5
-PROMISES = {f"epsilon = {epsilon:g}": confide.JointDP(epsilon, DELTA) for epsilon in (0.5, 1.0, 5.0)}
+PROMISES = {
+    f"epsilon = {epsilon:g}": confide.JointDP(epsilon, DELTA) for epsilon in (0.5, 1.0, 5.0)
+}
 PROMISES |= {"no privacy": confide.NoPrivacy()}
 OURS = PROMISES["epsilon = 1"]
 GREY, BLUE, ORANGE, GREEN, PURPLE = NEUTRAL[0], *LIGHT[:4]
@@ -59,7 +61,9 @@ class Effort:
 QUICK = Effort(6_000, (), 6_000, 1, 200, 1_000, 500, 100, 100)
 
 
-def served(system: Any, privacy: Any, patients: int, seed: int, agent: Any = CertaintyEquivalentLQ) -> confide.Run:
+def served(
+    system: Any, privacy: Any, patients: int, seed: int, agent: Any = CertaintyEquivalentLQ
+) -> confide.Run:
     return confide.run(agent(system.public, episodes=patients, privacy=privacy), system, seed=seed)
 
 
@@ -71,25 +75,37 @@ def share(run: confide.Run) -> float:
 def repaid(run: confide.Run) -> int:
     """After how many patients all of them together have, lastingly, cost no more than doing nothing; too many if never."""
     users = np.array([segment.users for segment in run.segments])
-    extra = np.array([run.uniform_value - segment.value for segment in run.segments])  # values are minus costs
+    # values are minus costs
+    extra = np.array([run.uniform_value - segment.value for segment in run.segments])
     owed, ends = np.cumsum(users * extra), np.cumsum(users)
     last = int(np.flatnonzero(owed > 0).max(initial=-1))
     if last < 0:
         return 0
-    return run.episodes + 1 if last + 1 == len(users) else int(np.ceil(ends[last] - owed[last] / extra[last + 1]))
+    return (
+        run.episodes + 1
+        if last + 1 == len(users)
+        else int(np.ceil(ends[last] - owed[last] / extra[last + 1]))
+    )
 
 
 # One patient
 
 
-def closed_loops(system: Any, policies: dict[str, LinearPolicy], draws: int) -> dict[str, tuple[Array, Array]]:
+def closed_loops(
+    system: Any, policies: dict[str, LinearPolicy], draws: int
+) -> dict[str, tuple[Array, Array]]:
     """Glucose [draw, step] and insulin [draw, step] of one patient under each policy, with the same noise under all."""
     rng, n, H = np.random.default_rng(0), len(system.A), system.horizon
     noise = rng.normal(size=(draws, H, n))
-    noise *= system.noise_radius * rng.uniform(size=(draws, H, 1)) ** (1 / n) / np.linalg.norm(noise, axis=2, keepdims=True)
+    noise *= (
+        system.noise_radius
+        * rng.uniform(size=(draws, H, 1)) ** (1 / n)
+        / np.linalg.norm(noise, axis=2, keepdims=True)
+    )
     found = {}
     for name, policy in policies.items():
-        state = np.tile([0.8, -0.6, 0.0], (draws, 1))  # glucose above its target, insulin acting less than it should
+        # glucose above its target, insulin acting less than it should
+        state = np.tile([0.8, -0.6, 0.0], (draws, 1))
         glucose, insulin = [state[:, 0]], []
         for h in range(H):
             given = state @ policy.gains[h].T
@@ -126,7 +142,9 @@ def tell_patient(system: Any, run: confide.Run, loops: dict[str, tuple[Array, Ar
     print(f"  private, seed 0: the last policy costs {system.cost(run.policy):.4f}")
     for name, (glucose, insulin) in loops.items():
         print(f"  {name}: glucose {glucose[:, 5].mean():.3f} at step 6, squares add up to", end="")
-        print(f" {(glucose[:, :-1] ** 2).sum(axis=1).mean():.3f}; first dose {insulin[:, 0].mean():.2f}")
+        print(
+            f" {(glucose[:, :-1] ** 2).sum(axis=1).mean():.3f}; first dose {insulin[:, 0].mean():.2f}"
+        )
 
 
 # Many patients
@@ -137,15 +155,24 @@ def tell_learning(system: Any, runs: dict[str, list[confide.Run]], effort: Effor
     for name, some in runs.items():
         print(f"  {name}, {effort.patients:,} patients: {spread(some)}")
     for size in (gate(system, OURS), *effort.others):
-        print(f"  epsilon = 1, {size:,} patients: {spread([served(system, OURS, size, seed) for seed in range(effort.seeds)])}")
+        print(
+            f"  epsilon = 1, {size:,} patients: {spread([served(system, OURS, size, seed) for seed in range(effort.seeds)])}"
+        )
     for name, privacy in PROMISES.items():
         print(f"  {name}: no exploration below {gate(system, privacy):,} patients")
-    alone, tried = CertaintyEquivalentLQ(system.public, episodes=effort.patients, privacy=OURS).schedule.times[:2]
-    print(f"  epsilon = 1: the first {alone} patients get no input, the next {tried - alone} explore")
+    alone, tried = CertaintyEquivalentLQ(
+        system.public, episodes=effort.patients, privacy=OURS
+    ).schedule.times[:2]
+    print(
+        f"  epsilon = 1: the first {alone} patients get no input, the next {tried - alone} explore"
+    )
     first = runs["epsilon = 1"][0]
     costs = [(segment.users, -segment.value) for segment in first.segments]
     worse = sum(users for users, cost in costs if cost > -system.uniform_value)
-    print(f"  seed 0: regret {first.regret[-1]:.0f} of {first.regret[-1] / share(first):.0f}, {share(first):.2f};", end="")
+    print(
+        f"  seed 0: regret {first.regret[-1]:.0f} of {first.regret[-1] / share(first):.0f}, {share(first):.2f};",
+        end="",
+    )
     most = max(cost for _, cost in costs)
     print(
         f" {worse:,} patients cost more than doing nothing, up to {most:.4f}, {100 * (most / -system.uniform_value - 1):.0f} % more"
@@ -158,13 +185,17 @@ def tell_limits(system: Any, effort: Effort) -> None:
     print(f"  ofu-lq, epsilon = 1, {effort.patients:,} patients: {spread(ofu)}")
     for agent in (CertaintyEquivalentLQ, ThompsonLQ):
         half = PROMISES["epsilon = 0.5"]
-        runs = [served(system, half, effort.many, seed, agent) for seed in range(min(10, effort.seeds))]
+        runs = [
+            served(system, half, effort.many, seed, agent) for seed in range(min(10, effort.seeds))
+        ]
         print(f"  {agent.name}, epsilon = 0.5, {effort.many:,} patients: {spread(runs)}")
 
 
 def spread(runs: list[confide.Run]) -> str:
     shares, after, K = [share(run) for run in runs], [repaid(run) for run in runs], runs[0].episodes
-    middle, most = (f"after {each:,.0f}" if each <= K else "never" for each in (np.median(after), max(after)))
+    middle, most = (
+        f"after {each:,.0f}" if each <= K else "never" for each in (np.median(after), max(after))
+    )
     found = f"mean {np.mean(shares):.2f}, median {np.median(shares):.2f}, most {max(shares):.2f}"
     return f"{found}; repaid {middle} (median), {most} (most); never in {sum(each > K for each in after)} of {len(runs)}"
 
@@ -174,7 +205,10 @@ def gate(system: Any, privacy: Any) -> int:
     low, high = 1, 2**20
     while low < high:
         middle = (low + high) // 2
-        tries = CertaintyEquivalentLQ(system.public, episodes=middle, privacy=privacy).schedule.leaves > 1
+        tries = (
+            CertaintyEquivalentLQ(system.public, episodes=middle, privacy=privacy).schedule.leaves
+            > 1
+        )
         low, high = (low, middle) if tries else (middle + 1, high)
     return low
 
@@ -183,14 +217,26 @@ def draw_learning(system: Any, runs: dict[str, list[confide.Run]]) -> Figure:
     figure, (top, bottom) = panels((2.7, 2.7), share_x=True)
     best = -system.optimal_value
     for name, some in runs.items():
-        look = {"color": COLOURS[name], "linestyle": DASHES["dash" if name == "no privacy" else "solid"], "linewidth": 1.6}
+        look = {
+            "color": COLOURS[name],
+            "linestyle": DASHES["dash" if name == "no privacy" else "solid"],
+            "linewidth": 1.6,
+        }
         extra = np.median([-run.value - best for run in some], axis=0)
-        top.plot(some[0].checkpoints, 100 * extra / best, drawstyle="steps-post", label=name, **look)
+        top.plot(
+            some[0].checkpoints, 100 * extra / best, drawstyle="steps-post", label=name, **look
+        )
         so_far = np.mean([run.regret / run.checkpoints for run in some], axis=0)
         bottom.plot(some[0].checkpoints, 100 * so_far / best, **look)
     for ax in (top, bottom):
         nothing = 100 * (-system.uniform_value - best) / best
-        ax.axhline(nothing, color=GREY, linestyle=DASHES["dot"], linewidth=1.6, label="doing nothing" if ax is top else None)
+        ax.axhline(
+            nothing,
+            color=GREY,
+            linestyle=DASHES["dot"],
+            linewidth=1.6,
+            label="doing nothing" if ax is top else None,
+        )
         ax.set(xscale="log", yscale="log", xlim=(10, some[0].episodes))
         ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -225,7 +271,9 @@ class Eavesdropper:
     def _learner(self) -> CertaintyEquivalentLQ:
         # The patients are simulated, and an attack needs many fast draws.
         noise = FastSource(np.random.default_rng(0))
-        made = CertaintyEquivalentLQ(self.system.public, episodes=self.patients, privacy=self.privacy, noise=noise)
+        made = CertaintyEquivalentLQ(
+            self.system.public, episodes=self.patients, privacy=self.privacy, noise=noise
+        )
         made.next_batch()
         return made
 
@@ -236,16 +284,27 @@ class Eavesdropper:
         others = self.system.sample(batch.policy, batch.users - 1, np.random.default_rng(1))
         names = ("states", "actions", "rewards")
         one, other = (
-            Trajectories(*(np.concatenate([getattr(x, name), getattr(others, name)]) for name in names)) for x in self.pair
+            Trajectories(
+                *(np.concatenate([getattr(x, name), getattr(others, name)]) for name in names)
+            )
+            for x in self.pair
         )
         return one, other
 
     def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
         learner, source, privacy = self._learner, make_source("fast", self.twin, rng), self.privacy
-        counter = None if isinstance(privacy, confide.NoPrivacy) else Leaves(learner.schedule.leaves)
+        counter = (
+            None if isinstance(privacy, confide.NoPrivacy) else Leaves(learner.schedule.leaves)
+        )
         leaf, seen = learner.contribution(self.leaves[world]), []
         for _ in range(runs):
-            made = CentralPrivatizer(learner.algorithm.bound, learner.schedule, privacy=privacy, noise=source, counter=counter)
+            made = CentralPrivatizer(
+                learner.algorithm.bound,
+                learner.schedule,
+                privacy=privacy,
+                noise=source,
+                counter=counter,
+            )
             made.absorb(leaf)
             seen.append(made.release().values)
         return np.stack(seen)
@@ -259,7 +318,10 @@ class Eavesdropper:
 
 def extremes(system: Any) -> Pair:
     """The most different patients that we know of: after a high start the sensor jumps out of all bounds, up or down."""
-    states, nothing = np.zeros((2, system.horizon + 1, len(system.A))), np.zeros((2, system.horizon, len(system.R)))
+    states, nothing = (
+        np.zeros((2, system.horizon + 1, len(system.A))),
+        np.zeros((2, system.horizon, len(system.R))),
+    )
     states[:, 0, 0], states[:, 1, 0] = 1.0, (1e3, -1e3)
     two = Trajectories(states, nothing, np.zeros((2, system.horizon)))
     return two[:1], two[1:]
@@ -278,7 +340,9 @@ def attack(name: str, attacked: Eavesdropper, runs: int, shown: int) -> tuple[Au
     scores = [score(attacked.observe(world, shown, rng)) for world in (0, 1)]
     right = 100 * ((scores[0] < 0).mean() + (scores[1] > 0).mean()) / 2
     shift = scores[1].mean() - scores[0].mean()
-    print(f"  {name}, {runs:,} runs in each world: guesses right {right:.1f} %, mean shift {shift:.3f};\n    {tell(found)}")
+    print(
+        f"  {name}, {runs:,} runs in each world: guesses right {right:.1f} %, mean shift {shift:.3f};\n    {tell(found)}"
+    )
     return found, scores
 
 
@@ -299,29 +363,78 @@ def implied(found: Audit) -> float:
 def draw_adversary(scores: list[Array], plain: list[Array], audits: dict[str, Audit]) -> Figure:
     figure, (top, middle, bottom) = panels((2.2, 3.4, 1.9))
     edges = np.linspace(-4, 4, 54)
-    for each, colour, dash, name in zip(scores, (BLUE, ORANGE), ("solid", "dash"), ("X jumps up", "X jumps down"), strict=True):
+    for each, colour, dash, name in zip(
+        scores, (BLUE, ORANGE), ("solid", "dash"), ("X jumps up", "X jumps down"), strict=True
+    ):
         count = np.histogram(each, edges)[0] / len(each)
         top.stairs(count, edges, fill=True, color=colour, alpha=0.16)
         top.stairs(count, edges, color=colour, linestyle=DASHES[dash], linewidth=1.5, label=name)
-    top.set(xlabel="adversary's test (1 = deviation of the noise)", ylabel="share of runs", ylim=(0, 0.08), xlim=(-4, 4))
+    top.set(
+        xlabel="adversary's test (1 = deviation of the noise)",
+        ylabel="share of runs",
+        ylim=(0, 0.08),
+        xlim=(-4, 4),
+    )
     top.legend(frameon=False, fontsize=SMALL, loc="upper center", ncols=2)
     alarm = np.linspace(0, 1, 400)
     most = np.minimum(np.exp(1.0) * alarm + DELTA, 1 - np.exp(-1.0) * (1 - DELTA - alarm))
-    middle.fill_between(alarm, most, 1, color=GREY, alpha=0.18, linewidth=0, label="ruled out by epsilon = 1")
-    for name, worlds, colour, dash in (("no privacy", plain, PURPLE, "dash"), ("epsilon = 1, measured", scores, BLUE, "solid")):
+    middle.fill_between(
+        alarm, most, 1, color=GREY, alpha=0.18, linewidth=0, label="ruled out by epsilon = 1"
+    )
+    for name, worlds, colour, dash in (
+        ("no privacy", plain, PURPLE, "dash"),
+        ("epsilon = 1, measured", scores, BLUE, "solid"),
+    ):
         cuts = np.r_[np.inf, np.quantile(np.concatenate(worlds), np.linspace(1, 0, 200)), -np.inf]
         false, right = ([(each > cut).mean() for cut in cuts] for each in worlds)
-        middle.plot(false, right, color=colour, linestyle=DASHES[dash], linewidth=1.7, label=name, clip_on=False)
-    middle.plot([0, 1], [0, 1], color=GREY, linestyle=DASHES["dot"], linewidth=1.2, label="guessing")
-    middle.set(xlabel="false alarms", ylabel="right alarms", xlim=(0, 1), ylim=(0, 1), aspect="equal")
+        middle.plot(
+            false,
+            right,
+            color=colour,
+            linestyle=DASHES[dash],
+            linewidth=1.7,
+            label=name,
+            clip_on=False,
+        )
+    middle.plot(
+        [0, 1], [0, 1], color=GREY, linestyle=DASHES["dot"], linewidth=1.2, label="guessing"
+    )
+    middle.set(
+        xlabel="false alarms", ylabel="right alarms", xlim=(0, 1), ylim=(0, 1), aspect="equal"
+    )
     middle.legend(frameon=False, fontsize=SMALL, loc="lower right", handlelength=1.4)
-    rows, colours = range(len(audits)), [ORANGE if found.refuted else BLUE for found in audits.values()]
-    for marker, label, of in (("o", "by a single test", lambda found: found.epsilon_lower), ("D", "by the shift", implied)):
-        bottom.scatter([of(found) for found in audits.values()], rows, color=colours, marker=marker, s=36, zorder=3)
+    rows, colours = (
+        range(len(audits)),
+        [ORANGE if found.refuted else BLUE for found in audits.values()],
+    )
+    for marker, label, of in (
+        ("o", "by a single test", lambda found: found.epsilon_lower),
+        ("D", "by the shift", implied),
+    ):
+        bottom.scatter(
+            [of(found) for found in audits.values()],
+            rows,
+            color=colours,
+            marker=marker,
+            s=36,
+            zorder=3,
+        )
         bottom.scatter([], [], color=GREY, marker=marker, s=36, label=label)
     bottom.axvline(1.0, color=GREY, linestyle=DASHES["dash"], linewidth=1.5, label="claimed")
-    bottom.set(yticks=rows, yticklabels=list(audits), xlabel="epsilon, at least", xlim=(0, 1.3), ylim=(len(audits) - 0.5, -0.5))
-    figure.legend(*bottom.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=SMALL)
+    bottom.set(
+        yticks=rows,
+        yticklabels=list(audits),
+        xlabel="epsilon, at least",
+        xlim=(0, 1.3),
+        ylim=(len(audits) - 0.5, -0.5),
+    )
+    figure.legend(
+        *bottom.get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=3,
+        frameon=False,
+        fontsize=SMALL,
+    )
     return figure
 
 
@@ -337,7 +450,9 @@ def panels(heights: tuple[float, ...], *, share_x: bool = False) -> tuple[Figure
         ax.set_axisbelow(True)
         ax.spines[["top", "right"]].set_visible(False)
         ax.spines[["left", "bottom"]].set_color("#9ca3af")
-        ax.tick_params(which="both", labelsize=SMALL, color="#9ca3af", labelcolor="#374151", width=0.6)
+        ax.tick_params(
+            which="both", labelsize=SMALL, color="#9ca3af", labelcolor="#374151", width=0.6
+        )
         for label in (ax.xaxis.label, ax.yaxis.label):
             label.set_size(TEXT)
     return figure, axes
@@ -345,8 +460,12 @@ def panels(heights: tuple[float, ...], *, share_x: bool = False) -> tuple[Figure
 
 def band(ax: Axes, curves: Array, colour: str, dash: str, name: str) -> None:
     steps = np.arange(1, curves.shape[1] + 1)
-    ax.fill_between(steps, *np.quantile(curves, [0.1, 0.9], axis=0), color=colour, alpha=0.14, linewidth=0)
-    ax.plot(steps, curves.mean(axis=0), color=colour, linestyle=DASHES[dash], linewidth=1.7, label=name)
+    ax.fill_between(
+        steps, *np.quantile(curves, [0.1, 0.9], axis=0), color=colour, alpha=0.14, linewidth=0
+    )
+    ax.plot(
+        steps, curves.mean(axis=0), color=colour, linestyle=DASHES[dash], linewidth=1.7, label=name
+    )
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -357,12 +476,21 @@ def save(figure: Figure, path: Path) -> None:
 def main(effort: Effort, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     system, seeds = confide.problems.glucose(), range(effort.seeds)
-    runs = {name: [served(system, privacy, effort.patients, seed) for seed in seeds] for name, privacy in PROMISES.items()}
+    runs = {
+        name: [served(system, privacy, effort.patients, seed) for seed in seeds]
+        for name, privacy in PROMISES.items()
+    }
     first = runs["epsilon = 1"][0]
     checked = verify(first.certificate)
-    print(f"{first.guarantee}; recomputed from the certificate: epsilon {checked.epsilon:.3f} at delta {checked.delta:g}")
+    print(
+        f"{first.guarantee}; recomputed from the certificate: epsilon {checked.epsilon:.3f} at delta {checked.delta:g}"
+    )
     nothing = LinearPolicy(np.zeros_like(first.policy.gains))
-    policies = {"without control": nothing, "private control": first.policy, "optimum": system.optimal_policy}
+    policies = {
+        "without control": nothing,
+        "private control": first.policy,
+        "optimum": system.optimal_policy,
+    }
     loops = closed_loops(system, policies, effort.draws)
     save(draw_patient(loops), folder / "patient.svg")
     tell_patient(system, first, loops)
@@ -371,21 +499,33 @@ def main(effort: Effort, folder: Path) -> None:
     tell_limits(system, effort)
 
     print("\nThe adversary")
-    worst, usual = (system, OURS, effort.patients, extremes(system)), (system, OURS, effort.patients, ordinary(system))
+    worst, usual = (
+        (system, OURS, effort.patients, extremes(system)),
+        (system, OURS, effort.patients, ordinary(system)),
+    )
     honest, scores = attack("worst case", Eavesdropper(*worst), effort.attacks, effort.shown)
     normal, _ = attack("two ordinary patients", Eavesdropper(*usual), effort.attacks, effort.shown)
-    broken, _ = attack("worst case, noise 20 % too small", Eavesdropper(*worst, "noise"), effort.attacks, effort.shown)
+    broken, _ = attack(
+        "worst case, noise 20 % too small",
+        Eavesdropper(*worst, "noise"),
+        effort.attacks,
+        effort.shown,
+    )
     bare = Eavesdropper(system, confide.NoPrivacy(), effort.patients, ordinary(system))
     _, plain = attack("two ordinary patients, no privacy", bare, effort.plain, effort.plain)
     audits = {"worst case": honest, "ordinary": normal, "broken twin": broken}
     save(draw_adversary(scores, plain, audits), folder / "adversary.svg")
     known = subject("certainty-equivalent-lq", confide.CentralDP(1.0, 1e-2))
     whole = refute(known, delta=1e-2, runs=effort.whole, rng=np.random.default_rng(0))
-    print(f"  confide audit certainty-equivalent-lq, {effort.whole:,} runs in each world:\n    {tell(whole)}")
+    print(
+        f"  confide audit certainty-equivalent-lq, {effort.whole:,} runs in each world:\n    {tell(whole)}"
+    )
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="fewer users and seeds; takes seconds")
     parser.add_argument("--out", type=Path, default=Path("glucose"), help="folder for the figures")
     options = parser.parse_args()

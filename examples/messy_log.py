@@ -35,20 +35,28 @@ def hospital() -> confide.problems.TabularMDP:
             transitions[state, action, state] += 1 - up - down
     transitions[5, :, 5] = 1.0
     rewards[5] = 1.0
-    return confide.problems.TabularMDP(transitions, rewards, [0, 0.3, 0.3, 0.3, 0.1, 0], horizon=HORIZON, name="hospital")
+    return confide.problems.TabularMDP(
+        transitions, rewards, [0, 0.3, 0.3, 0.3, 0.1, 0], horizon=HORIZON, name="hospital"
+    )
 
 
 def clean_rows(people: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """One row per step, as it was: patient, stay, time in seconds, state, action, reward."""
     problem = hospital()
     policy = confide.policy.uniform_policy(HORIZON, 6, 3)
-    owner = np.repeat(np.arange(people), 1 + (rng.random(people) < 0.3) + (rng.random(people) < 0.1))
+    owner = np.repeat(
+        np.arange(people), 1 + (rng.random(people) < 0.3) + (rng.random(people) < 0.1)
+    )
     blocks = list(confide.logs.simulate(problem, policy, len(owner), rng, end={5}))
     lengths = np.concatenate([np.diff(block.trajectories) for block in blocks])
     stay = np.repeat(np.arange(len(owner)), lengths)
     step = np.arange(len(stay)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     admitted = 1_500_000_000 + rng.permutation(len(owner)) * 7 * 3600
-    rows = {"patient": owner[stay], "stay": stay, "time": admitted[stay] + 4 * 3600 * step + rng.integers(0, 3600, len(stay))}
+    rows = {
+        "patient": owner[stay],
+        "stay": stay,
+        "time": admitted[stay] + 4 * 3600 * step + rng.integers(0, 3600, len(stay)),
+    }
     return rows | {
         "state": np.concatenate([block.states for block in blocks]),
         "action": np.concatenate([block.actions for block in blocks]),
@@ -59,7 +67,12 @@ def clean_rows(people: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
 def messy_table(rows: dict[str, np.ndarray], rng: np.random.Generator) -> pa.Table:
     """The same rows as text: shuffled, some twice, with cells that are missing, padded or damaged."""
     order = rng.permutation(
-        np.concatenate([np.arange(len(rows["stay"])), rng.integers(0, len(rows["stay"]), len(rows["stay"]) // 30)])
+        np.concatenate(
+            [
+                np.arange(len(rows["stay"])),
+                rng.integers(0, len(rows["stay"]), len(rows["stay"]) // 30),
+            ]
+        )
     )
     n = len(order)
     taken = {name: values[order] for name, values in rows.items()}
@@ -95,7 +108,9 @@ def write_messy(path: Path, people: int, seed: int = 0) -> None:
     csv.write_csv(messy_table(clean_rows(people, rng), rng), path)
     for name, labels in (("states.txt", STATES), ("actions.txt", ACTIONS)):
         path.with_name(name).write_text("\n".join(labels) + "\n")
-    path.with_name("rewards.csv").write_text("".join(f"{reward:g}\n" for reward in hospital().rewards[0, :, 0]))
+    path.with_name("rewards.csv").write_text(
+        "".join(f"{reward:g}\n" for reward in hospital().rewards[0, :, 0])
+    )
 
 
 def main() -> None:
@@ -105,7 +120,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     write_messy(arguments.path, arguments.people, arguments.seed)
-    print(f"{arguments.path}: {arguments.people:,} patients; labels in states.txt and actions.txt, rewards in rewards.csv")
+    print(
+        f"{arguments.path}: {arguments.people:,} patients; labels in states.txt and actions.txt, rewards in rewards.csv"
+    )
 
 
 if __name__ == "__main__":

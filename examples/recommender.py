@@ -8,7 +8,8 @@ import sys
 import confide
 
 readers = 10_000 if "--quick" in sys.argv else 100_000
-world = confide.problems.news(seed=0)  # readers of six groups; your own: LinearBandit(parameter, contexts)
+# readers of six groups; your own: LinearBandit(parameter, contexts)
+world = confide.problems.news(seed=0)
 private = confide.JointDP(epsilon=1.0, delta=1e-5)
 
 recommender = confide.agents.LinTS(world.public, episodes=readers, privacy=private)

@@ -26,7 +26,9 @@ from confide.statistics import WeightedRows
 
 parser = argparse.ArgumentParser(description="Compare two private learners with your own.")
 parser.add_argument("--quick", action="store_true", help="fewer users and seeds; takes seconds")
-parser.add_argument("--out", type=Path, default=Path("researcher"), help="folder for runs, figure and report")
+parser.add_argument(
+    "--out", type=Path, default=Path("researcher"), help="folder for runs, figure and report"
+)
 options, _ = parser.parse_known_args()  # a notebook adds its own arguments
 users, seeds = (2_000, 1) if options.quick else (100_000, 5)
 
@@ -68,14 +70,20 @@ class Planning:
         public, features = self.public, reduced(self.public.dimension)
         assert public.rewards is not None
         Lambda, u = self.bound.unpack(released.values)
-        estimate = least_squares(Lambda, u, noise_std=released.noise.std, simplex=True, coordinates=features)
-        best = optimistic(public.kernels, public.rewards, estimate, feature_map=features, width=NO_BONUS)
+        estimate = least_squares(
+            Lambda, u, noise_std=released.noise.std, simplex=True, coordinates=features
+        )
+        best = optimistic(
+            public.kernels, public.rewards, estimate, feature_map=features, width=NO_BONUS
+        )
         random = uniform_policy(public.horizon, public.states, public.actions)
         statistic = ValueTargets(self.bound, features, public.kernels, best.values)
         return Round((random, best.policy), statistic, shares=(self.share, 1 - self.share))
 
     def describe(self) -> Description:
-        return Description("custom", f"greedy on least squares;  {self.share:.0%} of the users explore")
+        return Description(
+            "custom", f"greedy on least squares;  {self.share:.0%} of the users explore"
+        )
 
 
 class Explorers(Learner):
@@ -93,7 +101,11 @@ class Explorers(Learner):
         share: float = 0.02,
     ) -> None:
         bound = WeightedRows(public.horizon - 1, public.dimension - 1)
-        super().__init__(Calibration(Planning(public, bound, share), geometric(episodes)), privacy=privacy, noise=noise)
+        super().__init__(
+            Calibration(Planning(public, bound, share), geometric(episodes)),
+            privacy=privacy,
+            noise=noise,
+        )
 
 
 # %% [markdown]
@@ -122,5 +134,7 @@ for run in runs:
     kind = "none" if run.guarantee.startswith("NO PRIVACY") else "joint"
     run.save(options.out / f"{run.agent}-{kind}-seed-{run.seed}")
 plot_runs(runs).savefig(options.out / "regret.svg")
-page = write_report(runs, options.out / "report.html", title="Two private learners and a custom one")
+page = write_report(
+    runs, options.out / "report.html", title="Two private learners and a custom one"
+)
 print(f"\n{runs[0].guarantee}\n{page}")

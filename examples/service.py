@@ -24,7 +24,9 @@ from confide.trajectory import Trajectories
 
 parser = argparse.ArgumentParser(description="Devices, messages, and a server that may crash.")
 parser.add_argument("--quick", action="store_true", help="fewer users and seeds; takes seconds")
-parser.add_argument("--out", type=Path, default=Path("service"), help="folder for the published files")
+parser.add_argument(
+    "--out", type=Path, default=Path("service"), help="folder for the published files"
+)
 options, _ = parser.parse_known_args()  # a notebook adds its own arguments
 users, between = (60, 20) if options.quick else (6_000, 500)
 rehearsal = tempfile.TemporaryDirectory(prefix="service-")
@@ -41,7 +43,9 @@ rng = np.random.default_rng(0)
 
 
 def learner() -> LikelihoodVI:
-    return LikelihoodVI(world.public, episodes=users, privacy=promise, schedule=every(between, users))
+    return LikelihoodVI(
+        world.public, episodes=users, privacy=promise, schedule=every(between, users)
+    )
 
 
 def device(name: str) -> LocalClient:
@@ -104,7 +108,9 @@ del server
 
 server = learner()
 server.keep(kept / "server.state")
-print(f"{before} users before the crash, {server.users} in the state; the release is the same: {server.publish() == second}")
+print(
+    f"{before} users before the crash, {server.users} in the state; the release is the same: {server.publish() == second}"
+)
 for name in names:
     restarted = device(name)
     again = restarted.report(play(restarted.plan(second)))  # another episode, the same bytes

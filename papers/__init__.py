@@ -22,10 +22,22 @@ PAPERS = {
     "chowdhury21": "Adaptive Control of Differentially Private Linear Quadratic Systems",
 }
 
-__all__ = ["PAPERS", "Algorithm", "Claim", "Erratum", "Figure", "Measurement", "Reproduction", "Table", "reproduce"]
+__all__ = [
+    "PAPERS",
+    "Algorithm",
+    "Claim",
+    "Erratum",
+    "Figure",
+    "Measurement",
+    "Reproduction",
+    "Table",
+    "reproduce",
+]
 
 
-def reproduce(paper: str, *, quick: bool = False, out: str | Path | None = None, progress: Say | None = None) -> Reproduction:
+def reproduce(
+    paper: str, *, quick: bool = False, out: str | Path | None = None, progress: Say | None = None
+) -> Reproduction:
     """Reproduce a paper: check its constants, run its algorithms, measure its claims and verify its errata.
 
     `quick` uses fewer seeds and fewer users; calibrations and errata are the same. `out` is a folder for the page, its figures and the

@@ -22,8 +22,16 @@ app = typer.Typer(name="papers", pretty_exceptions_enable=False, rich_markup_mod
 @app.command()
 def reproduce(
     paper: Annotated[str, typer.Argument(help="balle16, luyo21, zhou22 or chowdhury21.")],
-    quick: Annotated[bool, typer.Option("--quick", help="Use fewer seeds and users; takes seconds instead of minutes.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Write the page, its figures and the numbers as JSON to this folder.")] = None,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help="Use fewer seeds and users; takes seconds instead of minutes."
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write the page, its figures and the numbers as JSON to this folder."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check the claims of a paper and run its algorithms.
@@ -58,11 +66,22 @@ def _telling(quiet: bool) -> Iterator[Callable[[str], None]]:
 def _print(found: Reproduction) -> None:
     console = Console()
     console.print(found.title, style="bold", markup=False, highlight=False)
-    claims = [(claim.locator, claim.says, claim.computed, claim.verdict) for claim in found.calibrations]
-    _table(console, "constants and theorems", ("where", "the paper says", "computed", "verdict"), claims)
+    claims = [
+        (claim.locator, claim.says, claim.computed, claim.verdict) for claim in found.calibrations
+    ]
+    _table(
+        console,
+        "constants and theorems",
+        ("where", "the paper says", "computed", "verdict"),
+        claims,
+    )
     runs = [(one.name, *page.cells(run)) for one in found.algorithms for run in one.measured]
-    _table(console, "algorithms", ("algorithm", "run", "epsilon", "measured", "for comparison"), runs)
-    claims = [(claim.locator, claim.says, claim.computed, claim.verdict) for claim in found.empirical]
+    _table(
+        console, "algorithms", ("algorithm", "run", "epsilon", "measured", "for comparison"), runs
+    )
+    claims = [
+        (claim.locator, claim.says, claim.computed, claim.verdict) for claim in found.empirical
+    ]
     _table(console, "results", ("where", "the paper says", "computed", "verdict"), claims)
     for table in found.tables:
         _table(console, table.title, table.headings, table.rows)
@@ -80,7 +99,10 @@ def _table(console: Any, title: str, headings: tuple[str, ...], rows: Any) -> No
     for heading in headings:
         table.add_column(heading, overflow="fold")
     for row in rows:
-        table.add_row(*(escape(cell) for cell in row), style="bold" if row[-1] in ("does not hold", "NOT SHOWN") else None)
+        table.add_row(
+            *(escape(cell) for cell in row),
+            style="bold" if row[-1] in ("does not hold", "NOT SHOWN") else None,
+        )
     console.print(table)
 
 

@@ -46,7 +46,8 @@ def _panel(ax: "Axes", panel: Panel) -> None:
     ax.set(xscale="log", yscale="log", xlabel=panel.x, ylabel=panel.y)
     ax.set_title(panel.title, fontsize=TEXT)
     points = sorted({x for line in panel.lines for x in line.x})
-    if points[-1] < 30 * points[0]:  # within a decade or so logarithmic ticks crowd: the points themselves
+    # within a decade or so logarithmic ticks crowd: the points themselves
+    if points[-1] < 30 * points[0]:
         ax.set_xticks(points, [f"{x:g}" for x in points])
         ax.minorticks_off()
     fit(ax)
@@ -60,7 +61,21 @@ def _curve(ax: "Axes", line: Line) -> None:
         return
     x, y = x[shown], y[shown]
     look = Look(line.tone, line.dash)
-    ax.plot(x, y, color=look.colour, linestyle=DASHES[look.dash], linewidth=1.2 if look.tone is None else 1.5, label=line.label)
+    ax.plot(
+        x,
+        y,
+        color=look.colour,
+        linestyle=DASHES[look.dash],
+        linewidth=1.2 if look.tone is None else 1.5,
+        label=line.label,
+    )
     if line.error is not None:
         error = np.array(line.error)[shown]
-        ax.fill_between(x, np.maximum(y - error, y * 1e-3), y + error, color=look.colour, alpha=0.16, linewidth=0)
+        ax.fill_between(
+            x,
+            np.maximum(y - error, y * 1e-3),
+            y + error,
+            color=look.colour,
+            alpha=0.16,
+            linewidth=0,
+        )

@@ -54,7 +54,8 @@ class Measurement:
     """The result of running one algorithm several times on one problem."""
 
     setting: str  # calibration, guarantee, problem, users
-    true_epsilon: float | None  # of the noise that is added, at the requested delta; None: no privacy, or not a single number
+    # of the noise that is added, at the requested delta; None: no privacy, or not a single number
+    true_epsilon: float | None
     what: str  # regret, RMSE
     mean: float
     error: float | None  # standard error; None with one run
@@ -135,7 +136,9 @@ class Reproduction:
     @property
     def refuted(self) -> tuple[Claim, ...]:
         """Claims of the paper that the computation contradicts."""
-        return tuple(claim for claim in (*self.calibrations, *self.empirical) if claim.holds is False)
+        return tuple(
+            claim for claim in (*self.calibrations, *self.empirical) if claim.holds is False
+        )
 
 
 def short(value: float) -> str:

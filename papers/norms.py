@@ -18,7 +18,11 @@ def norm_claims(locators: tuple[str, str, str], dimension: int) -> tuple[Claim, 
     mirrored = np.triu(z) + np.triu(z, 1).swapaxes(1, 2)
     cases = (
         (np.linalg.norm(z, 2, axis=(1, 2)), 2 * math.sqrt(d) + t, math.exp(-(t**2) / 2)),
-        (np.linalg.norm(mirrored, 2, axis=(1, 2)), 4 * math.sqrt(d) + 2 * t, 2 * math.exp(-(t**2) / 2)),
+        (
+            np.linalg.norm(mirrored, 2, axis=(1, 2)),
+            4 * math.sqrt(d) + 2 * t,
+            2 * math.exp(-(t**2) / 2),
+        ),
         (rng.chisquare(d, draws), d + 2 * math.sqrt(d * t) + 2 * t, math.exp(-t)),
     )
     return tuple(

@@ -8,14 +8,26 @@ from pathlib import Path
 from typing import Any
 
 from papers.figures import save
-from papers.findings import Algorithm, Claim, Erratum, Measurement, Reproduction, Table, plus_minus, short
+from papers.findings import (
+    Algorithm,
+    Claim,
+    Erratum,
+    Measurement,
+    Reproduction,
+    Table,
+    plus_minus,
+    short,
+)
 
 
 def write(found: Reproduction, folder: Path) -> list[Path]:
     """<paper>.md, <paper>.json and the figures; the files written."""
     folder.mkdir(parents=True, exist_ok=True)
     written = [save(figure, folder) for figure in found.figures]
-    for path, text in ((folder / f"{found.paper}.md", markdown(found)), (folder / f"{found.paper}.json", as_json(found))):
+    for path, text in (
+        (folder / f"{found.paper}.md", markdown(found)),
+        (folder / f"{found.paper}.json", as_json(found)),
+    ):
         path.write_text(text)
         written.append(path)
     return written
@@ -62,7 +74,10 @@ def markdown(found: Reproduction) -> str:
         _algorithms(found.algorithms),
         "## Measurements and remarks of the paper",
         _claims(found.empirical),
-        *(f"![Figure: {found.paper}]({figure.name}.svg)\n\n*{prose(figure.caption)}*" for figure in found.figures),
+        *(
+            f"![Figure: {found.paper}]({figure.name}.svg)\n\n*{prose(figure.caption)}*"
+            for figure in found.figures
+        ),
         "## Errata",
         *(_erratum(erratum) for erratum in found.errata),
     ]
@@ -70,7 +85,10 @@ def markdown(found: Reproduction) -> str:
 
 
 def _claims(claims: tuple[Claim, ...]) -> str:
-    rows = [(claim.locator, prose(claim.says), prose(claim.computed), _bold(claim), prose(claim.how)) for claim in claims]
+    rows = [
+        (claim.locator, prose(claim.says), prose(claim.computed), _bold(claim), prose(claim.how))
+        for claim in claims
+    ]
     return _grid(("where", "the paper says", "computed", "verdict", "how"), rows)
 
 
@@ -89,7 +107,10 @@ def _algorithms(algorithms: tuple[Algorithm, ...]) -> str:
         for one in algorithms
         for i, run in enumerate(one.measured)
     ]
-    return _grid(("where", "algorithm", "file: class", "run", "true epsilon", "measured", "for comparison"), rows)
+    return _grid(
+        ("where", "algorithm", "file: class", "run", "true epsilon", "measured", "for comparison"),
+        rows,
+    )
 
 
 def cells(run: Measurement) -> tuple[str, str, str, str]:
@@ -100,9 +121,11 @@ def cells(run: Measurement) -> tuple[str, str, str, str]:
 def _erratum(erratum: Erratum) -> str:
     shown = f" *Shown*: {prose(erratum.computed)}" if erratum.computed else ""
     how = f" ({prose(erratum.how)})" if erratum.how else ""
-    verdict = {True: "", False: " **The computation does not confirm this erratum.**", None: " (An error in the text.)"}[
-        erratum.stands
-    ]
+    verdict = {
+        True: "",
+        False: " **The computation does not confirm this erratum.**",
+        None: " (An error in the text.)",
+    }[erratum.stands]
     printed, true = prose(erratum.says), prose(erratum.true)
     return f"{erratum.number}. **{erratum.locator}.** *Printed*: {printed} *True*: {true}{shown}{how}{verdict}"
 

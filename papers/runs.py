@@ -22,7 +22,12 @@ def case(agent: str, problem: str, privacy: Request, episodes: int, **options: A
     """An agent with a privacy request on instance 0 of a problem. Local users are simulated by counts, which has the same distribution."""
     counts = True if isinstance(privacy, LocalDP) else None
     return RunSpec(
-        agent=agent, problem=problem, privacy=privacy, episodes=episodes, options=tuple(options.items()), counts=counts
+        agent=agent,
+        problem=problem,
+        privacy=privacy,
+        episodes=episodes,
+        options=tuple(options.items()),
+        counts=counts,
     )
 
 
@@ -67,7 +72,9 @@ def measured(spec: RunSpec, seeds: Sequence[int]) -> Measurement:
     try:
         epsilon = None if isinstance(spec.privacy, NoPrivacy) else promised_epsilon(spec)
     except PromiseBroken as refused:
-        return Measurement(f"{said(spec)}: refused, {refused}", None, "regret", math.nan, None, beside)
+        return Measurement(
+            f"{said(spec)}: refused, {refused}", None, "regret", math.nan, None, beside
+        )
     found = regrets(spec, seeds)
     error = float(found.std(ddof=1) / math.sqrt(len(found))) if len(found) > 1 else None
     return Measurement(said(spec), epsilon, "regret", float(found.mean()), error, beside)

@@ -19,19 +19,41 @@ class Texts:
     def keys(self) -> frozenset[str]:
         return frozenset(self._entries)
 
-    def claim(self, key: str, holds: bool | None, numbers: Numbers | None = None, /, **values: Any) -> Claim:
+    def claim(
+        self, key: str, holds: bool | None, numbers: Numbers | None = None, /, **values: Any
+    ) -> Claim:
         text = self._filled(key, values)
-        return Claim(text["locator"], text["says"], text["computed"], holds, text["how"], numbers or {})
+        return Claim(
+            text["locator"], text["says"], text["computed"], holds, text["how"], numbers or {}
+        )
 
-    def erratum(self, key: str, stands: bool | None, numbers: Numbers | None = None, /, **values: Any) -> Erratum:
+    def erratum(
+        self, key: str, stands: bool | None, numbers: Numbers | None = None, /, **values: Any
+    ) -> Erratum:
         text = self._filled(key, values)
         number = self._entries[key]["number"]
         how = text.get("how", "")
-        return Erratum(number, text["locator"], text["says"], text["true"], text["computed"], stands, how, numbers or {})
+        return Erratum(
+            number,
+            text["locator"],
+            text["says"],
+            text["true"],
+            text["computed"],
+            stands,
+            how,
+            numbers or {},
+        )
 
     def _filled(self, key: str, values: dict[str, Any]) -> dict[str, str]:
         texts = {part: text for part, text in self._entries[key].items() if isinstance(text, str)}
-        wanted = {name for text in texts.values() for _, name, _, _ in string.Formatter().parse(text) if name}
+        wanted = {
+            name
+            for text in texts.values()
+            for _, name, _, _ in string.Formatter().parse(text)
+            if name
+        }
         if wanted != set(values):
-            raise ValueError(f"{self._file.name}, [{key}]: wanted {sorted(wanted)}, got {sorted(values)}")
+            raise ValueError(
+                f"{self._file.name}, [{key}]: wanted {sorted(wanted)}, got {sorted(values)}"
+            )
         return {part: text.format_map(values) for part, text in texts.items()}

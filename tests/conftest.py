@@ -30,10 +30,18 @@ def npx():
     """Runs a tool of the TypeScript client in its folder, and gives what it said."""
     folder = Path(__file__).parents[1] / "clients" / "typescript"
     if shutil.which("npx") is None or not (folder / "node_modules").exists():
-        missing("the TypeScript client", "install Node 20, and then: npm ci --prefix clients/typescript")
+        missing(
+            "the TypeScript client", "install Node 20, and then: npm ci --prefix clients/typescript"
+        )
 
     def run(*given):
-        done = subprocess.run(["npx", "--no-install", *map(str, given)], cwd=folder, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["npx", "--no-install", *map(str, given)],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -84,25 +92,50 @@ def segments_of(rng, *, kind, epsilon, users, stop, half, exact):
         skill = (served / half) ** 1.6 / (1 + (served / half) ** 1.6)
         value = UNIFORM + (OPTIMAL - UNIFORM) * skill
         earned = value + rng.normal(0, 0.4) / math.sqrt(edge - served)
-        noise = (33.0 * math.log2(served + 2) ** 0.5 / epsilon, served / 5) if kind != "none" and served else (None, None)
+        noise = (
+            (33.0 * math.log2(served + 2) ** 0.5 / epsilon, served / 5)
+            if kind != "none" and served
+            else (None, None)
+        )
         yield Segment(edge - served, value if exact else None, earned, *noise)
         served = edge
 
 
-def learner(*, seed=0, kind="joint", epsilon=1.0, users=100_000, stop=None, agent="ucrl-vtr", half=350.0, exact=True, **more):
+def learner(
+    *,
+    seed=0,
+    kind="joint",
+    epsilon=1.0,
+    users=100_000,
+    stop=None,
+    agent="ucrl-vtr",
+    half=350.0,
+    exact=True,
+    **more,
+):
     """A run; `exact=False` is a problem whose values nobody knows, `stop` an interruption."""
     rng = np.random.default_rng(seed)
     guarantee = guarantee_of(kind, epsilon, users)
     name = "exact" if kind == "none" else "toeplitz"
     mechanism = Mechanism(
-        name, "gaussian", norm=2, sensitivity=1.0, scale=3.7, parameters={"leaves": 32}, query="regression rows"
+        name,
+        "gaussian",
+        norm=2,
+        sensitivity=1.0,
+        scale=3.7,
+        parameters={"leaves": 32},
+        query="regression rows",
     )
     facts = {
         "agent": agent,
         "problem": "lock" if exact else "cartpole",
         "seed": seed,
         "planned_episodes": users,
-        "segments": tuple(segments_of(rng, kind=kind, epsilon=epsilon, users=users, stop=stop, half=half, exact=exact)),
+        "segments": tuple(
+            segments_of(
+                rng, kind=kind, epsilon=epsilon, users=users, stop=stop, half=half, exact=exact
+            )
+        ),
         "policy": None,
         "optimal_value": OPTIMAL if exact else None,
         "uniform_value": UNIFORM if exact else None,
@@ -117,7 +150,12 @@ def learner(*, seed=0, kind="joint", epsilon=1.0, users=100_000, stop=None, agen
 
 def fixed(agent, value, *, seed=0, users=100_000, **more):
     """Reference play: one policy for everybody."""
-    facts = {"segments": (Segment(users, value, value),), "certificate": None, "seconds": 0.1, "command": ""}
+    facts = {
+        "segments": (Segment(users, value, value),),
+        "certificate": None,
+        "seconds": 0.1,
+        "command": "",
+    }
     return learner(seed=seed, kind="none", users=users, agent=agent, **(facts | more))
 
 
@@ -134,10 +172,17 @@ def study(seeds=5):
 def everything():
     """Two problems, one of them without exact values; several promises; an interrupted run."""
     return [
-        *[learner(seed=i, epsilon=epsilon, half=350 / epsilon) for epsilon in (0.5, 1.0, 5.0) for i in range(4)],
+        *[
+            learner(seed=i, epsilon=epsilon, half=350 / epsilon)
+            for epsilon in (0.5, 1.0, 5.0)
+            for i in range(4)
+        ],
         learner(seed=4, stop=31_000),
         *[learner(seed=i, kind="none", half=35.0) for i in range(4)],
-        *[learner(seed=i, kind="local", epsilon=4.0, half=20_000, agent="ucrl-vtr-local") for i in range(4)],
+        *[
+            learner(seed=i, kind="local", epsilon=4.0, half=20_000, agent="ucrl-vtr-local")
+            for i in range(4)
+        ],
         *[learner(seed=i, exact=False) for i in range(3)],
         fixed("uniform", None, exact=False, segments=(Segment(100_000, None, 0.22),)),
     ]

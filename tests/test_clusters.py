@@ -176,13 +176,21 @@ def test_machines_die_in_the_middle(tmp_path, name, script):
     rng, count = np.random.default_rng(0), 50
     rows = 10 * count
     offsets = np.arange(0, rows + 1, 10), np.arange(count + 1)
-    blocks = [LoggedUsers(rng.integers(0, 9, rows), rng.random(rows), *offsets, np.ones(count, np.bool_)) for _ in range(10)]
+    blocks = [
+        LoggedUsers(rng.integers(0, 9, rows), rng.random(rows), *offsets, np.ones(count, np.bool_))
+        for _ in range(10)
+    ]
     write(tmp_path / "log.parquet", blocks, rows=1)
     (tmp_path / "marks").mkdir()
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "script.py").write_text(COMMON + script)
     done = subprocess.run(
-        [sys.executable, "script.py"], capture_output=True, text=True, timeout=200, cwd=tmp_path, env=os.environ | SOON_DEAD
+        [sys.executable, "script.py"],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        cwd=tmp_path,
+        env=os.environ | SOON_DEAD,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "same sums" in done.stdout and "same table" in done.stdout

@@ -15,7 +15,9 @@ from confide.cli import main
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r'^```(python|console|toml)(?: title="([\w.]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r'^```(python|console|toml)(?: title="([\w.]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL
+)
 
 
 def name(page):
@@ -33,7 +35,9 @@ def folder(tmp_path, monkeypatch):
             del sys.modules[key]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=name
+)
 def test_snippets_run(page, folder, capsys, monkeypatch):
     namespace = {}
     for kind, file, code in BLOCK.findall(page.read_text()):
@@ -42,7 +46,8 @@ def test_snippets_run(page, folder, capsys, monkeypatch):
         elif kind == "python":
             exec(compile(code, page.name, "exec"), namespace)
             printed = capsys.readouterr().out
-            for expected in re.findall(r"^# (.*)$", code, re.MULTILINE):  # a comment line after a print is its output
+            # a comment line after a print is its output
+            for expected in re.findall(r"^# (.*)$", code, re.MULTILINE):
                 assert expected in printed
         elif kind == "console":
             for line in code.replace("\\\n", "").splitlines():
@@ -68,17 +73,23 @@ def test_no_snippet_is_overlooked(page):
     """A fence that is indented, or has other words behind it, would be shown and not run."""
     text = page.read_text()
     run = [kind for kind, _, _ in BLOCK.findall(text) if kind != "toml"]
-    assert len(re.findall(r"^\s*(?:```|~~~)\s*\{?\.?(?:python|py|console)\b", text, re.MULTILINE)) == len(run)
+    assert len(
+        re.findall(r"^\s*(?:```|~~~)\s*\{?\.?(?:python|py|console)\b", text, re.MULTILINE)
+    ) == len(run)
 
 
 FAST_NOISE = re.compile(r'"fast"|\bFastSource\(|--source[ =]fast')
-SERVES_PEOPLE = re.compile(r"\.(?:assign|publish|client|channel|keep)\(|generation=|StateFile|open_service")
+SERVES_PEOPLE = re.compile(
+    r"\.(?:assign|publish|client|channel|keep)\(|generation=|StateFile|open_service"
+)
 
 
 def code_samples():
     """Every code block of README, docs and clients, in any language, and every file of examples."""
     for page in [*PAGES, ROOT / "clients" / "typescript" / "README.md"]:
-        for block in re.findall(r"^ *```\w.*?\n(.*?)^ *```$", page.read_text(), re.MULTILINE | re.DOTALL):
+        for block in re.findall(
+            r"^ *```\w.*?\n(.*?)^ *```$", page.read_text(), re.MULTILINE | re.DOTALL
+        ):
             yield page, block
     for example in sorted((ROOT / "examples").glob("*.py")):
         yield example, example.read_text()
@@ -117,12 +128,17 @@ def test_links_and_named_files_exist(page):
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
         if "://" not in target:
             assert (page.parent / target).exists(), target
-    for named in re.findall(r"`((?:tests|agents|mechanisms|planners|privacy|benchmarks|examples|evaluation)/[\w/]+\.py)`", text):
+    for named in re.findall(
+        r"`((?:tests|agents|mechanisms|planners|privacy|benchmarks|examples|evaluation)/[\w/]+\.py)`",
+        text,
+    ):
         assert any((base / named).exists() for base in (ROOT, ROOT / "src/confide")), named
 
 
 def test_extras_that_are_named_exist():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
     for page in PAGES:
         for named in re.findall(r"confide\[([\w,]+)\]", page.read_text()):
             assert set(named.split(",")) <= set(extras), f"{name(page)} names confide[{named}]"

@@ -23,7 +23,11 @@ def test_a_sound_installation(capsys):
 
 BROKEN = {
     "noise": (sources.FastSource, "gaussian", lambda _self, _std, shape: np.ones(shape)),
-    "compiled kernels": (riccati, "riccati", lambda A, *_: (np.stack([A, A]), LinearPolicy(np.zeros((2, 1, 2))))),
+    "compiled kernels": (
+        riccati,
+        "riccati",
+        lambda A, *_: (np.stack([A, A]), LinearPolicy(np.zeros((2, 1, 2)))),
+    ),
     "secure noise": (sources.SecureSource, "gaussian", lambda _self, _std, shape: np.ones(shape)),
 }
 

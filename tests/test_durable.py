@@ -69,7 +69,10 @@ def runs():
         patch.syspath_prepend(Path(__file__).parent / "experiments")
         from visits_agent import Visits
     world = lock(0)
-    return [run(Visits(world.public, episodes=60, privacy=JointDP(1.0, 1e-5)), world, seed=seed) for seed in (1, 2)]
+    return [
+        run(Visits(world.public, episodes=60, privacy=JointDP(1.0, 1e-5)), world, seed=seed)
+        for seed in (1, 2)
+    ]
 
 
 @pytest.mark.parametrize("over", [False, True])
@@ -85,7 +88,12 @@ def test_a_run_that_is_killed_while_it_is_saved_is_whole_or_not_there(runs, tmp_
         points, found = points + 1, found | {whole(folder, old, new)}
         new.save(folder)
         assert whole(folder, new) is new
-        assert sorted(path.name for path in folder.iterdir()) == ["certificate.json", "curve.csv", "policy.npz", "run.json"]
+        assert sorted(path.name for path in folder.iterdir()) == [
+            "certificate.json",
+            "curve.csv",
+            "policy.npz",
+            "run.json",
+        ]
     assert points > 10 and found == ({None, old, new} if over else {None, new})
 
 
@@ -105,7 +113,12 @@ def test_a_full_disk_does_no_harm_to_the_result_before(runs, tmp_path, monkeypat
     with pytest.raises(OSError, match="No space left"):
         new.save(tmp_path)
     assert whole(tmp_path, old, new) is old
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["certificate.json", "curve.csv", "policy.npz", "run.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "certificate.json",
+        "curve.csv",
+        "policy.npz",
+        "run.json",
+    ]
 
 
 def test_only_leftovers_are_cleaned(tmp_path):
@@ -122,7 +135,11 @@ def test_only_leftovers_are_cleaned(tmp_path):
 
 def test_one_process_at_a_time_and_the_dead_lock_nobody_out(tmp_path):
     folder = tmp_path / "out"
-    with output(folder), pytest.raises(InvalidParameter, match="another process is writing to"), output(folder):
+    with (
+        output(folder),
+        pytest.raises(InvalidParameter, match="another process is writing to"),
+        output(folder),
+    ):
         pass
     child = os.fork()
     if child == 0:
@@ -140,7 +157,10 @@ def test_one_process_at_a_time_and_the_dead_lock_nobody_out(tmp_path):
 
 def test_a_folder_that_cannot_be_written_to_is_an_error_before_the_work(tmp_path):
     (tmp_path / "file").write_text("mine")
-    for folder, said in ((tmp_path / "file", "a file has this name"), (tmp_path / "file" / "below", "a file has this name")):
+    for folder, said in (
+        (tmp_path / "file", "a file has this name"),
+        (tmp_path / "file" / "below", "a file has this name"),
+    ):
         with pytest.raises(InvalidParameter, match=said), output(folder):
             pytest.fail("the work began")
     with pytest.raises(InvalidParameter, match="cannot write into"), output(Path("/proc/nowhere")):
@@ -167,7 +187,10 @@ def test_whoever_uses_a_store_alone_cleans_it(tmp_path):
             assert left.exists()
     assert store.get(key)["status"] == "done"
     (tmp_path / "file").write_text("")
-    with pytest.raises(InvalidParameter, match="cannot write into the store"), Store(tmp_path / "file").in_use():
+    with (
+        pytest.raises(InvalidParameter, match="cannot write into the store"),
+        Store(tmp_path / "file").in_use(),
+    ):
         pass
 
 
@@ -205,9 +228,15 @@ def test_a_full_disk_names_the_file(tmp_path):
     try:
         with pytest.raises(OSError, match="too large") as single:
             replace(tmp_path / "state", bytes(2000))
-        with pytest.raises(OSError, match="too large") as several, staged(tmp_path / "results", last="run.json") as stage:
+        with (
+            pytest.raises(OSError, match="too large") as several,
+            staged(tmp_path / "results", last="run.json") as stage,
+        ):
             (stage / "run.json").write_bytes(bytes(2000))
-        with pytest.raises(OSError, match="too large") as large, building(tmp_path / "log.npz") as place:
+        with (
+            pytest.raises(OSError, match="too large") as large,
+            building(tmp_path / "log.npz") as place,
+        ):
             place.write_bytes(bytes(2000))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -28,13 +28,19 @@ def glucose():
 @pytest.mark.parametrize("script", sorted(EXAMPLES.glob("*.py")), ids=lambda script: script.name)
 def test_runs_in_an_empty_folder(script, tmp_path):
     quick = ["--quick"] if "--quick" in script.read_text() else []
-    done = subprocess.run([sys.executable, script, *quick], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, script, *quick], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
     for picture in tmp_path.rglob("*.svg"):
         assert ElementTree.parse(picture).getroot().tag.endswith("svg")
     if script.name == "glucose.py":
-        assert {picture.name for picture in tmp_path.rglob("*.svg")} == {"patient.svg", "learning.svg", "adversary.svg"}
+        assert {picture.name for picture in tmp_path.rglob("*.svg")} == {
+            "patient.svg",
+            "learning.svg",
+            "adversary.svg",
+        }
 
 
 @pytest.mark.parametrize("world", [0, 1])
@@ -62,10 +68,13 @@ def test_without_privacy_the_adversary_reads_the_patient(glucose):
 def run_of(*segments):
     """Doing nothing costs 1; users and their cost, one stretch after another."""
     made = [SimpleNamespace(users=users, value=-cost) for users, cost in segments]
-    return SimpleNamespace(segments=made, uniform_value=-1.0, episodes=sum(users for users, _ in segments))
+    return SimpleNamespace(
+        segments=made, uniform_value=-1.0, episodes=sum(users for users, _ in segments)
+    )
 
 
 def test_when_exploring_is_repaid(glucose):
     assert glucose.repaid(run_of((10, 1.0), (10, 0.5))) == 0  # never owed anything
-    assert glucose.repaid(run_of((10, 1.0), (10, 2.0), (40, 0.5))) == 40  # 10 owed after 20, half repaid by each patient after
+    # 10 owed after 20, half repaid by each patient after
+    assert glucose.repaid(run_of((10, 1.0), (10, 2.0), (40, 0.5))) == 40
     assert glucose.repaid(run_of((10, 2.0), (10, 0.5))) == 21  # more than there are: never

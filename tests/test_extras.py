@@ -50,7 +50,9 @@ def test_an_extra_has_what_it_is_said_to_have(extra):
 
 
 def test_all_has_every_extra_for_users():
-    assert set(named(OFFERED["all"])) == {name for extra in set(OFFERED) - {"docs", "dev"} for name in named(OFFERED[extra])}
+    assert set(named(OFFERED["all"])) == {
+        name for extra in set(OFFERED) - {"docs", "dev"} for name in named(OFFERED[extra])
+    }
 
 
 @pytest.mark.parametrize(
@@ -58,11 +60,19 @@ def test_all_has_every_extra_for_users():
     [
         ("pyarrow", "logs", lambda path: confide.logs.open(path / "log.parquet")),
         ("pyarrow", "logs", lambda _: confide.logs.in_memory([])),
-        ("pyarrow", "logs", lambda path: confide.logs.import_log(path / "raw.csv", path / "log.parquet")),
+        (
+            "pyarrow",
+            "logs",
+            lambda path: confide.logs.import_log(path / "raw.csv", path / "log.parquet"),
+        ),
         ("pyarrow", "logs", lambda path: confide.logs.write(path / "log.parquet", [])),
         ("pyarrow", "compare", lambda path: confide.compare(path / "sweep.toml")),
         ("starlette", "service", lambda _: serve(demo=True)),
-        ("dp-accounting", "accounting", lambda _: compose([confide.PureDP(0.1), confide.GaussianDP(0.1)], delta=1e-5)),
+        (
+            "dp-accounting",
+            "accounting",
+            lambda _: compose([confide.PureDP(0.1), confide.GaussianDP(0.1)], delta=1e-5),
+        ),
     ],
 )
 def test_what_is_missing_is_named_with_its_extra(without, tmp_path, package, extra, call):

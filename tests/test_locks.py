@@ -35,7 +35,9 @@ def lock(request, monkeypatch):
     if request.param == "flock":
         return _locks.lock
     fake = Ranges()
-    monkeypatch.setitem(sys.modules, "msvcrt", types.SimpleNamespace(locking=fake.locking, LK_NBLCK=2, LK_UNLCK=0))
+    monkeypatch.setitem(
+        sys.modules, "msvcrt", types.SimpleNamespace(locking=fake.locking, LK_NBLCK=2, LK_UNLCK=0)
+    )
     return lambda handle, *, wait=True, shared=False: _locks._lock_range(handle, wait, shared)
 
 
@@ -68,7 +70,9 @@ def test_a_lock_ends_with_its_process(tmp_path):
         "import sys; from pathlib import Path; from confide import _locks\n"
         f"_locks.lock(_locks.open_lock(Path({str(tmp_path / 'lock')!r})))\nprint('held', flush=True)\nsys.stdin.read()"
     )
-    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     assert process.stdout.readline() == b"held\n"
     handle = _locks.open_lock(tmp_path / "lock")
     with pytest.raises(BlockingIOError):

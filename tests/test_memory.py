@@ -38,7 +38,13 @@ def test_the_smallest_limit_of_the_groups_counts_and_cached_files_do_not(system)
 
 def test_groups_of_version_1_and_a_container_that_is_the_root(system):
     (system / "groups").write_text("4:cpu,memory:/docker/0123\n1:cpuset:/\n")
-    write_group(system / "cgroup" / "memory", 10**9, 4 * 10**8, 10**8, ("memory.limit_in_bytes", "memory.usage_in_bytes"))
+    write_group(
+        system / "cgroup" / "memory",
+        10**9,
+        4 * 10**8,
+        10**8,
+        ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+    )
     assert _memory.available_memory() == 7 * 10**8
 
 
@@ -54,7 +60,8 @@ def test_a_system_that_does_not_say_has_no_limit(system):
 
 
 @pytest.mark.parametrize(
-    ("size", "text"), [(3.4e9, "3.4 GB"), (12e6, "12 MB"), (9.97e6, "10 MB"), (999.6e6, "1 GB"), (31e12, "31 TB")]
+    ("size", "text"),
+    [(3.4e9, "3.4 GB"), (12e6, "12 MB"), (9.97e6, "10 MB"), (999.6e6, "1 GB"), (31e12, "31 TB")],
 )
 def test_sizes_in_words(size, text):
     assert _memory.in_words(size) == text

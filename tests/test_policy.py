@@ -2,7 +2,14 @@ import numpy as np
 import pytest
 
 from confide.errors import InvalidParameter
-from confide.policy import ContextPolicy, LinearPolicy, StochasticPolicy, TabularPolicy, load_policy, uniform_policy
+from confide.policy import (
+    ContextPolicy,
+    LinearPolicy,
+    StochasticPolicy,
+    TabularPolicy,
+    load_policy,
+    uniform_policy,
+)
 
 
 @pytest.mark.parametrize(
@@ -20,7 +27,13 @@ def test_saved_policies_open_again_and_act_the_same(policy, tmp_path):
     policy.save(tmp_path / "policy.npz")
     back = load_policy(tmp_path / "policy.npz")
     assert type(back) is type(policy)
-    state = np.ones(3) if isinstance(policy, LinearPolicy) else np.eye(2) if isinstance(policy, ContextPolicy) else 1
+    state = (
+        np.ones(3)
+        if isinstance(policy, LinearPolicy)
+        else np.eye(2)
+        if isinstance(policy, ContextPolicy)
+        else 1
+    )
     one, other = (p.act(0, state, np.random.default_rng(3)) for p in (policy, back))
     np.testing.assert_array_equal(one, other)
     assert [path.name for path in tmp_path.iterdir()] == ["policy.npz"]
@@ -37,7 +50,10 @@ def test_stochastic_policies_act_with_their_probabilities():
     [
         (lambda: TabularPolicy(np.array([[0, 3]]), 3), r"actions must be in 0\.\.2"),
         (lambda: TabularPolicy(np.array([0]), 3), r"shape \(horizon, states\)"),
-        (lambda: StochasticPolicy(np.array([[[0.5, 0.5], [0.5, 0.6]]])), r"weights\[h=0, s=1\] must be probabilities"),
+        (
+            lambda: StochasticPolicy(np.array([[[0.5, 0.5], [0.5, 0.6]]])),
+            r"weights\[h=0, s=1\] must be probabilities",
+        ),
         (lambda: StochasticPolicy(np.full((1, 1, 2), np.nan)), r"weights\[h=0, s=0\]"),
         (lambda: LinearPolicy(np.full((1, 1, 1), np.inf)), "finite"),
     ],

@@ -41,13 +41,23 @@ def test_nobody_elses_episode_depends_on_what_one_user_sends():
 
 def test_vectors_have_their_public_shape():
     made = collect(
-        [([[1, 2], [3, 4]], [[5]], [0.0]), ([[1, 2, 3], [3, "x"]], [[None]], [1.0])], 1, state_shape=(2,), action_shape=(1,)
+        [([[1, 2], [3, 4]], [[5]], [0.0]), ([[1, 2, 3], [3, "x"]], [[None]], [1.0])],
+        1,
+        state_shape=(2,),
+        action_shape=(1,),
     )
     assert np.array_equal(made.states[0], [[1, 2], [3, 4]]) and np.isnan(made.states[1, 0]).all()
-    assert made.states[1, 1, 0] == 3 and np.isnan(made.states[1, 1, 1]) and np.isnan(made.actions[1]).all()
+    assert (
+        made.states[1, 1, 0] == 3
+        and np.isnan(made.states[1, 1, 1])
+        and np.isnan(made.actions[1]).all()
+    )
 
 
-@pytest.mark.parametrize("wrong", [{"horizon": -1}, {"horizon": 1.5}, {"horizon": None}, {"state_shape": 3}, {"episodes": 5}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"horizon": -1}, {"horizon": 1.5}, {"horizon": None}, {"state_shape": 3}, {"episodes": 5}],
+)
 def test_public_arguments_are_checked(wrong):
     with pytest.raises(InvalidParameter):
         collect(**({"episodes": [], "horizon": 2} | wrong))
@@ -66,7 +76,18 @@ def test_steps_that_are_missing_do_not_exist_and_more_are_left_out():
 
 @pytest.mark.parametrize(
     "part",
-    [[1, 2, 3], [1.5, 2], [1, 2, 3, 4, 5, 6], [], [10**400, 1], [True, 2], [1, "2"], [1, None], (1, 2), [math.inf, math.nan]],
+    [
+        [1, 2, 3],
+        [1.5, 2],
+        [1, 2, 3, 4, 5, 6],
+        [],
+        [10**400, 1],
+        [True, 2],
+        [1, "2"],
+        [1, None],
+        (1, 2),
+        [math.inf, math.nan],
+    ],
     ids=str,
 )
 def test_plain_lists_are_read_as_one_by_one(part):
@@ -78,7 +99,11 @@ def test_plain_lists_are_read_as_one_by_one(part):
 
 def logged(**changes):
     """Three rows of two trajectories of two users."""
-    given = {"states": np.array([0, 1, 2]), "rewards": np.zeros(3), "trajectories": np.array([0, 2, 3])}
+    given = {
+        "states": np.array([0, 1, 2]),
+        "rewards": np.zeros(3),
+        "trajectories": np.array([0, 2, 3]),
+    }
     given |= {"users": np.array([0, 1, 2]), "valid": np.ones(2, bool)}
     return LoggedUsers(**given | changes)
 
@@ -87,7 +112,10 @@ def logged(**changes):
     ("changes", "message"),
     [
         # The differences of these offsets overflow and look non-negative. A compiled loop that used them would crash.
-        ({"trajectories": np.array([0, 2**63 - 1, -(2**63), 3]), "users": np.array([0, 2, 3])}, "never decrease"),
+        (
+            {"trajectories": np.array([0, 2**63 - 1, -(2**63), 3]), "users": np.array([0, 2, 3])},
+            "never decrease",
+        ),
         ({"trajectories": np.array([0, 5, 3])}, "never decrease"),
         ({"trajectories": np.array([0, 5, 3], dtype=np.uint64)}, "never decrease"),
         ({"trajectories": np.array([0, 2**64 - 1, 3], dtype=np.uint64)}, "at most 2"),
@@ -122,8 +150,18 @@ def test_the_structure_of_a_log_is_checked_before_compiled_loops_read_it(changes
     ],
 )
 def test_harmless_types_are_converted(states):
-    made = logged(states=states, trajectories=[0, 2, 3], users=np.array([0, 1, 2], dtype=np.uint16), valid=[True, 1])
-    for name, dtype in {"states": np.int64, "trajectories": np.int64, "users": np.int64, "valid": np.bool_}.items():
+    made = logged(
+        states=states,
+        trajectories=[0, 2, 3],
+        users=np.array([0, 1, 2], dtype=np.uint16),
+        valid=[True, 1],
+    )
+    for name, dtype in {
+        "states": np.int64,
+        "trajectories": np.int64,
+        "users": np.int64,
+        "valid": np.bool_,
+    }.items():
         column = getattr(made, name)
         assert type(column) is np.ndarray and column.dtype == dtype and column.flags.c_contiguous
     assert made.states.tolist() == [0, 1, 2] and made.valid.all()
@@ -131,7 +169,9 @@ def test_harmless_types_are_converted(states):
 
 def test_values_of_users_never_raise():
     """A state that is no whole number does not exist, and a reward that is no number is NaN: their users contribute zero."""
-    made = logged(states=[0, "x", 2.5], rewards=[None, 2**70, 1j], actions=np.array([np.nan, -np.inf, 2**63]))
+    made = logged(
+        states=[0, "x", 2.5], rewards=[None, 2**70, 1j], actions=np.array([np.nan, -np.inf, 2**63])
+    )
     assert made.states.tolist() == [0, -1, -1] and made.actions.tolist() == [-1, -1, -1]
     assert np.isnan(made.rewards[[0, 2]]).all() and made.rewards[1] == 2.0**70
     assert logged(valid=[None, "x"]).valid.tolist() == [False, False]
@@ -140,7 +180,13 @@ def test_values_of_users_never_raise():
 
 def counted(**changes):
     given = {"step": np.array([0, 1]), "state": np.array([0, 1]), "action": np.array([0, 0])}
-    given |= {"next_state": np.array([1, 2]), "reward": np.zeros(2), "count": np.array([3, 3]), "users": 3, "horizon": 2}
+    given |= {
+        "next_state": np.array([1, 2]),
+        "reward": np.zeros(2),
+        "count": np.array([3, 3]),
+        "users": 3,
+        "horizon": 2,
+    }
     return TransitionCounts(**given | changes)
 
 

@@ -33,7 +33,11 @@ def true_epsilon(alpha: float, beta: float, delta: float, dimension: int) -> flo
         low, high = high, 2 * high
     for _ in range(40):
         middle = (low + high) / 2
-        low, high = (low, middle) if smooth_delta(middle, alpha, beta, dimension) <= delta else (middle, high)
+        low, high = (
+            (low, middle)
+            if smooth_delta(middle, alpha, beta, dimension) <= delta
+            else (middle, high)
+        )
     return high
 
 
@@ -68,15 +72,27 @@ def binomial(m: int, p: float) -> tuple[Array, Array]:
     k = np.arange(m + 1, dtype=float)
     if p == 1:
         return k, (k == m).astype(float)
-    logs = gammaln(m + 1) - gammaln(k + 1) - gammaln(m - k + 1) + k * math.log(p) + (m - k) * math.log1p(-p)
+    logs = (
+        gammaln(m + 1)
+        - gammaln(k + 1)
+        - gammaln(m - k + 1)
+        + k * math.log(p)
+        + (m - k) * math.log1p(-p)
+    )
     return k, np.exp(logs)
 
 
 def lemma_12(m: int, p: float, beta: float) -> tuple[float, float, float]:
     """E max_k e^(-k beta)/max(|X_s| - k, 1)^2: (exactly, as bounded, as bounded with e^beta for e^2 beta^2/4)."""
     k, weights = binomial(m, p)
-    exact = float(weights @ np.maximum(1 / np.maximum(k, 1) ** 2, np.exp(-beta * np.maximum(k - 1, 0))))
-    return exact, _bounded(m, p, math.e**2 * beta**2 / 4, beta), _bounded(m, p, math.exp(beta), beta)
+    exact = float(
+        weights @ np.maximum(1 / np.maximum(k, 1) ** 2, np.exp(-beta * np.maximum(k - 1, 0)))
+    )
+    return (
+        exact,
+        _bounded(m, p, math.e**2 * beta**2 / 4, beta),
+        _bounded(m, p, math.exp(beta), beta),
+    )
 
 
 def theorem_13(users: int, runs: int = 50) -> tuple[float, float]:
@@ -102,7 +118,9 @@ def lemma_17(a: float, b: float, m: float) -> tuple[float, float]:
 
 
 def _chain_counts(users: int, states: int, runs: int, rng: np.random.Generator) -> Array:
-    return np.cumsum(rng.multinomial(users, np.full(states, 1 / states), size=runs), axis=1).astype(float)
+    return np.cumsum(rng.multinomial(users, np.full(states, 1 / states), size=runs), axis=1).astype(
+        float
+    )
 
 
 def excess_risk_lsl(users: int, world: str, ridge: float, runs: int = 200) -> float:
@@ -114,7 +132,12 @@ def excess_risk_lsl(users: int, world: str, ridge: float, runs: int = 200) -> fl
     model = LSL(states=N, ridge=ridge, return_bound=1.0)
     apart = rng.multinomial(users, np.full(N, 1 / N), size=runs).astype(float)
     counts = _chain_counts(users, N, runs, rng) if world == "chain" else apart
-    risks = [(ridge * N / 2 + n.sum()) / users * model.smooth_sensitivity(n, users, beta, printed=True) ** 2 for n in counts]
+    risks = [
+        (ridge * N / 2 + n.sum())
+        / users
+        * model.smooth_sensitivity(n, users, beta, printed=True) ** 2
+        for n in counts
+    ]
     return float(np.mean(risks))
 
 
@@ -124,7 +147,11 @@ def theorem_19(users: int, world: str, ridge: float) -> float:
     p = chain.SHARES if world == "chain" else np.full(N, 1 / N)
     both = np.minimum.outer(p, p) if world == "chain" else np.diag(p)
     apart, rare = ~np.eye(N, dtype=np.bool_), 1 / (2 * math.e * beta)
-    one = float(p.sum()) * (N / 2 + 2 * N) + ridge / m * N * N + N * rare / (2 * m) * float(((1 - p) ** m).sum())
+    one = (
+        float(p.sum()) * (N / 2 + 2 * N)
+        + ridge / m * N * N
+        + N * rare / (2 * m) * float(((1 - p) ** m).sum())
+    )
     two = m / ridge * float(p.sum()) ** 2
     crossed = both - np.outer(p, p) + rare * (p[:, None] - both) * (1 - p) ** (m - 1)
     three = (float((p - p**2).sum()) + float(crossed[apart].sum())) / ridge
@@ -147,5 +174,8 @@ def searched(kind: str, rounds: int, *, seed: int = 0) -> tuple[float, float]:
         pair = neighbours(rng, 4, m, 1.0)
         bounds = [model.smooth_sensitivity(counts, m, beta, printed=True) for counts, _ in pair]
         gap = float(np.linalg.norm(model.solve(*pair[0]) - model.solve(*pair[1])))
-        moved, changed = max(moved, gap / min(bounds)), max(changed, abs(2 * math.log(bounds[0] / bounds[1])) / beta)
+        moved, changed = (
+            max(moved, gap / min(bounds)),
+            max(changed, abs(2 * math.log(bounds[0] / bounds[1])) / beta),
+        )
     return moved, changed

@@ -80,23 +80,39 @@ def lsw(group: int = 1) -> LSW:
 
 
 def lsl(ridge: float, group: int = 1) -> LSL:
-    return LSL(states=STATES, discount=DISCOUNT, features=features(group), ridge=ridge, return_bound=1.0)
+    return LSL(
+        states=STATES, discount=DISCOUNT, features=features(group), ridge=ridge, return_bound=1.0
+    )
 
 
 def dp_lsw(calibration: str, group: int = 1) -> DPLSW:
-    return DPLSW(states=STATES, discount=DISCOUNT, features=features(group), calibration=calibration, return_bound=1.0)
+    return DPLSW(
+        states=STATES,
+        discount=DISCOUNT,
+        features=features(group),
+        calibration=calibration,
+        return_bound=1.0,
+    )
 
 
 def dp_lsl(ridge: float, calibration: str, group: int = 1) -> DPLSL:
     return DPLSL(
-        states=STATES, discount=DISCOUNT, features=features(group), calibration=calibration, ridge=ridge, return_bound=1.0
+        states=STATES,
+        discount=DISCOUNT,
+        features=features(group),
+        calibration=calibration,
+        ridge=ridge,
+        return_bound=1.0,
     )
 
 
-def released(estimator: Any, log: ChainLog, rng: np.random.Generator, privacy: CentralDP = PROMISE) -> Array:
+def released(
+    estimator: Any, log: ChainLog, rng: np.random.Generator, privacy: CentralDP = PROMISE
+) -> Array:
     """One private estimate of the values."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeltaWarning)  # delta = .1 is the paper's, and an erratum of its own
+        # delta = .1 is the paper's, and an erratum of its own
+        warnings.simplefilter("ignore", DeltaWarning)
         values: Array = estimator.release(log, privacy=privacy, rng=rng).values
     return values
 
@@ -120,6 +136,9 @@ def noise_std(estimator: DPLSW | DPLSL, users: float, promise: CentralDP = PROMI
     """alpha S at the expected counts: what is added to every parameter when nothing is unusual."""
     made = mechanism(estimator, promise)
     smooth = estimator.smooth_sensitivity(
-        expected_counts(users), math.ceil(users), made.beta, printed=estimator.calibration == "paper"
+        expected_counts(users),
+        math.ceil(users),
+        made.beta,
+        printed=estimator.calibration == "paper",
     )
     return made.alpha * smooth

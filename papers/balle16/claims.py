@@ -89,7 +89,12 @@ def privacy_claims() -> tuple[Claim, ...]:
     alpha, beta = main_text(epsilon, delta, d)
     true = smooth_delta(epsilon, alpha, beta, d)
     enough, fails = smooth_alpha(epsilon, delta, beta, d), first_failure(0.1, 1)
-    worst = max(smooth_delta(e, *supplement(e, q, n), n) / q for e in (0.1, 1.0, 5.0) for q in (0.1, 1e-5) for n in (1, 40))
+    worst = max(
+        smooth_delta(e, *supplement(e, q, n), n) / q
+        for e in (0.1, 1.0, 5.0)
+        for q in (0.1, 1e-5)
+        for n in (1, 40)
+    )
     lsw, lsl = searched("w", 600), searched("l", 600)
     return (
         CLAIMS.claim(
@@ -125,7 +130,8 @@ def utility_claims() -> tuple[Claim, ...]:
     risk, bound = theorem_13(1000)
     exact, lemma, _ = lemma_12(1000, 0.5, main_text(0.1, 0.1, 40)[1])
     early, late = (
-        exponent(lambda m: fig.excess_risk(m, 1, "DP-LSW"), m, factor=factor) for m, factor in ((1e4, 1e2), (1e8, 1e3))
+        exponent(lambda m: fig.excess_risk(m, 1, "DP-LSW"), m, factor=factor)
+        for m, factor in ((1e4, 1e2), (1e8, 1e3))
     )
     chain_risk, chain_bound = excess_risk_lsl(100, "chain", 2.0), theorem_19(100, "chain", 2.0)
     return (
@@ -173,8 +179,14 @@ def _excess_risk_identities() -> Claim:
         ),
     ):
         theta = np.linalg.solve(gram, offset)
-        risk = np.einsum("ki,ij,kj->k", theta + eta, gram, theta + eta) - 2 * (theta + eta) @ offset + theta @ offset
-        ratios.append((float(risk.mean()) / expected, float(risk.std()) / math.sqrt(runs) / expected))
+        risk = (
+            np.einsum("ki,ij,kj->k", theta + eta, gram, theta + eta)
+            - 2 * (theta + eta) @ offset
+            + theta @ offset
+        )
+        ratios.append(
+            (float(risk.mean()) / expected, float(risk.std()) / math.sqrt(runs) / expected)
+        )
     return CLAIMS.claim(
         "excess-risk-identities",
         all(abs(mean - 1) < 4 * error for mean, error in ratios),
@@ -188,7 +200,11 @@ def _expectations() -> Claim:
     m, p = 12, 0.3
     k, weights = binomial(m, p)
     first = float(weights @ (1 / (k + 1))) / ((1 - (1 - p) ** (m + 1)) / (p * (m + 1)))
-    tail = (1 - (1 - p) ** (m + 2)) / (p * (m + 2)) - (1 - p) ** (m + 1) - p * (m + 1) / 2 * (1 - p) ** m
+    tail = (
+        (1 - (1 - p) ** (m + 2)) / (p * (m + 2))
+        - (1 - p) ** (m + 1)
+        - p * (m + 1) / 2 * (1 - p) ** m
+    )
     second = float(weights[1:] @ (1 / k[1:] ** 2)) / (6 / (p * (m + 1)) * tail)
     both, one, other = 0.2, 0.3, 0.1  # of s and s', of s alone, of s' alone
     users, product, alone = 6, 0.0, 0.0
@@ -196,13 +212,21 @@ def _expectations() -> Claim:
         a, b, c = outcome
         if a + b + c > users:
             continue
-        ways = math.factorial(users) / math.prod(math.factorial(n) for n in (a, b, c, users - a - b - c))
-        chance = ways * both**a * one**b * other**c * (1 - both - one - other) ** (users - a - b - c)
+        ways = math.factorial(users) / math.prod(
+            math.factorial(n) for n in (a, b, c, users - a - b - c)
+        )
+        chance = (
+            ways * both**a * one**b * other**c * (1 - both - one - other) ** (users - a - b - c)
+        )
         product += chance * (a + b) * (a + c)
         alone += chance * (a + b) * (a + c == 0)
     p_s, p_t = both + one, both + other
     stated = users * (users - 1) * p_s * p_t + users * both, users * one * (1 - p_t) ** (users - 1)
-    exact = abs(first - 1) < 1e-9 and abs(product / stated[0] - 1) < 1e-9 and abs(alone / stated[1] - 1) < 1e-9
+    exact = (
+        abs(first - 1) < 1e-9
+        and abs(product / stated[0] - 1) < 1e-9
+        and abs(alone / stated[1] - 1) < 1e-9
+    )
     return CLAIMS.claim(
         "expectations",
         exact and second <= 1,
@@ -223,7 +247,9 @@ def _rates() -> Claim:
             return float((ridge * chain.STATES / 2 + visits) / m * sigma**2)
 
         found[f"{a:g}"] = exponent(risk, 1e8), max(-1 - a, -2 * a, 1 - 3 * a)
-    said = "; ".join(f"lambda = m^{a}: {value:.2f}, stated {stated:.2f}" for a, (value, stated) in found.items())
+    said = "; ".join(
+        f"lambda = m^{a}: {value:.2f}, stated {stated:.2f}" for a, (value, stated) in found.items()
+    )
     return CLAIMS.claim(
         "rates",
         all(value <= stated + 0.02 for value, stated in found.values()),
@@ -240,7 +266,9 @@ def measured(name: str, quick: bool) -> Algorithm:
     plain = [chain.rmse(chain.lsw().release(log).values) for log in logs]
     for promise in (chain.PROMISE, CentralDP(1.0, 1e-5)):
         for calibration, spoken in (("paper", "as printed"), ("tight", "exact")):
-            estimator: Any = chain.dp_lsw(calibration) if name == "DP-LSW" else chain.dp_lsl(ridge, calibration)
+            estimator: Any = (
+                chain.dp_lsw(calibration) if name == "DP-LSW" else chain.dp_lsl(ridge, calibration)
+            )
             made = chain.mechanism(estimator, promise)
             errors = [
                 chain.rmse(chain.released(estimator, log, np.random.default_rng((run, 8)), promise))

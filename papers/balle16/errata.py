@@ -56,11 +56,17 @@ def lemma_1() -> Erratum:
         for d in (1, 40)
         if supplement(epsilon, delta, d)[1] <= math.log(2)
     )
-    said = ", ".join(f"{epsilon:.0f} (delta = {delta:g}, d = {d})" for (delta, d), epsilon in fails.items())
+    said = ", ".join(
+        f"{epsilon:.0f} (delta = {delta:g}, d = {d})" for (delta, d), epsilon in fails.items()
+    )
     return ERRATA.erratum(
         "lemma-1",
         0.132 < true < 0.133 and worst <= 1,
-        {"delta_at_55": true, "supplement_worst": worst, **{f"fails_{delta:g}_{d}": e for (delta, d), e in fails.items()}},
+        {
+            "delta_at_55": true,
+            "supplement_worst": worst,
+            **{f"fails_{delta:g}_{d}": e for (delta, d), e in fails.items()},
+        },
         true=true,
         said=said,
         worst=short(worst),
@@ -102,8 +108,19 @@ def interior_value() -> Erratum:
     risk, bound = theorem_13(1000)
     return ERRATA.erratum(
         "interior-value",
-        math.isclose(true, searched, rel_tol=1e-6) and true > 10 * printed and worst > 1e4 and most <= 1 and risk > bound,
-        {"maximum": true, "printed": printed, "lemma_12": worst, "mended": most, "risk": risk, "bound": bound},
+        math.isclose(true, searched, rel_tol=1e-6)
+        and true > 10 * printed
+        and worst > 1e4
+        and most <= 1
+        and risk > bound,
+        {
+            "maximum": true,
+            "printed": printed,
+            "lemma_12": worst,
+            "mended": most,
+            "risk": risk,
+            "bound": bound,
+        },
         true=short(true),
         searched=short(searched),
         printed=short(printed),
@@ -190,7 +207,9 @@ def references() -> Erratum:
 def zero_weights() -> Erratum:
     w = np.ones(chain.STATES)
     w[0] = 0.0
-    singular = float(np.linalg.svd(np.sqrt(w)[:, None] * np.eye(chain.STATES), compute_uv=False).min())
+    singular = float(
+        np.linalg.svd(np.sqrt(w)[:, None] * np.eye(chain.STATES), compute_uv=False).min()
+    )
     grouped = chain.features(2)
     assert grouped is not None
     aggregated = float(np.linalg.svd(np.sqrt(w)[:, None] * grouped, compute_uv=False).min())
@@ -214,7 +233,8 @@ def ridge_condition() -> Erratum:
         held, closest = held and gap <= limit, max(closest, gap / limit)
     few = np.array([3.0, 1.0, 0.0, 2.0])
     printed, ours = (
-        LSL(states=4, ridge=1.01, return_bound=1.0).smooth_sensitivity(few, 3, 0.05, printed=which) for which in (True, False)
+        LSL(states=4, ridge=1.01, return_bound=1.0).smooth_sensitivity(few, 3, 0.05, printed=which)
+        for which in (True, False)
     )
     return ERRATA.erratum(
         "ridge-condition",
@@ -252,7 +272,9 @@ def unspecified() -> Erratum:
     users, alpha_beta = 1e5, main_text(0.1, 0.1, chain.STATES)
     uniform = chain.noise_std(chain.dp_lsw("paper"), users)
     model = chain.lsw()
-    first = alpha_beta[0] * model.smooth_sensitivity(np.full(chain.STATES, users), int(users), alpha_beta[1], printed=True)
+    first = alpha_beta[0] * model.smooth_sensitivity(
+        np.full(chain.STATES, users), int(users), alpha_beta[1], printed=True
+    )
     return ERRATA.erratum(
         "unspecified",
         uniform > 100 * first,

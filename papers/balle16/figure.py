@@ -45,18 +45,28 @@ def measure(quick: bool, say: Say) -> Curves:
     groups = (1, PAIRS)
     plain = {(name, group): np.empty(shape) for name in ("LSW", "LSL") for group in groups}
     noisy = {(name, group): np.empty(shape) for name in CALIBRATIONS for group in groups}
-    ridged = {(name, group): np.empty((len(ridges), *shape)) for name in (*CALIBRATIONS, "none") for group in groups}
+    ridged = {
+        (name, group): np.empty((len(ridges), *shape))
+        for name in (*CALIBRATIONS, "none")
+        for group in groups
+    }
     for i, users in enumerate(sizes):
         say(f"Fig. 1: {runs} batches of {users:,} trajectories")
         for run in range(runs):
             log, rng = chain.ChainLog(users, (users, run)), np.random.default_rng((users, run, 1))
             for group in groups:
                 plain["LSW", group][i, run] = chain.rmse(chain.lsw(group).release(log).values)
-                plain["LSL", group][i, run] = chain.rmse(chain.lsl(math.sqrt(users), group).release(log).values)
+                plain["LSL", group][i, run] = chain.rmse(
+                    chain.lsl(math.sqrt(users), group).release(log).values
+                )
                 for j, ridge in enumerate(ridges):
-                    ridged["none", group][j, i, run] = chain.rmse(chain.lsl(ridge, group).release(log).values)
+                    ridged["none", group][j, i, run] = chain.rmse(
+                        chain.lsl(ridge, group).release(log).values
+                    )
                 for name in CALIBRATIONS:
-                    noisy[name, group][i, run] = chain.rmse(chain.released(chain.dp_lsw(name, group), log, rng))
+                    noisy[name, group][i, run] = chain.rmse(
+                        chain.released(chain.dp_lsw(name, group), log, rng)
+                    )
                     for j, ridge in enumerate(ridges):
                         estimate = chain.released(chain.dp_lsl(ridge, name, group), log, rng)
                         ridged[name, group][j, i, run] = chain.rmse(estimate)
@@ -90,14 +100,27 @@ def _line(label: str, x: Array, table: Array, tone: int | None, dash: str = "sol
 
 
 def _constant(x: Array) -> Line:
-    return Line("constant 1/2", (float(x[0]), float(x[-1])), (chain.constant_error(),) * 2, None, None, "dot")
+    return Line(
+        "constant 1/2",
+        (float(x[0]), float(x[-1])),
+        (chain.constant_error(),) * 2,
+        None,
+        None,
+        "dot",
+    )
 
 
 def _left(curves: Curves) -> Panel:
     sizes = np.array(curves.sizes, dtype=float)
     names = {1: "table", PAIRS: "pairs"}
     lines = [
-        _line(f"{name}, {names[group]}", sizes, curves.plain[name, group], tone, "solid" if group == 1 else "dash")
+        _line(
+            f"{name}, {names[group]}",
+            sizes,
+            curves.plain[name, group],
+            tone,
+            "solid" if group == 1 else "dash",
+        )
         for tone, name in enumerate(("LSW", "LSL"))
         for group in names
     ]
@@ -110,9 +133,19 @@ def _second(curves: Curves) -> Panel:
         users = f"m = {curves.sizes[i]:.3g}"
         lines.append(_line(f"LSL, {users}", curves.ridges, curves.ridged["none", 1][:, i], 1, dash))
         for tone, (name, said) in enumerate(CALIBRATIONS.items(), 2):
-            lines.append(_line(f"DP-LSL {said}, {users}", curves.ridges, curves.ridged[name, 1][:, i], tone, dash))
+            lines.append(
+                _line(
+                    f"DP-LSL {said}, {users}",
+                    curves.ridges,
+                    curves.ridged[name, 1][:, i],
+                    tone,
+                    dash,
+                )
+            )
             level = np.tile(curves.noisy[name, 1][i], (2, 1))
-            lines.append(_line(f"DP-LSW {said}, {users}", curves.ridges[[0, -1]], level, tone + 2, dash))
+            lines.append(
+                _line(f"DP-LSW {said}, {users}", curves.ridges[[0, -1]], level, tone + 2, dash)
+            )
     return Panel("the table, by ridge", "lambda", "RMSE", (*lines, _constant(curves.ridges)))
 
 
@@ -143,7 +176,12 @@ def _fourth(curves: Curves) -> Panel:
 
 
 def claims(curves: Curves) -> tuple[Claim, ...]:
-    return (*_without_privacy(curves), *_with_privacy(curves), _ridges(curves), *_aggregation(curves))
+    return (
+        *_without_privacy(curves),
+        *_with_privacy(curves),
+        _ridges(curves),
+        *_aggregation(curves),
+    )
 
 
 def _without_privacy(curves: Curves) -> tuple[Claim, ...]:
@@ -184,7 +222,11 @@ def _with_privacy(curves: Curves) -> tuple[Claim, ...]:
         CLAIMS.claim(
             "sec-6-third-plot",
             even["paper"] < _MOST,
-            {"even_paper": even["paper"], "even_tight": even["tight"], "ratio": float(lsw[-1] / error[-1])},
+            {
+                "even_paper": even["paper"],
+                "even_tight": even["tight"],
+                "ratio": float(lsw[-1] / error[-1]),
+            },
             paper=short(even["paper"]),
             tight=short(even["tight"]),
             largest=largest,
@@ -225,7 +267,9 @@ def crossing(calibration: str, error: Callable[[float], float], group: int = 1) 
     low, high = 10.0, _MOST
     while high / low > 1.0001:
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if chain.noise_std(estimator, middle) < error(middle) else (middle, high)
+        low, high = (
+            (low, middle) if chain.noise_std(estimator, middle) < error(middle) else (middle, high)
+        )
     return high
 
 
@@ -237,12 +281,16 @@ def _ridges(curves: Curves) -> Claim:
         over_all = fitted(curves.sizes, ridges[None]).slope
         learned = errors.mean(axis=1) < 0.8 * chain.constant_error(0.0)
         if learned.sum() < 3:
-            said.append(f"{spoken}: exponent {over_all:.2f} over all sizes, and nothing is learned at these")
+            said.append(
+                f"{spoken}: exponent {over_all:.2f} over all sizes, and nothing is learned at these"
+            )
             continue
         sizes = np.array(curves.sizes)[learned]
         found[name] = fitted(sizes.tolist(), ridges[None, learned]).slope
         span = f"from {short(ridges[learned][0])} at m = {sizes[0]:,} to {short(ridges[learned][-1])} at {sizes[-1]:,}"
-        said.append(f"{spoken}: {span}, exponent {found[name]:.2f}, and {over_all:.2f} over all sizes from {curves.sizes[0]} on")
+        said.append(
+            f"{spoken}: {span}, exponent {found[name]:.2f}, and {over_all:.2f} over all sizes from {curves.sizes[0]} on"
+        )
     return CLAIMS.claim(
         "ridges",
         all(abs(value - 0.5) < 0.15 for value in found.values()) if found else None,
@@ -254,7 +302,9 @@ def _ridges(curves: Curves) -> Claim:
 
 def _aggregation(curves: Curves) -> tuple[Claim, ...]:
     users = 1e5
-    risks = {name: [excess_risk(users, group, name) for group in GROUPS] for name in ("DP-LSW", "DP-LSL")}
+    risks = {
+        name: [excess_risk(users, group, name) for group in GROUPS] for name in ("DP-LSW", "DP-LSL")
+    }
     betas = [chain.mechanism(chain.dp_lsw("paper", group)).beta for group in GROUPS]
     smooth = [chain.noise_std(chain.dp_lsw("paper", group), users) for group in GROUPS]
     errors = [float(curves.best("paper", group)[0].mean(axis=1)[-1]) for group in (1, PAIRS)]
@@ -293,4 +343,6 @@ def _falls(row: list[float]) -> bool:
 
 
 def _by_dimension(name: str, row: list[float]) -> dict[str, float]:
-    return {f"{name}_{chain.STATES // group}": value for group, value in zip(GROUPS, row, strict=True)}
+    return {
+        f"{name}_{chain.STATES // group}": value for group, value in zip(GROUPS, row, strict=True)
+    }

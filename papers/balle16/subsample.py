@@ -62,26 +62,38 @@ class Subsample(Estimator):
     ) -> Callable[[], ValueEstimate]:
         """Users are read in the log's order, in this process: the choice must not depend on how users fall into blocks."""
         if not isinstance(privacy, CentralDP) or privacy.delta == 0:
-            raise InvalidParameter("subsample publishes each user with probability delta: ask for CentralDP with a delta above 0")
+            raise InvalidParameter(
+                "subsample publishes each user with probability delta: ask for CentralDP with a delta above 0"
+            )
         if not isinstance(source, FastSource | SecureSource):
-            raise InvalidParameter("subsample adds no noise: omit noise, or give rng, which chooses the users")
+            raise InvalidParameter(
+                "subsample adds no noise: omit noise, or give rng, which chooses the users"
+            )
 
         def make() -> ValueEstimate:
             users, total = self._chosen(logs, privacy.delta, source)
             delta_warning(users, privacy.delta)
             counts, sums, _ = self._statistic().bound.unpack(total.values)
             mean: Array = np.divide(sums, counts, out=np.zeros_like(sums), where=counts > 0)
-            guarantee = Guarantee(self.loss(privacy), privacy, Trust.CENTRAL, max(users, 1), source.name)
-            return ValueEstimate(self.return_bound / 2 * (1 + mean), None, guarantee, None, 0.0, self.return_bound)
+            guarantee = Guarantee(
+                self.loss(privacy), privacy, Trust.CENTRAL, max(users, 1), source.name
+            )
+            return ValueEstimate(
+                self.return_bound / 2 * (1 + mean), None, guarantee, None, 0.0, self.return_bound
+            )
 
         return make
 
-    def _chosen(self, logs: Logs, share: float, source: FastSource | SecureSource) -> tuple[int, Bounded]:
+    def _chosen(
+        self, logs: Logs, share: float, source: FastSource | SecureSource
+    ) -> tuple[int, Bounded]:
         statistic, users = self._statistic(), 0
         total = Bounded(np.zeros(statistic.bound.size), statistic.bound, 0)
         for block in logs.blocks():
             chosen = source.uniform(block.count) < share
             users += block.count
-            only = LoggedUsers(block.states, block.rewards, block.trajectories, block.users, block.valid & chosen)
+            only = LoggedUsers(
+                block.states, block.rewards, block.trajectories, block.users, block.valid & chosen
+            )
             total = total + statistic.contribution(only)
         return users, total

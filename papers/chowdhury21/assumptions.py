@@ -17,7 +17,8 @@ from confide.problems.stationary import steered
 
 Array = npt.NDArray[np.float64]
 
-ROUNDING = 1e-9  # a limit that is passed by less than this, relatively, is kept: .6 + 1.2 x .25 + .1 is at most 1
+# a limit that is passed by less than this, relatively, is kept: .6 + 1.2 x .25 + .1 is at most 1
+ROUNDING = 1e-9
 STARTS, CLIMBS = 4, 200  # of the search for the farthest point
 
 
@@ -28,7 +29,12 @@ def controllability_margin(A: Array, B: Array) -> float:
     """
     n = len(A)
     values = np.linalg.eigvals(A)
-    return float(min(np.linalg.svd(np.hstack([A - s * np.eye(n), B]), compute_uv=False)[n - 1] for s in values))
+    return float(
+        min(
+            np.linalg.svd(np.hstack([A - s * np.eye(n), B]), compute_uv=False)[n - 1]
+            for s in values
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,8 @@ def farthest(maps: Array) -> Reach:
     scale, (J, m, n) = float(sizes.max()), maps.shape
     if scale == 0:
         return Reach(0.0, 0.0)
-    flat = np.ascontiguousarray(maps.transpose(0, 2, 1) / scale).reshape(J * n, m)  # all M_j^T, one below the other
+    # all M_j^T, one below the other
+    flat = np.ascontiguousarray(maps.transpose(0, 2, 1) / scale).reshape(J * n, m)
     v = np.linalg.eigh(flat.T @ flat)[1][:, -STARTS:]
     height = np.zeros(v.shape[1])
     for _ in range(CLIMBS):
@@ -145,7 +152,9 @@ class LQCheck:
 
     def __str__(self) -> str:
         head = f"{self.name}: Assumption 1 of [Chowdhury21] {'holds' if self.holds else 'does not hold'}"
-        return "\n".join([head, *map(str, self.assumption), f"under {self.policy}", *map(str, self.lemma)])
+        return "\n".join(
+            [head, *map(str, self.assumption), f"under {self.policy}", *map(str, self.lemma)]
+        )
 
 
 def check(system: LQSystem, policy: LinearPolicy | None = None) -> LQCheck:
@@ -153,18 +162,32 @@ def check(system: LQSystem, policy: LinearPolicy | None = None) -> LQCheck:
     played = system.optimal_policy if policy is None else policy
     expected = (system.horizon, len(system.R), len(system.A))
     if played.gains.shape != expected:
-        raise InvalidParameter(f"policy must have gains of shape {expected}, got {played.gains.shape}")
+        raise InvalidParameter(
+            f"policy must have gains of shape {expected}, got {played.gains.shape}"
+        )
     A, B, gamma, radius = system.A, system.B, system.gain_bound, system.noise_radius
     a, b, q, r = (float(np.linalg.norm(matrix, 2)) for matrix in (A, B, system.Q, system.R))
     gains = tuple(float(np.linalg.norm(K, 2)) for K in played.gains)
     states, inputs = reach(system, played)
     room = 1 - a - radius
     largest = room / b if b > 0 else math.copysign(math.inf, room)
-    far, strong, words = _worst(states), _worst(inputs), "the optimal gains" if policy is None else "the given gains"
+    far, strong, words = (
+        _worst(states),
+        _worst(inputs),
+        "the optimal gains" if policy is None else "the given gains",
+    )
     lemma = (
         Part("Lemma 2", f"||x_h|| = {far} at worst, at most 1", far.within(1.0)),
-        Part("Lemma 2", f"||u_h|| = {strong} at worst, at most gamma = {gamma:g}", strong.within(gamma)),
-        Part("gamma", f"||K_h|| = {max(gains):.4g} at worst, at most gamma = {gamma:g}", max(gains) <= gamma * (1 + ROUNDING)),
+        Part(
+            "Lemma 2",
+            f"||u_h|| = {strong} at worst, at most gamma = {gamma:g}",
+            strong.within(gamma),
+        ),
+        Part(
+            "gamma",
+            f"||K_h|| = {max(gains):.4g} at worst, at most gamma = {gamma:g}",
+            max(gains) <= gamma * (1 + ROUNDING),
+        ),
     )
     assumption = (*_dynamics(A, B, a, b), *_rest(system, q, r, a + gamma * b + radius, largest))
     return LQCheck(system.name, words, assumption, lemma, gamma, largest, gains, states, inputs)
@@ -175,22 +198,36 @@ def _dynamics(A: Array, B: Array, a: float, b: float) -> tuple[Part, ...]:
     near = f", margin {controllability_margin(A, B):.2g}" if found.dimension == n else ""
     return (
         Part("(a)", f"||(A, B)||_F = {size:.4g}, at most 1", size <= 1 + ROUNDING),
-        Part("(a)", f"controllable: inputs reach {found.dimension} of {n} dimensions{near}", found.dimension == n),
+        Part(
+            "(a)",
+            f"controllable: inputs reach {found.dimension} of {n} dimensions{near}",
+            found.dimension == n,
+        ),
         Part("(b)", f"||A|| = {a:.4g}, below 1", a < 1),
         Part("(b)", f"||B|| = {b:.4g}, below 1", b < 1),
     )
 
 
-def _rest(system: LQSystem, q: float, r: float, sum_of_all: float, largest: float) -> tuple[Part, ...]:
+def _rest(
+    system: LQSystem, q: float, r: float, sum_of_all: float, largest: float
+) -> tuple[Part, ...]:
     radius = system.noise_radius
     room = f"holds up to gamma = {largest:.4g}" if largest >= 0 else "no gamma is small enough"
     definite = float(np.linalg.eigvalsh(system.Q)[0])
     return (
         Part("(b)", f"||Q|| = {q:.4g}, ||R|| = {r:.4g}: C is the larger one", True),
-        Part("(1)", f"Q is positive definite: least eigenvalue {definite:.4g}", definite > 1e-12 * max(q, 1e-300)),
+        Part(
+            "(1)",
+            f"Q is positive definite: least eigenvalue {definite:.4g}",
+            definite > 1e-12 * max(q, 1e-300),
+        ),
         Part("(c)", "||x_1|| = 1, at most 1", True),
         Part("(d)", f"||w|| <= C_w = {radius:g}, below 1; independent, mean zero", radius < 1),
-        Part("(e)", f"||A|| + gamma ||B|| + C_w = {sum_of_all:.4g}, at most 1; {room}", sum_of_all <= 1 + ROUNDING),
+        Part(
+            "(e)",
+            f"||A|| + gamma ||B|| + C_w = {sum_of_all:.4g}, at most 1; {room}",
+            sum_of_all <= 1 + ROUNDING,
+        ),
     )
 
 

@@ -24,8 +24,12 @@ FAILURE = 0.1
 K = 100_000
 
 
-def constants(privacy: Request, public: LQPublic | None = None, episodes: float = K) -> PrintedControl:
-    return printed_control(privacy, public or oscillator().public, episodes=int(episodes), failure=FAILURE)
+def constants(
+    privacy: Request, public: LQPublic | None = None, episodes: float = K
+) -> PrintedControl:
+    return printed_control(
+        privacy, public or oscillator().public, episodes=int(episodes), failure=FAILURE
+    )
 
 
 def true_loss(privacy: Request, public: LQPublic | None = None) -> GaussianDP:
@@ -63,15 +67,29 @@ def width(made: PrintedControl, S: Array, noise_radius: float, states: int) -> f
     return sampling + math.sqrt(made.lambda_max) + made.nu
 
 
-def regret_bound(privacy: Request, episodes: float, public: LQPublic | None = None, *, cost: float | None = None) -> float:
+def regret_bound(
+    privacy: Request, episodes: float, public: LQPublic | None = None, *, cost: float | None = None
+) -> float:
     """Lemmas 6 to 8 with Claims 1 and 2 as they must read: D for D^2, 4 beta^2 for 2 beta^2, twice for the potential."""
     public = public or oscillator().public
     n, p, H, gamma = public.states, public.states + public.inputs, public.horizon, public.gain_bound
     made, C = constants(privacy, public, episodes), float(np.linalg.norm(public.Q, 2))
     D = H * C if cost is None else cost
     log_det = p * math.log1p(H * episodes * (1 + gamma) ** 2 / (p * made.lambda_min))
-    beta = public.noise_radius * math.sqrt(2 * math.log(2 / FAILURE) + n * log_det) + math.sqrt(made.lambda_max) + made.nu
-    model = 2 * math.sqrt(D) * (1 + gamma) * math.sqrt(H * episodes) * math.sqrt(8 * D * H * log_det) * (1 + gamma) * beta
+    beta = (
+        public.noise_radius * math.sqrt(2 * math.log(2 / FAILURE) + n * log_det)
+        + math.sqrt(made.lambda_max)
+        + made.nu
+    )
+    model = (
+        2
+        * math.sqrt(D)
+        * (1 + gamma)
+        * math.sqrt(H * episodes)
+        * math.sqrt(8 * D * H * log_det)
+        * (1 + gamma)
+        * beta
+    )
     costs, states = 2 * H * (1 + gamma**2) * C, 2 * D
     martingales = (costs + states) * math.sqrt(2 * episodes * H * math.log(2 / FAILURE))
     return model + martingales

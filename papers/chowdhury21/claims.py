@@ -15,7 +15,18 @@ from confide.problems.zoo.control import oscillator, thermal
 from papers.chowdhury21 import bounds
 from papers.chowdhury21 import errata as chowdhury21_errata
 from papers.chowdhury21 import errata_proofs as chowdhury21_errata_proofs
-from papers.findings import Algorithm, Claim, Erratum, Figure, Line, Panel, Reproduction, Say, Table, short
+from papers.findings import (
+    Algorithm,
+    Claim,
+    Erratum,
+    Figure,
+    Line,
+    Panel,
+    Reproduction,
+    Say,
+    Table,
+    short,
+)
 from papers.fits import exponent, fitted, plain
 from papers.luyo21.bounds import nontrivial_from
 from papers.norms import norm_claims
@@ -30,7 +41,10 @@ OURS, OTHER = "ofu-lq", "certainty-equivalent-lq"
 
 def reproduce(quick: bool, say: Say) -> Reproduction:
     say("constants and theorems")
-    wrong = {erratum.number: erratum for erratum in (*chowdhury21_errata.errata(), *chowdhury21_errata_proofs.errata())}
+    wrong = {
+        erratum.number: erratum
+        for erratum in (*chowdhury21_errata.errata(), *chowdhury21_errata_proofs.errata())
+    }
     calibrations = (
         *privacy_claims(wrong),
         *lemma_claims(wrong),
@@ -59,7 +73,10 @@ def constants() -> Table:
     for system in (oscillator(), thermal()):
         for epsilon in (0.1, 1.0, 5.0):
             privacy = JointDP(epsilon, DELTA)
-            made, loss = bounds.constants(privacy, system.public), bounds.true_loss(privacy, system.public)
+            made, loss = (
+                bounds.constants(privacy, system.public),
+                bounds.true_loss(privacy, system.public),
+            )
             rows.append(
                 (
                     system.name,
@@ -95,7 +112,10 @@ def constants() -> Table:
 
 
 def privacy_claims(wrong: Mapping[int, Erratum]) -> tuple[Claim, ...]:
-    true, fails = bounds.true_epsilon(JointDP(1.0, DELTA)), bounds.first_failure(bounds.true_epsilon, DELTA)
+    true, fails = (
+        bounds.true_epsilon(JointDP(1.0, DELTA)),
+        bounds.first_failure(bounds.true_epsilon, DELTA),
+    )
     leak = wrong[5].numbers
     return (
         CLAIMS.claim("thm-2-the-counters", true <= 1, {"epsilon": true}, true=true),
@@ -146,7 +166,10 @@ def _confidence() -> Claim:
         W = rng.standard_normal((5000, n))
         W *= (public.noise_radius / np.linalg.norm(W, axis=1))[:, None]
         draw = math.sqrt(made.levels) * made.sigma_1 * rng.standard_normal((p, p))
-        N, L = np.triu(draw) + np.triu(draw, 1).T, math.sqrt(made.levels) * made.sigma_2 * rng.standard_normal((p, n))
+        N, L = (
+            np.triu(draw) + np.triu(draw, 1).T,
+            math.sqrt(made.levels) * made.sigma_2 * rng.standard_normal((p, n)),
+        )
         S = Z.T @ Z
         V, U = S + N + made.shift * np.eye(p), Z.T @ (Z @ theta + W) + L
         error = np.linalg.solve(V, U) - theta
@@ -168,7 +191,10 @@ def rate_claims() -> tuple[Claim, ...]:
 
     def in_H(cost: float | None) -> float:
         return exponent(
-            lambda H: bounds.regret_bound(JointDP(1e-3, DELTA), far, bounds.at_horizon(public, int(H)), cost=cost), 1e2
+            lambda H: bounds.regret_bound(
+                JointDP(1e-3, DELTA), far, bounds.at_horizon(public, int(H)), cost=cost
+            ),
+            1e2,
         )
 
     in_K = exponent(lambda n: bounds.regret_bound(one, n), far)
@@ -229,7 +255,10 @@ def growth(curves: Curves) -> Claim:
     in_K = fitted(list(users), np.stack(list(users.values()), axis=1))
     in_epsilon = fitted([1 / e for e in epsilons], np.stack(list(epsilons.values()), axis=1))
     idle = fitted(list(curves["printed"]), np.stack(list(curves["printed"].values()), axis=1))
-    under = min(bounds.regret_bound(JointDP(1.0, DELTA), n) / float(found.mean()) for n, found in users.items())
+    under = min(
+        bounds.regret_bound(JointDP(1.0, DELTA), n) / float(found.mean())
+        for n, found in users.items()
+    )
     return CLAIMS.claim(
         "growth",
         under >= 1,
@@ -274,21 +303,37 @@ def figure(curves: Curves) -> Figure:
         _line(f"{OTHER} (ours)", curves[OTHER], 1),
     ]
     bound = tuple(bounds.regret_bound(JointDP(1.0, DELTA), n) for n in users)
-    over_K.append(Line("Thm. 3 with its constants", tuple(map(float, users)), bound, None, 0, "dot"))
+    over_K.append(
+        Line("Thm. 3 with its constants", tuple(map(float, users)), bound, None, 0, "dot")
+    )
     ends = (float(min(curves["printed"])), float(max(users)))
     loss = at_random(case(OURS, PROBLEM, NoPrivacy(), 1))
-    over_K.append(Line("doing nothing", ends, tuple(loss * end for end in ends), None, None, "dashdot"))
+    over_K.append(
+        Line("doing nothing", ends, tuple(loss * end for end in ends), None, None, "dashdot")
+    )
     return Figure(
         "chowdhury21",
         "Regret of Private-OFU-RL on the oscillator with our calibration, as printed (dashed) and as bounded (dotted), against users at "
         "epsilon = 1 and against epsilon. Bands are two standard errors.",
         (
             Panel("users", "users", "regret", tuple(over_K)),
-            Panel("privacy", "epsilon", "regret", (_line("ofu-lq", dict(sorted(curves["epsilon"].items())), 0),)),
+            Panel(
+                "privacy",
+                "epsilon",
+                "regret",
+                (_line("ofu-lq", dict(sorted(curves["epsilon"].items())), 0),),
+            ),
         ),
     )
 
 
 def _line(label: str, samples: Mapping[float, Array], tone: int, dash: str = "solid") -> Line:
     error = tuple(2 * float(one.std(ddof=1)) / math.sqrt(len(one)) for one in samples.values())
-    return Line(label, tuple(map(float, samples)), tuple(float(one.mean()) for one in samples.values()), error, tone, dash)
+    return Line(
+        label,
+        tuple(map(float, samples)),
+        tuple(float(one.mean()) for one in samples.values()),
+        error,
+        tone,
+        dash,
+    )

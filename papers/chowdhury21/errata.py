@@ -52,16 +52,26 @@ def gains() -> Erratum:
     A, B, Q, R, H = system.A, system.B, system.Q, system.R, system.horizon
     P, best = riccati(A, B, Q, R, H)
     printed = _printed_gains(system)
-    residuals = [float(np.abs(linear_costs(A, B, Q, R, each) - P).max()) for each in (best.gains, printed)]
+    residuals = [
+        float(np.abs(linear_costs(A, B, Q, R, each) - P).max()) for each in (best.gains, printed)
+    ]
     n = len(A)
     costs = [
-        float(np.trace(p[0]) / n + system.noise_radius**2 / (n + 2) * sum(np.trace(later) for later in p[1:]))
+        float(
+            np.trace(p[0]) / n
+            + system.noise_radius**2 / (n + 2) * sum(np.trace(later) for later in p[1:])
+        )
         for p in (linear_costs(A, B, Q, R, each) for each in (best.gains, printed))
     ]
     return ERRATA.erratum(
         "gains",
         residuals[0] < 1e-12 and residuals[1] > 1e-3 and costs[1] > costs[0],
-        {"residual": residuals[0], "printed_residual": residuals[1], "cost": costs[0], "printed_cost": costs[1]},
+        {
+            "residual": residuals[0],
+            "printed_residual": residuals[1],
+            "cost": costs[0],
+            "printed_cost": costs[1],
+        },
         residual=residuals[0],
         printed_residual=residuals[1],
         cost=costs[0],
@@ -117,8 +127,15 @@ def overshoot() -> Erratum:
     return ERRATA.erratum(
         "overshoot",
         0.009 < shares[1.0] < 0.011 and tight < loose < 1 and 6 < fails[0] < 8,
-        {"true": tight, "by_printed_norm": loose, "fails": fails[1], "fails_by_printed_norm": fails[0]},
-        shares=", ".join((f"{100 * value:.1f} % (epsilon = {epsilon:g})" for epsilon, value in shares.items())),
+        {
+            "true": tight,
+            "by_printed_norm": loose,
+            "fails": fails[1],
+            "fails_by_printed_norm": fails[0],
+        },
+        shares=", ".join(
+            (f"{100 * value:.1f} % (epsilon = {epsilon:g})" for epsilon, value in shares.items())
+        ),
         tight=tight,
         fails=fails[1],
         loose=loose,
@@ -137,7 +154,8 @@ def leak() -> Erratum:
     exact = [each.T @ each for each in (one, other)]
     noise = made.sigma_1 * np.diag(rng.standard_normal(3))
     release = exact[0] + noise
-    second = release - exact[1]  # the noise that gives the same release for the other data set: as possible as the first
+    # the noise that gives the same release for the other data set: as possible as the first
+    second = release - exact[1]
     same = float(np.abs(exact[1] + second - release).max())
     widths = [width(made, S, public.noise_radius, public.states) for S in exact]
     mended = 2 * made.lambda_min * np.eye(3) + release
@@ -164,10 +182,17 @@ def long_gains() -> Erratum:
     found = check(system)
     longest, inputs = max(found.gains), max(step.attained for step in found.inputs)
     A, B = np.array([[0.95, 0.0], [0.0, 0.1]]), np.array([[0.1], [0.1]])
-    size, reached = float(np.hypot(np.linalg.norm(A), np.linalg.norm(B))), int(np.linalg.matrix_rank(np.hstack([B, A @ B])))
+    size, reached = (
+        float(np.hypot(np.linalg.norm(A), np.linalg.norm(B))),
+        int(np.linalg.matrix_rank(np.hstack([B, A @ B]))),
+    )
     return ERRATA.erratum(
         "long-gains",
-        found.holds and longest > system.gain_bound and inputs > system.gain_bound and size <= 1 and reached == 2,
+        found.holds
+        and longest > system.gain_bound
+        and inputs > system.gain_bound
+        and size <= 1
+        and reached == 2,
         {"gain": longest, "input": inputs, "gamma": system.gain_bound},
         satisfied="yes" if found.holds else "no",
         gain_bound=system.gain_bound,
@@ -203,5 +228,7 @@ def open_set() -> Erratum:
         "open-set",
         falling and ranks[0.001] == 2 and ranks[0.0] == 1,
         {f"t_{t:g}": value for t, value in costs.items()},
-        costs=", ".join((f"{value:.6f} (t = {t:g}, rank {ranks[t]})" for t, value in costs.items())),
+        costs=", ".join(
+            (f"{value:.6f} (t = {t:g}, rank {ranks[t]})" for t, value in costs.items())
+        ),
     )

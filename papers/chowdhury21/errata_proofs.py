@@ -77,7 +77,10 @@ def both_sides() -> Erratum:
 def martingales() -> Erratum:
     system = oscillator()
     P = riccati(system.A, system.B, system.Q, system.R, system.horizon)[0]
-    D, C = float(np.linalg.norm(P, 2, axis=(1, 2)).max()), float(max(np.linalg.norm(system.Q, 2), np.linalg.norm(system.R, 2)))
+    D, C = (
+        float(np.linalg.norm(P, 2, axis=(1, 2)).max()),
+        float(max(np.linalg.norm(system.Q, 2), np.linalg.norm(system.R, 2))),
+    )
     return ERRATA.erratum("martingales", D > C, {"C": C, "D": D}, C=C, D=D)
 
 
@@ -116,7 +119,10 @@ def loose() -> Erratum:
     drawn = rng.standard_normal((4000, p, p))
     mirrored = np.triu(drawn) + np.triu(drawn, 1).swapaxes(1, 2)
     isotropic = (drawn + drawn.swapaxes(1, 2)) / 2
-    quantiles = [float(np.quantile(np.linalg.norm(noise, 2, axis=(1, 2)), 0.99)) for noise in (mirrored, isotropic)]
+    quantiles = [
+        float(np.quantile(np.linalg.norm(noise, 2, axis=(1, 2)), 0.99))
+        for noise in (mirrored, isotropic)
+    ]
     bound = 4 * math.sqrt(p) + math.sqrt(8 * math.log(2 / 0.01))
     squares = (1 + gamma) ** 2, 1 + gamma**2
     shift = constants(JointDP(1.0, 1e-5)).shift

@@ -17,7 +17,9 @@ FAILURE = 0.1
 def mixture_bound(privacy: Request, K: float, H: int = 5, d: int = 5, p: float = FAILURE) -> float:
     """[Luyo21, C.1.2] with the width of Cor. 5, Cor. 6 or C.4."""
     beta = printed(privacy, Setting(int(K), H, d, p)).beta
-    return 4 * H * beta * math.sqrt(d * K * math.log1p(H * K)) + math.sqrt(2 * H**3 * K * math.log(3 / p))
+    return 4 * H * beta * math.sqrt(d * K * math.log1p(H * K)) + math.sqrt(
+        2 * H**3 * K * math.log(3 / p)
+    )
 
 
 def plus_bound(privacy: Request, K: float, H: int = 5, d: int = 5, p: float = FAILURE) -> float:
@@ -26,26 +28,44 @@ def plus_bound(privacy: Request, K: float, H: int = 5, d: int = 5, p: float = FA
     check, hat, tilde = made.widths(int(K))
     T, log = K * H, math.log1p(K / made.ridge)
     a = 4 * H * hat * math.sqrt(2 * d * H**3 * log)
-    b = H**2 * T / d + 3 * (H * T + H**3 * math.log(6 / p)) + 8 * H**3 * math.sqrt(2 * T * math.log(6 * H / p))
+    b = (
+        H**2 * T / d
+        + 3 * (H * T + H**3 * math.log(6 / p))
+        + 8 * H**3 * math.sqrt(2 * T * math.log(6 * H / p))
+    )
     b += 2 * tilde * math.sqrt(T * 2 * d * H * math.log1p(K * H**4 / (d * made.ridge)))
     b += 7 * check * H**2 * math.sqrt(T * 2 * d * H * log)
-    return 2 * hat * math.sqrt(9 / 4 * (a**2 + b)) * math.sqrt(2 * H * d * log) + 4 * H * math.sqrt(2 * T * math.log(6 * H / p))
+    return 2 * hat * math.sqrt(9 / 4 * (a**2 + b)) * math.sqrt(2 * H * d * log) + 4 * H * math.sqrt(
+        2 * T * math.log(6 * H / p)
+    )
 
 
-def linear_bound(privacy: Request, K: float, H: int = 5, d: int = 5, p: float = FAILURE, *, batches: int | None = None) -> float:
+def linear_bound(
+    privacy: Request,
+    K: float,
+    H: int = 5,
+    d: int = 5,
+    p: float = FAILURE,
+    *,
+    batches: int | None = None,
+) -> float:
     """[Luyo21, (22)] with the constants of E.1, or of E.3 at delta = 0."""
     made = printed_linear(privacy, LinearSetting(int(K), H, d, p, batches))
     return assembled(made.beta, made.batches, made.ridge + made.shift, K, H, d, p)
 
 
-def assembled(beta: float, B: float, smallest: float, K: float, H: int, d: int, p: float = FAILURE) -> float:
+def assembled(
+    beta: float, B: float, smallest: float, K: float, H: int, d: int, p: float = FAILURE
+) -> float:
     """(22) from its parts: the width, the number of batches, and lambda + c_K."""
     switching = H * d * H * max(K / B, 1.0) * math.log(K / d**2 + 1) / (2 * math.log(4) - 2)
     bonus = 8 * beta * H * math.sqrt(2 * d * K * math.log(K / smallest + 1))
     return 2 * math.sqrt(2 * K * H**3 * math.log(3 / p)) + switching + bonus
 
 
-def lemma_21_width(made: PrintedLinear, H: int, d: int, *, shift: float, upsilon: float, response: float) -> float:
+def lemma_21_width(
+    made: PrintedLinear, H: int, d: int, *, shift: float, upsilon: float, response: float
+) -> float:
     """The beta that Lemma 21 requires, for any c_K, Upsilon and C."""
     smallest = made.ridge + shift
     log = math.log(made.chi)
@@ -58,7 +78,9 @@ def best_batches(privacy: Request, K: float, H: int, d: int) -> float:
     low, high = 0.0, math.log(K)
     for _ in range(60):
         left, right = low + (high - low) / 3, high - (high - low) / 3
-        at_left, at_right = (linear_bound(privacy, K, H, d, batches=max(1, int(math.exp(x)))) for x in (left, right))
+        at_left, at_right = (
+            linear_bound(privacy, K, H, d, batches=max(1, int(math.exp(x)))) for x in (left, right)
+        )
         low, high = (low, right) if at_left < at_right else (left, high)
     return math.exp((low + high) / 2)
 

@@ -36,7 +36,12 @@ _AT = "K = 1e5, H = d = 5, p = .1"
 
 def reproduce(quick: bool, say: Say) -> Reproduction:
     say("constants and theorems")
-    calibrations = (*(promise(one) for one in CONSTANTS), *widths(), *norms(), *(rates(one) for one in CONSTANTS))
+    calibrations = (
+        *(promise(one) for one in CONSTANTS),
+        *widths(),
+        *norms(),
+        *(rates(one) for one in CONSTANTS),
+    )
     say("errata")
     errata = (*luyo21_errata.errata(), *luyo21_errata_linear.errata())
     say("algorithms")
@@ -63,9 +68,11 @@ class Constants:
     locator: str
     local: bool
     pure: bool
-    noise: Callable[[Request], tuple[str, Loss]]  # the constants as text, and their exact privacy loss
+    # the constants as text, and their exact privacy loss
+    noise: Callable[[Request], tuple[str, Loss]]
     bound: Callable[..., float]
-    exponents: tuple[float, float, float, float]  # claimed: of K, 1/epsilon, d (C_w = sqrt(d) in it) and H
+    # claimed: of K, 1/epsilon, d (C_w = sqrt(d) in it) and H
+    exponents: tuple[float, float, float, float]
     far: float = 1e100  # episodes at which logarithms and smaller terms hardly count
 
     def asked(self, epsilon: float) -> Request:
@@ -74,7 +81,10 @@ class Constants:
 
 def _mixture(privacy: Request) -> tuple[str, Loss]:
     made = printed(privacy, SETTING)
-    return f"sigma {short(made.sigma)}, Upsilon {short(made.upsilon)}, beta {short(made.beta)}", made.loss
+    return (
+        f"sigma {short(made.sigma)}, Upsilon {short(made.upsilon)}, beta {short(made.beta)}",
+        made.loss,
+    )
 
 
 def _plus(privacy: Request) -> tuple[str, Loss]:
@@ -102,8 +112,12 @@ CONSTANTS = (
     Constants("Cor. 10", False, False, _plus, plus_bound, (1 / 2, 1 / 2, 7 / 4, 9 / 4), 1e145),
     Constants("Cor. 11", True, False, _plus, plus_bound, (3 / 4, 1 / 2, 7 / 4, 5 / 2), 1e145),
     Constants("Thm. 8, E.1", False, False, _linear, linear_bound, (3 / 5, 2 / 5, 8 / 5, 11 / 5)),
-    Constants("Remark 1, C.4, joint", False, True, _mixture, mixture_bound, (1 / 2, 1 / 2, 3 / 2, 5 / 2)),
-    Constants("Remark 1, C.4, local", True, True, _mixture, mixture_bound, (3 / 4, 1 / 2, 3 / 2, 5 / 2)),
+    Constants(
+        "Remark 1, C.4, joint", False, True, _mixture, mixture_bound, (1 / 2, 1 / 2, 3 / 2, 5 / 2)
+    ),
+    Constants(
+        "Remark 1, C.4, local", True, True, _mixture, mixture_bound, (3 / 4, 1 / 2, 3 / 2, 5 / 2)
+    ),
     Constants("Remark 2, E.3", False, True, _linear, linear_bound, (2 / 3, 1 / 3, 5 / 3, 7 / 3)),
 )
 
@@ -114,14 +128,27 @@ def constants() -> Table:
         for epsilon in (0.1, 0.5, 1.0):
             asked = one.asked(epsilon)
             said, loss = one.noise(asked)
-            rows.append((one.locator, str(asked), said, short(loss.epsilon_at(asked.delta)), _slack(asked, loss)))
+            rows.append(
+                (
+                    one.locator,
+                    str(asked),
+                    said,
+                    short(loss.epsilon_at(asked.delta)),
+                    _slack(asked, loss),
+                )
+            )
     headings = ("where", "request", "constants", "true epsilon", "noise / noise needed")
     note = (
         f"{_AT}. True epsilon: of all releases together, by exact accounting, with the actual sensitivities of features and "
         "values. Noise needed: for the same queries through the same tree, or on the same device. Below 1 the guarantee does not "
         "hold. For delta = 0 the paper prints orders of growth only; the constants follow from its proofs."
     )
-    return Table("Noise, shift and width as printed, and their exact privacy loss", headings, tuple(rows), note)
+    return Table(
+        "Noise, shift and width as printed, and their exact privacy loss",
+        headings,
+        tuple(rows),
+        note,
+    )
 
 
 def _slack(asked: Request, loss: Loss) -> str:
@@ -149,7 +176,9 @@ def promise(one: Constants) -> Claim:
     )
 
 
-def _answered(privacy: Request, sigma: float, upsilon: float, ridge: float, unions: int) -> tuple[float, float]:
+def _answered(
+    privacy: Request, sigma: float, upsilon: float, ridge: float, unions: int
+) -> tuple[float, float]:
     """The part of a width that accounts for the noise, and its required minimum (Thm. 7, condition 3; Thm. 9, (5))."""
     C_w, noises = math.sqrt(D), K if isinstance(privacy, LocalDP) else SETTING.levels
     C = sigma * math.sqrt(noises) * (math.sqrt(D) + 2 * math.sqrt(math.log(unions * K * H / 0.1)))
@@ -159,14 +188,22 @@ def _answered(privacy: Request, sigma: float, upsilon: float, ridge: float, unio
 
 def widths() -> tuple[Claim, ...]:
     """The conditions that the corollaries must meet, in numbers."""
-    promises: tuple[tuple[str, Request], ...] = (("joint", JointDP(1.0, DELTA)), ("local", LocalDP(1.0, DELTA)))
+    promises: tuple[tuple[str, Request], ...] = (
+        ("joint", JointDP(1.0, DELTA)),
+        ("local", LocalDP(1.0, DELTA)),
+    )
     plain, plus = [], []
     for name, privacy in promises:
         one, two = printed(privacy, SETTING), printed_plus(privacy, SETTING)
         plain.append((name, *_answered(privacy, one.sigma, one.upsilon, one.ridge, 6)))
-        plus += [(f"{name} {i + 1}", *_answered(privacy, two.sigma[i], two.upsilon[i], two.ridge, 24)) for i in (0, 1)]
+        plus += [
+            (f"{name} {i + 1}", *_answered(privacy, two.sigma[i], two.upsilon[i], two.ridge, 24))
+            for i in (0, 1)
+        ]
     linear = printed_linear(JointDP(1.0, DELTA), LINEAR)
-    need = lemma_21_width(linear, H, D, shift=linear.shift, upsilon=linear.upsilon, response=linear.response_norm)
+    need = lemma_21_width(
+        linear, H, D, shift=linear.shift, upsilon=linear.upsilon, response=linear.response_norm
+    )
     useful = useful_from(JointDP(1.0, DELTA), horizon=H, dimension=D)
     return (
         *(
@@ -176,7 +213,12 @@ def widths() -> tuple[Claim, ...]:
                 {name: have / need for name, have, need in found},
                 locator=locator,
                 corollaries=corollaries,
-                parts=", ".join((f"{short(have)} where {short(need)} is needed ({name})" for name, have, need in found)),
+                parts=", ".join(
+                    (
+                        f"{short(have)} where {short(need)} is needed ({name})"
+                        for name, have, need in found
+                    )
+                ),
             )
             for locator, corollaries, found in (
                 ("Thm. 7, condition 3", "Cor. 5 and 6", plain),
@@ -236,8 +278,14 @@ def rates(one: Constants) -> Claim:
         exponent(lambda d: one.bound(small, far, H, int(d)), 1e7),
         exponent(lambda h: one.bound(small, far, int(h), D), 1e4),
     )
-    said = ", ".join(f"{value:.2f} in {name}" for name, value in zip(("K", "1/epsilon", "d", "H"), found, strict=True))
-    claimed = ", ".join(f"{value:.3g} in {name}" for name, value in zip(("K", "1/epsilon", "d", "H"), one.exponents, strict=True))
+    said = ", ".join(
+        f"{value:.2f} in {name}"
+        for name, value in zip(("K", "1/epsilon", "d", "H"), found, strict=True)
+    )
+    claimed = ", ".join(
+        f"{value:.3g} in {name}"
+        for name, value in zip(("K", "1/epsilon", "d", "H"), one.exponents, strict=True)
+    )
     start = nontrivial_from(lambda n: one.bound(one.asked(1.0), n))
     return CLAIMS.claim(
         "rates",
@@ -256,16 +304,41 @@ def run_all(quick: bool) -> tuple[Algorithm, ...]:
     many, few = (10_000, 20) if quick else (100_000, 1_000)
     seeds = range(2 if quick else 8)
 
-    def both(agent: str, problem: str, promises: tuple[Request, ...], far: int = 1) -> tuple[RunSpec, ...]:
-        ours = [case(agent, problem, privacy, many * (far if isinstance(privacy, LocalDP) else 1)) for privacy in promises]
+    def both(
+        agent: str, problem: str, promises: tuple[Request, ...], far: int = 1
+    ) -> tuple[RunSpec, ...]:
+        ours = [
+            case(agent, problem, privacy, many * (far if isinstance(privacy, LocalDP) else 1))
+            for privacy in promises
+        ]
         return (*ours, *(replace(spec, episodes=few).printed() for spec in ours))
 
     chosen = (
-        ("Alg. 1", "UCRL-VTR", "mixtures/ucrl_vtr.py: UCRLVTR", both("ucrl-vtr", "lock", (joint, local), 40)),
-        ("Alg. 2", "LSVI-UCB", "linear_mdps/lsvi_ucb.py: LSVIUCB", both("lsvi-ucb", "latent", (joint,))),
-        ("Alg. 3", "UCRL-VTR+", "mixtures/ucrl_vtr_plus.py: UCRLVTRPlus", both("ucrl-vtr-plus", "lock", (joint, local), 40)),
+        (
+            "Alg. 1",
+            "UCRL-VTR",
+            "mixtures/ucrl_vtr.py: UCRLVTR",
+            both("ucrl-vtr", "lock", (joint, local), 40),
+        ),
+        (
+            "Alg. 2",
+            "LSVI-UCB",
+            "linear_mdps/lsvi_ucb.py: LSVIUCB",
+            both("lsvi-ucb", "latent", (joint,)),
+        ),
+        (
+            "Alg. 3",
+            "UCRL-VTR+",
+            "mixtures/ucrl_vtr_plus.py: UCRLVTRPlus",
+            both("ucrl-vtr-plus", "lock", (joint, local), 40),
+        ),
     )
     return tuple(
-        Algorithm(locator, name, place, tuple(measured(spec, seeds if spec.episodes > 1_000 else seeds[:2]) for spec in cases))
+        Algorithm(
+            locator,
+            name,
+            place,
+            tuple(measured(spec, seeds if spec.episodes > 1_000 else seeds[:2]) for spec in cases),
+        )
         for locator, name, place, cases in chosen
     )

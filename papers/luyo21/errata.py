@@ -61,7 +61,10 @@ def symmetrisation() -> Erratum:
     rng, d = np.random.default_rng(0), 5
     drawn = rng.standard_normal((100_000, d, d))
     both = drawn + drawn.swapaxes(1, 2)
-    stds = {divisor: (both[:, 0, 0].std() / divisor, both[:, 0, 1].std() / divisor) for divisor in (math.sqrt(2), 2.0)}
+    stds = {
+        divisor: (both[:, 0, 0].std() / divisor, both[:, 0, 1].std() / divisor)
+        for divisor in (math.sqrt(2), 2.0)
+    }
     corollary, algorithm = stds.values()
     skew = float(np.abs(drawn[0] - drawn[0].T).max())
     expected = ((math.sqrt(2), 1.0), (1.0, math.sqrt(0.5)))
@@ -98,7 +101,10 @@ def largest_l1(d: int, starts: int = 60) -> float:
         for _ in range(40):
             signs = np.triu(np.where(np.outer(x, x) >= np.outer(y, y), 1.0, -1.0))
             values, vectors = np.linalg.eigh((signs + signs.T) / 2)
-            x, y = (vectors[:, -1] if values[-1] > 0 else 0 * x), (vectors[:, 0] if values[0] < 0 else 0 * y)
+            x, y = (
+                (vectors[:, -1] if values[-1] > 0 else 0 * x),
+                (vectors[:, 0] if values[0] < 0 else 0 * y),
+            )
             found = max(found, float(np.abs(np.outer(x, x) - np.outer(y, y))[upper].sum()))
     return found
 
@@ -113,7 +119,10 @@ def l1_sensitivity() -> Erratum:
         and abs(found[5] - 4.272) < 0.01
         and all(found[d] <= d + 1 for d in found)
         and min(epsilons.values()) > 1,
-        {**{f"l1_{d}": value for d, value in found.items()}, **{f"epsilon_{d}": value for d, value in epsilons.items()}},
+        {
+            **{f"l1_{d}": value for d, value in found.items()},
+            **{f"epsilon_{d}": value for d, value in epsilons.items()},
+        },
         found=", ".join((f"{value:.2f} (d = {d})" for d, value in found.items())),
         epsilons=", ".join((f"{value:.2f} (d = {d})" for d, value in epsilons.items())),
     )

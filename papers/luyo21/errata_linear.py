@@ -17,12 +17,21 @@ _LARGE = 1e90  # episodes, where logarithms hardly count
 
 
 def errata() -> tuple[Erratum, ...]:
-    return missing_constants(), number_of_batches(), last_release(), tree_twice(), without_batches(), pure_batches()
+    return (
+        missing_constants(),
+        number_of_batches(),
+        last_release(),
+        tree_twice(),
+        without_batches(),
+        pure_batches(),
+    )
 
 
 def missing_constants() -> Erratum:
     made, d = printed_linear(_PRIVACY, _SETTING), 5
-    enough, without = (d * math.log1p(2 * made.upsilon / shift) for shift in (made.shift, made.upsilon))
+    enough, without = (
+        d * math.log1p(2 * made.upsilon / shift) for shift in (made.shift, made.upsilon)
+    )
     return ERRATA.erratum(
         "missing-constants",
         enough <= 2 < without,
@@ -52,7 +61,10 @@ def number_of_batches() -> Erratum:
 def last_release() -> Erratum:
     made = printed_linear(_PRIVACY, _SETTING)
     whole, used = (
-        compose(made.losses(_PRIVACY, 5, 5, leaves=made.batches - less, changes=made.batches - less), delta=1e-5).epsilon_at(1e-5)
+        compose(
+            made.losses(_PRIVACY, 5, 5, leaves=made.batches - less, changes=made.batches - less),
+            delta=1e-5,
+        ).epsilon_at(1e-5)
         for less in (0, 1)
     )
     return ERRATA.erratum(
@@ -68,15 +80,28 @@ def last_release() -> Erratum:
 def tree_twice() -> Erratum:
     made, H, delta = printed_linear(_PRIVACY, _SETTING), 5, 1e-5
     share, failing = 1 / (2 * math.sqrt(8 * H * math.log(4 / delta))), delta / (4 * H)
-    nodes = 2 * math.sqrt(2 * math.log(4 * made.levels / failing)) / share * math.sqrt(8 * made.levels * math.log(2 / failing))
+    nodes = (
+        2
+        * math.sqrt(2 * math.log(4 * made.levels / failing))
+        / share
+        * math.sqrt(8 * made.levels * math.log(2 / failing))
+    )
     small = JointDP(1e-3, 1e-5)
     printed = exponent(lambda d: linear_bound(small, _LARGE, 5, int(d)), 1e5)
     mended = exponent(lambda d: mended_bound(small, _LARGE, 5, int(d)), 1e5)
     same = exponent(lambda K: mended_bound(small, K, 5, 5), _LARGE)
     return ERRATA.erratum(
         "tree-twice",
-        made.sigma_gram > 5 * nodes and abs(printed - 1.6) < 0.1 and abs(mended - 1) < 0.05 and abs(same - 0.6) < 0.03,
-        {"needed": nodes, "printed": made.sigma_gram, "in_d_printed": printed, "in_d_mended": mended},
+        made.sigma_gram > 5 * nodes
+        and abs(printed - 1.6) < 0.1
+        and abs(mended - 1) < 0.05
+        and abs(same - 0.6) < 0.03,
+        {
+            "needed": nodes,
+            "printed": made.sigma_gram,
+            "in_d_printed": printed,
+            "in_d_mended": mended,
+        },
         nodes=short(nodes),
         sigma_gram=short(made.sigma_gram),
         factor=made.sigma_gram / nodes,
@@ -106,8 +131,17 @@ def pure_batches() -> Erratum:
     exact = printed_linear(JointDP(1.0, delta=0.0), LinearSetting(10**9, 5, 5)).batches
     return ERRATA.erratum(
         "pure-batches",
-        abs(in_K - 1 / 3) < 0.05 and abs(in_d + 2 / 3) < 0.05 and abs(in_H + 1 / 3) < 0.05 and exact < approximate,
-        {"in_K": in_K, "in_d": in_d, "in_H": in_H, "pure": float(exact), "approximate": float(approximate)},
+        abs(in_K - 1 / 3) < 0.05
+        and abs(in_d + 2 / 3) < 0.05
+        and abs(in_H + 1 / 3) < 0.05
+        and exact < approximate,
+        {
+            "in_K": in_K,
+            "in_d": in_d,
+            "in_H": in_H,
+            "pure": float(exact),
+            "approximate": float(approximate),
+        },
         in_K=in_K,
         in_d=in_d,
         in_H=in_H,

@@ -15,7 +15,13 @@ from confide.linear_mdps.batches import adaptive, one_by_one, static
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
 from papers.findings import Claim, Figure, Line, Panel, Say, Table, short
 from papers.fits import fitted, plain
-from papers.luyo21.bounds import in_episodes, linear_bound, mixture_bound, nontrivial_from, plus_bound
+from papers.luyo21.bounds import (
+    in_episodes,
+    linear_bound,
+    mixture_bound,
+    nontrivial_from,
+    plus_bound,
+)
 from papers.runs import at_random, case, promised_epsilon, regrets, with_epsilon
 from papers.text import Texts
 
@@ -69,11 +75,23 @@ def rows(quick: bool) -> tuple[Row, ...]:
     many = (100_000, 1_000_000) if quick else (10_000, 100_000, 1_000_000, 10_000_000)
     epsilons = (0.8, 0.4) if quick else (0.8, 0.4, 0.2, 0.1)
 
-    def row(locator: str, agent: str, problem: str, privacy: Request, in_K: float, in_epsilon: float) -> Row:
+    def row(
+        locator: str, agent: str, problem: str, privacy: Request, in_K: float, in_epsilon: float
+    ) -> Row:
         far = isinstance(privacy, LocalDP) or privacy.delta == 0 or agent == "lsvi-ucb"
-        bound = {"ucrl-vtr": mixture_bound, "ucrl-vtr-plus": plus_bound, "lsvi-ucb": linear_bound}[agent]
+        bound = {"ucrl-vtr": mixture_bound, "ucrl-vtr-plus": plus_bound, "lsvi-ucb": linear_bound}[
+            agent
+        ]
         times = many if far else users
-        return Row(locator, case(agent, problem, privacy, times[-1]), bound, in_K, in_epsilon, times, epsilons)
+        return Row(
+            locator,
+            case(agent, problem, privacy, times[-1]),
+            bound,
+            in_K,
+            in_epsilon,
+            times,
+            epsilons,
+        )
 
     return (
         row("Cor. 5", "ucrl-vtr", "lock", joint, 1 / 2, 1 / 2),
@@ -91,7 +109,9 @@ def measure(quick: bool, say: Say) -> tuple[Found, ...]:
     for row in rows(quick):
         say(f"Table 1: {row.locator}, {row.name}")
         over_K = _stacked([replace(row.case, episodes=users) for users in row.users], seeds)
-        over_epsilon = _stacked([with_epsilon(row.case, epsilon) for epsilon in row.epsilons], seeds)
+        over_epsilon = _stacked(
+            [with_epsilon(row.case, epsilon) for epsilon in row.epsilons], seeds
+        )
         found.append(Found(row, over_K, over_epsilon, _printed(row, quick)))
     return tuple(found)
 
@@ -161,21 +181,48 @@ def figure(found: Sequence[Found]) -> Figure:
         if not isinstance(one.as_printed, str):
             over_K.append(_line(f"{row.locator} as printed", *one.as_printed, tone, "dash"))
         bound = tuple(row.bounded(users) for users in row.users)
-        over_K.append(Line(f"{row.locator}: its bound", tuple(map(float, row.users)), bound, None, tone, "dot"))
-        over_epsilon.append(_line(f"{row.locator}, K = {row.users[-1]:.0e}", row.epsilons[::-1], one.over_epsilon[:, ::-1], tone))
+        over_K.append(
+            Line(
+                f"{row.locator}: its bound", tuple(map(float, row.users)), bound, None, tone, "dot"
+            )
+        )
+        over_epsilon.append(
+            _line(
+                f"{row.locator}, K = {row.users[-1]:.0e}",
+                row.epsilons[::-1],
+                one.over_epsilon[:, ::-1],
+                tone,
+            )
+        )
     ends = [min(one.row.users[0] for one in shown), max(one.row.users[-1] for one in shown)]
     loss = at_random(shown[0].row.case) / shown[0].row.case.episodes
-    over_K.append(Line("uniform play on lock", tuple(map(float, ends)), tuple(loss * end for end in ends), None, None, "dashdot"))
+    over_K.append(
+        Line(
+            "uniform play on lock",
+            tuple(map(float, ends)),
+            tuple(loss * end for end in ends),
+            None,
+            None,
+            "dashdot",
+        )
+    )
     return Figure(
         "luyo21",
         "Regret of the algorithms of Table 1 with our calibration (solid), as printed (dashed), and the printed bounds (dotted), against "
         "users at epsilon = .8 and against epsilon. Bands are two standard errors.",
-        (Panel("users", "users", "regret", tuple(over_K)), Panel("privacy", "epsilon", "regret", tuple(over_epsilon))),
+        (
+            Panel("users", "users", "regret", tuple(over_K)),
+            Panel("privacy", "epsilon", "regret", tuple(over_epsilon)),
+        ),
     )
 
 
 def _line(label: str, x: Sequence[float], samples: Array, tone: int, dash: str = "solid") -> Line:
-    error = 2 * samples.std(axis=0, ddof=1) / math.sqrt(len(samples)) if len(samples) > 1 else np.zeros(samples.shape[1])
+    error = (
+        2 * samples.std(axis=0, ddof=1) / math.sqrt(len(samples))
+        if len(samples) > 1
+        else np.zeros(samples.shape[1])
+    )
     return Line(label, tuple(map(float, x)), tuple(samples.mean(axis=0)), tuple(error), tone, dash)
 
 
@@ -196,12 +243,18 @@ def _rate(one: Found) -> Claim:
     bounds = np.array([row.bounded(users) for users in row.users])
     under = float((bounds / one.over_K.mean(axis=0)).min())
     printed = one.as_printed
-    said = f"refused: {printed}" if isinstance(printed, str) else f"exponent of K {plain(fitted(*printed))}: nothing is learned"
+    said = (
+        f"refused: {printed}"
+        if isinstance(printed, str)
+        else f"exponent of K {plain(fitted(*printed))}: nothing is learned"
+    )
     return CLAIMS.claim(
         "rate",
         under >= 1,
         {"in_K": one.in_K.slope, "in_epsilon": one.in_epsilon.slope, "under": under},
-        locator=f"Table 1, {row.locator}" if row.locator in ("Cor. 5", "Cor. 6", "Thm. 8") else row.locator,
+        locator=f"Table 1, {row.locator}"
+        if row.locator in ("Cor. 5", "Cor. 6", "Thm. 8")
+        else row.locator,
         in_K=row.in_K,
         in_epsilon=row.in_epsilon,
         name=row.name,
@@ -213,7 +266,9 @@ def _rate(one: Found) -> Claim:
 
 
 def _local_costs_more(found: Sequence[Found]) -> Claim:
-    joint, local = (next(one for one in found if one.row.locator == locator) for locator in ("Cor. 5", "Cor. 6"))
+    joint, local = (
+        next(one for one in found if one.row.locator == locator) for locator in ("Cor. 5", "Cor. 6")
+    )
     users = max(set(joint.row.users) & set(local.row.users), default=joint.row.users[-1])
     cases = [replace(one.row.case, episodes=users) for one in (local, joint)]
     cost = ratio(*(regrets(spec, range(len(joint.over_K))) for spec in cases))
@@ -232,7 +287,9 @@ def variance(quick: bool) -> Claim:
     for privacy in (JointDP(1.0, DELTA), NoPrivacy()):
         for problem in ("lock", "rand"):
             spec = case("ucrl-vtr-plus", problem, privacy, 10_000 if quick else 100_000)
-            gap = difference(regrets(spec, seeds), regrets(replace(spec, agent="ucrl-vtr"), seeds), paired=True)
+            gap = difference(
+                regrets(spec, seeds), regrets(replace(spec, agent="ucrl-vtr"), seeds), paired=True
+            )
             low, high = gap.low or 0.0, gap.high or 0.0
             if privacy.epsilon < math.inf:
                 free = free and low <= 0 <= high
@@ -247,7 +304,10 @@ def batching(quick: bool) -> Claim:
     spec = case("lsvi-ucb", "latent", JointDP(1.0, DELTA), users)
     few, all_of_them = (
         regrets(replace(spec, options=(("schedule", plan),)), seeds)
-        for plan in (Named("static", static(users, max(2, users // 100))), Named("one by one", one_by_one(users)))
+        for plan in (
+            Named("static", static(users, max(2, users // 100))),
+            Named("one by one", one_by_one(users)),
+        )
     )
     gained = ratio(few, all_of_them)
     return CLAIMS.claim(

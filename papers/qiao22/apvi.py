@@ -53,13 +53,19 @@ class PessimisticPlan:
         kind("guarantee", self.guarantee, Guarantee)
         support = steps_of(setting.states, setting.actions, setting.horizon)
         shape = (setting.horizon, setting.states, setting.actions)
-        for name, expected in (("counts", (support.cells,)), ("totals", (support.pairs,)), ("rewards", shape)):
+        for name, expected in (
+            ("counts", (support.cells,)),
+            ("totals", (support.pairs,)),
+            ("rewards", shape),
+        ):
             values = array(name, getattr(self, name), finite=False)
             if values.shape != expected:
                 raise InvalidParameter(f"{name} must have shape {expected}, got {values.shape}")
         exact = isinstance(self.guarantee.request, NoPrivacy)
         E = 0.0 if exact else self.setting.threshold
-        object.__setattr__(self, "found", pessimistic(self.setting, self.counts, self.totals, self.rewards, E))
+        object.__setattr__(
+            self, "found", pessimistic(self.setting, self.counts, self.totals, self.rewards, E)
+        )
 
     def __repr__(self) -> str:
         return f"PessimisticPlan({100 * self.learned:.3g} % of steps and states learned; {self.guarantee})"
@@ -102,12 +108,21 @@ class PessimisticPlan:
     def from_bytes(cls, data: bytes) -> "PessimisticPlan":
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-                facts, held = json.loads(str(archive["facts"])), [archive[name] for name in ("rewards", "counts", "totals")]
+                facts, held = (
+                    json.loads(str(archive["facts"])),
+                    [archive[name] for name in ("rewards", "counts", "totals")],
+                )
             if facts["format"] != _FORMAT:
-                raise StateError(f"the plan has format {facts['format']}, this version of confide reads {_FORMAT}")
+                raise StateError(
+                    f"the plan has format {facts['format']}, this version of confide reads {_FORMAT}"
+                )
             setting = APVISetting(**facts["setting"])
             support = steps_of(setting.states, setting.actions, setting.horizon)
-            shapes = (setting.horizon, setting.states, setting.actions), (support.cells,), (support.pairs,)
+            shapes = (
+                (setting.horizon, setting.states, setting.actions),
+                (support.cells,),
+                (support.pairs,),
+            )
             if any(
                 a.shape != shape or a.dtype != np.float64 or not np.isfinite(a).all()
                 for a, shape in zip(held, shapes, strict=True)
@@ -115,9 +130,18 @@ class PessimisticPlan:
                 raise ValueError
             certificate = Certificate(facts["certificate"]) if facts["certificate"] else None
             rewards, counts, totals = held
-            return cls(setting, rewards, counts, totals, guarantee_from_json(facts["guarantee"]), certificate)
+            return cls(
+                setting,
+                rewards,
+                counts,
+                totals,
+                guarantee_from_json(facts["guarantee"]),
+                certificate,
+            )
         except DAMAGED as error:
-            raise StateError(f"this is not a saved plan, or it is damaged or cut off: {type(error).__name__}") from None
+            raise StateError(
+                f"this is not a saved plan, or it is damaged or cut off: {type(error).__name__}"
+            ) from None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
@@ -142,7 +166,10 @@ class DPAPVI:
     calibration: str = "paper"
 
     def __post_init__(self) -> None:
-        S, A, H = (whole(name, getattr(self, name), at_least=1) for name in ("states", "actions", "horizon"))
+        S, A, H = (
+            whole(name, getattr(self, name), at_least=1)
+            for name in ("states", "actions", "horizon")
+        )
         fits(horizon=H, states=S, actions=A, successors=S)
         keep(self, states=S, actions=A, horizon=H, rewards=_rewards(self.rewards, (H, S, A)))
         keep(self, failure=real("failure", self.failure, above=0, below=1))
@@ -154,10 +181,14 @@ class DPAPVI:
     def setting(self, privacy: Request) -> APVISetting:
         """The printed constants for a promise; without privacy those that do not depend on noise are of use."""
         requested(privacy)
-        promise = (1.0, 1e-6) if isinstance(privacy, NoPrivacy) else (privacy.epsilon, privacy.delta)
+        promise = (
+            (1.0, 1e-6) if isinstance(privacy, NoPrivacy) else (privacy.epsilon, privacy.delta)
+        )
         if promise[1] == 0:
             raise InvalidParameter("DP-APVI has Gaussian noise: delta must be above 0")
-        return APVISetting(self.states, self.actions, self.horizon, *promise, self.failure, self.calibration)
+        return APVISetting(
+            self.states, self.actions, self.horizon, *promise, self.failure, self.calibration
+        )
 
     def statistic(self) -> StepTransitions:
         """What is added up over users."""
@@ -171,7 +202,9 @@ class DPAPVI:
         if isinstance(requested(privacy), NoPrivacy):
             return NO_PRIVACY
         bound = self.statistic().bound
-        return GaussianDP(bound.sensitivity(Relation(privacy.relation)) / self.setting(privacy).noise_std)
+        return GaussianDP(
+            bound.sensitivity(Relation(privacy.relation)) / self.setting(privacy).noise_std
+        )
 
     def release(
         self,
@@ -192,7 +225,14 @@ class DPAPVI:
             raise LogError('DP-APVI needs the column of actions: open the log with action="action"')
         make = self._prepare(logs, privacy, source, progress)
         made = publish(
-            self, logs, make, PessimisticPlan.from_bytes, privacy=privacy, loss=self.loss(privacy), ledger=ledger, id=id
+            self,
+            logs,
+            make,
+            PessimisticPlan.from_bytes,
+            privacy=privacy,
+            loss=self.loss(privacy),
+            ledger=ledger,
+            id=id,
         )
         if made.learned == 0:
             users = made.setting.users_to_start()
@@ -204,7 +244,9 @@ class DPAPVI:
         self, logs: Logs, privacy: Request, source: NoiseSource, progress: Progress | None
     ) -> Callable[[], PessimisticPlan]:
         statistic, setting, loss = self.statistic(), self.setting(privacy), self.loss(privacy)
-        share = Share(statistic.bound, 1.0, "counts of states, actions and transitions at each step")
+        share = Share(
+            statistic.bound, 1.0, "counts of states, actions and transitions at each step"
+        )
         sums = LogSums(logs, [share], privacy=privacy, source=source, progress=progress, loss=loss)
         rewards: Array = self.rewards  # type: ignore[assignment]
 
@@ -214,7 +256,9 @@ class DPAPVI:
             certificate = sums.certificate(
                 f"a policy by DP-APVI, {self.states} states, {self.actions} actions, {self.horizon} steps"
             )
-            return PessimisticPlan(setting, rewards, counts, totals, released.guarantee, certificate)
+            return PessimisticPlan(
+                setting, rewards, counts, totals, released.guarantee, certificate
+            )
 
         return make
 
@@ -224,7 +268,9 @@ def _rewards(given: npt.ArrayLike, shape: tuple[int, int, int]) -> Array:
     if rewards.shape == shape[1:2]:
         rewards = np.repeat(rewards[:, None], shape[2], axis=1)
     if rewards.shape not in (shape, shape[1:]):
-        raise InvalidParameter(f"rewards must have shape {shape}, {shape[1:]} or {shape[1:2]}, got {rewards.shape}")
+        raise InvalidParameter(
+            f"rewards must have shape {shape}, {shape[1:]} or {shape[1:2]}, got {rewards.shape}"
+        )
     if rewards.min() < 0 or rewards.max() > 1:
         raise InvalidParameter("rewards must be in [0, 1], as the printed penalty assumes")
     return np.broadcast_to(rewards, shape).copy()

@@ -53,7 +53,9 @@ def _first_rows(users: LoggedUsers, horizon: int) -> tuple[Ints, Ints]:
     """The rows of each user's first trajectory, up to the horizon and before the first gap, and where each user's begin [user + 1]."""
     some = np.diff(users.users) > 0
     one = np.where(some, users.users[:-1], 0)
-    begin = users.trajectories[one] if len(users.trajectories) > 1 else np.zeros(users.count, np.int64)
+    begin = (
+        users.trajectories[one] if len(users.trajectories) > 1 else np.zeros(users.count, np.int64)
+    )
     end = users.trajectories[np.minimum(one + 1, len(users.trajectories) - 1)]
     lengths = np.where(some, np.minimum(end - begin, horizon), 0)
     first = np.concatenate([[0], np.cumsum(lengths)])

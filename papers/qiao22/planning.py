@@ -26,14 +26,20 @@ class Pessimistic:
 def steps_of(states: int, actions: int, horizon: int) -> Support:
     """A table with steps as one table: state s of step h is number h S + s; number H S is where the last step leads."""
     S, A, H = states, actions, horizon
-    lengths = np.concatenate([np.full((H - 1) * S * A, S), np.ones(S * A, np.int64), np.zeros(A, np.int64)])
+    lengths = np.concatenate(
+        [np.full((H - 1) * S * A, S), np.ones(S * A, np.int64), np.zeros(A, np.int64)]
+    )
     after = np.arange(S, H * S).reshape(H - 1, S)  # of step h: the states of step h + 1
     successors = np.concatenate([np.repeat(after, S * A, axis=0).ravel(), np.full(S * A, H * S)])
     indptr = np.concatenate([[0], np.cumsum(lengths)])
-    return Support(1, H * S + 1, A, indptr.astype(np.int64), successors.astype(np.int64), known=True)
+    return Support(
+        1, H * S + 1, A, indptr.astype(np.int64), successors.astype(np.int64), known=True
+    )
 
 
-def consistent(counts: Array, totals: Array, indptr: npt.NDArray[np.int64], threshold: float) -> Array:
+def consistent(
+    counts: Array, totals: Array, indptr: npt.NDArray[np.int64], threshold: float
+) -> Array:
     """Counts [cell] that are not negative and sum to within E / 2 of the totals [row], nearest in the largest deviation: equation (3).
 
     Counts and totals below zero are zero first, as printed. Then the least largest deviation shifts all counts of a row by the same
@@ -43,10 +49,14 @@ def consistent(counts: Array, totals: Array, indptr: npt.NDArray[np.int64], thre
     counts, totals = np.maximum(counts, 0.0), np.maximum(totals, 0.0)
     row = np.repeat(np.arange(len(totals)), np.diff(indptr))
     sums = np.bincount(row, counts, len(totals))
-    return _kernels.project(counts, np.clip(sums, totals - threshold / 2, totals + threshold / 2), indptr)
+    return _kernels.project(
+        counts, np.clip(sums, totals - threshold / 2, totals + threshold / 2), indptr
+    )
 
 
-def pessimistic(setting: APVISetting, counts: Array, totals: Array, rewards: Array, threshold: float) -> Pessimistic:
+def pessimistic(
+    setting: APVISetting, counts: Array, totals: Array, rewards: Array, threshold: float
+) -> Pessimistic:
     """Backward induction with the penalty Gamma; ties go to the action with the least number.
 
     `counts` and `totals` are those of `steps_of`; rewards [h, s, a]; threshold E, which is 0 for exact counts.
@@ -55,13 +65,19 @@ def pessimistic(setting: APVISetting, counts: Array, totals: Array, rewards: Arr
     indptr = steps_of(S, A, H).indptr
     near = consistent(counts, totals, indptr, threshold)
     visits = np.add.reduceat(near, indptr[: H * S * A]).reshape(H, S, A)
-    values, penalties, choices = np.zeros((H + 1, S)), np.zeros((H, S, A)), np.zeros((H, S), np.int64)
+    values, penalties, choices = (
+        np.zeros((H + 1, S)),
+        np.zeros((H, S, A)),
+        np.zeros((H, S), np.int64),
+    )
     inner = near[: (H - 1) * S * A * S].reshape(H - 1, S, A, S)
     for h in reversed(range(H)):
         known = visits[h] > threshold
         mean = variance = np.zeros((S, A))  # after the last step nothing follows
         if h < H - 1:
-            P = np.where(known[..., None], inner[h] / np.where(known, visits[h], 1.0)[..., None], 1 / S)
+            P = np.where(
+                known[..., None], inner[h] / np.where(known, visits[h], 1.0)[..., None], 1 / S
+            )
             mean = P @ values[h + 1]
             variance = np.maximum(P @ values[h + 1] ** 2 - mean**2, 0.0)
         penalties[h] = setting.penalties(visits[h], variance, threshold)

@@ -94,6 +94,10 @@ class APVISetting:
 
         Below that every action is worth nothing, and nothing is learned; how many more are needed depends on the table.
         """
-        share = 1 / (self.states * self.actions) if share is None else real("share", share, above=0, at_most=1)
+        share = (
+            1 / (self.states * self.actions)
+            if share is None
+            else real("share", share, above=0, at_most=1)
+        )
         visits = max(_SECOND * self.states * self.threshold * self.logarithm, self.threshold)
         return min(math.floor(visits / share) + 1, _MOST)

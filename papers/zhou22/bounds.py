@@ -15,19 +15,35 @@ FAILURE = 0.1
 K, H, D1, D2 = 100_000, 5, 5, 3
 
 
-def constants(privacy: Request, episodes: float = K, horizon: int = H, d1: int = D1, d2: int = D2) -> PaperConstants:
-    return paper_constants(privacy, episodes=int(episodes), horizon=horizon, dimension=d1, reward_dimension=d2, failure=FAILURE)
+def constants(
+    privacy: Request, episodes: float = K, horizon: int = H, d1: int = D1, d2: int = D2
+) -> PaperConstants:
+    return paper_constants(
+        privacy,
+        episodes=int(episodes),
+        horizon=horizon,
+        dimension=d1,
+        reward_dimension=d2,
+        failure=FAILURE,
+    )
 
 
-def true_loss(privacy: Request, episodes: int = K, horizon: int = H, d1: int = D1, d2: int = D2) -> GaussianDP:
+def true_loss(
+    privacy: Request, episodes: int = K, horizon: int = H, d1: int = D1, d2: int = D2
+) -> GaussianDP:
     """Of all four kinds of counters over all steps, for a user who is replaced; in units where every noise is sigma_r.
 
     Mirrored noise has sqrt(2) more than isotropic noise off the diagonal, where the worst pair (two orthogonal features along the axes)
     does not look: its loss is the same.
     """
     rows = StackedRows(value_steps(horizon), d1, math.sqrt(d1), horizon, d2, 1.0, plain=True)
-    seen = 1.0 if isinstance(privacy, LocalDP) else Tree(episodes - 1).column_norm(2)  # episode k reads k - 1 users
-    return GaussianDP(rows.sensitivity(Relation.REPLACE) * seen / constants(privacy, episodes, horizon, d1, d2).sigma_r)
+    # episode k reads k - 1 users
+    seen = 1.0 if isinstance(privacy, LocalDP) else Tree(episodes - 1).column_norm(2)
+    return GaussianDP(
+        rows.sensitivity(Relation.REPLACE)
+        * seen
+        / constants(privacy, episodes, horizon, d1, d2).sigma_r
+    )
 
 
 def true_epsilon(privacy: Request, horizon: int = H) -> float:
@@ -50,24 +66,48 @@ def first_failure(delta: float, horizon: int) -> float:
 
 
 def terms(
-    beta_p: float, beta_r: float, p: Regularity, r: Regularity, episodes: float, horizon: int, d1: int, d2: int
+    beta_p: float,
+    beta_r: float,
+    p: Regularity,
+    r: Regularity,
+    episodes: float,
+    horizon: int,
+    d1: int,
+    d2: int,
 ) -> tuple[float, float]:
     """T_1 and T_2 of the proof of Thm. 4.1."""
     root = math.sqrt(episodes * horizon)
-    one = 2 * beta_p * root * math.sqrt(2 * horizon * d1 * math.log1p(episodes * horizon**2 / p.lambda_min))
-    two = 2 * horizon * beta_r * root * math.sqrt(2 * horizon * d2 * math.log1p(episodes / (d2 * r.lambda_min)))
+    one = (
+        2
+        * beta_p
+        * root
+        * math.sqrt(2 * horizon * d1 * math.log1p(episodes * horizon**2 / p.lambda_min))
+    )
+    two = (
+        2
+        * horizon
+        * beta_r
+        * root
+        * math.sqrt(2 * horizon * d2 * math.log1p(episodes / (d2 * r.lambda_min)))
+    )
     return one, two
 
 
 def value_bound(privacy: Request, episodes: float, horizon: int = H, d: int = D1) -> float:
     """[Zhou22, Sec. 7.1]: T_1 + T_2 + T_3 with the constants of Thm. 6.5, d1 = d2 = d."""
     made = constants(privacy, episodes, horizon, d, d)
-    one, two = terms(made.beta_p, made.beta_r, made.transitions, made.rewards, episodes, horizon, d, d)
+    one, two = terms(
+        made.beta_p, made.beta_r, made.transitions, made.rewards, episodes, horizon, d, d
+    )
     return one + two + horizon * math.sqrt(2 * episodes * horizon * math.log(1 / FAILURE))
 
 
-def policy_bound(privacy: Request, episodes: float, horizon: int = H, d: int = D1, actions: int = 4) -> float:
+def policy_bound(
+    privacy: Request, episodes: float, horizon: int = H, d: int = D1, actions: int = 4
+) -> float:
     """[Zhou22, Sec. 8]: the same, and what mirror descent and the larger martingale add."""
     T = episodes * horizon
-    more = math.sqrt(2 * horizon**3 * T * math.log(actions)) + 4 * horizon * math.sqrt(2 * T * math.log(1 / FAILURE))
+    more = math.sqrt(2 * horizon**3 * T * math.log(actions)) + 4 * horizon * math.sqrt(
+        2 * T * math.log(1 / FAILURE)
+    )
     return value_bound(privacy, episodes, horizon, d) + more

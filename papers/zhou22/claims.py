@@ -60,7 +60,10 @@ def reproduce(quick: bool, say: Say) -> Reproduction:
 
 def constants() -> Table:
     rows = []
-    asked: list[Request] = [*(JointDP(e, DELTA) for e in (0.1, 0.5, 1.0, 10.0)), LocalDP(1.0, DELTA)]
+    asked: list[Request] = [
+        *(JointDP(e, DELTA) for e in (0.1, 0.5, 1.0, 10.0)),
+        LocalDP(1.0, DELTA),
+    ]
     for privacy in asked:
         made, mu = bounds.constants(privacy), bounds.true_loss(privacy).mu
         rows.append(
@@ -85,15 +88,16 @@ def constants() -> Table:
         "true epsilon",
         "noise / noise needed",
     )
-    note = (
-        f"{_AT}. Local: Remark 6.9, noise is added once per user. True epsilon: with the sensitivities of a user who is replaced."
-    )
+    note = f"{_AT}. Local: Remark 6.9, noise is added once per user. True epsilon: with the sensitivities of a user who is replaced."
     return Table("Thm. 6.4, Thm. 6.5 and Lemma 3.1 in numbers", headings, tuple(rows), note)
 
 
 def privacy_claims() -> tuple[Claim, ...]:
     joint, local = JointDP(1.0, DELTA), LocalDP(1.0, DELTA)
-    fails, far = bounds.first_failure(0.1, 2), [bounds.true_epsilon(JointDP(e, DELTA)) / e for e in (1e3, 1e4)]
+    fails, far = (
+        bounds.first_failure(0.1, 2),
+        [bounds.true_epsilon(JointDP(e, DELTA)) / e for e in (1e3, 1e4)],
+    )
     return (
         *(
             CLAIMS.claim(
@@ -156,7 +160,10 @@ def _rate(locator: str, bound: Callable[..., float]) -> Claim:
         exponent(lambda h: bound(small, far, int(h)), 1e4),
     )
     start, claimed = nontrivial_from(lambda n: bound(one, n)), (1 / 2, 1 / 2, 7 / 4, 5 / 2)
-    said = ", ".join(f"{value:.2f} in {name}" for name, value in zip(("K", "1/epsilon", "d", "H"), found, strict=True))
+    said = ", ".join(
+        f"{value:.2f} in {name}"
+        for name, value in zip(("K", "1/epsilon", "d", "H"), found, strict=True)
+    )
     return CLAIMS.claim(
         "rate",
         all(abs(value - want) < 0.06 for value, want in zip(found, claimed, strict=True)),
@@ -173,14 +180,21 @@ def run_all(quick: bool) -> tuple[Algorithm, ...]:
     made = []
     for agent, (locator, name, place) in _AGENTS.items():
         promises: tuple[Request, ...] = (JointDP(1.0, DELTA), LocalDP(1.0, DELTA), NoPrivacy())
-        ours = [case(agent, PROBLEM, p, many * (40 if isinstance(p, LocalDP) else 1)) for p in promises]
+        ours = [
+            case(agent, PROBLEM, p, many * (40 if isinstance(p, LocalDP) else 1)) for p in promises
+        ]
         printed = [replace(spec, episodes=few).printed() for spec in ours[:2]]
-        runs = tuple(measured(spec, seeds if spec.episodes > 1_000 else seeds[:2]) for spec in (*ours, *printed))
+        runs = tuple(
+            measured(spec, seeds if spec.episodes > 1_000 else seeds[:2])
+            for spec in (*ours, *printed)
+        )
         made.append(Algorithm(locator, name, place, runs))
     return tuple(made)
 
 
-def measure(agent: str, quick: bool, say: Say) -> tuple[dict[int, Array], dict[float, Array], dict[int, Array]]:
+def measure(
+    agent: str, quick: bool, say: Say
+) -> tuple[dict[int, Array], dict[float, Array], dict[int, Array]]:
     """Regrets by seed: over K at epsilon = 1, over epsilon at the largest K, and as printed."""
     say(f"{agent}: growth of regret")
     seeds = range(2 if quick else 8)
@@ -195,10 +209,17 @@ def measure(agent: str, quick: bool, say: Say) -> tuple[dict[int, Array], dict[f
     )
 
 
-def growth(agent: str, over_K: dict[int, Array], over_epsilon: dict[float, Array], printed: dict[int, Array]) -> Claim:
+def growth(
+    agent: str,
+    over_K: dict[int, Array],
+    over_epsilon: dict[float, Array],
+    printed: dict[int, Array],
+) -> Claim:
     bound = bounds.value_bound if agent == "linopt-vi" else bounds.policy_bound
     in_K = fitted(list(over_K), np.stack(list(over_K.values()), axis=1))
-    in_epsilon = fitted([1 / e for e in over_epsilon], np.stack(list(over_epsilon.values()), axis=1))
+    in_epsilon = fitted(
+        [1 / e for e in over_epsilon], np.stack(list(over_epsilon.values()), axis=1)
+    )
     idle = fitted(list(printed), np.stack(list(printed.values()), axis=1))
     under = min(bound(JointDP(1.0, DELTA), n) / float(found.mean()) for n, found in over_K.items())
     return CLAIMS.claim(
@@ -224,11 +245,17 @@ def costs(quick: bool, say: Say) -> tuple[Claim, ...]:
     found = {}
     for agent in _AGENTS:
         spec = case(agent, PROBLEM, JointDP(1.0, DELTA), users)
-        found[agent] = privacy_cost(regrets(spec, seeds), regrets(replace(spec, privacy=NoPrivacy()), seeds))
+        found[agent] = privacy_cost(
+            regrets(spec, seeds), regrets(replace(spec, privacy=NoPrivacy()), seeds)
+        )
     spec = case("linopt-vi", PROBLEM, JointDP(1.0, DELTA), users)
     deltas = (1e-3, 1e-6, 1e-12)
-    by_delta = [float(regrets(replace(spec, privacy=JointDP(1.0, delta)), seeds).mean()) for delta in deltas]
-    power = math.log(by_delta[-1] / by_delta[0]) / math.log(math.log(1 / deltas[-1]) / math.log(1 / deltas[0]))
+    by_delta = [
+        float(regrets(replace(spec, privacy=JointDP(1.0, delta)), seeds).mean()) for delta in deltas
+    ]
+    power = math.log(by_delta[-1] / by_delta[0]) / math.log(
+        math.log(1 / deltas[-1]) / math.log(1 / deltas[0])
+    )
     step = paper_step(users, 5, 4)
     slow = case("linopt-po", PROBLEM, NoPrivacy(), users, step=step)
     lost = [float(regrets(one, seeds[:2]).mean()) for one in (slow, replace(slow, options=()))]
@@ -263,7 +290,9 @@ def costs(quick: bool, say: Say) -> tuple[Claim, ...]:
     )
 
 
-def figure(curves: "dict[str, tuple[dict[int, Array], dict[float, Array], dict[int, Array]]]") -> Figure:
+def figure(
+    curves: "dict[str, tuple[dict[int, Array], dict[float, Array], dict[int, Array]]]",
+) -> Figure:
     over_K, over_epsilon = [], []
     for tone, (agent, (users, epsilons, printed)) in enumerate(curves.items()):
         over_K += [_line(agent, users, tone), _line(f"{agent} as printed", printed, tone, "dash")]
@@ -272,16 +301,37 @@ def figure(curves: "dict[str, tuple[dict[int, Array], dict[float, Array], dict[i
     bound = tuple(bounds.value_bound(JointDP(1.0, DELTA), n) for n in users)
     over_K.append(Line("bound (4)", tuple(map(float, users)), bound, None, 0, "dot"))
     loss = at_random(case("uniform", PROBLEM, NoPrivacy(), 1))
-    over_K.append(Line("uniform play", tuple(map(float, users)), tuple(loss * n for n in users), None, None, "dashdot"))
+    over_K.append(
+        Line(
+            "uniform play",
+            tuple(map(float, users)),
+            tuple(loss * n for n in users),
+            None,
+            None,
+            "dashdot",
+        )
+    )
     return Figure(
         "zhou22",
         "Regret of [Zhou22]'s algorithms with our calibration, as printed (dashed) and as bounded (dotted), against users at epsilon = 1 "
         "and against epsilon. Bands are two standard errors.",
-        (Panel("users", "users", "regret", tuple(over_K)), Panel("privacy", "epsilon", "regret", tuple(over_epsilon))),
+        (
+            Panel("users", "users", "regret", tuple(over_K)),
+            Panel("privacy", "epsilon", "regret", tuple(over_epsilon)),
+        ),
     )
 
 
-def _line(label: str, samples: "dict[int, Array] | dict[float, Array]", tone: int, dash: str = "solid") -> Line:
+def _line(
+    label: str, samples: "dict[int, Array] | dict[float, Array]", tone: int, dash: str = "solid"
+) -> Line:
     table: Sequence[Array] = list(samples.values())
     error = tuple(2 * float(one.std(ddof=1)) / math.sqrt(len(one)) for one in table)
-    return Line(label, tuple(map(float, samples)), tuple(float(one.mean()) for one in table), error, tone, dash)
+    return Line(
+        label,
+        tuple(map(float, samples)),
+        tuple(float(one.mean()) for one in table),
+        error,
+        tone,
+        dash,
+    )

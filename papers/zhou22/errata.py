@@ -39,14 +39,24 @@ def sensitivities() -> Erratum:
             y = y - (x @ y) * x
             y /= np.linalg.norm(y)
         matrix = max(matrix, float(np.linalg.norm(np.outer(x, x) - np.outer(y, y))))
-        vector = max(vector, float(np.linalg.norm(x - rng.choice([-1.0, 1.0]) * (x if rng.random() < 0.5 else y))))
+        vector = max(
+            vector,
+            float(np.linalg.norm(x - rng.choice([-1.0, 1.0]) * (x if rng.random() < 0.5 else y))),
+        )
     fails = {(delta, H): first_failure(delta, H) for delta in (0.1, 1e-5) for H in (2, 5)}
-    said = ", ".join(f"{epsilon:.0f} (delta = {delta:g}, H = {H})" for (delta, H), epsilon in fails.items())
+    said = ", ".join(
+        f"{epsilon:.0f} (delta = {delta:g}, H = {H})" for (delta, H), epsilon in fails.items()
+    )
     nominal = true_epsilon(JointDP(1.0, 1e-5))
     return ERRATA.erratum(
         "sensitivities",
         abs(matrix - math.sqrt(2)) < 1e-6 and abs(vector - 2) < 1e-6 and nominal < 1,
-        {"matrix": matrix, "vector": vector, "epsilon": nominal, **{f"fails_{d:g}_{H}": e for (d, H), e in fails.items()}},
+        {
+            "matrix": matrix,
+            "vector": vector,
+            "epsilon": nominal,
+            **{f"fails_{d:g}_{H}": e for (d, H), e in fails.items()},
+        },
         matrix=matrix,
         vector=vector,
         nominal=nominal,
@@ -78,8 +88,14 @@ def features_of_the_past() -> Erratum:
     states, episodes = rng.integers(S, size=n), rng.integers(50, size=n)
     after = (P[states].cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
     targets = values[episodes, after]
-    rows = {"j": np.einsum("isj,kj->kis", kernels, values)[episodes, :, states], "k": (kernels @ values[0])[:, states].T}
-    errors = {name: float(np.linalg.norm(np.linalg.lstsq(X, targets, rcond=None)[0] - w)) for name, X in rows.items()}
+    rows = {
+        "j": np.einsum("isj,kj->kis", kernels, values)[episodes, :, states],
+        "k": (kernels @ values[0])[:, states].T,
+    }
+    errors = {
+        name: float(np.linalg.norm(np.linalg.lstsq(X, targets, rcond=None)[0] - w))
+        for name, X in rows.items()
+    }
     return ERRATA.erratum(
         "features-of-the-past",
         errors["j"] < 0.1 < errors["k"],
@@ -148,7 +164,9 @@ def reward_factor() -> Erratum:
         return sum(terms(beta, beta, size, size, 1e30, int(H), 5, 5))
 
     def stated(H: float) -> float:
-        return math.sqrt(1e30 * H * H * 5 * math.log1p(1e30 * H**2 / size.lambda_min)) * math.sqrt(5 * size.lambda_max)
+        return math.sqrt(1e30 * H * H * 5 * math.log1p(1e30 * H**2 / size.lambda_min)) * math.sqrt(
+            5 * size.lambda_max
+        )
 
     found, claimed = exponent(proved, 1e4), exponent(stated, 1e4)
     return ERRATA.erratum(

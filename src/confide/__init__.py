@@ -6,10 +6,29 @@ from confide._lazy import lazy
 from confide.errors import BudgetExceeded, ConfideError, InvalidParameter, PrivacyError
 from confide.privacy.guarantee import Guarantee, billboard
 from confide.privacy.loss import ApproxDP, GaussianDP, PureDP
-from confide.privacy.request import CentralDP, DistributedDP, JointDP, LocalDP, NoPrivacy, Relation, Trust
+from confide.privacy.request import (
+    CentralDP,
+    DistributedDP,
+    JointDP,
+    LocalDP,
+    NoPrivacy,
+    Relation,
+    Trust,
+)
 
 if TYPE_CHECKING:
-    from confide import agents, audit, evaluation, logs, mechanisms, offline, privacy, privatizers, problems, statistics
+    from confide import (
+        agents,
+        audit,
+        evaluation,
+        logs,
+        mechanisms,
+        offline,
+        privacy,
+        privatizers,
+        problems,
+        statistics,
+    )
     from confide.agents.explain import explain
     from confide.experiments.run import Run
     from confide.experiments.runner import run

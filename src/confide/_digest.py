@@ -14,7 +14,9 @@ def digest(value: Any) -> str:
 
     def add(part: Any) -> None:
         if isinstance(part, np.ndarray):
-            found.update(f"{part.dtype.str}{part.shape}".encode() + np.ascontiguousarray(part).tobytes())
+            found.update(
+                f"{part.dtype.str}{part.shape}".encode() + np.ascontiguousarray(part).tobytes()
+            )
         elif isinstance(part, tuple | list):
             found.update(b"(")
             for each in part:
@@ -22,7 +24,9 @@ def digest(value: Any) -> str:
             found.update(b")")
         elif not isinstance(part, type) and (is_dataclass(part) or hasattr(part, "__dict__")):
             found.update(type(part).__qualname__.encode())
-            names = [each.name for each in fields(part)] if is_dataclass(part) else sorted(vars(part))
+            names = (
+                [each.name for each in fields(part)] if is_dataclass(part) else sorted(vars(part))
+            )
             add([(name, getattr(part, name)) for name in names if not name.startswith("_")])
         else:
             found.update(re.sub(r" at 0x[0-9a-f]+", "", repr(part)).encode() + b",")

@@ -43,7 +43,8 @@ def clean(folder: Path, *names: str) -> None:
 
 def replace(path: Path, data: bytes, *, mode: int = 0o666) -> None:
     """Write, sync, rename, sync the folder: after a crash the file is either the old one or the new one, whole."""
-    if path.exists() and not path.is_file():  # a device or a pipe has nothing to keep; a folder is an error
+    # a device or a pipe has nothing to keep; a folder is an error
+    if path.exists() and not path.is_file():
         path.write_bytes(data)
         return
     with _written(path, data, mode) as new:
@@ -56,7 +57,8 @@ def create(path: Path, data: bytes, *, mode: int = 0o666) -> None:
     for path_left in leftovers(path.parent, path.name):
         path_left.unlink(missing_ok=True)
     for _ in range(100):
-        with contextlib.suppress(FileNotFoundError), _written(path, data, mode) as new:  # another process may clean up, too
+        # another process may clean up, too
+        with contextlib.suppress(FileNotFoundError), _written(path, data, mode) as new:
             _place(new, path)
             break
     else:
@@ -69,7 +71,8 @@ def _place(new: Path, path: Path) -> None:
         os.link(new, path)
     except FileExistsError:
         raise
-    except (PermissionError, NotImplementedError):  # a file system without hard links: a kill in between leaves an empty file
+    # a file system without hard links: a kill in between leaves an empty file
+    except (PermissionError, NotImplementedError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         os.replace(new, path)
 
@@ -208,7 +211,9 @@ def _locked(folder: Path, name: str = LOCK) -> Iterator[None]:
             f"another process is writing to {folder}: wait until it has ended, or choose another folder"
         ) from None
     except OSError as error:
-        raise InvalidParameter(f"cannot write into {folder}: {error.strerror}; choose another folder") from None
+        raise InvalidParameter(
+            f"cannot write into {folder}: {error.strerror}; choose another folder"
+        ) from None
     try:
         yield
     finally:

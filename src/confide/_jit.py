@@ -16,5 +16,6 @@ def njit(function: Callable[P, R]) -> Callable[P, R]:
     """
     try:
         return cast(Callable[P, R], numba.njit(cache=True, nogil=True)(function))
-    except RuntimeError:  # "no locator available": neither the package nor the home folder is writable
+    # "no locator available": neither the package nor the home folder is writable
+    except RuntimeError:
         return cast(Callable[P, R], numba.njit(nogil=True)(function))

@@ -15,6 +15,9 @@ def lazy(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
         home = homes[name]
         if not home:
             return importlib.import_module(f"{package}.{name}")
-        return getattr(importlib.import_module(home if home.startswith("confide.") else f"{package}.{home}"), name)
+        return getattr(
+            importlib.import_module(home if home.startswith("confide.") else f"{package}.{home}"),
+            name,
+        )
 
     return __getattr__

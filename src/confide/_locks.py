@@ -25,7 +25,9 @@ def lock(handle: int, *, wait: bool = True, shared: bool = False) -> None:
     else:
         import fcntl
 
-        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+        fcntl.flock(
+            handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
+        )
 
 
 def _lock_range(handle: int, wait: bool, shared: bool) -> None:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 Value = TypeVar("Value")
-MOST = 10**15  # the largest whole number that any argument may be: sums of this many are exact in floating point
+# the largest whole number that any argument may be: sums of this many are exact in floating point
+MOST = 10**15
 ENTRIES = 2**31  # of all arrays that one object may make: 16 GB
 NUMBER = 8  # bytes
 # The copies of an array that exist at the same time while an object is made and checked.
@@ -48,7 +49,9 @@ def whole(name: str, value: Any, *, at_least: int | None = None, at_most: int = 
     if at_least is not None and number < at_least:
         raise InvalidParameter(f"{name} must be at least {at_least}, got {name}={shown(value)}")
     if abs(number) > at_most:
-        raise InvalidParameter(f"{name} must be at most {_limit(at_most)}, got {name}={shown(value)}")
+        raise InvalidParameter(
+            f"{name} must be at most {_limit(at_most)}, got {name}={shown(value)}"
+        )
     return number
 
 
@@ -71,7 +74,9 @@ def real(
     """A real number in a range, as a float; no bool, never NaN, and infinite only where `finite` is False."""
     expected = _range(above, at_least, below, at_most, finite)
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise InvalidParameter(f"{name} must be a number{f', {expected}' if expected else ''}, got {name}={shown(value)}")
+        raise InvalidParameter(
+            f"{name} must be a number{f', {expected}' if expected else ''}, got {name}={shown(value)}"
+        )
     try:
         number = float(value)
     except OverflowError:  # a whole number of some hundred digits
@@ -83,11 +88,19 @@ def real(
         and (at_most is None or number <= at_most)
     )
     if math.isnan(number) or not inside or (finite and math.isinf(number)):
-        raise InvalidParameter(f"{name} must be {expected or 'a number'}, got {name}={shown(value)}")
+        raise InvalidParameter(
+            f"{name} must be {expected or 'a number'}, got {name}={shown(value)}"
+        )
     return number
 
 
-def _range(above: float | None, at_least: float | None, below: float | None, at_most: float | None, finite: bool) -> str:
+def _range(
+    above: float | None,
+    at_least: float | None,
+    below: float | None,
+    at_most: float | None,
+    finite: bool,
+) -> str:
     """In words: in [0, 1), positive and finite, at least 3."""
     low, high = above if at_least is None else at_least, below if at_most is None else at_most
     if low is not None and high is not None:
@@ -108,7 +121,9 @@ def choice(name: str, value: Any, options: Iterable[Value]) -> Value:
     for option in known:
         if type(value) is type(option) and value == option:
             return option
-    raise InvalidParameter(f"{name} must be one of {', '.join(map(str, known))}, got {name}={shown(value)}")
+    raise InvalidParameter(
+        f"{name} must be one of {', '.join(map(str, known))}, got {name}={shown(value)}"
+    )
 
 
 def flag(name: str, value: Any) -> bool:
@@ -137,7 +152,9 @@ def private_kind(name: str, value: Any, *types: type) -> Any:
     """An object of one of these types that may hold somebody's data: an error about it names its type alone."""
     if not isinstance(value, types):
         expected = " or ".join(each.__name__ for each in types)
-        raise InvalidParameter(f"{name} must be {expected}, got a value of type {type(value).__name__}")
+        raise InvalidParameter(
+            f"{name} must be {expected}, got a value of type {type(value).__name__}"
+        )
     return value
 
 
@@ -156,7 +173,9 @@ def path(name: str, value: Any) -> str:
         found = os.fspath(value)
         if isinstance(found, str) and found and "\0" not in found:
             return found
-    raise InvalidParameter(f"{name} must be the name of a file or folder, got {name}={shown(value)}")
+    raise InvalidParameter(
+        f"{name} must be the name of a file or folder, got {name}={shown(value)}"
+    )
 
 
 def listed(name: str, value: Any, *types: type) -> list[Any]:
@@ -184,13 +203,19 @@ def regular(source: Any, most: int | None = None) -> Path:
     found = Path(path("path", source))
     facts = found.stat()
     if not stat.S_ISREG(facts.st_mode):
-        raise OSError(errno.EINVAL, "a folder" if stat.S_ISDIR(facts.st_mode) else "not a regular file", str(found))
+        raise OSError(
+            errno.EINVAL,
+            "a folder" if stat.S_ISDIR(facts.st_mode) else "not a regular file",
+            str(found),
+        )
     if most is not None and facts.st_size > most:
         raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(found))
     return found
 
 
-def array(name: str, value: Any, *, ndim: int | None = None, finite: bool = True) -> "npt.NDArray[np.float64]":
+def array(
+    name: str, value: Any, *, ndim: int | None = None, finite: bool = True
+) -> "npt.NDArray[np.float64]":
     """An array of real numbers, as float64; a copy only where it is not one already."""
     import numpy as np
 
@@ -200,11 +225,17 @@ def array(name: str, value: Any, *, ndim: int | None = None, finite: bool = True
             raise TypeError
         found = found.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidParameter(f"{name} must be an array of numbers, got {name}={shown(value)}") from None
+        raise InvalidParameter(
+            f"{name} must be an array of numbers, got {name}={shown(value)}"
+        ) from None
     if ndim is not None and found.ndim != ndim:
-        raise InvalidParameter(f"{name} must be an array of {ndim} dimension{'s'[: ndim != 1]}, got shape {found.shape}")
+        raise InvalidParameter(
+            f"{name} must be an array of {ndim} dimension{'s'[: ndim != 1]}, got shape {found.shape}"
+        )
     if finite and not np.isfinite(found).all():
-        raise InvalidParameter(f"{name} must be finite, and some of its entries are NaN or infinite")
+        raise InvalidParameter(
+            f"{name} must be finite, and some of its entries are NaN or infinite"
+        )
     return found
 
 
@@ -212,9 +243,13 @@ def integers(name: str, value: Any) -> "npt.NDArray[np.int64]":
     """An array of whole numbers, as int64; floats only where they are whole."""
     import numpy as np
 
-    numbers = value if isinstance(value, np.ndarray) and value.dtype.kind in "iu" else array(name, value)
+    numbers = (
+        value if isinstance(value, np.ndarray) and value.dtype.kind in "iu" else array(name, value)
+    )
     if numbers.dtype.kind == "f" and (np.rint(numbers) != numbers).any():
-        raise InvalidParameter(f"{name} must be an array of whole numbers, got {name}={shown(value)}")
+        raise InvalidParameter(
+            f"{name} must be an array of whole numbers, got {name}={shown(value)}"
+        )
     if numbers.size and np.abs(numbers).max() > MOST:
         raise InvalidParameter(f"{name} must be an array of whole numbers, at most {MOST:g}")
     return np.ascontiguousarray(numbers, dtype=np.int64)
@@ -223,7 +258,9 @@ def integers(name: str, value: Any) -> "npt.NDArray[np.int64]":
 def generator(name: str, value: Any) -> "np.random.Generator":
     import numpy as np
 
-    found: np.random.Generator = kind(name, value, np.random.Generator, said="a numpy.random.Generator")
+    found: np.random.Generator = kind(
+        name, value, np.random.Generator, said="a numpy.random.Generator"
+    )
     return found
 
 

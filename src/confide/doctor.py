@@ -33,12 +33,23 @@ def system() -> dict[str, str]:
 
 def self_test() -> Iterator[Check]:
     """Yield each check as soon as it is done."""
-    checks: dict[str, Callable[[], str]] = {"compiled kernels": _kernels, "noise": _noise, "secure noise": _secure}
+    checks: dict[str, Callable[[], str]] = {
+        "compiled kernels": _kernels,
+        "noise": _noise,
+        "secure noise": _secure,
+    }
     for name, check in checks.items():
         started = time.monotonic()
         try:
             holds, says = True, check()
-        except (ConfideError, AssertionError, ImportError, OSError, ArithmeticError, ValueError) as error:
+        except (
+            ConfideError,
+            AssertionError,
+            ImportError,
+            OSError,
+            ArithmeticError,
+            ValueError,
+        ) as error:
             holds, says = False, " ".join(f"{error}".split()) or type(error).__name__
         yield Check(name, holds, says, time.monotonic() - started)
 
@@ -76,5 +87,8 @@ def _secure() -> str:
     from confide.mechanisms.sources import noise_source
 
     draws = noise_source("secure").gaussian(1e6, (64,))  # in whole numbers
-    _must(len(set(draws.tolist())) > 60 and 5e5 < draws.std() < 2e6, "draws repeat, or have a wrong scale")
+    _must(
+        len(set(draws.tolist())) > 60 and 5e5 < draws.std() < 2e6,
+        "draws repeat, or have a wrong scale",
+    )
     return "drawn from the system's entropy by OpenDP"

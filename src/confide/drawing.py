@@ -27,7 +27,12 @@ Style = Mapping[str, Any]  # of a line in a legend, in matplotlib's words
 LIGHT = ("#0072b2", "#c64f00", "#00805d", "#a03a8c", "#94700a", "#443399", "#5b6770")
 DARK = ("#5ab8f0", "#ff9350", "#35cf9f", "#ea92cf", "#e3c33c", "#b0a5ff", "#b4bec6")
 NEUTRAL = ("#6b7280", "#9aa4b2")  # reference policies: light, dark
-DASHES: dict[str, Any] = {"solid": "-", "dash": (0, (4.5, 2)), "dot": (0, (1, 1.8)), "dashdot": (0, (4.5, 1.6, 1, 1.6))}
+DASHES: dict[str, Any] = {
+    "solid": "-",
+    "dash": (0, (4.5, 2)),
+    "dot": (0, (1, 1.8)),
+    "dashdot": (0, (4.5, 1.6, 1, 1.6)),
+}
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*")
 WIDTH, HEIGHT = 3.5, 2.75  # inches of one panel: two of them fill the width of a page
 SMALL, TEXT = 7.5, 8.5
@@ -115,19 +120,30 @@ class Panel:
     legend: Mapping[str, Style] | None = field(default=None)
 
 
-def regret_panel(lines: Sequence[Line], optimal: float | None, uniform: float | None, **more: Any) -> Panel:
+def regret_panel(
+    lines: Sequence[Line], optimal: float | None, uniform: float | None, **more: Any
+) -> Panel:
     """Cumulative regret. Uniform play loses the same with every user: its line is added where it is known."""
     shown = [line for line in lines if (line.y > 0).any()]  # zero has no logarithm
-    if optimal is not None and uniform is not None and uniform < optimal and not any(line.look == UNIFORM for line in shown):
+    if (
+        optimal is not None
+        and uniform is not None
+        and uniform < optimal
+        and not any(line.look == UNIFORM for line in shown)
+    ):
         users = np.array([1.0, max((float(line.x[-1]) for line in lines), default=1.0)])
         shown.append(Line("uniform play", UNIFORM, users, (optimal - uniform) * users, width=1.2))
     return Panel("users", "cumulative regret", shown, **more)
 
 
-def value_panel(lines: Sequence[Line], optimal: float | None, uniform: float | None, **more: Any) -> Panel:
+def value_panel(
+    lines: Sequence[Line], optimal: float | None, uniform: float | None, **more: Any
+) -> Panel:
     """What a user can expect, between uniform and optimal play."""
     ends = (("optimal", optimal, True), ("uniform", uniform, False))
-    levels = [Level(y, text=f"{name} {y:.3g}", left=left) for name, y, left in ends if y is not None]
+    levels = [
+        Level(y, text=f"{name} {y:.3g}", left=left) for name, y, left in ends if y is not None
+    ]
     known = optimal is not None and uniform is not None and uniform < optimal
     bottom = uniform - 0.7 * (optimal - uniform) if known else None  # type: ignore[operator]
     return Panel("users", "value per user", lines, levels, log=False, bottom=bottom, **more)
@@ -137,7 +153,12 @@ def return_panel(lines: Sequence[Line], **more: Any) -> Panel:
     return Panel("users", "average return", lines, log=False, **more)
 
 
-def draw(panels: Sequence[Panel], *, columns: int | None = None, figsize: tuple[float, float] | None = None) -> "Figure":
+def draw(
+    panels: Sequence[Panel],
+    *,
+    columns: int | None = None,
+    figsize: tuple[float, float] | None = None,
+) -> "Figure":
     """The panels of one figure, and one legend below them."""
     wide = columns or (len(panels) if len(panels) < 4 else 2 if len(panels) == 4 else 3)
     tall = -(-len(panels) // wide)
@@ -172,7 +193,9 @@ def _figure_class() -> "type[Figure]":
 
         def savefig(self, fname: Any, *, transparent: bool | None = None, **kwargs: Any) -> None:
             # TrueType, which publishers take (type 3 they refuse) and editors can change; the same figure gives the same SVG
-            with matplotlib.rc_context({"pdf.fonttype": 42, "ps.fonttype": 42, "svg.hashsalt": "confide"}):
+            with matplotlib.rc_context(
+                {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.hashsalt": "confide"}
+            ):
                 super().savefig(fname, transparent=transparent, **kwargs)
 
     return PaperFigure
@@ -214,10 +237,24 @@ def _line(ax: "Axes", line: Line, log: bool, place: int) -> None:
     x, y = line.x[keep], line.y[keep]
     low, high = (None if end is None else end[keep] for end in (line.low, line.high))
     if line.points:
-        bars = None if low is None or high is None else np.abs(np.array([y - low, high - y], dtype=float))
-        ax.errorbar(x, y, yerr=bars, markersize=4.2, linewidth=line.width, elinewidth=0.9, capsize=2, **line.look.style)
+        bars = (
+            None
+            if low is None or high is None
+            else np.abs(np.array([y - low, high - y], dtype=float))
+        )
+        ax.errorbar(
+            x,
+            y,
+            yerr=bars,
+            markersize=4.2,
+            linewidth=line.width,
+            elinewidth=0.9,
+            capsize=2,
+            **line.look.style,
+        )
         return
-    every = (2 * place, max(len(x) // 6, 1))  # not all at the same users: curves may lie on each other
+    # not all at the same users: curves may lie on each other
+    every = (2 * place, max(len(x) // 6, 1))
     ax.plot(x, y, linewidth=line.width, markersize=3.6, markevery=every, **line.look.style)
     if low is not None and high is not None and (high > low).any():
         low = np.maximum(low, y * 1e-3) if log else low  # a logarithmic axis cannot go below zero
@@ -225,9 +262,19 @@ def _line(ax: "Axes", line: Line, log: bool, place: int) -> None:
 
 
 def _level(ax: "Axes", level: Level) -> None:
-    ax.axhline(level.y, color=level.look.colour, linewidth=1.0, linestyle=DASHES[level.look.dash], zorder=1.5)
+    ax.axhline(
+        level.y,
+        color=level.look.colour,
+        linewidth=1.0,
+        linestyle=DASHES[level.look.dash],
+        zorder=1.5,
+    )
     if level.look.marker is not None:
-        marker: dict[str, Any] = {"color": level.look.colour, "marker": MARKERS[level.look.marker], "markersize": 4.2}
+        marker: dict[str, Any] = {
+            "color": level.look.colour,
+            "marker": MARKERS[level.look.marker],
+            "markersize": 4.2,
+        }
         ax.plot([0.985], [level.y], transform=ax.get_yaxis_transform(), **marker)
     if level.text:
         ax.annotate(
@@ -248,16 +295,33 @@ def _bars(ax: "Axes", panel: Panel) -> None:
     from matplotlib.colors import to_rgb
 
     seen = [bar.value for bar in panel.bars if bar.value > 0]
-    left, right = 10.0 ** math.floor(math.log10(min(seen, default=1.0)) - 0.2), max([10.0, *seen, panel.mark or 0.0])
+    left, right = (
+        10.0 ** math.floor(math.log10(min(seen, default=1.0)) - 0.2),
+        max([10.0, *seen, panel.mark or 0.0]),
+    )
     for place, bar in enumerate(panel.bars):
         if bar.value > left:
             pale = tuple(0.3 * part + 0.7 for part in to_rgb(bar.look.colour))
-            look: dict[str, Any] = {"facecolor": pale, "edgecolor": bar.look.colour, "hatch": bar.hatch, "linewidth": 0.9}
+            look: dict[str, Any] = {
+                "facecolor": pale,
+                "edgecolor": bar.look.colour,
+                "hatch": bar.hatch,
+                "linewidth": 0.9,
+            }
             ax.barh(place, bar.value - left, left=left, height=0.62, zorder=2, **look)
             if bar.low is not None and bar.high is not None:
-                ax.hlines(place, max(bar.low, left), bar.high, color="#111827", linewidth=1.0, zorder=3)
+                ax.hlines(
+                    place, max(bar.low, left), bar.high, color="#111827", linewidth=1.0, zorder=3
+                )
         where = max(bar.high or 0.0, bar.value, left)
-        ax.annotate(f"{bar.value:,.3g}", (where, place), (4, 0), textcoords="offset points", va="center", fontsize=SMALL)
+        ax.annotate(
+            f"{bar.value:,.3g}",
+            (where, place),
+            (4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=SMALL,
+        )
     if panel.mark:
         ax.axvline(panel.mark, linewidth=1.2, zorder=1, **UNIFORM.style)
     ax.set(xscale="log", xlim=(left, right * (right / left) ** 0.2))
@@ -271,7 +335,14 @@ def fit(ax: "Axes") -> None:
     """A logarithmic axis for the lines and for error bars up to ten times beyond them: a wide band, from two seeds say, may leave it."""
     drawn, caps = (
         np.concatenate(
-            [[], *(np.asarray(line.get_ydata(), float) for line in ax.lines if (line.get_linestyle() == "None") is cap)]
+            [
+                [],
+                *(
+                    np.asarray(line.get_ydata(), float)
+                    for line in ax.lines
+                    if (line.get_linestyle() == "None") is cap
+                ),
+            ]
         )
         for cap in (False, True)
     )
@@ -294,7 +365,11 @@ def dress(ax: "Axes") -> None:
 
 
 def _entries(panel: Panel) -> dict[str, Style]:
-    return {line.label: {**line.look.style, "linewidth": line.width} for line in panel.lines if line.label}
+    return {
+        line.label: {**line.look.style, "linewidth": line.width}
+        for line in panel.lines
+        if line.label
+    }
 
 
 def _kind(style: Style) -> int:
@@ -309,7 +384,13 @@ def _legend(figure: "Figure", entries: Mapping[str, Style]) -> None:
     lines = [Line2D([], [], **{"markersize": 4.2, **entries[name]}) for name in names]
     columns = max(1, min(len(lines), int(figure.get_figwidth() / 1.45)))
     made = figure.legend(
-        lines, ["-"] * len(lines), loc="outside lower center", ncols=columns, frameon=False, fontsize=SMALL, handlelength=3.0
+        lines,
+        ["-"] * len(lines),
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+        fontsize=SMALL,
+        handlelength=3.0,
     )
     for text, name in zip(made.get_texts(), names, strict=True):
         text.set_parse_math(False)  # a name is a name, with its dollars and underscores

@@ -97,7 +97,9 @@ class BudgetExceeded(LedgerError):
     """The remaining budget is too small; nothing was spent and nothing was released."""
 
     def __init__(self, requested: str, remaining: str) -> None:
-        super().__init__(f"the budget does not cover this release: requested {requested}, left {remaining}")
+        super().__init__(
+            f"the budget does not cover this release: requested {requested}, left {remaining}"
+        )
         self.requested, self.remaining = requested, remaining
 
     def __reduce__(self) -> tuple[type["BudgetExceeded"], tuple[str, str]]:

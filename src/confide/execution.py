@@ -29,7 +29,11 @@ def check_backend(backend: str, workers: int | None) -> None:
 
 
 def each(
-    task: Callable[[Item], Result], items: Sequence[Item], *, backend: str = "local", workers: int | None = None
+    task: Callable[[Item], Result],
+    items: Sequence[Item],
+    *,
+    backend: str = "local",
+    workers: int | None = None,
 ) -> Iterator[Result]:
     """task(item) of every item, in any order. Both must be picklable, to reach other processes."""
     check_backend(backend, workers)
@@ -48,22 +52,34 @@ def _local(task: Callable[[Any], Any], items: Sequence[Any], workers: int | None
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     try:
-        yield from joblib.Parallel(workers, return_as="generator_unordered")(joblib.delayed(task)(item) for item in items)
+        yield from joblib.Parallel(workers, return_as="generator_unordered")(
+            joblib.delayed(task)(item) for item in items
+        )
     except TerminatedWorkerError:
-        raise ExecutionError("a worker process was killed, perhaps because memory ran out; try fewer workers") from None
+        raise ExecutionError(
+            "a worker process was killed, perhaps because memory ran out; try fewer workers"
+        ) from None
 
 
 def _ray(task: Callable[[Any], Any], items: Sequence[Any], workers: int | None) -> Iterator[Any]:
     """Plain tasks on the cluster that this process is connected to, else on this machine for as long as it takes."""
-    ray: Any = importlib.import_module("ray")  # by name: types are checked where it is not installed, too
+    # by name: types are checked where it is not installed, too
+    ray: Any = importlib.import_module("ray")
     ours = not ray.is_initialized()
     if ours:
-        ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(
+            num_cpus=workers,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
     try:
         remote = ray.remote(max_retries=RETRIES)(_outcome)
         shared = ray.put(task)
         rest = iter(items)
-        waiting = {remote.remote(shared, item): item for item in islice(rest, workers or len(items))}
+        waiting = {
+            remote.remote(shared, item): item for item in islice(rest, workers or len(items))
+        }
         while waiting:
             ready = ray.wait(list(waiting))[0][0]
             yield _result(lambda: ray.get(ready), "Ray", waiting.pop(ready))  # noqa: B023
@@ -87,7 +103,9 @@ def _dask(task: Callable[[Any], Any], items: Sequence[Any], workers: int | None)
                 'Dask starts processes that import this script: call it below if __name__ == "__main__":'
             ) from None
     try:
-        futures = client.map(_outcome, [task] * len(items), items, key="confide", retries=RETRIES, pure=False)
+        futures = client.map(
+            _outcome, [task] * len(items), items, key="confide", retries=RETRIES, pure=False
+        )
         pieces = {future.key: item for future, item in zip(futures, items, strict=True)}
         for done in distributed.as_completed(futures):
             yield _result(done.result, "Dask", pieces[done.key])
@@ -109,7 +127,9 @@ def _result(get: Callable[[], Any], cluster: str, item: Any) -> Any:
     try:
         found = get()
     except Exception as error:
-        found = ExecutionError(f"the {cluster} cluster lost a piece of the work for good: {type(error).__name__}")
+        found = ExecutionError(
+            f"the {cluster} cluster lost a piece of the work for good: {type(error).__name__}"
+        )
         found.item = item
     if isinstance(found, ConfideError):
         raise found

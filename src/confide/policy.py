@@ -20,7 +20,9 @@ Array = npt.NDArray[np.float64]
 
 def _place(step: int, state: int, horizon: int, states: int) -> tuple[int, int]:
     """A step and a state that exist."""
-    return whole("step", step, at_least=0, at_most=horizon - 1), whole("state", state, at_least=0, at_most=states - 1)
+    return whole("step", step, at_least=0, at_most=horizon - 1), whole(
+        "state", state, at_least=0, at_most=states - 1
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,8 +36,11 @@ class TabularPolicy:
         whole("choices", self.choices, at_least=1)
         actions = integers("actions", self.actions)
         if actions.ndim != 2 or actions.size == 0:
-            raise InvalidParameter(f"actions must have shape (horizon, states), got {actions.shape}")
-        if actions.view(np.uint64).max() >= self.choices:  # as unsigned numbers the negative ones are the largest
+            raise InvalidParameter(
+                f"actions must have shape (horizon, states), got {actions.shape}"
+            )
+        # as unsigned numbers the negative ones are the largest
+        if actions.view(np.uint64).max() >= self.choices:
             raise InvalidParameter(f"actions must be in 0..{self.choices - 1}")
         object.__setattr__(self, "actions", actions)
 
@@ -61,8 +66,14 @@ class StochasticPolicy:
     def __post_init__(self) -> None:
         weights = np.ascontiguousarray(array("weights", self.weights, finite=False))
         if weights.ndim != 3:
-            raise InvalidParameter(f"weights must have shape (horizon, states, actions), got {weights.shape}")
-        wrong = ~(np.isfinite(weights).all(axis=2) & (weights >= 0).all(axis=2) & (np.abs(weights.sum(axis=2) - 1) < 1e-8))
+            raise InvalidParameter(
+                f"weights must have shape (horizon, states, actions), got {weights.shape}"
+            )
+        wrong = ~(
+            np.isfinite(weights).all(axis=2)
+            & (weights >= 0).all(axis=2)
+            & (np.abs(weights.sum(axis=2) - 1) < 1e-8)
+        )
         if wrong.any():
             h, s = np.argwhere(wrong)[0]
             raise InvalidParameter(f"weights[h={h}, s={s}] must be probabilities that sum to one")
@@ -94,7 +105,9 @@ class LinearPolicy:
     def __post_init__(self) -> None:
         gains = np.ascontiguousarray(array("gains", self.gains, finite=False))
         if gains.ndim != 3 or not np.isfinite(gains).all():
-            raise InvalidParameter(f"gains must be finite, of shape (horizon, inputs, states), got shape {gains.shape}")
+            raise InvalidParameter(
+                f"gains must be finite, of shape (horizon, inputs, states), got shape {gains.shape}"
+            )
         object.__setattr__(self, "gains", gains)
 
     def act(self, step: int, state: Array, rng: np.random.Generator) -> Array:  # noqa: ARG002 - deterministic
@@ -141,7 +154,9 @@ class ContextPolicy:
             return
         widths = np.ascontiguousarray(array("widths", self.widths))
         if widths.ndim != 2 or widths.shape[1] != len(weights):
-            raise InvalidParameter(f"widths must have shape (rows, {len(weights)}) to fit the weights, got {widths.shape}")
+            raise InvalidParameter(
+                f"widths must have shape (rows, {len(weights)}) to fit the weights, got {widths.shape}"
+            )
         object.__setattr__(self, "widths", widths)
 
     def choose(self, contexts: Array) -> npt.NDArray[np.int64]:
@@ -156,7 +171,9 @@ class ContextPolicy:
         """`state` is the user's contexts [a, i]."""
         contexts = array("state", state, ndim=2, finite=False)
         if contexts.shape[1] != len(self.weights) or len(contexts) == 0:
-            raise InvalidParameter(f"state must have shape (actions, {len(self.weights)}), got {contexts.shape}")
+            raise InvalidParameter(
+                f"state must have shape (actions, {len(self.weights)}), got {contexts.shape}"
+            )
         return int(self.choose(contexts))
 
     def save(self, path: str | Path | BinaryIO) -> None:
@@ -198,12 +215,26 @@ def load_policy(path: str | Path | BinaryIO) -> Policy:
                 return RandomPolicy(int(data["choices"]))
             if kind == "context":
                 return ContextPolicy(data["weights"], data.get("widths"))
-            return StochasticPolicy(data["weights"]) if kind == "stochastic" else LinearPolicy(data["gains"])
+            return (
+                StochasticPolicy(data["weights"])
+                if kind == "stochastic"
+                else LinearPolicy(data["gains"])
+            )
     except FileNotFoundError:
-        raise InvalidParameter(f"{path} does not exist, and so it is not a saved policy (.npz)") from None
+        raise InvalidParameter(
+            f"{path} does not exist, and so it is not a saved policy (.npz)"
+        ) from None
     except _DAMAGE as error:
-        why = error.strerror if isinstance(error, OSError) else str(error) if isinstance(error, InvalidParameter) else None
-        raise InvalidParameter(f"{path} is not a saved policy (.npz){f': {why}' if why else ''}; policy.save makes one") from None
+        why = (
+            error.strerror
+            if isinstance(error, OSError)
+            else str(error)
+            if isinstance(error, InvalidParameter)
+            else None
+        )
+        raise InvalidParameter(
+            f"{path} is not a saved policy (.npz){f': {why}' if why else ''}; policy.save makes one"
+        ) from None
 
 
 def _save(path: str | Path | BinaryIO, *, kind: str, **arrays: npt.NDArray[Any]) -> None:
@@ -212,10 +243,19 @@ def _save(path: str | Path | BinaryIO, *, kind: str, **arrays: npt.NDArray[Any])
         with _opened(path, "wb") as file:
             np.savez_compressed(file, allow_pickle=False, kind=np.array(kind), **arrays)
     except IsADirectoryError:
-        raise InvalidParameter(f"cannot write to {path}: it is a folder; choose another file") from None
+        raise InvalidParameter(
+            f"cannot write to {path}: it is a folder; choose another file"
+        ) from None
 
 
 def _opened(path: str | Path | BinaryIO, mode: str) -> AbstractContextManager[Any]:
     if isinstance(path, str | Path):
         return open(regular(path) if mode == "rb" else arguments.path("path", path), mode)
-    return nullcontext(has("path", path, ("read" if mode == "rb" else "write",), "the name of a file, or an open file"))
+    return nullcontext(
+        has(
+            "path",
+            path,
+            ("read" if mode == "rb" else "write",),
+            "the name of a file, or an open file",
+        )
+    )

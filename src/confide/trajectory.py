@@ -34,7 +34,9 @@ class Trajectories:
     rewards: Array = field(repr=False)
 
     def __post_init__(self) -> None:
-        states, actions, rewards = (_array(part) for part in (self.states, self.actions, self.rewards))
+        states, actions, rewards = (
+            _array(part) for part in (self.states, self.actions, self.rewards)
+        )
         flat = rewards.ndim != 2 or min(states.ndim, actions.ndim) < 2
         if flat or not len(states) == len(actions) == len(rewards):
             shapes = f"states {states.shape}, actions {actions.shape}, rewards {rewards.shape}"
@@ -60,7 +62,9 @@ class Trajectories:
         try:
             users.indices(self.users)
         except (TypeError, ValueError):
-            raise InvalidParameter(f"users must be a slice of whole numbers, got {shown(users)}") from None
+            raise InvalidParameter(
+                f"users must be a slice of whole numbers, got {shown(users)}"
+            ) from None
         return Trajectories(self.states[users], self.actions[users], self.rewards[users])
 
 
@@ -79,12 +83,19 @@ def collect(
     state_sizes = _step_shape("state_shape", state_shape)
     action_sizes = _step_shape("action_shape", action_shape)
     if isinstance(episodes, str | bytes | dict) or not isinstance(episodes, Iterable):
-        raise InvalidParameter(f"episodes must be a list of (states, actions, rewards), got {type(episodes).__name__}")
+        raise InvalidParameter(
+            f"episodes must be a list of (states, actions, rewards), got {type(episodes).__name__}"
+        )
     try:
         users = list(episodes)
     except TypeError:  # an array without dimensions claims to be iterable
         raise InvalidParameter("episodes must be a list of (states, actions, rewards)") from None
-    fits(users=max(len(users), 1), steps=horizon + 1, state=math.prod(state_sizes), action=math.prod(action_sizes))
+    fits(
+        users=max(len(users), 1),
+        steps=horizon + 1,
+        state=math.prod(state_sizes),
+        action=math.prod(action_sizes),
+    )
     states = np.full((len(users), horizon + 1, *state_sizes), math.nan)
     actions = np.full((len(users), horizon, *action_sizes), math.nan)
     rewards = np.full((len(users), horizon), math.nan)
@@ -98,7 +109,9 @@ def collect(
 def _step_shape(name: str, shape: Any) -> tuple[int, ...]:
     """The shape of one state or one action: a tuple of at most 8 sizes."""
     if not isinstance(shape, tuple | list) or len(shape) > 8:
-        raise InvalidParameter(f"{name} must be a tuple of whole numbers, got {name}={shown(shape)}")
+        raise InvalidParameter(
+            f"{name} must be a tuple of whole numbers, got {name}={shown(shape)}"
+        )
     return tuple(whole(name, size, at_least=1) for size in shape)
 
 
@@ -106,8 +119,13 @@ def _fill(into: Array, part: Any) -> None:
     """The elements of one user that have the shape of a step, at their place. Whatever a user's objects do, it is seen by nobody."""
     size = into.shape[1] if into.ndim > 1 else None
     try:
-        if size is None and type(part) is list and {type(each) for each in part[: len(into)]} <= {int, float}:
-            into[: len(part)] = part[: len(into)]  # plain numbers at once: the same as one by one, below
+        if (
+            size is None
+            and type(part) is list
+            and {type(each) for each in part[: len(into)]} <= {int, float}
+        ):
+            # plain numbers at once: the same as one by one, below
+            into[: len(part)] = part[: len(into)]
             return
     except OverflowError:  # a whole number of hundreds of digits
         pass
@@ -126,7 +144,8 @@ def _array(part: Any) -> npt.NDArray[Any]:
         return _plain(part)
     try:
         array = np.asarray(part)
-        return array if array.dtype.kind in "biuf" else np.array(part, dtype=object)  # each element as it is
+        # each element as it is
+        return array if array.dtype.kind in "biuf" else np.array(part, dtype=object)
     except Exception:  # lists of different lengths, or whatever an object of somebody's own does
         raise InvalidParameter(
             "states, actions and rewards must be arrays; `confide.trajectory.collect` takes episodes of any length"
@@ -148,7 +167,15 @@ def _of_length(part: npt.NDArray[Any], steps: int) -> npt.NDArray[Any]:
         return part[:, :steps] if missing else part
     nothing = {"i": -1, "f": math.nan}.get(part.dtype.kind)
     return np.concatenate(
-        [part, np.full((len(part), missing, *part.shape[2:]), nothing, object if nothing is None else part.dtype)], 1
+        [
+            part,
+            np.full(
+                (len(part), missing, *part.shape[2:]),
+                nothing,
+                object if nothing is None else part.dtype,
+            ),
+        ],
+        1,
     )
 
 
@@ -178,10 +205,15 @@ class TransitionCounts:
             object.__setattr__(self, name, _private_indices(name, getattr(self, name)))
         object.__setattr__(self, "reward", _private_reals("reward", self.reward))
         object.__setattr__(self, "count", _offsets("count", self.count))
-        lengths = {name: len(getattr(self, name)) for name in ("step", "state", "action", "next_state", "reward", "count")}
+        lengths = {
+            name: len(getattr(self, name))
+            for name in ("step", "state", "action", "next_state", "reward", "count")
+        }
         if len(set(lengths.values())) > 1:
             sizes = ", ".join(f"{name} {length}" for name, length in lengths.items())
-            raise InvalidParameter(f"all columns of the counts must have the same length, got {sizes}")
+            raise InvalidParameter(
+                f"all columns of the counts must have the same length, got {sizes}"
+            )
         # A transition of one step happens at most once to each user, and a sum of such counts cannot overflow.
         if len(self.count) and (self.count.min() < 0 or self.count.max() > self.users):
             raise InvalidParameter(
@@ -229,22 +261,30 @@ class LoggedUsers:
     def __post_init__(self) -> None:
         object.__setattr__(self, "states", _private_indices("states", self.states))
         object.__setattr__(self, "rewards", _private_reals("rewards", self.rewards))
-        object.__setattr__(self, "trajectories", _frozen(_offsets("trajectories", self.trajectories)))
+        object.__setattr__(
+            self, "trajectories", _frozen(_offsets("trajectories", self.trajectories))
+        )
         object.__setattr__(self, "users", _frozen(_offsets("users", self.users)))
         object.__setattr__(self, "valid", _private_flags("valid", self.valid, missing=False))
         if self.actions is not None:
             object.__setattr__(self, "actions", _private_indices("actions", self.actions))
         if self.probabilities is not None:
-            object.__setattr__(self, "probabilities", _private_reals("probabilities", self.probabilities))
+            object.__setattr__(
+                self, "probabilities", _private_reals("probabilities", self.probabilities)
+            )
         if self.gaps is not None:
             object.__setattr__(self, "gaps", _private_flags("gaps", self.gaps, missing=True))
         rows = len(self.states)
         for name in ("rewards", "actions", "probabilities", "gaps"):
             column = getattr(self, name)
             if column is not None and len(column) != rows:
-                raise InvalidParameter(f"{name} must have one entry for each of the {rows} states, got {len(column)}")
+                raise InvalidParameter(
+                    f"{name} must have one entry for each of the {rows} states, got {len(column)}"
+                )
         _check_offsets("trajectories", self.trajectories, rows, "the number of rows")
-        _check_offsets("users", self.users, len(self.trajectories) - 1, "the number of trajectories")
+        _check_offsets(
+            "users", self.users, len(self.trajectories) - 1, "the number of trajectories"
+        )
         if len(self.valid) != len(self.users) - 1:
             raise InvalidParameter(
                 f"valid must have one entry for each of the {len(self.users) - 1} users, got {len(self.valid)}"
@@ -266,9 +306,13 @@ def _column(name: str, values: Any) -> npt.NDArray[Any]:
         if column.dtype.kind not in "biuf" and not isinstance(values, np.ndarray):
             column = np.array(values, dtype=object)
     except Exception:  # lists of different lengths, or whatever an object of somebody's own does
-        raise InvalidParameter(f"{name} must be an array of one dimension, got {type(values).__name__}") from None
+        raise InvalidParameter(
+            f"{name} must be an array of one dimension, got {type(values).__name__}"
+        ) from None
     if column.ndim != 1:
-        raise InvalidParameter(f"{name} must be an array of one dimension, got shape {column.shape}")
+        raise InvalidParameter(
+            f"{name} must be an array of one dimension, got shape {column.shape}"
+        )
     return column
 
 
@@ -313,7 +357,9 @@ def _offsets(name: str, values: Any) -> Indices:
         return values  # type: ignore[no-any-return]
     column = _column(name, values)
     if column.dtype.kind not in "iu" and column.size:
-        raise InvalidParameter(f"{name} must be an array of whole numbers, got the type {column.dtype}")
+        raise InvalidParameter(
+            f"{name} must be an array of whole numbers, got the type {column.dtype}"
+        )
     if column.dtype.kind == "u" and column.size and column.max() > np.iinfo(np.int64).max:
         raise InvalidParameter(f"{name} must be at most 2**63 - 1")
     return np.ascontiguousarray(column, dtype=np.int64)
@@ -328,6 +374,13 @@ def _frozen(offsets: Indices) -> Indices:
 
 def _check_offsets(name: str, offsets: Indices, end: int, end_words: str) -> None:
     """Offsets begin with 0, end with `end` and never decrease. Neighbours are compared, because a difference may overflow."""
-    ordered = len(offsets) > 0 and offsets[0] == 0 and offsets[-1] == end and bool((offsets[1:] >= offsets[:-1]).all())
+    ordered = (
+        len(offsets) > 0
+        and offsets[0] == 0
+        and offsets[-1] == end
+        and bool((offsets[1:] >= offsets[:-1]).all())
+    )
     if not ordered:
-        raise InvalidParameter(f"{name} must be offsets that begin with 0, never decrease and end with {end_words}, {end}")
+        raise InvalidParameter(
+            f"{name} must be offsets that begin with 0, never decrease and end with {end_words}, {end}"
+        )

@@ -9,7 +9,12 @@ import pytest
 import confide
 from confide import _memory
 from confide.agents.catalogue import AGENTS, agent_class, fits, make_agent
-from confide.agents.estimate import estimate_agent, estimate_resources, refuse_above, refuse_what_does_not_fit
+from confide.agents.estimate import (
+    estimate_agent,
+    estimate_resources,
+    refuse_above,
+    refuse_what_does_not_fit,
+)
 from confide.errors import InvalidParameter
 from confide.problems import make
 from confide.problems.catalogue import PROBLEMS
@@ -56,7 +61,11 @@ def test_an_estimate_allocates_nothing_of_the_problem_size():
 @pytest.mark.parametrize("name", [name for name in AGENTS if AGENTS[name].paper])
 def test_every_learner_of_the_catalogue_has_an_estimate(name):
     family = AGENTS[name].family
-    problem = next(make(other) for other, entry in PROBLEMS.items() if entry.family == family and fits(name, make(other).public))
+    problem = next(
+        make(other)
+        for other, entry in PROBLEMS.items()
+        if entry.family == family and fits(name, make(other).public)
+    )
     privacy = confide.JointDP(1.0, 1e-5)
     agent = make_agent(name, problem, episodes=20_000, privacy=privacy)
     before = estimate(name, problem)
@@ -68,10 +77,18 @@ def test_every_learner_of_the_catalogue_has_an_estimate(name):
 
 @pytest.mark.parametrize("name", [name for name in PROBLEMS if name != "icu-sepsis"])
 def test_sizes_by_name_are_those_of_the_problem(name):
-    horizon = 7 if PROBLEMS[name].family != "linear bandit" and name not in ("deep-sea", "lock-rewards") else None
+    horizon = (
+        7
+        if PROBLEMS[name].family != "linear bandit" and name not in ("deep-sea", "lock-rewards")
+        else None
+    )
     by_name, made = sizes_by_name(name, horizon), sizes_of(make(name, horizon=horizon))
     assert by_name.memory > 0 or made.states == 0 or PROBLEMS[name].family == "linear control"
-    assert (by_name.horizon, by_name.states, by_name.actions) == (made.horizon, made.states, made.actions)
+    assert (by_name.horizon, by_name.states, by_name.actions) == (
+        made.horizon,
+        made.states,
+        made.actions,
+    )
     assert (by_name.dimension, by_name.stationary, by_name.known_rewards) == (
         made.dimension,
         made.stationary,
@@ -79,14 +96,25 @@ def test_sizes_by_name_are_those_of_the_problem(name):
     )
 
 
-@pytest.mark.parametrize("name", ["lock-rewards", "garnet", "latent", "linear-bandit", "oscillator"])
+@pytest.mark.parametrize(
+    "name", ["lock-rewards", "garnet", "latent", "linear-bandit", "oscillator"]
+)
 def test_sizes_of_a_file_are_read_from_its_headers(name, tmp_path, monkeypatch):
     problem = make(name)
     problem.save(tmp_path / "problem.npz")
     monkeypatch.setattr("confide.problems.sizes.make", None)  # the problem itself is not read
     by_file = sizes_by_name(str(tmp_path / "problem.npz"))
     made = sizes_of(problem)
-    for field in ("family", "horizon", "states", "actions", "dimension", "reward_dimension", "stationary", "known_rewards"):
+    for field in (
+        "family",
+        "horizon",
+        "states",
+        "actions",
+        "dimension",
+        "reward_dimension",
+        "stationary",
+        "known_rewards",
+    ):
         assert getattr(by_file, field) == getattr(made, field), field
 
 
@@ -94,7 +122,8 @@ def test_a_problem_that_is_too_large_is_estimated_by_name():
     found = estimate("likelihood-vi", "lock", horizon=10**6)
     assert found.problem > 10e9
     with pytest.raises(
-        InvalidParameter, match=r"tabular-psrl needs about 37 GB.*at most 1 GB: choose a problem with fewer states"
+        InvalidParameter,
+        match=r"tabular-psrl needs about 37 GB.*at most 1 GB: choose a problem with fewer states",
     ):
         refuse_above(estimate("tabular-psrl", LARGE_TABLE), 10**9, "tabular-psrl", LARGE_TABLE)
 
@@ -103,7 +132,8 @@ def test_what_needs_more_than_the_available_memory_is_refused(monkeypatch):
     found = estimate("tabular-psrl", LARGE_TABLE)
     monkeypatch.setattr(_memory, "available_memory", lambda: found.memory / 0.81)
     with pytest.raises(
-        InvalidParameter, match=r"80% of the available memory are .*: choose a problem with fewer states, or state"
+        InvalidParameter,
+        match=r"80% of the available memory are .*: choose a problem with fewer states, or state",
     ):
         refuse_what_does_not_fit(found, "tabular-psrl", LARGE_TABLE)
     monkeypatch.setattr(_memory, "available_memory", lambda: found.memory / 0.79)

@@ -36,7 +36,9 @@ CASES = [
     for made in AGENTS
     for calibration in ("tight", "paper")
     for privacy in PRIVACY
-    if calibration == "tight" or made in AGENTS[:2] or (made in AGENTS[2:4] and (privacy.delta > 0 or privacy == NoPrivacy()))
+    if calibration == "tight"
+    or made in AGENTS[:2]
+    or (made in AGENTS[2:4] and (privacy.delta > 0 or privacy == NoPrivacy()))
 ]
 
 
@@ -44,7 +46,11 @@ def make(made, calibration, privacy, world=WORLD, **options):
     return made(world.public, episodes=USERS, privacy=privacy, calibration=calibration, **options)
 
 
-@pytest.mark.parametrize(("made", "calibration", "privacy"), CASES, ids=lambda value: getattr(value, "__name__", str(value)))
+@pytest.mark.parametrize(
+    ("made", "calibration", "privacy"),
+    CASES,
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
 def test_it_says_what_a_run_does_and_changes_nothing(made, calibration, privacy):
     agent, untouched = make(made, calibration, privacy), make(made, calibration, privacy)
     (said,) = explain(agent).agents
@@ -58,7 +64,10 @@ def test_it_says_what_a_run_does_and_changes_nothing(made, calibration, privacy)
     run, other = confide.run(agent, WORLD, seed=3), confide.run(untouched, WORLD, seed=3)
     assert run.segments == other.segments
     assert agent.released().values.tobytes() == untouched.released().values.tobytes()
-    promise, mechanism = run.certificate.document["promise"], run.certificate.document["mechanisms"][0]
+    promise, mechanism = (
+        run.certificate.document["promise"],
+        run.certificate.document["mechanisms"][0],
+    )
     given = said.to_json()
     assert (given["epsilon"], given["delta"]) == (promise["epsilon"], promise["delta"])
     assert (given["trust"], given["relation"]) == (promise["trust"], promise["relation"])
@@ -67,7 +76,10 @@ def test_it_says_what_a_run_does_and_changes_nothing(made, calibration, privacy)
     assert given["mechanism"] == mechanism["name"]
     assert given["releases"] == agent.schedule.leaves
     assert given["numbers_per_user"] == agent.released().values.size
-    levels = np.array([segment.noise_std for segment in run.segments if segment.noise_std] + [agent.noise_level.std])
+    levels = np.array(
+        [segment.noise_std for segment in run.segments if segment.noise_std]
+        + [agent.noise_level.std]
+    )
     if given["mechanism"] == "leaves":  # each is looked at on its own
         levels = np.sqrt(np.diff(levels**2, prepend=0.0))
     assert given["noise_std_last"] == pytest.approx(levels[-1], rel=1e-12)
@@ -88,7 +100,9 @@ def test_users_until_signal_is_that_of_calibrate():
     setting, privacy = Setting(USERS, 3, WORLD.public.dimension), JointDP(1.0, 1e-5)
     (paper,) = explain(make(UCRLVTR, "paper", privacy)).agents
     assert paper.users_until_signal == paper_noise(privacy, setting).users()
-    local, more = (explain(make(UCRLVTR, "tight", LocalDP(epsilon, 1e-5))).agents[0] for epsilon in (1.0, 2.0))
+    local, more = (
+        explain(make(UCRLVTR, "tight", LocalDP(epsilon, 1e-5))).agents[0] for epsilon in (1.0, 2.0)
+    )
     m, s = local.bound.dimension, local.noise.worst / math.sqrt(USERS)
     k = local.users_until_signal
     assert k / m >= s * math.sqrt(k) * math.sqrt(2 * m) * (1 - 1e-9)
@@ -132,16 +146,20 @@ def test_each_agent_is_compared_with_the_first_and_what_is_the_same_is_said_once
 
 def test_laplace_noise_is_measured_in_its_own_norm_and_not_beside_gaussian_noise():
     gaussian, laplace = (
-        explain(make(UCRLVTR, "tight", privacy)).agents[0] for privacy in (JointDP(1.0, 1e-5), JointDP(1.0, delta=0.0))
+        explain(make(UCRLVTR, "tight", privacy)).agents[0]
+        for privacy in (JointDP(1.0, 1e-5), JointDP(1.0, delta=0.0))
     )
     for one, norm in ((gaussian, 2), (laplace, 1)):
         assert one.noise.norm == norm
         assert one.relative_noise == one.noise.worst / one.noise.sensitivity
         assert (
-            f"times the L{norm} sensitivity" in dict(explain(make(UCRLVTR, "tight", one.request)).rows())["noise per number"][0]
+            f"times the L{norm} sensitivity"
+            in dict(explain(make(UCRLVTR, "tight", one.request)).rows())["noise per number"][0]
         )
     assert laplace.noise.sensitivity == laplace.bound.l1_sensitivity(Relation.REPLACE)
-    (said,) = explain(*(make(UCRLVTR, "tight", one.request) for one in (gaussian, laplace))).sentences()
+    (said,) = explain(
+        *(make(UCRLVTR, "tight", one.request) for one in (gaussian, laplace))
+    ).sentences()
     assert "times as much" not in said and said.endswith("so they are not compared.")
 
 
@@ -150,13 +168,20 @@ def test_linopt_vi_with_known_rewards_is_ucrl_vtr_and_explain_says_so():
     told = [one.planning for one in explain(*agents).agents]
     assert told[1] == told[0] + "; rewards are known, so this is ucrl-vtr"
     one, other = (confide.run(agent, WORLD, seed=3) for agent in agents)
-    assert [segment.value for segment in one.segments] == pytest.approx([segment.value for segment in other.segments])
-    assert "this is ucrl-vtr" not in explain(make(LinOptVI, "paper", JointDP(1.0, 1e-5))).agents[0].planning
+    assert [segment.value for segment in one.segments] == pytest.approx(
+        [segment.value for segment in other.segments]
+    )
+    assert (
+        "this is ucrl-vtr"
+        not in explain(make(LinOptVI, "paper", JointDP(1.0, 1e-5))).agents[0].planning
+    )
 
 
 def test_a_release_that_comes_too_late_is_shouted():
     agent = make(UCRLVTR, "tight", JointDP(1.0, 1e-5), schedule=every(100, USERS))
-    assert dict(explain(agent).rows())["releases"] == ["1, the first after 60 users, for 60 users: TOO LATE to learn from"]
+    assert dict(explain(agent).rows())["releases"] == [
+        "1, the first after 60 users, for 60 users: TOO LATE to learn from"
+    ]
 
 
 def test_many_agents_fit_a_narrow_terminal(monkeypatch):
@@ -203,7 +228,10 @@ def test_what_cannot_be_explained():
     with pytest.raises(InvalidParameter, match=r"needs a learner .*, got uniform"):
         explain(Uniform(WORLD.public, episodes=3))
     for nothing, name in ((UCRLVTR, "UCRLVTR"), ("ucrl-vtr", "ucrl-vtr")):
-        with pytest.raises(InvalidParameter, match=f"expected an agent, got the class {name}: create an agent first"):
+        with pytest.raises(
+            InvalidParameter,
+            match=f"expected an agent, got the class {name}: create an agent first",
+        ):
             explain(nothing)
 
 
@@ -214,7 +242,10 @@ def test_an_agent_is_made_from_plain_values_or_refused_in_one_line():
     assert made(schedule="geometric").schedule == geometric(USERS)
     assert made(schedule=20).schedule == made(schedule="20").schedule == every(20, USERS)
     for wrong, message in [
-        ({"schedule": "now"}, "schedule must be geometric, every, adaptive or a number of users, got 'now'"),
+        (
+            {"schedule": "now"},
+            "schedule must be geometric, every, adaptive or a number of users, got 'now'",
+        ),
         ({"schedule": [10, 60]}, r"schedule must be a Schedule, .* got schedule=\[10, 60\]"),
         ({"episodes": "60"}, "episodes must be a whole number, got episodes='60'"),
         ({"privacy": 1.0}, "privacy must be a privacy request, such as .* got privacy=1.0"),
@@ -237,7 +268,9 @@ def test_learners_that_got_stuck_are_named():
 
 def test_with_a_problem_it_estimates_memory_and_planning_time():
     problem = riverswim()
-    agent = confide.agents.TabularPSRL(problem.public, episodes=1000, privacy=confide.JointDP(1.0, 1e-5))
+    agent = confide.agents.TabularPSRL(
+        problem.public, episodes=1000, privacy=confide.JointDP(1.0, 1e-5)
+    )
     assert "peak memory" not in str(explain(agent))
     found = explain(agent, problem=problem)
     assert "peak memory" in str(found)

@@ -26,7 +26,8 @@ from confide.privacy.bounded import Bounded, L2Ball
 from confide.privatizers import SharedBudget
 from confide.problems import lock
 
-PRIVACY, LARGE = CentralDP(1.0, 1e-2), CentralDP(3.0, 1e-2)  # a large epsilon is told from a larger one in fewer runs
+# a large epsilon is told from a larger one in fewer runs
+PRIVACY, LARGE = CentralDP(1.0, 1e-2), CentralDP(3.0, 1e-2)
 AGENTS = list(PRIVATE)
 ANSWERS = "lsvi-ucb-answers"
 ESTIMATORS = ("counts-and-sums", "dp-lsw", "dp-lsl", *TWO_QUESTIONS)  # attacked in tests/evaluation
@@ -51,10 +52,14 @@ def attack(name, *, twin=None, runs=None, privacy=None, source="fast"):
     privacy = privacy or (PRIVACY if name == "smooth" else LARGE)
     attacked = subject(name, privacy, twin=twin, source=source)
     delta = 0.0 if isinstance(attacked.loss, PureDP) else privacy.delta
-    return refute(attacked, delta=delta, runs=runs or RUNS.get(name, 2_500), rng=np.random.default_rng(5))
+    return refute(
+        attacked, delta=delta, runs=runs or RUNS.get(name, 2_500), rng=np.random.default_rng(5)
+    )
 
 
-@pytest.mark.parametrize("name", [name for name in subjects() if name not in (*ESTIMATORS, ANSWERS)])
+@pytest.mark.parametrize(
+    "name", [name for name in subjects() if name not in (*ESTIMATORS, ANSWERS)]
+)
 def test_promises_are_not_refuted(name):
     result = attack(name)
     assert not result.refuted
@@ -63,7 +68,9 @@ def test_promises_are_not_refuted(name):
 
 
 @pytest.mark.parametrize("twin", TWINS)
-@pytest.mark.parametrize("name", [name for name in subjects() if name not in ("exact", *AGENTS, ANSWERS, *ESTIMATORS)])
+@pytest.mark.parametrize(
+    "name", [name for name in subjects() if name not in ("exact", *AGENTS, ANSWERS, *ESTIMATORS)]
+)
 def test_broken_twins_are_caught(name, twin):
     if (name, twin) == ("stream", "clip"):
         with pytest.raises(InvalidParameter, match="cannot be audited without clipping"):
@@ -90,13 +97,19 @@ def test_noise_that_is_too_small_is_caught(name):
 @pytest.mark.parametrize("name", ["ucrl-vtr", "lsvi-ucb", "tabular-psrl"])
 def test_the_search_for_two_users_leaves_out_no_contribution(name):
     """What rewards or the last state do not change is tried once."""
-    world = lock(0, states=3, actions=2, horizon=3, jump=1) if name == "ucrl-vtr" else small_world(name)
-    agent = make_agent(name, world, episodes=8, privacy=JointDP(1.0, 1e-2), noise=noise_source("fast", 0))
+    world = (
+        lock(0, states=3, actions=2, horizon=3, jump=1) if name == "ucrl-vtr" else small_world(name)
+    )
+    agent = make_agent(
+        name, world, episodes=8, privacy=JointDP(1.0, 1e-2), noise=noise_source("fast", 0)
+    )
     agent.next_batch()
     everybody = _everybody(world)
     kept = _that_matter(agent, everybody)
     assert kept.users <= everybody.users / 2
-    assert {sent.tobytes() for sent in _sent(agent, kept)} == {sent.tobytes() for sent in _sent(agent, everybody)}
+    assert {sent.tobytes() for sent in _sent(agent, kept)} == {
+        sent.tobytes() for sent in _sent(agent, everybody)
+    }
 
 
 def test_too_little_noise_on_answers_is_caught(monkeypatch):
@@ -150,9 +163,16 @@ def test_the_stated_power_is_the_measured_one():
     stated one at most 1 %: no more than 3 of 40 (false alarm 1e-3)."""
     stated = GaussianDP(1.0)
     first = refute(Shifted(1.0, 1.0), delta=1e-2, runs=400, rng=np.random.default_rng(0))
-    true = next(mu for mu in np.linspace(1.0, 2.0, 1001) if GaussianDP(mu).epsilon_at(1e-2) >= first.detectable)
+    true = next(
+        mu
+        for mu in np.linspace(1.0, 2.0, 1001)
+        if GaussianDP(mu).epsilon_at(1e-2) >= first.detectable
+    )
     seeds = [np.random.default_rng([1, i]) for i in range(40)]
-    caught, wrong = (sum(refute(Shifted(1.0, mu), delta=1e-2, runs=400, rng=rng).refuted for rng in seeds) for mu in (true, 1.0))
+    caught, wrong = (
+        sum(refute(Shifted(1.0, mu), delta=1e-2, runs=400, rng=rng).refuted for rng in seeds)
+        for mu in (true, 1.0)
+    )
     assert first.epsilon == stated.epsilon_at(1e-2) and caught >= 29
     assert wrong <= 3
 
@@ -169,8 +189,13 @@ def test_messages_of_devices(twin, runs):
 
 
 def test_devices_that_share_their_noise_are_refused():
-    server = LikelihoodVI(lock(0).public, episodes=10, privacy=LocalDP(1.0, delta=0.0), noise=noise_source("fast", 0))
-    channel, one = server.client().channel, Bounded(np.zeros(server.algorithm.bound.size), server.algorithm.bound)
+    server = LikelihoodVI(
+        lock(0).public, episodes=10, privacy=LocalDP(1.0, delta=0.0), noise=noise_source("fast", 0)
+    )
+    channel, one = (
+        server.client().channel,
+        Bounded(np.zeros(server.algorithm.bound.size), server.algorithm.bound),
+    )
     answered = server.current_round().digest
     messages = [channel.message(one, 0, noise_source("fast", 7), answered) for _ in range(2)]
     server.absorb(messages[0])
@@ -180,7 +205,12 @@ def test_devices_that_share_their_noise_are_refused():
 
 @pytest.mark.parametrize("name", [name for name in LOCAL if name != "likelihood-vi"])
 def test_messages_of_every_agents_devices_stand(name):
-    result = refute(subject(name, CentralDP(1.0, 1e-2), trust="local"), delta=1e-2, runs=300, rng=np.random.default_rng(5))
+    result = refute(
+        subject(name, CentralDP(1.0, 1e-2), trust="local"),
+        delta=1e-2,
+        runs=300,
+        rng=np.random.default_rng(5),
+    )
     assert not result.refuted and result.epsilon_lower > 0
 
 
@@ -218,7 +248,9 @@ class LowBits(CounterSubject):
     """Reads the last bit only [Mironov12]: y in (1/2, 1) comes from 1 + noise, which has one, or from noise near 2, minus 1: none."""
 
     def score(self):
-        return lambda seen: ((seen > 0.5) & (seen < 1) & (seen * 2.0**53 % 2 == 1)).any(axis=1).astype(float)
+        return lambda seen: (
+            ((seen > 0.5) & (seen < 1) & (seen * 2.0**53 % 2 == 1)).any(axis=1).astype(float)
+        )
 
 
 def test_low_bits_refute_noise_that_is_not_rounded(monkeypatch):
@@ -247,18 +279,33 @@ def test_clopper_pearson_covers():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: subject("magic", PRIVACY), "unknown audit subject 'magic'; choose one of gaussian"),
-        (lambda: subject("tree", PRIVACY, twin="evil"), "twin must be one of noise, clip, redraw, shared, got twin='evil'"),
+        (
+            lambda: subject("magic", PRIVACY),
+            "unknown audit subject 'magic'; choose one of gaussian",
+        ),
+        (
+            lambda: subject("tree", PRIVACY, twin="evil"),
+            "twin must be one of noise, clip, redraw, shared, got twin='evil'",
+        ),
         (lambda: subject("gaussian", CentralDP(1.0, delta=0.0)), "needs delta > 0"),
-        (lambda: subject("tree", PRIVACY, twin="noise", source="secure"), "needs fast noise, got source='secure'"),
+        (
+            lambda: subject("tree", PRIVACY, twin="noise", source="secure"),
+            "needs fast noise, got source='secure'",
+        ),
         (lambda: subject("tree", CentralDP(1.0, 1e-2, relation="null")), 'relation "replace"'),
         (
             lambda: subject("gaussian", PRIVACY, trust="local"),
             "unknown audit subject 'gaussian' under local trust; choose one of ucrl-vtr",
         ),
         (lambda: subject("ucrl-vtr", PRIVACY, trust="blind"), "trust must be one of joint, local"),
-        (lambda: subject("ucrl-vtr", PRIVACY, twin="clip", trust="local"), "cannot be audited without clipping"),
-        (lambda: subject("ucrl-vtr", PRIVACY, twin="shared", trust="local"), "the server refuses the second message"),
+        (
+            lambda: subject("ucrl-vtr", PRIVACY, twin="clip", trust="local"),
+            "cannot be audited without clipping",
+        ),
+        (
+            lambda: subject("ucrl-vtr", PRIVACY, twin="shared", trust="local"),
+            "the server refuses the second message",
+        ),
         (lambda: attack("gaussian", runs=3), "runs must be at least 100"),
     ],
 )

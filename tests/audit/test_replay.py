@@ -35,7 +35,9 @@ JOINT, LOCAL = JointDP(1.0, 1e-5), LocalDP(4.0, 1e-6)
 
 def replayed(kind, *, privacy=JOINT, world=LOCK, neighbours=USERS, seed=0):
     def make(noise):
-        return kind(world.public, episodes=USERS, privacy=privacy, noise=noise, schedule=every(6, USERS))
+        return kind(
+            world.public, episodes=USERS, privacy=privacy, noise=noise, schedule=every(6, USERS)
+        )
 
     return replay(make, world, neighbours=neighbours, seed=seed)
 
@@ -45,15 +47,22 @@ def channels(result):
 
 
 @pytest.mark.parametrize(
-    "privacy", [JOINT, JointDP(1.0, delta=0.0), JointDP(1.0, 1e-5, relation="null"), LOCAL, NoPrivacy()], ids=str
+    "privacy",
+    [JOINT, JointDP(1.0, delta=0.0), JointDP(1.0, 1e-5, relation="null"), LOCAL, NoPrivacy()],
+    ids=str,
 )
 def test_an_honest_learner_stands(privacy):
     result = replayed(UCRLVTR, privacy=privacy)
     assert not result.refuted and not result.undecided and not result.differences
-    assert set(result.compared) == set(CHANNELS) - {"errors"} - ({"messages"} if privacy != LOCAL else set())
+    assert set(result.compared) == set(CHANNELS) - {"errors"} - (
+        {"messages"} if privacy != LOCAL else set()
+    )
     assert (result.shift is None) == isinstance(privacy, NoPrivacy)
     assert result.shift is None or 0.2 < result.shift <= 1
-    assert "the same bytes in policies" in result.said()[0] and f"{USERS} neighbouring data sets" in result.said()[0]
+    assert (
+        "the same bytes in policies" in result.said()[0]
+        and f"{USERS} neighbouring data sets" in result.said()[0]
+    )
 
 
 def test_a_learner_that_looks_at_users_again_stands():
@@ -106,7 +115,9 @@ class InSizes(Raw):
 class InMemory(Raw):
     def current_round(self):
         planned = super().current_round()
-        self._round = dataclasses.replace(planned, memory={**planned.memory, "last": np.array(self._seen)})
+        self._round = dataclasses.replace(
+            planned, memory={**planned.memory, "last": np.array(self._seen)}
+        )
         return self._round
 
 
@@ -116,7 +127,9 @@ class InQuestions(Raw):
     def current_round(self):
         if self._round is None:
             planned = super().current_round()
-            self._round = dataclasses.replace(planned, statistic=Moved(planned.statistic, self._seen))
+            self._round = dataclasses.replace(
+                planned, statistic=Moved(planned.statistic, self._seen)
+            )
         return self._round
 
 
@@ -127,7 +140,9 @@ class Moved:
 
     def contribution(self, users):
         made = self.inner.contribution(users)
-        return Bounded(made.values if self.by % 2 else np.zeros_like(made.values), made.bound, made.users)
+        return Bounded(
+            made.values if self.by % 2 else np.zeros_like(made.values), made.bound, made.users
+        )
 
 
 class InHiddenQuestions(Raw):
@@ -195,7 +210,9 @@ class InExactReleases(Raw):
     def next_batch(self):
         batch = super().next_batch()
         actions = batch.policy.actions.copy()
-        actions[0] = [getattr(self, "_shown_state", 0) >> bit & 1 for bit in range(actions.shape[1])]
+        actions[0] = [
+            getattr(self, "_shown_state", 0) >> bit & 1 for bit in range(actions.shape[1])
+        ]
         return Batch(TabularPolicy(actions, 2), batch.users)
 
 
@@ -366,7 +383,9 @@ class NotForServices(InAProperty):
 def test_an_agent_that_no_service_can_use_is_still_looked_at():
     result = replayed(NotForServices)
     assert result.refuted and "agent.progress" in channels(result)
-    assert result.left_out["use by a service"] == "the agent fails if a service uses it: RuntimeError"
+    assert (
+        result.left_out["use by a service"] == "the agent fails if a service uses it: RuntimeError"
+    )
 
 
 def test_what_is_not_compared_is_listed_with_its_reason():
@@ -375,8 +394,16 @@ def test_what_is_not_compared_is_listed_with_its_reason():
     assert result.left_out["progress"] == "private by contract: for the curator's own screen"
     assert result.left_out["save"] == "private by contract: the saved state has exact sums"
     assert result.left_out["restore()"] == "it needs arguments: data"
-    assert "progress" not in result.surface and {"publish()", "assign()", "batch_size", "released()"} <= set(result.surface)
-    assert any("not compared: " in line and "progress (private by contract" in line for line in result.said())
+    assert "progress" not in result.surface and {
+        "publish()",
+        "assign()",
+        "batch_size",
+        "released()",
+    } <= set(result.surface)
+    assert any(
+        "not compared: " in line and "progress (private by contract" in line
+        for line in result.said()
+    )
     assert result.to_json()["left_out"] == result.left_out
 
 
@@ -387,13 +414,26 @@ def test_everything_that_a_service_asks_of_a_learner_is_compared():
     for path in folder.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             of_learner = (
-                isinstance(node, ast.Attribute) and getattr(node.value, "attr", getattr(node.value, "id", "")) == "learner"
+                isinstance(node, ast.Attribute)
+                and getattr(node.value, "attr", getattr(node.value, "id", "")) == "learner"
             )
             asked |= {node.attr} if of_learner else set()
-    assert {"publish", "close", "released", "current_round", "batch_size", "decoded", "save"} <= asked
+    assert {
+        "publish",
+        "close",
+        "released",
+        "current_round",
+        "batch_size",
+        "decoded",
+        "save",
+    } <= asked
     result = replayed(UCRLVTR, neighbours=4)
     compared = {name.removesuffix("()") for name in result.surface} | set(REPLAYED)
-    assert {name for name in asked - compared if f"{name}()" not in result.left_out and name not in result.left_out} == set()
+    assert {
+        name
+        for name in asked - compared
+        if f"{name}()" not in result.left_out and name not in result.left_out
+    } == set()
     left_out = {name for name in asked if name in result.left_out or f"{name}()" in result.left_out}
     assert left_out == {"contribution", "restore", "rng", "save"} - compared
 
@@ -434,7 +474,9 @@ class Talkative(LocalClient):
     def report(self, trajectory):
         sent = Message.from_bytes(super().report(trajectory))
         nonce = sent.nonce[:-1] + bytes([int(trajectory.states[0, -1]) % 256])
-        return Message(sent.generation, nonce, sent.channel, sent.values, sent.kind, sent.round).to_bytes()
+        return Message(
+            sent.generation, nonce, sent.channel, sent.values, sent.kind, sent.round
+        ).to_bytes()
 
 
 class Forgetful(LocalClient):
@@ -452,7 +494,9 @@ def with_devices(device):
     class Server(UCRLVTR):
         def client(self):
             local = self._messages()
-            return device(self.algorithm, self.privacy, local.device_source(), channel=local.channel)
+            return device(
+                self.algorithm, self.privacy, local.device_source(), channel=local.channel
+            )
 
     return Server
 
@@ -486,7 +530,9 @@ class Plain:
     def next_batch(self):
         users, times = self._privatizer.users, self._privatizer.schedule.times
         released = self._privatizer.release()
-        return Batch(TabularPolicy(self.plan(released.values), 2), times[released.generation] - users)
+        return Batch(
+            TabularPolicy(self.plan(released.values), 2), times[released.generation] - users
+        )
 
     def observe(self, users):
         ends = users.states[:, -1]
@@ -532,7 +578,11 @@ class Moody(Plain):
 
 def test_agents_of_any_kind_can_be_replayed():
     result = replayed(Plain)
-    assert not result.refuted and not result.undecided and result.shift == pytest.approx(1 / np.sqrt(2), rel=1e-6)
+    assert (
+        not result.refuted
+        and not result.undecided
+        and result.shift == pytest.approx(1 / np.sqrt(2), rel=1e-6)
+    )
 
 
 def test_what_cannot_be_decided_is_said():
@@ -599,10 +649,19 @@ def test_a_certificate_quotes_a_replay_and_a_refuted_agent_is_not_run():
     """The library's own agents need no such lines; a class of somebody's own is on trust, whatever was tested."""
     for kind, foreign in ((UCRLVTR, False), (Raw, True)):
         agent = kind(LOCK.public, episodes=USERS, privacy=JOINT)
-        certificate = run(agent, LOCK, counts=False, audited=replayed(kind, neighbours=4)).certificate
+        certificate = run(
+            agent, LOCK, counts=False, audited=replayed(kind, neighbours=4)
+        ).certificate
         verify(certificate)
         assert any("4 neighbouring data sets" in said for said in certificate.document["checked"])
         assert ("on_trust" in certificate.document) == foreign
-        assert any("Raw is not part of confide" in said for said in taken_on_trust(certificate)) == foreign
+        assert (
+            any("Raw is not part of confide" in said for said in taken_on_trust(certificate))
+            == foreign
+        )
     with pytest.raises(PrivacyError, match="was refuted: replay"):
-        run(InPolicies(LOCK.public, episodes=USERS, privacy=JOINT), LOCK, audited=replayed(InPolicies))
+        run(
+            InPolicies(LOCK.public, episodes=USERS, privacy=JOINT),
+            LOCK,
+            audited=replayed(InPolicies),
+        )

@@ -11,7 +11,9 @@ from confide.privacy.guarantee import no_guarantee
 
 def test_exact_rounds_are_added_up():
     releases = np.array([[1.0, 2.0], [3.0, 4.0]])
-    history = History(releases, np.zeros(2), np.array([10.0, 20.0]), np.zeros(2), np.zeros(()), np.zeros(()))
+    history = History(
+        releases, np.zeros(2), np.array([10.0, 20.0]), np.zeros(2), np.zeros(()), np.zeros(())
+    )
     values, noise = combined(history, 0.0, 0.1)
     assert values == pytest.approx([4.0, 6.0], rel=1e-6) and noise == 0.0
 
@@ -20,12 +22,20 @@ def test_exact_rounds_are_added_up():
 def test_the_noise_of_the_combination_is_as_stated_and_its_mean_is_that_of_its_users(ratio):
     """1000 draws: the standard deviation is known to 2.3 %, and one that is 20 % off would be seen."""
     rng, users = np.random.default_rng(0), 50 * 1.3 ** np.arange(12)
-    discount = np.array([[ratio ** (t - j) if j <= t else 0.0 for j in range(12)] for t in range(12)])
+    discount = np.array(
+        [[ratio ** (t - j) if j <= t else 0.0 for j in range(12)] for t in range(12)]
+    )
     exact = discount @ users  # each user adds one
     releases = exact[:, None] + 10 * rng.normal(size=(12, 1000))
-    history = History(releases, np.full(12, 100.0), users, np.zeros(1000), np.zeros(()), np.zeros(()))
+    history = History(
+        releases, np.full(12, 100.0), users, np.zeros(1000), np.zeros(()), np.zeros(())
+    )
     values, noise = combined(history, ratio, 0.1)
-    certain, _ = combined(History(exact[:, None], history.noises, users, np.zeros(1), np.zeros(()), np.zeros(())), ratio, 0.1)
+    certain, _ = combined(
+        History(exact[:, None], history.noises, users, np.zeros(1), np.zeros(()), np.zeros(())),
+        ratio,
+        0.1,
+    )
     assert values.std() == pytest.approx(noise, rel=0.08)
     assert values.mean() == pytest.approx(certain[0], abs=0.2 * noise)
     assert certain[0] <= users.sum() * (1 + 1e-9)  # nobody counts twice
@@ -35,9 +45,18 @@ def test_discounted_rounds_know_the_whole_past_with_the_noise_that_is_promised()
     """(1 + 1/g) x the noise of a single release of everything: the docstring of `Discounted`."""
     g, rounds = 1.3, 40
     users = g ** np.arange(rounds)
-    history = History(np.zeros((rounds, 1)), np.full(rounds, 1 / (1 - g**-2)), users, np.zeros(1), np.zeros(()), np.zeros(()))
+    history = History(
+        np.zeros((rounds, 1)),
+        np.full(rounds, 1 / (1 - g**-2)),
+        users,
+        np.zeros(1),
+        np.zeros(()),
+        np.zeros(()),
+    )
     exact = np.array([sum(g ** -(t - j) * users[j] for j in range(t + 1)) for t in range(rounds)])
-    values, noise = combined(History(exact[:, None], *list(history.arrays().values())[1:]), 1 / g, 1e-12)
+    values, noise = combined(
+        History(exact[:, None], *list(history.arrays().values())[1:]), 1 / g, 1e-12
+    )
     assert noise / values[0] * users.sum() == pytest.approx(1 + 1 / g, rel=0.01)
 
 
@@ -45,7 +64,9 @@ def test_a_matrix_that_is_all_noise_becomes_round_and_one_without_noise_stays():
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(8, 8))
     noise = (Z + Z.T) / 2  # GOE with a diagonal of variance 1
-    assert shrunk(100 * np.eye(8) + 0.5 * noise, 1.0) == pytest.approx(np.eye(8) * np.trace(100 * np.eye(8) + 0.5 * noise) / 8)
+    assert shrunk(100 * np.eye(8) + 0.5 * noise, 1.0) == pytest.approx(
+        np.eye(8) * np.trace(100 * np.eye(8) + 0.5 * noise) / 8
+    )
     assert shrunk(noise, 0.0) == pytest.approx(noise)
     assert not shrunk(np.zeros((2, 2)), 1.0).any()
 

@@ -37,7 +37,8 @@ def test_two_users_attain_the_stated_sensitivity():
     stated = BOUND.sensitivity(Relation.REPLACE)
     assert stated == pytest.approx(math.sqrt(2) * 1.5, rel=1e-5)
     apart = [
-        np.linalg.norm(sent([1.0, 0.0, 0.0], 1.0) - sent([math.cos(t), math.sin(t), 0.0], 0.0)) for t in np.linspace(0, np.pi, 61)
+        np.linalg.norm(sent([1.0, 0.0, 0.0], 1.0) - sent([math.cos(t), math.sin(t), 0.0], 0.0))
+        for t in np.linspace(0, np.pi, 61)
     ]
     assert 0.9999 * stated < max(apart) <= stated
     assert np.argmax(apart) == 20  # sixty degrees
@@ -70,8 +71,12 @@ def test_users_add_up_and_counts_are_refused():
             for p in user([1, 0, 0], 1.0).__slots__
         )
     )
-    assert np.array_equal(STATISTIC.contribution(both).values, sent([1, 0, 0], 1.0) + sent([0, 1, 0], 0.0, 1))
+    assert np.array_equal(
+        STATISTIC.contribution(both).values, sent([1, 0, 0], 1.0) + sent([0, 1, 0], 0.0, 1)
+    )
     with pytest.raises(InvalidParameter, match="trajectories"):
         STATISTIC.contribution(nobody_counted(3, 1))
     with pytest.raises(InvalidParameter, match="contexts of shape"):
-        STATISTIC.contribution(Trajectories(np.zeros((1, 2)), np.zeros((1, 1), dtype=int), np.zeros((1, 1))))
+        STATISTIC.contribution(
+            Trajectories(np.zeros((1, 2)), np.zeros((1, 1), dtype=int), np.zeros((1, 1)))
+        )

@@ -16,7 +16,9 @@ WORLD = linear_bandit(5, 10, population=1024)
 
 def lost(privacy, episodes=5_000, world=WORLD, seed=0, agent=LinTS, **more):
     """Regret relative to uniform play's."""
-    run = confide.run(agent(world.public, episodes=episodes, privacy=privacy, **more), world, seed=seed)
+    run = confide.run(
+        agent(world.public, episodes=episodes, privacy=privacy, **more), world, seed=seed
+    )
     return run.regret[-1] / (episodes * (run.optimal_value - run.uniform_value))
 
 
@@ -36,7 +38,8 @@ def test_it_learns(privacy, most):
 
 def test_devices_learn_together_too():
     world = linear_bandit(3, 4, population=256)
-    assert lost(confide.LocalDP(10.0, delta=0.0), episodes=1_000, world=world) < 0.5  # device by device
+    # device by device
+    assert lost(confide.LocalDP(10.0, delta=0.0), episodes=1_000, world=world) < 0.5
     assert lost(confide.LocalDP(10.0, delta=0.0), episodes=12_000, world=world) < 0.1  # as a crowd
 
 
@@ -52,7 +55,12 @@ def test_the_last_policy_is_the_mean_of_the_belief():
     agent = LinTS(WORLD.public, episodes=5_000, privacy=confide.NoPrivacy())
     run = confide.run(agent, WORLD, seed=0)
     assert isinstance(run.policy, ContextPolicy) and run.policy.widths is None
-    cosine = run.policy.weights @ WORLD.parameter / np.linalg.norm(run.policy.weights) / np.linalg.norm(WORLD.parameter)
+    cosine = (
+        run.policy.weights
+        @ WORLD.parameter
+        / np.linalg.norm(run.policy.weights)
+        / np.linalg.norm(WORLD.parameter)
+    )
     assert cosine > 0.98
 
 

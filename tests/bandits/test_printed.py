@@ -17,11 +17,15 @@ def test_shariff_and_sheffet():
     assert sigma == pytest.approx(203.955, abs=1e-3)
     assert JOINT.std == pytest.approx(math.sqrt(2) * sigma)
     upsilon = sigma * math.sqrt(20) * (4 * math.sqrt(5) + 2 * math.log(20_000))
-    assert JOINT.upsilon(7) == pytest.approx(upsilon) and JOINT.shift(7) == pytest.approx(2 * upsilon)
+    assert JOINT.upsilon(7) == pytest.approx(upsilon) and JOINT.shift(7) == pytest.approx(
+        2 * upsilon
+    )
     gamma = sigma * math.sqrt(10 / upsilon) * (math.sqrt(5) + math.sqrt(2 * math.log(20_000)))
     log_determinant = 5 * math.log(2 * upsilon)
     sampling = 0.5 * math.sqrt(2 * math.log(20) + 5 * math.log(2))
-    assert JOINT.beta(log_determinant, 7) == pytest.approx(sampling + 0.5 * math.sqrt(3 * upsilon) + gamma)
+    assert JOINT.beta(log_determinant, 7) == pytest.approx(
+        sampling + 0.5 * math.sqrt(3 * upsilon) + gamma
+    )
 
 
 def test_the_true_loss_of_the_printed_noise():
@@ -35,12 +39,19 @@ def test_zheng():
     """sigma = 4 sqrt(2 ln 125000) = 19.38 on one message; Upsilon_t = sigma sqrt(t) (4 sqrt 5 + 2 ln 20000)."""
     assert LOCAL.std == pytest.approx(19.379, abs=1e-3)
     upsilon = LOCAL.std * 10 * (4 * math.sqrt(5) + 2 * math.log(20_000))
-    assert LOCAL.upsilon(100) == pytest.approx(upsilon) and LOCAL.shift(100) == pytest.approx(2 * upsilon)
+    assert LOCAL.upsilon(100) == pytest.approx(upsilon) and LOCAL.shift(100) == pytest.approx(
+        2 * upsilon
+    )
     log = math.log(1000)
-    width = 2 * LOCAL.std * math.sqrt(5 * log) + (math.sqrt(3 * upsilon) + LOCAL.std * math.sqrt(500 / upsilon)) * 5 * log
+    width = (
+        2 * LOCAL.std * math.sqrt(5 * log)
+        + (math.sqrt(3 * upsilon) + LOCAL.std * math.sqrt(500 / upsilon)) * 5 * log
+    )
     assert LOCAL.beta(0.0, 100) == pytest.approx(width)
 
 
 def test_without_noise_the_shift_is_one():
     exact = printed_bandit(NoPrivacy(), dimension=5, users=1000, levels=10, failure=0.1)
-    assert exact.shift(10) == 1.0 and exact.beta(0.0, 10) == pytest.approx(0.5 * math.sqrt(2 * math.log(20)) + 0.5)
+    assert exact.shift(10) == 1.0 and exact.beta(0.0, 10) == pytest.approx(
+        0.5 * math.sqrt(2 * math.log(20)) + 0.5
+    )

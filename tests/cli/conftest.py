@@ -28,7 +28,9 @@ def confide(monkeypatch, capsys):
 
     yield called
     for name in set(sys.modules) - known:
-        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(tuple(folders) or ("?",)):
+        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(
+            tuple(folders) or ("?",)
+        ):
             del sys.modules[name]
 
 
@@ -41,7 +43,9 @@ def call(confide):
         assert done.returncode == code, done.stderr
         if code == 2:
             assert done.stdout == ""
-            assert lines is None or (done.stderr.startswith("error: ") and done.stderr.count("\n") == lines)
+            assert lines is None or (
+                done.stderr.startswith("error: ") and done.stderr.count("\n") == lines
+            )
         return done.stderr if code else done.stdout
 
     return called

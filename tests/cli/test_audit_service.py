@@ -34,8 +34,9 @@ def test_attacks_are_listed_and_what_was_seen_is_compared(call, served, tmp_path
     again = json.loads(call("audit", f"{URL}/v1/runs/demo", "--json"))
     assert (again["worked"], again["undecided"], again["counted"]) == (False, False, 2)
     assert {row["verdict"] for row in again["tried"]} == {"refused", "not tried"}
-    assert "re-noise      compare with what an audit saw before a restart: 4 documents: the same" in call(
-        "audit", ADDRESS, "--seen", str(seen)
+    assert (
+        "re-noise      compare with what an audit saw before a restart: 4 documents: the same"
+        in call("audit", ADDRESS, "--seen", str(seen))
     )
     kept = json.loads(seen.read_text())
     seen.write_text(json.dumps(kept | {"seen": kept["seen"] | {"release/1": "0" * 64}}))
@@ -47,7 +48,11 @@ def test_attacks_are_listed_and_what_was_seen_is_compared(call, served, tmp_path
 @pytest.mark.usefixtures("served")
 def test_an_attack_that_works_is_an_exit_code(confide, monkeypatch):
     refused = admission.Admission._refused
-    monkeypatch.setattr(admission.Admission, "_refused", lambda *given: "" if refused(*given) == "late" else refused(*given))
+    monkeypatch.setattr(
+        admission.Admission,
+        "_refused",
+        lambda *given: "" if refused(*given) == "late" else refused(*given),
+    )
     done = confide("audit", ADDRESS)
     assert done.returncode == 1 and "WORKED     late" in done.stdout and "REFUTED" in done.stdout
 

@@ -36,15 +36,24 @@ def test_audit(confide):
 def test_an_attack_that_is_too_weak_says_so(confide):
     weak = confide("audit", "gaussian", "--runs", 100)
     assert weak.returncode == 0 and weak.stderr == ""
-    assert "the attack was too weak to be conclusive, increase --runs: 100 runs are few, the default is 200,000" in weak.stdout
-    assert "% of the stated epsilon and " in weak.stdout and "% of the stated mu reached" in weak.stdout
+    assert (
+        "the attack was too weak to be conclusive, increase --runs: 100 runs are few, the default is 200,000"
+        in weak.stdout
+    )
+    assert (
+        "% of the stated epsilon and " in weak.stdout
+        and "% of the stated mu reached" in weak.stdout
+    )
     assert "too weak" not in confide("audit", "gaussian", "--runs", 20_000).stdout
 
 
 def test_a_learner_of_ones_own_is_audited(confide, tmp_path):
-    (tmp_path / "mine.py").write_text("from confide.agents import UCRLVTR\nclass Mine(UCRLVTR):\n    name = 'mine'\n")
+    (tmp_path / "mine.py").write_text(
+        "from confide.agents import UCRLVTR\nclass Mine(UCRLVTR):\n    name = 'mine'\n"
+    )
     own, known = (
-        json.loads(confide("audit", name, "--runs", 100, "--json", cwd=tmp_path).stdout) for name in ("mine:Mine", "ucrl-vtr")
+        json.loads(confide("audit", name, "--runs", 100, "--json", cwd=tmp_path).stdout)
+        for name in ("mine:Mine", "ucrl-vtr")
     )
     assert own == {**known, "subject": "mine:Mine"}
 
@@ -69,21 +78,44 @@ class Encodes(UCRLVTR):
 """
 
 
-def test_raw_states_in_a_policy_are_refuted_and_the_certificate_says_what_is_on_trust(confide, tmp_path):
+def test_raw_states_in_a_policy_are_refuted_and_the_certificate_says_what_is_on_trust(
+    confide, tmp_path
+):
     """Releases and certificate of this agent are honest; its policies are not."""
     (tmp_path / "encodes.py").write_text(ENCODES)
     audited = confide("audit", "encodes:Encodes", "--runs", 100, cwd=tmp_path)
     assert audited.returncode == 1 and "REFUTED" in audited.stdout
-    assert "the policies that users get depend on the data of user" in " ".join(audited.stdout.split())
+    assert "the policies that users get depend on the data of user" in " ".join(
+        audited.stdout.split()
+    )
     for agent, out in (("encodes:Encodes", "run"), ("ucrl-vtr", "own")):
         ran = confide(
-            "run", agent, "lock", "--epsilon", 1, "--episodes", 200, "--seeds", 1, "--out", tmp_path / out, cwd=tmp_path
+            "run",
+            agent,
+            "lock",
+            "--epsilon",
+            1,
+            "--episodes",
+            200,
+            "--seeds",
+            1,
+            "--out",
+            tmp_path / out,
+            cwd=tmp_path,
         )
         assert ran.returncode == 0, ran.stderr
-    certificate, own = (next((tmp_path / name).rglob("certificate.json")) for name in ("run", "own"))
+    certificate, own = (
+        next((tmp_path / name).rglob("certificate.json")) for name in ("run", "own")
+    )
     checked = confide("verify", certificate)
-    assert checked.returncode == 0 and "numbers are consistent, but part of the guarantee is taken on trust" in checked.stdout
-    assert "NOT VERIFIED" in checked.stdout and "encodes:Encodes is not part of confide" in checked.stdout
+    assert (
+        checked.returncode == 0
+        and "numbers are consistent, but part of the guarantee is taken on trust" in checked.stdout
+    )
+    assert (
+        "NOT VERIFIED" in checked.stdout
+        and "encodes:Encodes is not part of confide" in checked.stdout
+    )
     assert "confide audit encodes:Encodes" in checked.stdout
     said = json.loads(confide("verify", certificate, "--json").stdout)
     assert said["valid"] is True and said["on_trust"] and said["checked"]
@@ -98,7 +130,21 @@ def test_an_audit_shows_progress_on_a_terminal():
         seen.extend(data)
         return data
 
-    assert pty.spawn([sys.executable, "-c", "from confide.cli import main; main()", "audit", "tree", "--runs", "1000"], read) == 0
+    assert (
+        pty.spawn(
+            [
+                sys.executable,
+                "-c",
+                "from confide.cli import main; main()",
+                "audit",
+                "tree",
+                "--runs",
+                "1000",
+            ],
+            read,
+        )
+        == 0
+    )
     assert b"2,000/2,000 runs" in seen
 
 
@@ -111,7 +157,14 @@ def test_verify(confide, tmp_path):
     from confide.privacy.certificate import certify
 
     privacy = CentralDP(1.0, 1e-5)
-    counter = Counter(L2Ball(1.0, 2), Tree(8), loss=loss_for(privacy), request=privacy, users=8, noise=noise_source("fast", 0))
+    counter = Counter(
+        L2Ball(1.0, 2),
+        Tree(8),
+        loss=loss_for(privacy),
+        request=privacy,
+        users=8,
+        noise=noise_source("fast", 0),
+    )
     certificate = certify(counter.guarantee, [counter.mechanism()])
     verify(certificate)
     certificate.save(tmp_path / "good.json")
@@ -133,9 +186,16 @@ def test_verify(confide, tmp_path):
     ],
 )
 def test_in_a_process_of_its_own(arguments, code, out, err):
-    done = subprocess.run([sys.executable, "-m", "confide", *arguments], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "confide", *arguments], capture_output=True, text=True
+    )
     assert done.returncode == code
-    assert out in done.stdout and err in done.stderr and (not done.stdout) == (not out) and (not done.stderr) == (not err)
+    assert (
+        out in done.stdout
+        and err in done.stderr
+        and (not done.stdout) == (not out)
+        and (not done.stderr) == (not err)
+    )
 
 
 def test_version(confide):
@@ -145,12 +205,24 @@ def test_version(confide):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["explain", "ucrl-vtr", "--epsilon", "-1"], "--epsilon must be positive and finite, got --epsilon -1.0"),
-        (["explain", "ucrl-vtr", "--epsilon", "nan"], "--epsilon must be positive and finite, got --epsilon nan"),
-        (["explain", "ucrl-vtr", "--epsilon", "inf"], "--epsilon must be positive and finite, got --epsilon inf"),
+        (
+            ["explain", "ucrl-vtr", "--epsilon", "-1"],
+            "--epsilon must be positive and finite, got --epsilon -1.0",
+        ),
+        (
+            ["explain", "ucrl-vtr", "--epsilon", "nan"],
+            "--epsilon must be positive and finite, got --epsilon nan",
+        ),
+        (
+            ["explain", "ucrl-vtr", "--epsilon", "inf"],
+            "--epsilon must be positive and finite, got --epsilon inf",
+        ),
         (["explain", "ucrl-vtr", "--epsilon", "0"], "epsilon must be positive"),
         (["explain", "ucrl-vtr", "--delta", "1"], "--delta must be in [0, 1), got --delta 1.0"),
-        (["explain", "ucrl-vtr", "--episodes", "0"], "--episodes must be at least 1, got --episodes 0"),
+        (
+            ["explain", "ucrl-vtr", "--episodes", "0"],
+            "--episodes must be at least 1, got --episodes 0",
+        ),
         (["explain", "ucrl-vtr", "--epsilon", "much"], "--epsilon"),
         (["explain", "ucrl-vtr", "--colour"], "No such option"),
         (["audit", "magic"], "unknown audit subject 'magic'"),
@@ -186,7 +258,9 @@ def test_list_shows_which_agents_fit_which_problems(call, monkeypatch):
 
 def test_list_for_a_problem_says_which_agents_fit_and_why_the_others_do_not(call):
     told = json.loads(call("list", "--for", "riverswim", "--json"))
-    assert "tabular-psrl" in told["agents"] and told["others"]["ucrl-vtr"].startswith("needs a mixture problem")
+    assert "tabular-psrl" in told["agents"] and told["others"]["ucrl-vtr"].startswith(
+        "needs a mixture problem"
+    )
     assert told["agents"]["tabular-psrl"]["trust"] == ["joint", "local", "distributed"]
     needed = told["agents"]["tabular-psrl"]["users_needed"]
     assert 100 < needed["users"] < needed["episodes"]
@@ -195,14 +269,34 @@ def test_list_for_a_problem_says_which_agents_fit_and_why_the_others_do_not(call
     hidden = json.loads(call("list", "--for", "lock-rewards", "--json"))
     assert hidden["others"]["ucrl-vtr"] == "needs public rewards" and hidden["rewards"] == "learned"
     control = json.loads(call("list", "--for", "pendulum", "--json"))
-    assert set(control["agents"]) >= {"ofu-lq", "thompson-lq"} and control["kind"] == "linear control"
+    assert (
+        set(control["agents"]) >= {"ofu-lq", "thompson-lq"} and control["kind"] == "linear control"
+    )
     unknown = json.loads(call("list", "--for", "gym:FrozenLake-v1", "--horizon", "7", "--json"))
-    assert unknown["rewards"] == "learned" and unknown["agents"]["tabular-psrl"]["users_needed"] is None
+    assert (
+        unknown["rewards"] == "learned"
+        and unknown["agents"]["tabular-psrl"]["users_needed"] is None
+    )
     assert "not known" in call("list", "--for", "gym:FrozenLake-v1", "--horizon", "7")
     for name in ("linear-bandit", "one-hot"):
         assert json.loads(call("list", "--for", name, "--json"))["rewards"] == "learned"
-    assert "1 step, rewards learned" in call("list", "--for", "linear-bandit") and control["rewards"] == "public"
-    played = json.loads(call("list", "--for", "gym:Blackjack-v1", "--horizon", "7", "--reward-range", "-1", "1", "--json"))
+    assert (
+        "1 step, rewards learned" in call("list", "--for", "linear-bandit")
+        and control["rewards"] == "public"
+    )
+    played = json.loads(
+        call(
+            "list",
+            "--for",
+            "gym:Blackjack-v1",
+            "--horizon",
+            "7",
+            "--reward-range",
+            "-1",
+            "1",
+            "--json",
+        )
+    )
     assert played["values"].startswith("unknown") and "tabular-psrl" in played["agents"]
 
 

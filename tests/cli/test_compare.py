@@ -32,7 +32,9 @@ def test_a_file_becomes_a_folder(here, call):
         ("likelihood-vi", None),
         ("uniform", None),
     ]
-    assert (here / "tonight/report.html").stat().st_size > 1e6 and (here / "tonight/figures/regret.pdf").exists()
+    assert (here / "tonight/report.html").stat().st_size > 1e6 and (
+        here / "tonight/figures/regret.pdf"
+    ).exists()
     assert len(Comparison.load(here / "tonight").groups) == 3
     again = call("compare", "tonight")
     assert "likelihood-vi" in again and "regret (95 %)" in again
@@ -40,14 +42,21 @@ def test_a_file_becomes_a_folder(here, call):
 
 def test_what_would_run_can_be_seen_first(here, call):
     shown = call("compare", "tonight.toml", "--dry-run").splitlines()
-    assert len(shown) == 6 and shown[0] == "confide run likelihood-vi lock --epsilon 5 --delta 1e-05 --episodes 100 --seed 0"
+    assert (
+        len(shown) == 6
+        and shown[0]
+        == "confide run likelihood-vi lock --epsilon 5 --delta 1e-05 --episodes 100 --seed 0"
+    )
     assert not (here / "tonight").exists() and not (here / ".confide-store").exists()
 
 
 def test_a_mistake_is_one_line(here, call):
     (here / "tonight.toml").write_text(SPEC.replace("episodes", "epsiodes"))
     done = call("compare", "tonight.toml", code=2)
-    assert done == "error: tonight.toml, line 3: epsiodes: unknown key epsiodes; did you mean episodes?\n"
+    assert (
+        done
+        == "error: tonight.toml, line 3: epsiodes: unknown key epsiodes; did you mean episodes?\n"
+    )
     assert "nothing.toml" in call("compare", "nothing.toml", code=2)
 
 
@@ -58,7 +67,9 @@ def test_what_fails_is_said_with_its_command(here, capsys):
         main(["compare", "tonight.toml", "--workers", "1"])
     done = capsys.readouterr().out
     assert stop.value.code == 1
-    assert "failed: lsvi-ucb on lock, epsilon 5, seed 0: lsvi-ucb is for linear MDP problems" in done
+    assert (
+        "failed: lsvi-ucb on lock, epsilon 5, seed 0: lsvi-ucb is for linear MDP problems" in done
+    )
     assert "confide run lsvi-ucb lock --epsilon 5" in done and "report: tonight/report.html" in done
 
 

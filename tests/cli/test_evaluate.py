@@ -37,7 +37,13 @@ def chain(users=USERS, seed=0):
             if rng.random() < 0.1:
                 break
         ends.append(len(states))
-    return LoggedUsers(np.array(states), np.array(rewards), np.array(ends), np.arange(users + 1), np.ones(users, np.bool_))
+    return LoggedUsers(
+        np.array(states),
+        np.array(rewards),
+        np.array(ends),
+        np.arange(users + 1),
+        np.ones(users, np.bool_),
+    )
 
 
 @pytest.fixture
@@ -72,7 +78,10 @@ def test_the_summary_says_what_was_done_and_what_it_rests_on(log, call):
 
 def test_what_visits_leave_out_is_said(log, call):
     shown = " ".join(call("evaluate", log, *ASK, "--visits", 2).split())
-    assert "the first 2 different states of a trajectory count, and values and intervals refer to those visits" in shown
+    assert (
+        "the first 2 different states of a trajectory count, and values and intervals refer to those visits"
+        in shown
+    )
 
 
 def test_values_are_near_the_truth_and_the_same_for_the_same_seed(log, call):
@@ -87,7 +96,10 @@ def test_values_are_near_the_truth_and_the_same_for_the_same_seed(log, call):
     }
     exact = made(call, log, "--states", 6, "--return-bound", 1, "--no-privacy")
     assert np.abs(np.array(first["values"]) - exact["values"])[1:].max() < 0.2
-    assert all(low <= value <= high for low, value, high in zip(first["low"], first["values"], first["high"], strict=True))
+    assert all(
+        low <= value <= high
+        for low, value, high in zip(first["low"], first["values"], first["high"], strict=True)
+    )
 
 
 def test_out_has_everything(log, call):
@@ -119,7 +131,10 @@ def test_the_ledger_is_charged_once_for_one_question(log, call):
     spent = ledger.spent.mu
     again = made(call, log, *ASK, *pay, "--out", "out")
     assert again["values"] == first["values"]
-    assert any("already released at" in line["text"] and "at no further cost" in line["text"] for line in again["said"])
+    assert any(
+        "already released at" in line["text"] and "at no further cost" in line["text"]
+        for line in again["said"]
+    )
     assert ledger.spent.mu == spent
     refused = call("evaluate", log, *ASK, *pay, "--id", "once more", code=2)
     assert "the budget does not cover this release" in refused
@@ -140,19 +155,44 @@ def test_too_little_left_is_refused_before_the_log_is_opened(log, call, monkeypa
 
 
 @pytest.mark.parametrize(
-    "wrong", [["--backend", "spark"], ["--out", "log.parquet"], ["--reward", "r"], ["--level", "2"], ["--centre", "1e20"]]
+    "wrong",
+    [
+        ["--backend", "spark"],
+        ["--out", "log.parquet"],
+        ["--reward", "r"],
+        ["--level", "2"],
+        ["--centre", "1e20"],
+    ],
 )
 def test_what_is_wrong_is_not_paid_for(log, call, wrong):
     ledger = Ledger.init("budget.sqlite", epsilon=3.0, delta=1e-4)
-    call("evaluate", log, *ASK, "--ledger", "budget.sqlite", "--yes", "--out", "new/out", *wrong, code=2)
+    call(
+        "evaluate",
+        log,
+        *ASK,
+        "--ledger",
+        "budget.sqlite",
+        "--yes",
+        "--out",
+        "new/out",
+        *wrong,
+        code=2,
+    )
     assert ledger.spends == ()
     assert not os.path.exists("new")
 
 
 @pytest.mark.parametrize(
-    "error", [LogError("log.parquet, row group 0: damaged"), OSError(28, "No space left"), KeyboardInterrupt()]
+    "error",
+    [
+        LogError("log.parquet, row group 0: damaged"),
+        OSError(28, "No space left"),
+        KeyboardInterrupt(),
+    ],
 )
-def test_an_error_after_the_charge_says_so_and_the_same_command_costs_nothing(log, call, monkeypatch, error):
+def test_an_error_after_the_charge_says_so_and_the_same_command_costs_nothing(
+    log, call, monkeypatch, error
+):
     def fail(*_, **__):
         raise error
 
@@ -160,7 +200,13 @@ def test_an_error_after_the_charge_says_so_and_the_same_command_costs_nothing(lo
     ask = [log, *ASK, "--ledger", "budget.sqlite", "--yes"]
     with monkeypatch.context() as broken:
         broken.setattr("confide.logs.log.Logs.total", fail)
-        said = call("evaluate", *ask, "--out", "out", code=130 if isinstance(error, KeyboardInterrupt) else 2)
+        said = call(
+            "evaluate",
+            *ask,
+            "--out",
+            "out",
+            code=130 if isinstance(error, KeyboardInterrupt) else 2,
+        )
     assert (
         "the ledger was already charged for this release: fix the cause and run the same command again, at no further cost"
         in said
@@ -201,10 +247,24 @@ def test_other_files_columns_and_caps_are_other_questions():
     def asked(files=("a.parquet",), noise="secure", name=None, **layout):
         estimator, privacy = CountsAndSums(states=6, return_bound=1.0), CentralDP(1.0, 1e-6)
         return LogRelease(
-            "counts-and-sums", estimator, privacy, Noise(noise, ""), list(files), {"max_steps": 9} | layout, name, ValueEstimate
+            "counts-and-sums",
+            estimator,
+            privacy,
+            Noise(noise, ""),
+            list(files),
+            {"max_steps": 9} | layout,
+            name,
+            ValueEstimate,
         ).id
 
-    ids = [asked(), asked(("b.parquet",)), asked(noise="fast"), asked(max_steps=10), asked(max_trajectories=2), asked(reward="r")]
+    ids = [
+        asked(),
+        asked(("b.parquet",)),
+        asked(noise="fast"),
+        asked(max_steps=10),
+        asked(max_trajectories=2),
+        asked(reward="r"),
+    ]
     assert len(set(ids)) == len(ids)
     assert asked() == asked()
     assert asked(name="x") == asked(name="x") != asked()
@@ -222,9 +282,15 @@ def test_delta_that_promises_nothing(log, call):
 def test_no_privacy_only_when_asked_for(log, call):
     assert "--epsilon and --delta" in call("evaluate", log, "--states", 6, code=2)
     assert "--delta missing" in call("evaluate", log, "--states", 6, "--epsilon", 1, code=2)
-    assert "--no-privacy cannot be combined with --epsilon or --delta" in call("evaluate", log, *ASK, "--no-privacy", code=2)
-    shown = call("evaluate", log, "--states", 6, "--return-bound", 1, "--no-privacy", "--out", "open")
-    assert "NONE: no noise was added, and users are not protected. For the data holder" in " ".join(shown.split())
+    assert "--no-privacy cannot be combined with --epsilon or --delta" in call(
+        "evaluate", log, *ASK, "--no-privacy", code=2
+    )
+    shown = call(
+        "evaluate", log, "--states", 6, "--return-bound", 1, "--no-privacy", "--out", "open"
+    )
+    assert "NONE: no noise was added, and users are not protected. For the data holder" in " ".join(
+        shown.split()
+    )
     assert "visits (exact)" in shown
     assert stat.S_IMODE(os.stat("open/estimate.npz").st_mode) == 0o600
 
@@ -232,7 +298,11 @@ def test_no_privacy_only_when_asked_for(log, call):
 @pytest.mark.parametrize("name", ["dp-lsw", "dp-lsl", "sufficient-statistics", "lstd"])
 def test_every_estimator(log, call, name):
     np.save("phi.npy", np.stack([np.ones(STATES), np.arange(STATES)], axis=1))
-    more = {"dp-lsl": ["--ridge", 5], "sufficient-statistics": ["--features", "phi.npy"], "lstd": ["--features", "phi.npy"]}
+    more = {
+        "dp-lsl": ["--ridge", 5],
+        "sufficient-statistics": ["--features", "phi.npy"],
+        "lstd": ["--features", "phi.npy"],
+    }
     found = made(call, log, *ASK, "--estimator", name, *more.get(name, []), "--out", "out")
     assert len(found["values"]) == STATES
     said = {line["about"]: line["text"] for line in found["said"]}
@@ -240,12 +310,17 @@ def test_every_estimator(log, call, name):
     if name in ("dp-lsw", "dp-lsl"):
         assert said["noise"].startswith("secure: normal, to 120 digits")
         assert said["intervals"].startswith("none: the scale of this noise depends on the data")
-    about = {"sufficient-statistics": "the best linear fit", "lstd": "the projected Bellman equation"}
+    about = {
+        "sufficient-statistics": "the best linear fit",
+        "lstd": "the projected Bellman equation",
+    }
     assert about.get(name, "") in said["intervals"]
     assert (found["low"] is None) == (ESTIMATORS[name].noise != "lattice")
 
 
-def test_without_opendp_nothing_is_released_with_fast_noise_unless_asked_for(log, call, monkeypatch):
+def test_without_opendp_nothing_is_released_with_fast_noise_unless_asked_for(
+    log, call, monkeypatch
+):
     """And nothing is charged. DP-LSW and DP-LSL need no OpenDP: their secure noise is not on a lattice."""
     call("ledger", "init", "budget.sqlite", "--epsilon", 9, "--delta", 1e-3)
     with monkeypatch.context() as without:
@@ -262,15 +337,22 @@ def test_features_are_components_of_counts_and_sums(log, call):
     with open("phi.csv", "w") as file:
         file.write("\n".join(map(str, range(STATES))))
     assert made(call, log, *ASK, "--features", "phi.csv")["values"]
-    assert "a table of 7 rows" in call("evaluate", log, "--states", 7, *ASK[2:], "--features", "phi.csv", code=2)
+    assert "a table of 7 rows" in call(
+        "evaluate", log, "--states", 7, *ASK[2:], "--features", "phi.csv", code=2
+    )
 
 
 def test_weights_and_the_share_of_the_error_bars(log, call):
     np.savetxt("phi.csv", np.stack([np.ones(STATES), np.arange(STATES)], axis=1), delimiter=",")
     np.savetxt("weights.csv", np.arange(1, STATES + 1))
     linear = [log, *ASK, *FAST, "--estimator", "sufficient-statistics", "--features", "phi.csv"]
-    plain, weighted, bare = (made(call, *linear, *more) for more in ([], ["--weights", "weights.csv"], ["--interval-share", 0]))
-    assert plain["values"] != weighted["values"] and plain["low"] is not None and bare["low"] is None
+    plain, weighted, bare = (
+        made(call, *linear, *more)
+        for more in ([], ["--weights", "weights.csv"], ["--interval-share", 0])
+    )
+    assert (
+        plain["values"] != weighted["values"] and plain["low"] is not None and bare["low"] is None
+    )
     assert "dp-lsw has no option --interval-share" in call(
         "evaluate", log, *ASK, "--estimator", "dp-lsw", "--interval-share", 0, code=2
     )
@@ -289,16 +371,31 @@ def test_weights_and_the_share_of_the_error_bars(log, call):
         (["--features", "log.parquet"], "must be a table of numbers"),
         (["--features", "none.npy"], "cannot read the features: no such file: none.npy"),
         (["--features", "none.csv"], "cannot read the features: no such file: none.csv"),
-        (["--features", "nan.csv"], "the features in nan.csv must be finite, and some are NaN or infinite"),
-        (["--return-bound", "0"], "--return-bound must be positive and finite, got --return-bound 0.0"),
-        (["--estimator", "importance-sampling", "--target", "eye.npy"], "eye.npy is not a saved policy (.npz); policy.save"),
+        (
+            ["--features", "nan.csv"],
+            "the features in nan.csv must be finite, and some are NaN or infinite",
+        ),
+        (
+            ["--return-bound", "0"],
+            "--return-bound must be positive and finite, got --return-bound 0.0",
+        ),
+        (
+            ["--estimator", "importance-sampling", "--target", "eye.npy"],
+            "eye.npy is not a saved policy (.npz); policy.save",
+        ),
         (["--estimator", "importance-sampling", "--target", "none.npz"], "none.npz does not exist"),
-        (["--trajectory", "stay"], 'if there is none, say trajectory=None (--trajectory "" on the command line)'),
+        (
+            ["--trajectory", "stay"],
+            'if there is none, say trajectory=None (--trajectory "" on the command line)',
+        ),
         (
             ["--target", "log.parquet"],
             "counts-and-sums has no option --target; it is an option of --estimator importance-sampling, weighted-importance-sampling",
         ),
-        (["--estimator", "importance-sampling", "--target", "log.parquet"], "log.parquet is not a saved policy"),
+        (
+            ["--estimator", "importance-sampling", "--target", "log.parquet"],
+            "log.parquet is not a saved policy",
+        ),
         (["--visits", "0"], "'--visits': Input should be greater"),
         (["--ledger", "none.sqlite"], "confide ledger init"),
         (["--relation", "cousin"], 'relation must be "null" or "replace"'),
@@ -315,7 +412,11 @@ def test_errors_are_one_line(log, call, more, message):
 def test_hostile_logs(log, call):
     with open(log, "rb") as file:
         whole = file.read()
-    for name, content in {"cut.parquet": whole[: len(whole) // 2], "text.parquet": b"hello", "zero.parquet": b""}.items():
+    for name, content in {
+        "cut.parquet": whole[: len(whole) // 2],
+        "text.parquet": b"hello",
+        "zero.parquet": b"",
+    }.items():
         with open(name, "wb") as file:
             file.write(content)
         assert name in call("evaluate", name, *ASK, code=2)
@@ -324,9 +425,16 @@ def test_hostile_logs(log, call):
     assert "no file matches" in call("evaluate", "patients/*.parquet", *ASK, code=2)
     assert "given twice" in call("evaluate", log, "l*.parquet", *ASK, code=2)
     secret = 987654321
-    users = LoggedUsers(np.array([secret]), np.array([float(secret)]), np.arange(2), np.arange(2), np.ones(1, np.bool_))
+    users = LoggedUsers(
+        np.array([secret]),
+        np.array([float(secret)]),
+        np.arange(2),
+        np.arange(2),
+        np.ones(1, np.bool_),
+    )
     write("odd.parquet", users)
-    shown = call("evaluate", "odd.parquet", *ASK, "--json")  # a state that does not exist is clipped, not told
+    # a state that does not exist is clipped, not told
+    shown = call("evaluate", "odd.parquet", *ASK, "--json")
     assert str(secret) not in shown
 
 
@@ -334,12 +442,18 @@ def test_several_files_on_a_backend(log, call, monkeypatch):
     table = pq.read_table(log)
     for place in range(2):
         users = pc.add(table["user"], 1000 * place)
-        pq.write_table(table.set_column(table.schema.get_field_index("user"), "user", users), f"part{place}.parquet")
+        pq.write_table(
+            table.set_column(table.schema.get_field_index("user"), "user", users),
+            f"part{place}.parquet",
+        )
     both = ["part0.parquet", "part1.parquet", *ASK, *FAST]
     alone = made(call, *both)
     assert alone["users"] == 2 * USERS
     asked = []
-    monkeypatch.setattr("confide.logs.log.each", lambda task, parts, **where: asked.append(where) or map(task, parts))
+    monkeypatch.setattr(
+        "confide.logs.log.each",
+        lambda task, parts, **where: asked.append(where) or map(task, parts),
+    )
     assert made(call, *both, "--workers", 2, "--backend", "ray")["values"] == alone["values"]
     assert asked == [{"backend": "ray", "workers": 2}]
 
@@ -350,7 +464,9 @@ def test_another_policy_than_the_logged_one(log, call, name):
     users = chain()
     actions = np.random.default_rng(1).integers(2, size=len(users.states))
     halves = np.full(len(actions), 0.5)
-    logged = LoggedUsers(users.states, users.rewards, users.trajectories, users.users, users.valid, actions, halves)
+    logged = LoggedUsers(
+        users.states, users.rewards, users.trajectories, users.users, users.valid, actions, halves
+    )
     write("thrown.parquet", logged)
     uniform_policy(1, STATES, 2).save("policy.npz")
     ask = ["thrown.parquet", *ASK, "--estimator", name, "--target", "policy.npz", "--clip", 2]
@@ -369,7 +485,9 @@ def test_another_policy_than_the_logged_one(log, call, name):
     uniform_policy(3, STATES, 2).save("short.npz")
     assert "(--max-steps 3)" in call("evaluate", *ask, "--target", "short.npz", code=2)
     assert "column 'action' is missing" in call("evaluate", log, *ask[1:], code=2)
-    assert "the target policy has 6 states, and the log 7" in call("evaluate", log, "--states", 7, *ask[3:], code=2)
+    assert "the target policy has 6 states, and the log 7" in call(
+        "evaluate", log, "--states", 7, *ask[3:], code=2
+    )
 
 
 def acted(probabilities):
@@ -377,7 +495,9 @@ def acted(probabilities):
     users = chain()
     actions = np.random.default_rng(1).integers(2, size=len(users.states))
     halves = np.full(len(actions), 0.5) if probabilities else None
-    return LoggedUsers(users.states, users.rewards, users.trajectories, users.users, users.valid, actions, halves)
+    return LoggedUsers(
+        users.states, users.rewards, users.trajectories, users.users, users.valid, actions, halves
+    )
 
 
 @pytest.mark.usefixtures("log")
@@ -388,15 +508,22 @@ def test_explain_says_which_estimator_and_reads_no_row(call, monkeypatch):
     monkeypatch.setattr("confide.logs.log.Logs.total", None)
     monkeypatch.setattr("confide.logs.log.Logs.blocks", None)
     found = {
-        name: made(call, f"{name}.parquet", *ASK, "--explain", "--target", "policy.npz") for name in ("log", "bare", "thrown")
+        name: made(call, f"{name}.parquet", *ASK, "--explain", "--target", "policy.npz")
+        for name in ("log", "bare", "thrown")
     }
     assert [each["use"] for each in found.values()] == ["none", "model", "model"]
     assert "no column 'action'" in found["log"]["why"] and "--behaviour" in found["bare"]["why"]
     model = found["thrown"]["methods"]["model"]
-    assert "importance sampling instead with fewer than about" in found["thrown"]["why"] and model["people"] > 1
-    assert model["numbers"] == 6 * 2 * 7 + 2 * 14 + 6  # cells with an end, totals and rewards of rows, first states
+    assert (
+        "importance sampling instead with fewer than about" in found["thrown"]["why"]
+        and model["people"] > 1
+    )
+    # cells with an end, totals and rewards of rows, first states
+    assert model["numbers"] == 6 * 2 * 7 + 2 * 14 + 6
     assert made(call, "log.parquet", *ASK, "--explain")["use"] == "counts-and-sums"
-    shown = " ".join(call("evaluate", "thrown.parquet", *ASK, "--explain", "--target", "policy.npz").split())
+    shown = " ".join(
+        call("evaluate", "thrown.parquet", *ASK, "--explain", "--target", "policy.npz").split()
+    )
     assert "No row was read, and nothing was charged" in shown and "confide learn LOG" in shown
 
 
@@ -410,7 +537,9 @@ def test_known_or_privately_estimated_propensities(call):
     ask = [*ASK, "--estimator", "importance-sampling", "--target", "policy.npz", "--clip", 2, *FAST]
     logged = made(call, "thrown.parquet", *ask)["values"]
     assert "column 'probability' is missing" in call("evaluate", "bare.parquet", *ask, code=2)
-    assert made(call, "bare.parquet", *ask, "--behaviour", "policy.npz")["values"] == pytest.approx(logged, abs=0.2)
+    assert made(call, "bare.parquet", *ask, "--behaviour", "policy.npz")["values"] == pytest.approx(
+        logged, abs=0.2
+    )
     bare, open_ = ask[6:14], ["--states", 6, "--no-privacy"]
     listed = made(call, "bare.parquet", *open_, *bare, "--behaviour", "halves.csv")
     assert listed["values"] == pytest.approx(made(call, "thrown.parquet", *open_, *bare)["values"])
@@ -434,7 +563,9 @@ def test_known_or_privately_estimated_propensities(call):
     assert estimated["values"] == pytest.approx(logged, abs=0.3)
     assert "if actions were taken with the stated probabilities" in json.dumps(estimated)
     np.savetxt("wrong.csv", np.full((STATES, 2), 0.7), delimiter=",")
-    assert "behaviour must be probabilities" in call("evaluate", "bare.parquet", *ask, "--behaviour", "wrong.csv", code=2)
+    assert "behaviour must be probabilities" in call(
+        "evaluate", "bare.parquet", *ask, "--behaviour", "wrong.csv", code=2
+    )
 
 
 def rewarded(world_steps=12, reward=0.5):
@@ -442,7 +573,13 @@ def rewarded(world_steps=12, reward=0.5):
     count = 50
     rows = count * world_steps
     starts = np.arange(0, rows + 1, world_steps)
-    return LoggedUsers(np.zeros(rows, np.int64), np.full(rows, reward), starts, np.arange(count + 1), np.ones(count, bool))
+    return LoggedUsers(
+        np.zeros(rows, np.int64),
+        np.full(rows, reward),
+        starts,
+        np.arange(count + 1),
+        np.ones(count, bool),
+    )
 
 
 @pytest.mark.usefixtures("log")
@@ -453,15 +590,25 @@ def test_no_default_clips_returns(call, estimator):
     private = ["--epsilon", 500, "--delta", 0.5, "--source", "fast", "--seed", 0]
     ask = ["paid.parquet", "--states", 1, *private, "--max-steps", 12, "--estimator", estimator]
     refused = call("evaluate", *ask, code=2)
-    assert "the range of returns is not known" in refused and "--reward-range" in refused and "--return-bound" in refused
+    assert (
+        "the range of returns is not known" in refused
+        and "--reward-range" in refused
+        and "--return-bound" in refused
+    )
     found = made(call, *ask, "--reward-range", 0, 1)
     assert found["values"][0] == pytest.approx(6, abs=0.5)
     said = {line["about"]: line["text"] for line in found["said"]}
-    assert "up to 12 rewards in [0, 1] at discount 1" in said["returns"] and "returns are in [0, 12]" in said["returns"]
+    assert (
+        "up to 12 rewards in [0, 1] at discount 1" in said["returns"]
+        and "returns are in [0, 12]" in said["returns"]
+    )
     clipped = made(call, *ask, "--return-bound", 2)
     assert clipped["values"][0] < 3
     said = {line["about"]: line["text"] for line in clipped["said"]}
-    assert "returns outside [0, 2] are clipped to this range, which --return-bound gave" in said["returns"]
+    assert (
+        "returns outside [0, 2] are clipped to this range, which --return-bound gave"
+        in said["returns"]
+    )
     assert "not both" in call("evaluate", *ask, "--reward-range", 0, 1, "--return-bound", 2, code=2)
 
 
@@ -488,4 +635,6 @@ def test_the_range_of_returns_is_known_before_a_charge(call):
     assert "rewards may be negative" in refused
     assert ledger.spends == ()
     exact = ["--no-privacy", "--reward-range", -1, 0, "--max-steps", 12]
-    assert made(call, "paid.parquet", "--states", 1, *exact)["values"][0] == pytest.approx(-6, abs=0.5)
+    assert made(call, "paid.parquet", "--states", 1, *exact)["values"][0] == pytest.approx(
+        -6, abs=0.5
+    )

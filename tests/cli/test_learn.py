@@ -28,7 +28,10 @@ def log(tmp_path, monkeypatch):
     """Riverswim with four states, its rewards in a file."""
     monkeypatch.chdir(tmp_path)
     world = riverswim(states=4, horizon=21)
-    write(tmp_path / "log.parquet", simulate(world, uniform_policy(21, 4, 2), 2000, np.random.default_rng(0)))
+    write(
+        tmp_path / "log.parquet",
+        simulate(world, uniform_policy(21, 4, 2), 2000, np.random.default_rng(0)),
+    )
     np.savetxt(tmp_path / "rewards.csv", world.rewards[0], delimiter=",")
     np.savetxt(tmp_path / "zeros.csv", np.zeros(4))
     return "log.parquet"
@@ -51,7 +54,19 @@ def test_the_summary_says_what_was_learned_and_what_it_rests_on(log, call):
 
 def test_the_folder_has_everything_and_the_ledger_is_charged_once(log, call):
     Ledger.init("budget.sqlite", epsilon=2.2, delta=1e-5)
-    ask = ["learn", log, *ASK, *FAST, "--rewards", "rewards.csv", "--ledger", "budget.sqlite", "--yes", "--out", "out"]
+    ask = [
+        "learn",
+        log,
+        *ASK,
+        *FAST,
+        "--rewards",
+        "rewards.csv",
+        "--ledger",
+        "budget.sqlite",
+        "--yes",
+        "--out",
+        "out",
+    ]
     first, again = (json.loads(call(*ask, "--json")) for _ in range(2))
     assert first["choices"] == again["choices"] == [1, 1, 1, 1] and first["value"] == again["value"]
     assert [spend.released for spend in Ledger("budget.sqlite").spends] == [True]
@@ -64,22 +79,47 @@ def test_the_folder_has_everything_and_the_ledger_is_charged_once(log, call):
     page = Path("out/report.html").read_text()
     assert (
         "From 2,000 users, a policy worth" in page
-        and "the probability of anything on this page would change by at most the factor e<sup>ε</sup> = 7.39" in page
+        and "the probability of anything on this page would change by at most the factor e<sup>ε</sup> = 7.39"
+        in page
         and "--seed" not in page
     )
     assert "consistent" in call("verify", "out/certificate.json")
     assert "already contains a model" in call("learn", log, *ASK, *FAST, "--out", "out", code=2)
     assert "the budget does not cover" in call(
-        "learn", log, *ASK, "--ledger", "budget.sqlite", "--yes", "--id", "more", "--out", "b", code=2
+        "learn",
+        log,
+        *ASK,
+        "--ledger",
+        "budget.sqlite",
+        "--yes",
+        "--id",
+        "more",
+        "--out",
+        "b",
+        code=2,
     )
 
 
 def test_a_failure_after_the_charge_is_made_good_for_nothing(log, call, monkeypatch):
     """As `evaluate`: the charge is on the disk before the log is read, and the same command goes on."""
     Ledger.init("budget.sqlite", epsilon=3.0, delta=1e-5)
-    ask = ["learn", log, *ASK, "--rewards", "rewards.csv", "--ledger", "budget.sqlite", "--yes", "--out", "out"]
+    ask = [
+        "learn",
+        log,
+        *ASK,
+        "--rewards",
+        "rewards.csv",
+        "--ledger",
+        "budget.sqlite",
+        "--yes",
+        "--out",
+        "out",
+    ]
     with monkeypatch.context() as broken:
-        broken.setattr("confide.logs.log.Logs.total", lambda *_, **__: (_ for _ in ()).throw(LogError("the disk is gone")))
+        broken.setattr(
+            "confide.logs.log.Logs.total",
+            lambda *_, **__: (_ for _ in ()).throw(LogError("the disk is gone")),
+        )
         assert "already charged for this release" in call(*ask, code=2)
     spent = Ledger("budget.sqlite").spent
     call(*ask)
@@ -140,21 +180,68 @@ def labelled(tmp_path, monkeypatch):
     Path("raw.csv").write_text("\n".join(["who,t,how,what,reward", *rows]))
     Path("states.txt").write_text("well\nill\n")
     Path("actions.txt").write_text("rest\ndrug\n")
-    return ["logs", "import", "raw.csv", "--user", "who", "--time", "t", "--state", "how", "--action", "what"]
+    return [
+        "logs",
+        "import",
+        "raw.csv",
+        "--user",
+        "who",
+        "--time",
+        "t",
+        "--state",
+        "how",
+        "--action",
+        "what",
+    ]
 
 
 def test_declared_labels_say_how_many_states_and_actions_there_are(labelled, call):
-    call(*labelled, "--out", "log.parquet", "--states-file", "states.txt", "--actions-file", "actions.txt")
-    found = json.loads(call("learn", "log.parquet", "--no-privacy", "--ends", *ENDS[1:], "--discount", 0.9, "--json"))
+    call(
+        *labelled,
+        "--out",
+        "log.parquet",
+        "--states-file",
+        "states.txt",
+        "--actions-file",
+        "actions.txt",
+    )
+    found = json.loads(
+        call(
+            "learn", "log.parquet", "--no-privacy", "--ends", *ENDS[1:], "--discount", 0.9, "--json"
+        )
+    )
     assert list(found["policy"]) == ["well", "ill"] and found["actions"] == ["rest", "drug"]
     ended = json.loads(
-        call("learn", "log.parquet", "--no-privacy", "--ends", *ENDS[1:], "--discount", 0.9, "--terminal", "ill", "--json")
+        call(
+            "learn",
+            "log.parquet",
+            "--no-privacy",
+            "--ends",
+            *ENDS[1:],
+            "--discount",
+            0.9,
+            "--terminal",
+            "ill",
+            "--json",
+        )
     )
-    assert ended["visits"][0] > 0 and ended["visits"][1] == 0  # nothing is counted where nothing follows
-    assert "or a declared label, got 'dead'" in call("learn", "log.parquet", "--no-privacy", "--terminal", "dead", code=2)
-    assert json.loads(call("evaluate", "log.parquet", "--no-privacy", "--return-bound", 1, "--discount", 0.9, "--json"))[
-        "labels"
-    ] == ["well", "ill"]
+    # nothing is counted where nothing follows
+    assert ended["visits"][0] > 0 and ended["visits"][1] == 0
+    assert "or a declared label, got 'dead'" in call(
+        "learn", "log.parquet", "--no-privacy", "--terminal", "dead", code=2
+    )
+    assert json.loads(
+        call(
+            "evaluate",
+            "log.parquet",
+            "--no-privacy",
+            "--return-bound",
+            1,
+            "--discount",
+            0.9,
+            "--json",
+        )
+    )["labels"] == ["well", "ill"]
 
 
 def test_a_policy_of_clusters_says_what_to_do_for_each_label(labelled, call):
@@ -163,14 +250,28 @@ def test_a_policy_of_clusters_says_what_to_do_for_each_label(labelled, call):
     more = ["--out", "log.parquet", "--actions-file", "actions.txt", "--state-clusters"]
     assert "clusters of 3 declared labels" in call(*labelled, *more, "clusters.csv")
     assert "clusters of 3 labels" in call(
-        "learn", "log.parquet", "--no-privacy", "--ends", *ENDS[1:], "--discount", 0.9, "--out", "out"
+        "learn",
+        "log.parquet",
+        "--no-privacy",
+        "--ends",
+        *ENDS[1:],
+        "--discount",
+        0.9,
+        "--out",
+        "out",
     ).replace("\n", " ")
     found = json.loads(Path("out/policy.json").read_text())
     assert list(found["policy"]) == ["at home", "in hospital"]
     done, lifted = found["policy"], found["policy_of_members"]
-    assert lifted == {"well": done["at home"], "ill": done["in hospital"], "shock": done["in hospital"]}
+    assert lifted == {
+        "well": done["at home"],
+        "ill": done["in hospital"],
+        "shock": done["in hospital"],
+    }
     assert PrivateModel.load("out").labels.members == (("well",), ("ill", "shock"))
-    assert "not both" in call(*labelled, *more, "clusters.csv", "--states-file", "states.txt", code=2)
+    assert "not both" in call(
+        *labelled, *more, "clusters.csv", "--states-file", "states.txt", code=2
+    )
     assert "a label and its cluster" in call(*labelled, *more, "states.txt", code=2)
 
 
@@ -178,8 +279,13 @@ def test_numbers_of_states_are_never_taken_from_the_data(labelled, call):
     call(*labelled, "--out", "log.parquet")
     for command in ("learn", "evaluate"):
         said = call(command, "log.parquet", "--no-privacy", code=2)
-        assert "--states is missing: the log declares no labels of states" in said and "--states-file" in said
-    assert "--actions is missing" in call("learn", "log.parquet", "--states", 2, "--no-privacy", code=2)
+        assert (
+            "--states is missing: the log declares no labels of states" in said
+            and "--states-file" in said
+        )
+    assert "--actions is missing" in call(
+        "learn", "log.parquet", "--states", 2, "--no-privacy", code=2
+    )
 
 
 def test_a_policy_that_changes_nothing_is_not_tested(log, call):
@@ -201,7 +307,10 @@ def test_a_policy_that_changes_nothing_is_not_tested(log, call):
     found = json.loads(call("learn", log, *ASK, "--rewards", "rewards.csv", *ask, "--json"))
     assert found["improvement"] is None and set(found["choices"]) == {2}
     said = [line["text"] for line in found["said"] if line["about"] == "tested"]
-    assert len(said) == 1 and "not tested, and no bound: the policy is the logged one in every state" in said[0]
+    assert (
+        len(said) == 1
+        and "not tested, and no bound: the policy is the logged one in every state" in said[0]
+    )
     assert [spend.part[1] for spend in Ledger("budget.sqlite").spends] == ["learn"]
 
 
@@ -223,13 +332,22 @@ def test_people_held_out_say_whether_it_is_better_at_no_further_cost(log, call):
     ]
     ask += ["--ledger", "budget.sqlite", "--yes", "--out", "out"]
     first, again = (json.loads(call(*ask, "--json")) for _ in range(2))
-    assert first["improvement"] == again["improvement"] and first["users"] + first["improvement"]["users"] == 2000
+    assert (
+        first["improvement"] == again["improvement"]
+        and first["users"] + first["improvement"]["users"] == 2000
+    )
     assert [spend.part[1] for spend in Ledger("budget.sqlite").spends] == ["learn", "test"]
-    assert "tested on" in first["improvement"]["text"] and json.loads(Path("out/improvement.json").read_text())["level"] == 0.95
+    assert (
+        "tested on" in first["improvement"]["text"]
+        and json.loads(Path("out/improvement.json").read_text())["level"] == 0.95
+    )
     assert "consistent" in call("verify", "out/improvement_certificate.json")
     page = Path("out/report.html").read_text()
     assert "confide verify improvement_certificate.json" in page
-    assert f"The same holds for each of the {first['improvement']['users']:,} users it was tested on." in page
+    assert (
+        f"The same holds for each of the {first['improvement']['users']:,} users it was tested on."
+        in page
+    )
 
 
 KILLED = """
@@ -246,20 +364,29 @@ main(sys.argv[1:])
 """
 
 
-@pytest.mark.parametrize(("reads", "parts", "done"), [(1, ["learn"], [False]), (2, ["learn", "test"], [True, False])])
+@pytest.mark.parametrize(
+    ("reads", "parts", "done"), [(1, ["learn"], [False]), (2, ["learn", "test"], [True, False])]
+)
 def test_kill_9_with_people_held_out_charges_each_part_once(log, call, reads, parts, done):
     """Killed when the first part was read, or the second: the same command goes on, and each part has been charged once."""
     Ledger.init("budget.sqlite", epsilon=2, delta=1e-5)
     ask = ["learn", log, *ASK, "--rewards", "rewards.csv", "--max-steps", "21", "--holdout", "0.5"]
     ask += ["--ledger", "budget.sqlite", "--yes", "--out", "out"]
-    killed = subprocess.run([sys.executable, "-c", KILLED, str(reads), *map(str, ask)], check=False, capture_output=True)
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(reads), *map(str, ask)], check=False, capture_output=True
+    )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     before = Ledger("budget.sqlite")
-    assert [spend.part[1] for spend in before.spends] == parts and [spend.released for spend in before.spends] == done
+    assert [spend.part[1] for spend in before.spends] == parts and [
+        spend.released for spend in before.spends
+    ] == done
     first, again = (json.loads(call(*ask, "--json")) for _ in range(2))
     after = Ledger("budget.sqlite")
-    assert [spend.part[1] for spend in after.spends] == ["learn", "test"] and all(spend.released for spend in after.spends)
-    assert after.spent == before.spent  # the larger loss of the two, which was charged before the kill
+    assert [spend.part[1] for spend in after.spends] == ["learn", "test"] and all(
+        spend.released for spend in after.spends
+    )
+    # the larger loss of the two, which was charged before the kill
+    assert after.spent == before.spent
     assert first["improvement"] == again["improvement"] and first["value"] == again["value"]
     shown = " ".join(call("ledger", "show", "budget.sqlite").split())
     assert (
@@ -271,11 +398,15 @@ def test_kill_9_with_people_held_out_charges_each_part_once(log, call, reads, pa
     assert [each["part"]["name"] for each in listed] == ["learn", "test"]
 
 
-@pytest.mark.parametrize(("given", "said"), [(ENDS[1:], "--no-ends"), (["--ends"], "--reward-range LOW HIGH")])
+@pytest.mark.parametrize(
+    ("given", "said"), [(ENDS[1:], "--no-ends"), (["--ends"], "--reward-range LOW HIGH")]
+)
 def test_what_a_short_trajectory_means_is_asked_before_a_charge(log, call, given, said):
     """Learned rewards made short trajectories end, and were clipped to [0, 1]: both without a word."""
     Ledger.init("budget.sqlite", epsilon=3.0, delta=1e-5)
-    assert said in call("learn", log, *ASK[:10], *given, "--ledger", "budget.sqlite", "--yes", code=2)
+    assert said in call(
+        "learn", log, *ASK[:10], *given, "--ledger", "budget.sqlite", "--yes", code=2
+    )
     assert Ledger("budget.sqlite").spends == ()
 
 
@@ -284,11 +415,34 @@ def test_the_answer_decides_what_follows_a_short_trajectory(tmp_path, call, monk
     monkeypatch.chdir(tmp_path)
     users, rows = 200, 600
     steps = np.arange(rows) % 3
-    parts = np.arange(0, rows + 1, 3), np.arange(users + 1), np.ones(users, bool), np.zeros(rows, np.int64)
-    write("short.parquet", LoggedUsers(np.zeros(rows, np.int64) + 0 * steps, np.full(rows, 0.4), *parts, np.ones(rows)))
-    ask = ["learn", "short.parquet", "--states", 1, "--actions", 1, "--no-privacy", "--discount", 0.9, "--max-steps", 9]
+    parts = (
+        np.arange(0, rows + 1, 3),
+        np.arange(users + 1),
+        np.ones(users, bool),
+        np.zeros(rows, np.int64),
+    )
+    write(
+        "short.parquet",
+        LoggedUsers(
+            np.zeros(rows, np.int64) + 0 * steps, np.full(rows, 0.4), *parts, np.ones(rows)
+        ),
+    )
+    ask = [
+        "learn",
+        "short.parquet",
+        "--states",
+        1,
+        "--actions",
+        1,
+        "--no-privacy",
+        "--discount",
+        0.9,
+        "--max-steps",
+        9,
+    ]
     worth = [
-        json.loads(call(*ask, "--reward-range", 0, 1, each, "--json"))["behaviour_value"] for each in ("--ends", "--no-ends")
+        json.loads(call(*ask, "--reward-range", 0, 1, each, "--json"))["behaviour_value"]
+        for each in ("--ends", "--no-ends")
     ]
     assert worth[0] < 1.6 and worth[1] == pytest.approx(4.0, abs=0.4)
 
@@ -300,8 +454,20 @@ def test_values_of_single_states_are_not_shown(log, call):
     found = json.loads(call(*[*ask[:-1], "other"], "--json"))
     assert "values" not in found and not any("values" in each for each in found["departures"])
     with open("out/policy.csv") as file:
-        assert next(csv.reader(file)) == ["state", "do", "taken before", "gain", "gain positive", "visits (noisy)"]
+        assert next(csv.reader(file)) == [
+            "state",
+            "do",
+            "taken before",
+            "gain",
+            "gain positive",
+            "visits (noisy)",
+        ]
     assert not Path("out/figures").exists()
     page = Path("out/report.html").read_text()
-    assert ">value<" not in page and "as logged 0" not in page and "<svg" not in page and "image/svg" not in page
+    assert (
+        ">value<" not in page
+        and "as logged 0" not in page
+        and "<svg" not in page
+        and "image/svg" not in page
+    )
     assert "value" not in shown.partition("taken before")[2]

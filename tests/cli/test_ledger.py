@@ -27,16 +27,38 @@ def call(*words: object) -> Result:
 
 def fill(path: Path) -> None:
     with Ledger(path) as ledger:
-        ledger.spend("run-1", "returns [bold]of[/bold] policy", GaussianDP(0.1), "replace", release=lambda: b"x")
+        ledger.spend(
+            "run-1",
+            "returns [bold]of[/bold] policy",
+            GaussianDP(0.1),
+            "replace",
+            release=lambda: b"x",
+        )
         with pytest.raises(ZeroDivisionError):
-            ledger.spend("run-2", "histogram", ApproxDP(0.5, 1e-8), "replace", release=lambda: bytes(1 // 0))
+            ledger.spend(
+                "run-2", "histogram", ApproxDP(0.5, 1e-8), "replace", release=lambda: bytes(1 // 0)
+            )
 
 
 def test_init_makes_the_ledger_it_was_asked_for(path: Path) -> None:
-    words = ("--epsilon", 3, "--delta", 1e-6, "--relation", "null", "--others-epsilon", 1, "--others-delta", 1e-7)
+    words = (
+        "--epsilon",
+        3,
+        "--delta",
+        1e-6,
+        "--relation",
+        "null",
+        "--others-epsilon",
+        1,
+        "--others-delta",
+        1e-7,
+    )
     result = call("init", path, *words)
     assert result.exit_code == 0, result.output
-    assert "epsilon=3 at delta=1e-06, relation null, of which (epsilon=1, delta=1e-07) is reserved" in result.output
+    assert (
+        "epsilon=3 at delta=1e-06, relation null, of which (epsilon=1, delta=1e-07) is reserved"
+        in result.output
+    )
     total = Ledger(path).total
     assert (total.epsilon, total.delta, total.relation) == (3.0, 1e-6, "null")
     assert (total.others_epsilon, total.others_delta) == (1.0, 1e-7)
@@ -57,14 +79,32 @@ def test_init_asks_for_both_totals(path: Path, missing: str) -> None:
 
 
 def test_show_is_readable(path: Path) -> None:
-    call("init", path, "--epsilon", 3, "--delta", 1e-6, "--others-epsilon", 1, "--others-delta", 1e-7)
+    call(
+        "init", path, "--epsilon", 3, "--delta", 1e-6, "--others-epsilon", 1, "--others-delta", 1e-7
+    )
     fill(path)
     output = call("show", path).output
     _, first, second = re.split(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", output, flags=re.MULTILINE)
-    assert all(word in first for word in ("returns [bold]of[/bold] policy", "mu=0.1, relation replace, released", "id run-1"))
-    assert all(word in second for word in ("histogram", "epsilon=0.5, delta=1e-08, relation replace, pending", "id run-2"))
-    assert "guaranteed: epsilon=3 at delta=1e-06, relation replace, of which (epsilon=1, delta=1e-07) is reserved" in output
-    assert "in 2 spends: mu=0.1 of Gaussian noise and (epsilon=0.5, delta=1e-08) of other noise" in output
+    assert all(
+        word in first
+        for word in (
+            "returns [bold]of[/bold] policy",
+            "mu=0.1, relation replace, released",
+            "id run-1",
+        )
+    )
+    assert all(
+        word in second
+        for word in ("histogram", "epsilon=0.5, delta=1e-08, relation replace, pending", "id run-2")
+    )
+    assert (
+        "guaranteed: epsilon=3 at delta=1e-06, relation replace, of which (epsilon=1, delta=1e-07) is reserved"
+        in output
+    )
+    assert (
+        "in 2 spends: mu=0.1 of Gaussian noise and (epsilon=0.5, delta=1e-08) of other noise"
+        in output
+    )
     assert f"nominally epsilon={Ledger(path).account.epsilon:.6g} at delta=1e-06" in output
     assert (
         f"left:       mu={Ledger(path).remaining.mu:.6g} for Gaussian noise and (epsilon=0.5, delta=9e-08) for other noise"
@@ -94,11 +134,19 @@ def test_show_breaks_no_word_on_a_narrow_terminal(path: Path) -> None:
 
 
 def test_show_as_json(path: Path) -> None:
-    call("init", path, "--epsilon", 3, "--delta", 1e-6, "--others-epsilon", 1, "--others-delta", 1e-7)
+    call(
+        "init", path, "--epsilon", 3, "--delta", 1e-6, "--others-epsilon", 1, "--others-delta", 1e-7
+    )
     fill(path)
     record = json.loads(call("show", path, "--json").output)
     ledger = Ledger(path)
-    assert record["total"] == {"epsilon": 3, "delta": 1e-6, "relation": "replace", "others_epsilon": 1, "others_delta": 1e-7}
+    assert record["total"] == {
+        "epsilon": 3,
+        "delta": 1e-6,
+        "relation": "replace",
+        "others_epsilon": 1,
+        "others_delta": 1e-7,
+    }
     assert record["spent"] == {
         "mu": 0.1,
         "epsilon": 0.5,
@@ -127,7 +175,9 @@ def test_errors_are_confides_own(path: Path) -> None:
         return result.exception
 
     assert isinstance(error("init", path, "--epsilon", "nan", "--delta", 1e-6), InvalidParameter)
-    assert isinstance(error("init", path, "--epsilon", 1, "--delta", 1e-6, "--relation", "both"), InvalidParameter)
+    assert isinstance(
+        error("init", path, "--epsilon", 1, "--delta", 1e-6, "--relation", "both"), InvalidParameter
+    )
     assert not path.exists()
     assert "confide ledger init" in str(error("show", path))
     call("init", path, "--epsilon", 1, "--delta", 1e-6)
@@ -139,7 +189,10 @@ def test_errors_are_confides_own(path: Path) -> None:
 
 
 def test_importing_the_commands_is_cheap() -> None:
-    code = (
-        "import sys, confide.cli.ledger; print([m for m in ('scipy', 'numba', 'dp_accounting', 'sqlite3') if m in sys.modules])"
+    code = "import sys, confide.cli.ledger; print([m for m in ('scipy', 'numba', 'dp_accounting', 'sqlite3') if m in sys.modules])"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -33,9 +33,32 @@ STEPS = 6
 USERS = 60
 TARGET = 17
 
-PRIVATE = ["--states", STATES, "--epsilon", 2, "--delta", 1e-4, "--source", "fast", "--seed", 3, "--max-steps", STEPS]
+PRIVATE = [
+    "--states",
+    STATES,
+    "--epsilon",
+    2,
+    "--delta",
+    1e-4,
+    "--source",
+    "fast",
+    "--seed",
+    3,
+    "--max-steps",
+    STEPS,
+]
 RANGE = ["--reward-range", 0, 1]
-LEARN = ["learn", "log.parquet", *PRIVATE, "--actions", 2, "--discount", 0.9, "--transitions", STEPS]
+LEARN = [
+    "learn",
+    "log.parquet",
+    *PRIVATE,
+    "--actions",
+    2,
+    "--discount",
+    0.9,
+    "--transitions",
+    STEPS,
+]
 EVALUATE = ["evaluate", "log.parquet", *PRIVATE, *RANGE, "--discount", 0.9]
 TARGET_POLICY = ["--target", "policy.npz", "--clip", 3]
 HELD_OUT = ["--holdout", 0.5, "--pessimism", 0.0]
@@ -44,14 +67,33 @@ COMMANDS = {
     "second moments": [*EVALUATE, "--second-moments", "--shrink", "empirical-bayes"],
     "dp-lsw": [*EVALUATE, "--estimator", "dp-lsw"],
     "dp-lsl": [*EVALUATE, "--estimator", "dp-lsl", "--ridge", 50, "--features", "phi.npy"],
-    "sufficient-statistics": [*EVALUATE, "--estimator", "sufficient-statistics", "--features", "phi.npy"],
+    "sufficient-statistics": [
+        *EVALUATE,
+        "--estimator",
+        "sufficient-statistics",
+        "--features",
+        "phi.npy",
+    ],
     "lstd": [*EVALUATE, "--estimator", "lstd", "--features", "phi.npy"],
     "importance-sampling": [*EVALUATE, "--estimator", "importance-sampling", *TARGET_POLICY],
-    "per decision": [*EVALUATE, "--estimator", "importance-sampling", "--per-decision", *TARGET_POLICY],
+    "per decision": [
+        *EVALUATE,
+        "--estimator",
+        "importance-sampling",
+        "--per-decision",
+        *TARGET_POLICY,
+    ],
     "weighted": [*EVALUATE, "--estimator", "weighted-importance-sampling", *TARGET_POLICY],
     "learn": [*LEARN, "--ends", *RANGE],
     "learn with public rewards": [*LEARN, "--no-ends", "--rewards", "rewards.csv", "--terminal", 3],
-    "learn --holdout by weights": [*LEARN, "--ends", *RANGE, *HELD_OUT, "--probability", "probability"],
+    "learn --holdout by weights": [
+        *LEARN,
+        "--ends",
+        *RANGE,
+        *HELD_OUT,
+        "--probability",
+        "probability",
+    ],
     "learn --holdout by a model": [*LEARN, "--ends", *RANGE, *HELD_OUT],
 }
 
@@ -81,7 +123,9 @@ def other(**cells):
 
 
 NEIGHBOURS = {
-    "other states, actions and rewards": lambda rows: [row | {"state": 3, "action": 1, "reward": 1.0} for row in rows],
+    "other states, actions and rewards": lambda rows: [
+        row | {"state": 3, "action": 1, "reward": 1.0} for row in rows
+    ],
     "a state that does not exist": other(state=10**6),
     "an action that does not exist": other(action=99),
     "missing states": other(state=None),
@@ -93,9 +137,17 @@ NEIGHBOURS = {
     "steps that repeat": other(step=0),
     "one row": lambda rows: rows[:1],
     "many rows": lambda rows: [rows[0] | {"step": step} for step in range(5000)],
-    "many trajectories": lambda rows: [row | {"trajectory": place} for place in range(50) for row in rows],
+    "many trajectories": lambda rows: [
+        row | {"trajectory": place} for place in range(50) for row in rows
+    ],
 }
-TYPES = {"user": pa.int64(), "trajectory": pa.int64(), "step": pa.int64(), "state": pa.int64(), "action": pa.int64()}
+TYPES = {
+    "user": pa.int64(),
+    "trajectory": pa.int64(),
+    "step": pa.int64(),
+    "state": pa.int64(),
+    "action": pa.int64(),
+}
 TYPES |= {"probability": pa.float64(), "reward": pa.float64()}
 
 
@@ -119,7 +171,11 @@ PRIVATE_FILES = {"log.parquet", "budget.sqlite"}
 
 def public_bytes(folder):
     """Names and bytes of everything in a folder, but for the log and the ledger."""
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in PRIVATE_FILES]
+    files = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name not in PRIVATE_FILES
+    ]
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
@@ -150,9 +206,16 @@ class Player:
             patch.chdir(folder)
             command = [*COMMANDS[name.partition("/")[2]], "--ledger", "budget.sqlite", "--yes"]
             seen = {}
-            for time in ("first", "again"):  # the second time the ledger gives the answer that it has
-                done = self._confide(*command, *(["--json"] if time == "again" else ["--out", "out"]))
-                seen |= {f"{time}: exit code": done.returncode, f"{time}: stdout": done.stdout, f"{time}: stderr": done.stderr}
+            # the second time the ledger gives the answer that it has
+            for time in ("first", "again"):
+                done = self._confide(
+                    *command, *(["--json"] if time == "again" else ["--out", "out"])
+                )
+                seen |= {
+                    f"{time}: exit code": done.returncode,
+                    f"{time}: stdout": done.stdout,
+                    f"{time}: stderr": done.stderr,
+                }
         return seen | public_bytes(folder), tape
 
 
@@ -201,11 +264,18 @@ def test_nothing_public_depends_on_one_user_but_the_releases(player, name):
     assert first["first: exit code"] == first["again: exit code"] == 0, first["first: stderr"]
     assert tape.tape.noised or tape.smooth
     # Every kind of neighbour is tried with two commands; the others share them out.
-    kinds = list(NEIGHBOURS) if name in ("counts-and-sums", "learn --holdout by a model") else kinds_for(name)
+    kinds = (
+        list(NEIGHBOURS)
+        if name in ("counts-and-sums", "learn --holdout by a model")
+        else kinds_for(name)
+    )
     for kind in kinds:
         second, other_tape = player.play(f"{kind}/{name}", NEIGHBOURS[kind], tape)
         assert differences(first, second) == [], kind
-        assert len(other_tape.smooth) == len(tape.smooth) and other_tape.tape.kinds() == tape.tape.kinds()
+        assert (
+            len(other_tape.smooth) == len(tape.smooth)
+            and other_tape.tape.kinds() == tape.tape.kinds()
+        )
 
 
 def kinds_for(name):
@@ -227,7 +297,11 @@ def leak_size_of_file(patch):
     from confide.evaluation import log_sums
 
     said = log_sums.said
-    patch.setattr(log_sums, "said", lambda logs, privacy: [*said(logs, privacy), str(os.path.getsize("log.parquet"))])
+    patch.setattr(
+        log_sums,
+        "said",
+        lambda logs, privacy: [*said(logs, privacy), str(os.path.getsize("log.parquet"))],
+    )
 
 
 def leak_refusal(patch):
@@ -293,7 +367,9 @@ def run_once(confide, monkeypatch, folder, agent_and_problem, tape, change):
             return observe(self, policy, users)
         sample = type(self.problem).sample
         with monkeypatch.context() as patch:
-            patch.setattr(type(self.problem), "sample", lambda *given, **more: change(sample(*given, **more)))
+            patch.setattr(
+                type(self.problem), "sample", lambda *given, **more: change(sample(*given, **more))
+            )
             return observe(self, policy, users)
 
     with monkeypatch.context() as patch:
@@ -304,15 +380,34 @@ def run_once(confide, monkeypatch, folder, agent_and_problem, tape, change):
             patch.setattr(module, "datetime", Clock)
         for module in (loop, runner):
             patch.setattr(module, "time", types.SimpleNamespace(monotonic=lambda: 0.0))
-        command = ["run", agent, problem, "--epsilon", 2, "--episodes", 60, "--one-by-one", "--out", "out"]
+        command = [
+            "run",
+            agent,
+            problem,
+            "--epsilon",
+            2,
+            "--episodes",
+            60,
+            "--one-by-one",
+            "--out",
+            "out",
+        ]
         done = confide(*command)
     assert done.returncode == 0, done.stderr
-    return {"exit code": done.returncode, "stdout": done.stdout, "stderr": done.stderr} | public_bytes(folder)
+    return {
+        "exit code": done.returncode,
+        "stdout": done.stdout,
+        "stderr": done.stderr,
+    } | public_bytes(folder)
 
 
 def extreme(trajectories):
     """The first user has other states and actions, and gets the largest rewards."""
-    states, actions, rewards = trajectories.states.copy(), trajectories.actions.copy(), trajectories.rewards.copy()
+    states, actions, rewards = (
+        trajectories.states.copy(),
+        trajectories.actions.copy(),
+        trajectories.rewards.copy(),
+    )
     states[0] = states[0][::-1]
     actions[0] = actions[0][::-1]
     rewards[0] = 1.0

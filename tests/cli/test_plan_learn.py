@@ -6,7 +6,20 @@ from confide.problems import riverswim
 
 
 def test_people_needed_for_several_epsilons(call):
-    asked = ["plan", "learn", "--on", "riverswim", "--epsilon", 4, "--delta", "1e-6", "--discount", 0.9, "--runs", 1]
+    asked = [
+        "plan",
+        "learn",
+        "--on",
+        "riverswim",
+        "--epsilon",
+        4,
+        "--delta",
+        "1e-6",
+        "--discount",
+        0.9,
+        "--runs",
+        1,
+    ]
     rows = json.loads(call(*asked, "--json"))["people"]
     people = [row["people"] for row in rows]
     assert people == sorted(people, reverse=True) and rows[1]["epsilon"] == 4
@@ -14,18 +27,51 @@ def test_people_needed_for_several_epsilons(call):
 
 
 def test_what_is_no_table_is_refused(call):
-    assert "is not a table" in call("plan", "learn", "--on", "lock", "--epsilon", 1, "--delta", "1e-6", code=2)
+    assert "is not a table" in call(
+        "plan", "learn", "--on", "lock", "--epsilon", 1, "--delta", "1e-6", code=2
+    )
 
 
 def test_a_saved_table_has_its_own_steps(call, tmp_path):
     riverswim(states=4, horizon=15).save(tmp_path / "mine.npz")
-    asked = ["plan", "learn", "--on", tmp_path / "mine.npz", "--epsilon", 4, "--delta", "1e-6", "--runs", 1, "--json"]
+    asked = [
+        "plan",
+        "learn",
+        "--on",
+        tmp_path / "mine.npz",
+        "--epsilon",
+        4,
+        "--delta",
+        "1e-6",
+        "--runs",
+        1,
+        "--json",
+    ]
     assert "4 states, 2 actions, trajectories of 15 steps" in json.loads(call(*asked))["assumed"]
 
 
 def test_sizes_alone_mean_a_random_table(call):
-    asked = ["plan", "learn", "--states", 5, "--actions", 2, "--epsilon", 4, "--delta", "1e-6", "--runs", 1]
+    asked = [
+        "plan",
+        "learn",
+        "--states",
+        5,
+        "--actions",
+        2,
+        "--epsilon",
+        4,
+        "--delta",
+        "1e-6",
+        "--runs",
+        1,
+    ]
     found = json.loads(call(*asked, "--json"))
-    assert found["people"] and "a random table: 5 states, 2 actions, trajectories of 21 steps. In a table" in found["assumed"]
-    assert "give --on" in call("plan", "learn", "--states", 5, "--epsilon", 4, "--delta", "1e-6", code=2)
+    assert (
+        found["people"]
+        and "a random table: 5 states, 2 actions, trajectories of 21 steps. In a table"
+        in found["assumed"]
+    )
+    assert "give --on" in call(
+        "plan", "learn", "--states", 5, "--epsilon", 4, "--delta", "1e-6", code=2
+    )
     assert "omit --states" in call(*asked, "--on", "riverswim", code=2)

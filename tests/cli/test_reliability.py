@@ -20,14 +20,21 @@ COMMAND = [sys.executable, "-m", "confide"]
 @pytest.mark.process
 def test_a_closed_standard_output_is_no_error():
     done = subprocess.run(
-        [*COMMAND, "list"], stderr=subprocess.PIPE, text=True, check=False, preexec_fn=lambda: os.close(1), timeout=60
+        [*COMMAND, "list"],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        preexec_fn=lambda: os.close(1),
+        timeout=60,
     )
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.process
 def test_a_reader_that_ends_early_gets_no_traceback():
-    with subprocess.Popen([*COMMAND, "list", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [*COMMAND, "list", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         process.stdout.close()
         said = process.stderr.read()
     assert said == ""
@@ -36,10 +43,27 @@ def test_a_reader_that_ends_early_gets_no_traceback():
 
 @pytest.mark.process
 def test_sigterm_ends_a_run_with_a_message_and_whole_files(tmp_path):
-    options = ["run", "ucrl-vtr", "lock", "--epsilon", "1", "--trust", "local", "--one-by-one", "--episodes", "3000"]
-    with subprocess.Popen([*COMMAND, *options, "--out", tmp_path / "out"], stderr=subprocess.PIPE, text=True) as process:
+    options = [
+        "run",
+        "ucrl-vtr",
+        "lock",
+        "--epsilon",
+        "1",
+        "--trust",
+        "local",
+        "--one-by-one",
+        "--episodes",
+        "3000",
+    ]
+    with subprocess.Popen(
+        [*COMMAND, *options, "--out", tmp_path / "out"], stderr=subprocess.PIPE, text=True
+    ) as process:
         deadline = time.monotonic() + 60
-        while not (tmp_path / "out.private").exists() and process.poll() is None and time.monotonic() < deadline:
+        while (
+            not (tmp_path / "out.private").exists()
+            and process.poll() is None
+            and time.monotonic() < deadline
+        ):
             time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
         said = process.stderr.read()
@@ -79,7 +103,9 @@ def test_ctrl_c_does_not_wait_for_a_long_chunk(monkeypatch):
 
 
 def test_sigterm_outside_of_a_run_has_the_effect_of_ctrl_c(confide, monkeypatch):
-    monkeypatch.setattr("confide.problems.catalogue.make", lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(
+        "confide.problems.catalogue.make", lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)
+    )
     before = signal.getsignal(signal.SIGTERM)
     done = confide("run", "ucrl-vtr", "lock")
     assert (done.returncode, done.stderr) == (TERMINATED, "stopped by SIGTERM\n")
@@ -87,7 +113,17 @@ def test_sigterm_outside_of_a_run_has_the_effect_of_ctrl_c(confide, monkeypatch)
 
 
 def test_another_experiment_in_the_folder_leaves_no_private_folder(confide, tmp_path):
-    options = ["run", "ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "50", "--out", tmp_path / "out"]
+    options = [
+        "run",
+        "ucrl-vtr",
+        "lock",
+        "--epsilon",
+        "1",
+        "--episodes",
+        "50",
+        "--out",
+        tmp_path / "out",
+    ]
     assert confide(*options).returncode == 0
     done = confide(*options, "--problem-seed", "1")
     assert done.returncode == 2
@@ -110,7 +146,9 @@ def test_another_experiment_in_the_folder_leaves_no_private_folder(confide, tmp_
     ],
     ids=" ".join,
 )
-def test_a_loop_of_links_and_a_binary_file_are_errors_of_one_line(call, tmp_path, monkeypatch, arguments):
+def test_a_loop_of_links_and_a_binary_file_are_errors_of_one_line(
+    call, tmp_path, monkeypatch, arguments
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "binary.toml").write_bytes(bytes(range(256)))
@@ -118,7 +156,9 @@ def test_a_loop_of_links_and_a_binary_file_are_errors_of_one_line(call, tmp_path
 
 
 @pytest.mark.parametrize(
-    "agent", [["tabular-psrl", "riverswim"], ["likelihood-vi", "lock"], ["lsvi-ucb", "latent"]], ids=" ".join
+    "agent",
+    [["tabular-psrl", "riverswim"], ["likelihood-vi", "lock"], ["lsvi-ucb", "latent"]],
+    ids=" ".join,
 )
 def test_more_users_than_can_be_added_up_exactly_are_refused_before_the_run(call, agent):
     said = call("run", *agent, "--epsilon", "1", "--episodes", str(10**15), code=2)

@@ -39,13 +39,27 @@ def without_figures(monkeypatch):
 
 def test_run_writes_results_figures_and_a_report(confide, tmp_path):
     done = confide(
-        "run", *PRIVATE, "--seeds", 2, "--compare-with", "no-privacy", "--compare-with", "uniform", "--out", "out", cwd=tmp_path
+        "run",
+        *PRIVATE,
+        "--seeds",
+        2,
+        "--compare-with",
+        "no-privacy",
+        "--compare-with",
+        "uniform",
+        "--out",
+        "out",
+        cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
     assert "report: out/report.html" in done.stdout
-    assert "JointDP(epsilon=1, delta=1e-05), replace one user, 2000 users, fast noise" in done.stdout
+    assert (
+        "JointDP(epsilon=1, delta=1e-05), replace one user, 2000 users, fast noise" in done.stdout
+    )
     assert done.stderr == ""  # quiet where it is not a terminal
-    folders = sorted(path.relative_to(tmp_path / "out") for path in (tmp_path / "out").rglob("run.json"))
+    folders = sorted(
+        path.relative_to(tmp_path / "out") for path in (tmp_path / "out").rglob("run.json")
+    )
     assert len(folders) == 6
     report = (tmp_path / "out/report.html").read_text()
     assert "visits_agent:Visits" in report
@@ -66,7 +80,13 @@ def test_run_again_loads_what_is_there(confide, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change", [["--problem-seed", "7"], ["--source", "secure"], ["--episodes", "1999"], ["--delta", "1.0000001e-5"]]
+    "change",
+    [
+        ["--problem-seed", "7"],
+        ["--source", "secure"],
+        ["--episodes", "1999"],
+        ["--delta", "1.0000001e-5"],
+    ],
 )
 @pytest.mark.usefixtures("without_figures")
 def test_a_folder_of_another_experiment_is_not_taken_for_this_one(confide, tmp_path, change):
@@ -79,9 +99,23 @@ def test_a_folder_of_another_experiment_is_not_taken_for_this_one(confide, tmp_p
 def test_beside_paper(confide, tmp_path):
     small = ["ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "300", "--json"]
     rows = json.loads(
-        confide("run", *small, "--bonus-scale", 1, "--compare-with", "paper", "--compare-with", "uniform", cwd=tmp_path).stdout
+        confide(
+            "run",
+            *small,
+            "--bonus-scale",
+            1,
+            "--compare-with",
+            "paper",
+            "--compare-with",
+            "uniform",
+            cwd=tmp_path,
+        ).stdout
     )
-    assert [row["agent"] for row in rows] == ["ucrl-vtr bonus_scale=1.0", "ucrl-vtr paper bonus_scale=1.0", "uniform"]
+    assert [row["agent"] for row in rows] == [
+        "ucrl-vtr bonus_scale=1.0",
+        "ucrl-vtr paper bonus_scale=1.0",
+        "uniform",
+    ]
     assert rows[0]["epsilon"] == pytest.approx(1.0)
     assert rows[1]["epsilon"] < 0.01  # what the printed constants really give
 
@@ -91,7 +125,17 @@ def test_a_mistake_beside_is_found_before_the_first_run(confide, tmp_path):
         ("likelihood-vi", [], "likelihood-vi paper: LikelihoodVI is in no paper"),
         ("ucrl-vtr", ["--delta", "0"], "ucrl-vtr paper: this noise gives epsilon=1.5"),
     ]:
-        done = confide("run", first, *PRIVATE[1:], *promise, "--compare-with", "paper", "--out", "out", cwd=tmp_path)
+        done = confide(
+            "run",
+            first,
+            *PRIVATE[1:],
+            *promise,
+            "--compare-with",
+            "paper",
+            "--out",
+            "out",
+            cwd=tmp_path,
+        )
         assert done.returncode == 2
         assert message in done.stderr and done.stderr.count("\n") == 1
         assert not (tmp_path / "out").exists()
@@ -108,13 +152,27 @@ def test_a_schedule_that_releases_when_everybody_is_gone_is_warned_of(confide, t
 
 def test_the_table_fits_80_columns_and_explains_itself(confide, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    besides = ["--compare-with", "paper", "--compare-with", "ucrl-vtr-plus", "--compare-with", "uniform"]
-    done = confide("run", "ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "300", *besides, cwd=tmp_path)
+    besides = [
+        "--compare-with",
+        "paper",
+        "--compare-with",
+        "ucrl-vtr-plus",
+        "--compare-with",
+        "uniform",
+    ]
+    done = confide(
+        "run", "ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "300", *besides, cwd=tmp_path
+    )
     table, notes = done.stdout.split("% of optimal:")
     lines = table.splitlines()
     assert all(len(line) <= 80 for line in lines)
-    assert sum(line.strip().startswith("ucrl-vtr") for line in lines) == 3  # no name breaks in the middle
-    assert "on lock" in table and all(head in table for head in ("% of", "users", "regret (95 %)")) and "way" not in table
+    # no name breaks in the middle
+    assert sum(line.strip().startswith("ucrl-vtr") for line in lines) == 3
+    assert (
+        "on lock" in table
+        and all(head in table for head in ("% of", "users", "regret (95 %)"))
+        and "way" not in table
+    )
     assert "ucrl-vtr paper: JointDP(epsilon=0.0009" in notes and "(requested epsilon=1)" in notes
     assert "uniform: reference policy, does not learn" in notes and "NO PRIVACY" not in notes
 
@@ -132,10 +190,24 @@ def test_the_same_seeds_have_the_same_interval_in_run_show_and_compare(tmp_path,
     Path("sweep.toml").write_text(
         'agents = ["ucrl-vtr"]\nproblems = ["lock"]\nepisodes = 300\nseeds = 3\n[privacy]\nepsilons = [5]\n'
     )
-    options = ["--epsilon", 5, "--episodes", 300, "--seeds", 3, "--compare-with", "no-privacy", "--out", "out"]
+    options = [
+        "--epsilon",
+        5,
+        "--episodes",
+        300,
+        "--seeds",
+        3,
+        "--compare-with",
+        "no-privacy",
+        "--out",
+        "out",
+    ]
     ran, shown = call("run", "ucrl-vtr", "lock", *options), call("show", "out")
     compared = call("compare", "sweep.toml", "--workers", 1)
-    lines = [next(line for line in said.splitlines() if line.split()[:2] == ["ucrl-vtr", "5"]) for said in (ran, shown, compared)]
+    lines = [
+        next(line for line in said.splitlines() if line.split()[:2] == ["ucrl-vtr", "5"])
+        for said in (ran, shown, compared)
+    ]
     assert " to " in lines[0] and len({" ".join(line.split()) for line in lines}) == 1
     row = Comparison.load("sweep").summary()[0]
     report = Path("out/report.html").read_text()
@@ -145,7 +217,18 @@ def test_the_same_seeds_have_the_same_interval_in_run_show_and_compare(tmp_path,
 @pytest.mark.usefixtures("without_figures")
 def test_the_report_is_about_what_was_asked_for_first(confide, tmp_path):
     small = ["ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "300", "--out", "out"]
-    assert confide("run", *small, "--compare-with", "paper", "--compare-with", "likelihood-vi", cwd=tmp_path).returncode == 0
+    assert (
+        confide(
+            "run",
+            *small,
+            "--compare-with",
+            "paper",
+            "--compare-with",
+            "likelihood-vi",
+            cwd=tmp_path,
+        ).returncode
+        == 0
+    )
     report = (tmp_path / "out/report.html").read_text()
     assert "<title>ucrl-vtr on lock</title>" in report
     assert "Requested ε\u00a0=\u00a01; the noise gives ε\u00a0=\u00a00.000" in report
@@ -156,11 +239,23 @@ def test_options_of_an_agent_are_part_of_its_name_and_its_folder(tmp_path):
     from confide.cli.options import agent_options
 
     def runs(*options, counts=None):
-        spec = RunSpec(agent="ucrl-vtr", problem="lock", episodes=300, options=agent_options(*options, 300), counts=counts)
+        spec = RunSpec(
+            agent="ucrl-vtr",
+            problem="lock",
+            episodes=300,
+            options=agent_options(*options, 300),
+            counts=counts,
+        )
         (found,) = run_seeds(spec, lock(0), range(1), out=tmp_path / "out")
         return spec.label, found.agent, found.segments
 
-    chosen = [(None, None, None), ("tight", None, None), ("paper", None, None), (None, 0.2, "every"), (None, None, "20")]
+    chosen = [
+        (None, None, None),
+        ("tight", None, None),
+        ("paper", None, None),
+        (None, 0.2, "every"),
+        (None, None, "20"),
+    ]
     made = [runs(*options) for options in chosen]
     assert [name for _, name, _ in made] == [
         "ucrl-vtr",
@@ -169,7 +264,9 @@ def test_options_of_an_agent_are_part_of_its_name_and_its_folder(tmp_path):
         "ucrl-vtr bonus_scale=0.2 schedule=every",
         "ucrl-vtr schedule=20",
     ]
-    assert {path.parents[1].name for path in (tmp_path / "out").rglob("run.json")} == {label for label, _, _ in made}
+    assert {path.parents[1].name for path in (tmp_path / "out").rglob("run.json")} == {
+        label for label, _, _ in made
+    }
     assert made[0][2] == made[1][2] != made[2][2]
     assert [runs(*options) for options in chosen] == made  # loaded
     with pytest.raises(InvalidParameter, match=r"contains another run .* counts=False"):
@@ -178,7 +275,9 @@ def test_options_of_an_agent_are_part_of_its_name_and_its_folder(tmp_path):
 
 @pytest.mark.parametrize("counts", [False, True])
 def test_local_users_one_by_one_or_at_once(tmp_path, counts):
-    spec = RunSpec(agent="ucrl-vtr", problem="lock", episodes=60, privacy=LocalDP(4.0, 1e-5), counts=counts)
+    spec = RunSpec(
+        agent="ucrl-vtr", problem="lock", episodes=60, privacy=LocalDP(4.0, 1e-5), counts=counts
+    )
     (made,) = run_seeds(spec, lock(0), range(1), out=tmp_path / "out")
     (again,) = run_seeds(spec, lock(0), range(1), out=tmp_path / "out")
     assert made.segments == again.segments
@@ -186,13 +285,25 @@ def test_local_users_one_by_one_or_at_once(tmp_path, counts):
 
 
 def test_an_agent_of_the_current_folder(confide, tmp_path):
-    (tmp_path / "mine.py").write_text("from confide.agents import Uniform\nclass Mine(Uniform):\n    pass\n")
+    (tmp_path / "mine.py").write_text(
+        "from confide.agents import Uniform\nclass Mine(Uniform):\n    pass\n"
+    )
     assert confide("run", "mine:Mine", "lock", "--episodes", 10, cwd=tmp_path).returncode == 0
 
 
 def test_the_same_agent_twice_is_run_once(confide, tmp_path):
     rows = json.loads(
-        confide("run", "uniform", "lock", "--compare-with", "no-privacy", "--episodes", 10, "--json", cwd=tmp_path).stdout
+        confide(
+            "run",
+            "uniform",
+            "lock",
+            "--compare-with",
+            "no-privacy",
+            "--episodes",
+            10,
+            "--json",
+            cwd=tmp_path,
+        ).stdout
     )
     assert len(rows) == 1
 
@@ -212,7 +323,17 @@ def test_the_command_line_takes_a_saved_problem(confide, tmp_path):
 
 def test_it_runs_linear_systems(confide, tmp_path):
     rows = json.loads(
-        confide("run", "uniform", "oscillator", "--compare-with", "oracle", "--episodes", 1000, "--json", cwd=tmp_path).stdout
+        confide(
+            "run",
+            "uniform",
+            "oscillator",
+            "--compare-with",
+            "oracle",
+            "--episodes",
+            1000,
+            "--json",
+            cwd=tmp_path,
+        ).stdout
     )
     assert rows[0]["regret"] == pytest.approx(180.875, abs=0.01)
     assert rows[1]["regret"] == pytest.approx(0.0, abs=1e-9)
@@ -238,7 +359,16 @@ def test_progress_is_shown_on_a_terminal(tmp_path):
     before = os.getcwd()
     os.chdir(tmp_path)
     try:
-        command = [sys.executable, "-c", "from confide.cli import main; main()", "run", "uniform", "lock", "--episodes", "5000"]
+        command = [
+            sys.executable,
+            "-c",
+            "from confide.cli import main; main()",
+            "run",
+            "uniform",
+            "lock",
+            "--episodes",
+            "5000",
+        ]
         status = pty.spawn(command, read)
     finally:
         os.chdir(before)
@@ -252,7 +382,10 @@ def test_progress_is_shown_on_a_terminal(tmp_path):
     [
         (["run", "unifrom", "lock"], "unknown agent 'unifrom'; did you mean uniform?"),
         (["run", "uniform", "lok"], "lock"),
-        (["run", "uniform", "lock", "--epsilon", "1"], "uniform is not private and accepts no epsilon"),
+        (
+            ["run", "uniform", "lock", "--epsilon", "1"],
+            "uniform is not private and accepts no epsilon",
+        ),
         (["run", "uniform", "lock", "--episodes", "0"], "episodes must be at least 1"),
         (["run", "uniform", "lock", "--seeds", "0"], "seeds must be at least 1"),
         (["run", "uniform", "lock", "--seed", "-1"], "--seed"),
@@ -265,17 +398,39 @@ def test_progress_is_shown_on_a_terminal(tmp_path):
         (["run", "nowhere:Agent", "lock"], "cannot import the agent nowhere:Agent"),
         (["run", "no-data", "riverswim"], "is for mixture problems"),
         (["run", "uniform", "lock", "--epsilon", "-1"], "epsilon must be positive"),
-        (["run", "uniform", "lock", "--trust", "blind"], "trust must be joint, local or distributed, got 'blind'"),
+        (
+            ["run", "uniform", "lock", "--trust", "blind"],
+            "trust must be joint, local or distributed, got 'blind'",
+        ),
         (["run", "ucrl-vtr", "lock", "--trust", "local"], "--trust needs --epsilon: add --epsilon"),
         (["run", "ucrl-vtr", "lock", "--delta", "1e-5"], "--delta needs --epsilon: add --epsilon"),
-        (["run", "likelihood-vi", "lock", "--dropouts", "0.2"], "--dropouts needs --epsilon: add --epsilon"),
-        (["run", "likelihood-vi", "lock", "--epsilon", "1", "--dropouts", "0.2"], "--dropouts is for --trust distributed"),
         (
-            ["run", "likelihood-vi", "lock", "--epsilon", "1", "--trust", "distributed", "--dropouts", "1.5"],
+            ["run", "likelihood-vi", "lock", "--dropouts", "0.2"],
+            "--dropouts needs --epsilon: add --epsilon",
+        ),
+        (
+            ["run", "likelihood-vi", "lock", "--epsilon", "1", "--dropouts", "0.2"],
+            "--dropouts is for --trust distributed",
+        ),
+        (
+            [
+                "run",
+                "likelihood-vi",
+                "lock",
+                "--epsilon",
+                "1",
+                "--trust",
+                "distributed",
+                "--dropouts",
+                "1.5",
+            ],
             "dropouts must be",
         ),
         (["run", "uniform", "lock", "--calibration", "paper"], "uniform has no option calibration"),
-        (["run", "ucrl-vtr", "lock", "--calibration", "printed"], "calibration must be one of tight, paper"),
+        (
+            ["run", "ucrl-vtr", "lock", "--calibration", "printed"],
+            "calibration must be one of tight, paper",
+        ),
         (["run", "ucrl-vtr", "lock", "--schedule", "0"], "interval must be at least 1"),
         (["show", "nowhere"], "no saved run in nowhere"),
     ],
@@ -290,7 +445,9 @@ def test_errors_are_one_line(confide, arguments, message, tmp_path):
 
 def test_interrupted_runs_go_on(tmp_path):
     """A run that was saved as incomplete is taken up by the same command, from the private state beside the results."""
-    spec = RunSpec(agent="visits_agent:Visits", problem="lock", episodes=3000, privacy=JointDP(1.0, 1e-5))
+    spec = RunSpec(
+        agent="visits_agent:Visits", problem="lock", episodes=3000, privacy=JointDP(1.0, 1e-5)
+    )
 
     def interrupt(_seed):
         def advance(served, _regret):
@@ -307,11 +464,17 @@ def test_interrupted_runs_go_on(tmp_path):
     whole = list(run_seeds(spec, lock(0), range(4, 6), out=None))
     assert [one.segments for one in resumed] == [one.segments for one in whole]
     assert not (tmp_path / "out.private").exists()
-    np.testing.assert_array_equal(Run.load(tmp_path / "out" / spec.label / "seed-4").regret, whole[0].regret)
+    np.testing.assert_array_equal(
+        Run.load(tmp_path / "out" / spec.label / "seed-4").regret, whole[0].regret
+    )
 
 
-def test_the_state_of_a_run_that_was_killed_when_it_had_saved_its_result_is_removed(tmp_path, monkeypatch):
-    spec = RunSpec(agent="visits_agent:Visits", problem="lock", episodes=300, privacy=JointDP(1.0, 1e-5))
+def test_the_state_of_a_run_that_was_killed_when_it_had_saved_its_result_is_removed(
+    tmp_path, monkeypatch
+):
+    spec = RunSpec(
+        agent="visits_agent:Visits", problem="lock", episodes=300, privacy=JointDP(1.0, 1e-5)
+    )
     with monkeypatch.context() as patch:
         patch.setattr(StateFile, "remove", lambda _: sys.exit("killed"))
         with pytest.raises(SystemExit):
@@ -323,11 +486,18 @@ def test_the_state_of_a_run_that_was_killed_when_it_had_saved_its_result_is_remo
     (again,) = run_seeds(spec, lock(0), range(1), out=tmp_path / "out")
     assert again.complete
     assert not (tmp_path / "out.private").exists()
-    assert {path.name for path in folder.iterdir()} == {"certificate.json", "curve.csv", "policy.npz", "run.json"}
+    assert {path.name for path in folder.iterdir()} == {
+        "certificate.json",
+        "curve.csv",
+        "policy.npz",
+        "run.json",
+    }
 
 
 def test_the_output_folder_is_checked_and_locked_before_the_work(confide, tmp_path, monkeypatch):
-    monkeypatch.setattr("confide.experiments.spec.run_seeds", lambda *_, **__: pytest.fail("the work began"))
+    monkeypatch.setattr(
+        "confide.experiments.spec.run_seeds", lambda *_, **__: pytest.fail("the work began")
+    )
     (tmp_path / "file").write_text("mine")
     done = confide("run", *PRIVATE, "--out", tmp_path / "file")
     assert done.returncode == 2 and "a file has this name; choose another folder" in done.stderr
@@ -339,12 +509,27 @@ def test_the_output_folder_is_checked_and_locked_before_the_work(confide, tmp_pa
 
 @pytest.mark.usefixtures("without_figures")
 def test_show_prints_what_users_were_asked(confide, tmp_path):
-    done = confide("run", "questions-vi", "lock", "--epsilon", 1, "--episodes", 60, "--out", "out", cwd=tmp_path)
-    assert done.returncode == 0 and '<section id="questions">' in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    done = confide(
+        "run",
+        "questions-vi",
+        "lock",
+        "--epsilon",
+        1,
+        "--episodes",
+        60,
+        "--out",
+        "out",
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0 and '<section id="questions">' in (
+        tmp_path / "out" / "report.html"
+    ).read_text(encoding="utf-8")
     told = confide("show", "out", "--questions", cwd=tmp_path).stdout
     assert "round 1: 10 users from number 1 on." in told and "expected to remove" in told
     (facts,) = json.loads(confide("show", "out", "--questions", "--json", cwd=tmp_path).stdout)
-    assert facts["agent"] == "questions-vi" and len(facts["questions"]) == told.count("expected to remove")
+    assert facts["agent"] == "questions-vi" and len(facts["questions"]) == told.count(
+        "expected to remove"
+    )
     confide("run", "uniform", "lock", "--episodes", 60, "--out", "none", cwd=tmp_path)
     assert "no user was asked" in confide("show", "none", "--questions", cwd=tmp_path).stdout
 
@@ -367,10 +552,19 @@ def test_returns_are_shown_with_the_epsilon_of_their_run(call):
     said = call("run", *asked, "--episodes", "20", "--compare-with", "no-privacy")
     assert "tabular-psrl, epsilon 2, seed 0: the last policy earned" in said
     assert "tabular-psrl, no privacy, seed 0: the last policy earned" in said
-    assert "per user, averaged over the last" in said and "of 20 users, whom this policy served" in said
-    assert "units: sums over an episode of rewards that were mapped to [0, 1]: (r +1) / 2" in " ".join(said.split())
+    assert (
+        "per user, averaged over the last" in said
+        and "of 20 users, whom this policy served" in said
+    )
+    assert (
+        "units: sums over an episode of rewards that were mapped to [0, 1]: (r +1) / 2"
+        in " ".join(said.split())
+    )
     found = json.loads(call("run", *asked, "--episodes", "20", "--json"))
-    assert 1 < found[0]["users_averaged"] <= 20 and "where r is the environment's reward" in found[0]["units"]
+    assert (
+        1 < found[0]["users_averaged"] <= 20
+        and "where r is the environment's reward" in found[0]["units"]
+    )
 
 
 def ring(states):
@@ -378,16 +572,30 @@ def ring(states):
     state = np.arange(states)[:, None]
     successors = np.concatenate([state + 1, state + 2], axis=1).ravel() % states
     transitions = sparse_rows(states, 2, np.arange(2 * states + 1), successors, np.ones(2 * states))
-    return TabularMDP(transitions, np.zeros((states, 2)), np.full(states, 1 / states), horizon=5, name="ring")
+    return TabularMDP(
+        transitions, np.zeros((states, 2)), np.full(states, 1 / states), horizon=5, name="ring"
+    )
 
 
 def test_what_needs_too_much_memory_is_refused_at_once_and_leaves_no_folder(call, tmp_path):
     ring(20_000).save(tmp_path / "ring.npz")
     started = time.perf_counter()
-    said = call("run", "tabular-psrl", tmp_path / "ring.npz", "--epsilon", "1", "--out", tmp_path / "out", code=2)
+    said = call(
+        "run",
+        "tabular-psrl",
+        tmp_path / "ring.npz",
+        "--epsilon",
+        "1",
+        "--out",
+        tmp_path / "out",
+        code=2,
+    )
     assert time.perf_counter() - started < 2  # with the imports of this process
     assert "tabular-psrl needs about 1" in said
-    assert "choose a problem with fewer states, or state in Python which transitions are possible" in said
+    assert (
+        "choose a problem with fewer states, or state in Python which transitions are possible"
+        in said
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["ring.npz"]
     assert "needs about" in call("explain", "tabular-psrl", "--on", tmp_path / "ring.npz", code=2)
 

@@ -31,7 +31,9 @@ def test_a_folder_is_made_and_looked_after(call, tmp_path):
     assert "revoked" in call("service", "keys", place)
     call("service", "keys", place, "--new", "device", "--expires", "90d")
     assert "all runs, expires 20" in call("service", "keys", place)
-    assert "no run none" in call("service", "keys", place, "--new", "device", "--run", "none", code=2)
+    assert "no run none" in call(
+        "service", "keys", place, "--new", "device", "--run", "none", code=2
+    )
     assert "--new" in call("service", "keys", place, "--expires", "90d", code=2)
     assert "no runs yet" in call("service", "status", place)
     assert "holds  audit: 4 rows" in call("service", "verify", place)
@@ -71,7 +73,9 @@ def test_the_status_names_runs_that_cannot_be_served(call, tmp_path):
 def test_what_cannot_be_served_is_said(call, tmp_path):
     assert "nothing to serve" in call("serve", code=2)
     (tmp_path / "run.toml").write_text(RUN.replace("lock", "none"))
-    assert "unknown problem" in call("serve", str(tmp_path / "run.toml"), "--folder", str(tmp_path / "x"), code=2)
+    assert "unknown problem" in call(
+        "serve", str(tmp_path / "run.toml"), "--folder", str(tmp_path / "x"), code=2
+    )
     assert still_open(tmp_path / "x" / "service.sqlite") == []
     assert "cannot read" in call("serve", str(tmp_path / "missing.toml"), code=2)
 
@@ -81,11 +85,15 @@ def test_a_file_is_enough_to_serve(tmp_path):
     """From the file to a manifest over HTTP, and a graceful end."""
     (tmp_path / "run.toml").write_text(RUN)
     command = [sys.executable, "-m", "confide", "serve", "run.toml", "--port", "18719"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as server:
         try:
             said = [server.stdout.readline() for _ in range(3)]
             assert "SIMULATION" in said[0] and "serving at http://127.0.0.1:18719" in said[2]
-            with urllib.request.urlopen("http://127.0.0.1:18719/v1/runs/demo/manifest", timeout=20) as answer:
+            with urllib.request.urlopen(
+                "http://127.0.0.1:18719/v1/runs/demo/manifest", timeout=20
+            ) as answer:
                 assert json.load(answer)["run"] == "demo"
         finally:
             server.terminate()

@@ -53,12 +53,19 @@ def outcome_of(document, hostile):
         mechanism = mechanism_of(channel, statistic, accepts["epsilon"], accepts["delta"])
     except ConfideError:
         return "refused"
-    episodes = [tuple(each[name] for name in ("states", "actions", "rewards")) for each in hostile["episodes"]]
+    episodes = [
+        tuple(each[name] for name in ("states", "actions", "rewards"))
+        for each in hostile["episodes"]
+    ]
     contributions = [contribution(statistic, channel, episode) for episode in episodes]
     source = ExactSource(np.random.default_rng(0).bytes)
     if channel["source"] == "secure":
         sent = message(channel, mechanism, contributions[0], 0, "ab" * 32, source)
-        values = np.frombuffer(sent, dtype="<f8", offset=len(sent) - 8 * (1 if channel["kind"] == "index" else channel["size"]))
+        values = np.frombuffer(
+            sent,
+            dtype="<f8",
+            offset=len(sent) - 8 * (1 if channel["kind"] == "index" else channel["size"]),
+        )
         assert np.isfinite(values).all()
     check_distances(channel, contributions, accepts["epsilon"], hostile["mu"])
     return "sent"
@@ -96,7 +103,9 @@ def refill(document, rng):
     statistic, noise = document["statistic"], document["channel"]["noise"]
     if statistic["kind"] == "transitions":
         size = 2.0 ** rng.integers(1, 26)
-        statistic["table"] = np.rint(rng.normal(size=np.shape(statistic["table"])) * size).astype(int).tolist()
+        statistic["table"] = (
+            np.rint(rng.normal(size=np.shape(statistic["table"])) * size).astype(int).tolist()
+        )
     elif statistic["kind"] == "answers":
         statistic["signs"] = rng.integers(-1, 2, size=np.shape(statistic["signs"])).tolist()
         statistic["steps"] = rng.integers(0, 6, size=len(statistic["steps"])).tolist()
@@ -104,7 +113,11 @@ def refill(document, rng):
         pairs, places = len(statistic["costs"]), len(statistic["successors"])
         statistic["costs"] = (2.0 ** rng.uniform(0, 40, size=pairs)).astype(int).tolist()
         statistic["successors"] = rng.integers(0, 3, size=places).tolist()
-        statistic["indptr"] = [0, *np.sort(rng.integers(0, places + 1, size=pairs - 1)).tolist(), places]
+        statistic["indptr"] = [
+            0,
+            *np.sort(rng.integers(0, places + 1, size=pairs - 1)).tolist(),
+            places,
+        ]
         if statistic["balance"]:
             statistic["balance"] = int(rng.integers(1, 257))
     for name in ("scale", "radius"):
@@ -116,7 +129,14 @@ def damage(document, rng):
     """Replace, remove or repeat something anywhere in the document."""
     parent, place, part = None, None, document
     while isinstance(part, dict | list) and part and (parent is None or rng.random() < 0.85):
-        parent, place = part, (list(part)[rng.integers(len(part))] if isinstance(part, dict) else int(rng.integers(len(part))))
+        parent, place = (
+            part,
+            (
+                list(part)[rng.integers(len(part))]
+                if isinstance(part, dict)
+                else int(rng.integers(len(part)))
+            ),
+        )
         part = parent[place]
     choice = rng.random()
     if choice < 0.5:

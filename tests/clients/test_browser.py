@@ -48,12 +48,25 @@ def in_thread(work, stop):
 def site(npx, tmp_path_factory):
     """The address of the example page; the library is beside it, as the global name `confide`."""
     folder = tmp_path_factory.mktemp("site")
-    (folder / "index.html").write_text((CLIENTS / "typescript" / "example" / "index.html").read_text())
-    (folder / "empty.html").write_text("<!doctype html><title>empty</title><link rel=icon href=data:,>")
-    npx("esbuild", "example/main.ts", "--bundle", "--format=esm", "--log-level=error", f"--outfile={folder}/main.js")
+    (folder / "index.html").write_text(
+        (CLIENTS / "typescript" / "example" / "index.html").read_text()
+    )
+    (folder / "empty.html").write_text(
+        "<!doctype html><title>empty</title><link rel=icon href=data:,>"
+    )
+    npx(
+        "esbuild",
+        "example/main.ts",
+        "--bundle",
+        "--format=esm",
+        "--log-level=error",
+        f"--outfile={folder}/main.js",
+    )
     options = ("--bundle", "--format=iife", "--global-name=confide", "--log-level=error")
     npx("esbuild", "src/index.ts", *options, f"--outfile={folder}/confide.js")
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder)))
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder))
+    )
     with in_thread(server.serve_forever, server.shutdown):
         yield f"http://127.0.0.1:{server.server_port}"
     server.server_close()
@@ -90,7 +103,9 @@ def test_hostile_rounds(page, npx, tmp_path):
     npx("esbuild", "test/hostile.ts", *options, f"--outfile={tmp_path}/hostile.js")
     page.add_script_tag(path=tmp_path / "hostile.js")
     cases = json.loads((CLIENTS / "hostile.json").read_text())
-    outcomes = page.evaluate("cases => cases.rounds.map(({text}) => hostile.outcomeOfText(text, cases))", cases)
+    outcomes = page.evaluate(
+        "cases => cases.rounds.map(({text}) => hostile.outcomeOfText(text, cases))", cases
+    )
     assert outcomes == ["refused" if case["refused"] else "sent" for case in cases["rounds"]]
 
 
@@ -98,7 +113,9 @@ def test_hostile_rounds(page, npx, tmp_path):
 def test_a_thousand_messages_are_absorbed(page, epsilon, distribution):
     """All different, all counted. Their mean is the contribution within 6 standard errors on each of 20 coordinates (false alarms 4e-8),
     and the noise has its standard deviation within 10 %."""
-    learner = made_learner(spec(trust="local", noise="secure", epsilon=epsilon, users=1_000, every=1_000))
+    learner = made_learner(
+        spec(trust="local", noise="secure", epsilon=epsilon, users=1_000, every=1_000)
+    )
     channel, statistic = plain_channel(learner.channel()), learner.current_round().statistic.plain()
     assert channel["noise"]["distribution"] == distribution
     answered = {"generation": 0, "round": learner.current_round().digest.hex()}
@@ -111,7 +128,10 @@ def test_a_thousand_messages_are_absorbed(page, epsilon, distribution):
             return btoa(String.fromCharCode(...made));
         });
     }"""
-    made = [base64.b64decode(each) for each in page.evaluate(script, [channel, statistic, episode, answered, epsilon])]
+    made = [
+        base64.b64decode(each)
+        for each in page.evaluate(script, [channel, statistic, episode, answered, epsilon])
+    ]
     assert len(set(made)) == 1_000
     noisy = np.array([learner.channel().decode(Message.from_bytes(each)) for each in made])
     for each in made:
@@ -133,7 +153,9 @@ def running(folder, site, *specs):
         service.create(each)
     key = new_api_key(service.store, "device", "test", "test")
     service.start()
-    server = uvicorn.Server(uvicorn.Config(app(service, origins=(site,)), port=0, log_level="error", lifespan="off"))
+    server = uvicorn.Server(
+        uvicorn.Config(app(service, origins=(site,)), port=0, log_level="error", lifespan="off")
+    )
     ready = threading.Event()
 
     async def serve():
@@ -163,7 +185,13 @@ class Visit:
     """A person with the example page. What the page complains about, and what it sends, is kept."""
 
     def __init__(self, context, site, service, run, subject):
-        self.context, self.site, self._service, self.run, self.subject = context, site, service, run, subject
+        self.context, self.site, self._service, self.run, self.subject = (
+            context,
+            site,
+            service,
+            run,
+            subject,
+        )
         self.page = context.new_page()
         self.page.set_default_timeout(SOON)
         self.complaints, self.posts = [], []
@@ -177,7 +205,14 @@ class Visit:
 
     def join(self):
         _, url, key = self._service
-        given = {"url": url, "run": self.run, "subject": self.subject, "apiKey": key, "epsilon": "4", "delta": "0.00001"}
+        given = {
+            "url": url,
+            "run": self.run,
+            "subject": self.subject,
+            "apiKey": key,
+            "epsilon": "4",
+            "delta": "0.00001",
+        }
         for name, value in given.items():
             self.page.fill(f"[name={name}]", value)
         self.page.select_option("[name=trust]", self.run)
@@ -192,7 +227,9 @@ class Visit:
         assert self.page.is_hidden("#episode")
 
     def says(self, text):
-        self.page.wait_for_function("text => document.getElementById('status').textContent.includes(text)", arg=text)
+        self.page.wait_for_function(
+            "text => document.getElementById('status').textContent.includes(text)", arg=text
+        )
 
     def counted(self):
         live = self._service[0].runs[self.run]
@@ -204,7 +241,15 @@ def visit(browser, site, service):
     opened = []
 
     def made(run, subject):
-        opened.append(Visit(browser.new_context(viewport={"width": 375, "height": 812}), site, service, run, subject))
+        opened.append(
+            Visit(
+                browser.new_context(viewport={"width": 375, "height": 812}),
+                site,
+                service,
+                run,
+                subject,
+            )
+        )
         return opened[-1]
 
     yield made
@@ -227,7 +272,8 @@ def test_a_person_takes_part(visit, run):
         "new Promise(done => { indexedDB.open('confide').onsuccess = e => e.target.result.transaction('devices')"
         ".objectStore('devices').getAll().onsuccess = got => done(got.target.result); })"
     )
-    assert len(kept) == 1 and "sent" not in json.loads(kept[0])  # a trajectory does not stay on the device
+    # a trajectory does not stay on the device
+    assert len(kept) == 1 and "sent" not in json.loads(kept[0])
 
 
 @pytest.mark.parametrize("run", ["joint", "local"])
@@ -276,10 +322,21 @@ def test_the_example_for_node(npx, service, tmp_path):
     live, url, key = service
     source = (CLIENTS / "typescript" / "example" / "node.ts").read_text()
     assert source in (CLIENTS / "typescript" / "README.md").read_text()
-    older = "--banner:js=import { webcrypto } from 'node:crypto'; globalThis.crypto ??= webcrypto;"  # Node 18 has no global name for it
-    options = ("--bundle", "--platform=node", "--format=esm", "--log-level=error", older, f"--outfile={tmp_path}/node.mjs")
+    # Node 18 has no global name for it
+    older = "--banner:js=import { webcrypto } from 'node:crypto'; globalThis.crypto ??= webcrypto;"
+    options = (
+        "--bundle",
+        "--platform=node",
+        "--format=esm",
+        "--log-level=error",
+        older,
+        f"--outfile={tmp_path}/node.mjs",
+    )
     npx("esbuild", "example/node.ts", *options)
-    before, command = live.runs["local"].users, ["node", "node.mjs", url, "local", "a person in Node", key]
+    before, command = (
+        live.runs["local"].users,
+        ["node", "node.mjs", url, "local", "a person in Node", key],
+    )
     for outcome in ("counted", "same"):
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
         assert done.stdout.strip() == outcome
@@ -290,7 +347,14 @@ def test_a_promise_that_is_too_weak_is_said(visit):
     one = visit("joint", "careful")
     one.page.select_option("[name=trust]", "local")
     _, url, key = one._service
-    for name, value in {"url": url, "run": "joint", "subject": "careful", "apiKey": key, "epsilon": "4", "delta": "0.01"}.items():
+    for name, value in {
+        "url": url,
+        "run": "joint",
+        "subject": "careful",
+        "apiKey": key,
+        "epsilon": "4",
+        "delta": "0.01",
+    }.items():
         one.page.fill(f"[name={name}]", value)
     one.page.click("text=Join")
     one.says("accepts local privacy only")

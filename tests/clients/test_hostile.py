@@ -40,14 +40,22 @@ def test_the_hostile_rounds_are_current(script):
 
 
 def test_hostile_rounds():
-    outcomes = {case["name"]: hostile_rounds.outcome_of_text(case["text"], HOSTILE) for case in HOSTILE["rounds"]}
-    assert outcomes == {case["name"]: "refused" if case["refused"] else "sent" for case in HOSTILE["rounds"]}
+    outcomes = {
+        case["name"]: hostile_rounds.outcome_of_text(case["text"], HOSTILE)
+        for case in HOSTILE["rounds"]
+    }
+    assert outcomes == {
+        case["name"]: "refused" if case["refused"] else "sent" for case in HOSTILE["rounds"]
+    }
 
 
 def test_random_rounds(script):
     """10,000 of them: CONFIDE_RANDOM_ROUNDS=10000. Some are refused and some are sent, or this would show nothing."""
     rng, bases = np.random.default_rng(0), list(script.BASES.values())
-    outcomes = [hostile_rounds.outcome_of(hostile_rounds.random_round(rng, bases), HOSTILE) for _ in range(ROUNDS)]
+    outcomes = [
+        hostile_rounds.outcome_of(hostile_rounds.random_round(rng, bases), HOSTILE)
+        for _ in range(ROUNDS)
+    ]
     assert 0.05 < outcomes.count("sent") / ROUNDS < 0.95
 
 
@@ -55,7 +63,12 @@ class HostileService:
     """A service that signs whatever it says. One answer is changed, and posts are counted."""
 
     def __init__(self, base, path="", changes=None):
-        self.key, self.base, self.path, self.changes = SigningKey(bytes(range(32))), base, path, changes or {}
+        self.key, self.base, self.path, self.changes = (
+            SigningKey(bytes(range(32))),
+            base,
+            path,
+            changes or {},
+        )
         self.posts = []
 
     def __call__(self, method, url, _, body):
@@ -76,26 +89,45 @@ class HostileService:
 
     def _document(self, path):
         manifest = self._manifest()
-        release = Statement("release", "demo", digest(manifest), 0, digest(b"release"), digest(manifest))
+        release = Statement(
+            "release", "demo", digest(manifest), 0, digest(b"release"), digest(manifest)
+        )
         match path:
             case "manifest":
                 return manifest.decode(), {"kind": "manifest", "manifest": "", "previous": ""}
             case "keys":
                 return '{"keys": []}', {}
             case "release":
-                return "release", {"kind": "release", "manifest": digest(manifest), "previous": digest(manifest)}
+                return "release", {
+                    "kind": "release",
+                    "manifest": digest(manifest),
+                    "previous": digest(manifest),
+                }
             case "round":
-                return json.dumps(self.base), {"kind": "round", "manifest": digest(manifest), "previous": release.digest}
+                return json.dumps(self.base), {
+                    "kind": "round",
+                    "manifest": digest(manifest),
+                    "previous": release.digest,
+                }
         return '{"outcome": "counted"}', {}
 
     def _manifest(self):
         promise = {"trust": "local", "epsilon": 1.0, "delta": 1e-5, "relation": "replace"}
-        document = {"run": "demo", "simulation": False, "promise": promise, "key": {"public": self.key.public.hex()}}
+        document = {
+            "run": "demo",
+            "simulation": False,
+            "promise": promise,
+            "key": {"public": self.key.public.hex()},
+        }
         return canonical(document)
 
     def _signed(self, body, *, kind, manifest, previous):
         statement = Statement(kind, "demo", manifest, 0, digest(body), previous)
-        signed = {"signature": self.key.sign(statement.to_bytes()).hex(), "digest": statement.digest, "key": self.key.id}
+        signed = {
+            "signature": self.key.sign(statement.to_bytes()).hex(),
+            "digest": statement.digest,
+            "key": self.key.id,
+        }
         about = {**signed, "generation": "0", "previous": previous}
         return {f"confide-{name}": value for name, value in about.items()}
 
@@ -115,7 +147,15 @@ def changed(text, fields):
 
 def device_of(service):
     accepts = Accepts(1.0, 1e-5, trust="local")
-    return Device("http://service", "demo", subject="ann", api_key="key", accepts=accepts, send=service, sleep=lambda _: None)
+    return Device(
+        "http://service",
+        "demo",
+        subject="ann",
+        api_key="key",
+        accepts=accepts,
+        send=service,
+        sleep=lambda _: None,
+    )
 
 
 EPISODE = tuple(HOSTILE["episodes"][0].values())
@@ -153,7 +193,9 @@ def test_hostile_replies(script, case):
 
 
 def test_an_answer_that_never_ends_is_refused(script, monkeypatch):
-    service = HostileService(script.BASES["transitions, gaussian"], "release", {"text": "x" * 2**12})
+    service = HostileService(
+        script.BASES["transitions, gaussian"], "release", {"text": "x" * 2**12}
+    )
     monkeypatch.setattr("confide.service.transport._MOST_BYTES", 2**11)
     with pytest.raises(ConfideError, match="at most"):
         device_of(service).join()

@@ -33,6 +33,10 @@ def test_the_library_reads_their_messages():
     for vector in json.loads((CLIENTS / "vectors.json").read_text())["messages"]:
         read = Message.from_bytes(base64.b64decode(vector["message"]))
         channel = vector["channel"]
-        assert (read.generation, read.channel.hex(), read.kind) == (vector["generation"], channel["id"], channel["kind"])
+        assert (read.generation, read.channel.hex(), read.kind) == (
+            vector["generation"],
+            channel["id"],
+            channel["kind"],
+        )
         assert read.values.size == (1 if read.kind == "index" else channel["size"])
         assert read.nonce == base64.b64decode(vector["entropy"])[:16]

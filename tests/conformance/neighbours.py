@@ -21,7 +21,11 @@ class Reals:
     high: float = np.inf
 
     def draw(self, rng):
-        return np.clip(self.scale * 10 ** rng.uniform(-0.5, 1.5) * rng.normal(size=self.shape), self.low, self.high)
+        return np.clip(
+            self.scale * 10 ** rng.uniform(-0.5, 1.5) * rng.normal(size=self.shape),
+            self.low,
+            self.high,
+        )
 
     def change(self, values, rng, size):
         """All of them a little, or one of them a lot."""
@@ -31,7 +35,9 @@ class Reals:
         else:
             place = rng.integers(made.size)
             one = made.flat[place]
-            made.flat[place] = rng.choice([0.0, -one, 2 * one, one / 2, one + size * self.scale * rng.normal()])
+            made.flat[place] = rng.choice(
+                [0.0, -one, 2 * one, one / 2, one + size * self.scale * rng.normal()]
+            )
         return np.clip(made, self.low, self.high)
 
     hostile = (np.nan, np.inf, -np.inf, 1e300, -1e300, 1.7e308, 5e-324, 0.0)
@@ -66,7 +72,10 @@ def changed(kinds, user, rng, size):
     rows = max((len(part) for part in user.values()), default=1)
     if rows > 1 and rng.random() < 0.15:
         here, there = rng.integers(rows, size=2)
-        return {name: _copied(part, here, there) if len(part) == rows else part for name, part in user.items()}
+        return {
+            name: _copied(part, here, there) if len(part) == rows else part
+            for name, part in user.items()
+        }
     name = list(kinds)[rng.integers(len(kinds))]
     return user | {name: kinds[name].change(user[name], rng, size)}
 
@@ -87,7 +96,10 @@ def hostile_users(kinds, rng):
                 part.flat[slice(None) if everywhere else rng.integers(part.size)] = value
                 yield user
     for values in zip(*(np.resize(kind.hostile, 8) for kind in kinds.values()), strict=True):
-        yield {name: np.full(kind.shape, value) for (name, kind), value in zip(kinds.items(), values, strict=True)}
+        yield {
+            name: np.full(kind.shape, value)
+            for (name, kind), value in zip(kinds.items(), values, strict=True)
+        }
 
 
 def farthest(kinds, sent, *, order, nobody=None, seed=0, enough=np.inf):
@@ -111,7 +123,12 @@ def worst_pair(kinds, sent, *, order, rng, nobody=None, steps=STEPS):
     pair, shown, best, size = [users[i], users[j]], [values[i], others[j]], apart[i, j], 1.0
     for _ in range(steps):
         which = 0 if nobody is not None else int(rng.integers(2))
-        user = changed(kinds, pair[1 - which] if nobody is None and rng.random() < 0.1 else pair[which], rng, size)
+        user = changed(
+            kinds,
+            pair[1 - which] if nobody is None and rng.random() < 0.1 else pair[which],
+            rng,
+            size,
+        )
         value = sent(user)
         found = np.linalg.norm(value - shown[1 - which], ord=order)
         size = np.clip(size * (1.3 if found > best else 0.97), 1e-4, 10.0)

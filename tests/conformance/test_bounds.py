@@ -85,8 +85,13 @@ def vector(ball, *, attained=EXACT, because=""):
 def rows(bound, *, attained=EXACT, because=""):
     """One row and one target per step."""
     scale = max(getattr(bound, "row_norm", 1.0), getattr(bound, "target", 1.0))
-    kinds = {"rows": Reals((bound.steps, bound.dimension), scale), "targets": Reals((bound.steps,), scale)}
-    return Case(bound, kinds, lambda users: _regressed(bound, users, "rows", "targets"), attained, because)
+    kinds = {
+        "rows": Reals((bound.steps, bound.dimension), scale),
+        "targets": Reals((bound.steps,), scale),
+    }
+    return Case(
+        bound, kinds, lambda users: _regressed(bound, users, "rows", "targets"), attained, because
+    )
 
 
 def stacked(bound, *, attained=EXACT, because=""):
@@ -100,7 +105,10 @@ def stacked(bound, *, attained=EXACT, because=""):
     }
 
     def contribution(users):
-        both = _regressed(first, users, "rows", "targets"), _regressed(second, users, "second_rows", "second_targets")
+        both = (
+            _regressed(first, users, "rows", "targets"),
+            _regressed(second, users, "second_rows", "second_targets"),
+        )
         return bound.contribution(*both)
 
     return Case(bound, kinds, contribution, attained, because)
@@ -108,7 +116,10 @@ def stacked(bound, *, attained=EXACT, because=""):
 
 def _regressed(bound, users, rows, targets):
     step = np.tile(np.arange(bound.steps), len(users))
-    X, y = np.concatenate([user[rows] for user in users]), np.concatenate([user[targets] for user in users])
+    X, y = (
+        np.concatenate([user[rows] for user in users]),
+        np.concatenate([user[targets] for user in users]),
+    )
     return bound.counted(step, X, y, np.ones(len(step), dtype=np.int64), users=len(users))
 
 
@@ -117,7 +128,9 @@ def table(statistic, states, actions, horizon, *, attained=EXACT, because=""):
     kinds = {"states": Choices((horizon + 1,), states), "actions": Choices((horizon,), actions)}
     kinds["rewards"] = Reals((horizon,))
     bound = statistic.contribution(_together([drawn(kinds, np.random.default_rng(0))])).bound
-    return Case(bound, kinds, lambda users: statistic.contribution(_together(users)), attained, because)
+    return Case(
+        bound, kinds, lambda users: statistic.contribution(_together(users)), attained, because
+    )
 
 
 def responses(features, values, *, attained=EXACT, because=""):
@@ -136,28 +149,49 @@ def responses(features, values, *, attained=EXACT, because=""):
 def episode(statistic, horizon, *, attained=EXACT, because=""):
     """An episode of a linear system."""
     n, d = statistic.bound.states, statistic.bound.inputs
-    kinds = {"states": Reals((horizon + 1, n)), "actions": Reals((horizon, d)), "rewards": Reals((horizon,))}
-    return Case(statistic.bound, kinds, lambda users: statistic.contribution(_together(users)), attained, because)
+    kinds = {
+        "states": Reals((horizon + 1, n)),
+        "actions": Reals((horizon, d)),
+        "rewards": Reals((horizon,)),
+    }
+    return Case(
+        statistic.bound,
+        kinds,
+        lambda users: statistic.contribution(_together(users)),
+        attained,
+        because,
+    )
 
 
 def _together(users):
-    return Trajectories(*(np.stack([user[name] for user in users]) for name in ("states", "actions", "rewards")))
+    return Trajectories(
+        *(np.stack([user[name] for user in users]) for name in ("states", "actions", "rewards"))
+    )
 
 
-def logged(statistic, states, *, trajectories=1, steps=1, repeated=1, actions=0, attained=EXACT, because=""):
+def logged(
+    statistic, states, *, trajectories=1, steps=1, repeated=1, actions=0, attained=EXACT, because=""
+):
     """A logged user with so many trajectories of so many steps, each of them `repeated` times."""
     shape = trajectories, steps
     kinds = {"states": Choices(shape, states), "rewards": Reals(shape, 2.0)}
     if actions:
-        kinds |= {"actions": Choices(shape, actions), "probabilities": Reals(shape, 0.1, low=1e-12, high=1.0)}
+        kinds |= {
+            "actions": Choices(shape, actions),
+            "probabilities": Reals(shape, 0.1, low=1e-12, high=1.0),
+        }
 
     def contribution(users, valid=True):
-        columns = {name: np.concatenate([user[name].repeat(repeated) for user in users]) for name in kinds}
+        columns = {
+            name: np.concatenate([user[name].repeat(repeated) for user in users]) for name in kinds
+        }
         paths = steps * repeated * np.arange(trajectories * len(users) + 1)
         offsets = trajectories * np.arange(len(users) + 1)
         optional = columns.get("actions"), columns.get("probabilities")
         people = np.full(len(users), valid)
-        return statistic.contribution(LoggedUsers(columns["states"], columns["rewards"], paths, offsets, people, *optional))
+        return statistic.contribution(
+            LoggedUsers(columns["states"], columns["rewards"], paths, offsets, people, *optional)
+        )
 
     nobody = contribution([drawn(kinds, np.random.default_rng(0))], valid=False).values
     return Case(statistic.bound, kinds, contribution, attained, because, nobody)
@@ -166,7 +200,9 @@ def logged(statistic, states, *, trajectories=1, steps=1, repeated=1, actions=0,
 def visits(features, most, balance):
     features = np.ascontiguousarray(features, dtype=float)
     scales = np.ones(len(features))
-    return VisitSums(visit_rows(features, scales, most, balance), features, scales, most, 1.0, 0.5, 0.5)
+    return VisitSums(
+        visit_rows(features, scales, most, balance), features, scales, most, 1.0, 0.5, 0.5
+    )
 
 
 def first_visits(*sizes):
@@ -176,14 +212,18 @@ def first_visits(*sizes):
 def temporal(features, radius, discount):
     x = np.ascontiguousarray(features, dtype=float)
     reach = longest_steps(x, x, discount=discount, balance=1.0)
-    return TemporalSums(L2Ball(radius, x.shape[1] * (x.shape[1] + 1)), x, x, reach, 1.0, discount, 0.5, 0.5)
+    return TemporalSums(
+        L2Ball(radius, x.shape[1] * (x.shape[1] + 1)), x, x, reach, 1.0, discount, 0.5, 0.5
+    )
 
 
 def bands(bound):
     """The residual of a user who is not there is as long as a band allows."""
     inner = visits(np.eye(3), 3, 1.0)
     gain = 8 * np.random.default_rng(0).normal(size=(inner.bound.size, bound.dimension))
-    return ResidualBands(inner, gain, np.full(bound.dimension, 2 / math.sqrt(bound.dimension)), 4.0, bound)
+    return ResidualBands(
+        inner, gain, np.full(bound.dimension, 2 / math.sqrt(bound.dimension)), 4.0, bound
+    )
 
 
 def value_and_reward_targets():
@@ -195,19 +235,32 @@ def value_and_reward_targets():
 def value_targets_twice():
     bound = RegressionRows(4, 2, row_norm=0.3, target=0.3)
     half = dataclasses.replace(bound, steps=2)
-    parts = (ValueTargets(half, reduced(3), LOCK_REWARDS.kernels, each, 1.0) for each in (VALUES, VALUES**2))
+    parts = (
+        ValueTargets(half, reduced(3), LOCK_REWARDS.kernels, each, 1.0)
+        for each in (VALUES, VALUES**2)
+    )
     return PairedTargets(bound, *parts)
 
 
 def budgeted(steps, *, layers=1, weights=None, balance=0.0):
-    support = support_of(None, layers=layers, states=4 if layers == 1 else 3, actions=2, terminal=None)
+    support = support_of(
+        None, layers=layers, states=4 if layers == 1 else 3, actions=2, terminal=None
+    )
     bound = BudgetedCounts(support.cells, support.pairs, steps, balance)
-    return BudgetedVisits(support, np.full(support.pairs, math.sqrt(1 / steps)) if weights is None else np.array(weights), bound)
+    return BudgetedVisits(
+        support,
+        np.full(support.pairs, math.sqrt(1 / steps)) if weights is None else np.array(weights),
+        bound,
+    )
 
 
-def root_counts(transitions, *, states=3, actions=2, starts=True, total=0.5, reward=0.0, support=None):
+def root_counts(
+    transitions, *, states=3, actions=2, starts=True, total=0.5, reward=0.0, support=None
+):
     cells = support_of(support, layers=1, states=states, actions=actions, terminal=None)
-    bound = RootCounts(cells.cells, cells.pairs, states if starts else 0, transitions, total, reward)
+    bound = RootCounts(
+        cells.cells, cells.pairs, states if starts else 0, transitions, total, reward
+    )
     return RootTransitions(bound, cells, states, 10_000)
 
 
@@ -241,23 +294,45 @@ GUESS = np.array([[0.3, 0.1], [-0.2, 0.4], [0.0, 0.3]])
 BY_L2 = "L1 is stated by way of L2, as if a difference were spread evenly over all coordinates"
 CENTRED = "zero lies between the rows of the table, and in L1 null is stated as replace is"
 LINKED = "where one step ends the next one starts, which the bound does not use"
-QUESTIONS = np.random.default_rng(0).choice(np.array([-1, 0, 1], dtype=np.int8), size=(3, 5, 2, 5), p=[0.45, 0.1, 0.45])
+QUESTIONS = np.random.default_rng(0).choice(
+    np.array([-1, 0, 1], dtype=np.int8), size=(3, 5, 2, 5), p=[0.45, 0.1, 0.45]
+)
 CASES = {
     "ball": vector(L2Ball(2.0, 3)),
     "regression": rows(RegressionRows(1, 2), attained=(0.999, 0.999, 0.999, 0.95), because=BY_L2),
-    "regression, balanced": rows(RegressionRows(1, 3, balance=1.05), attained=(0.999, 0.999, 0.999, 0.92), because=BY_L2),
+    "regression, balanced": rows(
+        RegressionRows(1, 3, balance=1.05), attained=(0.999, 0.999, 0.999, 0.92), because=BY_L2
+    ),
     "regression, long rows": rows(
-        RegressionRows(1, 2, row_norm=2.0, target=0.5, balance=3.0), attained=(0.999, 0.999, 0.999, 0.98), because=BY_L2
+        RegressionRows(1, 2, row_norm=2.0, target=0.5, balance=3.0),
+        attained=(0.999, 0.999, 0.999, 0.98),
+        because=BY_L2,
     ),
-    "regression, heavy targets": rows(RegressionRows(1, 2, balance=3.0), attained=(0.999, 0.999, 0.999, 0.85), because=BY_L2),
-    "regression, nonnegative": rows(RegressionRows(2, 2, nonnegative=True), attained=(0.999, 0.999, 0.999, 0.9), because=BY_L2),
+    "regression, heavy targets": rows(
+        RegressionRows(1, 2, balance=3.0), attained=(0.999, 0.999, 0.999, 0.85), because=BY_L2
+    ),
+    "regression, nonnegative": rows(
+        RegressionRows(2, 2, nonnegative=True), attained=(0.999, 0.999, 0.999, 0.9), because=BY_L2
+    ),
     "regression, nonnegative, heavy": rows(
-        RegressionRows(1, 3, balance=2.0, nonnegative=True), attained=(0.999, 0.999, 0.999, 0.9), because=BY_L2
+        RegressionRows(1, 3, balance=2.0, nonnegative=True),
+        attained=(0.999, 0.999, 0.999, 0.9),
+        because=BY_L2,
     ),
-    "weighted": rows(WeightedRows(1, 2, balance=1.05), attained=(0.999, 0.999, 0.96, 0.98), because=BY_L2),
-    "weighted, heavy targets": rows(WeightedRows(2, 3, balance=3.0), attained=(0.999, 0.999, 0.97, 0.98), because=BY_L2),
-    "stacked": stacked(StackedRows(1, 2, 1.05, 1, 2, 2.1, 0.5), attained=(0.999, 0.999, 0.96, 0.98), because=BY_L2),
-    "stacked, plain": stacked(StackedRows(1, 2, 1.4, 1, 2, 1.0, plain=True), attained=(0.999, 0.999, 0.999, 0.95), because=BY_L2),
+    "weighted": rows(
+        WeightedRows(1, 2, balance=1.05), attained=(0.999, 0.999, 0.96, 0.98), because=BY_L2
+    ),
+    "weighted, heavy targets": rows(
+        WeightedRows(2, 3, balance=3.0), attained=(0.999, 0.999, 0.97, 0.98), because=BY_L2
+    ),
+    "stacked": stacked(
+        StackedRows(1, 2, 1.05, 1, 2, 2.1, 0.5), attained=(0.999, 0.999, 0.96, 0.98), because=BY_L2
+    ),
+    "stacked, plain": stacked(
+        StackedRows(1, 2, 1.4, 1, 2, 1.0, plain=True),
+        attained=(0.999, 0.999, 0.999, 0.95),
+        because=BY_L2,
+    ),
     "stacked, nonnegative": stacked(
         StackedRows(1, 2, 1.4, 1, 2, 1.0, 2.125, plain=True, nonnegative=True),
         attained=(0.999, 0.999, 0.999, 0.9),
@@ -277,8 +352,12 @@ CASES = {
     "budgeted counts, steps differ": table(budgeted(2, layers=2, balance=0.5), 3, 2, 2),
     "visit counts": table(Visits(VisitCounts(1, 3, 2, 3)), 3, 2, 3),
     "visit counts, steps differ": table(Visits(VisitCounts(3, 3, 2, 3, pairs=True)), 3, 2, 3),
-    "visit counts, rewards": table(Visits(VisitCounts(1, 3, 2, 3, pairs=True, rewards=True)), 3, 2, 3),
-    "answers about rewards": table(AnswerSums(np.array([0, 1, 1]), QUESTIONS, np.array([False, True, True])), 5, 2, 3),
+    "visit counts, rewards": table(
+        Visits(VisitCounts(1, 3, 2, 3, pairs=True, rewards=True)), 3, 2, 3
+    ),
+    "answers about rewards": table(
+        AnswerSums(np.array([0, 1, 1]), QUESTIONS, np.array([False, True, True])), 5, 2, 3
+    ),
     "value targets": table(
         ValueTargets(WeightedRows(2, 2, 1.05), reduced(3), LOCK_REWARDS.kernels, VALUES),
         5,
@@ -320,13 +399,32 @@ CASES = {
         because=CENTRED,
     ),
     "next states": table(
-        NextStates(np.eye(6).reshape(3, 2, 6), 2, 0.5), 3, 2, 2, attained=(0.999, 0.97, 0.999, 0.999), because=LINKED
+        NextStates(np.eye(6).reshape(3, 2, 6), 2, 0.5),
+        3,
+        2,
+        2,
+        attained=(0.999, 0.97, 0.999, 0.999),
+        because=LINKED,
     ),
-    "next states, latent": table(NextStates(LATENT.features, 2), 3, 2, 2, attained=(0.999, 0.98, 0.999, 0.999), because=LINKED),
-    "next states, long": table(NextStates(LONG, 2), 3, 2, 2, attained=(0.999, 0.97, 0.999, 0.96), because=LINKED),
-    "next states, signed": table(NextStates(SIGNED, 2, 3.0), 3, 2, 2, attained=(0.999, 0.999, 0.999, 0.94), because=LINKED),
+    "next states, latent": table(
+        NextStates(LATENT.features, 2),
+        3,
+        2,
+        2,
+        attained=(0.999, 0.98, 0.999, 0.999),
+        because=LINKED,
+    ),
+    "next states, long": table(
+        NextStates(LONG, 2), 3, 2, 2, attained=(0.999, 0.97, 0.999, 0.96), because=LINKED
+    ),
+    "next states, signed": table(
+        NextStates(SIGNED, 2, 3.0), 3, 2, 2, attained=(0.999, 0.999, 0.999, 0.94), because=LINKED
+    ),
     "responses": responses(
-        SIGNED, np.array([1.0, -1.0, 0.5]), attained=(0.999, 0.999, 0.98, 0.98), because="no row lies on the diagonal"
+        SIGNED,
+        np.array([1.0, -1.0, 0.5]),
+        attained=(0.999, 0.999, 0.98, 0.98),
+        because="no row lies on the diagonal",
     ),
     "control": episode(
         ControlSums(ControlRows(2, 1, cap=3.0, weight=0.7), gain=1.0, shock=0.1),
@@ -347,28 +445,55 @@ CASES = {
         because="second moments far below their cap add nothing",
     ),
     "residuals, scaled": episode(
-        Residuals(ResidualRows(2, 1, 0.5), GUESS, clip=0.4, cap=1.5, reach=2.0, scales=np.array([1.0, 1.0, 8.0])),
+        Residuals(
+            ResidualRows(2, 1, 0.5),
+            GUESS,
+            clip=0.4,
+            cap=1.5,
+            reach=2.0,
+            scales=np.array([1.0, 1.0, 8.0]),
+        ),
         3,
         attained=(0.999, 0.96, 0.92, 0.78),
         because="as without scales",
     ),
-    "residuals, alone": episode(Residuals(ResidualRows(2, 1, 0.0), np.zeros((3, 2)), clip=0.4, cap=1.0, reach=2.0), 1),
+    "residuals, alone": episode(
+        Residuals(ResidualRows(2, 1, 0.0), np.zeros((3, 2)), clip=0.4, cap=1.0, reach=2.0), 1
+    ),
     "first visits": logged(first_visits(4, 2, 1), 4, steps=2),
     "first visits, all states": logged(first_visits(3, 3, 1, math.sqrt(3)), 3, steps=3),
     "first visits, several": logged(first_visits(3, 2, 3, 0.5), 3, trajectories=3, steps=2),
     "first visits, some common": logged(first_visits(4, 3, 1, 1.7), 4, steps=3),
     "first visits, heavy counts": logged(first_visits(4, 2, 1, 2.5), 4, steps=2),
     "first visits, squares": logged(first_visits(2, 1, 1, math.sqrt(0.75), 1.0), 2),
-    "first visits, squares, all states": logged(first_visits(2, 2, 1, math.sqrt(2.75), 1.0), 2, steps=2),
+    "first visits, squares, all states": logged(
+        first_visits(2, 2, 1, math.sqrt(2.75), 1.0), 2, steps=2
+    ),
     "first visits, squares, some common": logged(first_visits(3, 2, 1, 0.3, 1.6), 3, steps=2),
-    "visits": logged(visits(np.eye(6), 3, 0.7), 6, trajectories=3, attained=(0.999, 0.999, 0.46, 0.65), because=BY_L2),
+    "visits": logged(
+        visits(np.eye(6), 3, 0.7),
+        6,
+        trajectories=3,
+        attained=(0.999, 0.999, 0.46, 0.65),
+        because=BY_L2,
+    ),
     "visits, all states": logged(
-        visits(np.eye(4), 4, 1.4), 4, trajectories=4, attained=(0.999, 0.999, 0.74, 0.53), because=BY_L2
+        visits(np.eye(4), 4, 1.4),
+        4,
+        trajectories=4,
+        attained=(0.999, 0.999, 0.74, 0.53),
+        because=BY_L2,
     ),
     "visits, groups of states": logged(
-        visits(np.eye(3)[[0, 0, 1, 1, 2, 2]], 2, 1.0), 6, trajectories=2, attained=(0.999, 0.999, 0.46, 0.66), because=BY_L2
+        visits(np.eye(3)[[0, 0, 1, 1, 2, 2]], 2, 1.0),
+        6,
+        trajectories=2,
+        attained=(0.999, 0.999, 0.46, 0.66),
+        because=BY_L2,
     ),
-    "visits, heavy returns": logged(visits(np.ones((1, 1)), 1, 2.0), 1, attained=(0.999, 0.999, 0.94, 0.7), because=BY_L2),
+    "visits, heavy returns": logged(
+        visits(np.ones((1, 1)), 1, 2.0), 1, attained=(0.999, 0.999, 0.94, 0.7), because=BY_L2
+    ),
     "visits, dense": logged(
         visits(np.random.default_rng(3).normal(size=(5, 3)) / 2, 3, 1.0),
         5,
@@ -377,23 +502,44 @@ CASES = {
         because="sums over pairs of states are bounded one by one; " + BY_L2,
     ),
     "temporal differences": logged(
-        temporal([[1.0], [-1.0]], 2000.0, 1.0), 2, repeated=1600, attained=(0.999, 0.999, 0.7, 0.7), because=BY_L2
+        temporal([[1.0], [-1.0]], 2000.0, 1.0),
+        2,
+        repeated=1600,
+        attained=(0.999, 0.999, 0.7, 0.7),
+        because=BY_L2,
     ),
-    "root counts": logged(root_counts(3), 3, steps=4, actions=2, attained=(0.999, 0.999, 0.999, 0.999)),
+    "root counts": logged(
+        root_counts(3), 3, steps=4, actions=2, attained=(0.999, 0.999, 0.999, 0.999)
+    ),
     "root counts, rewards": logged(root_counts(3, reward=0.5), 3, steps=4, actions=2),
-    "root counts, heavy rewards": logged(root_counts(3, reward=1.0, starts=False), 3, steps=4, actions=2),
-    "root counts, several": logged(root_counts(4, total=0.0, reward=0.25), 3, trajectories=4, steps=2, actions=2),
+    "root counts, heavy rewards": logged(
+        root_counts(3, reward=1.0, starts=False), 3, steps=4, actions=2
+    ),
+    "root counts, several": logged(
+        root_counts(4, total=0.0, reward=0.25), 3, trajectories=4, steps=2, actions=2
+    ),
     "gains": logged(gains(4.0), 2, steps=2, actions=2),
     "gains, small clip": logged(gains(1.25), 2, steps=2, actions=2),
     "shortfalls": logged(shortfalls(0.0), 2, steps=2, actions=2),
     "shortfalls, losses": logged(shortfalls(-1.0), 2, steps=2, actions=2),
     "bands": logged(bands(Bands(6, 2)), 3, trajectories=3),
-    "weights": logged(WeightedReturns(WeightAndWorth(), TARGET, 4.0, 0.5, 0.5, 0.5), 2, steps=2, actions=2),
-    "weights, light returns": logged(WeightedReturns(WeightAndWorth(0.3), TARGET, 4.0, 0.5, 0.5, 0.5), 2, steps=2, actions=2),
-    "weights, heavy returns": logged(WeightedReturns(WeightAndWorth(2.5), TARGET, 4.0, 0.5, 0.5, 0.5), 2, steps=2, actions=2),
-    "weights, as under null": logged(WeightedReturns(WeightAndWorth(8.0), TARGET, 4.0, 0.5, 0.5, 0.5), 2, steps=2, actions=2),
+    "weights": logged(
+        WeightedReturns(WeightAndWorth(), TARGET, 4.0, 0.5, 0.5, 0.5), 2, steps=2, actions=2
+    ),
+    "weights, light returns": logged(
+        WeightedReturns(WeightAndWorth(0.3), TARGET, 4.0, 0.5, 0.5, 0.5), 2, steps=2, actions=2
+    ),
+    "weights, heavy returns": logged(
+        WeightedReturns(WeightAndWorth(2.5), TARGET, 4.0, 0.5, 0.5, 0.5), 2, steps=2, actions=2
+    ),
+    "weights, as under null": logged(
+        WeightedReturns(WeightAndWorth(8.0), TARGET, 4.0, 0.5, 0.5, 0.5), 2, steps=2, actions=2
+    ),
     "weights, per decision": logged(
-        WeightedReturns(L2Ball(1.0, 1), TARGET, 4.0, 0.5, 0.5, 0.5, per_decision=True), 2, steps=2, actions=2
+        WeightedReturns(L2Ball(1.0, 1), TARGET, 4.0, 0.5, 0.5, 0.5, per_decision=True),
+        2,
+        steps=2,
+        actions=2,
     ),
 }
 
@@ -408,7 +554,9 @@ def shares(case, order):
     of two neighbours, too."""
     null, replace = (case.stated(order, relation) for relation in (Relation.NULL, Relation.REPLACE))
     claimed = case.attained[:2] if order == 2 else case.attained[2:]
-    alone = farthest(case.kinds, case.sent, order=order, nobody=case.absent, enough=claimed[0] * null)
+    alone = farthest(
+        case.kinds, case.sent, order=order, nobody=case.absent, enough=claimed[0] * null
+    )
     replaced = max(alone, farthest(case.kinds, case.sent, order=order, enough=claimed[1] * replace))
     return alone / null, replaced / replace
 
@@ -416,7 +564,9 @@ def shares(case, order):
 @pytest.mark.parametrize("order", [2, 1])
 def test_the_worst_pairs_are_as_far_apart_as_is_stated(case, order):
     """Never farther. As far as the line says, and less than 3 % above that, so that lines stay true."""
-    for share, claimed in zip(shares(case, order), case.attained[:2] if order == 2 else case.attained[2:], strict=True):
+    for share, claimed in zip(
+        shares(case, order), case.attained[:2] if order == 2 else case.attained[2:], strict=True
+    ):
         assert claimed <= share <= 1 + 1e-12
         assert claimed == 0.999 or (case.because and share < claimed + 0.03)
 
@@ -425,14 +575,19 @@ def test_hostile_data_stay_within_the_bound(case):
     """Not a number, infinite, huge, tiny, an index that does not exist: no error, no warning, and no pair farther apart than stated."""
     with np.errstate(all="raise"):
         sent = [case.sent(user) for user in hostile_users(case.kinds, np.random.default_rng(1))]
-    everybody = np.stack([*sent, *(case.sent(drawn(case.kinds, np.random.default_rng(i))) for i in range(20))])
+    everybody = np.stack(
+        [*sent, *(case.sent(drawn(case.kinds, np.random.default_rng(i))) for i in range(20))]
+    )
     for order, relation in ORDERS:
         others = everybody if relation is Relation.REPLACE else case.absent[None]
         far = np.linalg.norm(everybody[:, None] - others[None], ord=order, axis=2).max()
         assert far <= case.stated(order, relation) * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if {"states", "actions", "rewards"} == set(case.kinds)])
+@pytest.mark.parametrize(
+    "name",
+    [name for name, case in CASES.items() if {"states", "actions", "rewards"} == set(case.kinds)],
+)
 def test_states_and_actions_may_come_as_real_numbers(name):
     """Where they are indices, whole numbers mean the same, and all others do not exist."""
     case = CASES[name]
@@ -441,13 +596,18 @@ def test_states_and_actions_may_come_as_real_numbers(name):
     real = user | {name: user[name].astype(float) for name in ("states", "actions")}
     np.testing.assert_array_equal(case.sent(real), case.sent(user))
     for value in (0.5, np.nan, np.inf, -1e300) if indices else (np.nan, np.inf):
-        assert not case.sent(real | {name: np.full(user[name].shape, value) for name in ("states", "actions")}).any()
+        assert not case.sent(
+            real | {name: np.full(user[name].shape, value) for name in ("states", "actions")}
+        ).any()
 
 
 def test_sums_are_the_same_bits_as_users_one_by_one(case):
     """Honest and hostile ones: on the grid, in any order."""
     rng = np.random.default_rng(2)
-    users = [*(drawn(case.kinds, rng) for _ in range(12)), *itertools.islice(hostile_users(case.kinds, rng), 4)]
+    users = [
+        *(drawn(case.kinds, rng) for _ in range(12)),
+        *itertools.islice(hostile_users(case.kinds, rng), 4),
+    ]
     together, singles = case.contribution(users), [case.contribution([user]) for user in users]
     for order in (range(len(users)), rng.permutation(len(users))):
         total = sum((singles[i] for i in order[1:]), start=singles[order[0]])
@@ -477,14 +637,21 @@ def on_grid(bound, values):
 
 def shrunk(kinds, user, factor):
     """The user with all real numbers multiplied: rows so short that rounding eats them, and everything in between."""
-    return {name: part * factor if isinstance(kinds[name], Reals) else part for name, part in user.items()}
+    return {
+        name: part * factor if isinstance(kinds[name], Reals) else part
+        for name, part in user.items()
+    }
 
 
 def test_the_bound_contains_what_its_clip_yields(case):
     """Of ordinary, hostile and tiny data, and of nobody: otherwise one person's data would raise."""
     rng = np.random.default_rng(4)
     users = [*(drawn(case.kinds, rng) for _ in range(100)), *hostile_users(case.kinds, rng)]
-    users += [shrunk(case.kinds, drawn(case.kinds, rng), 10.0**-power) for power in range(1, 13) for _ in range(5)]
+    users += [
+        shrunk(case.kinds, drawn(case.kinds, rng), 10.0**-power)
+        for power in range(1, 13)
+        for _ in range(5)
+    ]
     assert all(case.bound.contains(case.sent(user)) for user in users)
     assert case.bound.contains(np.zeros(case.bound.size)) and case.bound.contains(case.absent)
 
@@ -499,9 +666,13 @@ def test_the_bound_contains_no_point_beyond(case):
         for factor in (1.001, 1.1, 3.0, 100.0):
             beyond = on_grid(bound, point * (null * factor / np.linalg.norm(point)))
             assert not bound.contains(beyond)
-            with pytest.raises(InvalidParameter, match=r"too large|not in the bound's set") as refused:
+            with pytest.raises(
+                InvalidParameter, match=r"too large|not in the bound's set"
+            ) as refused:
                 Bounded(beyond, bound)
-            assert not any(character.isdigit() for character in str(refused.value).replace("1 users", ""))
+            assert not any(
+                character.isdigit() for character in str(refused.value).replace("1 users", "")
+            )
 
 
 def test_points_that_the_bound_contains_are_no_farther_apart_than_stated(case):
@@ -546,7 +717,9 @@ class Forgetful(Case):
 
     def sent(self, user):
         grid = self.bound.grid
-        return np.trunc(np.clip(user["vector"], -self.bound.radius, self.bound.radius) / grid) * grid
+        return (
+            np.trunc(np.clip(user["vector"], -self.bound.radius, self.bound.radius) / grid) * grid
+        )
 
 
 def test_a_clip_that_is_left_out_is_refused_for_a_single_user():
@@ -567,11 +740,17 @@ def test_bounds_are_values(case):
 
 
 @pytest.mark.parametrize(
-    "request_", [CentralDP(1.0, 1e-5), CentralDP(1.0, delta=0.0), CentralDP(1.0, 1e-5, relation="null")], ids=str
+    "request_",
+    [CentralDP(1.0, 1e-5), CentralDP(1.0, delta=0.0), CentralDP(1.0, 1e-5, relation="null")],
+    ids=str,
 )
 def test_a_certificate_says_what_the_bound_is_and_is_verified(case, request_, tmp_path):
     privatizer = CentralPrivatizer(
-        case.bound, every_episode(4), privacy=request_, noise=noise_source("fast", 0), counter=Exact(4)
+        case.bound,
+        every_episode(4),
+        privacy=request_,
+        noise=noise_source("fast", 0),
+        counter=Exact(4),
     )
     made = certify(privatizer.guarantee, [privatizer.mechanism()])
     made.save(tmp_path / "certificate.json")
@@ -579,7 +758,9 @@ def test_a_certificate_says_what_the_bound_is_and_is_verified(case, request_, tm
     assert loaded.document["mechanisms"][0]["bound"] == describe(case.bound)
     assert verify(loaded).epsilon == pytest.approx(1.0, rel=1e-6)
     trusted = [said for said in taken_on_trust(loaded) if "the sensitivity of mechanism" in said]
-    assert not trusted, "list the bound in _BOUNDS of audit/verify.py, so that its sensitivity can be computed again"
+    assert not trusted, (
+        "list the bound in _BOUNDS of audit/verify.py, so that its sensitivity can be computed again"
+    )
     lowered = json.loads(json.dumps(loaded.document))
     lowered["mechanisms"][0]["sensitivity"] *= 0.99
     lowered["mechanisms"][0]["scale"] *= 0.99
@@ -594,10 +775,16 @@ class Unclipped:
         self.bound = bound
 
     def __call__(self, users):
-        values = np.concatenate([np.append(user["rows"] ** 2, user["rows"] * user["targets"]) for user in users])
+        values = np.concatenate(
+            [np.append(user["rows"] ** 2, user["rows"] * user["targets"]) for user in users]
+        )
         grid = self.bound.grid
         made = object.__new__(Bounded)
-        for name, value in (("values", np.rint(values / grid) * grid), ("bound", self.bound), ("users", len(users))):
+        for name, value in (
+            ("values", np.rint(values / grid) * grid),
+            ("bound", self.bound),
+            ("users", len(users)),
+        ):
             object.__setattr__(made, name, value)
         return made
 

@@ -10,7 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
-from confide.mechanisms.counters import Buffered, Counter, Discounted, Exact, HonakerTree, Toeplitz, Tree, dense
+from confide.mechanisms.counters import (
+    Buffered,
+    Counter,
+    Discounted,
+    Exact,
+    HonakerTree,
+    Toeplitz,
+    Tree,
+    dense,
+)
 from confide.mechanisms.sources import noise_source
 from confide.privacy import CentralDP, GaussianDP, NoPrivacy, PureDP, loss_for
 from confide.privacy.bounded import Bounded, L2Ball
@@ -26,7 +35,11 @@ KINDS = {
     "discounted-16-bits": lambda leaves: Discounted(leaves, bits=16),
 }
 WHOLE = [name for name in KINDS if name not in ("toeplitz", "buffered", "discounted")]
-REQUESTS = {"gaussian": CentralDP(1.0, 1e-5), "laplace": CentralDP(1.0, delta=0.0), "null": CentralDP(1.0, 1e-5, relation="null")}
+REQUESTS = {
+    "gaussian": CentralDP(1.0, 1e-5),
+    "laplace": CentralDP(1.0, delta=0.0),
+    "null": CentralDP(1.0, 1e-5, relation="null"),
+}
 CASES = [(kind, "fast") for kind in KINDS] + [(kind, "secure") for kind in WHOLE]
 BOUND = L2Ball(2.0, 3)
 
@@ -37,7 +50,9 @@ def combined(kind, leaves):
         return np.tril(np.ones((leaves, leaves)))
     ages = np.subtract.outer(np.arange(leaves), np.arange(leaves))
     weights = (1 / 1.3) ** np.maximum(ages, 0)
-    return np.where(ages >= 0, np.ceil(weights * 2**16) / 2**16 if kind.endswith("bits") else weights, 0.0)
+    return np.where(
+        ages >= 0, np.ceil(weights * 2**16) / 2**16 if kind.endswith("bits") else weights, 0.0
+    )
 
 
 def source(name, seed=0):
@@ -46,7 +61,14 @@ def source(name, seed=0):
 
 def make(kind, request=REQUESTS["gaussian"], *, leaves=13, noise=None, users=None, bound=BOUND):
     loss = loss_for(request)
-    return Counter(bound, KINDS[kind](leaves), loss=loss, request=request, users=users or leaves, noise=noise or source("fast"))
+    return Counter(
+        bound,
+        KINDS[kind](leaves),
+        loss=loss,
+        request=request,
+        users=users or leaves,
+        noise=noise or source("fast"),
+    )
 
 
 def stream(n, seed=7):
@@ -60,7 +82,9 @@ def test_factorisation_and_norms_are_what_they_say(kind, leaves):
     factorisation = KINDS[kind](leaves)
     decoder, coder = dense(factorisation)
     np.testing.assert_allclose(decoder @ coder, combined(kind, leaves), atol=1e-9)
-    assert np.linalg.norm(coder, axis=0).max() == pytest.approx(factorisation.column_norm(2), rel=1e-9)
+    assert np.linalg.norm(coder, axis=0).max() == pytest.approx(
+        factorisation.column_norm(2), rel=1e-9
+    )
     assert np.abs(coder).sum(axis=0).max() == pytest.approx(factorisation.column_norm(1), rel=1e-9)
     assert np.abs(coder).max() <= factorisation.coefficient * (1 + 1e-12)
     for t in range(1, leaves + 1):
@@ -81,14 +105,26 @@ def test_rows_only_depend_on_the_past(kind, leaves):
     seen = []
     for leaf_stream in (one, other):
         memory = factorisation.private_memory(1, np.float64)
-        seen.append([factorisation.encode(t, leaf, memory).copy() for t, leaf in enumerate(leaf_stream, start=1)])
+        seen.append(
+            [
+                factorisation.encode(t, leaf, memory).copy()
+                for t, leaf in enumerate(leaf_stream, start=1)
+            ]
+        )
     for t in range(leaves // 2):
         np.testing.assert_array_equal(seen[0][t], seen[1][t])
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
 def test_totals_are_exact_without_noise(kind, name):
-    counter = Counter(BOUND, KINDS[kind](13), loss=PureDP(math.inf), request=NoPrivacy(), users=13, noise=source(name))
+    counter = Counter(
+        BOUND,
+        KINDS[kind](13),
+        loss=PureDP(math.inf),
+        request=NoPrivacy(),
+        users=13,
+        noise=source(name),
+    )
     expected = combined(kind, 13) @ np.stack([contribution.values for contribution in stream(13)])
     for t, contribution in enumerate(stream(13)):
         counter.absorb(contribution)
@@ -192,7 +228,9 @@ def test_saved_and_restored_it_gives_the_same_releases(kind, name, stop):
         if name == "fast":
             np.testing.assert_array_equal(second.release().values, whole.release().values)
         else:
-            assert np.abs(second.release().values - whole.release().values).max() < 12 * second.noise_std(second.generation)
+            assert np.abs(
+                second.release().values - whole.release().values
+            ).max() < 12 * second.noise_std(second.generation)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -226,7 +264,10 @@ def test_a_leaf_that_failed_half_way_cannot_be_retried(kind):
     """Encoding changes private memory before the noise is drawn: a retry would count the leaf twice."""
     counter = make(kind)
     state = counter.save()
-    draw, counter._source.gaussian = counter._source.gaussian, lambda *_: (_ for _ in ()).throw(RuntimeError("no entropy"))
+    draw, counter._source.gaussian = (
+        counter._source.gaussian,
+        lambda *_: (_ for _ in ()).throw(RuntimeError("no entropy")),
+    )
     with pytest.raises(RuntimeError, match="no entropy"):
         counter.absorb(stream(1)[0])
     counter._source.gaussian = draw

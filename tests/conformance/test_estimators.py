@@ -28,17 +28,23 @@ FEATURES, TARGET = np.eye(STATES), np.tile([0.7, 0.3], (STATES, 1))
 ESTIMATORS = {
     "counts-and-sums": CountsAndSums(**COMMON),
     "counts-and-sums, second moments": CountsAndSums(**COMMON, visits=3, second_moments=True),
-    "counts-and-sums, shrunk": CountsAndSums(**COMMON, shrink="empirical-bayes", components=np.arange(float(STATES))[:, None]),
+    "counts-and-sums, shrunk": CountsAndSums(
+        **COMMON, shrink="empirical-bayes", components=np.arange(float(STATES))[:, None]
+    ),
     "dp-lsw": evaluation.DPLSW(**COMMON),
     "dp-lsw, printed": evaluation.DPLSW(**COMMON, calibration="paper"),
     "dp-lsl": evaluation.DPLSL(**COMMON, ridge=100.0),
-    "sufficient-statistics": evaluation.SufficientStatistics(FEATURES, 0.9, visits=STATES, return_bound=1.0),
+    "sufficient-statistics": evaluation.SufficientStatistics(
+        FEATURES, 0.9, visits=STATES, return_bound=1.0
+    ),
     "lstd": evaluation.PrivateLSTD(FEATURES, 0.5, visits=STATES, return_bound=1.0),
     "importance-sampling": evaluation.ImportanceSampling(TARGET, 0.9, clip=3.0, return_bound=1.0),
     "importance-sampling, per decision": evaluation.ImportanceSampling(
         TARGET, 0.9, clip=3.0, per_decision=True, return_bound=1.0
     ),
-    "weighted-importance-sampling": evaluation.WeightedImportanceSampling(TARGET, 0.9, clip=3.0, return_bound=1.0),
+    "weighted-importance-sampling": evaluation.WeightedImportanceSampling(
+        TARGET, 0.9, clip=3.0, return_bound=1.0
+    ),
 }
 EVERY = pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS)
 ATTACKED = [name for name in ESTIMATORS if name != "dp-lsw, printed"]  # more noise than is needed
@@ -50,7 +56,13 @@ def people(users=USERS, seed=0):
     states, actions = rng.integers(STATES, size=rows), rng.integers(ACTIONS, size=rows)
     logged = np.full(rows, 0.5)
     return LoggedUsers(
-        states, rng.random(rows) / 3, np.arange(users + 1) * 3, np.arange(users + 1), np.ones(users, bool), actions, logged
+        states,
+        rng.random(rows) / 3,
+        np.arange(users + 1) * 3,
+        np.arange(users + 1),
+        np.ones(users, bool),
+        actions,
+        logged,
     )
 
 
@@ -70,7 +82,10 @@ def hostile(users=USERS):
 
 def release(estimator, data=None, *, privacy=PRIVATE, seed=0, **more):
     return estimator.release(
-        in_memory(people() if data is None else data), privacy=privacy, rng=np.random.default_rng(seed), **more
+        in_memory(people() if data is None else data),
+        privacy=privacy,
+        rng=np.random.default_rng(seed),
+        **more,
     )
 
 
@@ -93,7 +108,9 @@ class Untouchable:
 def test_every_estimator_is_listed():
     plain = {"LSL", "LSW"}  # without a promise
     public = {name for name in evaluation.__all__ if isinstance(getattr(evaluation, name), type)}
-    made = {name for name in public if issubclass(getattr(evaluation, name), evaluation.Estimator)} - {"Estimator"}
+    made = {
+        name for name in public if issubclass(getattr(evaluation, name), evaluation.Estimator)
+    } - {"Estimator"}
     assert made - plain <= {type(estimator).__name__ for estimator in ESTIMATORS.values()}
 
 
@@ -107,7 +124,11 @@ def test_it_says_what_it_counts_and_can_be_sent_away(estimator):
 
 @EVERY
 def test_same_seed_same_bits_and_files(estimator, tmp_path):
-    one, two, other = release(estimator, seed=7), release(estimator, seed=7), release(estimator, seed=8)
+    one, two, other = (
+        release(estimator, seed=7),
+        release(estimator, seed=7),
+        release(estimator, seed=8),
+    )
     assert one.values.tobytes() == two.values.tobytes()
     assert other.values.tobytes() != one.values.tobytes()
     one.save(tmp_path / "out")
@@ -120,16 +141,27 @@ def test_same_seed_same_bits_and_files(estimator, tmp_path):
 def test_its_certificate_verifies_and_is_what_an_independent_accountant_computes(estimator):
     """Where the noise is Gaussian, from sensitivities and scales alone; the accountant rounds losses up to multiples of 1e-4."""
     made = release(estimator)
-    assert made.guarantee.epsilon <= 1.0 + 1e-9 and made.guarantee.delta == 1e-6 and made.guarantee.users == USERS
+    assert (
+        made.guarantee.epsilon <= 1.0 + 1e-9
+        and made.guarantee.delta == 1e-6
+        and made.guarantee.users == USERS
+    )
     assert verify(made.certificate).epsilon == pytest.approx(1.0, rel=1e-5)
     if isinstance(made.guarantee.loss, GaussianDP):
         accountant = PLDAccountant()
         for mechanism in made.certificate.document["mechanisms"]:
-            for _ in range(mechanism["parameters"].get("leaves", 1) if mechanism["name"] == "leaves" else 1):
-                accountant.compose(dp_accounting.GaussianDpEvent(mechanism["scale"] / mechanism["sensitivity"]))
+            for _ in range(
+                mechanism["parameters"].get("leaves", 1) if mechanism["name"] == "leaves" else 1
+            ):
+                accountant.compose(
+                    dp_accounting.GaussianDpEvent(mechanism["scale"] / mechanism["sensitivity"])
+                )
         assert accountant.get_epsilon(1e-6) == pytest.approx(1.0, rel=2e-3)
     elif isinstance(made.guarantee.loss, PureDP):  # K-norm and Laplace noise: epsilons add up
-        parts = [mechanism["sensitivity"] / mechanism["scale"] for mechanism in made.certificate.document["mechanisms"]]
+        parts = [
+            mechanism["sensitivity"] / mechanism["scale"]
+            for mechanism in made.certificate.document["mechanisms"]
+        ]
         assert sum(parts) == pytest.approx(1.0, rel=1e-9)
 
 
@@ -137,11 +169,20 @@ def test_its_certificate_verifies_and_is_what_an_independent_accountant_computes
 def test_the_ledger_pays_once_and_refuses_before_the_log_is_read(estimator, tmp_path):
     ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=1.2, delta=1.5e-6)
     log = in_memory(people())
-    first, same = (estimator.release(log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(seed)) for seed in (0, 1))
+    first, same = (
+        estimator.release(log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(seed))
+        for seed in (0, 1)
+    )
     spent = ledger.spent
     assert same.values.tobytes() == first.values.tobytes() and len(ledger.spends) == 1
     with pytest.raises(BudgetExceeded):
-        estimator.release(Untouchable(), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(2), id="another")
+        estimator.release(
+            Untouchable(),
+            privacy=PRIVATE,
+            ledger=ledger,
+            rng=np.random.default_rng(2),
+            id="another",
+        )
     assert ledger.spent == spent
 
 
@@ -150,11 +191,15 @@ def test_the_ledger_is_charged_for_the_noise_that_is_added(name, tmp_path):
     """Alone a release may be pure at any delta; to a ledger it is Gaussian at delta > 0, and pure if that was requested."""
     estimator, log = ESTIMATORS[name], in_memory(people())
     assert isinstance(release(estimator).guarantee.loss, PureDP)
-    ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=4.0, delta=1e-5, others_epsilon=2.0)
+    ledger = confide.Ledger.init(
+        tmp_path / "budget.sqlite", epsilon=4.0, delta=1e-5, others_epsilon=2.0
+    )
     for privacy, loss in ((PRIVATE, GaussianDP), (confide.CentralDP(1.0, delta=0.0), PureDP)):
         made = estimator.release(log, privacy=privacy, ledger=ledger, rng=np.random.default_rng(0))
         assert isinstance(made.guarantee.loss, loss) and isinstance(ledger.spends[-1].loss, loss)
-        assert ledger.spends[-1].loss.epsilon_at(privacy.delta) == pytest.approx(made.guarantee.epsilon, rel=1e-6)
+        assert ledger.spends[-1].loss.epsilon_at(privacy.delta) == pytest.approx(
+            made.guarantee.epsilon, rel=1e-6
+        )
         assert verify(made.certificate).epsilon <= 1 + 1e-6
 
 
@@ -163,7 +208,9 @@ def test_a_crash_neither_loses_nor_doubles_a_spend(estimator, tmp_path):
     ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=1.2, delta=1.5e-6)
     log = in_memory(people())
     with pytest.raises(AssertionError):
-        estimator.release(Untouchable(log.identity), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0))
+        estimator.release(
+            Untouchable(log.identity), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0)
+        )
     charged = ledger.spent
     assert [spend.released for spend in ledger.spends] == [False]
     made = estimator.release(log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0))
@@ -188,7 +235,10 @@ def test_promises_that_are_not_about_logs_are_refused(estimator):
         with pytest.raises(InvalidParameter, match="CentralDP or NoPrivacy"):
             estimator.release(Untouchable(), privacy=privacy, rng=np.random.default_rng(0))
     for noise in (None, noise_source("secure")):
-        assert estimator.release(in_memory(people()), privacy=PRIVATE, noise=noise).guarantee.source == "secure"
+        assert (
+            estimator.release(in_memory(people()), privacy=PRIVATE, noise=noise).guarantee.source
+            == "secure"
+        )
 
 
 @EVERY
@@ -196,10 +246,15 @@ def test_one_seed_in_two_releases_gives_independent_noise(estimator, monkeypatch
     """With equal draws at two scales the noise would cancel: y1 - y2 sigma1/sigma2 would be a multiple of the exact answer."""
     logs, named = in_memory(people()), []
     monkeypatch.setattr(FastSource, "for_release", lambda self, asked: named.append(asked) or self)
-    for privacy, name in ((PRIVATE, None), (PRIVATE, "again"), (confide.CentralDP(0.5, 1e-6), None)):
+    for privacy, name in (
+        (PRIVATE, None),
+        (PRIVATE, "again"),
+        (confide.CentralDP(0.5, 1e-6), None),
+    ):
         for give in ({"rng": np.random.default_rng(3)}, {"noise": noise_source("fast", 3)}):
             estimator.release(logs, privacy=privacy, id=name, **give)
-    assert named[::2] == named[1::2] and len(set(named)) == 3  # what the draws are mixed with: the release, not how it was called
+    # what the draws are mixed with: the release, not how it was called
+    assert named[::2] == named[1::2] and len(set(named)) == 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,14 +273,17 @@ class OneUser:
         ends = np.arange(2)
         rewards = np.full(STATES, 1e3 if world else -1e3)
         taken, rare = np.zeros(STATES, dtype=np.int64), np.full(STATES, 0.01)
-        user = LoggedUsers(np.arange(STATES), rewards, ends * STATES, ends, np.ones(1, bool), taken, rare)
+        user = LoggedUsers(
+            np.arange(STATES), rewards, ends * STATES, ends, np.ones(1, bool), taken, rare
+        )
         log = in_memory(user)
         return np.stack([self.seen(log, Scaled(FastSource(rng), self.factor)) for _ in range(runs)])
 
     def seen(self, log, noise):
         made = self.estimator.release(log, privacy=self.privacy, noise=noise)
         parts = [np.ravel(made.values), *(np.ravel(part) for part in made.released.values())]
-        return np.nan_to_num(np.concatenate(parts), posinf=0.0)  # an error that is not known is infinite
+        # an error that is not known is infinite
+        return np.nan_to_num(np.concatenate(parts), posinf=0.0)
 
     def score(self):
         return None
@@ -238,7 +296,12 @@ def test_an_attack_does_not_refute_it_and_refutes_it_with_little_noise(name):
     fixed. The twin has a tenth of the noise: where noise is of smooth sensitivity, no pair of logs comes near what it allows for."""
     privacy = confide.CentralDP(2.0, 0.01)
     honest, broken = (
-        refute(OneUser(ESTIMATORS[name], privacy, factor), delta=0.01, runs=100, rng=np.random.default_rng(0))
+        refute(
+            OneUser(ESTIMATORS[name], privacy, factor),
+            delta=0.01,
+            runs=100,
+            rng=np.random.default_rng(0),
+        )
         for factor in (1.0, 0.1)
     )
     assert not honest.refuted

@@ -30,7 +30,16 @@ from confide.mechanisms.sources import FastSource, noise_source
 from confide.privacy import CentralDP, DistributedDP, JointDP, LocalDP, NoPrivacy, PureDP, Relation
 from confide.privacy.certificate import Certificate, certify
 from confide.privatizers import Message, every
-from confide.problems import TabularMDP, linear_bandit, lock, lock_rewards, one_hot, oscillator, riverswim, riverswim_stage
+from confide.problems import (
+    TabularMDP,
+    linear_bandit,
+    lock,
+    lock_rewards,
+    one_hot,
+    oscillator,
+    riverswim,
+    riverswim_stage,
+)
 from confide.trajectory import Trajectories, collect
 
 USERS = 26
@@ -53,7 +62,12 @@ REQUESTS = {
 }
 PURE, LOCAL = ("joint, pure", "local, pure"), ("local", "local, pure")
 # the learners that accept it; all others refuse it
-DISTRIBUTED = ("likelihood-vi", "tabular-psrl", "tabular-psrl, learned rewards", "tabular-psrl, steps differ")
+DISTRIBUTED = (
+    "likelihood-vi",
+    "tabular-psrl",
+    "tabular-psrl, learned rewards",
+    "tabular-psrl, steps differ",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +78,9 @@ class Case:
     refuses: tuple
 
     def make(self, privacy, noise):
-        return self.kind(self.world.public, episodes=USERS, privacy=privacy, noise=noise, **self.options)
+        return self.kind(
+            self.world.public, episodes=USERS, privacy=privacy, noise=noise, **self.options
+        )
 
 
 def of(kind, world, *, refuses=(), **options):
@@ -85,27 +101,57 @@ LEARNERS = {
     "questions-vi": of(agents.QuestionsVI, LOCK),
     "questions-vi, unknown rewards": of(agents.QuestionsVI, REWARDS),
     "lsvi-ucb": of(agents.LSVIUCB, TABLE, refuses=LOCAL),
-    "lsvi-ucb, adaptive": of(agents.LSVIUCB, TABLE, schedule=adaptive(USERS, first=4, growth=1.2), refuses=LOCAL),
-    "lsvi-ucb, printed": of(agents.LSVIUCB, TABLE, calibration="paper", refuses=("joint, pure", *LOCAL)),
+    "lsvi-ucb, adaptive": of(
+        agents.LSVIUCB, TABLE, schedule=adaptive(USERS, first=4, growth=1.2), refuses=LOCAL
+    ),
+    "lsvi-ucb, printed": of(
+        agents.LSVIUCB, TABLE, calibration="paper", refuses=("joint, pure", *LOCAL)
+    ),
     "next-state-vi": of(agents.NextStateVI, TABLE, schedule=TENS),
     "tabular-psrl": of(agents.TabularPSRL, RIVER, schedule=TENS),
-    "tabular-psrl, learned rewards": of(agents.TabularPSRL, COINS, schedule=TENS, support=np.ones((3, 3), dtype=bool)),
-    "tabular-psrl, steps differ": of(agents.TabularPSRL, riverswim_stage(states=3, horizon=3), schedule=TENS),
+    "tabular-psrl, learned rewards": of(
+        agents.TabularPSRL, COINS, schedule=TENS, support=np.ones((3, 3), dtype=bool)
+    ),
+    "tabular-psrl, steps differ": of(
+        agents.TabularPSRL, riverswim_stage(states=3, horizon=3), schedule=TENS
+    ),
     "lin-ts": of(agents.LinTS, BANDIT, schedule=TENS),
     "lin-ucb": of(agents.LinUCB, BANDIT, schedule=TENS),
     "lin-ucb, printed": of(agents.LinUCB, BANDIT, calibration="paper", refuses=PURE),
     "pucb": of(agents.PUCB, RIVER, schedule=TENS),
     "pucb, learned rewards": of(agents.PUCB, COINS, schedule=TENS),
-    "pucb, printed": of(agents.PUCB, COINS, calibration="paper", refuses=("joint", "joint, pure", "central", *LOCAL)),
+    "pucb, printed": of(
+        agents.PUCB, COINS, calibration="paper", refuses=("joint", "joint, pure", "central", *LOCAL)
+    ),
     "ucbvi": of(agents.UCBVI, RIVER, schedule=TENS),
     "ucbvi, steps differ": of(agents.UCBVI, riverswim_stage(states=3, horizon=3), schedule=TENS),
-    "ucbvi, printed": of(agents.UCBVI, RIVER, calibration="paper", refuses=("joint", "joint, pure", "central", *LOCAL)),
+    "ucbvi, printed": of(
+        agents.UCBVI,
+        RIVER,
+        calibration="paper",
+        refuses=("joint", "joint, pure", "central", *LOCAL),
+    ),
     "ucbpo": of(agents.UCBPO, RIVER, schedule=TENS),
-    "ucbpo, printed": of(agents.UCBPO, COINS, calibration="paper", refuses=("joint", "joint, pure", "central", *LOCAL)),
+    "ucbpo, printed": of(
+        agents.UCBPO,
+        COINS,
+        calibration="paper",
+        refuses=("joint", "joint, pure", "central", *LOCAL),
+    ),
     "dp-ucbvi": of(agents.DPUCBVI, COINS, schedule=TENS),
-    "dp-ucbvi, printed": of(agents.DPUCBVI, COINS, calibration="paper", refuses=("joint", "joint, pure", "central", *LOCAL)),
+    "dp-ucbvi, printed": of(
+        agents.DPUCBVI,
+        COINS,
+        calibration="paper",
+        refuses=("joint", "joint, pure", "central", *LOCAL),
+    ),
     "ldp-obi": of(agents.LDPOBI, RIVER, schedule=TENS),
-    "ldp-obi, printed": of(agents.LDPOBI, COINS, calibration="paper", refuses=("joint", "joint, null", "joint, pure", "central")),
+    "ldp-obi, printed": of(
+        agents.LDPOBI,
+        COINS,
+        calibration="paper",
+        refuses=("joint", "joint, null", "joint, pure", "central"),
+    ),
     "ofu-lq": of(agents.OFULQ, SYSTEM, schedule=TENS),
     "ofu-lq, printed": of(agents.OFULQ, SYSTEM, calibration="paper", refuses=(*PURE, "local")),
     "thompson-lq": of(agents.ThompsonLQ, SYSTEM, schedule=TENS),
@@ -118,15 +164,26 @@ def refused(name, case):
 
 
 TIGHT = [name for name in LEARNERS if "," not in name]
-MADE = [(name, promise) for name, case in LEARNERS.items() for promise in REQUESTS if promise not in refused(name, case)]
+MADE = [
+    (name, promise)
+    for name, case in LEARNERS.items()
+    for promise in REQUESTS
+    if promise not in refused(name, case)
+]
 # All tests of one learner under one promise after each other: they share its history.
-EVERY = pytest.mark.parametrize(("name", "promise"), MADE, ids=[f"{name}: {promise}" for name, promise in MADE], scope="module")
+EVERY = pytest.mark.parametrize(
+    ("name", "promise"), MADE, ids=[f"{name}: {promise}" for name, promise in MADE], scope="module"
+)
 GAUSSIAN = [(name, promise) for name, promise in MADE if REQUESTS[promise].delta > 0]
 
 
 def curated(name):
     """A promise under which somebody sees trajectories."""
-    return next(promise for promise in ("joint", "joint, null", "none") if promise not in LEARNERS[name].refuses)
+    return next(
+        promise
+        for promise in ("joint", "joint, null", "none")
+        if promise not in LEARNERS[name].refuses
+    )
 
 
 def make(name, promise, seed=0):
@@ -178,11 +235,15 @@ def history(name, promise):
 
 
 def released(history):
-    return {generation: release.values.tobytes() for generation, (release, _) in history.rounds.items()}
+    return {
+        generation: release.values.tobytes() for generation, (release, _) in history.rounds.items()
+    }
 
 
 def test_every_learner_of_the_catalogue_is_listed():
-    assert {agent_class(name) for name, entry in AGENTS.items() if entry.paper} == {case.kind for case in LEARNERS.values()}
+    assert {agent_class(name) for name, entry in AGENTS.items() if entry.paper} == {
+        case.kind for case in LEARNERS.values()
+    }
 
 
 @pytest.mark.parametrize("name", [name for name, case in LEARNERS.items() if refused(name, case)])
@@ -216,11 +277,15 @@ def test_saved_and_restored_it_gives_the_same_releases_and_policies(name, promis
         assert again.users == users
         rest = History(again).go_on(LEARNERS[name].world, 1)
         assert rest.policies == whole.policies[users:]
-        assert released(rest) == {at: values for at, values in released(whole).items() if at >= generation}
+        assert released(rest) == {
+            at: values for at, values in released(whole).items() if at >= generation
+        }
         with pytest.raises(StateError, match="already released"):
             make(name, promise).restore(state, released=generation + 1)
         with pytest.raises(StateError):
-            make(name, "none" if promise != "none" else next(p for n, p in MADE if n == name)).restore(state, released=generation)
+            make(
+                name, "none" if promise != "none" else next(p for n, p in MADE if n == name)
+            ).restore(state, released=generation)
 
 
 @EVERY
@@ -228,10 +293,22 @@ def test_neighbours_with_the_same_releases_show_the_same_bytes(name, promise):
     """The billboard: policies, batch sizes, questions, memory, messages and descriptions are functions of what was released, and what is
     noised differs by no more than the stated loss allows."""
     case = LEARNERS[name]
-    found = replay(lambda noise: case.make(REQUESTS[promise], noise), case.world, neighbours=NEIGHBOURS)
+    found = replay(
+        lambda noise: case.make(REQUESTS[promise], noise), case.world, neighbours=NEIGHBOURS
+    )
     assert not found.refuted and not found.undecided, found.said()
-    expected = {"policies", "schedule", "releases", "questions", "memory", "descriptions", "printed"}
-    assert set(found.compared) == expected | ({"messages"} if REQUESTS[promise].trust.devices else set())
+    expected = {
+        "policies",
+        "schedule",
+        "releases",
+        "questions",
+        "memory",
+        "descriptions",
+        "printed",
+    }
+    assert set(found.compared) == expected | (
+        {"messages"} if REQUESTS[promise].trust.devices else set()
+    )
     assert found.shift is None if promise == "none" else found.shift > 0
 
 
@@ -267,11 +344,15 @@ def test_its_certificate_verifies(name, promise, tmp_path):
     assert certificate.epsilon == agent.guarantee.epsilon <= REQUESTS[promise].epsilon * (1 + 1e-9)
     assert agent.guarantee.users == USERS
     # The aggregator of these devices is simulated, and the certificate says so.
-    assert any("Simulated" in said for said in certificate.document["assumptions"]) == (promise == "distributed")
+    assert any("Simulated" in said for said in certificate.document["assumptions"]) == (
+        promise == "distributed"
+    )
     assert history(name, promise).rounds[1][0].guarantee.loss == agent.guarantee.loss
 
 
-@pytest.mark.parametrize(("name", "promise"), GAUSSIAN, ids=[f"{name}: {promise}" for name, promise in GAUSSIAN])
+@pytest.mark.parametrize(
+    ("name", "promise"), GAUSSIAN, ids=[f"{name}: {promise}" for name, promise in GAUSSIAN]
+)
 def test_its_guarantee_is_what_an_independent_accountant_computes(name, promise):
     """From sensitivities, scales and the counters' dense matrices alone; its losses are rounded up to multiples of 1e-4."""
     agent, request = history(name, promise).agent, REQUESTS[promise]
@@ -283,7 +364,11 @@ def test_its_guarantee_is_what_an_independent_accountant_computes(name, promise)
             assert math.log(max(chances) / min(chances)) == pytest.approx(request.epsilon)
             return
         if mechanism.name == "rounds":  # pure, whatever delta is: each user is in one of them
-            assert agent.guarantee.loss == PureDP(mechanism.sensitivity / mechanism.scale) == PureDP(request.epsilon)
+            assert (
+                agent.guarantee.loss
+                == PureDP(mechanism.sensitivity / mechanism.scale)
+                == PureDP(request.epsilon)
+            )
             return
         norm = 1.0
         if mechanism.distribution == "laplace":  # the papers on tables print it, whatever delta is
@@ -291,9 +376,12 @@ def test_its_guarantee_is_what_an_independent_accountant_computes(name, promise)
                 _, coder = dense(FACTORISATIONS[mechanism.name](**mechanism.parameters))
                 norm = np.abs(coder).sum(axis=0).max()
             assert mechanism.sensitivity == agent.algorithm.bound.l1_sensitivity(request.relation)
-            assert agent.guarantee.loss.epsilon == pytest.approx(mechanism.sensitivity * norm / mechanism.scale)
+            assert agent.guarantee.loss.epsilon == pytest.approx(
+                mechanism.sensitivity * norm / mechanism.scale
+            )
             return
-        if mechanism.distribution == "ball":  # pure, too: each user is in one row of the counter, once
+        # pure, too: each user is in one row of the counter, once
+        if mechanism.distribution == "ball":
             _, coder = dense(FACTORISATIONS[mechanism.name](**mechanism.parameters))
             assert np.abs(coder).sum(axis=0).max() == 1
             assert agent.guarantee.loss == PureDP(mechanism.sensitivity / mechanism.scale)
@@ -302,8 +390,12 @@ def test_its_guarantee_is_what_an_independent_accountant_computes(name, promise)
         if not request.trust.devices:
             _, coder = dense(FACTORISATIONS[mechanism.name](**mechanism.parameters))
             norm = np.linalg.norm(coder, axis=0).max()
-        accountant.compose(dp_accounting.GaussianDpEvent(mechanism.scale / (mechanism.sensitivity * norm)))
-    assert agent.guarantee.epsilon == pytest.approx(accountant.get_epsilon(request.delta), rel=2e-3, abs=2e-3)
+        accountant.compose(
+            dp_accounting.GaussianDpEvent(mechanism.scale / (mechanism.sensitivity * norm))
+        )
+    assert agent.guarantee.epsilon == pytest.approx(
+        accountant.get_epsilon(request.delta), rel=2e-3, abs=2e-3
+    )
     assert agent.mechanisms()[0].sensitivity == agent.algorithm.bound.sensitivity(request.relation)
 
 
@@ -339,7 +431,9 @@ def test_one_users_junk_is_nobody_elses(name, part):
         except (OverflowError, ValueError):
             arrays = {p: np.array(values, dtype=object) for p, values in lists.items()}
         both = statistic.contribution(Trajectories(**arrays))
-        last = statistic.contribution(Trajectories(**{p: values[4:] for p, values in arrays.items()}))
+        last = statistic.contribution(
+            Trajectories(**{p: values[4:] for p, values in arrays.items()})
+        )
         assert both.users == 5 and np.array_equal(both.values, sum(alone) + last.values)
         agent.next_batch()
         agent.observe(Trajectories(**{p: values[4:] for p, values in arrays.items()}))
@@ -353,10 +447,19 @@ def test_an_episode_that_was_cut_off_is_counted(name):
     statistic, H = agent.current_round().statistic, users.horizon
     whole = statistic.contribution(users[:2]).values
     cut = Trajectories(users.states[2:, :H], users.actions[2:, : H - 1], users.rewards[2:])
-    few = [(s, a, r) for s, a, r in zip(users.states.tolist(), users.actions.tolist(), users.rewards.tolist(), strict=True)]
+    few = [
+        (s, a, r)
+        for s, a, r in zip(
+            users.states.tolist(), users.actions.tolist(), users.rewards.tolist(), strict=True
+        )
+    ]
     few[2] = few[2][0][:H], few[2][1][: H - 1], few[2][2]
-    together = collect(few, H, state_shape=users.states.shape[2:], action_shape=users.actions.shape[2:])
-    assert np.array_equal(statistic.contribution(together).values, whole + statistic.contribution(cut).values)
+    together = collect(
+        few, H, state_shape=users.states.shape[2:], action_shape=users.actions.shape[2:]
+    )
+    assert np.array_equal(
+        statistic.contribution(together).values, whole + statistic.contribution(cut).values
+    )
     agent.observe(together)
 
 
@@ -412,7 +515,9 @@ def test_hostile_users_cannot_crash_it_or_say_anything(name):
         agent.next_batch()
         with np.errstate(all="raise"):
             contribution = agent.contribution(user)
-        assert np.linalg.norm(contribution.values) <= contribution.bound.sensitivity(Relation.NULL) * (1 + 1e-12)
+        assert np.linalg.norm(contribution.values) <= contribution.bound.sensitivity(
+            Relation.NULL
+        ) * (1 + 1e-12)
         agent.observe(user)
         assert np.isfinite(agent.released().values).all()
     assert agent.algorithm.plan(agent.released()).policies
@@ -421,12 +526,18 @@ def test_hostile_users_cannot_crash_it_or_say_anything(name):
 @pytest.mark.parametrize("name", LEARNERS)
 def test_users_who_are_nowhere_change_nothing(name):
     """Whatever they send instead of states and actions, they contribute zero: the releases are the same bits."""
-    kinds, first, second = kinds_of(LEARNERS[name].world), make(name, curated(name)), make(name, curated(name))
+    kinds, first, second = (
+        kinds_of(LEARNERS[name].world),
+        make(name, curated(name)),
+        make(name, curated(name)),
+    )
     strange = itertools.cycle([np.nan, np.inf, -np.inf])
     while first.users < USERS:
         first.next_batch(), second.next_batch()
         first.observe(one(silent(kinds)))
-        second.observe(one({part: np.full(kind.shape, next(strange)) for part, kind in kinds.items()}))
+        second.observe(
+            one({part: np.full(kind.shape, next(strange)) for part, kind in kinds.items()})
+        )
         assert first.released().values.tobytes() == second.released().values.tobytes()
 
 
@@ -438,7 +549,9 @@ def users_apart(case, privacy):
     def sent(user):
         return probe.contribution(one(user)).values
 
-    _, pair = worst_pair(kinds_of(case.world), sent, order=2, rng=np.random.default_rng(0), steps=200)
+    _, pair = worst_pair(
+        kinds_of(case.world), sent, order=2, rng=np.random.default_rng(0), steps=200
+    )
     return pair, [sent(user) for user in pair]
 
 
@@ -463,8 +576,11 @@ class FirstRelease:
         if isinstance(self.privacy, LocalDP):
             return np.array([self.seen(users, rng, sent) for _ in range(runs)])
         seen = np.array([self.seen(users, rng, sent)[: len(direction)] for _ in range(runs)])
-        if isinstance(self.loss, PureDP):  # the noise of the cube: its density depends on the largest coordinate
-            return (np.abs(seen - sent[0]).max(axis=1) - np.abs(seen - sent[1]).max(axis=1))[:, None]
+        # the noise of the cube: its density depends on the largest coordinate
+        if isinstance(self.loss, PureDP):
+            return (np.abs(seen - sent[0]).max(axis=1) - np.abs(seen - sent[1]).max(axis=1))[
+                :, None
+            ]
         return (seen @ direction)[:, None]
 
     def seen(self, users, rng, sent):
@@ -474,9 +590,16 @@ class FirstRelease:
             device = agent.client()
             device.adopt(agent.current_round(), 0)
             message = Message.from_bytes(device.report(first))
-            return np.array([Drawn(device.channel.noise, message.nonce).log_ratio(int(message.values[0]), *sent)])
+            return np.array(
+                [
+                    Drawn(device.channel.noise, message.nonce).log_ratio(
+                        int(message.values[0]), *sent
+                    )
+                ]
+            )
         agent.next_batch()
-        if isinstance(self.privacy, DistributedDP):  # as many devices stay away as the promise allows
+        # as many devices stay away as the promise allows
+        if isinstance(self.privacy, DistributedDP):
             agent.observe_crowd(first)
             for _ in range(7):
                 agent.observe_crowd(other)
@@ -485,7 +608,14 @@ class FirstRelease:
         agent.observe(first)
         while agent.released().generation == 0:
             left = agent.next_batch().users
-            agent.observe(Trajectories(*(np.repeat(part, left, axis=0) for part in (other.states, other.actions, other.rewards))))
+            agent.observe(
+                Trajectories(
+                    *(
+                        np.repeat(part, left, axis=0)
+                        for part in (other.states, other.actions, other.rewards)
+                    )
+                )
+            )
         return agent.released().values
 
     def score(self):
@@ -513,10 +643,17 @@ def test_an_attack_does_not_refute_it_and_refutes_it_with_a_quarter_of_the_noise
             case.make(privacy, noise_source("fast", 0))
         return
     # noise of the cube is told apart only where the largest coordinate tells; without a mu 100 runs show an epsilon of 1.95 at most
-    runs = {("questions-vi", "joint"): 400, ("tabular-psrl", "distributed"): 200}.get((name, privacy.trust.value), 100)
+    runs = {("questions-vi", "joint"): 400, ("tabular-psrl", "distributed"): 200}.get(
+        (name, privacy.trust.value), 100
+    )
     apart = users_apart(case, privacy)
     honest, broken = (
-        refute(FirstRelease(case, privacy, apart, factor), delta=1e-2, runs=runs, rng=np.random.default_rng(5))
+        refute(
+            FirstRelease(case, privacy, apart, factor),
+            delta=1e-2,
+            runs=runs,
+            rng=np.random.default_rng(5),
+        )
         for factor in (1.0, 0.25)
     )
     assert not honest.refuted

@@ -9,7 +9,12 @@ import confide
 from confide.agents import CertaintyEquivalentLQ
 from confide.control import _identification_kernels as kernels
 from confide.control import identification_planning as lq_posterior
-from confide.control.identification_planning import Costs, Estimate, ExplorationBudget, InformationForm
+from confide.control.identification_planning import (
+    Costs,
+    Estimate,
+    ExplorationBudget,
+    InformationForm,
+)
 from confide.mechanisms.sources import noise_source
 from confide.policy import LinearPolicy
 from confide.problems import LQSystem, oscillator
@@ -44,7 +49,10 @@ def test_second_moments_are_those_of_users_whose_steps_stop_counting_one_by_one(
     n, d, H = len(system.A), len(system.R), system.horizon
     gains = 0.3 * rng.uniform(-1, 1, size=(1, H, d, n))
     many = [lq_posterior.simulated_users(costs, rng) for _ in range(16)]
-    simulated = np.concatenate([each[0] for each in many]), np.concatenate([each[1] for each in many])
+    simulated = (
+        np.concatenate([each[0] for each in many]),
+        np.concatenate([each[1] for each in many]),
+    )
     states = kernels.state_moments(theta_of(system), gains, *simulated, costs.reach)
     predicted = kernels.shown_moments(states, gains, np.eye(n))
     users = system.sample(LinearPolicy(gains[0]), 20_000, rng)
@@ -62,14 +70,19 @@ def test_a_belief_about_an_unstable_system_is_not_too_sure():
     truth, worst = theta_of(UNSTABLE), []
     for seed in range(1, 3):
         agent = CertaintyEquivalentLQ(
-            UNSTABLE.public, episodes=20_000, privacy=confide.JointDP(1.0, 1e-5), noise=noise_source("fast", seed)
+            UNSTABLE.public,
+            episodes=20_000,
+            privacy=confide.JointDP(1.0, 1e-5),
+            noise=noise_source("fast", seed),
         )
         rng = np.random.default_rng(seed)
         agent.rng = np.random.default_rng(seed)
         while agent.users < agent.episodes:
             batch = agent.next_batch()
             memory = agent.current_round().memory
-            white = np.linalg.solve(np.linalg.cholesky(memory["covariance"]), truth - memory["guess"])
+            white = np.linalg.solve(
+                np.linalg.cholesky(memory["covariance"]), truth - memory["guess"]
+            )
             worst.append((white**2).mean())
             agent.observe(UNSTABLE.sample(batch.policy, batch.users, rng))
     assert max(worst) < 6
@@ -79,7 +92,11 @@ def test_a_bound_takes_from_what_is_uncertain():
     """A is known, B is noise: A must not be damped by a B that is too large. That would make an unstable system look tame."""
     costs = costs_of(UNSTABLE, bound=2.0)
     theta = np.concatenate([UNSTABLE.A.T, [[3.0, -2.0]]])
-    inside, known, still = costs.within(np.stack([theta, theta, theta / 10]), np.diag([1e-6, 1e-6, 1.0])), theta[:2], theta / 10
+    inside, known, still = (
+        costs.within(np.stack([theta, theta, theta / 10]), np.diag([1e-6, 1e-6, 1.0])),
+        theta[:2],
+        theta / 10,
+    )
     np.testing.assert_allclose(inside[0, :2], known, atol=1e-4)
     assert np.linalg.norm(inside[0]) == pytest.approx(2.0, rel=1e-6)
     np.testing.assert_array_equal(inside[2], still)
@@ -93,9 +110,13 @@ def test_a_jury_knows_what_gains_cost():
     gains = 0.3 * rng.uniform(-1, 1, size=(2, system.horizon, 1, 2))
     open_loop = -system.uniform_value
     expected = [system.cost(LinearPolicy(each)) / open_loop - 1 for each in gains]
-    np.testing.assert_allclose(scenarios.excess(gains), np.tile(expected, (len(scenarios.systems), 1)), rtol=1e-5)
+    np.testing.assert_allclose(
+        scenarios.excess(gains), np.tile(expected, (len(scenarios.systems), 1)), rtol=1e-5
+    )
     best = lq_posterior.certainty_equivalent_gains(sure(system, 0.0), costs_of(system))
-    np.testing.assert_allclose(scenarios.savings(), 1 - system.cost(LinearPolicy(best)) / open_loop, rtol=1e-5)
+    np.testing.assert_allclose(
+        scenarios.savings(), 1 - system.cost(LinearPolicy(best)) / open_loop, rtol=1e-5
+    )
 
 
 def test_gains_are_played_only_if_nearly_all_plausible_systems_are_better_for_it():
@@ -115,17 +136,24 @@ def test_noise_in_many_directions_is_not_taken_for_inputs_that_work():
     """Of 50 systems whose inputs do nothing, so that estimates of them are noise, a belief that allows any B finds gains good in 46 to 49
     (over 4 seeds), a sceptical one in 5 to 9; where inputs work both do."""
     n, d, width = 4, 2, 0.1
-    system = LQSystem(0.5 * np.eye(n), np.zeros((n, d)), np.eye(n), 0.1 * np.eye(d), 8, 0.1, parameter_bound=2.0)
+    system = LQSystem(
+        0.5 * np.eye(n), np.zeros((n, d)), np.eye(n), 0.1 * np.eye(d), 8, 0.1, parameter_bound=2.0
+    )
     costs, rng = costs_of(system), np.random.default_rng(0)
     precision = np.diag([1e6] * n + [width**-2] * d)
 
     def found(B):
         truth = np.concatenate([system.A, B], axis=1).T
         information_form = InformationForm(
-            precision, precision @ (truth + rng.normal(size=truth.shape) / np.sqrt(np.diag(precision))[:, None])
+            precision,
+            precision
+            @ (truth + rng.normal(size=truth.shape) / np.sqrt(np.diag(precision))[:, None]),
         )
         beliefs = information_form.posterior(1.0, costs)[0], information_form.conservative(costs)
-        return [lq_posterior.safe_gains(each, lq_posterior.draw_scenarios(each, costs, rng)).any() for each in beliefs]
+        return [
+            lq_posterior.safe_gains(each, lq_posterior.draw_scenarios(each, costs, rng)).any()
+            for each in beliefs
+        ]
 
     credulous, conservative = np.sum([found(np.zeros((n, d))) for _ in range(50)], axis=0)
     assert conservative <= 20 < 35 <= credulous

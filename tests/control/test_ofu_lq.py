@@ -27,7 +27,8 @@ def test_it_learns_privately(system):
     run = confide.run(agent, system, seed=0)
     assert run.regret[-1] < 0.4 * 100_000 * (run.optimal_value - run.uniform_value)
     found, at_least = agent.optimism()
-    assert at_least <= found <= -run.optimal_value  # cheaper than the truth, as long as the truth is in the set
+    # cheaper than the truth, as long as the truth is in the set
+    assert at_least <= found <= -run.optimal_value
 
 
 UNSTABLE = LQSystem([[1.2]], [[0.3]], [[1.0]], [[0.1]], 8, 0.1)
@@ -45,7 +46,9 @@ def test_the_width_holds(system, privacy):
     theta = np.concatenate([system.A, system.B], axis=1).T
     failed = 0
     for seed in range(40):
-        agent = OFULQ(system.public, episodes=2_000, privacy=privacy, noise=noise_source("fast", seed))
+        agent = OFULQ(
+            system.public, episodes=2_000, privacy=privacy, noise=noise_source("fast", seed)
+        )
         outside = False
         for each in served(system, agent, np.random.default_rng(seed), 2_000):
             known = each.algorithm.confidence(each.released())
@@ -77,7 +80,10 @@ def test_what_it_cannot_do_is_said():
 def test_what_is_explained_is_what_is_proved_and_what_is_used():
     """Laplace noise has no proved width; and whoever looks at batches one by one is not told about the noise of their sum."""
     public = oscillator().public
-    gaussian, laplace = (OFULQ(public, episodes=1_000, privacy=privacy) for privacy in (PRIVATE, confide.JointDP(1.0, delta=0.0)))
+    gaussian, laplace = (
+        OFULQ(public, episodes=1_000, privacy=privacy)
+        for privacy in (PRIVATE, confide.JointDP(1.0, delta=0.0))
+    )
     assert "holds with probability 0.9" in confide.explain(gaussian).agents[0].planning
     assert "not proved" in confide.explain(laplace).agents[0].planning
     noise = confide.explain(ThompsonLQ(public, episodes=100_000, privacy=PRIVATE)).agents[0].noise

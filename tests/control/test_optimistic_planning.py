@@ -31,7 +31,11 @@ def region(seed, p, *, decades=0.5):
 def samples(theta, V, beta, count, rng, *, inner=0.0):
     """Points of the ellipsoid, most of them near its boundary."""
     moves = rng.normal(size=(count, *theta.shape))
-    moves *= beta * rng.uniform(inner, 1.0, (count, 1, 1)) / np.linalg.norm(moves, axis=(1, 2), keepdims=True)
+    moves *= (
+        beta
+        * rng.uniform(inner, 1.0, (count, 1, 1))
+        / np.linalg.norm(moves, axis=(1, 2), keepdims=True)
+    )
     return theta + np.linalg.solve(np.linalg.cholesky(V).T, moves)
 
 
@@ -95,17 +99,29 @@ def test_projection_against_slsqp(seed):
     cold = found.copy()
     kernels.project(cold, area, np.zeros((4, p)), np.zeros(2))
     np.testing.assert_allclose(cold, found, atol=1e-9)  # it stays where it is
-    assert np.sum(v[:, None] * (found - centre) ** 2) <= beta**2 * (1 + 1e-10) and np.sum(found**2) <= bound**2 * (1 + 1e-10)
+    assert np.sum(v[:, None] * (found - centre) ** 2) <= beta**2 * (1 + 1e-10) and np.sum(
+        found**2
+    ) <= bound**2 * (1 + 1e-10)
 
     def far(y):
         return np.sum(m[:, None] * (y.reshape(p, n) - goal) ** 2)
 
     limits = [
-        {"type": "ineq", "fun": lambda y: beta**2 - np.sum(v[:, None] * (y.reshape(p, n) - centre) ** 2)},
+        {
+            "type": "ineq",
+            "fun": lambda y: beta**2 - np.sum(v[:, None] * (y.reshape(p, n) - centre) ** 2),
+        },
         {"type": "ineq", "fun": lambda y: bound**2 - np.sum(y**2)},
     ]
-    other = minimize(far, centre.ravel() * 0.5, constraints=limits, method="SLSQP", options={"ftol": 1e-14, "maxiter": 500})
-    assert far(found) <= other.fun * (1 + 1e-6) + 1e-9  # feasible, and no worse than a general solver
+    other = minimize(
+        far,
+        centre.ravel() * 0.5,
+        constraints=limits,
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 500},
+    )
+    # feasible, and no worse than a general solver
+    assert far(found) <= other.fun * (1 + 1e-6) + 1e-9
     np.testing.assert_allclose(found.ravel(), other.x, atol=2e-3)
     warm = rng.uniform(0, 10, 2)
     again = goal.copy()
@@ -122,7 +138,9 @@ def test_nothing_in_the_set_is_below_the_bound(n, d, H, beta):
         rng = np.random.default_rng(seed)
         bound = lagrangian_bound(theta, V, beta, Q, R, H, 0.3)
         found = optimistic(theta, V, beta, Q, R, H, 0.3, bound=10.0)
-        assert not found.empty and bound.value <= found.cost <= cost(theta, Q, R, H, 0.3) * (1 + 1e-12)
+        assert not found.empty and bound.value <= found.cost <= cost(theta, Q, R, H, 0.3) * (
+            1 + 1e-12
+        )
         assert distance(found.theta, theta, V) <= beta * (1 + 1e-9) + 1e-12
         for point in samples(theta, V, beta, 50, rng, inner=0.5):
             assert bound.value <= cost(point, Q, R, H, 0.3)
@@ -163,7 +181,9 @@ def test_gap_to_the_best_known(n, d, H, beta):
         V, rng = region(seed, n + d), np.random.default_rng(seed)
         found = optimistic(theta, V, beta, Q, R, H, 0.1).cost
         fine = [
-            optimistic(theta, V, beta, Q, R, H, 0.1, start=start, tolerance=1e-9, iterations=1000).cost
+            optimistic(
+                theta, V, beta, Q, R, H, 0.1, start=start, tolerance=1e-9, iterations=1000
+            ).cost
             for start in samples(theta, V, beta, 8, rng)
         ]
         best = min(found, *fine)
@@ -187,7 +207,12 @@ def test_a_general_solver_finds_nothing_better(seed):
     ]
     for start in samples(theta, V, beta, 5, rng):
         other = minimize(
-            value, start.ravel(), jac=True, constraints=limits, method="SLSQP", options={"ftol": 1e-12, "maxiter": 300}
+            value,
+            start.ravel(),
+            jac=True,
+            constraints=limits,
+            method="SLSQP",
+            options={"ftol": 1e-12, "maxiter": 300},
         )
         if min(limit["fun"](other.x) for limit in limits) > -1e-8:
             assert found.cost <= other.fun * (1 + 1e-6)
@@ -198,7 +223,9 @@ def test_gains_and_cost_belong_to_the_model():
     found = optimistic(theta, region(1, 5), 0.3, Q, R, 40, 0.1)
     _, policy = riccati(found.theta[:3].T, found.theta[3:].T, Q, R, 40)
     np.testing.assert_allclose(found.gains, policy.gains, atol=1e-10)
-    assert found.iterations > 0 and found.cost == pytest.approx(cost(found.theta, Q, R, 40, 0.1), rel=1e-12)
+    assert found.iterations > 0 and found.cost == pytest.approx(
+        cost(found.theta, Q, R, 40, 0.1), rel=1e-12
+    )
     assert found.policy.gains.shape == (40, 2, 3)
 
 
@@ -209,7 +236,8 @@ def test_same_question_same_answer_and_warm_starts():
     np.testing.assert_array_equal(first.theta, second.theta)
     warm = optimistic(theta, V, 0.2, Q, R, 8, 0.1, start=first.theta)
     assert warm.iterations <= first.iterations and warm.cost <= first.cost * (1 + 1e-9)
-    far = optimistic(theta, V, 0.2, Q, R, 8, 0.1, start=100 * first.theta)  # a start outside is projected first
+    # a start outside is projected first
+    far = optimistic(theta, V, 0.2, Q, R, 8, 0.1, start=100 * first.theta)
     assert far.cost == pytest.approx(first.cost, rel=1e-3)
 
 
@@ -217,7 +245,9 @@ def test_an_input_that_seems_useless_is_tried():
     """B = 0 is a stationary point in B; optimism must leave it."""
     theta = np.array([[0.9], [0.0]])
     found = optimistic(theta, np.diag([1e4, 1.0]), 0.3, np.eye(1), 0.01 * np.eye(1), 8, 0.1)
-    assert abs(found.theta[1, 0]) > 0.25 and found.cost < 0.8 * cost(theta, np.eye(1), 0.01 * np.eye(1), 8, 0.1)
+    assert abs(found.theta[1, 0]) > 0.25 and found.cost < 0.8 * cost(
+        theta, np.eye(1), 0.01 * np.eye(1), 8, 0.1
+    )
 
 
 def test_where_the_sets_do_not_meet():
@@ -229,7 +259,9 @@ def test_where_the_sets_do_not_meet():
     np.testing.assert_allclose(touching.theta, theta / 5.0, atol=1e-6)
     just = optimistic(theta, np.eye(3), 4.05, Q, R, 5, 0.1)
     assert (
-        not just.empty and np.linalg.norm(just.theta) <= 1 + 1e-9 and distance(just.theta, theta, np.eye(3)) <= 4.05 * (1 + 1e-9)
+        not just.empty
+        and np.linalg.norm(just.theta) <= 1 + 1e-9
+        and distance(just.theta, theta, np.eye(3)) <= 4.05 * (1 + 1e-9)
     )
 
 
@@ -238,7 +270,11 @@ def test_a_wide_set_contains_the_cheapest_system_of_all(beta):
     theta, Q, R = system(5, 2, 1, size=0.5)
     found = optimistic(theta, np.eye(3), beta, Q, R, 7, 0.2)
     floor = np.trace(Q) / 2 + 6 * 0.04 / 4 * np.trace(Q)
-    assert found.cost == pytest.approx(floor, rel=1e-12) and not found.theta[:2].any() and not found.gains.any()
+    assert (
+        found.cost == pytest.approx(floor, rel=1e-12)
+        and not found.theta[:2].any()
+        and not found.gains.any()
+    )
     assert lagrangian_bound(theta, np.eye(3), beta, Q, R, 7, 0.2).value <= floor
 
 
@@ -251,16 +287,28 @@ def test_hard_shapes_stay_in_the_set(size):
         for bound in (4.0, np.inf):
             found = optimistic(theta, V, 0.5, Q, R, 20, 0.3, bound=bound)
             assert np.isfinite(found.theta).all() and not found.empty
-            assert np.linalg.norm(found.theta) <= bound * (1 + 1e-9) and distance(found.theta, theta, V) <= 0.5 * (1 + 1e-6)
-            assert lagrangian_bound(theta, V, 0.5, Q, R, 20, 0.3).value <= found.cost <= cost(theta, Q, R, 20, 0.3)
+            assert np.linalg.norm(found.theta) <= bound * (1 + 1e-9) and distance(
+                found.theta, theta, V
+            ) <= 0.5 * (1 + 1e-6)
+            assert (
+                lagrangian_bound(theta, V, 0.5, Q, R, 20, 0.3).value
+                <= found.cost
+                <= cost(theta, Q, R, 20, 0.3)
+            )
 
 
 def test_one_step_leaves_nothing_to_learn():
     theta, Q, R = system(6, 2, 1, size=0.8)
     found = optimistic(theta, np.eye(3), 0.3, Q, R, 1, 0.2)
     np.testing.assert_allclose(found.theta, theta, rtol=1e-12)
-    assert found.cost == pytest.approx(np.trace(Q) / 2) and not found.gains.any() and found.gains.shape == (1, 1, 2)
-    assert lagrangian_bound(theta, np.eye(3), 0.3, Q, R, 1, 0.2).value == pytest.approx(np.trace(Q) / 2)
+    assert (
+        found.cost == pytest.approx(np.trace(Q) / 2)
+        and not found.gains.any()
+        and found.gains.shape == (1, 1, 2)
+    )
+    assert lagrangian_bound(theta, np.eye(3), 0.3, Q, R, 1, 0.2).value == pytest.approx(
+        np.trace(Q) / 2
+    )
 
 
 def test_no_width_is_certainty_equivalence():

@@ -31,7 +31,11 @@ def printed_by_hand(n, d, H, gamma, K, epsilon, delta, alpha):
             i: mpmath.sqrt(8 * m * D**2 * mpmath.log(2 / mp(delta)) / mp(epsilon) ** 2)
             for i, D in ((1, H * (1 + g) ** 2), (2, H * (1 + g)))
         }
-        Lambda = sigma[1] * mpmath.sqrt(m) * (4 * mpmath.sqrt(n + d) + mpmath.sqrt(8 * mpmath.log(4 * K / mp(alpha))))
+        Lambda = (
+            sigma[1]
+            * mpmath.sqrt(m)
+            * (4 * mpmath.sqrt(n + d) + mpmath.sqrt(8 * mpmath.log(4 * K / mp(alpha))))
+        )
         chi = mpmath.sqrt(mp(2) * n * (n + d)) + mpmath.sqrt(4 * mpmath.log(2 * K / mp(alpha)))
         return {
             "levels": m,
@@ -45,13 +49,19 @@ def printed_by_hand(n, d, H, gamma, K, epsilon, delta, alpha):
 
 @pytest.mark.parametrize(
     ("system", "K", "epsilon", "delta", "alpha"),
-    [(oscillator(), 100_000, 1.0, 1e-5, 0.1), (thermal(), 1_000, 0.1, 1e-6, 0.05), (glucose(), 2**20, 5.0, 1e-3, 0.01)],
+    [
+        (oscillator(), 100_000, 1.0, 1e-5, 0.1),
+        (thermal(), 1_000, 0.1, 1e-6, 0.05),
+        (glucose(), 2**20, 5.0, 1e-3, 0.01),
+    ],
     ids=["oscillator", "thermal", "glucose"],
 )
 def test_constants_are_the_printed_ones(system, K, epsilon, delta, alpha):
     public = system.public
     made = printed_control(JointDP(epsilon, delta), public, episodes=K, failure=alpha)
-    expected = printed_by_hand(public.states, public.inputs, public.horizon, public.gain_bound, K, epsilon, delta, alpha)
+    expected = printed_by_hand(
+        public.states, public.inputs, public.horizon, public.gain_bound, K, epsilon, delta, alpha
+    )
     for name, value in expected.items():
         assert getattr(made, name) == pytest.approx(float(value), rel=1e-12), name
 
@@ -63,11 +73,19 @@ def test_what_the_printed_noise_really_gives(epsilon, true):
     from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 
     agent = OFULQ(
-        oscillator().public, episodes=1000, privacy=JointDP(epsilon, 1e-5), calibration="paper", noise=noise_source("fast", 0)
+        oscillator().public,
+        episodes=1000,
+        privacy=JointDP(epsilon, 1e-5),
+        calibration="paper",
+        noise=noise_source("fast", 0),
     )
     assert agent.guarantee.epsilon == pytest.approx(true, rel=1e-3)
-    distribution = from_gaussian_mechanism(1 / agent.guarantee.loss.mu, value_discretization_interval=1e-3)
-    assert agent.guarantee.epsilon == pytest.approx(distribution.get_epsilon_for_delta(1e-5), rel=0.02)
+    distribution = from_gaussian_mechanism(
+        1 / agent.guarantee.loss.mu, value_discretization_interval=1e-3
+    )
+    assert agent.guarantee.epsilon == pytest.approx(
+        distribution.get_epsilon_for_delta(1e-5), rel=0.02
+    )
 
 
 @pytest.mark.parametrize(("epsilon", "true"), [(0.1, 0.0634), (1.0, 0.784), (7.0, 7.07)])
@@ -82,13 +100,19 @@ def test_constants_that_break_the_promise_are_refused():
 
     system = oscillator()
     spec = RunSpec(
-        agent="ofu-lq", problem="oscillator", episodes=100, privacy=JointDP(45.0, 1e-5), options=(("calibration", "paper"),)
+        agent="ofu-lq",
+        problem="oscillator",
+        episodes=100,
+        privacy=JointDP(45.0, 1e-5),
+        options=(("calibration", "paper"),),
     )
     with pytest.raises(confide.PrivacyError, match="more than the requested epsilon=45"):
         spec.ready(system, 0)
 
 
-@pytest.mark.parametrize("privacy", [JointDP(1.0, delta=0.0), LocalDP(1.0, 1e-5)], ids=["pure", "local"])
+@pytest.mark.parametrize(
+    "privacy", [JointDP(1.0, delta=0.0), LocalDP(1.0, 1e-5)], ids=["pure", "local"]
+)
 def test_what_the_paper_has_no_constants_for_is_refused(privacy):
     with pytest.raises(InvalidParameter, match="has no constants for"):
         OFULQ(oscillator().public, episodes=100, privacy=privacy, calibration="paper")
@@ -113,7 +137,11 @@ def test_the_sensitivity_is_attained():
     H, gamma = system.horizon, system.gain_bound
     s2, b = (1 + gamma) ** 2 / 2, 1 + gamma**2
     angle = math.acos((s2 - 1) / gamma**2)
-    x, u, v = np.array([1.0, 0, 0]), gamma * np.array([1.0, 0]), gamma * np.array([math.cos(angle), math.sin(angle)])
+    x, u, v = (
+        np.array([1.0, 0, 0]),
+        gamma * np.array([1.0, 0]),
+        gamma * np.array([math.cos(angle), math.sin(angle)]),
+    )
     sides = (-1.0) ** np.arange(H + 1)
     still = np.tile(x, (H + 1, 1)), np.tile(u, (H, 1))
     changing = sides[:, None] * x, sides[:H, None] * v
@@ -136,7 +164,9 @@ def test_no_user_moves_more():
         most, bound = moved(system, *pair)
         for _ in range(200):
             step = 10.0 ** rng.uniform(-3, 0)
-            other = tuple(tuple(part + step * rng.normal(size=part.shape) for part in user) for user in pair)
+            other = tuple(
+                tuple(part + step * rng.normal(size=part.shape) for part in user) for user in pair
+            )
             far, _ = moved(system, *other)
             if far > most:
                 most, pair = far, other
@@ -166,7 +196,9 @@ def test_the_mended_width_is_public_and_not_below_the_printed_one():
             failure=0.1,
         )
         inner = np.linalg.slogdet(np.eye(3) + Z.T @ Z / made.lambda_min)[1]
-        leaking = 0.1 * math.sqrt(2 * math.log(20) + 2 * inner) + math.sqrt(made.lambda_max) + made.nu
+        leaking = (
+            0.1 * math.sqrt(2 * math.log(20) + 2 * inner) + math.sqrt(made.lambda_max) + made.nu
+        )
         assert known.beta >= leaking
         error = known.theta - theta
         assert np.sqrt(np.trace(error.T @ known.V @ error)) <= known.beta
@@ -182,5 +214,7 @@ def test_as_printed_nothing_is_learned_and_without_noise_much_is():
         assert agent.schedule == one_tree(2_000)
         if privacy.epsilon == 1.0:
             assert agent.guarantee.loss.mu == pytest.approx(
-                printed_control(privacy, system.public, episodes=2_000).loss(privacy, Tree(1_999).column_norm(2)).mu
+                printed_control(privacy, system.public, episodes=2_000)
+                .loss(privacy, Tree(1_999).column_norm(2))
+                .mu
             )

@@ -7,7 +7,13 @@ import pytest
 
 import confide
 from confide.agents import CertaintyEquivalentLQ, ThompsonLQ
-from confide.control.identification_planning import Costs, Estimate, Scenarios, certainty_equivalent_gains, clipping_limits
+from confide.control.identification_planning import (
+    Costs,
+    Estimate,
+    Scenarios,
+    certainty_equivalent_gains,
+    clipping_limits,
+)
 from confide.errors import InvalidParameter
 from confide.mechanisms.sources import noise_source
 from confide.planners.riccati import riccati
@@ -20,12 +26,17 @@ BOTH = pytest.mark.parametrize("kind", [ThompsonLQ, CertaintyEquivalentLQ])
 
 
 def regret(kind, system, privacy, episodes=100_000, seeds=range(2)):
-    done = [confide.run(kind(system.public, episodes=episodes, privacy=privacy), system, seed=seed) for seed in seeds]
+    done = [
+        confide.run(kind(system.public, episodes=episodes, privacy=privacy), system, seed=seed)
+        for seed in seeds
+    ]
     return np.mean([run.regret[-1] for run in done])
 
 
 @BOTH
-@pytest.mark.parametrize(("system", "most"), [(oscillator(), 314), (thermal(), 366)], ids=["oscillator", "thermal"])
+@pytest.mark.parametrize(
+    ("system", "most"), [(oscillator(), 314), (thermal(), 366)], ids=["oscillator", "thermal"]
+)
 def test_they_learn_privately(kind, system, most):
     """Measured: 75 to 110 (standard deviations about 25). Doing nothing costs 18 088 and 8 838."""
     assert regret(kind, system, PRIVATE) < most
@@ -41,19 +52,27 @@ def test_they_learn_without_privacy():
 def test_too_few_users_do_nothing(kind):
     """The gate: where exploring would not pay, everybody plays u = 0, and regret is that of doing nothing."""
     for episodes in (1, 100, 3000):
-        run = confide.run(kind(glucose().public, episodes=episodes, privacy=PRIVATE), glucose(), seed=0)
+        run = confide.run(
+            kind(glucose().public, episodes=episodes, privacy=PRIVATE), glucose(), seed=0
+        )
         assert run.regret[-1] == pytest.approx(episodes * (run.optimal_value - run.uniform_value))
 
 
 def test_where_no_input_is_worth_anything_nobody_tries_one():
     for system in (oscillator(horizon=1), LQSystem([[0.5]], [[0.3]], [[0.0]], [[0.1]], 5, 0.1)):
-        run = confide.run(CertaintyEquivalentLQ(system.public, episodes=20_000, privacy=PRIVATE), system, seed=0)
+        run = confide.run(
+            CertaintyEquivalentLQ(system.public, episodes=20_000, privacy=PRIVATE), system, seed=0
+        )
         assert run.regret[-1] == pytest.approx(0.0, abs=1e-9)
 
 
 HARD = {
-    "unstable for long": LQSystem([[1.07, 0.3], [0.0, 0.9]], [[0.1], [0.3]], np.eye(2), [[0.1]], 25, 0.1),
-    "weak inputs": LQSystem([[0.6, -0.3], [0.3, 0.6]], [[0.02], [0.05]], np.eye(2), [[0.1]], 8, 0.1),
+    "unstable for long": LQSystem(
+        [[1.07, 0.3], [0.0, 0.9]], [[0.1], [0.3]], np.eye(2), [[0.1]], 25, 0.1
+    ),
+    "weak inputs": LQSystem(
+        [[0.6, -0.3], [0.3, 0.6]], [[0.02], [0.05]], np.eye(2), [[0.1]], 8, 0.1
+    ),
     "dear inputs": LQSystem([[0.6, -0.3], [0.3, 0.6]], [[0.1], [0.3]], np.eye(2), [[10.0]], 8, 0.1),
 }
 
@@ -95,7 +114,9 @@ def test_without_the_check_harm_is_the_rule(monkeypatch):
 @BOTH
 def test_a_schedule_of_ones_own_has_the_gate_too(kind):
     system = glucose()
-    agent = kind(system.public, episodes=1_000, privacy=PRIVATE, schedule=Schedule((50, 100, 500, 1_000)))
+    agent = kind(
+        system.public, episodes=1_000, privacy=PRIVATE, schedule=Schedule((50, 100, 500, 1_000))
+    )
     run = confide.run(agent, system, seed=0)
     assert run.regret[-1] == pytest.approx(1_000 * (run.optimal_value - run.uniform_value))
 
@@ -105,7 +126,9 @@ def test_certain_beliefs_give_the_optimal_gains_and_uncertain_ones_are_careful()
     costs = Costs(system.Q, system.R, system.horizon, system.noise_radius, 1.0, 5.0)
     theta = np.ascontiguousarray(np.concatenate([system.A, system.B], axis=1).T)
     optimal = riccati(system.A, system.B, system.Q, system.R, system.horizon)[1].gains
-    np.testing.assert_allclose(certainty_equivalent_gains(Estimate(theta, np.zeros((3, 3))), costs), optimal, atol=1e-12)
+    np.testing.assert_allclose(
+        certainty_equivalent_gains(Estimate(theta, np.zeros((3, 3))), costs), optimal, atol=1e-12
+    )
     careful = certainty_equivalent_gains(Estimate(theta, np.diag([0.0, 0.0, 1.0])), costs)
     assert np.linalg.norm(careful) < 0.3 * np.linalg.norm(optimal)
     assert not certainty_equivalent_gains(Estimate(np.zeros((3, 2)), np.eye(3)), costs).any()
@@ -116,7 +139,10 @@ def test_clips_shrink_with_what_is_not_known():
     costs = Costs(system.Q, system.R, system.horizon, system.noise_radius, 1.0, 1.2)
     theta = np.ascontiguousarray(np.concatenate([system.A, system.B], axis=1).T)
     still = np.zeros((1, system.horizon, 1, 2))
-    vague, sure = (clipping_limits(Estimate(theta, scale * np.eye(3)), still, np.ones(3), costs, rng)[0] for scale in (0.1, 1e-6))
+    vague, sure = (
+        clipping_limits(Estimate(theta, scale * np.eye(3)), still, np.ones(3), costs, rng)[0]
+        for scale in (0.1, 1e-6)
+    )
     assert sure < 0.3 * vague
 
 
@@ -141,7 +167,9 @@ HOSTILE = {
 @pytest.mark.parametrize("wrong", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_server_cannot_reach_into_a_device(wrong):
     system, privacy = oscillator(), confide.LocalDP(10.0, 1e-5)
-    server = ThompsonLQ(system.public, episodes=200_000, privacy=privacy, noise=noise_source("fast", 0))
+    server = ThompsonLQ(
+        system.public, episodes=200_000, privacy=privacy, noise=noise_source("fast", 0)
+    )
     client, released = server.client(), server.released()
     memory = dict(server.current_round().memory)
     later = {"users": 500, "generation": 1, "noise": NoiseLevel(1.0, "gaussian")}
@@ -153,9 +181,15 @@ def test_a_hostile_server_cannot_reach_into_a_device(wrong):
 def test_what_they_cannot_plan_from_is_refused():
     """A schedule of thousands of leaves would never end, and a memory of another version fits nothing."""
     with pytest.raises(InvalidParameter, match="takes at most 128 releases, got 500"):
-        CertaintyEquivalentLQ(oscillator().public, episodes=500, privacy=PRIVATE, schedule=every_episode(500))
-    agent = CertaintyEquivalentLQ(oscillator().public, episodes=500, privacy=PRIVATE, noise=noise_source("fast", 0))
-    older = dataclasses.replace(agent.released(), memory={"seed": np.array(0), "stds": np.zeros((0, 5))})
+        CertaintyEquivalentLQ(
+            oscillator().public, episodes=500, privacy=PRIVATE, schedule=every_episode(500)
+        )
+    agent = CertaintyEquivalentLQ(
+        oscillator().public, episodes=500, privacy=PRIVATE, noise=noise_source("fast", 0)
+    )
+    older = dataclasses.replace(
+        agent.released(), memory={"seed": np.array(0), "stds": np.zeros((0, 5))}
+    )
     with pytest.raises(InvalidParameter, match="does not fit this problem"):
         agent.algorithm.plan(older)
 
@@ -163,17 +197,32 @@ def test_what_they_cannot_plan_from_is_refused():
 def spring(gain_bound):
     """A mass on a spring, whose best gain is about 5."""
     A = 0.97 * np.array([[1.0, 0.1], [-0.4, 0.99]])
-    return LQSystem(A, [[0.0], [0.1]], np.eye(2), [[0.01]], 10, 0.05, parameter_bound=3.0, gain_bound=gain_bound, name="spring")
+    return LQSystem(
+        A,
+        [[0.0], [0.1]],
+        np.eye(2),
+        [[0.01]],
+        10,
+        0.05,
+        parameter_bound=3.0,
+        gain_bound=gain_bound,
+        name="spring",
+    )
 
 
 @pytest.mark.parametrize("controller", [ThompsonLQ, CertaintyEquivalentLQ, confide.agents.OFULQ])
 def test_a_gain_bound_that_holds_the_controller_back_is_said(controller):
     """Without privacy: at 1.2 it loses 40 % of what could be saved, and says so; at 8 it learns, without a word."""
     world = spring(1.2)
-    with pytest.warns(confide.errors.GainBoundWarning, match=r"gain_bound=1\.2 limits the controller"):
-        held = confide.run(controller(world.public, episodes=1000, privacy=confide.NoPrivacy()), world)
+    with pytest.warns(
+        confide.errors.GainBoundWarning, match=r"gain_bound=1\.2 limits the controller"
+    ):
+        held = confide.run(
+            controller(world.public, episodes=1000, privacy=confide.NoPrivacy()), world
+        )
     world = spring(8.0)
-    free = confide.run(controller(world.public, episodes=1000, privacy=confide.NoPrivacy()), world)  # warnings are errors here
+    # warnings are errors here
+    free = confide.run(controller(world.public, episodes=1000, privacy=confide.NoPrivacy()), world)
     gap = world.optimal_value - world.uniform_value
     assert world.optimal_value - held.value[-1] > 0.3 * gap
     assert world.optimal_value - free.value[-1] < 0.05 * gap

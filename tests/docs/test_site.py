@@ -15,19 +15,52 @@ from pathlib import Path
 import pytest
 
 import confide
-from confide import agents, audit, evaluation, logs, mechanisms, privacy, privatizers, problems, report, statistics
+from confide import (
+    agents,
+    audit,
+    evaluation,
+    logs,
+    mechanisms,
+    privacy,
+    privatizers,
+    problems,
+    report,
+    statistics,
+)
 from confide.cli import app
 
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
 SCREENS = {"desktop": {"width": 1280, "height": 800}, "phone": {"width": 375, "height": 812}}
-PACKAGES = (agents, audit, evaluation, logs, mechanisms, privacy, privatizers, problems, report, statistics)
+PACKAGES = (
+    agents,
+    audit,
+    evaluation,
+    logs,
+    mechanisms,
+    privacy,
+    privatizers,
+    problems,
+    report,
+    statistics,
+)
 
 
 def build(config, folder):
     """Never with --quiet: warnings that are not written are not counted, and strict means nothing."""
-    command = [sys.executable, "-m", "mkdocs", "build", "--config-file", config, "--site-dir", folder]
-    return subprocess.run(command, capture_output=True, text=True, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"})
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--config-file",
+        config,
+        "--site-dir",
+        folder,
+    ]
+    return subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +81,20 @@ def served(site, index=None):
             pass
 
         def end_headers(self):
-            self.send_header("Cache-Control", "max-age=600")  # styles and scripts are the same on every page
+            # styles and scripts are the same on every page
+            self.send_header("Cache-Control", "max-age=600")
             super().end_headers()
 
         def translate_path(self, path):
-            return str(index) if index and path.endswith("/search_index.json") else super().translate_path(path)
+            return (
+                str(index)
+                if index and path.endswith("/search_index.json")
+                else super().translate_path(path)
+            )
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=site)) as server:
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Quiet, directory=site)
+    ) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
@@ -80,7 +120,9 @@ class Loads(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
-        named = {"src", "srcset", "data", "poster", "xlink:href"} | ({"href"} if tag in ("link", "image", "use") else set())
+        named = {"src", "srcset", "data", "poster", "xlink:href"} | (
+            {"href"} if tag in ("link", "image", "use") else set()
+        )
         kept = dict(attributes)
         if kept.get("rel") != "canonical":
             self.found += [value for name, value in attributes if name in named and value]
@@ -88,7 +130,9 @@ class Loads(HTMLParser):
 
 def test_every_page_is_there(site):
     written = {str(page.relative_to(DOCS).with_suffix("")) for page in DOCS.rglob("*.md")}
-    assert {page.removesuffix("index").rstrip("/") or "." for page in written} == set(addresses(site))
+    assert {page.removesuffix("index").rstrip("/") or "." for page in written} == set(
+        addresses(site)
+    )
 
 
 def test_a_broken_link_fails_the_build(tmp_path):
@@ -96,7 +140,11 @@ def test_a_broken_link_fails_the_build(tmp_path):
     (tmp_path / "mkdocs.yml").write_text(
         f"INHERIT: {ROOT / 'mkdocs.yml'}\ndocs_dir: docs\nplugins: []\nextra_css: []\nnav: [index.md]\n"
     )
-    for text, code in (("# Title\n[up](#title)", 0), ("# Title\n[up](#nowhere)", 1), ("# Title\n[away](nowhere.md)", 1)):
+    for text, code in (
+        ("# Title\n[up](#title)", 0),
+        ("# Title\n[up](#nowhere)", 1),
+        ("# Title\n[away](nowhere.md)", 1),
+    ):
         (tmp_path / "docs" / "index.md").write_text(text)
         assert build(tmp_path / "mkdocs.yml", tmp_path / "site").returncode == code, text
 
@@ -116,11 +164,18 @@ def test_every_public_name_and_command_is_in_the_reference(site):
     reference = "".join(page.read_text() for page in (site / "api").rglob("index.html"))
     anchors = set(re.findall(r'id="(confide[\w.]*)"', reference))
     named = {f"{package.__name__}.{name}" for package in PACKAGES for name in package.__all__}
-    twice = {name: f"{name}.{name.rpartition('.')[2]}" for name in named}  # of a function whose file has its name
+    # of a function whose file has its name
+    twice = {name: f"{name}.{name.rpartition('.')[2]}" for name in named}
     assert [name for name in sorted(named) if not {name, twice[name]} & anchors] == []
-    errors = {f"confide.errors.{name}" for name, kind in vars(confide.errors).items() if isinstance(kind, type)}
+    errors = {
+        f"confide.errors.{name}"
+        for name, kind in vars(confide.errors).items()
+        if isinstance(kind, type)
+    }
     assert errors | {"confide.run", "confide.explain", "confide.Run"} <= anchors
-    commands = [command.name for command in app.registered_commands] + [group.name for group in app.registered_groups]
+    commands = [command.name for command in app.registered_commands] + [
+        group.name for group in app.registered_groups
+    ]
     assert [name for name in commands if f"<code>confide {name}" not in reference] == []
 
 
@@ -149,13 +204,26 @@ def visit(browser, screen):
     page.complaints, page.requests = [], []
 
     def failed(request):
-        if request.failure != "net::ERR_ABORTED":  # what we do ourselves, by leaving a page before its search is there
+        # what we do ourselves, by leaving a page before its search is there
+        if request.failure != "net::ERR_ABORTED":
             page.complaints.append(f"{request.url}: {request.failure}")
 
-    page.on("console", lambda said: page.complaints.append(said.text) if said.type in ("error", "warning") else None)
+    page.on(
+        "console",
+        lambda said: (
+            page.complaints.append(said.text) if said.type in ("error", "warning") else None
+        ),
+    )
     page.on("pageerror", lambda error: page.complaints.append(str(error)))
     page.on("requestfailed", failed)
-    page.on("response", lambda answer: page.complaints.append(f"{answer.url}: {answer.status}") if answer.status >= 400 else None)
+    page.on(
+        "response",
+        lambda answer: (
+            page.complaints.append(f"{answer.url}: {answer.status}")
+            if answer.status >= 400
+            else None
+        ),
+    )
     page.on("request", lambda request: page.requests.append(request.url))
     return page
 
@@ -164,7 +232,9 @@ def visit(browser, screen):
 def address_of_pages(site, tmp_path):
     """Every page would index all words anew, a third of the time: search has a test of its own."""
     index = tmp_path / "search_index.json"
-    index.write_text(json.dumps(json.loads((site / "search" / index.name).read_text()) | {"docs": []}))
+    index.write_text(
+        json.dumps(json.loads((site / "search" / index.name).read_text()) | {"docs": []})
+    )
     with served(site, index) as address:
         yield address
 

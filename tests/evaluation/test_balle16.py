@@ -15,11 +15,17 @@ FEATURES = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0], [1.0, -1.0]])
 
 def neighbours(rng, states, m, top):
     """Two datasets of m trajectories that differ in one: who visits what, with which return. Extremes are likely."""
-    visits, returns = rng.random((m + 1, states)) < rng.random(), rng.choice([0.0, 1.0, rng.random()], (m + 1, states)) * top
+    visits, returns = (
+        rng.random((m + 1, states)) < rng.random(),
+        rng.choice([0.0, 1.0, rng.random()], (m + 1, states)) * top,
+    )
     if rng.random() < 0.5:
         visits[-2:] = rng.random(2)[:, None] < 0.8
     kept = [np.r_[: m - 1, last] for last in (m - 1, m)]
-    return [(visits[rows].sum(axis=0).astype(float), (visits * returns)[rows].sum(axis=0)) for rows in kept]
+    return [
+        (visits[rows].sum(axis=0).astype(float), (visits * returns)[rows].sum(axis=0))
+        for rows in kept
+    ]
 
 
 @pytest.mark.parametrize("features", [None, FEATURES], ids=["table", "features"])
@@ -31,15 +37,22 @@ def test_smooth_sensitivity_bounds_every_neighbour_and_changes_slowly(features, 
     norm = 1.0 if features is None else np.linalg.norm(features, 2)
     for _ in range(800):
         m = int(rng.integers(1, 9))
-        model = LSW(**common) if kind == "w" else LSL(**common, ridge=float(norm**2 * rng.choice([1.001, 3.0, 100.0])))
+        model = (
+            LSW(**common)
+            if kind == "w"
+            else LSL(**common, ridge=float(norm**2 * rng.choice([1.001, 3.0, 100.0])))
+        )
         pair = neighbours(rng, 4, m, 2.0)
         answers = [model.solve(*data) for data in pair]
-        bounds = [model.smooth_sensitivity(data[0], m, beta, printed=kind == "l-printed") for data in pair]
+        bounds = [
+            model.smooth_sensitivity(data[0], m, beta, printed=kind == "l-printed") for data in pair
+        ]
         gap = float(np.linalg.norm(answers[0] - answers[1]))
         assert gap <= min(bounds) * (1 + 1e-9)
         assert abs(2 * math.log(bounds[0] / bounds[1])) <= beta * (1 + 1e-9)
         closest = max(closest, gap / min(bounds))
-    assert closest > (0.6 if kind == "w" and features is None else 0.2)  # unequal weights leave a gap
+    # unequal weights leave a gap
+    assert closest > (0.6 if kind == "w" and features is None else 0.2)
 
 
 def test_a_small_ridge_is_allowed_with_the_tight_bound():
@@ -62,9 +75,14 @@ def test_psi_needs_no_scan():
     for _ in range(50):
         counts = np.floor(rng.gamma(1.0, 60.0, 6))
         w, beta = rng.random(6) + 0.1, float(10 ** rng.uniform(-3, 0))
-        scan = max(math.exp(-k * beta) * (w / np.maximum(counts - k, 1) ** 2).sum() for k in range(int(counts.max()) + 3))
+        scan = max(
+            math.exp(-k * beta) * (w / np.maximum(counts - k, 1) ** 2).sum()
+            for k in range(int(counts.max()) + 3)
+        )
         model = LSW(states=6, weights=w, return_bound=1.0)
-        assert model.smooth_sensitivity(counts, 1000, beta, printed=False) == pytest.approx(math.sqrt(scan / w.min()), rel=1e-12)
+        assert model.smooth_sensitivity(counts, 1000, beta, printed=False) == pytest.approx(
+            math.sqrt(scan / w.min()), rel=1e-12
+        )
 
 
 def test_ternary_search_finds_the_maximum():
@@ -72,8 +90,12 @@ def test_ternary_search_finds_the_maximum():
     for _ in range(100):
         counts, m = rng.integers(0, 300, 5).astype(float), 300
         c, root, beta = rng.random(), rng.random(), float(10 ** rng.uniform(-4, 0))
-        value = lambda k: math.exp(-k * beta / 2) * (c * math.sqrt(np.minimum(counts + k, m).sum()) + root)  # noqa: E731, B023
-        assert concave_maximum(value, m) == pytest.approx(max(value(k) for k in range(m + 1)), rel=1e-14)
+        value = lambda k: (  # noqa: E731
+            math.exp(-k * beta / 2) * (c * math.sqrt(np.minimum(counts + k, m).sum()) + root)  # noqa: B023
+        )
+        assert concave_maximum(value, m) == pytest.approx(
+            max(value(k) for k in range(m + 1)), rel=1e-14
+        )
 
 
 def test_exact_alpha():
@@ -85,9 +107,17 @@ def test_fits_with_features_solve_their_equations():
     counts, returns = rng.integers(1, 50, 4).astype(float), rng.random(4) * 10
     w = np.array([1.0, 0.5, 0.8, 0.3])
     theta = LSW(states=4, features=FEATURES, weights=w, return_bound=1.0).solve(counts, returns)
-    np.testing.assert_allclose(FEATURES.T @ (w * (returns / counts - FEATURES @ theta)), 0, atol=1e-9)  # [Balle16, (8)]
-    theta = LSL(states=4, features=FEATURES, weights=w, ridge=3.0, return_bound=1.0).solve(counts, returns)
-    np.testing.assert_allclose(FEATURES.T @ (w * (returns - counts * (FEATURES @ theta))) - 1.5 * theta, 0, atol=1e-9)  # (12)
+    # [Balle16, (8)]
+    np.testing.assert_allclose(
+        FEATURES.T @ (w * (returns / counts - FEATURES @ theta)), 0, atol=1e-9
+    )
+    theta = LSL(states=4, features=FEATURES, weights=w, ridge=3.0, return_bound=1.0).solve(
+        counts, returns
+    )
+    # (12)
+    np.testing.assert_allclose(
+        FEATURES.T @ (w * (returns - counts * (FEATURES @ theta))) - 1.5 * theta, 0, atol=1e-9
+    )
 
 
 def test_parameters_are_checked():

@@ -12,12 +12,16 @@ class Row:
     """One number per user: its reward; zero for a user whose data make no sense."""
 
     def per_user(self, users):
-        return np.where(users.valid, users.rewards[users.trajectories[users.users[:-1]]], 0.0)[:, None]
+        return np.where(users.valid, users.rewards[users.trajectories[users.users[:-1]]], 0.0)[
+            :, None
+        ]
 
 
 def user(reward, valid=True):
     ends = np.array([0, 1])
-    return LoggedUsers(np.zeros(1, dtype=np.int64), np.array([reward]), ends, ends, np.array([valid]))
+    return LoggedUsers(
+        np.zeros(1, dtype=np.int64), np.array([reward]), ends, ends, np.array([valid])
+    )
 
 
 @pytest.mark.parametrize("relation", [Relation.REPLACE, Relation.NULL])
@@ -27,8 +31,12 @@ def test_a_user_who_contributes_zero_has_a_residual_too(relation, offset):
     bound = Bands(8, 1)
     bands = ResidualBands(Row(), np.ones((1, 1)), np.array([offset]), 2.0, bound)
     nobody = bands.contribution(user(0.0, valid=False)).values
-    apart = [np.linalg.norm(bands.contribution(user(g)).values - nobody) for g in np.linspace(-1, 1, 201)]
+    apart = [
+        np.linalg.norm(bands.contribution(user(g)).values - nobody) for g in np.linspace(-1, 1, 201)
+    ]
     assert max(apart) <= bound.sensitivity(relation)
-    assert max(np.abs(bands.contribution(user(1.0)).values - nobody).sum(), 0) <= bound.l1_sensitivity(relation)
+    assert max(
+        np.abs(bands.contribution(user(1.0)).values - nobody).sum(), 0
+    ) <= bound.l1_sensitivity(relation)
     if offset == 1.0:
         assert max(apart) > 0.999 * np.sqrt(2)

@@ -18,7 +18,9 @@ PRIVATE = CentralDP(1.0, 1e-6)
 def errors(chain, estimator, users, runs, seed=0):
     data = [chain.held(users, s) for s in range(10)]
     rng = np.random.default_rng(seed)
-    return [chain.rmse(estimator.release(data[i % 10], privacy=PRIVATE, rng=rng)) for i in range(runs)]
+    return [
+        chain.rmse(estimator.release(data[i % 10], privacy=PRIVATE, rng=rng)) for i in range(runs)
+    ]
 
 
 def test_the_formula(chain):
@@ -46,19 +48,30 @@ def test_noise_has_the_stated_size_on_the_values(chain):
 @pytest.mark.parametrize("users", [300, 2000])
 def test_intervals_cover(second, low, high, users, chain):
     """200 runs x 8 states: the standard error of the coverage is about 1 %."""
-    estimator, rng, hits = CountsAndSums(**COMMON, second_moments=second), np.random.default_rng(1), []
+    estimator, rng, hits = (
+        CountsAndSums(**COMMON, second_moments=second),
+        np.random.default_rng(1),
+        [],
+    )
     for run in range(200):
-        lower, upper = estimator.release(chain.held(users, run), privacy=PRIVATE, rng=rng).interval(0.9)
+        lower, upper = estimator.release(chain.held(users, run), privacy=PRIVATE, rng=rng).interval(
+            0.9
+        )
         hits.append((lower <= chain.values) & (upper >= chain.values))
     assert low <= np.mean(hits) <= high
 
 
 def test_intervals_shrink_with_squares_and_cover_everything_without_data(chain):
     plain, paid = (CountsAndSums(**COMMON, second_moments=second) for second in (False, True))
-    made = [e.release(chain.held(20_000), privacy=PRIVATE, rng=np.random.default_rng(0)) for e in (plain, paid)]
+    made = [
+        e.release(chain.held(20_000), privacy=PRIVATE, rng=np.random.default_rng(0))
+        for e in (plain, paid)
+    ]
     width = [np.mean(np.diff(estimate.interval(), axis=0)) for estimate in made]
     assert width[1] < 0.8 * width[0]
-    nobody = plain.release(chain.log(1), privacy=PRIVATE, rng=np.random.default_rng(0)).interval(0.99)
+    nobody = plain.release(chain.log(1), privacy=PRIVATE, rng=np.random.default_rng(0)).interval(
+        0.99
+    )
     assert (nobody[0] == 0).mean() > 0.5 and (nobody[1] == 1).mean() > 0.5
     with pytest.raises(InvalidParameter, match="level"):
         plain.release(chain.log(10), privacy=PRIVATE, rng=np.random.default_rng(0)).interval(1.0)
@@ -75,9 +88,14 @@ def test_the_plan_is_within_30_percent(users, visits, chain):
 
 def test_a_plan_says_what_it_assumes_and_knows_no_data(chain):
     plan = CountsAndSums(states=716, visits=20, return_bound=1.0).plan(50_000, PRIVATE)
-    assert "same share of users" in str(plan) and "the largest variance that their range allows" in str(plan)
+    assert "same share of users" in str(
+        plan
+    ) and "the largest variance that their range allows" in str(plan)
     assert plan.rmse == pytest.approx(math.hypot(plan.noise, plan.sampling))
-    assert CountsAndSums(states=716, visits=20, return_bound=1.0).plan(50_000, NoPrivacy()).noise < 1e-6
+    assert (
+        CountsAndSums(states=716, visits=20, return_bound=1.0).plan(50_000, NoPrivacy()).noise
+        < 1e-6
+    )
     with pytest.raises(InvalidParameter, match="users"):
         CountsAndSums(states=4, return_bound=1.0).plan(0, PRIVATE)
     with pytest.raises(InvalidParameter, match="visit_shares"):
@@ -89,10 +107,22 @@ def world(rng, states, visits, spread, noise, slope=0.0):
     n = rng.gamma(2.0, visits / 2, states)
     v = np.clip(0.4 + slope * z + spread * rng.standard_t(4, states), -1, 1)
     b = n * v + rng.normal(size=states) * np.sqrt(n * (1 - v**2))
-    return v, z[:, None], Ratios(n + noise * rng.normal(size=states), b + noise * rng.normal(size=states), None, noise, noise)
+    return (
+        v,
+        z[:, None],
+        Ratios(
+            n + noise * rng.normal(size=states),
+            b + noise * rng.normal(size=states),
+            None,
+            noise,
+            noise,
+        ),
+    )
 
 
-@pytest.mark.parametrize(("visits", "spread", "slope"), [(20, 0.05, 0.0), (100, 0.1, 0.3), (2000, 0.2, 0.3)])
+@pytest.mark.parametrize(
+    ("visits", "spread", "slope"), [(20, 0.05, 0.0), (100, 0.1, 0.3), (2000, 0.2, 0.3)]
+)
 def test_borrowing_from_the_mean_and_from_components_helps(visits, spread, slope):
     found = []
     for seed in range(8):
@@ -125,15 +155,31 @@ def test_several_trajectories_count_up_to_the_cap(chain):
 
     one = chain.log(400)
     block = next(iter(one.blocks()))
-    pairs = LoggedUsers(block.states, block.rewards, block.trajectories, np.arange(0, 401, 2), np.ones(200, dtype=bool))
+    pairs = LoggedUsers(
+        block.states,
+        block.rewards,
+        block.trajectories,
+        np.arange(0, 401, 2),
+        np.ones(200, dtype=bool),
+    )
     for cap, visits in ((1, 1), (2, 2)):
-        estimate = CountsAndSums(**COMMON).release(in_memory(pairs, max_trajectories=cap), privacy=NoPrivacy())
-        assert estimate.released["counts"].max() == visits * 200 if cap == 2 else estimate.released["counts"].max() == 200
+        estimate = CountsAndSums(**COMMON).release(
+            in_memory(pairs, max_trajectories=cap), privacy=NoPrivacy()
+        )
+        assert (
+            estimate.released["counts"].max() == visits * 200
+            if cap == 2
+            else estimate.released["counts"].max() == 200
+        )
     noisy = [
-        CountsAndSums(**COMMON).release(in_memory(pairs, max_trajectories=cap), privacy=PRIVATE, rng=np.random.default_rng(0))
+        CountsAndSums(**COMMON).release(
+            in_memory(pairs, max_trajectories=cap), privacy=PRIVATE, rng=np.random.default_rng(0)
+        )
         for cap in (1, 2)
     ]
-    assert noisy[1].released["sum_std"][0] == pytest.approx(2 * noisy[0].released["sum_std"][0], rel=1e-6)
+    assert noisy[1].released["sum_std"][0] == pytest.approx(
+        2 * noisy[0].released["sum_std"][0], rel=1e-6
+    )
 
 
 def test_damaged_files_are_refused():

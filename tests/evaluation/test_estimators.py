@@ -19,7 +19,9 @@ PRIVATE = confide.CentralDP(1.0, 1e-6)
 MADE = {
     "counts-and-sums": CountsAndSums(**COMMON),
     "second moments": CountsAndSums(**COMMON, visits=3, second_moments=True),
-    "empirical Bayes": CountsAndSums(**COMMON, shrink="empirical-bayes", components=np.arange(8.0)[:, None]),
+    "empirical Bayes": CountsAndSums(
+        **COMMON, shrink="empirical-bayes", components=np.arange(8.0)[:, None]
+    ),
     "dp-lsw": DPLSW(**COMMON),
     "dp-lsw paper": DPLSW(**COMMON, calibration="paper"),
     "dp-lsl": DPLSL(**COMMON, ridge=100.0),
@@ -47,7 +49,11 @@ class Untouchable:
 def test_promise_and_certificate(estimator, chain):
     estimate = estimator.release(chain.log(), privacy=PRIVATE, rng=np.random.default_rng(0))
     assert estimate.values.shape == (STATES,)
-    assert estimate.guarantee.epsilon <= 1.0 + 1e-9 and estimate.guarantee.delta == 1e-6 and estimate.guarantee.users == 2000
+    assert (
+        estimate.guarantee.epsilon <= 1.0 + 1e-9
+        and estimate.guarantee.delta == 1e-6
+        and estimate.guarantee.users == 2000
+    )
     assert verify(estimate.certificate).epsilon == pytest.approx(1.0, rel=1e-5)
     counted = isinstance(estimator, CountsAndSums)
     assert (estimate.noise_std is not None) == counted
@@ -59,7 +65,10 @@ def test_noise_does_not_depend_on_how_the_log_is_cut(chain):
     from confide.logs import in_memory
 
     parts = [in_memory(whole), in_memory(cut)]
-    one, two = (MADE["counts-and-sums"].release(part, privacy=PRIVATE, rng=np.random.default_rng(1)) for part in parts)
+    one, two = (
+        MADE["counts-and-sums"].release(part, privacy=PRIVATE, rng=np.random.default_rng(1))
+        for part in parts
+    )
     assert (one.values == two.values).all()
 
 
@@ -71,7 +80,9 @@ def test_the_answer_about_one_log_is_not_given_for_another(tmp_path, chain):
     assert len(ledger.spends) == 2
     estimator.release(log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0), id="june")
     with pytest.raises(LedgerError):  # nor under a name that one chooses
-        estimator.release(chain.log(), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0), id="june")
+        estimator.release(
+            chain.log(), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0), id="june"
+        )
 
 
 def test_smooth_sensitivity_tells_nothing_about_its_noise(chain):
@@ -85,11 +96,16 @@ def test_smooth_sensitivity_tells_nothing_about_its_noise(chain):
 
 @pytest.mark.parametrize(
     "estimator",
-    [DPLSW(states=1, calibration="paper", return_bound=1.0), DPLSL(states=1, ridge=2.0, calibration="paper", return_bound=1.0)],
+    [
+        DPLSW(states=1, calibration="paper", return_bound=1.0),
+        DPLSL(states=1, ridge=2.0, calibration="paper", return_bound=1.0),
+    ],
 )
 def test_printed_constants_that_are_false_are_refused_before_the_log_is_read(estimator):
     with pytest.raises(PromiseBroken, match="Lemma 1"):
-        estimator.release(Untouchable(), privacy=confide.CentralDP(55.0, 0.1), rng=np.random.default_rng(0))
+        estimator.release(
+            Untouchable(), privacy=confide.CentralDP(55.0, 0.1), rng=np.random.default_rng(0)
+        )
 
 
 def test_sources_and_requests(chain):
@@ -98,13 +114,22 @@ def test_sources_and_requests(chain):
     assert secure.guarantee.source == "secure"
     verify(secure.certificate)
     with pytest.raises(InvalidParameter, match="not both"):
-        estimator.release(Untouchable(), privacy=PRIVATE, rng=np.random.default_rng(0), noise=noise_source("fast", 0))
+        estimator.release(
+            Untouchable(),
+            privacy=PRIVATE,
+            rng=np.random.default_rng(0),
+            noise=noise_source("fast", 0),
+        )
     smooth = MADE["dp-lsw"].release(chain.log(300), privacy=PRIVATE)
     assert smooth.guarantee.source == "secure"
     verify(smooth.certificate)
     with pytest.raises(InvalidParameter, match="CentralDP"):
-        estimator.release(Untouchable(), privacy=confide.LocalDP(1.0, delta=0.0), rng=np.random.default_rng(0))
-    pure = estimator.release(chain.log(300), privacy=confide.CentralDP(1.0, delta=0.0), rng=np.random.default_rng(0))
+        estimator.release(
+            Untouchable(), privacy=confide.LocalDP(1.0, delta=0.0), rng=np.random.default_rng(0)
+        )
+    pure = estimator.release(
+        chain.log(300), privacy=confide.CentralDP(1.0, delta=0.0), rng=np.random.default_rng(0)
+    )
     assert verify(pure.certificate).delta == 0
 
 
@@ -132,7 +157,9 @@ def test_delta_warning(chain):
         warnings.simplefilter("error")
         delta_warning(1000, 0.9e-3)
     with pytest.warns(DeltaWarning):
-        MADE["counts-and-sums"].release(chain.log(200), privacy=confide.CentralDP(1.0, 0.01), rng=np.random.default_rng(0))
+        MADE["counts-and-sums"].release(
+            chain.log(200), privacy=confide.CentralDP(1.0, 0.01), rng=np.random.default_rng(0)
+        )
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e4])
@@ -141,16 +168,31 @@ def test_dp_lsl_has_a_solution_whatever_the_counts_are(scale):
     phi = scale * np.array([[1.0, 1.0], [1.0, -1.0], [1.0, 0.0]])
     estimator = DPLSL(states=3, ridge=1e-12, features=phi, return_bound=1.0)
     one = np.arange(20_001)
-    for states in (np.zeros(20_000, dtype=np.int64), np.append(np.zeros(19_999, dtype=np.int64), 1)):
-        log = in_memory(LoggedUsers(states, np.full(20_000, 0.5), one, one.copy(), np.ones(20_000, dtype=np.bool_)))
+    for states in (
+        np.zeros(20_000, dtype=np.int64),
+        np.append(np.zeros(19_999, dtype=np.int64), 1),
+    ):
+        log = in_memory(
+            LoggedUsers(
+                states, np.full(20_000, 0.5), one, one.copy(), np.ones(20_000, dtype=np.bool_)
+            )
+        )
         made = estimator.release(log, privacy=PRIVATE, rng=np.random.default_rng(0))
         assert np.isfinite(made.values).all()
 
 
 def test_dp_lsl_solves_the_normal_equations():
     rng = np.random.default_rng(0)
-    phi, counts, rho = rng.normal(size=(6, 3)), rng.integers(0, 30, size=6).astype(float), rng.uniform(0.1, 1.0, size=6)
+    phi, counts, rho = (
+        rng.normal(size=(6, 3)),
+        rng.integers(0, 30, size=6).astype(float),
+        rng.uniform(0.1, 1.0, size=6),
+    )
     returns = counts * rng.random(6)
-    theta = DPLSL(states=6, ridge=2.0, features=phi, weights=rho, return_bound=1.0).solve(counts, returns)
-    expected = np.linalg.solve(phi.T @ ((rho * counts)[:, None] * phi) + np.eye(3), phi.T @ (rho * returns))
+    theta = DPLSL(states=6, ridge=2.0, features=phi, weights=rho, return_bound=1.0).solve(
+        counts, returns
+    )
+    expected = np.linalg.solve(
+        phi.T @ ((rho * counts)[:, None] * phi) + np.eye(3), phi.T @ (rho * returns)
+    )
     np.testing.assert_allclose(theta, expected, rtol=1e-9)

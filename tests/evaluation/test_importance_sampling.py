@@ -18,7 +18,9 @@ TARGET[-1] = 0.5  # where both actions lead to the end
 TRUTH = chain_values(states=S, stay=1 - ADVANCE, discount=GAMMA).mean()
 ALL = {
     "plain": ImportanceSampling(TARGET, GAMMA, clip=8.0, return_bound=1.0),
-    "per decision": ImportanceSampling(TARGET, GAMMA, clip=8.0, per_decision=True, return_bound=1.0),
+    "per decision": ImportanceSampling(
+        TARGET, GAMMA, clip=8.0, per_decision=True, return_bound=1.0
+    ),
     "weighted": WeightedImportanceSampling(TARGET, GAMMA, clip=8.0, return_bound=1.0),
 }
 EACH = pytest.mark.parametrize("estimator", ALL.values(), ids=ALL)
@@ -32,7 +34,9 @@ def acting(users, seed=0):
     moved = np.append(users.states[1:] != users.states[:-1], True)
     actions = np.where(last, np.random.default_rng(seed).integers(2, size=n), moved)
     ends = users.trajectories, users.users, users.valid
-    return LoggedUsers(users.states, users.rewards, *ends, actions.astype(np.int64), np.full(n, 0.5))
+    return LoggedUsers(
+        users.states, users.rewards, *ends, actions.astype(np.int64), np.full(n, 0.5)
+    )
 
 
 class Seen:
@@ -55,7 +59,9 @@ def test_the_value_of_another_policy(estimator, chain):
     assert free.values.shape == (1,)
     assert free.values[0] == pytest.approx(TRUTH, abs=0.006)
     assert abs(chain.values.mean() - TRUTH) > 0.03
-    private = estimator.release(Seen(users), privacy=confide.CentralDP(1.0, 1e-6), rng=np.random.default_rng(0))
+    private = estimator.release(
+        Seen(users), privacy=confide.CentralDP(1.0, 1e-6), rng=np.random.default_rng(0)
+    )
     assert private.values[0] == pytest.approx(TRUTH, abs=0.008)
     assert 0 < private.noise_std[0] < 0.003
 
@@ -73,7 +79,11 @@ def test_the_users_own_policy_gives_the_mean_return(estimator, chain):
 @EACH
 def test_promise_certificate_and_all_kinds_of_noise(estimator, chain):
     log = in_memory(acting(chain.users(1000)))
-    for privacy in (PRIVATE, confide.CentralDP(1.0, delta=0.0), confide.CentralDP(1.0, 1e-6, relation="null")):
+    for privacy in (
+        PRIVATE,
+        confide.CentralDP(1.0, delta=0.0),
+        confide.CentralDP(1.0, 1e-6, relation="null"),
+    ):
         for source in ({"rng": np.random.default_rng(0)}, {"noise": noise_source("secure")}):
             estimate = estimator.release(log, privacy=privacy, **source)
             assert verify(estimate.certificate).epsilon == pytest.approx(1.0, rel=1e-3)
@@ -91,7 +101,9 @@ def test_intervals_cover(estimator, chain):
     for privacy in (PRIVATE, confide.NoPrivacy()):
         hits = []
         for seed, users in enumerate(held):
-            low, high = estimator.release(Seen(users), privacy=privacy, rng=np.random.default_rng([seed, 1])).interval(0.9)
+            low, high = estimator.release(
+                Seen(users), privacy=privacy, rng=np.random.default_rng([seed, 1])
+            ).interval(0.9)
             hits.append(low[0] <= TRUTH <= high[0])
         assert 0.85 <= np.mean(hits) <= 0.98
 
@@ -102,7 +114,9 @@ def test_clipping_pulls_to_low_weights(chain):
     users = acting(chain.users(20_000))
     for kind in (ImportanceSampling, WeightedImportanceSampling):
         low, high = (
-            kind(TARGET, GAMMA, clip=clip, return_bound=1.0).release(Seen(users), privacy=confide.NoPrivacy()).values[0]
+            kind(TARGET, GAMMA, clip=clip, return_bound=1.0)
+            .release(Seen(users), privacy=confide.NoPrivacy())
+            .values[0]
             for clip in (0.5, 20.0)
         )
         assert low < high - 0.01
@@ -128,18 +142,36 @@ def test_hostile_users_contribute_nothing(estimator, chain):
         np.append(good.actions, [0, 0, -1, 0, 1]),
         np.append(good.probabilities, [0.5, 0.5, 0.5, -0.5, 0.5]),
     )
-    np.testing.assert_array_equal(*(estimator.statistic().contribution(users).values for users in (good, bad)))
+    np.testing.assert_array_equal(
+        *(estimator.statistic().contribution(users).values for users in (good, bad))
+    )
 
 
 def test_few_users_say_little_and_no_user_nothing(chain):
-    estimate = ALL["weighted"].release(Seen(acting(chain.users(2))), privacy=PRIVATE, rng=np.random.default_rng(0))
+    estimate = ALL["weighted"].release(
+        Seen(acting(chain.users(2))), privacy=PRIVATE, rng=np.random.default_rng(0)
+    )
     low, high = estimate.interval(0.9)
     assert (low[0], high[0]) == (0.0, 1.0)
     empty = np.zeros(0, np.int64)
-    nobody = LoggedUsers(empty, np.zeros(0), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(0, bool), empty, np.zeros(0))
+    nobody = LoggedUsers(
+        empty,
+        np.zeros(0),
+        np.zeros(1, np.int64),
+        np.zeros(1, np.int64),
+        np.zeros(0, bool),
+        empty,
+        np.zeros(0),
+    )
     for estimator in ALL.values():
         for privacy in (PRIVATE, confide.NoPrivacy()):
-            assert 0 <= estimator.release(Seen(nobody), privacy=privacy, rng=np.random.default_rng(0)).values[0] <= 1
+            assert (
+                0
+                <= estimator.release(
+                    Seen(nobody), privacy=privacy, rng=np.random.default_rng(0)
+                ).values[0]
+                <= 1
+            )
 
 
 @pytest.mark.filterwarnings("ignore::confide.errors.ClippedWeightsWarning")
@@ -148,7 +180,9 @@ def test_policies_and_arrays_ask_the_same_question(chain):
     greedy = TabularPolicy(np.ones((1, S), dtype=np.int64), 2)
     for policy in (greedy, StochasticPolicy(TARGET[None])):
         one, two = (
-            ImportanceSampling(target, GAMMA, return_bound=1.0).release(Seen(users), privacy=confide.NoPrivacy()).values
+            ImportanceSampling(target, GAMMA, return_bound=1.0)
+            .release(Seen(users), privacy=confide.NoPrivacy())
+            .values
             for target in (policy, policy.probabilities())
         )
         np.testing.assert_array_equal(one, two)
@@ -174,11 +208,18 @@ def test_public_parameters_are_checked(wrong, match):
 
 def test_a_log_without_actions_is_refused_before_anything_is_paid(tmp_path):
     ends = np.array([0, 1])
-    log = in_memory(LoggedUsers(np.zeros(1, dtype=np.int64), np.zeros(1), ends, ends, np.ones(1, dtype=bool)))
+    log = in_memory(
+        LoggedUsers(np.zeros(1, dtype=np.int64), np.zeros(1), ends, ends, np.ones(1, dtype=bool))
+    )
     ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=1.0, delta=1e-6)
     for estimator in (ALL["plain"], ALL["weighted"]):
         with pytest.raises(InvalidParameter, match="needs logs with actions"):
-            estimator.release(log, privacy=confide.CentralDP(0.5, 1e-7), ledger=ledger, rng=np.random.default_rng(0))
+            estimator.release(
+                log,
+                privacy=confide.CentralDP(0.5, 1e-7),
+                ledger=ledger,
+                rng=np.random.default_rng(0),
+            )
     assert not ledger.spends
 
 
@@ -187,10 +228,14 @@ def test_a_log_without_actions_is_refused_before_anything_is_paid(tmp_path):
 def test_a_clip_that_takes_off_much_of_the_weight_is_said(estimator, relation, chain):
     """From what is released: the mean weight is 1 without a clip. The exact share is .42 at a clip of .7, .02 at 8."""
     users = acting(chain.users(20_000))
-    exact = estimator(TARGET, GAMMA, clip=1e6, return_bound=1.0).statistic().per_user(users)[:, 0] * 1e6
+    exact = (
+        estimator(TARGET, GAMMA, clip=1e6, return_bound=1.0).statistic().per_user(users)[:, 0] * 1e6
+    )
     lost = 1 - np.minimum(exact, 0.7).mean()
     privacy = confide.CentralDP(1.0, 1e-6, relation)
-    with pytest.warns(confide.errors.ClippedWeightsWarning, match=r"takes off about 4[0-9]%") as caught:
+    with pytest.warns(
+        confide.errors.ClippedWeightsWarning, match=r"takes off about 4[0-9]%"
+    ) as caught:
         made = estimator(TARGET, GAMMA, clip=0.7, return_bound=1.0).release(
             Seen(users), privacy=privacy, rng=np.random.default_rng(0)
         )
@@ -233,23 +278,45 @@ def test_the_answer_has_the_clipped_share_and_the_effective_sample_size(estimato
     rho = estimator(TARGET, GAMMA, clip=8.0, return_bound=1.0).statistic().per_user(users)[:, 0] * 8
     assert made.clipped_share == pytest.approx(1 - rho.mean(), abs=0.02)
     assert made.effective_users == pytest.approx(rho.sum() ** 2 / (rho**2).sum(), rel=0.15)
-    assert ALL["per decision"].release(Seen(users), privacy=PRIVATE, rng=np.random.default_rng(0)).effective_users is None
+    assert (
+        ALL["per decision"]
+        .release(Seen(users), privacy=PRIVATE, rng=np.random.default_rng(0))
+        .effective_users
+        is None
+    )
 
 
 def test_public_probabilities_stand_in_for_logged_ones(chain):
     users = acting(chain.users(2000))
-    none = LoggedUsers(users.states, users.rewards, users.trajectories, users.users, users.valid, users.actions)
+    none = LoggedUsers(
+        users.states, users.rewards, users.trajectories, users.users, users.valid, users.actions
+    )
     table = np.full((S, 2), 0.5)
     for kind in (ImportanceSampling, WeightedImportanceSampling):
-        known = kind(TARGET, GAMMA, clip=8.0, behaviour=table, return_bound=1.0).release(Seen(none), privacy=confide.NoPrivacy())
-        logged = kind(TARGET, GAMMA, clip=8.0, return_bound=1.0).release(Seen(users), privacy=confide.NoPrivacy())
+        known = kind(TARGET, GAMMA, clip=8.0, behaviour=table, return_bound=1.0).release(
+            Seen(none), privacy=confide.NoPrivacy()
+        )
+        logged = kind(TARGET, GAMMA, clip=8.0, return_bound=1.0).release(
+            Seen(users), privacy=confide.NoPrivacy()
+        )
         assert known.values[0] == pytest.approx(logged.values[0], abs=1e-9)
         assert (
-            "if actions were taken with the stated probabilities" in kind(TARGET, GAMMA, behaviour=table, return_bound=1.0).about
+            "if actions were taken with the stated probabilities"
+            in kind(TARGET, GAMMA, behaviour=table, return_bound=1.0).about
         )
         with pytest.raises(InvalidParameter, match="behaviour"):
             kind(TARGET, GAMMA, behaviour=np.ones((S, 2)), return_bound=1.0)
     bad = LoggedUsers(
-        np.array([0, 2**40]), np.ones(2), np.array([0, 1, 2]), np.array([0, 1, 2]), np.ones(2, bool), np.array([5, 0])
+        np.array([0, 2**40]),
+        np.ones(2),
+        np.array([0, 1, 2]),
+        np.array([0, 1, 2]),
+        np.ones(2, bool),
+        np.array([5, 0]),
     )
-    assert not ImportanceSampling(TARGET, GAMMA, behaviour=table, return_bound=1.0).statistic().contribution(bad).values.any()
+    assert (
+        not ImportanceSampling(TARGET, GAMMA, behaviour=table, return_bound=1.0)
+        .statistic()
+        .contribution(bad)
+        .values.any()
+    )

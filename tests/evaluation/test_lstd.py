@@ -30,7 +30,9 @@ class Seen:
 def test_without_noise_it_solves_the_empirical_bellman_equation(chain):
     """On a table: the values of the empirical model, exactly (the prior's shrinkage is below 1e-4)."""
     users = chain.users(3000)
-    estimate = PrivateLSTD(np.eye(S), GAMMA, norm=200.0, return_bound=1.0).release(Seen(users), privacy=confide.NoPrivacy())
+    estimate = PrivateLSTD(np.eye(S), GAMMA, norm=200.0, return_bound=1.0).release(
+        Seen(users), privacy=confide.NoPrivacy()
+    )
     P, r, n = np.zeros((S, S)), np.zeros(S), np.zeros(S)
     last = np.zeros(len(users.states), bool)
     last[users.trajectories[1:] - 1] = True
@@ -45,19 +47,33 @@ def test_without_noise_it_solves_the_empirical_bellman_equation(chain):
 
 def test_private_values_are_near_with_enough_users(chain):
     estimator = PrivateLSTD(TRUE, GAMMA, norm=6.0, return_bound=1.0)
-    runs = [estimator.release(Seen(chain.users(20_000, i)), privacy=PRIVATE, rng=np.random.default_rng(i)) for i in range(5)]
+    runs = [
+        estimator.release(
+            Seen(chain.users(20_000, i)), privacy=PRIVATE, rng=np.random.default_rng(i)
+        )
+        for i in range(5)
+    ]
     assert np.mean([chain.rmse(run) for run in runs]) < 0.02
 
 
 def test_promise_certificate_secure_noise_and_pure_privacy(chain):
     estimator = PrivateLSTD(LINES, GAMMA, visits=8, return_bound=1.0)
-    for privacy in (PRIVATE, confide.CentralDP(1.0, delta=0.0), confide.CentralDP(1.0, 1e-6, relation="null")):
+    for privacy in (
+        PRIVATE,
+        confide.CentralDP(1.0, delta=0.0),
+        confide.CentralDP(1.0, 1e-6, relation="null"),
+    ):
         estimate = estimator.release(chain.log(2000), privacy=privacy, noise=noise_source("secure"))
         assert verify(estimate.certificate).epsilon == pytest.approx(1.0, rel=1e-3)
         assert estimate.guarantee.source == "secure"
         low, high = estimate.interval(0.9)
         assert (low <= high).all()
-    assert (estimator.release(Seen(chain.users(9)), privacy=PRIVATE, rng=np.random.default_rng(1)).values >= 0).all()
+    assert (
+        estimator.release(
+            Seen(chain.users(9)), privacy=PRIVATE, rng=np.random.default_rng(1)
+        ).values
+        >= 0
+    ).all()
 
 
 def test_an_unknown_error_gives_the_whole_range_at_every_level(chain):
@@ -76,7 +92,9 @@ def test_intervals_cover(chain):
         hits = []
         for seed in range(200):
             estimate = PrivateLSTD(TRUE, GAMMA, norm=6.0, return_bound=1.0).release(
-                Seen(chain.users(count, seed)), privacy=privacy, rng=np.random.default_rng([seed, 1])
+                Seen(chain.users(count, seed)),
+                privacy=privacy,
+                rng=np.random.default_rng([seed, 1]),
             )
             low, high = estimate.interval(0.9)
             hits.append(((low <= chain.values) & (chain.values <= high)).mean())
@@ -105,7 +123,9 @@ def test_a_budget_that_runs_out_does_not_bias(chain):
     )
 
 
-@pytest.mark.parametrize("wrong", [{"norm": 0.1}, {"visits": 0}, {"discount": -0.1}, {"weights": [-1.0, 1, 1]}], ids=str)
+@pytest.mark.parametrize(
+    "wrong", [{"norm": 0.1}, {"visits": 0}, {"discount": -0.1}, {"weights": [-1.0, 1, 1]}], ids=str
+)
 def test_public_parameters_are_checked(wrong):
     with pytest.raises(InvalidParameter, match=next(iter(wrong))):
         PrivateLSTD(**({"features": np.eye(3), "discount": 0.9, "return_bound": 1.0} | wrong))

@@ -40,7 +40,9 @@ EACH = pytest.mark.parametrize("kind", MAKES, ids=lambda kind: kind.__name__)
 
 
 @EACH
-@pytest.mark.parametrize("wrong", ["1", None, True, -1.0, 1e300, np.nan, 10**400], ids=lambda value: str(value)[:8])
+@pytest.mark.parametrize(
+    "wrong", ["1", None, True, -1.0, 1e300, np.nan, 10**400], ids=lambda value: str(value)[:8]
+)
 @pytest.mark.parametrize("name", ["discount", "return_bound", "states"])
 def test_discount_range_and_states_are_checked_when_an_estimator_is_made(kind, name, wrong):
     if name in MAKES[kind] or name != "states":
@@ -49,7 +51,10 @@ def test_discount_range_and_states_are_checked_when_an_estimator_is_made(kind, n
 
 
 @EACH
-@pytest.mark.parametrize("name", ["features", "weights", "components", "target", "clip", "ridge", "centre", "interval_share"])
+@pytest.mark.parametrize(
+    "name",
+    ["features", "weights", "components", "target", "clip", "ridge", "centre", "interval_share"],
+)
 def test_text_and_nan_are_no_numbers(kind, name):
     if name not in kind.__dataclass_fields__:
         return
@@ -79,7 +84,9 @@ def test_numbers_of_numpy_are_numbers_and_make_the_same_question(kind):
 
 def test_numbers_of_numpy_in_logs_and_plans(chain):
     assert repr(Caps(np.int64(2), np.int32(3))) == repr(Caps(2, 3))
-    CountsAndSums(states=S, visits=np.int64(3), return_bound=1.0).plan(np.int64(100), PRIVATE, trajectories=np.int64(2))
+    CountsAndSums(states=S, visits=np.int64(3), return_bound=1.0).plan(
+        np.int64(100), PRIVATE, trajectories=np.int64(2)
+    )
     assert chain.log(10).on("local", workers=np.int64(1)).check(states=np.int64(S)).users == 10
 
 
@@ -95,10 +102,17 @@ def test_numbers_of_numpy_in_logs_and_plans(chain):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("kind", [kind for kind in MAKES if kind not in (LSW, LSL)], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind", [kind for kind in MAKES if kind not in (LSW, LSL)], ids=lambda kind: kind.__name__
+)
 def test_arguments_of_the_wrong_type_are_not_paid_for(kind, wrong, message, tmp_path, chain):
     ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=5.0, delta=1e-4)
-    asked = {"logs": chain.log(10), "privacy": PRIVATE, "ledger": ledger, "rng": np.random.default_rng(0)} | wrong
+    asked = {
+        "logs": chain.log(10),
+        "privacy": PRIVATE,
+        "ledger": ledger,
+        "rng": np.random.default_rng(0),
+    } | wrong
     with pytest.raises(InvalidParameter, match=message):
         kind(**MAKES[kind]).release(asked.pop("logs"), **asked)
     assert not ledger.spends
@@ -111,7 +125,14 @@ def test_the_plain_estimators_check_their_log_too():
 
 def test_many_states_take_no_table_of_all_pairs():
     DPLSW(states=200_000, return_bound=1.0)
-    assert len(DPLSL(states=200_000, ridge=1.0, return_bound=1.0).solve(np.ones(200_000), np.ones(200_000))) == 200_000
+    assert (
+        len(
+            DPLSL(states=200_000, ridge=1.0, return_bound=1.0).solve(
+                np.ones(200_000), np.ones(200_000)
+            )
+        )
+        == 200_000
+    )
 
 
 @pytest.mark.parametrize("kind", [ImportanceSampling, WeightedImportanceSampling])
@@ -119,11 +140,24 @@ def test_a_target_that_is_shorter_than_trajectories_may_be_is_refused(kind, tmp_
     from confide.trajectory import LoggedUsers
 
     one = np.arange(2)
-    user = LoggedUsers(np.zeros(1, np.int64), np.ones(1), one, one, np.ones(1, bool), np.zeros(1, np.int64), np.full(1, 0.5))
+    user = LoggedUsers(
+        np.zeros(1, np.int64),
+        np.ones(1),
+        one,
+        one,
+        np.ones(1, bool),
+        np.zeros(1, np.int64),
+        np.full(1, 0.5),
+    )
     ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=5.0, delta=1e-4)
     short = kind(np.tile(TARGET, (5, 1, 1)), return_bound=1.0)
     with pytest.raises(InvalidParameter, match=r"has 5 steps, and up to 6 steps .*--max-steps 5"):
-        short.release(in_memory(user, max_steps=6), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0))
+        short.release(
+            in_memory(user, max_steps=6),
+            privacy=PRIVATE,
+            ledger=ledger,
+            rng=np.random.default_rng(0),
+        )
     assert not ledger.spends
     short.release(in_memory(user, max_steps=5), privacy=PRIVATE, rng=np.random.default_rng(0))
     same = kind(TARGET, return_bound=1.0)  # the same at every step
@@ -149,7 +183,10 @@ def test_an_error_after_the_charge_says_that_it_was_charged(error, tmp_path):
         CountsAndSums(states=S, return_bound=1.0).release(
             Broken(error), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0)
         )
-    assert any("charged before this error" in note and "at no further cost" in note for note in caught.value.__notes__)
+    assert any(
+        "charged before this error" in note and "at no further cost" in note
+        for note in caught.value.__notes__
+    )
     assert len(ledger.spends) == 1
 
 
@@ -164,11 +201,23 @@ def test_an_error_after_the_charge_says_that_it_was_charged(error, tmp_path):
             CountsAndSums(states=S, visits=3, return_bound=1.0),
             "the first 3 different states of a trajectory count, and values and intervals refer to",
         ),
-        (CountsAndSums(states=S, centre=0.0, return_bound=1.0), "returns are clipped to [-0.5, 0.5]"),
-        (DPLSW(states=S, return_bound=1.0), "the first trajectory of each user is used, and its first 9 steps"),
+        (
+            CountsAndSums(states=S, centre=0.0, return_bound=1.0),
+            "returns are clipped to [-0.5, 0.5]",
+        ),
+        (
+            DPLSW(states=S, return_bound=1.0),
+            "the first trajectory of each user is used, and its first 9 steps",
+        ),
         (DPLSL(states=S, ridge=1.0, return_bound=1.0), "the first trajectory of each user is used"),
-        (SufficientStatistics(np.eye(S), visits=3, return_bound=1.0), "the first 3 different states of a user count, once each"),
-        (PrivateLSTD(np.eye(S), return_bound=1.0), "a user's steps count while their sum is sure to stay within a norm of"),
+        (
+            SufficientStatistics(np.eye(S), visits=3, return_bound=1.0),
+            "the first 3 different states of a user count, once each",
+        ),
+        (
+            PrivateLSTD(np.eye(S), return_bound=1.0),
+            "a user's steps count while their sum is sure to stay within a norm of",
+        ),
         (
             ImportanceSampling(TARGET, clip=4.0, return_bound=1.0),
             "weights above 4 are clipped to 4, and the intervals cover the resulting bias",
@@ -188,15 +237,24 @@ def test_what_counts_in_words(estimator, said):
 
 def test_reprs_are_short_and_say_shapes(chain):
     assert "features=array[8, 8]" in repr(SufficientStatistics(np.eye(S), return_bound=1.0))
-    assert "target=array[1, 8, 2], discount=1.0" in repr(ImportanceSampling(TARGET, return_bound=1.0))
-    estimate = CountsAndSums(states=S, return_bound=1.0).release(chain.log(300), privacy=PRIVATE, rng=np.random.default_rng(0))
+    assert "target=array[1, 8, 2], discount=1.0" in repr(
+        ImportanceSampling(TARGET, return_bound=1.0)
+    )
+    estimate = CountsAndSums(states=S, return_bound=1.0).release(
+        chain.log(300), privacy=PRIVATE, rng=np.random.default_rng(0)
+    )
     assert str(estimate) == repr(estimate) and len(repr(estimate)) < 200
     assert repr(estimate).startswith("ValueEstimate(8 values from 0.")
-    assert "CentralDP(epsilon=1, delta=0), replace one user, 300 users, fast noise" in repr(estimate)  # K-norm noise: pure
+    # K-norm noise: pure
+    assert "CentralDP(epsilon=1, delta=0), replace one user, 300 users, fast noise" in repr(
+        estimate
+    )
 
 
 def test_estimates_from_folders_files_and_damaged_bytes(chain, tmp_path):
-    estimate = CountsAndSums(states=S, return_bound=1.0).release(chain.log(300), privacy=PRIVATE, rng=np.random.default_rng(0))
+    estimate = CountsAndSums(states=S, return_bound=1.0).release(
+        chain.log(300), privacy=PRIVATE, rng=np.random.default_rng(0)
+    )
     estimate.save(tmp_path)
     for path in (tmp_path, tmp_path / "estimate.npz"):
         assert (ValueEstimate.load(path).values == estimate.values).all()
@@ -231,9 +289,14 @@ def test_plans_refuse_what_cannot_be(wrong, message):
 
 
 @pytest.mark.parametrize(
-    "kind", [kind for kind in MAKES if "centre" in kind.__dataclass_fields__], ids=lambda kind: kind.__name__
+    "kind",
+    [kind for kind in MAKES if "centre" in kind.__dataclass_fields__],
+    ids=lambda kind: kind.__name__,
 )
 def test_a_centre_that_floating_point_cannot_tell_from_the_range_is_refused(kind):
-    with pytest.raises(InvalidParameter, match="centre must be finite, and at most 1e\\+09 times return_bound from zero"):
+    with pytest.raises(
+        InvalidParameter,
+        match="centre must be finite, and at most 1e\\+09 times return_bound from zero",
+    ):
         kind(**MAKES[kind], centre=1e20)
     assert kind(**MAKES[kind] | {"return_bound": 1e12}, centre=1e20).centre == 1e20

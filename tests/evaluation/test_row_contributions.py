@@ -31,7 +31,9 @@ def users(*people, valid=None, **columns):
 
 def visit_sums(table, scales, visits, balance, discount=1.0):
     table, scales = np.ascontiguousarray(table, dtype=float), np.asarray(scales, dtype=float)
-    return VisitSums(visit_rows(table, scales, visits, balance), table, scales, visits, discount, 0.5, 0.5)
+    return VisitSums(
+        visit_rows(table, scales, visits, balance), table, scales, visits, discount, 0.5, 0.5
+    )
 
 
 def temporal_sums(table, radius, discount=0.9):
@@ -70,7 +72,10 @@ def test_temporal_differences_are_those_of_the_equation():
     x = np.array([[0.5, 0.1], [-0.2, 0.4], [0.3, 0.3]])
     statistic = temporal_sums(x, 50.0)
     trip = [(0, 0.1), (1, 0.2), (1, 0.0), (2, 0.7)]
-    A = sum(np.outer(x[s], x[s] - (0.9 * x[t] if t is not None else 0)) for s, t in [(0, 1), (1, 1), (1, 2), (2, None)])
+    A = sum(
+        np.outer(x[s], x[s] - (0.9 * x[t] if t is not None else 0))
+        for s, t in [(0, 1), (1, 1), (1, 2), (2, None)]
+    )
     y = [(r - 0.5 + 0.45) / 0.5 for r in (0.1, 0.2, 0.0)] + [(0.7 - 0.5) / 0.5]
     b = sum(x[s] * g for (s, _), g in zip(trip, y, strict=True))
     got_A, got_b = statistic.unpack(statistic.contribution(users([trip])).values)
@@ -95,14 +100,26 @@ def test_many_states_are_bounded_without_looking_at_pairs():
     table /= np.linalg.norm(table, axis=1, keepdims=True)
     bound = visit_rows(table, np.ones(3000), 3, 1.0)
     exact = visit_rows(table[:1000], np.ones(1000), 3, 1.0)
-    assert exact.sensitivity(Relation.REPLACE) <= bound.sensitivity(Relation.REPLACE) <= math.sqrt(2) * 3 * 1.5 * (1 + 1e-5)
+    assert (
+        exact.sensitivity(Relation.REPLACE)
+        <= bound.sensitivity(Relation.REPLACE)
+        <= math.sqrt(2) * 3 * 1.5 * (1 + 1e-5)
+    )
 
 
-HOSTILE = [[[(0, math.nan)]], [[(0, 0.5), (1, math.inf)]], [[(2**40, 0.5)]], [[(-1, 0.5)]], [[(0, 1.0)], [(-(2**60), 0.0)]]]
+HOSTILE = [
+    [[(0, math.nan)]],
+    [[(0, 0.5), (1, math.inf)]],
+    [[(2**40, 0.5)]],
+    [[(-1, 0.5)]],
+    [[(0, 1.0)], [(-(2**60), 0.0)]],
+]
 
 
 @pytest.mark.parametrize(
-    "statistic", [visit_sums(np.eye(2), np.ones(2), 2, 1.0), temporal_sums(np.eye(2), 9.0)], ids=["visits", "steps"]
+    "statistic",
+    [visit_sums(np.eye(2), np.ones(2), 2, 1.0), temporal_sums(np.eye(2), 9.0)],
+    ids=["visits", "steps"],
 )
 def test_users_who_make_no_sense_contribute_zero_and_others_as_if_alone(statistic):
     good = [[(0, 0.3), (1, 0.9)]]
@@ -117,7 +134,10 @@ def test_users_who_make_no_sense_contribute_zero_and_others_as_if_alone(statisti
 
 def test_sums_are_the_same_bits_for_any_partitioning():
     rng = np.random.default_rng(1)
-    people = [[[(int(rng.integers(5)), float(rng.uniform())) for _ in range(9)] for _ in range(2)] for _ in range(40)]
+    people = [
+        [[(int(rng.integers(5)), float(rng.uniform())) for _ in range(9)] for _ in range(2)]
+        for _ in range(40)
+    ]
     x = rng.normal(size=(5, 3))
     visits, steps = visit_sums(x, np.ones(5), 4, 0.8), temporal_sums(x / 2, 6.0)
     bands = ResidualBands(visits, rng.normal(size=(9, 3)), np.zeros(3), 5.0, Bands(6, 3))
@@ -155,7 +175,9 @@ def test_a_user_touches_one_band():
     """Users of every size and direction; whoever is not finite touches none."""
     rng = np.random.default_rng(0)
     g = rng.normal(size=(150, 2)) * 10 ** rng.uniform(-4, 4, size=(150, 1))
-    g = np.vstack([g, [[4.0, 0.0], [0.0, 4.0], [2.0, 0.0], [1e300, -1e300], [math.nan, 0.0], [math.inf, 1.0]]])
+    g = np.vstack(
+        [g, [[4.0, 0.0], [0.0, 4.0], [2.0, 0.0], [1e300, -1e300], [math.nan, 0.0], [math.inf, 1.0]]]
+    )
     rows = np.stack([banded(row[None])[1].values for row in g])
     touched = np.count_nonzero(rows.reshape(len(g), 6, 3).any(axis=2), axis=1)
     assert touched.max() == 1
@@ -164,14 +186,27 @@ def test_a_user_touches_one_band():
 
 def test_rows_are_clipped_at_the_top_of_the_bands():
     statistic, total = banded(np.array([[30.0, 40.0]]), top=5.0)
-    np.testing.assert_allclose(statistic.assembled(total.values, 1e-9), np.outer([3, 4], [3, 4]), rtol=1e-5)
+    np.testing.assert_allclose(
+        statistic.assembled(total.values, 1e-9), np.outer([3, 4], [3, 4]), rtol=1e-5
+    )
     np.testing.assert_allclose(total.values[:3], svec(np.outer([3, 4], [3, 4]) / 25), rtol=1e-5)
 
 
 def test_parameters_are_checked():
-    for wrong in ({"dimension": 0}, {"trace": math.nan}, {"design": 0.0}, {"overlap": -1.0}, {"balance": math.inf}):
+    for wrong in (
+        {"dimension": 0},
+        {"trace": math.nan},
+        {"design": 0.0},
+        {"overlap": -1.0},
+        {"balance": math.inf},
+    ):
         with pytest.raises(InvalidParameter, match=next(iter(wrong))):
-            VisitRows(**({"dimension": 2, "trace": 1.0, "design": 1.0, "response": 1.0, "overlap": 0.0} | wrong))
+            VisitRows(
+                **(
+                    {"dimension": 2, "trace": 1.0, "design": 1.0, "response": 1.0, "overlap": 0.0}
+                    | wrong
+                )
+            )
     for bands, dimension in ((0, 1), (1, 0), (1.5, 1)):
         with pytest.raises(InvalidParameter):
             Bands(bands, dimension)

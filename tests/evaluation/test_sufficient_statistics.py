@@ -33,7 +33,9 @@ def covered(estimator, chain, runs, count, privacy=PRIVATE):
     """How many states' intervals hold the true value, on average over runs."""
     hits = []
     for seed in range(runs):
-        estimate = estimator.release(Seen(chain.users(count, seed)), privacy=privacy, rng=np.random.default_rng([seed, 1]))
+        estimate = estimator.release(
+            Seen(chain.users(count, seed)), privacy=privacy, rng=np.random.default_rng([seed, 1])
+        )
         low, high = estimate.interval(0.9)
         hits.append(((low <= chain.values) & (chain.values <= high)).mean())
     return float(np.mean(hits))
@@ -42,7 +44,9 @@ def covered(estimator, chain, runs, count, privacy=PRIVATE):
 @pytest.mark.parametrize("features", [np.eye(S), LINES], ids=["table", "lines"])
 def test_without_noise_it_is_the_regression(features, chain):
     users = chain.users(3000)
-    estimate = SufficientStatistics(features, GAMMA, visits=S, return_bound=1.0).release(Seen(users), privacy=confide.NoPrivacy())
+    estimate = SufficientStatistics(features, GAMMA, visits=S, return_bound=1.0).release(
+        Seen(users), privacy=confide.NoPrivacy()
+    )
     rows, targets = [], []
     for t in range(users.count):
         first, last = users.trajectories[t], users.trajectories[t + 1]
@@ -53,7 +57,9 @@ def test_without_noise_it_is_the_regression(features, chain):
                 rows.append(users.states[i])
                 targets.append(GAMMA ** (last - 1 - i))
     root = np.sqrt(coordinates(features, None).weights[rows])
-    theta = np.linalg.lstsq(features[rows] * root[:, None], (np.array(targets) - 0.5) * root, rcond=None)[0]
+    theta = np.linalg.lstsq(
+        features[rows] * root[:, None], (np.array(targets) - 0.5) * root, rcond=None
+    )[0]
     np.testing.assert_allclose(estimate.values, 0.5 + features @ theta, atol=2e-4)
     np.testing.assert_allclose(0.5 + features @ estimate.parameters, estimate.values, atol=1e-9)
     assert estimate.noise_std.max() == 0
@@ -63,7 +69,12 @@ def test_without_noise_it_is_the_regression(features, chain):
 def test_private_values_are_near(chain):
     for features in (np.eye(S), LINES):
         estimator = SufficientStatistics(features, GAMMA, visits=S, return_bound=1.0)
-        runs = [estimator.release(Seen(chain.users(3000, i)), privacy=PRIVATE, rng=np.random.default_rng(i)) for i in range(10)]
+        runs = [
+            estimator.release(
+                Seen(chain.users(3000, i)), privacy=PRIVATE, rng=np.random.default_rng(i)
+            )
+            for i in range(10)
+        ]
         assert np.mean([chain.rmse(run) for run in runs]) < 0.03
 
 
@@ -75,12 +86,14 @@ def test_promise_certificate_and_two_readings(chain):
     assert log.reads == 2
     assert estimate.guarantee.users == 2000
     assert verify(estimate.certificate).epsilon == pytest.approx(1.0, rel=1e-5)
-    assert next(m["query"] for m in estimate.certificate.document["mechanisms"]).startswith("first visits")
+    assert next(m["query"] for m in estimate.certificate.document["mechanisms"]).startswith(
+        "first visits"
+    )
     assert "public table" in taken_on_trust(estimate.certificate)[0]
     once = Seen(chain.users(2000))
-    plain = SufficientStatistics(LINES, GAMMA, visits=4, interval_share=0.0, return_bound=1.0).release(
-        once, privacy=PRIVATE, rng=np.random.default_rng(0)
-    )
+    plain = SufficientStatistics(
+        LINES, GAMMA, visits=4, interval_share=0.0, return_bound=1.0
+    ).release(once, privacy=PRIVATE, rng=np.random.default_rng(0))
     assert once.reads == 1
     assert plain.guarantee.epsilon == pytest.approx(1.0, rel=1e-5)
     with pytest.raises(InvalidParameter, match="no intervals"):
@@ -88,7 +101,9 @@ def test_promise_certificate_and_two_readings(chain):
 
 
 @pytest.mark.parametrize(
-    "privacy", [PRIVATE, confide.CentralDP(1.0, delta=0.0), confide.CentralDP(1.0, 1e-6, relation="null")], ids=str
+    "privacy",
+    [PRIVATE, confide.CentralDP(1.0, delta=0.0), confide.CentralDP(1.0, 1e-6, relation="null")],
+    ids=str,
 )
 def test_secure_noise_pure_privacy_and_null_users(privacy, chain):
     estimator = SufficientStatistics(LINES, GAMMA, visits=4, return_bound=1.0)
@@ -119,7 +134,13 @@ def test_few_users_fall_back_on_the_prior_and_say_so(chain):
     low, high = estimate.interval(0.9)
     assert (high - low).min() > 0.5
     assert np.abs(estimate.values - 0.5).max() < 0.3
-    nobody = LoggedUsers(np.zeros(0, np.int64), np.zeros(0), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(0, bool))
+    nobody = LoggedUsers(
+        np.zeros(0, np.int64),
+        np.zeros(0),
+        np.zeros(1, np.int64),
+        np.zeros(1, np.int64),
+        np.zeros(0, bool),
+    )
     alone = SufficientStatistics(np.eye(S), GAMMA, return_bound=1.0).release(
         Seen(nobody), privacy=PRIVATE, rng=np.random.default_rng(0)
     )
@@ -137,13 +158,20 @@ def test_hostile_users_move_nothing_but_themselves(chain):
         np.append(good.valid, [True] * 4),
     )
     estimator = SufficientStatistics(LINES, GAMMA, visits=4, return_bound=1.0)
-    one, other = (estimator.release(Seen(users), privacy=PRIVATE, rng=np.random.default_rng(3)) for users in (good, bad))
+    one, other = (
+        estimator.release(Seen(users), privacy=PRIVATE, rng=np.random.default_rng(3))
+        for users in (good, bad)
+    )
     np.testing.assert_array_equal(one.values, other.values)
 
 
 def test_the_balance_is_the_best_of_those_tried_and_redundant_features_cost_nothing():
     where = coordinates(LINES, None)
-    bound = SufficientStatistics(LINES, GAMMA, visits=4, return_bound=1.0).statistic(where, Relation.REPLACE).bound
+    bound = (
+        SufficientStatistics(LINES, GAMMA, visits=4, return_bound=1.0)
+        .statistic(where, Relation.REPLACE)
+        .bound
+    )
     doubled = coordinates(np.hstack([LINES, 3 * LINES]), None)
     assert doubled.table.shape == where.table.shape
     twice = (
@@ -151,7 +179,9 @@ def test_the_balance_is_the_best_of_those_tried_and_redundant_features_cost_noth
         .statistic(doubled, Relation.REPLACE)
         .bound
     )
-    assert twice.sensitivity(Relation.REPLACE) == pytest.approx(bound.sensitivity(Relation.REPLACE), rel=1e-6)
+    assert twice.sensitivity(Relation.REPLACE) == pytest.approx(
+        bound.sensitivity(Relation.REPLACE), rel=1e-6
+    )
 
 
 def test_the_noise_of_a_product_is_that_of_goe_matrices():
@@ -168,13 +198,21 @@ def test_the_solution_is_the_posterior_mean():
     found = solve(A, b, variance=0.3, prior=Q)
     precision = A.T @ A / 0.3 + np.linalg.inv(Q)
     np.testing.assert_allclose(found.theta, np.linalg.solve(precision, A.T @ b / 0.3))
-    np.testing.assert_allclose(found.shrunk + 0.3 * found.gain @ found.gain.T, np.linalg.inv(precision), atol=1e-12)
+    np.testing.assert_allclose(
+        found.shrunk + 0.3 * found.gain @ found.gain.T, np.linalg.inv(precision), atol=1e-12
+    )
 
 
 def test_a_ledger_pays_once_and_answers_again(tmp_path, chain):
     ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=1.0, delta=1e-6)
-    log, estimator = Seen(chain.users(1000)), SufficientStatistics(LINES, GAMMA, visits=4, return_bound=1.0)
-    one, two = (estimator.release(log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(i)) for i in range(2))
+    log, estimator = (
+        Seen(chain.users(1000)),
+        SufficientStatistics(LINES, GAMMA, visits=4, return_bound=1.0),
+    )
+    one, two = (
+        estimator.release(log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(i))
+        for i in range(2)
+    )
     assert log.reads == 2 and (one.values == two.values).all()
     np.testing.assert_array_equal(np.stack(one.interval(0.9)), np.stack(two.interval(0.9)))
     with pytest.raises(BudgetExceeded):
@@ -201,4 +239,6 @@ def test_a_ledger_pays_once_and_answers_again(tmp_path, chain):
 )
 def test_public_parameters_are_checked(wrong):
     with pytest.raises(InvalidParameter, match=next(iter(wrong))):
-        SufficientStatistics(**({"features": np.eye(3), "discount": 0.9, "return_bound": 1.0} | wrong))
+        SufficientStatistics(
+            **({"features": np.eye(3), "discount": 0.9, "return_bound": 1.0} | wrong)
+        )

@@ -20,7 +20,13 @@ def log(users):
     rewards = np.array([r for _, r in rows], dtype=float)
     ends = np.cumsum([0, *(len(path) for path in trajectories)])
     owners = np.cumsum([0, *(len(user) for user in users)])
-    return LoggedUsers(states, rewards, ends.astype(np.int64), owners.astype(np.int64), np.ones(len(users), dtype=bool))
+    return LoggedUsers(
+        states,
+        rewards,
+        ends.astype(np.int64),
+        owners.astype(np.int64),
+        np.ones(len(users), dtype=bool),
+    )
 
 
 def plain(users, statistic):
@@ -48,23 +54,34 @@ def random_users(rng, count, states, *, bad=0.0):
             float(rng.choice([np.nan, np.inf, 1.0])) if broken else float(rng.normal())
         )
 
-    return [[[row() for _ in range(rng.integers(0, 7))] for _ in range(rng.integers(0, 4))] for _ in range(count)]
+    return [
+        [[row() for _ in range(rng.integers(0, 7))] for _ in range(rng.integers(0, 4))]
+        for _ in range(count)
+    ]
 
 
 @pytest.mark.parametrize("squares", [0.0, 1.0])
-@pytest.mark.parametrize(("visits", "trajectories", "discount"), [(5, 1, 1.0), (2, 2, 0.9), (1, 3, 0.0)])
+@pytest.mark.parametrize(
+    ("visits", "trajectories", "discount"), [(5, 1, 1.0), (2, 2, 0.9), (1, 3, 0.0)]
+)
 def test_matches_the_definition(visits, trajectories, discount, squares):
     rng = np.random.default_rng(visits)
-    statistic = FirstVisitReturns(FirstVisits(5, visits, trajectories, 0.7, squares), discount, 0.2, 1.5)
+    statistic = FirstVisitReturns(
+        FirstVisits(5, visits, trajectories, 0.7, squares), discount, 0.2, 1.5
+    )
     users = random_users(rng, 60, 5, bad=0.05)
     total = statistic.contribution(log(users))
     assert total.users == 60
-    np.testing.assert_allclose(total.values, plain(users, statistic), atol=60 * trajectories * statistic.bound.grid)
+    np.testing.assert_allclose(
+        total.values, plain(users, statistic), atol=60 * trajectories * statistic.bound.grid
+    )
 
 
 def test_any_partitioning_gives_the_same_bits():
     rng = np.random.default_rng(1)
-    statistic = pickle.loads(pickle.dumps(FirstVisitReturns(FirstVisits(5, 3, 2, math.sqrt(3), 1.0), 0.97, 0.5, 0.5)))
+    statistic = pickle.loads(
+        pickle.dumps(FirstVisitReturns(FirstVisits(5, 3, 2, math.sqrt(3), 1.0), 0.97, 0.5, 0.5))
+    )
     users = random_users(rng, 90, 5)
     whole = statistic.contribution(log(users)).values
     for cut in (1, 17, 80):
@@ -78,7 +95,9 @@ def test_a_user_whose_data_make_no_sense_contributes_nothing(bad):
     user = [[(1, 1.0), (2, 1.0)], [bad]]  # also in a trajectory beyond the cap
     assert not statistic.contribution(log([user])).values.any()
     users = log([[[(1, 1.0)]]])
-    silent = LoggedUsers(users.states, users.rewards, users.trajectories, users.users, np.zeros(1, dtype=bool))
+    silent = LoggedUsers(
+        users.states, users.rewards, users.trajectories, users.users, np.zeros(1, dtype=bool)
+    )
     assert not statistic.contribution(silent).values.any()
 
 
@@ -92,13 +111,21 @@ def test_long_trajectories_and_huge_rewards_stay_in_the_clip():
 def test_known_values():
     replace = Relation.REPLACE
     assert FirstVisits(716, 20).sensitivity(replace) == 2 * math.sqrt(20)
-    assert FirstVisits(40, 40, 1, math.sqrt(3)).sensitivity(replace) == pytest.approx(2 * math.sqrt(40), rel=1e-7)
+    assert FirstVisits(40, 40, 1, math.sqrt(3)).sensitivity(replace) == pytest.approx(
+        2 * math.sqrt(40), rel=1e-7
+    )
     assert FirstVisits(716, 20, 3).sensitivity(replace) == 6 * math.sqrt(20)
     assert FirstVisits(716, 20).sensitivity(Relation.NULL) == math.sqrt(40)
 
 
 def test_parameters_are_checked():
-    for wrong in ({"visits": 5}, {"visits": 0}, {"balance": 0.0}, {"squares": 2.0}, {"trajectories": 1.5}):
+    for wrong in (
+        {"visits": 5},
+        {"visits": 0},
+        {"balance": 0.0},
+        {"squares": 2.0},
+        {"trajectories": 1.5},
+    ):
         with pytest.raises(InvalidParameter):
             FirstVisits(**{"states": 4, "visits": 2, **wrong})
     with pytest.raises(InvalidParameter):

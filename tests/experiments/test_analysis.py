@@ -108,16 +108,22 @@ def test_the_band_is_a_studentised_bootstrap_of_smoothed_resamples(n):
     low, high = np.quantile(studentised, [0.025, 0.975])
     student = stats.t.ppf(0.975, n - 1)
     low, high = min(low, -student), max(high, student)
-    assert made.low[0] == pytest.approx(mean - high * error) and made.high[0] == pytest.approx(mean - low * error)
+    assert made.low[0] == pytest.approx(mean - high * error) and made.high[0] == pytest.approx(
+        mean - low * error
+    )
 
 
 def test_a_band_is_an_interval_at_each_point_and_moves_with_its_curves():
-    curves = np.random.default_rng(0).lognormal(size=(5, 700))  # more points than are done at a time
+    # more points than are done at a time
+    curves = np.random.default_rng(0).lognormal(size=(5, 700))
     made = band(curves)
     for point in (0, 255, 256, 699):
         alone = interval(curves[:, point])
         assert (alone.low, alone.high) == pytest.approx((made.low[point], made.high[point]))
-        assert alone.error == pytest.approx(stats.sem(curves[:, point])) and alone.estimate == curves[:, point].mean()
+        assert (
+            alone.error == pytest.approx(stats.sem(curves[:, point]))
+            and alone.estimate == curves[:, point].mean()
+        )
     moved = band(3 * curves - 7)
     np.testing.assert_allclose([moved.low, moved.high], [3 * made.low - 7, 3 * made.high - 7])
     assert (band(curves, level=0.8).low > made.low).all()
@@ -137,7 +143,9 @@ def test_the_same_runs_give_the_same_report():
     samples = np.random.default_rng(0).normal(size=6)
     assert interval(samples) == interval(samples)
     assert interval(samples, rng=np.random.default_rng(1)) != interval(samples)
-    assert interval(samples, rng=np.random.default_rng(1)).low == pytest.approx(interval(samples).low, abs=0.2)
+    assert interval(samples, rng=np.random.default_rng(1)).low == pytest.approx(
+        interval(samples).low, abs=0.2
+    )
     pair = {"a": samples, "b": np.random.default_rng(1).normal(size=6)}
     assert compare_all(pair) == compare_all(pair)
 
@@ -164,7 +172,8 @@ def test_seeds_that_agree_have_no_width():
         zero = band(np.zeros((3, 2)), positive=positive)
         np.testing.assert_array_equal([zero.low, zero.high], 0)
     assert str(difference(third, [0.3, 0.3, 0.3])) == "0 (the same in all 3 seeds)"
-    assert ratio([2.0, 4.0], [1.0, 2.0]).low == ratio([2.0, 4.0], [1.0, 2.0]).high == 2  # twice in every seed
+    # twice in every seed
+    assert ratio([2.0, 4.0], [1.0, 2.0]).low == ratio([2.0, 4.0], [1.0, 2.0]).high == 2
     for paired in (True, False):
         (pair,) = compare_all({"a": third * 2, "b": [0.3] * 6}, paired=paired)
         assert pair.p == 1 and pair.possible and not pair.significant
@@ -197,8 +206,14 @@ def test_what_is_unknown_has_no_statistic(bad):
         (lambda: difference([1.0, 2.0], [1.0], paired=True), "paired=False"),
         (lambda: compare_all({"a": [1.0], "b": [2.0]}, against="c"), "one of a, b"),
         (lambda: compare_all({"a": [1.0], "b": [2.0]}, seeds={"a": [0]}), "none for b"),
-        (lambda: compare_all({"a": [1.0], "b": [2.0]}, seeds={"a": [0], "b": [0, 1]}), "as the sample has values, 1, got 2"),
-        (lambda: compare_all({"a": [1.0], "b": [2.0]}, seeds={"a": [0], "b": [1]}, paired=True), "same seeds"),
+        (
+            lambda: compare_all({"a": [1.0], "b": [2.0]}, seeds={"a": [0], "b": [0, 1]}),
+            "as the sample has values, 1, got 2",
+        ),
+        (
+            lambda: compare_all({"a": [1.0], "b": [2.0]}, seeds={"a": [0], "b": [1]}, paired=True),
+            "same seeds",
+        ),
         (lambda: growth([1, 2, 3], [[1.0, 2.0]]), "one for each of 2 points"),
         (lambda: growth([2, 1], [[1.0, 2.0]]), "must grow"),
         (lambda: growth([1, 10], [[1.0, 2.0]], after=5), "two checkpoints, got 1"),
@@ -219,7 +234,16 @@ def test_ratios_cover(n, paired):
     """Lognormal over lognormal, 500 samples: 95 % less four standard errors."""
     rng = np.random.default_rng(n)
     covered = [
-        holds(ratio(rng.lognormal(0, 0.5, n), rng.lognormal(0, 0.2, n), paired=paired, resamples=300, rng=rng), math.exp(0.105))
+        holds(
+            ratio(
+                rng.lognormal(0, 0.5, n),
+                rng.lognormal(0, 0.2, n),
+                paired=paired,
+                resamples=300,
+                rng=rng,
+            ),
+            math.exp(0.105),
+        )
         for _ in range(500)
     ]
     assert np.mean(covered) > 0.95 - slack(0.95, 500)
@@ -230,8 +254,13 @@ def test_ratios_cover_where_one_world_outweighs_the_others():
     bootstrap's quantiles alone held 85 % (measured with 3000)."""
     rng = np.random.default_rng(11)
     worlds = rng.lognormal(0, 0.8, (1000, 8))
-    above, below = worlds * rng.lognormal(0, 0.1, (1000, 8)), worlds * rng.lognormal(0, 0.1, (1000, 8))
-    covered = [holds(ratio(*pair, resamples=300, rng=rng), 1.0) for pair in zip(above, below, strict=True)]
+    above, below = (
+        worlds * rng.lognormal(0, 0.1, (1000, 8)),
+        worlds * rng.lognormal(0, 0.1, (1000, 8)),
+    )
+    covered = [
+        holds(ratio(*pair, resamples=300, rng=rng), 1.0) for pair in zip(above, below, strict=True)
+    ]
     assert np.mean(covered) > 0.93 - slack(0.93, 1000)
 
 
@@ -241,7 +270,9 @@ def test_pairs_remove_what_seeds_share():
     private, free = 5 * world * rng.lognormal(0, 0.1, 8), world * rng.lognormal(0, 0.1, 8)
     together, apart = privacy_cost(private, free), privacy_cost(private, free, paired=False)
     assert together.estimate == apart.estimate == private.mean() / free.mean()
-    assert together.error < apart.error / 3 and apart.low < together.low < together.high < apart.high
+    assert (
+        together.error < apart.error / 3 and apart.low < together.low < together.high < apart.high
+    )
     assert privacy_cost(7 * private, free).low == pytest.approx(7 * together.low)
     assert difference(private, free).error == pytest.approx(stats.sem(private - free))
 
@@ -255,7 +286,8 @@ def test_the_error_of_a_ratio_is_the_jackknifes():
 @pytest.mark.parametrize("paired", [True, False])
 def test_the_long_side_is_that_of_the_long_tail(paired):
     """Turned round, sides change places: up to the resamples' own noise, and much less than the sides differ."""
-    above = np.exp(1.2 * stats.norm.ppf((np.arange(12) + 0.5) / 12))  # quantiles of a lognormal: skewed without any luck
+    # quantiles of a lognormal: skewed without any luck
+    above = np.exp(1.2 * stats.norm.ppf((np.arange(12) + 0.5) / 12))
     below = np.random.default_rng(2).normal(1, 0.05, 12)
     one, turned = ratio(above, below, paired=paired), ratio(below, above, paired=paired)
     up, down = math.log(one.high / one.estimate), math.log(one.estimate / one.low)
@@ -270,7 +302,10 @@ def test_the_long_side_is_that_of_the_long_tail(paired):
 def test_differences_of_unequal_samples_cover():
     """Standard deviations 5 and 1, 4 and 9 seeds: 600 samples, four standard errors and a point under 95 %."""
     rng = np.random.default_rng(3)
-    made = [difference(rng.normal(2, 5, 4), rng.normal(0, 1, 9), resamples=300, rng=rng) for _ in range(600)]
+    made = [
+        difference(rng.normal(2, 5, 4), rng.normal(0, 1, 9), resamples=300, rng=rng)
+        for _ in range(600)
+    ]
     assert np.mean([holds(one, 2.0) for one in made]) > 0.94 - slack(0.94, 600)
     assert made[0].seeds == 4
 
@@ -279,7 +314,9 @@ def test_differences_of_unequal_samples_cover():
 def test_sign_flips_are_scipys(n):
     rng = np.random.default_rng(n)
     a, b = rng.normal(0.5, size=n), rng.normal(size=n)
-    expected = stats.permutation_test((a - b,), np.mean, permutation_type="samples", n_resamples=np.inf).pvalue
+    expected = stats.permutation_test(
+        (a - b,), np.mean, permutation_type="samples", n_resamples=np.inf
+    ).pvalue
     (pair,) = compare_all({"a": a, "b": b})
     assert pair.p == pytest.approx(expected) and pair.paired and pair.adjusted == pair.p
 
@@ -303,8 +340,12 @@ def test_many_seeds_are_judged_by_a_random_choice_of_arrangements():
     """The t test of normal samples, as an independent figure; the choice's own standard error is 0.002."""
     rng = np.random.default_rng(1)
     a, b = rng.normal(0.5, size=40), rng.normal(size=40)
-    assert compare_all({"a": a, "b": b})[0].p == pytest.approx(stats.ttest_rel(a, b).pvalue, abs=0.015)
-    assert compare_all({"a": a, "b": b}, paired=False)[0].p == pytest.approx(stats.ttest_ind(a, b).pvalue, abs=0.015)
+    assert compare_all({"a": a, "b": b})[0].p == pytest.approx(
+        stats.ttest_rel(a, b).pvalue, abs=0.015
+    )
+    assert compare_all({"a": a, "b": b}, paired=False)[0].p == pytest.approx(
+        stats.ttest_ind(a, b).pvalue, abs=0.015
+    )
     assert compare_all({"a": a + 9, "b": b})[0].p == 1 / 10_000
 
 
@@ -373,15 +414,26 @@ def test_false_alarms_where_only_means_are_equal():
     19 % of unpaired ones at 4 and 5 seeds, 10 % at 8: more than 5 %, and the docstring says so. Within 0.2, four standard errors."""
     rng = np.random.default_rng(4)
     pairs = [
-        compare_all({"a": rng.exponential(size=8), "b": rng.normal(1, 0.1, 8)}, resamples=100, rng=rng)[0] for _ in range(300)
+        compare_all(
+            {"a": rng.exponential(size=8), "b": rng.normal(1, 0.1, 8)}, resamples=100, rng=rng
+        )[0]
+        for _ in range(300)
     ]
-    assert 0.11 - slack(0.11, 300) < np.mean([pair.significant for pair in pairs]) < 0.11 + slack(0.11, 300)
+    assert (
+        0.11 - slack(0.11, 300)
+        < np.mean([pair.significant for pair in pairs])
+        < 0.11 + slack(0.11, 300)
+    )
 
 
 def test_what_is_clear_is_found():
     rng = np.random.default_rng(5)
     found = [
-        compare_all({"a": rng.normal(0, 1, 8), "b": rng.normal(4, 1, 8), "c": rng.normal(8, 1, 8)}, resamples=100, rng=rng)
+        compare_all(
+            {"a": rng.normal(0, 1, 8), "b": rng.normal(4, 1, 8), "c": rng.normal(8, 1, 8)},
+            resamples=100,
+            rng=rng,
+        )
         for _ in range(50)
     ]
     assert all(pair.significant and pair.difference.high < 0 for family in found for pair in family)
@@ -389,9 +441,17 @@ def test_what_is_clear_is_found():
 
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 2 / 3, 1.0])
 def test_a_power_has_its_slope_on_any_grid(exponent):
-    for users in (np.geomspace(1, 1e6, 200), np.arange(1.0, 1000), np.array([1.0, 2, 70, 80, 90, 100])):
+    for users in (
+        np.geomspace(1, 1e6, 200),
+        np.arange(1.0, 1000),
+        np.array([1.0, 2, 70, 80, 90, 100]),
+    ):
         made = growth(users, np.array([[1.0], [2.0], [7.0]]) * users**exponent)
-        assert made.slope == pytest.approx(exponent, abs=1e-9) and made.error == 0 and made.start >= users[-1] / 10
+        assert (
+            made.slope == pytest.approx(exponent, abs=1e-9)
+            and made.error == 0
+            and made.start >= users[-1] / 10
+        )
         assert made.verdict(exponent + 0.01) == "below" and made.verdict(exponent - 0.01) == "above"
 
 
@@ -427,13 +487,18 @@ def test_the_error_of_growth_is_that_of_resampled_seeds():
     """Twelve seeds: the deviation of slopes of resampled seeds, sqrt(12 / 11) for resampling from few; within 15 %."""
     rng = np.random.default_rng(8)
     users, regret = curves(rng, 12)
-    slopes = [growth(users, regret[rng.integers(12, size=12)], resamples=100).slope for _ in range(500)]
-    assert growth(users, regret).error == pytest.approx(np.std(slopes) * math.sqrt(12 / 11), rel=0.15)
+    slopes = [
+        growth(users, regret[rng.integers(12, size=12)], resamples=100).slope for _ in range(500)
+    ]
+    assert growth(users, regret).error == pytest.approx(
+        np.std(slopes) * math.sqrt(12 / 11), rel=0.15
+    )
 
 
 def test_the_window_decides():
     users = np.geomspace(1, 1e4, 400)
-    settled = np.minimum(users, 500.0) * np.array([[1.0], [1.1], [1.2]])  # linear at first, then nothing is lost
+    # linear at first, then nothing is lost
+    settled = np.minimum(users, 500.0) * np.array([[1.0], [1.1], [1.2]])
     assert growth(users, settled).slope == pytest.approx(0, abs=1e-9)
     assert growth(users, settled, after=1).slope > 0.5
     assert growth(users[users <= 500], settled[:, users <= 500]).slope == pytest.approx(1)
@@ -448,7 +513,10 @@ def test_growth_is_held_against_an_exponent():
 
 def test_those_who_never_arrive_are_not_left_out():
     made = episodes_to([300, None, 100, math.inf, 200, 400, None, 500])
-    assert (made.median, made.reached, made.seeds) == (400, 5, 8) and (made.low, made.high) == (100, math.inf)
+    assert (made.median, made.reached, made.seeds) == (400, 5, 8) and (made.low, made.high) == (
+        100,
+        math.inf,
+    )
     assert made.level == 1 - 2 / 2**8
     assert str(made) == "400 (99.2 % interval 100 to never; not reached in 3 of 8)"
     assert episodes_to([10, None, None]).median == math.inf
@@ -470,6 +538,11 @@ def test_medians_cover_where_some_never_arrive():
     rng = np.random.default_rng(9)
     truth = -math.log(1 - 0.5 / 0.6)  # half of all have arrived
     made = [
-        episodes_to(np.where(rng.random(9) < 0.4, math.inf, rng.exponential(size=9)).tolist(), level=0.95) for _ in range(2000)
+        episodes_to(
+            np.where(rng.random(9) < 0.4, math.inf, rng.exponential(size=9)).tolist(), level=0.95
+        )
+        for _ in range(2000)
     ]
-    assert abs(np.mean([holds(one, truth) for one in made]) - made[0].level) < slack(made[0].level, 2000)
+    assert abs(np.mean([holds(one, truth) for one in made]) - made[0].level) < slack(
+        made[0].level, 2000
+    )

@@ -16,7 +16,13 @@ LOCAL = confide.LocalDP(5.0, 1e-5)
 
 def agent(episodes, seed=None):
     noise = None if seed is None else noise_source("fast", seed)
-    return OFULQ(oscillator().public, episodes=episodes, privacy=LOCAL, schedule=every(episodes, episodes), noise=noise)
+    return OFULQ(
+        oscillator().public,
+        episodes=episodes,
+        privacy=LOCAL,
+        schedule=every(episodes, episodes),
+        noise=noise,
+    )
 
 
 def test_a_crowd_has_the_law_of_its_messages():
@@ -37,10 +43,13 @@ def test_a_crowd_has_the_law_of_its_messages():
         return made.released().values
 
     messages, crowds = (
-        np.array([released(seed + offset, crowd) for seed in range(100)]) for crowd, offset in ((False, 0), (True, 1000))
+        np.array([released(seed + offset, crowd) for seed in range(100)])
+        for crowd, offset in ((False, 0), (True, 1000))
     )
     spread = messages.std(axis=0, ddof=1)
-    assert (np.abs(messages.mean(axis=0) - crowds.mean(axis=0)) < 5 * spread * np.sqrt(2 / 100)).all()
+    assert (
+        np.abs(messages.mean(axis=0) - crowds.mean(axis=0)) < 5 * spread * np.sqrt(2 / 100)
+    ).all()
     assert (np.abs(np.log(crowds.std(axis=0, ddof=1) / spread)) < 5 / np.sqrt(100)).all()
 
 
@@ -53,7 +62,12 @@ def test_many_devices_are_simulated_at_once_and_few_send_messages():
 
 
 def test_a_crowd_is_for_local_promises():
-    made = OFULQ(oscillator().public, episodes=10, privacy=confide.JointDP(1.0, 1e-5), noise=noise_source("fast", 0))
+    made = OFULQ(
+        oscillator().public,
+        episodes=10,
+        privacy=confide.JointDP(1.0, 1e-5),
+        noise=noise_source("fast", 0),
+    )
     users = oscillator().sample(made.next_batch().policy, 2, np.random.default_rng(0))
     with pytest.raises(PrivacyError, match="LocalDP"):
         made.observe_crowd(users)
@@ -67,13 +81,27 @@ def test_no_certificate_hides_a_simulation():
     again = agent(20, 0)
     again.restore(made.save(), released=0)
     for one in (made, again):
-        assert "simulated for 12 users" in str(certify(one.guarantee, one.mechanisms()).document["assumptions"])
-    counted = UCRLVTR(lock().public, episodes=50, privacy=confide.JointDP(1.0, 1e-5), noise=noise_source("fast", 0))
+        assert "simulated for 12 users" in str(
+            certify(one.guarantee, one.mechanisms()).document["assumptions"]
+        )
+    counted = UCRLVTR(
+        lock().public,
+        episodes=50,
+        privacy=confide.JointDP(1.0, 1e-5),
+        noise=noise_source("fast", 0),
+    )
     counted.observe(lock().count(counted.next_batch().policy, 30, np.random.default_rng(0)))
-    restored = UCRLVTR(lock().public, episodes=50, privacy=confide.JointDP(1.0, 1e-5), noise=noise_source("fast", 0))
+    restored = UCRLVTR(
+        lock().public,
+        episodes=50,
+        privacy=confide.JointDP(1.0, 1e-5),
+        noise=noise_source("fast", 0),
+    )
     restored.restore(counted.save(), released=0)
     for one in (counted, restored):
-        assert "exact transition counts" in str(certify(one.guarantee, one.mechanisms()).document["assumptions"])
+        assert "exact transition counts" in str(
+            certify(one.guarantee, one.mechanisms()).document["assumptions"]
+        )
 
 
 def test_a_server_of_real_users_is_told_what_to_do():

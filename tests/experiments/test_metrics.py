@@ -35,14 +35,19 @@ def brute_force(segments, fraction):
         return E[whole] + (x - whole) * (E[whole + 1] - E[whole]) if whole < K else E[K]
 
     good = [None, *(at(Fraction(5 * j, 4)) >= at(Fraction(j)) for j in range(1, 4 * K // 5 + 1))]
-    return next((k for k in range(1, len(good)) if all(good[k : min(10 * k, len(good) - 1) + 1])), None)
+    return next(
+        (k for k in range(1, len(good)) if all(good[k : min(10 * k, len(good) - 1) + 1])), None
+    )
 
 
 quarters = st.integers(-4, 8).map(lambda n: n / 4)
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.lists(st.tuples(st.integers(1, 60), quarters), min_size=1, max_size=12), st.sampled_from([0.125, 0.5, 0.75]))
+@given(
+    st.lists(st.tuples(st.integers(1, 60), quarters), min_size=1, max_size=12),
+    st.sampled_from([0.125, 0.5, 0.75]),
+)
 def test_it_is_the_definition(segments, fraction):
     assert episodes_to(made(*segments), fraction) == brute_force(segments, Fraction(fraction))
 

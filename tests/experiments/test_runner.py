@@ -59,14 +59,21 @@ def test_reference_agents_have_exact_regret():
 
 def test_regret_is_the_sum_over_users():
     done = run(visits(), PROBLEM, seed=3)
-    per_user = np.concatenate([np.full(s.users, PROBLEM.optimal_value - s.value) for s in done.segments])
+    per_user = np.concatenate(
+        [np.full(s.users, PROBLEM.optimal_value - s.value) for s in done.segments]
+    )
     np.testing.assert_allclose(done.regret, np.cumsum(per_user)[done.checkpoints - 1], rtol=1e-12)
     assert [s.users for s in done.segments] == list(np.diff([0, *visits().schedule.times]))
-    assert np.isnan(done.mean_return).all()  # exact averages over users are not part of what is published
+    # exact averages over users are not part of what is published
+    assert np.isnan(done.mean_return).all()
 
 
 def test_one_seed_decides_everything():
-    one, same, other = run(visits(), PROBLEM, seed=1), run(visits(), PROBLEM, seed=1), run(visits(), PROBLEM, seed=2)
+    one, same, other = (
+        run(visits(), PROBLEM, seed=1),
+        run(visits(), PROBLEM, seed=1),
+        run(visits(), PROBLEM, seed=2),
+    )
     assert one.segments == same.segments
     assert one.segments != other.segments
     assert one.certificate.document["promise"]["epsilon"] == pytest.approx(1.0)
@@ -75,7 +82,10 @@ def test_one_seed_decides_everything():
 def test_the_certificate_of_a_run_verifies():
     done = run(visits(), PROBLEM)
     assert verify(done.certificate).epsilon == pytest.approx(1.0)
-    assert done.guarantee == "JointDP(epsilon=1, delta=1e-05), replace one user, 5000 users, fast noise"
+    assert (
+        done.guarantee
+        == "JointDP(epsilon=1, delta=1e-05), replace one user, 5000 users, fast noise"
+    )
 
 
 def test_it_saves_and_loads(tmp_path):
@@ -91,7 +101,9 @@ def test_it_saves_and_loads(tmp_path):
     assert header == "users,regret,value,mean_return,noise_std,signal"
     assert len(rows) == len(done.checkpoints)
     (tmp_path / "a/certificate.json").unlink()
-    with pytest.raises(InvalidParameter, match=r"not contain the whole run: certificate\.json is missing"):
+    with pytest.raises(
+        InvalidParameter, match=r"not contain the whole run: certificate\.json is missing"
+    ):
         Run.load(tmp_path / "a")
     (tmp_path / "a/run.json").write_text("{}")
     with pytest.raises(InvalidParameter, match="does not contain a saved run"):
@@ -154,8 +166,11 @@ def test_real_interrupts_at_any_moment_are_taken_up_with_the_same_bits(tmp_path)
     rng, interrupted = np.random.default_rng(0), 0
     for trial in range(8):
         state = StateFile(tmp_path / f"{trial}.state")
-        timer = threading.Timer(float(rng.uniform(0.001, 0.05)), os.kill, (os.getpid(), signal.SIGINT))
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a late timer must not stop the tests
+        timer = threading.Timer(
+            float(rng.uniform(0.001, 0.05)), os.kill, (os.getpid(), signal.SIGINT)
+        )
+        # a late timer must not stop the tests
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         timer.start()
         part = run(fresh(), PROBLEM, seed=1, state=state)
         timer.join()
@@ -286,11 +301,13 @@ def test_a_local_run_goes_through_devices_and_messages():
 
     done = run(Counting(PROBLEM.public, episodes=2000, privacy=LOCAL), PROBLEM, seed=1)
     assert len(absorbed) == len(set(absorbed)) == done.episodes == 2000
-    assert done.guarantee == "LocalDP(epsilon=10, delta=0), replace one user, 2000 users, fast noise"
-    assert verify(done.certificate).epsilon == pytest.approx(10.0)
-    assert "imulated" not in str([done.certificate.document[key] for key in ("mechanisms", "assumptions")]).replace(
-        "simulation", ""
+    assert (
+        done.guarantee == "LocalDP(epsilon=10, delta=0), replace one user, 2000 users, fast noise"
     )
+    assert verify(done.certificate).epsilon == pytest.approx(10.0)
+    assert "imulated" not in str(
+        [done.certificate.document[key] for key in ("mechanisms", "assumptions")]
+    ).replace("simulation", "")
     assert done.regret[-1] < 0.6 * 2000 * (PROBLEM.optimal_value - PROBLEM.uniform_value)
 
 
@@ -309,7 +326,10 @@ def test_a_local_crowd_is_simulated_and_says_so():
 
 def test_messages_and_crowds_lose_alike():
     """Mean regret of 300 users over 12 seeds of each: the two means differ by less than 4 standard errors but for 1e-4."""
-    ways = [[run(local(300), PROBLEM, seed=seed, counts=counts).regret[-1] for seed in range(12)] for counts in (True, False)]
+    ways = [
+        [run(local(300), PROBLEM, seed=seed, counts=counts).regret[-1] for seed in range(12)]
+        for counts in (True, False)
+    ]
     error = np.sqrt(sum(np.var(way, ddof=1) / len(way) for way in ways))
     assert abs(np.mean(ways[0]) - np.mean(ways[1])) < 4 * error + 1e-9
 
@@ -328,7 +348,9 @@ def test_user_by_user_when_asked():
 def test_secure_devices():
     done = run(local(60), PROBLEM, source=noise_source("secure"))
     assert done.guarantee.endswith("60 users, secure noise")
-    assert verify(done.certificate).losses == (PureDP(done.certificate.document["request"]["epsilon"]),)
+    assert verify(done.certificate).losses == (
+        PureDP(done.certificate.document["request"]["epsilon"]),
+    )
 
 
 def test_an_interrupted_local_run_is_taken_up_with_the_same_bits(tmp_path):
@@ -354,7 +376,10 @@ class EitherAction:
     bound = L2Ball(1.0, PROBLEM.states)
 
     def plan(self, released):
-        policies = tuple(TabularPolicy(np.full((PROBLEM.horizon, PROBLEM.states), a), PROBLEM.actions) for a in range(2))
+        policies = tuple(
+            TabularPolicy(np.full((PROBLEM.horizon, PROBLEM.states), a), PROBLEM.actions)
+            for a in range(2)
+        )
         return Round(policies, self, memory={"seen": np.array(released.generation)})
 
     def contribution(self, users):
@@ -367,11 +392,15 @@ def test_devices_play_the_average_of_a_rounds_policies():
     done = run(agent, PROBLEM)
     values = [PROBLEM.value(policy) for policy in agent.algorithm.plan(agent.released()).policies]
     assert done.complete
-    assert [segment.value for segment in done.segments] == pytest.approx([np.mean(values)] * len(done.segments))
+    assert [segment.value for segment in done.segments] == pytest.approx(
+        [np.mean(values)] * len(done.segments)
+    )
 
 
 def test_a_local_promise_without_devices_is_refused(monkeypatch):
-    promise = UCRLVTR(PROBLEM.public, episodes=10, privacy=LOCAL, noise=noise_source("fast", 0)).guarantee
+    promise = UCRLVTR(
+        PROBLEM.public, episodes=10, privacy=LOCAL, noise=noise_source("fast", 0)
+    ).guarantee
     monkeypatch.setattr(Visits, "guarantee", promise)
     with pytest.raises(InvalidParameter, match=r"does not declare Abilities"):
         run(visits(), PROBLEM)

@@ -30,22 +30,35 @@ def imported(file):
         for name in [base, *(f"{base}.{each.name}".strip(".") for each in node.names)]:
             place = name.removeprefix("confide").strip(".").replace(".", "/")
             if name.startswith("confide") and place:
-                yield from (each for each in (f"{place}.py", f"{place}/__init__.py") if (ROOT / each).is_file())
+                yield from (
+                    each
+                    for each in (f"{place}.py", f"{place}/__init__.py")
+                    if (ROOT / each).is_file()
+                )
 
 
 def test_what_decides_a_result_imports_nothing_that_does_not_count():
     wrong = {
-        (file, other) for file in FILES if counts(file) for other in imported(file) if not counts(other) and other not in ALLOWED
+        (file, other)
+        for file in FILES
+        if counts(file)
+        for other in imported(file)
+        if not counts(other) and other not in ALLOWED
     }
     assert wrong == set()
 
 
-@pytest.mark.parametrize("file", ["agents/ucrl_vtr.py", "experiments/loop.py", "mechanisms/sources.py", "a_new_family/agent.py"])
+@pytest.mark.parametrize(
+    "file",
+    ["agents/ucrl_vtr.py", "experiments/loop.py", "mechanisms/sources.py", "a_new_family/agent.py"],
+)
 def test_what_computes_counts_and_so_does_what_is_new(file):
     assert counts(file)
 
 
-@pytest.mark.parametrize("file", ["cli/run.py", "report/page.py", "audit/verify.py", "agents/explain.py"])
+@pytest.mark.parametrize(
+    "file", ["cli/run.py", "report/page.py", "audit/verify.py", "agents/explain.py"]
+)
 def test_pages_tables_and_audits_do_not_count(file):
     assert not counts(file)
 
@@ -76,10 +89,18 @@ def test_a_key_knows_how_users_are_simulated_and_what_an_option_holds():
 
     def cell(counts=None, schedule=None):
         options = () if schedule is None else (("schedule", Named("mine", schedule)),)
-        spec = RunSpec(agent="ucrl-vtr", problem="lock", episodes=100, options=options, counts=counts)
+        spec = RunSpec(
+            agent="ucrl-vtr", problem="lock", episodes=100, options=options, counts=counts
+        )
         return Cell(spec, ProblemChoice("lock"), 0)
 
-    made = [cell(), cell(counts=True), cell(counts=False), cell(schedule=every(10, 100)), cell(schedule=every(20, 100))]
+    made = [
+        cell(),
+        cell(counts=True),
+        cell(counts=False),
+        cell(schedule=every(10, 100)),
+        cell(schedule=every(20, 100)),
+    ]
     assert len({key_of(one) for one in made}) == 5
     assert key_of(cell(schedule=every(10, 100))) == key_of(made[3])
     assert [("--counts" in one.command, "--one-by-one" in one.command) for one in made[:3]] == [

@@ -18,12 +18,16 @@ def test_curves_at_a_runs_own_checkpoints_are_the_runs(made_up):
 
 
 def test_returns_are_averages_of_the_users_in_between(made_up):
-    run = made_up.fixed("uniform", 0.0, users=10, segments=(Segment(4, 0.0, 1.0), Segment(6, 0.0, 2.0)))
+    run = made_up.fixed(
+        "uniform", 0.0, users=10, segments=(Segment(4, 0.0, 1.0), Segment(6, 0.0, 2.0))
+    )
     np.testing.assert_allclose(run.curve("mean_return", np.array([2, 6, 10])), [1.0, 1.5, 2.0])
 
 
 def test_rounding_is_not_regret(made_up):
-    study = study_of_runs([made_up.fixed("oracle", made_up.OPTIMAL - 1e-13, seed=i) for i in range(3)])
+    study = study_of_runs(
+        [made_up.fixed("oracle", made_up.OPTIMAL - 1e-13, seed=i) for i in range(3)]
+    )
     assert study.rows[0].regret.estimate == 0.0
 
 
@@ -39,16 +43,28 @@ def test_groups_are_agents_under_a_guarantee(made_up):
         "ucrl-vtr-local, ε = 4",
     ]
     assert [len(row.group.seeds) for row in lock] == [4, 4, 4, 4, 4]
-    assert not study.known("cartpole") and [row.group.reference for row in cartpole] == [False, True]
-    assert study.promises == ["ε = 0.5", "ε = 1", "ε = 4", "ε = 5", "no privacy"] and study.chosen == "ε = 1"
+    assert not study.known("cartpole") and [row.group.reference for row in cartpole] == [
+        False,
+        True,
+    ]
+    assert (
+        study.promises == ["ε = 0.5", "ε = 1", "ε = 4", "ε = 5", "no privacy"]
+        and study.chosen == "ε = 1"
+    )
 
 
 def test_promises_that_would_be_the_same_say_more(made_up):
     groups = groups_of([made_up.learner(), made_up.learner(kind="central")])
-    assert [group.promise for group in groups] == ["joint ε = 1, δ = 1e-05", "central ε = 1, δ = 1e-05"]
+    assert [group.promise for group in groups] == [
+        "joint ε = 1, δ = 1e-05",
+        "central ε = 1, δ = 1e-05",
+    ]
     null = made_up.guarantee_of("joint", relation="null")
     groups = groups_of([made_up.learner(), made_up.learner(certificate=None, guarantee=str(null))])
-    assert len({group.promise for group in groups}) == 2 and "one user contributes zero" in groups[1].promise
+    assert (
+        len({group.promise for group in groups}) == 2
+        and "one user contributes zero" in groups[1].promise
+    )
 
 
 def test_instances_of_the_same_name_are_not_mixed(made_up):
@@ -86,13 +102,21 @@ def test_a_guarantee_is_read_from_its_words_where_there_is_no_certificate(made_u
     (found,) = groups_of([made_up.learner(certificate=None, guarantee=str(given))])
     assert found.trust == given.trust.value and found.private is (kind != "none")
     if found.private:
-        assert (found.relation, found.covered, found.source) == (given.relation.value, 1234, given.source)
-        assert found.epsilon == pytest.approx(given.epsilon, rel=1e-5) and found.delta == given.delta
+        assert (found.relation, found.covered, found.source) == (
+            given.relation.value,
+            1234,
+            given.source,
+        )
+        assert (
+            found.epsilon == pytest.approx(given.epsilon, rel=1e-5) and found.delta == given.delta
+        )
 
 
 def test_the_null_relation_is_read(made_up):
     given = made_up.guarantee_of("joint", relation="null")
-    assert groups_of([made_up.learner(certificate=None, guarantee=str(given))])[0].relation == "null"
+    assert (
+        groups_of([made_up.learner(certificate=None, guarantee=str(given))])[0].relation == "null"
+    )
 
 
 def test_a_guarantee_in_other_words_is_not_guessed_at(made_up):
@@ -110,27 +134,43 @@ def test_a_guarantee_that_is_stricter_than_asked_for_says_so(made_up):
     asked = {**document, "request": {**document["request"], "epsilon": 50.0}}
     (group,) = groups_of([made_up.learner(certificate=Certificate(asked))])
     assert group.stricter and (group.epsilon, group.true_epsilon) == (50.0, pytest.approx(1.0))
-    assert not groups_of([made_up.learner()])[0].stricter and not groups_of([made_up.learner(kind="none")])[0].stricter
+    assert (
+        not groups_of([made_up.learner()])[0].stricter
+        and not groups_of([made_up.learner(kind="none")])[0].stricter
+    )
 
 
 def test_only_the_same_agent_without_privacy_says_what_privacy_cost(made_up):
-    study = study_of_runs([made_up.learner(), made_up.learner(kind="none", agent="another", half=35.0)])
+    study = study_of_runs(
+        [made_up.learner(), made_up.learner(kind="none", agent="another", half=35.0)]
+    )
     assert all(row.of_no_privacy is None for row in study.rows)
     study = study_of_runs(made_up.study())
     private, plain = study.rows[:2]
-    assert private.of_no_privacy.estimate == pytest.approx(private.regret.estimate / plain.regret.estimate)
+    assert private.of_no_privacy.estimate == pytest.approx(
+        private.regret.estimate / plain.regret.estimate
+    )
 
 
 def test_runs_that_share_a_seed_are_not_paired(made_up):
     """Secure noise has no seed: two runs of one seed may differ."""
-    same = [made_up.learner(agent=agent, seed=0, half=half) for agent in ("a", "b") for half in (300.0, 400.0)]
+    same = [
+        made_up.learner(agent=agent, seed=0, half=half)
+        for agent in ("a", "b")
+        for half in (300.0, 400.0)
+    ]
     study = study_of_runs(same)
     assert [len(row.group.seeds) for row in study.rows] == [2, 2] and len(study.pairs) == 1
 
 
 def test_a_study_in_which_nobody_learned_has_no_winner(made_up):
-    idle = [made_up.learner(seed=i, half=1e12, agent=agent) for i in range(3) for agent in ("a", "b")]
+    idle = [
+        made_up.learner(seed=i, half=1e12, agent=agent) for i in range(3) for agent in ("a", "b")
+    ]
     assert study_of_runs(idle).nobody_learned("lock")
-    assert not study_of_runs([*idle, *(made_up.learner(seed=i) for i in range(3))]).nobody_learned("lock")
-    assert not study_of_runs([made_up.fixed("uniform", made_up.UNIFORM)]).nobody_learned("lock")  # nobody tried
+    assert not study_of_runs([*idle, *(made_up.learner(seed=i) for i in range(3))]).nobody_learned(
+        "lock"
+    )
+    # nobody tried
+    assert not study_of_runs([made_up.fixed("uniform", made_up.UNIFORM)]).nobody_learned("lock")
     assert not study_of_runs([made_up.learner(exact=False)]).nobody_learned("cartpole")  # not known

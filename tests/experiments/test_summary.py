@@ -21,16 +21,42 @@ USERS = [1, 10, 100, 1000, 10_000]
 
 
 def cell(
-    agent, epsilon, seed, *, power=0.5, scale=1.0, problem="lock", delta=1e-5, trust="joint", known=True, reached=50, earned=1.0
+    agent,
+    epsilon,
+    seed,
+    *,
+    power=0.5,
+    scale=1.0,
+    problem="lock",
+    delta=1e-5,
+    trust="joint",
+    known=True,
+    reached=50,
+    earned=1.0,
 ):
     """A run that never happened: its regret is scale * users ** power."""
-    facts = {"problem": problem, "agent": agent, "trust": "none" if epsilon is None else trust, "epsilon": epsilon}
+    facts = {
+        "problem": problem,
+        "agent": agent,
+        "trust": "none" if epsilon is None else trust,
+        "epsilon": epsilon,
+    }
     lost = [scale * users**power for users in USERS]
     return {
-        "cell": facts | {"delta": None if epsilon is None else delta, "seed": seed, "episodes": USERS[-1]},
-        **{"status": "done", "command": f"confide run --seed {seed}", "guarantee": "", "true_epsilon": epsilon, "users": USERS},
+        "cell": facts
+        | {"delta": None if epsilon is None else delta, "seed": seed, "episodes": USERS[-1]},
+        **{
+            "status": "done",
+            "command": f"confide run --seed {seed}",
+            "guarantee": "",
+            "true_epsilon": epsilon,
+            "users": USERS,
+        },
         **{"optimal_value": 2.0 if known else None, "uniform_value": 1.0 if known else None},
-        **{"episodes_to_90": reached if known else None, "regret": lost if known else [None] * len(USERS)},
+        **{
+            "episodes_to_90": reached if known else None,
+            "regret": lost if known else [None] * len(USERS),
+        },
         **{"value": [1.5] * len(USERS), "mean_return": None if known else [earned] * len(USERS)},
     }
 
@@ -50,7 +76,10 @@ def rows():
     cells += [cell("ucrl-vtr", 1.0, seed, scale=3 * scale) for seed, scale in enumerate(scales)]
     cells += [cell("ucrl-vtr", 5.0, seed, power=0.5 + (seed - 1.5) / 50) for seed in range(4)]
     cells += [cell("ucrl-vtr", 10.0, seed, power=0.3 + (seed - 1.5) / 50) for seed in range(4)]
-    cells += [cell("mine:Agent", 1.0, seed, scale=2.0, power=0.9, reached=50 if seed else None) for seed in range(4)]
+    cells += [
+        cell("mine:Agent", 1.0, seed, scale=2.0, power=0.9, reached=50 if seed else None)
+        for seed in range(4)
+    ]
     cells += [cell("uniform", None, seed, scale=1.0, power=1.0, reached=None) for seed in range(4)]
     return rows_of(made(cells))
 
@@ -60,7 +89,9 @@ def test_regret_with_its_interval_and_beside_uniform_play(rows):
     mean = 3 * 1.025 * 100
     assert row.regret.estimate == pytest.approx(mean) and row.regret.low < mean < row.regret.high
     assert row.of_uniform.estimate == pytest.approx(mean / 10_000)
-    assert row.of_uniform.high / row.of_uniform.low == pytest.approx(row.regret.high / row.regret.low)
+    assert row.of_uniform.high / row.of_uniform.low == pytest.approx(
+        row.regret.high / row.regret.low
+    )
     assert row_of(rows, "uniform").of_uniform.estimate == pytest.approx(1.0)
 
 
@@ -70,13 +101,17 @@ def test_cost_of_privacy_is_against_the_same_agent_seed_by_seed(rows):
     assert cost.low == pytest.approx(3.0) and cost.high == pytest.approx(
         3.0
     )  # three times in every seed: paired, no doubt is left
-    assert row_of(rows, "mine:Agent, ε = 1").of_no_privacy is None  # its own runs without privacy are missing
+    # its own runs without privacy are missing
+    assert row_of(rows, "mine:Agent, ε = 1").of_no_privacy is None
     assert row_of(rows, "ucrl-vtr, no privacy").of_no_privacy is None
 
 
 def test_growth_stands_beside_the_theorem(rows):
     row = row_of(rows, "ucrl-vtr, ε = 5")
-    assert row.growth.slope == pytest.approx(0.5, abs=0.02) and row.theorem.locator == "[Luyo21, Cor. 5]"
+    assert (
+        row.growth.slope == pytest.approx(0.5, abs=0.02)
+        and row.theorem.locator == "[Luyo21, Cor. 5]"
+    )
     assert row.verdict == "compatible" and row_of(rows, "ucrl-vtr, ε = 10").verdict == "below"
     own = row_of(rows, "mine:Agent, ε = 1")
     assert own.growth.slope == pytest.approx(0.9) and own.theorem is None and own.verdict == ""
@@ -92,9 +127,23 @@ def test_seeds_that_never_arrive_are_counted(rows):
 
 def test_plain_is_json_with_the_names_that_the_command_line_reads(rows):
     plain = json.loads(json.dumps([row.plain() for row in rows], allow_nan=False))
-    read = {"problem", "agent", "epsilon", "seeds", "regret", "regret_low", "regret_high", "of_uniform", "of_no_privacy"}
+    read = {
+        "problem",
+        "agent",
+        "epsilon",
+        "seeds",
+        "regret",
+        "regret_low",
+        "regret_high",
+        "of_uniform",
+        "of_no_privacy",
+    }
     assert read | {"episodes_to_90", "growth", "theorem", "theorem_exponent"} <= set(plain[0])
-    assert plain[1]["theorem_exponent"] == 0.5 and plain[1]["seeds"] == 4 and plain[1]["users"] == 10_000
+    assert (
+        plain[1]["theorem_exponent"] == 0.5
+        and plain[1]["seeds"] == 4
+        and plain[1]["users"] == 10_000
+    )
 
 
 def test_one_seed_has_no_interval():
@@ -107,13 +156,20 @@ def test_one_seed_has_no_interval():
 def test_where_regret_is_not_known_there_are_returns():
     found = made([cell("a", 1.0, seed, known=False, earned=1.0 + seed) for seed in range(3)])
     row = rows_of(found)[0]
-    assert row.regret is None and row.growth is None and row.reached is None and row.mean_return.estimate == pytest.approx(2.0)
+    assert (
+        row.regret is None
+        and row.growth is None
+        and row.reached is None
+        and row.mean_return.estimate == pytest.approx(2.0)
+    )
     assert row.plain()["mean_return"] == pytest.approx(2.0)
 
 
 def test_whether_anybody_learned_is_a_matter_of_significance():
     def rows(*values):
-        cells = [cell("a", None, seed, power=1.0, scale=2.0 - value) for seed, value in enumerate(values)]
+        cells = [
+            cell("a", None, seed, power=1.0, scale=2.0 - value) for seed, value in enumerate(values)
+        ]
         for one, value in zip(cells, values, strict=True):
             one["value"] = [value] * len(USERS)
         return rows_of(made(cells))[0]
@@ -121,15 +177,22 @@ def test_whether_anybody_learned_is_a_matter_of_significance():
     assert rows(1.5, 1.6, 1.55).learned is True
     assert rows(0.99, 1.01, 1.02).learned is False  # as good as uniform play, which is worth 1
     assert rows(0.4, 0.5).learned is False
-    assert rows(1.5).learned is True and rows(1.0).learned is False  # one seed can only be looked at
+    # one seed can only be looked at
+    assert rows(1.5).learned is True and rows(1.0).learned is False
     assert rows_of(made([cell("a", None, 0, known=False)]))[0].learned is None
 
 
 def test_a_curve_ends_with_the_interval_of_its_last_number():
     """The same seeds, the same statistic: in a table, a figure and a page."""
-    row = rows_of(made([cell("a", 1.0, seed, scale=scale) for seed, scale in enumerate((1.0, 1.5, 1.2))]))[0]
+    row = rows_of(
+        made([cell("a", 1.0, seed, scale=scale) for seed, scale in enumerate((1.0, 1.5, 1.2))])
+    )[0]
     curve = row.curve("regret")
-    assert (curve.mean[-1], curve.low[-1], curve.high[-1]) == (row.regret.estimate, row.regret.low, row.regret.high)
+    assert (curve.mean[-1], curve.low[-1], curve.high[-1]) == (
+        row.regret.estimate,
+        row.regret.low,
+        row.regret.high,
+    )
     assert row.curve("noise_std") is None and row.curve("regret") is curve
 
 
@@ -139,11 +202,17 @@ def test_optimal_play_loses_nothing_up_to_rounding():
 
 
 def test_failed_seeds_leave_fewer():
-    broken = {"cell": cell("ucrl-vtr", 1.0, 2)["cell"], "status": "failed", "error": "no", "command": "confide run"}
+    broken = {
+        "cell": cell("ucrl-vtr", 1.0, 2)["cell"],
+        "status": "failed",
+        "error": "no",
+        "command": "confide run",
+    }
     cells = [cell("ucrl-vtr", 1.0, 0, scale=2.0), cell("ucrl-vtr", 1.0, 1, scale=2.5), broken]
     cells += [cell("ucrl-vtr", None, seed, scale=1.0 + seed / 10) for seed in range(3)]
     row = rows_of(made(cells))[0]
-    assert row.plain()["seeds"] == 2 and row.of_no_privacy.estimate == pytest.approx(2.25 / 1.05)  # on the seeds that both have
+    # on the seeds that both have
+    assert row.plain()["seeds"] == 2 and row.of_no_privacy.estimate == pytest.approx(2.25 / 1.05)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +250,9 @@ def test_titles():
     assert calibration("ucrl-vtr") == calibration("ucrl-vtr tight") == ("ucrl-vtr", "tight")
     assert calibration("ucrl-vtr paper bonus_scale=0.1") == ("ucrl-vtr bonus_scale=0.1", "paper")
     assert calibration("paper") == ("paper", "tight")
-    groups = made([cell(agent, None, 0) for agent in ("uniform", "oracle", "no-data", "ucrl-vtr", "m:A")])
+    groups = made(
+        [cell(agent, None, 0) for agent in ("uniform", "oracle", "no-data", "ucrl-vtr", "m:A")]
+    )
     assert [group.reference for group in groups] == [True, True, True, False, False]
 
 
@@ -208,20 +279,29 @@ def test_pairs_are_within_problem_and_promise_without_reference_play():
 
 
 def test_more_return_is_better_where_regret_is_not_known():
-    cells = [cell(agent, 1.0, s, known=False, earned=e + s / 100) for agent, e in (("a", 1.0), ("b", 2.0)) for s in range(8)]
+    cells = [
+        cell(agent, 1.0, s, known=False, earned=e + s / 100)
+        for agent, e in (("a", 1.0), ("b", 2.0))
+        for s in range(8)
+    ]
     (pair,) = pairs_of(made(cells))
     assert pair.measure == "return" and pair.better == "b"
 
 
 def test_nothing_is_significant_where_seeds_are_too_few():
-    cells = [cell(agent, 1.0, seed, scale=scale + seed / 50) for agent, scale in (("a", 1.0), ("b", 9.0)) for seed in range(3)]
+    cells = [
+        cell(agent, 1.0, seed, scale=scale + seed / 50)
+        for agent, scale in (("a", 1.0), ("b", 9.0))
+        for seed in range(3)
+    ]
     (pair,) = pairs_of(made(cells))
     assert not pair.compared.possible and pair.better is None
     assert pairs_of(made([cell("a", 1.0, 0)])) == []
 
 
 @pytest.mark.parametrize(
-    ("seeds", "count", "paired"), [(6, 1, True), (8, 6, True), (8, 7, False), (6, 30, True), (7, 30, False), (12, 30, True)]
+    ("seeds", "count", "paired"),
+    [(6, 1, True), (8, 6, True), (8, 7, False), (6, 30, True), (7, 30, False), (12, 30, True)],
 )
 def test_the_test_is_chosen_by_the_design(seeds, count, paired):
     """Six seeds and thirty pairs show nothing either way, so the better intervals win."""
@@ -236,7 +316,9 @@ def test_as_many_seeds_as_needed_are_enough_and_one_less_is_not(count):
 
 
 def test_a_real_sweep(tmp_path):
-    sweep = Sweep(agents=["ucrl-vtr", "uniform"], problems=["lock"], epsilons=[5.0], episodes=300, seeds=2)
+    sweep = Sweep(
+        agents=["ucrl-vtr", "uniform"], problems=["lock"], epsilons=[5.0], episodes=300, seeds=2
+    )
     found = compare(sweep, store=tmp_path / "store", workers=1)
     found.save(tmp_path / "x.parquet")
     rows = Comparison.load(tmp_path / "x.parquet").summary()

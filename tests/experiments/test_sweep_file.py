@@ -28,8 +28,13 @@ none = false
 def test_a_file_becomes_cells():
     sweep = parse_sweep(GOOD, default_name="tonight")
     cells = list(sweep.cells())
-    assert sweep.name == "tonight" and len(cells) == 2 * (2 + 2 + 1) * 3  # uniform makes no promise: once
-    assert {cell.spec.privacy for cell in cells} == {JointDP(0.5, 1e-6), JointDP(1, 1e-6), NoPrivacy()}
+    # uniform makes no promise: once
+    assert sweep.name == "tonight" and len(cells) == 2 * (2 + 2 + 1) * 3
+    assert {cell.spec.privacy for cell in cells} == {
+        JointDP(0.5, 1e-6),
+        JointDP(1, 1e-6),
+        NoPrivacy(),
+    }
     assert {cell.spec.title for cell in cells} == {"ucrl-vtr", "ucrl-vtr paper", "uniform"}
     assert {cell.problem.title for cell in cells} == {"lock", "rand seed=1"}
     assert len({(cell.spec, cell.problem, cell.seed) for cell in cells}) == len(cells)
@@ -47,18 +52,60 @@ def test_tables_and_defaults(tmp_path):
 BAD = {
     "a wrong key": ("episodes = 2_000", "episode = 2_000", 8, "episode", "did you mean episodes?"),
     "a wrong key of privacy": ("delta = 1e-6", "detla = 1e-6", 13, "detla", "did you mean delta?"),
-    "a key in the wrong place": ("seeds = 3", "delta = 3", 9, "delta", "belongs into the table [privacy]"),
+    "a key in the wrong place": (
+        "seeds = 3",
+        "delta = 3",
+        9,
+        "delta",
+        "belongs into the table [privacy]",
+    ),
     "an unknown agent": ('  "ucrl-vtr",', '  "ucrl-vrt",', 3, "agents", "did you mean ucrl-vtr?"),
-    "an unknown agent in a table": ('agent = "ucrl-vtr", cal', 'agent = "ucrl-vtrr", cal', 4, "agents", "did you mean ucrl-vtr?"),
-    "an unknown option": ("calibration =", "calibraton =", 4, "agents", "did you mean calibration?"),
+    "an unknown agent in a table": (
+        'agent = "ucrl-vtr", cal',
+        'agent = "ucrl-vtrr", cal',
+        4,
+        "agents",
+        "did you mean ucrl-vtr?",
+    ),
+    "an unknown option": (
+        "calibration =",
+        "calibraton =",
+        4,
+        "agents",
+        "did you mean calibration?",
+    ),
     "an impossible calibration": ('"paper"', '"papr"', 4, "agents", "did you mean paper?"),
-    "an impossible bonus": ('calibration = "paper"', 'bonus_scale = "big"', 4, "agents", "bonus_scale must be a number"),
-    "an impossible schedule": ('calibration = "paper"', 'schedule = "geometrc"', 4, "agents", "schedule must be geometric"),
+    "an impossible bonus": (
+        'calibration = "paper"',
+        'bonus_scale = "big"',
+        4,
+        "agents",
+        "bonus_scale must be a number",
+    ),
+    "an impossible schedule": (
+        'calibration = "paper"',
+        'schedule = "geometrc"',
+        4,
+        "agents",
+        "schedule must be geometric",
+    ),
     "too many episodes": ("2_000", "1" + 30 * "0", 8, "episodes", "at most 1e15"),
     "epsilons that look alike": ("[0.5, 1]", "[1, 1.0000001]", 12, "epsilons", "must be different"),
     "an unknown problem": ('["lock",', '["lok",', 7, "problems", "did you mean lock?"),
-    "an unknown key of a problem": ("seed = 1 }", "seeds = 1 }", 7, "problems", "did you mean seed?"),
-    "an impossible epsilon": ("[0.5, 1]", "[0.5, -1]", 12, "epsilons", "epsilon must be positive and finite, got epsilon=-1"),
+    "an unknown key of a problem": (
+        "seed = 1 }",
+        "seeds = 1 }",
+        7,
+        "problems",
+        "did you mean seed?",
+    ),
+    "an impossible epsilon": (
+        "[0.5, 1]",
+        "[0.5, -1]",
+        12,
+        "epsilons",
+        "epsilon must be positive and finite, got epsilon=-1",
+    ),
     "an epsilon that is a text": ("[0.5, 1]", '"all"', 12, "epsilons", "must be a list of numbers"),
     "an epsilon in the list that is a text": (
         "[0.5, 1]",
@@ -93,13 +140,18 @@ def test_what_is_wrong_is_said_in_one_line(old, new, line, key, hint):
 
 def test_the_line_is_that_of_the_option_in_a_table():
     text = '[[agents]]\nagent = "uniform"\n\n[[agents]]\nagent = "lsvi-ucb"\nbonus_scael = 1\n[[problems]]\nproblem = "latent"\n'
-    with pytest.raises(InvalidParameter, match=r"line 6: agents: lsvi-ucb has no option bonus_scael; did you mean bonus_scale\?"):
+    with pytest.raises(
+        InvalidParameter,
+        match=r"line 6: agents: lsvi-ucb has no option bonus_scael; did you mean bonus_scale\?",
+    ):
         parse_sweep(text)
 
 
 @pytest.mark.parametrize("key", ["agents", "problems"])
 def test_a_missing_key_is_named_with_an_example(key):
-    kept = "\n".join(line for line in ('agents = ["uniform"]', 'problems = ["lock"]') if not line.startswith(key))
+    kept = "\n".join(
+        line for line in ('agents = ["uniform"]', 'problems = ["lock"]') if not line.startswith(key)
+    )
     with pytest.raises(InvalidParameter, match=f"the key {key} is missing.*such as {key} = "):
         parse_sweep(kept)
 

@@ -24,7 +24,9 @@ class Visits:
     @property
     def _privatizer(self):
         if self._made is None:
-            self._made = CentralPrivatizer(self._bound, self.schedule, privacy=self.privacy, noise=self.noise)
+            self._made = CentralPrivatizer(
+                self._bound, self.schedule, privacy=self.privacy, noise=self.noise
+            )
         return self._made
 
     @property
@@ -43,7 +45,10 @@ class Visits:
         released = self._privatizer.release()
         actions = np.floor(released.values).astype(int) % self.public.actions
         edge = self.schedule.times[released.generation]
-        return Batch(TabularPolicy(np.tile(actions, (self.public.horizon, 1)), self.public.actions), edge - self.users)
+        return Batch(
+            TabularPolicy(np.tile(actions, (self.public.horizon, 1)), self.public.actions),
+            edge - self.users,
+        )
 
     def observe(self, users):
         ends = np.eye(self.public.states)[users.states[:, -1]]

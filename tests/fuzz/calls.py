@@ -33,7 +33,14 @@ from confide.mechanisms import counters
 from confide.privacy import accounting
 from confide.privacy.certificate import Mechanism
 
-NAMESPACES = {"": confide, "agents": agents, "audit": audit, "evaluation": evaluation, "logs": logs, "mechanisms": mechanisms}
+NAMESPACES = {
+    "": confide,
+    "agents": agents,
+    "audit": audit,
+    "evaluation": evaluation,
+    "logs": logs,
+    "mechanisms": mechanisms,
+}
 NAMESPACES |= {
     "offline": offline,
     "privacy": privacy,
@@ -57,7 +64,17 @@ NOT_CALLED = {
     "PROBLEMS",
     "PRIVATIZERS",
 }
-NOT_CALLED |= {"TWINS", "Relation", "Trust", "Request", "Loss", "Problem", "accounting", "DeltaWarning", *NAMESPACES}
+NOT_CALLED |= {
+    "TWINS",
+    "Relation",
+    "Trust",
+    "Request",
+    "Loss",
+    "Problem",
+    "accounting",
+    "DeltaWarning",
+    *NAMESPACES,
+}
 NOT_CALLED |= {"ConfideError", "InvalidParameter", "PrivacyError", "BudgetExceeded"}
 # Records that the library makes and nobody else: they check nothing, and hold what they are given.
 RECORDS = {
@@ -91,7 +108,10 @@ class Case:
     data: frozenset = frozenset()  # arguments that are somebody's data: not replaced here
 
     def replaced(self, chosen):
-        given = {name: value.make() if isinstance(value, Fresh) else value for name, value in self.valid.items()}
+        given = {
+            name: value.make() if isinstance(value, Fresh) else value
+            for name, value in self.valid.items()
+        }
         return given | chosen
 
 
@@ -109,17 +129,31 @@ LOSS = confide.GaussianDP(0.1)
 
 
 def cases(folder: Path) -> dict[str, Case]:
-    made = {**_privacy(folder), **_mechanisms(folder), **_privatizers(), **_problems(folder), **_agents(), **_logs(folder)}
+    made = {
+        **_privacy(folder),
+        **_mechanisms(folder),
+        **_privatizers(),
+        **_problems(folder),
+        **_agents(),
+        **_logs(folder),
+    }
     return made | _evaluation() | _roof(folder)
 
 
 def _privacy(folder):
     guarantee = privacy.Guarantee(LOSS, CENTRAL, privacy.Trust.CENTRAL, 10, "fast")
-    mechanism = Mechanism("tree", "gaussian", norm=2, sensitivity=1.0, scale=3.7, parameters={"leaves": 4}, query="x")
+    mechanism = Mechanism(
+        "tree", "gaussian", norm=2, sensitivity=1.0, scale=3.7, parameters={"leaves": 4}, query="x"
+    )
     found = {}
     for kind in ("CentralDP", "JointDP", "LocalDP"):
-        found[kind] = Case(getattr(confide, kind), {"epsilon": 1.0, "delta": 1e-5, "relation": "replace"})
-    found["DistributedDP"] = Case(confide.DistributedDP, {"epsilon": 1.0, "delta": 1e-5, "relation": "replace", "dropouts": 0.1})
+        found[kind] = Case(
+            getattr(confide, kind), {"epsilon": 1.0, "delta": 1e-5, "relation": "replace"}
+        )
+    found["DistributedDP"] = Case(
+        confide.DistributedDP,
+        {"epsilon": 1.0, "delta": 1e-5, "relation": "replace", "dropouts": 0.1},
+    )
     found["NoPrivacy"] = Case(confide.NoPrivacy, {})
     found["GaussianDP"] = Case(confide.GaussianDP, {"mu": 0.5})
     found["PureDP"] = Case(confide.PureDP, {"epsilon": 0.5})
@@ -132,31 +166,60 @@ def _privacy(folder):
     found["gaussian_delta"] = Case(accounting.gaussian_delta, {"epsilon": 1.0, "mu": 0.5})
     found["gaussian_mu"] = Case(accounting.gaussian_mu, {"epsilon": 1.0, "delta": 1e-5})
     found["gaussian_epsilon"] = Case(accounting.gaussian_epsilon, {"mu": 0.5, "delta": 1e-5})
-    given = {"loss": LOSS, "request": CENTRAL, "trust": privacy.Trust.CENTRAL, "users": 10, "source": "fast", "times": 1}
+    given = {
+        "loss": LOSS,
+        "request": CENTRAL,
+        "trust": privacy.Trust.CENTRAL,
+        "users": 10,
+        "source": "fast",
+        "times": 1,
+    }
     found["Guarantee"] = Case(privacy.Guarantee, given)
     found["Guarantee.participations"] = Case(guarantee.participations, {"k": 2})
     found["billboard"] = Case(confide.billboard, {"guarantee": guarantee})
     found["certify"] = Case(
-        privacy.certify, {"guarantee": guarantee, "mechanisms": [mechanism], "subject": "x", "assumptions": ["x"]}
+        privacy.certify,
+        {"guarantee": guarantee, "mechanisms": [mechanism], "subject": "x", "assumptions": ["x"]},
     )
     found["compose"] = Case(privacy.compose, {"losses": [LOSS, confide.PureDP(0.5)], "delta": 1e-5})
     found["loss_for"] = Case(privacy.loss_for, {"request": CENTRAL})
     numbers = iter(range(10**9))
-    total = {"epsilon": 3.0, "delta": 1e-5, "relation": "replace", "others_epsilon": 0.5, "others_delta": 1e-6}
-    found["Ledger.init"] = Case(confide.Ledger.init, {"path": Fresh(lambda: folder / f"ledger-{next(numbers)}")} | total)
+    total = {
+        "epsilon": 3.0,
+        "delta": 1e-5,
+        "relation": "replace",
+        "others_epsilon": 0.5,
+        "others_delta": 1e-6,
+    }
+    found["Ledger.init"] = Case(
+        confide.Ledger.init, {"path": Fresh(lambda: folder / f"ledger-{next(numbers)}")} | total
+    )
     ledger = confide.Ledger.init(folder / "ledger.sqlite", **total)
     found["Ledger"] = Case(confide.Ledger, {"path": ledger.path})
-    spend = {"id": Fresh(lambda: f"id {next(numbers)}"), "what": "x", "loss": confide.GaussianDP(1e-9), "relation": "replace"}
+    spend = {
+        "id": Fresh(lambda: f"id {next(numbers)}"),
+        "what": "x",
+        "loss": confide.GaussianDP(1e-9),
+        "relation": "replace",
+    }
     found["Ledger.spend"] = Case(ledger.spend, spend | {"release": lambda: b"x"})
     certificate = confide.privacy.certify(guarantee, [mechanism])
     certificate.save(folder / "certificate.json")
-    found["Certificate.load"] = Case(confide.Certificate.load, {"path": folder / "certificate.json"})
+    found["Certificate.load"] = Case(
+        confide.Certificate.load, {"path": folder / "certificate.json"}
+    )
     return found
 
 
 def _mechanisms(folder):
-    found = {"Tree": Case(mechanisms.Tree, {"leaves": 4}), "HonakerTree": Case(mechanisms.HonakerTree, {"leaves": 4})}
-    found |= {name: Case(getattr(mechanisms, name), {"leaves": 4}) for name in ("Exact", "Buffered", "Toeplitz", "Discounted")}
+    found = {
+        "Tree": Case(mechanisms.Tree, {"leaves": 4}),
+        "HonakerTree": Case(mechanisms.HonakerTree, {"leaves": 4}),
+    }
+    found |= {
+        name: Case(getattr(mechanisms, name), {"leaves": 4})
+        for name in ("Exact", "Buffered", "Toeplitz", "Discounted")
+    }
     found["Toeplitz, bits"] = Case(mechanisms.Toeplitz, {"leaves": 4, "bits": 8})
     found["Buffered, gaps"] = Case(mechanisms.Buffered, {"leaves": 4, "gaps": (0.1, 0.2)})
     for name in ("Tree", "HonakerTree", "Exact", "Buffered", "Toeplitz", "Discounted"):
@@ -166,18 +229,25 @@ def _mechanisms(folder):
     bound = statistics.L2Ball(1.0, 3)
     given = {"factorisation": mechanisms.Tree(4), "bound": bound, "noise": Fresh(source)}
     names = list(inspect.signature(mechanisms.Counter).parameters)
-    given |= {"guarantee": privacy.Guarantee(LOSS, CENTRAL, privacy.Trust.CENTRAL, 4, "fast")} if "guarantee" in names else {}
+    given |= (
+        {"guarantee": privacy.Guarantee(LOSS, CENTRAL, privacy.Trust.CENTRAL, 4, "fast")}
+        if "guarantee" in names
+        else {}
+    )
     given |= {"loss": LOSS} if "loss" in names else {}
     given |= {"request": CENTRAL} if "request" in names else {}
     given |= {"privacy": CENTRAL} if "privacy" in names else {}
     given |= {"relation": privacy.Relation.REPLACE} if "relation" in names else {}
     given |= {"users": 4} if "users" in names else {}
-    found["Counter"] = Case(mechanisms.Counter, {name: value for name, value in given.items() if name in names})
+    found["Counter"] = Case(
+        mechanisms.Counter, {name: value for name, value in given.items() if name in names}
+    )
     found["FastSource"] = Case(mechanisms.FastSource, {"rng": Fresh(rng)})
     found["SecureSource"] = Case(mechanisms.SecureSource, {})
     found["noise_source"] = Case(mechanisms.noise_source, {"name": "fast", "seed": 0})
     found["SmoothGaussian"] = Case(
-        mechanisms.SmoothGaussian, {"epsilon": 1.0, "delta": 1e-5, "dimension": 2, "calibration": "tight"}
+        mechanisms.SmoothGaussian,
+        {"epsilon": 1.0, "delta": 1e-5, "dimension": 2, "calibration": "tight"},
     )
     found["StateFile"] = Case(mechanisms.StateFile, {"path": folder / "x.state"})
     found["StateFile.write"] = Case(mechanisms.StateFile(folder / "y.state").write, {"data": b"x"})
@@ -186,21 +256,36 @@ def _mechanisms(folder):
     found["dense"] = Case(counters.dense, {"factorisation": mechanisms.Tree(4)})
     found["L2Ball"] = Case(statistics.L2Ball, {"radius": 1.0, "size": 3})
     found["RegressionRows"] = Case(
-        statistics.RegressionRows, {"steps": 2, "dimension": 3, "row_norm": 1.0, "target": 1.0, "balance": 1.0}
+        statistics.RegressionRows,
+        {"steps": 2, "dimension": 3, "row_norm": 1.0, "target": 1.0, "balance": 1.0},
     )
-    found["WeightedRows"] = Case(statistics.WeightedRows, {"steps": 2, "dimension": 3, "balance": 1.0})
+    found["WeightedRows"] = Case(
+        statistics.WeightedRows, {"steps": 2, "dimension": 3, "balance": 1.0}
+    )
     for one in (bound, statistics.RegressionRows(2, 3), statistics.WeightedRows(2, 3)):
-        found[f"{type(one).__name__}.sensitivity"] = Case(one.sensitivity, {"relation": privacy.Relation.NULL})
+        found[f"{type(one).__name__}.sensitivity"] = Case(
+            one.sensitivity, {"relation": privacy.Relation.NULL}
+        )
     return found
 
 
 def _made(arguments):
-    return {name: value.make() if isinstance(value, Fresh) else value for name, value in arguments.items()}
+    return {
+        name: value.make() if isinstance(value, Fresh) else value
+        for name, value in arguments.items()
+    }
 
 
 def _privatizers():
     bound, schedule = statistics.L2Ball(1.0, 3), privatizers.geometric(100)
-    usual = {"bound": bound, "schedule": schedule, "privacy": CENTRAL, "noise": Fresh(source), "counter": None, "loss": None}
+    usual = {
+        "bound": bound,
+        "schedule": schedule,
+        "privacy": CENTRAL,
+        "noise": Fresh(source),
+        "counter": None,
+        "loss": None,
+    }
     local = usual | {"privacy": confide.LocalDP(1.0, 1e-5)}
     found = {"CentralPrivatizer": Case(privatizers.CentralPrivatizer, usual | {"store": None})}
     found["LocalPrivatizer"] = Case(privatizers.LocalPrivatizer, local)
@@ -209,30 +294,57 @@ def _privatizers():
     away = privatizers.DistributedPrivatizer(**_made(distributed)).stay_away
     found["DistributedPrivatizer.stay_away"] = Case(away, {"users": 1})
     opened = privatizers.DistributedPrivatizer(**_made(distributed)).receive_sum
-    found["DistributedPrivatizer.receive_sum"] = Case(opened, {"batch_id": b"x" * 16, "total": [0, 0, 0], "devices": 1})
+    found["DistributedPrivatizer.receive_sum"] = Case(
+        opened, {"batch_id": b"x" * 16, "total": [0, 0, 0], "devices": 1}
+    )
     sizes = {"generation": 0, "users": 10, "least": 9, "largest": 10, "size": 3, "modulus": 2**20}
-    found["ShareBatch"] = Case(privatizers.ShareBatch, {"id": b"x" * 16, "round": b"x" * 32} | sizes)
+    found["ShareBatch"] = Case(
+        privatizers.ShareBatch, {"id": b"x" * 16, "round": b"x" * 32} | sizes
+    )
     found["make_privatizer"] = Case(privatizers.make_privatizer, usual)
-    expected = {name: usual[name] for name in ("bound", "schedule", "privacy", "counter", "loss")} | {"discrete": False}
+    expected = {
+        name: usual[name] for name in ("bound", "schedule", "privacy", "counter", "loss")
+    } | {"discrete": False}
     found["expected_noise"] = Case(privatizers.expected_noise, expected)
     found["open_channel"] = Case(
         privatizers.open_channel,
-        {"bound": bound, "privacy": confide.LocalDP(1.0, 1e-5), "source": Fresh(source), "users": 1, "loss": None},
+        {
+            "bound": bound,
+            "privacy": confide.LocalDP(1.0, 1e-5),
+            "source": Fresh(source),
+            "users": 1,
+            "loss": None,
+        },
     )
     total = privacy.bounded.Bounded(np.zeros(3), bound, 10)
-    found["release_once"] = Case(privatizers.release_once, {"total": total, "privacy": CENTRAL, "noise": Fresh(source)})
+    found["release_once"] = Case(
+        privatizers.release_once, {"total": total, "privacy": CENTRAL, "noise": Fresh(source)}
+    )
     shares = [privatizers.Share(bound, 0.5), privatizers.Share(statistics.L2Ball(2.0, 2), 0.5)]
-    given = {"shares": shares, "privacy": CENTRAL, "noise": Fresh(source), "users": 10, "loss": None}
+    given = {
+        "shares": shares,
+        "privacy": CENTRAL,
+        "noise": Fresh(source),
+        "users": 10,
+        "loss": None,
+    }
     found["SharedBudget"] = Case(privatizers.SharedBudget, given)
     found["Share"] = Case(privatizers.Share, {"bound": bound, "share": 0.5, "query": "x"})
     message = {"generation": 0, "nonce": b"n" * 16, "channel": b"c" * 16, "values": np.zeros(3)}
     found["Message"] = Case(privatizers.Message, message)
     channel = privatizers.open_channel(bound, confide.LocalDP(1.0, 1e-5), source=source())
-    found["Channel"] = Case(privatizers.Channel, {name: getattr(channel, name) for name in ("bound", "noise", "guarantee")})
+    found["Channel"] = Case(
+        privatizers.Channel,
+        {name: getattr(channel, name) for name in ("bound", "noise", "guarantee")},
+    )
     rounds = usual | {"schedule": privatizers.AtMost(100, 9)}
     found["RoundsPrivatizer"] = Case(privatizers.RoundsPrivatizer, rounds)
-    found["RoundsPrivatizer.open"] = Case(privatizers.RoundsPrivatizer(**_made(rounds)).open, {"bound": bound, "users": 3})
-    found["LocalRoundsPrivatizer"] = Case(privatizers.LocalRoundsPrivatizer, local | {"schedule": privatizers.AtMost(100, 9)})
+    found["RoundsPrivatizer.open"] = Case(
+        privatizers.RoundsPrivatizer(**_made(rounds)).open, {"bound": bound, "users": 3}
+    )
+    found["LocalRoundsPrivatizer"] = Case(
+        privatizers.LocalRoundsPrivatizer, local | {"schedule": privatizers.AtMost(100, 9)}
+    )
     found["AtMost"] = Case(privatizers.AtMost, {"users": 100, "leaves": 9})
     found["Schedule"] = Case(privatizers.Schedule, {"times": (1, 2, 5)})
     found["custom"] = Case(privatizers.custom, {"times": [1, 2, 5]})
@@ -241,20 +353,33 @@ def _privatizers():
     found["geometric"] = Case(privatizers.geometric, {"episodes": 100, "first": 30, "ratio": 1.3})
     best = {"leaves": 4, "privacy": CENTRAL, "discrete": False, "users": 10}
     found["best_counter"] = Case(privatizers.best_counter, best)
-    found["counter_of_rates"] = Case(privatizers.counter_of_rates, {"schedule": privatizers.geometric(100), "privacy": CENTRAL})
+    found["counter_of_rates"] = Case(
+        privatizers.counter_of_rates, {"schedule": privatizers.geometric(100), "privacy": CENTRAL}
+    )
     found["takes_messages"] = Case(privatizers.takes_messages, {"privacy": CENTRAL})
-    found["worst_std"] = Case(privatizers.worst_std, {"factorisation": mechanisms.Tree(4), "order": 2})
+    found["worst_std"] = Case(
+        privatizers.worst_std, {"factorisation": mechanisms.Tree(4), "order": 2}
+    )
     return found
 
 
 def _problems(folder):
     sizes = {"seed": 0, "states": 6, "actions": 2, "horizon": 3}
-    found = {name: Case(getattr(problems, name), sizes | {"jump": 2}) for name in ("lock", "lock_rewards")}
-    found |= {name: Case(getattr(problems, name), sizes | {"dimension": 2}) for name in ("rand", "latent")}
-    found["liao_hard"] = Case(problems.liao_hard, {"seed": 0, "episodes": 10_000, "dimension": 3, "horizon": 3})
+    found = {
+        name: Case(getattr(problems, name), sizes | {"jump": 2})
+        for name in ("lock", "lock_rewards")
+    }
+    found |= {
+        name: Case(getattr(problems, name), sizes | {"dimension": 2}) for name in ("rand", "latent")
+    }
+    found["liao_hard"] = Case(
+        problems.liao_hard, {"seed": 0, "episodes": 10_000, "dimension": 3, "horizon": 3}
+    )
     found["one_hot"] = Case(problems.one_hot, {"states": 4, "horizon": 3})
     found["riverswim"] = Case(problems.riverswim, {"states": 4, "horizon": 3})
-    found["riverswim_stage"] = Case(problems.riverswim_stage, {"states": 4, "horizon": 3, "seed": 0})
+    found["riverswim_stage"] = Case(
+        problems.riverswim_stage, {"states": 4, "horizon": 3, "seed": 0}
+    )
     found["double_chain"] = Case(problems.double_chain, {"states": 5, "horizon": 3})
     garnet = {"states": 5, "actions": 2, "branches": 2, "rewarded": 1, "horizon": 3, "seed": 0}
     found["garnet"] = Case(problems.garnet, garnet)
@@ -265,29 +390,53 @@ def _problems(folder):
     found["linear_bandit"] = Case(problems.linear_bandit, bandit)
     found["news"] = Case(problems.news, {"actions": 3, "seed": 0})
     found["LinearBandit"] = Case(
-        problems.LinearBandit, {"parameter": np.full(2, 0.1), "contexts": np.full((3, 2, 2), 0.5), "name": "bandit"}
+        problems.LinearBandit,
+        {"parameter": np.full(2, 0.1), "contexts": np.full((3, 2, 2), 0.5), "name": "bandit"},
     )
-    found |= {name: Case(getattr(problems, name), {"horizon": 3}) for name in ("oscillator", "thermal", "glucose")}
+    found |= {
+        name: Case(getattr(problems, name), {"horizon": 3})
+        for name in ("oscillator", "thermal", "glucose")
+    }
     found["double_integrator"] = Case(problems.double_integrator, {"dt": 0.5, "horizon": 3})
     found["pendulum"] = Case(problems.pendulum, {"length": 1.0, "dt": 0.05, "horizon": 3})
     found["mass_chain"] = Case(problems.mass_chain, {"masses": 2, "dt": 0.5, "horizon": 3})
-    found["random_lq"] = Case(problems.random_lq, {"seed": 0, "states": 2, "inputs": 1, "spectral_radius": 0.9, "horizon": 3})
+    found["random_lq"] = Case(
+        problems.random_lq,
+        {"seed": 0, "states": 2, "inputs": 1, "spectral_radius": 0.9, "horizon": 3},
+    )
     found["icu_sepsis"] = Case(problems.icu_sepsis, {"horizon": 5})
     found["icu_sepsis_expert"] = Case(problems.icu_sepsis_expert, {"horizon": 5})
     found["icu_sepsis_centres"] = Case(problems.icu_sepsis_centres, {})
     found["make"] = Case(problems.make, {"name": "lock", "seed": 0, "horizon": 3})
-    given = {"name": "gym:FrozenLake-v1", "horizon": 3, "rewards": "public", "reward_range": (0.0, 1.0)}
+    given = {
+        "name": "gym:FrozenLake-v1",
+        "horizon": 3,
+        "rewards": "public",
+        "reward_range": (0.0, 1.0),
+    }
     found["make, gym"] = Case(problems.make, given)
     world = problems.riverswim(states=4, horizon=3)
     problems.save_problem(world, folder / "problem.npz")
-    found["save_problem"] = Case(problems.save_problem, {"problem": world, "path": folder / "saved.npz"})
+    found["save_problem"] = Case(
+        problems.save_problem, {"problem": world, "path": folder / "saved.npz"}
+    )
     found["load_problem"] = Case(problems.load_problem, {"path": folder / "problem.npz"})
-    table = {"transitions": np.full((3, 2, 3), 1 / 3), "rewards": np.zeros((3, 2)), "start": np.full(3, 1 / 3), "horizon": 4}
+    table = {
+        "transitions": np.full((3, 2, 3), 1 / 3),
+        "rewards": np.zeros((3, 2)),
+        "start": np.full(3, 1 / 3),
+        "horizon": 4,
+    }
     found["TabularMDP"] = Case(
-        problems.TabularMDP, table | {"stochastic_rewards": False, "name": "table", "terminal": None, "outcome_rewards": None}
+        problems.TabularMDP,
+        table
+        | {"stochastic_rewards": False, "name": "table", "terminal": None, "outcome_rewards": None},
     )
     mixture = problems.lock(states=4, actions=2, horizon=3, jump=1)
-    given = {name: getattr(mixture, name) for name in ("kernels", "weights", "rewards", "start", "reward_features", "name")}
+    given = {
+        name: getattr(mixture, name)
+        for name in ("kernels", "weights", "rewards", "start", "reward_features", "name")
+    }
     found["LinearMixtureMDP"] = Case(problems.LinearMixtureMDP, given)
     linear = problems.one_hot(states=3, horizon=3)
     names = ("features", "measures", "reward_weights", "start", "stochastic_rewards", "name")
@@ -295,11 +444,29 @@ def _problems(folder):
     system = problems.oscillator()
     names = ("A", "B", "Q", "R", "horizon", "noise_radius", "parameter_bound", "gain_bound", "name")
     found["LQSystem"] = Case(problems.LQSystem, {name: getattr(system, name) for name in names})
-    given = {"statespace": problems.to_control(system), "Q": np.eye(2), "R": np.eye(1), "horizon": 5, "noise_radius": 0.1}
-    given |= {"dt": None, "method": "zoh", "state_observed": True, "parameter_bound": None, "gain_bound": 1.2, "name": "x"}
+    given = {
+        "statespace": problems.to_control(system),
+        "Q": np.eye(2),
+        "R": np.eye(1),
+        "horizon": 5,
+        "noise_radius": 0.1,
+    }
+    given |= {
+        "dt": None,
+        "method": "zoh",
+        "state_observed": True,
+        "parameter_bound": None,
+        "gain_bound": 1.2,
+        "name": "x",
+    }
     found["from_control"] = Case(problems.from_control, given)
     found["to_control"] = Case(problems.to_control, {"system": system, "dt": 0.5})
-    imported = {"env": "FrozenLake-v1", "horizon": 5, "rewards": "learned", "reward_range": (0.0, 1.0)}
+    imported = {
+        "env": "FrozenLake-v1",
+        "horizon": 5,
+        "rewards": "learned",
+        "reward_range": (0.0, 1.0),
+    }
     found["from_gymnasium"] = Case(problems.from_gymnasium, imported)
     played = {
         "env": "FrozenLake-v1",
@@ -314,19 +481,29 @@ def _problems(folder):
     sampled = problems.environment("FrozenLake-v1", 2, reward_range=(0.0, 1.0), start=np.eye(16)[0])
     given = {"policy": policy.uniform_policy(2, 17, 4), "users": 3, "rng": Fresh(rng)}
     found["SampledProblem.sample"] = Case(sampled.sample, given)
-    found["binned"] = Case(problems.binned, {"env": "CartPole-v1", "bins": [[], [0.0], [-0.1, 0.1], []]})
+    found["binned"] = Case(
+        problems.binned, {"env": "CartPole-v1", "bins": [[], [0.0], [-0.1, 0.1], []]}
+    )
     found["reward_map"] = Case(problems.reward_map, {"env": "FrozenLake-v1"})
     found["to_gymnasium"] = Case(problems.to_gymnasium, {"problem": world})
-    found["GymProblem"] = Case(problems.GymProblem, {"env": "CartPole-v1", "features": np.asarray, "horizon": 5})
-    found["TabularPolicy"] = Case(policy.TabularPolicy, {"actions": np.zeros((2, 3), int), "choices": 2})
+    found["GymProblem"] = Case(
+        problems.GymProblem, {"env": "CartPole-v1", "features": np.asarray, "horizon": 5}
+    )
+    found["TabularPolicy"] = Case(
+        policy.TabularPolicy, {"actions": np.zeros((2, 3), int), "choices": 2}
+    )
     found["StochasticPolicy"] = Case(policy.StochasticPolicy, {"weights": np.full((2, 3, 2), 0.5)})
     found["LinearPolicy"] = Case(policy.LinearPolicy, {"gains": np.zeros((2, 1, 2))})
-    found["ContextPolicy"] = Case(policy.ContextPolicy, {"weights": np.ones(2), "widths": np.eye(2)})
+    found["ContextPolicy"] = Case(
+        policy.ContextPolicy, {"weights": np.ones(2), "widths": np.eye(2)}
+    )
     found["RandomPolicy"] = Case(policy.RandomPolicy, {"choices": 2})
     found["uniform_policy"] = Case(policy.uniform_policy, {"horizon": 2, "states": 3, "actions": 2})
     policy.uniform_policy(2, 3, 2).save(folder / "policy.npz")
     found["load_policy"] = Case(policy.load_policy, {"path": folder / "policy.npz"})
-    found["policy.save"] = Case(policy.uniform_policy(2, 3, 2).save, {"path": folder / "saved-policy.npz"})
+    found["policy.save"] = Case(
+        policy.uniform_policy(2, 3, 2).save, {"path": folder / "saved-policy.npz"}
+    )
     uniform = policy.uniform_policy(3, 4, 2)
     found["problem.sample"] = Case(world.sample, {"policy": uniform, "users": 3, "rng": Fresh(rng)})
     found["problem.count"] = Case(world.count, {"policy": uniform, "users": 3, "rng": Fresh(rng)})
@@ -343,20 +520,39 @@ def _agents():
     linear, system = problems.one_hot(states=3, horizon=3).public, problems.oscillator().public
     found = {}
     for name, public in {
-        **dict.fromkeys(("UCRLVTR", "UCRLVTRPlus", "LinOptVI", "LinOptPO", "LikelihoodVI", "QuestionsVI"), mixture),
+        **dict.fromkeys(
+            ("UCRLVTR", "UCRLVTRPlus", "LinOptVI", "LinOptPO", "LikelihoodVI", "QuestionsVI"),
+            mixture,
+        ),
         **dict.fromkeys(("LSVIUCB", "NextStateVI"), linear),
         **dict.fromkeys(("LinTS", "LinUCB"), problems.linear_bandit(3, 2, population=8).public),
         **dict.fromkeys(
-            ("TabularPSRL", "PUCB", "UCBVI", "UCBPO", "LDPOBI", "DPUCBVI"), problems.riverswim(states=3, horizon=3).public
+            ("TabularPSRL", "PUCB", "UCBVI", "UCBPO", "LDPOBI", "DPUCBVI"),
+            problems.riverswim(states=3, horizon=3).public,
         ),
         **dict.fromkeys(("OFULQ", "ThompsonLQ", "CertaintyEquivalentLQ"), system),
     }.items():
         made = getattr(agents, name)
-        usual = {"public": public, "episodes": 50, "noise": Fresh(source), "calibration": "tight", "schedule": None}
-        usual |= {"bonus_scale": 0.5, "failure": 0.1, "step": None, "regularizer": None, "support": None} | PRIVATE
+        usual = {
+            "public": public,
+            "episodes": 50,
+            "noise": Fresh(source),
+            "calibration": "tight",
+            "schedule": None,
+        }
+        usual |= {
+            "bonus_scale": 0.5,
+            "failure": 0.1,
+            "step": None,
+            "regularizer": None,
+            "support": None,
+        } | PRIVATE
         accepted = inspect.signature(made).parameters
         found[name] = Case(made, {key: value for key, value in usual.items() if key in accepted})
-    found |= {name: Case(getattr(agents, name), {"public": mixture, "episodes": 50}) for name in ("Uniform", "NoData")}
+    found |= {
+        name: Case(getattr(agents, name), {"public": mixture, "episodes": 50})
+        for name in ("Uniform", "NoData")
+    }
     found["Oracle"] = Case(agents.Oracle, {"problem": problems.riverswim(), "episodes": 50})
 
     def agent(trust=confide.JointDP):
@@ -364,19 +560,37 @@ def _agents():
         made.noise = source()
         return made
 
-    made = {"calibration": agents.Calibration(agent().algorithm, privatizers.geometric(50)), "noise": Fresh(source)}
+    made = {
+        "calibration": agents.Calibration(agent().algorithm, privatizers.geometric(50)),
+        "noise": Fresh(source),
+    }
     found["Learner"] = Case(agents.Learner, made | PRIVATE)
-    device = {"algorithm": agent().algorithm, "privacy": confide.LocalDP(1.0, 1e-5), "noise": Fresh(source), "loss": None}
+    device = {
+        "algorithm": agent().algorithm,
+        "privacy": confide.LocalDP(1.0, 1e-5),
+        "noise": Fresh(source),
+        "loss": None,
+    }
     found["LocalClient"] = Case(agents.LocalClient, device | {"channel": None, "store": None})
     shared, promise = problems.lock(seed=0).public, confide.DistributedDP(1.0, 1e-5)
     server = agents.LikelihoodVI(shared, episodes=50, privacy=promise, noise=source())
-    share = {"algorithm": server.algorithm, "privacy": promise, "batch": server.shares.batch, "noise": Fresh(source)}
+    share = {
+        "algorithm": server.algorithm,
+        "privacy": promise,
+        "batch": server.shares.batch,
+        "noise": Fresh(source),
+    }
     found["ShareClient"] = Case(agents.ShareClient, share | {"store": None})
     one = server.shares.client()
     one.plan(server.released())
-    found["ShareClient.contribute"] = Case(one.contribute, {"trajectory": object(), "aggregate": lambda *_: None})
+    found["ShareClient.contribute"] = Case(
+        one.contribute, {"trajectory": object(), "aggregate": lambda *_: None}
+    )
     saved = agent().save()
-    found["agent.restore"] = Case(lambda data, released: agent().restore(data, released=released), {"data": saved, "released": 0})
+    found["agent.restore"] = Case(
+        lambda data, released: agent().restore(data, released=released),
+        {"data": saved, "released": 0},
+    )
     found["agent.observe"] = Case(lambda users: agent().observe(users), {"users": object()})
     local = agent(confide.LocalDP)
     found["agent.absorb"] = Case(local.absorb, {"message": b"x"})
@@ -390,13 +604,38 @@ def _logs(folder):
     users = list(logs.simulate(world, uniform, 30, rng()))
     logs.write(folder / "log.parquet", users)
     (folder / "log.csv").write_text("user,trajectory,step,state,reward\n0,0,0,1,0.5\n")
-    columns = {"user": "user", "trajectory": "trajectory", "step": "step", "state": "state", "reward": "reward"}
+    columns = {
+        "user": "user",
+        "trajectory": "trajectory",
+        "step": "step",
+        "state": "state",
+        "reward": "reward",
+    }
     columns |= {"action": None, "probability": None}
     opened = logs.open(folder / "log.parquet")
-    found = {"Caps": Case(logs.Caps, {"trajectories": 1, "steps": 10}), "Columns": Case(logs.Columns, columns)}
-    found["open"] = Case(logs.open, {"paths": folder / "log.parquet", **columns, "max_trajectories": 1, "max_steps": 10})
-    raw = {"source": folder / "log.csv", "out": folder / "out.parquet", "user": "user", "stay": "trajectory", "time": "step"}
-    raw |= {"state": "state", "reward": "reward", "action": None, "probability": None, "states": 2, "actions": None}
+    found = {
+        "Caps": Case(logs.Caps, {"trajectories": 1, "steps": 10}),
+        "Columns": Case(logs.Columns, columns),
+    }
+    found["open"] = Case(
+        logs.open,
+        {"paths": folder / "log.parquet", **columns, "max_trajectories": 1, "max_steps": 10},
+    )
+    raw = {
+        "source": folder / "log.csv",
+        "out": folder / "out.parquet",
+        "user": "user",
+        "stay": "trajectory",
+        "time": "step",
+    }
+    raw |= {
+        "state": "state",
+        "reward": "reward",
+        "action": None,
+        "probability": None,
+        "states": 2,
+        "actions": None,
+    }
     raw |= {
         "in_order": False,
         "rows": "last",
@@ -406,17 +645,33 @@ def _logs(folder):
         "fill_state": None,
         "fill_action": None,
     }
-    raw |= {"terminal": (1,), "time_format": None, "every": None, "delimiter": ",", "decimal": ".", "key": None, "progress": None}
+    raw |= {
+        "terminal": (1,),
+        "time_format": None,
+        "every": None,
+        "delimiter": ",",
+        "decimal": ".",
+        "key": None,
+        "progress": None,
+    }
     found["import_log"] = Case(logs.import_log, raw)
-    found["from_minari"] = Case(logs.from_minari, {"dataset": None, "out": folder / "out.parquet", "user": None, "key": None})
+    found["from_minari"] = Case(
+        logs.from_minari,
+        {"dataset": None, "out": folder / "out.parquet", "user": None, "key": None},
+    )
     found["Labels"] = Case(logs.Labels, {"state": ("a", "b"), "action": ()})
-    found["in_memory"] = Case(logs.in_memory, {"users": users, "max_trajectories": 1, "max_steps": 10})
+    found["in_memory"] = Case(
+        logs.in_memory, {"users": users, "max_trajectories": 1, "max_steps": 10}
+    )
     simulated = {"problem": world, "policy": uniform, "users": 5, "rng": Fresh(rng), "end": (4,)}
     accepted = inspect.signature(logs.simulate).parameters
     found["simulate"] = Case(
-        lambda **given: list(logs.simulate(**given)), {key: value for key, value in simulated.items() if key in accepted}
+        lambda **given: list(logs.simulate(**given)),
+        {key: value for key, value in simulated.items() if key in accepted},
     )
-    found["write"] = Case(logs.write, {"path": folder / "written.parquet", "users": users, "lists": False, "rows": 10})
+    found["write"] = Case(
+        logs.write, {"path": folder / "written.parquet", "users": users, "lists": False, "rows": 10}
+    )
     found["logs.check"] = Case(opened.check, {"states": 5, "workers": 1})
     found["logs.on"] = Case(opened.on, {"backend": "local", "workers": 1})
     return found
@@ -426,18 +681,44 @@ def _evaluation():
     usual = {"discount": 0.9, "return_bound": 1.0}
     states = {"states": 5, **usual}
     weighted = states | {"features": np.eye(5), "weights": np.full(5, 0.2)}
-    found = {"LSW": Case(evaluation.LSW, weighted), "LSL": Case(evaluation.LSL, weighted | {"ridge": 1.0})}
+    found = {
+        "LSW": Case(evaluation.LSW, weighted),
+        "LSL": Case(evaluation.LSL, weighted | {"ridge": 1.0}),
+    }
     found["DPLSW"] = Case(evaluation.DPLSW, weighted | {"calibration": "tight"})
     found["DPLSL"] = Case(evaluation.DPLSL, weighted | {"ridge": 1.0, "calibration": "tight"})
-    more = {"visits": 4, "shrink": "fixed", "components": None, "prior_std": 0.3, "centre": None, "second_moments": False}
+    more = {
+        "visits": 4,
+        "shrink": "fixed",
+        "components": None,
+        "prior_std": 0.3,
+        "centre": None,
+        "second_moments": False,
+    }
     found["CountsAndSums"] = Case(evaluation.CountsAndSums, states | more)
     found["CountsAndSums, components"] = Case(
-        evaluation.CountsAndSums, states | more | {"shrink": "empirical-bayes", "components": np.eye(5)[:, :2]}
+        evaluation.CountsAndSums,
+        states | more | {"shrink": "empirical-bayes", "components": np.eye(5)[:, :2]},
     )
-    weights = {"target": np.full((6, 5, 1), 1.0), **usual, "clip": 10.0, "centre": None, "interval_share": 0.1}
-    found["ImportanceSampling"] = Case(evaluation.ImportanceSampling, weights | {"per_decision": False})
+    weights = {
+        "target": np.full((6, 5, 1), 1.0),
+        **usual,
+        "clip": 10.0,
+        "centre": None,
+        "interval_share": 0.1,
+    }
+    found["ImportanceSampling"] = Case(
+        evaluation.ImportanceSampling, weights | {"per_decision": False}
+    )
     found["WeightedImportanceSampling"] = Case(evaluation.WeightedImportanceSampling, weights)
-    linear = {"features": np.eye(5), **usual, "visits": 4, "weights": np.full(5, 0.2), "centre": None, "interval_share": 0.1}
+    linear = {
+        "features": np.eye(5),
+        **usual,
+        "visits": 4,
+        "weights": np.full(5, 0.2),
+        "centre": None,
+        "interval_share": 0.1,
+    }
     found["PrivateLSTD"] = Case(evaluation.PrivateLSTD, linear | {"norm": None})
     found["SufficientStatistics"] = Case(evaluation.SufficientStatistics, linear)
     found["delta_warning"] = Case(evaluation.delta_warning, {"users": 10, "delta": 1e-6})
@@ -451,16 +732,28 @@ def _evaluation():
         "trajectories": 1,
     }
     accepted = inspect.signature(counted.plan).parameters
-    found["CountsAndSums.plan"] = Case(counted.plan, {key: value for key, value in given.items() if key in accepted})
+    found["CountsAndSums.plan"] = Case(
+        counted.plan, {key: value for key, value in given.items() if key in accepted}
+    )
     world = problems.chain(states=4, horizon=6)
     users = list(logs.simulate(world, policy.uniform_policy(6, 5, 1), 30, rng()))
     log = logs.in_memory(users, max_steps=6)
-    given = {"logs": log, "privacy": CENTRAL, "ledger": None, "rng": Fresh(rng), "noise": None, "progress": None, "id": None}
+    given = {
+        "logs": log,
+        "privacy": CENTRAL,
+        "ledger": None,
+        "rng": Fresh(rng),
+        "noise": None,
+        "progress": None,
+        "id": None,
+    }
     found["CountsAndSums.release"] = Case(counted.release, given)
     found["DPLSW.release"] = Case(evaluation.DPLSW(states=5, return_bound=1.0).release, given)
     estimate = counted.release(log, privacy=CENTRAL, rng=rng())
     found["ValueEstimate.interval"] = Case(estimate.interval, {"level": 0.9})
-    found["ValueEstimate.from_bytes"] = Case(evaluation.ValueEstimate.from_bytes, {"data": estimate.to_bytes()})
+    found["ValueEstimate.from_bytes"] = Case(
+        evaluation.ValueEstimate.from_bytes, {"data": estimate.to_bytes()}
+    )
     found["ValueEstimate.load"] = Case(evaluation.ValueEstimate.load, {"path": Path("x")})
     return found | _offline(given)
 
@@ -474,25 +767,38 @@ def _offline(given):
         "rewards": np.zeros((5, 1)),
         "reward_range": (0.0, 1.0),
     }
-    table |= {"terminal": np.zeros(5, bool), "ends": False, "support": None, "start": np.full(5, 0.2)}
+    table |= {
+        "terminal": np.zeros(5, bool),
+        "ends": False,
+        "support": None,
+        "start": np.full(5, 0.2),
+    }
     made = offline.ModelRelease(**table)
     found = {
-        "ModelRelease": Case(offline.ModelRelease, table | {"return_bound": None, "total_weight": 0.5, "reward_weight": 0.5})
+        "ModelRelease": Case(
+            offline.ModelRelease,
+            table | {"return_bound": None, "total_weight": 0.5, "reward_weight": 0.5},
+        )
     }
     found["ModelRelease.release"] = Case(made.release, given)
     model = made.release(given["logs"], privacy=confide.NoPrivacy(), rng=rng())
     found["PrivateModel.value"] = Case(model.value, {"policy": np.zeros(5, int)})
     found["PrivateModel.plan"] = Case(model.plan, {"pessimism": 1.0})
-    found["PrivateModel.from_bytes"] = Case(offline.PrivateModel.from_bytes, {"data": model.to_bytes()})
+    found["PrivateModel.from_bytes"] = Case(
+        offline.PrivateModel.from_bytes, {"data": model.to_bytes()}
+    )
     learn, test = given["logs"].split(0.5)
     half = offline.ModelRelease(**table | {"rewards": np.eye(5)[:, :1]})
-    half = half.release(learn, privacy=confide.CentralDP(200.0, 1e-6), rng=rng())  # so little noise that nothing warns
+    # so little noise that nothing warns
+    half = half.release(learn, privacy=confide.CentralDP(200.0, 1e-6), rng=rng())
     asked = {key: value for key, value in given.items() if key not in ("logs", "privacy")}
     asked |= {"policy": np.zeros(5, int), "holdout": test, "privacy": None, "method": "model"}
     found["PrivateModel.improvement"] = Case(half.improvement, asked)
     found["Logs.split"] = Case(given["logs"].split, {"holdout": 0.5, "key": "k"})
     shown = half.improvement(np.zeros(5, int), test, rng=rng())
-    found["Improvement.from_bytes"] = Case(offline.Improvement.from_bytes, {"data": shown.to_bytes()})
+    found["Improvement.from_bytes"] = Case(
+        offline.Improvement.from_bytes, {"data": shown.to_bytes()}
+    )
     found["PrivateModel.load"] = Case(offline.PrivateModel.load, {"path": Path("x")})
     return found
 
@@ -512,42 +818,80 @@ def _roof(folder):
         "horizon": None,
         "source": None,
     }
-    found = {"run": Case(confide.run, usual | {"state": None, "progress": None, "command": "", "counts": None})}
+    found = {
+        "run": Case(
+            confide.run, usual | {"state": None, "progress": None, "command": "", "counts": None}
+        )
+    }
     done = confide.run(agent(), world, seed=0)
     done.save(folder / "run")
     found["Run.load"] = Case(confide.Run.load, {"folder": folder / "run"})
     found["Run.save"] = Case(done.save, {"folder": folder / "again"})
     found["Run.curve"] = Case(done.curve, {"name": "regret", "users": np.arange(1, 5)})
     found["Run.episodes_to"] = Case(done.episodes_to, {"fraction": 0.9})
-    found["explain"] = Case(lambda one, other: confide.explain(one, other), {"one": agent(), "other": agent()})
-    given = {"agents": ["uniform"], "problems": ["lock"], "epsilons": [1.0], "delta": 1e-5, "trust": "joint", "no_privacy": False}
+    found["explain"] = Case(
+        lambda one, other: confide.explain(one, other), {"one": agent(), "other": agent()}
+    )
+    given = {
+        "agents": ["uniform"],
+        "problems": ["lock"],
+        "epsilons": [1.0],
+        "delta": 1e-5,
+        "trust": "joint",
+        "no_privacy": False,
+    }
     found["Sweep"] = Case(Sweep, given | {"episodes": 20, "seeds": 1, "name": "x"})
     sweep = Sweep(**given | {"episodes": 20, "seeds": 1})
     accepted = inspect.signature(confide.compare).parameters
-    given = {"sweep": sweep, "backend": "local", "workers": 1, "store": folder / "store", "again": False, "progress": None}
-    found["compare"] = Case(confide.compare, {key: value for key, value in given.items() if key in accepted})
+    given = {
+        "sweep": sweep,
+        "backend": "local",
+        "workers": 1,
+        "store": folder / "store",
+        "again": False,
+        "progress": None,
+    }
+    found["compare"] = Case(
+        confide.compare, {key: value for key, value in given.items() if key in accepted}
+    )
     found["subject"] = Case(
-        audit.subject, {"name": "gaussian", "privacy": CENTRAL, "twin": None, "source": "fast", "trust": "joint"}
+        audit.subject,
+        {"name": "gaussian", "privacy": CENTRAL, "twin": None, "source": "fast", "trust": "joint"},
     )
     found["subjects"] = Case(audit.subjects, {})
     attacked = audit.subject("gaussian", confide.CentralDP(1.0, 1e-2))
-    found["refute"] = Case(audit.refute, {"subject": attacked, "delta": 1e-2, "runs": 200, "confidence": 0.99, "rng": Fresh(rng)})
+    found["refute"] = Case(
+        audit.refute,
+        {"subject": attacked, "delta": 1e-2, "runs": 200, "confidence": 0.99, "rng": Fresh(rng)},
+    )
     small = problems.lock(states=4, actions=2, horizon=3, jump=1)
-    found["replay"] = Case(audit.replay, {"make": partial(_learner, small.public), "problem": small, "neighbours": 1, "seed": 0})
-    found["clopper_pearson"] = Case(audit.clopper_pearson, {"successes": 3, "trials": 10, "miss": 0.05})
+    found["replay"] = Case(
+        audit.replay,
+        {"make": partial(_learner, small.public), "problem": small, "neighbours": 1, "seed": 0},
+    )
+    found["clopper_pearson"] = Case(
+        audit.clopper_pearson, {"successes": 3, "trials": 10, "miss": 0.05}
+    )
     found["verify"] = Case(audit.verify, {"certificate": done.certificate})
     found["plot_runs"] = Case(report.plot_runs, {"runs": [done]})
-    found["plot_study"] = Case(report.plot_study, {"study": experiments.study.study_of_runs([done]), "what": "regret"})
-    found["save_figures"] = Case(report.save_figures, {"runs": [done], "folder": folder / "figures"})
+    found["plot_study"] = Case(
+        report.plot_study, {"study": experiments.study.study_of_runs([done]), "what": "regret"}
+    )
+    found["save_figures"] = Case(
+        report.save_figures, {"runs": [done], "folder": folder / "figures"}
+    )
     found["write_report"] = Case(
-        report.write_report, {"runs": [done], "path": folder / "report.html", "title": "x", "command": "x"}
+        report.write_report,
+        {"runs": [done], "path": folder / "report.html", "title": "x", "command": "x"},
     )
     return found
 
 
 def public_names():
     """What must have a case, by name."""
-    return {name for module in NAMESPACES.values() for name in module.__all__} - NOT_CALLED - RECORDS
+    return (
+        {name for module in NAMESPACES.values() for name in module.__all__} - NOT_CALLED - RECORDS
+    )
 
 
 @dataclass(frozen=True)
@@ -567,7 +911,9 @@ def call(case: Case, chosen: dict, seconds: float) -> Outcome:
         return Outcome("endless", place(error))
     except ConfideError as error:
         named = any(name in str(error) for name in chosen)
-        return Outcome("refused" if named else "refused, argument not named", type(error).__name__, str(error))
+        return Outcome(
+            "refused" if named else "refused, argument not named", type(error).__name__, str(error)
+        )
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -584,7 +930,9 @@ def fuzz(folder: Path, *, calls: int, seed: int, seconds: float, watch=None):
         name = names[number % len(names)]
         case = known[name]
         several = min(len(case.valid), 1 + int(draws.random() < 0.3))
-        replaced = [str(one) for one in draws.choice(sorted(case.valid), size=several, replace=False)]
+        replaced = [
+            str(one) for one in draws.choice(sorted(case.valid), size=several, replace=False)
+        ]
         chosen = {one: _copied(VALUES[draws.integers(len(VALUES))]) for one in replaced}
         if watch:
             watch(number, f"{name} {chosen!a}"[:500])

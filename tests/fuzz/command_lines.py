@@ -47,16 +47,33 @@ class Files:
 def write_files(folder: Path, rng: np.random.Generator, mutants: int) -> Files:
     """Valid files of every kind, mutants of each, and files that are no files."""
     files = Files(folder)
-    call(["run", "ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "40", "--out", str(folder / "runs")], 120)
+    call(
+        [
+            "run",
+            "ucrl-vtr",
+            "lock",
+            "--epsilon",
+            "1",
+            "--episodes",
+            "40",
+            "--out",
+            str(folder / "runs"),
+        ],
+        120,
+    )
     call(["ledger", "init", str(folder / "ledger.sqlite"), "--epsilon", "3", "--delta", "1e-6"], 60)
     (folder / "sweep.toml").write_text(SWEEP)
     np.save(folder / "features.npy", np.eye(5))
-    (folder / "features.csv").write_text("\n".join(",".join("10"[i != j] for j in range(5)) for i in range(5)))
+    (folder / "features.csv").write_text(
+        "\n".join(",".join("10"[i != j] for j in range(5)) for i in range(5))
+    )
     import confide
 
     confide.problems.save_problem(confide.problems.riverswim(), folder / "problem.npz")
     world = confide.problems.chain(states=4, horizon=6)
-    users = confide.logs.simulate(world, confide.policy.uniform_policy(6, 5, 1), 30, np.random.default_rng(0))
+    users = confide.logs.simulate(
+        world, confide.policy.uniform_policy(6, 5, 1), 30, np.random.default_rng(0)
+    )
     confide.logs.write(folder / "log.parquet", users)
     (folder / "log.csv").write_text("user,trajectory,step,state,reward\n0,0,0,1,0.5\n")
     (folder / "labels.csv").write_text("0\n1\nmild\n")
@@ -76,10 +93,25 @@ def write_files(folder: Path, rng: np.random.Generator, mutants: int) -> Files:
         "1",
         "--yes",
     ]
-    call([*evaluated, "--ledger", str(folder / "ledger.sqlite"), "--out", str(folder / "estimate")], 120)
-    valid = {"certificate": run / "certificate.json", "policy": run / "policy.npz", "ledger": folder / "ledger.sqlite"}
-    valid |= {"sweep": folder / "sweep.toml", "problem": folder / "problem.npz", "log": folder / "log.parquet"}
-    valid |= {"table": folder / "features.npy", "csv": folder / "features.csv", "log.csv": folder / "log.csv"}
+    call(
+        [*evaluated, "--ledger", str(folder / "ledger.sqlite"), "--out", str(folder / "estimate")],
+        120,
+    )
+    valid = {
+        "certificate": run / "certificate.json",
+        "policy": run / "policy.npz",
+        "ledger": folder / "ledger.sqlite",
+    }
+    valid |= {
+        "sweep": folder / "sweep.toml",
+        "problem": folder / "problem.npz",
+        "log": folder / "log.parquet",
+    }
+    valid |= {
+        "table": folder / "features.npy",
+        "csv": folder / "features.csv",
+        "log.csv": folder / "log.csv",
+    }
     valid |= {"labels": folder / "labels.csv"}
     valid |= {"estimate": folder / "estimate" / "estimate.npz"}
     for kind, path in valid.items():
@@ -122,11 +154,31 @@ def _mutant(path: Path, number: int, rng: np.random.Generator) -> Path:
         data = bytearray(target.read_bytes())
         for place in rng.integers(len(data), size=int(rng.integers(1, 5))):
             data[place] = int(rng.integers(256))
-        target.write_bytes(bytes(data)[: int(rng.integers(len(data))) if rng.random() < 0.3 else None])
+        target.write_bytes(
+            bytes(data)[: int(rng.integers(len(data))) if rng.random() < 0.3 else None]
+        )
     return target
 
 
-JSON_VALUES = [None, True, -1, 0, 1.5, 1e300, 10**400, 2**63, "", "x", TITLE, [], [1], {}, {"a": 1}, "nan", "x" * 100_000]
+JSON_VALUES = [
+    None,
+    True,
+    -1,
+    0,
+    1.5,
+    1e300,
+    10**400,
+    2**63,
+    "",
+    "x",
+    TITLE,
+    [],
+    [1],
+    {},
+    {"a": 1},
+    "nan",
+    "x" * 100_000,
+]
 
 
 def _edit_json(path: Path, rng: np.random.Generator) -> None:
@@ -152,7 +204,19 @@ def _places(node):
             yield from _places(node[key])
 
 
-LEDGER_VALUES = ["'x'", "NULL", "-1", "1e999", "9e999", "X'00ff'", "'\x1b]0;x\x07'", "0", "''", "1e-320", "'replace'"]
+LEDGER_VALUES = [
+    "'x'",
+    "NULL",
+    "-1",
+    "1e999",
+    "9e999",
+    "X'00ff'",
+    "'\x1b]0;x\x07'",
+    "0",
+    "''",
+    "1e-320",
+    "'replace'",
+]
 
 
 def _edit_ledger(path: Path, rng: np.random.Generator) -> None:
@@ -163,14 +227,19 @@ def _edit_ledger(path: Path, rng: np.random.Generator) -> None:
             "total": ("epsilon", "delta", "relation", "others_epsilon", "others_delta"),
             "division": ("mu", "epsilon", "delta"),
         }
-        tables |= {"spend": ("id", "at", "what", "relation", "kind", "mu", "epsilon", "delta"), "release": ("bytes",)}
+        tables |= {
+            "spend": ("id", "at", "what", "relation", "kind", "mu", "epsilon", "delta"),
+            "release": ("bytes",),
+        }
         table = str(rng.choice(sorted(tables)))
         act = rng.random()
         db.execute(f"DROP TRIGGER IF EXISTS {table}_UPDATE")
         db.execute(f"DROP TRIGGER IF EXISTS {table}_DELETE")
         try:
             if act < 0.7:
-                db.execute(f"UPDATE {table} SET {rng.choice(tables[table])} = {rng.choice(LEDGER_VALUES)}")
+                db.execute(
+                    f"UPDATE {table} SET {rng.choice(tables[table])} = {rng.choice(LEDGER_VALUES)}"
+                )
             elif act < 0.85:
                 db.execute(f"DELETE FROM {table}")
             else:
@@ -200,7 +269,17 @@ def _services(place: Path, mutants: int, rng: np.random.Generator) -> list[str]:
     made = ServiceFolder(place)
     made.init()
     service = made.open()
-    service.create(RunSpec(name="demo", agent="likelihood-vi", problem="lock", epsilon=1.0, delta=1e-5, users=40, noise="fast"))
+    service.create(
+        RunSpec(
+            name="demo",
+            agent="likelihood-vi",
+            problem="lock",
+            epsilon=1.0,
+            delta=1e-5,
+            users=40,
+            noise="fast",
+        )
+    )
     service.stop()
     made.let_go()
     found = [str(place)]
@@ -219,14 +298,18 @@ def _services(place: Path, mutants: int, rng: np.random.Generator) -> list[str]:
             ]
             with sqlite3.connect(database) as db:
                 db.execute("DROP TRIGGER release_is_not_changed")
-                db.execute(f"UPDATE {rng.choice(places)} = {rng.choice(['0', '-1', '1e999', *LEDGER_VALUES[5:7]])}")
+                db.execute(
+                    f"UPDATE {rng.choice(places)} = {rng.choice(['0', '-1', '1e999', *LEDGER_VALUES[5:7]])}"
+                )
                 db.execute(f"DELETE FROM open_sum WHERE {rng.integers(2)}")
             db.close()
         else:
             data = bytearray(database.read_bytes())
             for at in rng.integers(len(data), size=20):
                 data[at] ^= 255
-            database.write_bytes(bytes(data[: int(rng.integers(len(data) + 1))] if rng.random() < 0.3 else data))
+            database.write_bytes(
+                bytes(data[: int(rng.integers(len(data) + 1))] if rng.random() < 0.3 else data)
+            )
         found.append(str(copied))
     return found
 
@@ -287,7 +370,18 @@ BASES = {
         "1",
     ],
     ("logs", "import"): ["{log.csv}", "--out", "{new}", "--stay", "trajectory", "--time", "step"],
-    ("plan", "evaluate"): ["--states", "5", "--users", "100", "--epsilon", "1", "--delta", "1e-6", "--return-bound", "1"],
+    ("plan", "evaluate"): [
+        "--states",
+        "5",
+        "--users",
+        "100",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-6",
+        "--return-bound",
+        "1",
+    ],
     ("plan", "learn"): ["--on", "riverswim", "--runs", "1", "--epsilon", "4", "--delta", "1e-6"],
 }
 WEIGHTS = {
@@ -307,7 +401,13 @@ READS = {
     ("service", "verify"),
     ("logs", "import"),
 }  # where the file is the hostile part
-FILE_OPTIONS = {"features": "table", "weights": "table", "target": "policy", "ledger": "ledger", "visit_shares": "table"}
+FILE_OPTIONS = {
+    "features": "table",
+    "weights": "table",
+    "target": "policy",
+    "ledger": "ledger",
+    "visit_shares": "table",
+}
 FILE_OPTIONS |= {
     "rewards": "table",
     "support": "table",
@@ -327,9 +427,26 @@ SOME_VALID = {
         "oracle",
         "next-state-vi",
     ],
-    "problem": ["lock", "rand", "latent", "one-hot", "riverswim", "oscillator", "{problem}", "gym:FrozenLake-v1", "gym:x"],
+    "problem": [
+        "lock",
+        "rand",
+        "latent",
+        "one-hot",
+        "riverswim",
+        "oscillator",
+        "{problem}",
+        "gym:FrozenLake-v1",
+        "gym:x",
+    ],
     "on": ["lock", "rand", "oscillator", "{problem}"],
-    "estimator": ["counts-and-sums", "dp-lsw", "dp-lsl", "sufficient-statistics", "lstd", "importance-sampling"],
+    "estimator": [
+        "counts-and-sums",
+        "dp-lsw",
+        "dp-lsl",
+        "sufficient-statistics",
+        "lstd",
+        "importance-sampling",
+    ],
     "subject": ["laplace", "smooth", "tree", "toeplitz", "stream", "exact"],
     "trust": ["joint", "local"],
     "source": ["fast", "secure"],
@@ -340,9 +457,25 @@ SOME_VALID = {
     "drop": ["row", "person"],
     "twin": ["noise", "clip", "redraw", "shared"],
     "compare_with": ["paper", "no-privacy", "uniform"],
-    "settings": ["failure=nan", "bonus_scale=x", "failure=2", "step=-1", "schedule=0", "=", "privacy=1", "noise=1", "x=1", 'x="'],
+    "settings": [
+        "failure=nan",
+        "bonus_scale=x",
+        "failure=2",
+        "step=-1",
+        "schedule=0",
+        "=",
+        "privacy=1",
+        "noise=1",
+        "x=1",
+        'x="',
+    ],
 }
-NEVER = {"backend": {"ray", "dask"}, "help": None, "install_completion": None, "show_completion": None}
+NEVER = {
+    "backend": {"ray", "dask"},
+    "help": None,
+    "install_completion": None,
+    "show_completion": None,
+}
 
 
 def commands():
@@ -415,7 +548,14 @@ def _value(param, files: Files, rng: np.random.Generator) -> str:
         return _filled(str(rng.choice(SOME_VALID[param.name])), files, rng, valid=0.5)
     if param.name in ("out", "store"):
         return str(
-            rng.choice([str(files.folder / f"out-{rng.integers(50)}"), str(files.folder / "empty"), "/dev/null/x", "/proc/x"])
+            rng.choice(
+                [
+                    str(files.folder / f"out-{rng.integers(50)}"),
+                    str(files.folder / "empty"),
+                    "/dev/null/x",
+                    "/proc/x",
+                ]
+            )
         )
     if "Path" in kind or param.name in ("files", "problem"):
         return files.pick(FILE_OPTIONS.get(param.name, str(rng.choice(sorted(files.of)))), rng)
@@ -430,7 +570,9 @@ def _value(param, files: Files, rng: np.random.Generator) -> str:
 def call(arguments: list[str], seconds: float, *, encoding: str = "utf-8") -> Outcome:
     """Call the command in this process, as from a shell; an endless one is stopped after so many seconds."""
     before, argv = (sys.stdout, sys.stderr), sys.argv
-    out, err = (io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True) for _ in range(2))
+    out, err = (
+        io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True) for _ in range(2)
+    )
     sys.argv = ["confide", *arguments]
     try:
         sys.stdout, sys.stderr = out, err
@@ -450,7 +592,9 @@ def call(arguments: list[str], seconds: float, *, encoding: str = "utf-8") -> Ou
 
 
 def _judged(code: object, out: str, err: str) -> Outcome:
-    bare = [text for text in (out, err) if any(not c.isprintable() and c not in "\n\t" for c in text)]
+    bare = [
+        text for text in (out, err) if any(not c.isprintable() and c not in "\n\t" for c in text)
+    ]
     if bare:
         return Outcome("control characters", "", ascii(bare[0])[:300])
     if code == INTERNAL:

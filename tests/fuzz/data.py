@@ -57,7 +57,12 @@ def counts(rng):
     rows = int(rng.integers(1, 6))
     columns = {"step": STEPS, "state": STATES, "action": ACTIONS, "next_state": STATES}
     made = {name: rng.integers(most, size=rows) for name, most in columns.items()}
-    return made | {"reward": rng.random(rows), "count": rng.integers(5, size=rows), "users": 5, "horizon": STEPS}
+    return made | {
+        "reward": rng.random(rows),
+        "count": rng.integers(5, size=rows),
+        "users": 5,
+        "horizon": STEPS,
+    }
 
 
 def logged(rng):
@@ -85,7 +90,9 @@ def spoil(value, rng):
     if choice == 0:
         return array.astype(np.uint64) if array.dtype.kind == "i" else array.astype(np.float16)
     if choice == 1:
-        flat[rng.integers(flat.size)] = LARGE[rng.integers(len(LARGE))] if array.dtype.kind == "i" else np.nan
+        flat[rng.integers(flat.size)] = (
+            LARGE[rng.integers(len(LARGE))] if array.dtype.kind == "i" else np.nan
+        )
         return array
     if choice == 2:
         with np.errstate(all="ignore"):
@@ -114,7 +121,9 @@ def spoil(value, rng):
     if choice == 13:
         return array.astype(complex) if rng.random() < 0.5 else array.astype(str)
     if choice == 14:
-        return [None, "x", (), {}, 1j, np.array(1), np.zeros(0), [[1], [1, 2]], 10**400, iter([])][rng.integers(10)]
+        return [None, "x", (), {}, 1j, np.array(1), np.zeros(0), [[1], [1, 2]], 10**400, iter([])][
+            rng.integers(10)
+        ]
     return np.concatenate([flat, flat[:1]]) if array.ndim == 1 else array[:, :-1]
 
 
@@ -135,9 +144,21 @@ class Readers:
 
     def __init__(self):
         privacy = confide.JointDP(1.0, 1e-5)
-        river, world, unknown = riverswim(), lock(states=STATES, actions=ACTIONS, horizon=3, jump=1), lock_rewards()
-        kinds = (confide.agents.TabularPSRL, river), (confide.agents.UCRLVTR, world), (confide.agents.QuestionsVI, unknown)
-        kinds += (confide.agents.PUCB, river), (confide.agents.LikelihoodVI, world), (confide.agents.LinOptVI, unknown)
+        river, world, unknown = (
+            riverswim(),
+            lock(states=STATES, actions=ACTIONS, horizon=3, jump=1),
+            lock_rewards(),
+        )
+        kinds = (
+            (confide.agents.TabularPSRL, river),
+            (confide.agents.UCRLVTR, world),
+            (confide.agents.QuestionsVI, unknown),
+        )
+        kinds += (
+            (confide.agents.PUCB, river),
+            (confide.agents.LikelihoodVI, world),
+            (confide.agents.LinOptVI, unknown),
+        )
         self.agents = []
         for kind, problem in kinds:
             source = confide.mechanisms.noise_source("fast", 0)
@@ -145,9 +166,15 @@ class Readers:
             agent.next_batch()
             self.agents.append(agent)
         usual = {"states": STATES, "return_bound": 5.0}
-        self.estimators = [evaluation.CountsAndSums(**usual), evaluation.DPLSW(**usual), evaluation.DPLSL(**usual, ridge=10.0)]
+        self.estimators = [
+            evaluation.CountsAndSums(**usual),
+            evaluation.DPLSW(**usual),
+            evaluation.DPLSL(**usual, ridge=10.0),
+        ]
         target = np.full((5, STATES, ACTIONS), 1 / ACTIONS)
-        self.estimators.append(evaluation.ImportanceSampling(target=target, return_bound=5.0, clip=2.0))
+        self.estimators.append(
+            evaluation.ImportanceSampling(target=target, return_bound=5.0, clip=2.0)
+        )
         self.estimators.append(
             offline.ModelRelease(
                 states=STATES,
@@ -179,7 +206,9 @@ class Readers:
 
     @staticmethod
     def _release(estimator, log):
-        return estimator.release(log, privacy=confide.CentralDP(1.0, 1e-6), rng=np.random.default_rng(0))
+        return estimator.release(
+            log, privacy=confide.CentralDP(1.0, 1e-6), rng=np.random.default_rng(0)
+        )
 
 
 def outcome(readers, rng):
@@ -222,12 +251,18 @@ def _in_a_child(readers, numbers, seed):
         os.close(reading)
         with os.fdopen(writing, "w") as file:
             for number in numbers:
-                print(json.dumps(outcome(readers, np.random.default_rng([seed, number]))), file=file, flush=True)
+                print(
+                    json.dumps(outcome(readers, np.random.default_rng([seed, number]))),
+                    file=file,
+                    flush=True,
+                )
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as file:
         outcomes = [json.loads(line) for line in file]
     _, status = os.waitpid(child, 0)
     if status:
-        outcomes.append(["crash", f"object {numbers[0] + len(outcomes)} of seed {seed}, status {status}"])
+        outcomes.append(
+            ["crash", f"object {numbers[0] + len(outcomes)} of seed {seed}, status {status}"]
+        )
     return outcomes

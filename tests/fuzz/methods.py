@@ -49,14 +49,24 @@ def source():
 
 def makers(folder: Path):
     """Functions that make one object each, by its name: a call may use it up."""
-    made = {**_learners(), **_policies(), **_problems(), **_privatizers(), **_statistics(), **_data(folder)}
+    made = {
+        **_learners(),
+        **_policies(),
+        **_problems(),
+        **_privatizers(),
+        **_statistics(),
+        **_data(folder),
+    }
     made |= {"StateFile": lambda: mechanisms.StateFile(folder / "state")}
     return made
 
 
 def _learners():
     found = {}
-    worlds = [problems.make(name) for name in ("lock", "lock-rewards", "one-hot", "riverswim", "linear-bandit", "oscillator")]
+    worlds = [
+        problems.make(name)
+        for name in ("lock", "lock-rewards", "one-hot", "riverswim", "linear-bandit", "oscillator")
+    ]
     for name, entry in AGENTS.items():
         world = next(world for world in worlds if fits(name, world.public))
         privacy = PRIVATE if entry.paper else confide.NoPrivacy()
@@ -71,7 +81,9 @@ def _learners():
         found[type(make()).__name__] = make
     local = confide.LocalDP(1.0, 1e-5)
     river = worlds[3]
-    found["TabularPSRL, local"] = lambda: confide.agents.TabularPSRL(river.public, episodes=50, privacy=local, noise=source())
+    found["TabularPSRL, local"] = lambda: confide.agents.TabularPSRL(
+        river.public, episodes=50, privacy=local, noise=source()
+    )
     found["LocalClient"] = lambda: found["TabularPSRL, local"]().client()
     assert len(PROBLEMS) > len(worlds)
     return found
@@ -83,11 +95,17 @@ def _policies():
     linear = policy.LinearPolicy(np.zeros((2, 1, 3)))
     context = policy.ContextPolicy(np.zeros(3))
     random = policy.RandomPolicy(2)
-    return {type(one).__name__: (lambda one=one: one) for one in (tabular, stochastic, linear, context, random)}
+    return {
+        type(one).__name__: (lambda one=one: one)
+        for one in (tabular, stochastic, linear, context, random)
+    }
 
 
 def _problems():
-    worlds = [problems.make(name) for name in ("lock", "one-hot", "riverswim", "linear-bandit", "oscillator")]
+    worlds = [
+        problems.make(name)
+        for name in ("lock", "one-hot", "riverswim", "linear-bandit", "oscillator")
+    ]
     return {type(world).__name__: (lambda world=world: world) for world in worlds}
 
 
@@ -98,9 +116,13 @@ def _privatizers():
     distributed = privatizers.DistributedPrivatizer, confide.DistributedDP(1.0, 1e-5)
     found = {}
     for kind, privacy in (central, local, distributed):
-        found[kind.__name__] = lambda kind=kind, privacy=privacy: kind(bound, schedule, privacy=privacy, noise=source())
+        found[kind.__name__] = lambda kind=kind, privacy=privacy: kind(
+            bound, schedule, privacy=privacy, noise=source()
+        )
     shares = [privatizers.Share(bound, 0.5, "x")] * 2
-    found["SharedBudget"] = lambda: privatizers.SharedBudget(shares, privacy=CENTRAL, noise=source(), users=10)
+    found["SharedBudget"] = lambda: privatizers.SharedBudget(
+        shares, privacy=CENTRAL, noise=source(), users=10
+    )
     found["Schedule"] = lambda: schedule
     for name in ("Tree", "Buffered", "Toeplitz", "Discounted"):
         found[name] = lambda name=name: getattr(mechanisms, name)(4)
@@ -109,7 +131,11 @@ def _privatizers():
 
 
 def _statistics():
-    kinds = (statistics.L2Ball(1.0, 3), statistics.RegressionRows(2, 3), statistics.WeightedRows(2, 3))
+    kinds = (
+        statistics.L2Ball(1.0, 3),
+        statistics.RegressionRows(2, 3),
+        statistics.WeightedRows(2, 3),
+    )
     return {type(one).__name__: (lambda one=one: one) for one in kinds}
 
 
@@ -131,13 +157,17 @@ def _data(folder):
         "rewards": np.zeros((5, 1)),
         "reward_range": (0.0, 1.0),
     }
-    model_release = offline.ModelRelease(**table, terminal=np.zeros(5, bool), ends=False, start=np.full(5, 0.2))
+    model_release = offline.ModelRelease(
+        **table, terminal=np.zeros(5, bool), ends=False, start=np.full(5, 0.2)
+    )
     model = model_release.release(log, privacy=confide.NoPrivacy(), rng=rng())
     objects = [*estimators, estimate, model_release, model, model.plan(), users]
     found = {type(one).__name__: (lambda one=one: one) for one in objects}
     found["Logs"] = lambda: log
     numbers = count()
-    found["Ledger"] = lambda: confide.Ledger.init(folder / f"{next(numbers)}.sqlite", epsilon=1.0, delta=1e-5)
+    found["Ledger"] = lambda: confide.Ledger.init(
+        folder / f"{next(numbers)}.sqlite", epsilon=1.0, delta=1e-5
+    )
     return found
 
 
@@ -154,7 +184,9 @@ def methods(one: object) -> list[str]:
 
 def parameters(method) -> list[inspect.Parameter]:
     kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    return [each for each in inspect.signature(method).parameters.values() if each.kind not in kinds]
+    return [
+        each for each in inspect.signature(method).parameters.values() if each.kind not in kinds
+    ]
 
 
 def fuzz_methods(folder: Path, *, calls: int, seed: int, seconds: float, watch=None):
@@ -169,18 +201,33 @@ def fuzz_methods(folder: Path, *, calls: int, seed: int, seconds: float, watch=N
         for parameter in parameters(method):
             if parameter.default is not inspect.Parameter.empty and draws.random() < 0.5:
                 continue
-            value = USERS_DATA[draws.integers(len(USERS_DATA))] if draws.random() < 0.1 else VALUES[draws.integers(len(VALUES))]
+            value = (
+                USERS_DATA[draws.integers(len(USERS_DATA))]
+                if draws.random() < 0.1
+                else VALUES[draws.integers(len(VALUES))]
+            )
             if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
                 positional.append(value)
             else:
                 chosen[parameter.name] = value
         if watch:
             watch(number, f"{kind}.{name} {chosen!a}"[:500])
-        outcome = call(Case(lambda *, m=method, p=tuple(positional), **given: m(*p, **given), {}), chosen, seconds)
+        outcome = call(
+            Case(lambda *, m=method, p=tuple(positional), **given: m(*p, **given), {}),
+            chosen,
+            seconds,
+        )
         counts[outcome.kind] += 1
         if outcome.kind not in ("returned", "refused"):
-            found.append((outcome, f"{kind}.{name}", {key: short(value) for key, value in chosen.items()}))
+            found.append(
+                (outcome, f"{kind}.{name}", {key: short(value) for key, value in chosen.items()})
+            )
     return counts, found
 
 
-USERS_DATA = [Trajectories(np.zeros((2, 3), int), np.zeros((2, 2), int), np.zeros((2, 2))), iter([]), (), [(0, 1)]]
+USERS_DATA = [
+    Trajectories(np.zeros((2, 3), int), np.zeros((2, 2), int), np.zeros((2, 2))),
+    iter([]),
+    (),
+    [(0, 1)],
+]

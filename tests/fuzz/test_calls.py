@@ -39,23 +39,47 @@ def test_no_call_ends_in_a_raw_error(tmp_path, monkeypatch):
         (lambda: confide.JointDP(1e-320, delta=0.0), "epsilon must be at least 1e-30"),
         (lambda: confide.JointDP(10**400, delta=0.0), "epsilon must be positive and finite"),
         (lambda: agent(episodes=math.nan), "episodes must be a whole number, got episodes=nan"),
-        (lambda: confide.run(agent(), problems.lock(), seed=1.5), "seed must be a whole number, got seed=1.5"),
+        (
+            lambda: confide.run(agent(), problems.lock(), seed=1.5),
+            "seed must be a whole number, got seed=1.5",
+        ),
         (lambda: FastSource(0), "rng must be a numpy.random.Generator, got rng=0"),
         (lambda: questions(episodes="x"), "episodes must be a whole number, got episodes='x'"),
         (lambda: questions(privacy=1), "privacy must be JointDP, LocalDP or NoPrivacy, got int"),
-        (lambda: problems.lock().optimal_policy.act("x", None, 1), "step must be a whole number, got step='x'"),
-        (lambda: problems.lock().optimal_policy.act(0, 99, 1), "state must be at most 19, got state=99"),
+        (
+            lambda: problems.lock().optimal_policy.act("x", None, 1),
+            "step must be a whole number, got step='x'",
+        ),
+        (
+            lambda: problems.lock().optimal_policy.act(0, 99, 1),
+            "state must be at most 19, got state=99",
+        ),
         (lambda: offline.PrivateModel(*range(10)), "table must be Table, got table=0"),
-        (lambda: optimisation(regularizer=1), "regularizer must be a function of a regression, got regularizer=1"),
-        (lambda: optimisation(regularizer=id), "regularizer.regression. must be what the regularizer of a regression has"),
+        (
+            lambda: optimisation(regularizer=1),
+            "regularizer must be a function of a regression, got regularizer=1",
+        ),
+        (
+            lambda: optimisation(regularizer=id),
+            "regularizer.regression. must be what the regularizer of a regression has",
+        ),
         (lambda: budget(()), "shares must contain at least one share, got none"),
-        (lambda: observing(iter([])), "users must be Trajectories or TransitionCounts, got a value of type list_iterator"),
-        (lambda: confide.agents.Round(1, None), "policies must be a tuple of at least one policy, got 1"),
+        (
+            lambda: observing(iter([])),
+            "users must be Trajectories or TransitionCounts, got a value of type list_iterator",
+        ),
+        (
+            lambda: confide.agents.Round(1, None),
+            "policies must be a tuple of at least one policy, got 1",
+        ),
         (
             lambda: confide.agents.Learner(confide.agents.Calibration(1, 2), privacy=PRIVACY),
             "schedule must be Schedule or AtMost",
         ),
-        (lambda: confide.explain(agent(), problem=3), "problem must be a problem, such as confide.problems.lock"),
+        (
+            lambda: confide.explain(agent(), problem=3),
+            "problem must be a problem, such as confide.problems.lock",
+        ),
     ],
 )
 def test_the_argument_is_named(called, message):
@@ -82,7 +106,9 @@ PRIVACY = confide.JointDP(1.0, 1e-5)
 
 
 def agent(episodes=50, **options):
-    return confide.agents.UCRLVTR(problems.lock().public, episodes=episodes, privacy=PRIVACY, **options)
+    return confide.agents.UCRLVTR(
+        problems.lock().public, episodes=episodes, privacy=PRIVACY, **options
+    )
 
 
 def questions(*, episodes=50, privacy=PRIVACY):
@@ -94,7 +120,9 @@ def optimisation(**options):
 
 
 def budget(shares):
-    return SharedBudget(shares, privacy=confide.CentralDP(1.0, 1e-6), noise=noise_source("fast", 0), users=3)
+    return SharedBudget(
+        shares, privacy=confide.CentralDP(1.0, 1e-6), noise=noise_source("fast", 0), users=3
+    )
 
 
 def observing(users):
@@ -107,7 +135,13 @@ def test_numbers_are_not_names_of_files():
     """open(1, "wb") would write to standard output, and close it."""
     problem = problems.riverswim()
     for wrong in (1, True, 1.5, None, b"x", ""):
-        for called in (problem.save, problems.load_problem, problem.optimal_policy.save, confide.Run.load, confide.Ledger):
+        for called in (
+            problem.save,
+            problems.load_problem,
+            problem.optimal_policy.save,
+            confide.Run.load,
+            confide.Ledger,
+        ):
             with pytest.raises(InvalidParameter, match="must be"):
                 called(wrong)
     os.fstat(1)  # still open
@@ -139,12 +173,17 @@ def test_checks_take_anything(check):
         except InvalidParameter as error:
             refused.append(str(error))
     assert len(refused) > len(VALUES) / 3
-    assert all(said.startswith("x must be ") and len(said) < 250 and said.isprintable() for said in refused)
+    assert all(
+        said.startswith("x must be ") and len(said) < 250 and said.isprintable() for said in refused
+    )
 
 
 def test_whole_numbers_of_numpy_are_whole_numbers():
     import numpy as np
 
-    assert arguments.whole("x", np.int8(3), at_least=1) == 3 and type(arguments.whole("x", np.int8(3))) is int
+    assert (
+        arguments.whole("x", np.int8(3), at_least=1) == 3
+        and type(arguments.whole("x", np.int8(3))) is int
+    )
     assert arguments.real("x", np.float32(0.5), at_least=0, at_most=1) == 0.5
     assert arguments.real("x", math.inf, at_least=0, finite=False) == math.inf

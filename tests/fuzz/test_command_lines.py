@@ -43,7 +43,10 @@ EVALUATE = ["--states", "5", "--epsilon", "1", "--delta", "1e-6", "--return-boun
     ("arguments", "message"),
     [
         ([*BASE, "1", "--horizon", "-1"], "--horizon must be at least 1, got --horizon -1"),
-        ([*BASE, "1e-320"], "--epsilon must be at least 1e-30 and at most 1e30, got --epsilon 1e-320"),
+        (
+            [*BASE, "1e-320"],
+            "--epsilon must be at least 1e-30 and at most 1e30, got --epsilon 1e-320",
+        ),
         ([*BASE, "1", "--seeds", "9" * 400], "seeds must be at most 10000"),
         ([*BASE, "1", "--seeds", "10001"], "--seeds must be at most 10000, got --seeds 10001"),
         ([*BASE, "1", "--set", "privacy=1"], "ucrl-vtr has no option privacy"),
@@ -87,7 +90,12 @@ def test_wrong_types_in_run_json_give_one_line(saved, tmp_path):
 
 
 def test_edited_ledgers_are_refused(tmp_path):
-    assert call(["ledger", "init", str(tmp_path / "good"), "--epsilon", "1", "--delta", "1e-6"], 60).kind == "done"
+    assert (
+        call(
+            ["ledger", "init", str(tmp_path / "good"), "--epsilon", "1", "--delta", "1e-6"], 60
+        ).kind
+        == "done"
+    )
     for seed in range(40):
         edited = tmp_path / f"{seed}.sqlite"
         shutil.copy(tmp_path / "good", edited)
@@ -109,10 +117,13 @@ def test_a_wide_file_does_not_print_its_columns(tmp_path):
     import pyarrow.parquet as pq
 
     pq.write_table(
-        pa.table({f"a rather long name of a column, number {i}": [1] for i in range(5_000)}), tmp_path / "wide.parquet"
+        pa.table({f"a rather long name of a column, number {i}": [1] for i in range(5_000)}),
+        tmp_path / "wide.parquet",
     )
     outcome = call(["logs", "check", str(tmp_path / "wide.parquet")], 60)
-    assert outcome.kind == "refused" and "and 4,990 more" in outcome.said and len(outcome.said) < 1_000
+    assert (
+        outcome.kind == "refused" and "and 4,990 more" in outcome.said and len(outcome.said) < 1_000
+    )
 
 
 def test_names_are_shown_and_not_obeyed(tmp_path):
@@ -135,12 +146,18 @@ def test_an_error_that_nobody_foresaw_shows_no_data(monkeypatch, capsys):
         raise RuntimeError("reward of patient 7: 0.25")
 
     monkeypatch.setattr(Run, "load", broken)
-    monkeypatch.setattr("pathlib.Path.rglob", lambda *_: iter([__import__("pathlib").Path("x/run.json")]))
+    monkeypatch.setattr(
+        "pathlib.Path.rglob", lambda *_: iter([__import__("pathlib").Path("x/run.json")])
+    )
     with pytest.raises(SystemExit) as stop:
         main(["show", "x"])
     said = capsys.readouterr()
     assert stop.value.code == INTERNAL and said.out == "" and said.err.count("\n") == 1
-    assert "patient" not in said.err and "internal error in confide.cli.results:" in said.err and "RuntimeError" in said.err
+    assert (
+        "patient" not in said.err
+        and "internal error in confide.cli.results:" in said.err
+        and "RuntimeError" in said.err
+    )
 
 
 @pytest.mark.process
@@ -148,6 +165,11 @@ def test_the_c_locale_works(saved):
     """Python's own answer to LC_ALL=C is ASCII: nothing may fail there, whatever a name or a table contains."""
     settings = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     for arguments, code in ((["show", str(saved)], 0), (["show", "é-ε"], 2)):
-        done = subprocess.run([sys.executable, "-m", "confide", *arguments], capture_output=True, env=settings, timeout=300)
+        done = subprocess.run(
+            [sys.executable, "-m", "confide", *arguments],
+            capture_output=True,
+            env=settings,
+            timeout=300,
+        )
         assert done.returncode == code and b"Traceback" not in done.stderr, done.stderr
         assert (done.stdout + done.stderr).isascii()

@@ -41,7 +41,9 @@ WORLDS = {
 
 
 def made(kind=LikelihoodVI, episodes=1000, privacy=PRIVATE, seed=0):
-    return kind(WORLDS[kind].public, episodes=episodes, privacy=privacy, noise=noise_source("fast", seed))
+    return kind(
+        WORLDS[kind].public, episodes=episodes, privacy=privacy, noise=noise_source("fast", seed)
+    )
 
 
 def serve(agent, users, seed=0):
@@ -61,13 +63,24 @@ def test_a_batch_closes_at_any_size(kind):
         serve(agent, users, seed=users)
         agent.close()
         seen += users
-        assert (agent.users, agent.released().users, agent.released().generation) == (seen, seen, before + 1)
+        assert (agent.users, agent.released().users, agent.released().generation) == (
+            seen,
+            seen,
+            before + 1,
+        )
         assert math.isfinite(float(np.sum(agent.released().values)))
     assert verify(certify(agent.guarantee, agent.mechanisms(), subject="by hand"))
 
 
 @pytest.mark.parametrize(
-    "privacy", [PRIVATE, confide.JointDP(1.0, delta=0.0), confide.LocalDP(2.0, delta=0.0), confide.NoPrivacy()], ids=str
+    "privacy",
+    [
+        PRIVATE,
+        confide.JointDP(1.0, delta=0.0),
+        confide.LocalDP(2.0, delta=0.0),
+        confide.NoPrivacy(),
+    ],
+    ids=str,
 )
 def test_what_is_left_of_the_schedule_is_a_limit(privacy):
     """As many releases as the schedule has, whatever their size; then no more."""
@@ -78,7 +91,8 @@ def test_what_is_left_of_the_schedule_is_a_limit(privacy):
     for again in (agent.close, agent.next_batch):
         with pytest.raises(StreamExhausted):
             again()
-    assert agent.released().generation == agent.schedule.leaves  # a refused call leaves it as it was
+    # a refused call leaves it as it was
+    assert agent.released().generation == agent.schedule.leaves
 
 
 def test_batches_keep_their_sizes_after_one_that_closed_early():
@@ -114,7 +128,9 @@ def test_policies_are_drawn_by_their_shares_and_not_by_order_of_arrival():
     drawn = Tally(id(agent.assign().policy) for _ in range(2000))
     shares = np.array(current.shares) / sum(current.shares)
     for policy, share in zip(current.policies, shares, strict=True):
-        assert abs(drawn[id(policy)] - 2000 * share) <= 5 * math.sqrt(2000 * share * (1 - share)) + 1
+        assert (
+            abs(drawn[id(policy)] - 2000 * share) <= 5 * math.sqrt(2000 * share * (1 - share)) + 1
+        )
     assert agent.assign(7 << 120).policy is agent.assign(7 << 120).policy
     for wrong in (-1, 2**128, 0.5):
         with pytest.raises(InvalidParameter, match="number"):
@@ -155,7 +171,10 @@ def test_a_round_of_devices_that_closes_early_has_the_noise_of_its_messages():
     agent.close()
     released = agent.released()
     np.testing.assert_array_equal(released.values, sent)
-    assert released.noise.distribution == "signs" and (released.users, released.generation) == (1, 1)
+    assert released.noise.distribution == "signs" and (released.users, released.generation) == (
+        1,
+        1,
+    )
     with pytest.raises(StaleMessage):
         agent.absorb(message)
     agent.close()  # with nobody
@@ -181,7 +200,10 @@ def test_after_a_restart_a_report_is_taken_at_once():
     agent.close()
     given, other = agent.assign(), made(seed=1)
     other.restore(agent.save(), released=1)
-    other.observe(WORLDS[LikelihoodVI].sample(given.policy, 1, np.random.default_rng(0)), generation=given.generation)
+    other.observe(
+        WORLDS[LikelihoodVI].sample(given.policy, 1, np.random.default_rng(0)),
+        generation=given.generation,
+    )
     assert other.users == 5
 
 

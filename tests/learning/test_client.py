@@ -28,7 +28,9 @@ H = LOCK.horizon
 
 
 def server(seed=0, episodes=100, privacy=PRIVACY):
-    return UCRLVTR(LOCK.public, episodes=episodes, privacy=privacy, noise=noise_source("fast", seed))
+    return UCRLVTR(
+        LOCK.public, episodes=episodes, privacy=privacy, noise=noise_source("fast", seed)
+    )
 
 
 def episode(seed=0):
@@ -49,7 +51,10 @@ def test_a_round_trip():
     made.absorb(message)
     assert made.users == 1
     assert client.guarantee.trust is confide.Trust.LOCAL
-    assert str(made.guarantee).startswith("LocalDP(epsilon=4, delta=0), replace one user, 100 users")  # a codebook: pure
+    # a codebook: pure
+    assert str(made.guarantee).startswith(
+        "LocalDP(epsilon=4, delta=0), replace one user, 100 users"
+    )
     with pytest.raises(InvalidParameter, match="absorbed before"):
         made.absorb(message)
     with pytest.raises(InvalidParameter, match="not a message"):
@@ -87,16 +92,25 @@ class OtherProcessor:
 def test_a_message_that_answers_another_round_is_refused():
     """And the same round is accepted although its last bits differ."""
     made = server()
-    other = OtherProcessor(made.algorithm, lambda policy: TabularPolicy((policy.actions + 1) % policy.choices, policy.choices))
+    other = OtherProcessor(
+        made.algorithm,
+        lambda policy: TabularPolicy((policy.actions + 1) % policy.choices, policy.choices),
+    )
     client = LocalClient(other, PRIVACY, noise_source("fast", 7))
     client.plan(made.released())
     message = client.report(episode())
     for take in (made.absorb, made.decoded):
-        with pytest.raises(AnotherRound, match="another round than the one that this server planned"):
+        with pytest.raises(
+            AnotherRound, match="another round than the one that this server planned"
+        ):
             take(message)
     assert made.users == 0
     same = ready(made).report(episode())
-    assert Message.from_bytes(same).round == made.current_round().digest != Message.from_bytes(message).round
+    assert (
+        Message.from_bytes(same).round
+        == made.current_round().digest
+        != Message.from_bytes(message).round
+    )
     made.absorb(same)
     assert made.users == 1
 
@@ -124,7 +138,10 @@ def test_the_digest_of_a_round_leaves_out_last_bits_and_nothing_else():
 
 def test_two_threads_get_one_message():
     client, seen = ready(server()), []
-    threads = [threading.Thread(target=lambda i=i: seen.append(client.report(episode(i)))) for i in range(8)]
+    threads = [
+        threading.Thread(target=lambda i=i: seen.append(client.report(episode(i))))
+        for i in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -160,8 +177,15 @@ def odd_episodes():
 
 @pytest.mark.parametrize("trajectory", list(odd_episodes()))
 def test_whatever_a_user_did_the_message_looks_the_same(trajectory, capfd):
-    odd, usual = Message.from_bytes(ready(server(1)).report(trajectory)), Message.from_bytes(ready(server(1)).report(episode()))
-    assert (len(odd.to_bytes()), odd.generation, odd.nonce) == (len(usual.to_bytes()), usual.generation, usual.nonce)
+    odd, usual = (
+        Message.from_bytes(ready(server(1)).report(trajectory)),
+        Message.from_bytes(ready(server(1)).report(episode())),
+    )
+    assert (len(odd.to_bytes()), odd.generation, odd.nonce) == (
+        len(usual.to_bytes()),
+        usual.generation,
+        usual.nonce,
+    )
     assert odd.kind == usual.kind == "index" and 0 <= odd.values[0] < 1024
     assert capfd.readouterr() == ("", "")
 
@@ -178,8 +202,13 @@ def test_a_hostile_release_cannot_move_the_bound():
             except (ValueError, ArithmeticError, np.linalg.LinAlgError):
                 client.plan(released)
         empty = Trajectories(np.full((1, H + 1), -1), np.full((1, H), -1), np.zeros((1, H)))
-        one, other = (Message.from_bytes(c.report(t)) for c, t in ((silent, empty), (loud, episode())))
-        assert len(one.to_bytes()) == len(other.to_bytes()) and one.channel == other.channel == made.client().channel.id
+        one, other = (
+            Message.from_bytes(c.report(t)) for c, t in ((silent, empty), (loud, episode()))
+        )
+        assert (
+            len(one.to_bytes()) == len(other.to_bytes())
+            and one.channel == other.channel == made.client().channel.id
+        )
     with pytest.raises(InvalidParameter, match="a release must have"):
         made.client().plan(dataclasses.replace(released, values=np.zeros(3)))
 
@@ -193,7 +222,12 @@ def test_what_is_no_report_is_refused():
     with pytest.raises(InvalidParameter, match="exactly one user"):
         ready(made).report(None)
     with pytest.raises(InvalidParameter, match="another guarantee"):
-        LocalClient(made.algorithm, confide.LocalDP(1.0, delta=0.0), noise_source("fast", 0), channel=made._privatizer.channel)
+        LocalClient(
+            made.algorithm,
+            confide.LocalDP(1.0, delta=0.0),
+            noise_source("fast", 0),
+            channel=made._privatizer.channel,
+        )
     with pytest.raises(PrivacyError, match="copied or pickled"):
         pickle.dumps(made.client())
 
@@ -231,7 +265,9 @@ def test_a_device_that_restarts_sends_the_same_bytes(tmp_path):
     first = LocalClient(made.algorithm, PRIVACY, noise_source("fast", 1), store=tmp_path / "device")
     first.plan(made.released())
     sent = first.report(episode())
-    second = LocalClient(made.algorithm, PRIVACY, noise_source("fast", 2), store=tmp_path / "device")
+    second = LocalClient(
+        made.algorithm, PRIVACY, noise_source("fast", 2), store=tmp_path / "device"
+    )
     assert second.report(episode(4)) == sent  # even before it has planned
     third = LocalClient(made.algorithm, PRIVACY, noise_source("fast", 3))
     third.restore(first.save())
@@ -241,7 +277,9 @@ def test_a_device_that_restarts_sends_the_same_bytes(tmp_path):
     with pytest.raises(StateError, match="already released"):
         third.restore(made.client().save())  # of a device that has not sent yet
     with pytest.raises(StateError, match="another guarantee"):
-        LocalClient(made.algorithm, confide.LocalDP(1.0, delta=0.0), noise_source("fast", 3)).restore(first.save())
+        LocalClient(
+            made.algorithm, confide.LocalDP(1.0, delta=0.0), noise_source("fast", 3)
+        ).restore(first.save())
 
 
 def _reported(made):
@@ -252,7 +290,10 @@ def _reported(made):
 
 def test_devices_that_share_a_store_send_one_message(tmp_path):
     made = server()
-    twins = [LocalClient(made.algorithm, PRIVACY, noise_source("fast", i), store=tmp_path / "device") for i in range(2)]
+    twins = [
+        LocalClient(made.algorithm, PRIVACY, noise_source("fast", i), store=tmp_path / "device")
+        for i in range(2)
+    ]
     for client in twins:
         client.plan(made.released())
     sent = twins[0].report(episode())
@@ -293,7 +334,9 @@ class TwoPolicies:
 
 def test_each_policy_serves_an_equal_share():
     """Of 400 devices between 150 and 250 play the first policy but for 5e-7."""
-    made = Learner(Calibration(TwoPolicies(), geometric(500)), privacy=PRIVACY, noise=noise_source("fast", 0))
+    made = Learner(
+        Calibration(TwoPolicies(), geometric(500)), privacy=PRIVACY, noise=noise_source("fast", 0)
+    )
     chosen = []
     for _ in range(400):
         client = made.client()

@@ -26,7 +26,9 @@ PRIVATE, LOCAL = confide.JointDP(1.0, 1e-5), confide.LocalDP(4.0, 1e-6)
 
 
 def learner(seed=0, kind=LikelihoodVI, privacy=PRIVATE, episodes=200, **more):
-    return kind(LOCK.public, episodes=episodes, privacy=privacy, noise=noise_source("fast", seed), **more)
+    return kind(
+        LOCK.public, episodes=episodes, privacy=privacy, noise=noise_source("fast", seed), **more
+    )
 
 
 def serve(agent, users, seed=0):
@@ -47,7 +49,8 @@ def test_a_store_has_every_release_before_it_can_be_read(tmp_path):
     np.testing.assert_array_equal(other.released().values, agent.released().values)
     assert other.users == 39  # the users of the open round are not in it
     serve(other, 20)
-    with pytest.raises(StateError, match="already written"):  # and nobody else goes on from the same state
+    # and nobody else goes on from the same state
+    with pytest.raises(StateError, match="already written"):
         serve(agent, 20)
     with pytest.raises(StateError, match="must not be published"):
         agent.released()
@@ -77,7 +80,9 @@ def test_a_fork_with_users_does_not_go_on():
     serve(agent, 5)
 
 
-@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps], ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "duplicate", [copy.copy, copy.deepcopy, pickle.dumps], ids=lambda each: each.__name__
+)
 def test_an_agent_cannot_be_copied(duplicate):
     with pytest.raises(PrivacyError, match="an agent cannot be copied"):
         duplicate(learner())
@@ -131,7 +136,10 @@ HOSTILE = {
         "policies": np.zeros((ROUNDS * (POLICIES + 1) + 1, 5, 20), dtype=np.int64),
         "users": np.ones(ROUNDS * (POLICIES + 1) + 1),
     },
-    "infinitely many users": {"policies": np.zeros((1, 5, 20), dtype=np.int64), "users": np.array([np.inf])},
+    "infinitely many users": {
+        "policies": np.zeros((1, 5, 20), dtype=np.int64),
+        "users": np.array([np.inf]),
+    },
     "users who are not there yet": {"total": np.array(31)},
     "a share that is no number": {"shares": np.array([1.0, np.nan, 1.0, 1.0])},
     "shares of nothing": {"shares": np.zeros(4)},

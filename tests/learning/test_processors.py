@@ -34,7 +34,12 @@ print(json.dumps(client.report(world.sample(policy, 1, np.random.default_rng(3))
 @pytest.mark.process
 def test_messages_from_other_processors():
     def server():
-        return QuestionsVI(lock(0).public, episodes=400, privacy=LocalDP(200.0, 1e-3), noise=noise_source("fast", 0))
+        return QuestionsVI(
+            lock(0).public,
+            episodes=400,
+            privacy=LocalDP(200.0, 1e-3),
+            noise=noise_source("fast", 0),
+        )
 
     release = server().publish().hex()
     processes = [
@@ -46,7 +51,10 @@ def test_messages_from_other_processors():
         )
         for kernels in ("Nehalem", "Haswell")
     ]
-    messages = [Message.from_bytes(bytes.fromhex(json.loads(process.communicate(timeout=120)[0]))) for process in processes]
+    messages = [
+        Message.from_bytes(bytes.fromhex(json.loads(process.communicate(timeout=120)[0])))
+        for process in processes
+    ]
     for message in messages:
         agent = server()
         if message.round == agent.current_round().digest:

@@ -50,7 +50,10 @@ def made(kind=LikelihoodVI, privacy=JOINT, seed=0, episodes=100_000):
 def players(agent, users, seed=0):
     rng = np.random.default_rng(seed)
     world = WORLDS[type(agent)]
-    return [world.sample(agent.assign(int(rng.integers(2**62)) << 66).policy, 1, rng) for _ in range(users)]
+    return [
+        world.sample(agent.assign(int(rng.integers(2**62)) << 66).policy, 1, rng)
+        for _ in range(users)
+    ]
 
 
 @pytest.mark.parametrize("kind", WORLDS, ids=lambda kind: kind.name)
@@ -59,8 +62,20 @@ def test_a_sum_gives_the_release_of_its_users(kind):
     one, other = made(kind), made(kind)
     for users in (3, 0, 4):
         came = players(one, users, seed=users)
-        total = sum((other.contribution(each).steps for each in reversed(players(other, users, seed=users))), start=0)
-        total = total if users else np.zeros(other.current_round().statistic.contribution(players(other, 1)[0]).values.size)
+        total = sum(
+            (
+                other.contribution(each).steps
+                for each in reversed(players(other, users, seed=users))
+            ),
+            start=0,
+        )
+        total = (
+            total
+            if users
+            else np.zeros(
+                other.current_round().statistic.contribution(players(other, 1)[0]).values.size
+            )
+        )
         for each in came:
             one.observe(each)
         one.close()
@@ -73,7 +88,10 @@ def test_a_sum_gives_the_release_of_its_users(kind):
 def test_a_sum_of_messages_is_that_of_the_devices(kind):
     server, other = made(kind, LOCAL), made(kind, LOCAL)
     clients, rng = [server.client() for _ in range(5)], np.random.default_rng(0)
-    messages = [client.report(WORLDS[kind].sample(client.plan(server.released()), 1, rng)) for client in clients]
+    messages = [
+        client.report(WORLDS[kind].sample(client.plan(server.released()), 1, rng))
+        for client in clients
+    ]
     total = sum(other.decoded(message) for message in messages[::-1])
     for message in messages:
         server.absorb(message)
@@ -100,7 +118,9 @@ def test_a_sum_may_be_larger_than_planned_but_not_than_the_guarantee():
     assert agent.users == 100 and agent.batch_size == 0
 
 
-@pytest.mark.parametrize("kind", [LikelihoodVI, QuestionsVI, UCRLVTR, TabularPSRL], ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "kind", [LikelihoodVI, QuestionsVI, UCRLVTR, TabularPSRL], ids=lambda kind: kind.name
+)
 @pytest.mark.parametrize("users", [1, 3])
 def test_a_sum_that_nobody_could_have_contributed_is_clipped(kind, users):
     """An error would say something about the people in it. The release is that of the clipped sum."""
@@ -151,7 +171,9 @@ def test_another_process_is_refused_until_the_first_one_has_ended(tmp_path):
         sys.stdin.read()
     """)
     command = [sys.executable, "-c", code, str(tmp_path / "state")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as first:
         assert first.stdout.readline() == "held\n"
         with pytest.raises(StateError, match="another process"):
             made().keep(tmp_path / "state")

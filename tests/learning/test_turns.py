@@ -16,7 +16,9 @@ WORLD = lock()
 
 def agent(episodes=5_000):
     privacy = confide.JointDP(1.0, 1e-5)
-    return confide.agents.UCRLVTR(WORLD.public, episodes=episodes, privacy=privacy, noise=noise_source("fast", 0))
+    return confide.agents.UCRLVTR(
+        WORLD.public, episodes=episodes, privacy=privacy, noise=noise_source("fast", 0)
+    )
 
 
 def serve(one, number, errors):
@@ -36,7 +38,9 @@ def test_eight_threads_get_a_plain_error():
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(isinstance(error, StreamExhausted) or NOT_THREAD_SAFE in str(error) for error in errors), errors
+    assert all(
+        isinstance(error, StreamExhausted) or NOT_THREAD_SAFE in str(error) for error in errors
+    ), errors
 
 
 def test_a_call_in_the_middle_of_another_one_is_refused():
@@ -58,7 +62,10 @@ def test_an_error_after_another_threads_call_says_so():
     thread.start()
     thread.join()
     seen = WORLD.sample(WORLD.optimal_policy, 5_000, np.random.default_rng(0))
-    with pytest.raises(StateError, match="Another thread has used this agent in between; an agent is not thread-safe"):
+    with pytest.raises(
+        StateError,
+        match="Another thread has used this agent in between; an agent is not thread-safe",
+    ):
         shared.observe(seen)
 
 

@@ -93,7 +93,8 @@ def test_shares_are_all_of_the_budget_and_no_more(plan, steps):
     assert (
         (change == 0).all() if plan.growth else (change >= 0).all()
     )  # later changes get more, where it is known which ones come
-    assert len(set(shares)) <= math.log2(plan.schedule.users) + 2  # equal ones are one line of a certificate: a few lines in all
+    # equal ones are one line of a certificate: a few lines in all
+    assert len(set(shares)) <= math.log2(plan.schedule.users) + 2
 
 
 @pytest.mark.parametrize("plan", [growing(10**6), one_by_one(5000)], ids=["growing", "one by one"])
@@ -109,15 +110,23 @@ def test_later_changes_get_more_by_the_fourth_root_of_their_users(plan):
 def test_shares_follow_weights(weights, steps):
     shares = np.array(static(70, 7).shares(steps, weights)).reshape(6, steps)
     assert 1 - 1e-9 <= math.fsum(shares.ravel()) <= 1
-    np.testing.assert_allclose(shares / shares[0, 0], np.array(weights)[:, None] / weights[0] * np.ones(steps))
+    np.testing.assert_allclose(
+        shares / shares[0, 0], np.array(weights)[:, None] / weights[0] * np.ones(steps)
+    )
 
 
 def test_bad_plans_are_refused():
     for wrong in (0, 11, -1):
-        with pytest.raises(InvalidParameter, match=f"batches must be between 1 and episodes=10, got batches={wrong}"):
+        with pytest.raises(
+            InvalidParameter,
+            match=f"batches must be between 1 and episodes=10, got batches={wrong}",
+        ):
             static(10, wrong)
     for wrong in (0, -1, True, 1.5):
-        with pytest.raises(InvalidParameter, match=f"switches must be a whole number, at least 1, got switches={wrong}"):
+        with pytest.raises(
+            InvalidParameter,
+            match=f"switches must be a whole number, at least 1, got switches={wrong}",
+        ):
             Batches(every(5, 50), wrong, 2.0)
     for wrong in (1.0, 0.5, math.inf, math.nan):
         with pytest.raises(InvalidParameter, match=f"growth must be above 1, got growth={wrong}"):

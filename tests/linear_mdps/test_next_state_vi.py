@@ -16,12 +16,21 @@ PRIVATE = confide.JointDP(1.0, 1e-5)
 def lost(problem, privacy, episodes=20_000, seeds=range(4), **more):
     """Regret relative to uniform play's."""
     done = [
-        confide.run(NextStateVI(problem.public, episodes=episodes, privacy=privacy, **more), problem, seed=seed) for seed in seeds
+        confide.run(
+            NextStateVI(problem.public, episodes=episodes, privacy=privacy, **more),
+            problem,
+            seed=seed,
+        )
+        for seed in seeds
     ]
-    return np.mean([run.regret[-1] / (episodes * (run.optimal_value - run.uniform_value)) for run in done])
+    return np.mean(
+        [run.regret[-1] / (episodes * (run.optimal_value - run.uniform_value)) for run in done]
+    )
 
 
-@pytest.mark.parametrize(("problem", "most"), [(LATENT, 0.10), (TABLE, 0.16)], ids=["latent", "one-hot"])
+@pytest.mark.parametrize(
+    ("problem", "most"), [(LATENT, 0.10), (TABLE, 0.16)], ids=["latent", "one-hot"]
+)
 def test_it_learns_privately(problem, most):
     """Measured over 8 seeds of 20 000 users: .061 and .10 (standard deviations .012 and .015), so a false alarm is a 6-sigma event."""
     assert lost(problem, PRIVATE) < most
@@ -63,7 +72,10 @@ def test_projections():
     assert (found >= 0).all()
     np.testing.assert_allclose(found.sum(axis=1), 1.0)
     others = rng.dirichlet(np.ones(6), size=2000)
-    assert (((rows - found) ** 2).sum(axis=1) <= ((rows[:, None] - others[None]) ** 2).sum(axis=2).min(axis=1) + 1e-12).all()
+    assert (
+        ((rows - found) ** 2).sum(axis=1)
+        <= ((rows[:, None] - others[None]) ** 2).sum(axis=2).min(axis=1) + 1e-12
+    ).all()
     features = rng.dirichlet(np.ones(3), size=40)
     root = rng.random((3, 3)) + np.eye(3)
     covariance = root @ root.T

@@ -16,7 +16,9 @@ def test_rows_of_opposite_sign_are_farther_apart():
     statistic = NextStates(table, 2)
     assert not statistic.bound.acute
     one, other = (
-        statistic.contribution(Trajectories(np.zeros((1, 3), int), np.array([[action, 0]]), np.zeros((1, 2)))).values
+        statistic.contribution(
+            Trajectories(np.zeros((1, 3), int), np.array([[action, 0]]), np.zeros((1, 2)))
+        ).values
         for action in (0, 1)
     )
     assert np.linalg.norm((one - other)[:2]) == 2.0
@@ -35,7 +37,9 @@ def test_sums_of_counts_and_of_trajectories_agree():
     expected = np.zeros_like(moves[h])
     np.add.at(expected.T, users.states[:, h + 1], phi)
     np.testing.assert_allclose(moves[h], expected, atol=1e-3)
-    np.testing.assert_allclose(rewards[h], ((users.rewards[:, h] - 0.5)[:, None] * phi).sum(axis=0), atol=1e-3)
+    np.testing.assert_allclose(
+        rewards[h], ((users.rewards[:, h] - 0.5)[:, None] * phi).sum(axis=0), atol=1e-3
+    )
     halves = statistic.contribution(users[:2500]) + statistic.contribution(users[2500:])
     assert halves.values.tobytes() == total.values.tobytes()
     counted = statistic.contribution(problem.count(policy, 5000, np.random.default_rng(1)))

@@ -19,13 +19,18 @@ from confide.trajectory import TransitionCounts
 
 WORLDS = [one_hot(), latent(0), latent(1, states=6, actions=3, horizon=3, dimension=3)]
 MANY = 1e9  # users at each state and action
-RULES = {"centred": lambda phi: Centred(phi, bonus_scale=0.0), "printed": lambda phi: Printed(phi, Shift(1.0, 0.0))}
+RULES = {
+    "centred": lambda phi: Centred(phi, bonus_scale=0.0),
+    "printed": lambda phi: Printed(phi, Shift(1.0, 0.0)),
+}
 
 
 def truth(world):
     """P [h, s, a, s'] and r [h, s, a]."""
     phi = world.features
-    return np.einsum("sai,hit->hsat", phi, world.measures), np.einsum("sai,hi->hsa", phi, world.reward_weights)
+    return np.einsum("sai,hit->hsat", phi, world.measures), np.einsum(
+        "sai,hi->hsa", phi, world.reward_weights
+    )
 
 
 def optimal_q(world):
@@ -65,7 +70,12 @@ def conversation(rule, sums, horizon, answer):
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: f"{world.name}-{world.states}")
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_exact_answers_give_the_optimal_q(world, rule):
-    Q, _ = conversation(rule(world.features), exact_sums(world), world.horizon, lambda asked: exact_answer(world, asked))
+    Q, _ = conversation(
+        rule(world.features),
+        exact_sums(world),
+        world.horizon,
+        lambda asked: exact_answer(world, asked),
+    )
     np.testing.assert_allclose(Q, optimal_q(world), atol=1e-6)
 
 
@@ -77,15 +87,24 @@ def test_users_give_the_optimal_q_through_the_statistics(world):
     counts = np.floor(1e6 * P).astype(np.int64)
     step, state, action, after = np.nonzero(counts)
     rewards = np.clip(r, 0, 1)[step, state, action]
-    users = TransitionCounts(step, state, action, after, rewards, counts[counts > 0], 10**6 * S * A, H)
-    kept, bound = StoredTransitions(world.features, H), RegressionRows(H, world.features.shape[2], 1.0, target=0.5, balance=1.5)
+    users = TransitionCounts(
+        step, state, action, after, rewards, counts[counts > 0], 10**6 * S * A, H
+    )
+    kept, bound = (
+        StoredTransitions(world.features, H),
+        RegressionRows(H, world.features.shape[2], 1.0, target=0.5, balance=1.5),
+    )
     kept.add(users)
-    gram, response = bound.unpack(RewardTargets(bound, centred_rewards(world.features), 1.0).contribution(users).values)
+    gram, response = bound.unpack(
+        RewardTargets(bound, centred_rewards(world.features), 1.0).contribution(users).values
+    )
     Q, asked = conversation(
         Centred(world.features, bonus_scale=0.0),
         Sums(gram, response, 0.0, 0.0),
         H,
-        lambda asked: Response(kept.response(asked.step, asked.values, asked.reward_weight).values, 0.0),
+        lambda asked: Response(
+            kept.response(asked.step, asked.values, asked.reward_weight).values, 0.0
+        ),
     )
     np.testing.assert_allclose(Q, optimal_q(world), atol=2e-4)
     assert len(asked) == H - 1
@@ -95,7 +114,9 @@ def test_users_give_the_optimal_q_through_the_statistics(world):
 def test_steps_are_asked_about_from_the_last_to_the_first(world):
     H = world.horizon
     for rule, first in ((RULES["centred"], H - 2), (RULES["printed"], H - 1)):
-        _, asked = conversation(rule(world.features), exact_sums(world), H, lambda asked: exact_answer(world, asked))
+        _, asked = conversation(
+            rule(world.features), exact_sums(world), H, lambda asked: exact_answer(world, asked)
+        )
         assert [question.step for question in asked] == list(range(first, -1, -1))
 
 
@@ -135,19 +156,25 @@ def test_nothing_is_asked_where_there_is_nothing_to_learn():
     assert rule.target(4, values, 5) is None
     assert rule.target(3, values, 5) is not None
     short = one_hot(horizon=1)
-    Q, asked = conversation(Centred(short.features, bonus_scale=0.0), exact_sums(short), 1, lambda _: None)
+    Q, asked = conversation(
+        Centred(short.features, bonus_scale=0.0), exact_sums(short), 1, lambda _: None
+    )
     assert asked == []
     np.testing.assert_allclose(Q, optimal_q(short), atol=1e-6)
 
 
 @pytest.mark.parametrize(
-    "rule", [Centred(WORLDS[1].features), Printed(WORLDS[1].features, Shift(100.0, 5.0))], ids=["centred", "printed"]
+    "rule",
+    [Centred(WORLDS[1].features), Printed(WORLDS[1].features, Shift(100.0, 5.0))],
+    ids=["centred", "printed"],
 )
 def test_the_same_answers_give_the_same_q_and_others_another(rule):
     world, rng = WORLDS[1], np.random.default_rng(0)
     noisy = {step: Response(MANY * rng.normal(0.3, 0.1, size=5), 1e6) for step in range(5)}
     one, asked = conversation(rule, exact_sums(world, std=1e5), 5, lambda asked: noisy[asked.step])
-    again, asked_again = conversation(rule, exact_sums(world, std=1e5), 5, lambda asked: noisy[asked.step])
+    again, asked_again = conversation(
+        rule, exact_sums(world, std=1e5), 5, lambda asked: noisy[asked.step]
+    )
     np.testing.assert_array_equal(one, again)
     for question, same in zip(asked, asked_again, strict=True):
         np.testing.assert_array_equal(question.values, same.values)
@@ -159,12 +186,19 @@ def test_the_same_answers_give_the_same_q_and_others_another(rule):
 
 def test_q_is_optimistic_and_within_its_range():
     world = WORLDS[0]
-    few = Sums(*(part / MANY * 20 for part in (exact_sums(world).gram, exact_sums(world).rewards)), std=2.0, reward_std=2.0)
+    few = Sums(
+        *(part / MANY * 20 for part in (exact_sums(world).gram, exact_sums(world).rewards)),
+        std=2.0,
+        reward_std=2.0,
+    )
 
     def answer(question):
         return Response(exact_answer(world, question).values / MANY * 20, 2.0)
 
-    made = [conversation(Centred(world.features, scale), few, 5, answer)[0] for scale in (0.0, 0.2, 0.5, 100.0)]
+    made = [
+        conversation(Centred(world.features, scale), few, 5, answer)[0]
+        for scale in (0.0, 0.2, 0.5, 100.0)
+    ]
     limits = (5 - np.arange(5))[:, None, None]
     for Q in made:
         assert (Q >= 0).all()
@@ -182,27 +216,48 @@ def test_more_noise_is_a_wider_bonus():
 
     def q(std, reward_std, answer_std, scale=0.2):
         rule = Centred(world.features, scale)
-        return rule.q_values(2, values, 5, Sums(gram, rewards, std, reward_std), Response(np.zeros(10), answer_std))[0, 0]
+        return rule.q_values(
+            2, values, 5, Sums(gram, rewards, std, reward_std), Response(np.zeros(10), answer_std)
+        )[0, 0]
 
     bare = q(0.0, 0.0, 0.0)
     assert bare - q(0.0, 0.0, 0.0, scale=0.0) == pytest.approx(0.2 * math.sqrt(0.1 / 1001))
     # ||Lambda^-1 phi|| = 1/1001: reward noise as it is, the answer's times half the range of the values, 1/2
-    assert q(0.0, 300.0, 0.0) - 1 == pytest.approx(0.2 * math.sqrt(0.1 / 1001 + (300 / 1001) ** 2), rel=1e-6)
-    assert q(0.0, 0.0, 300.0) - 1 == pytest.approx(0.2 * math.sqrt(0.1 / 1001 + (150 / 1001) ** 2), rel=1e-6)
+    assert q(0.0, 300.0, 0.0) - 1 == pytest.approx(
+        0.2 * math.sqrt(0.1 / 1001 + (300 / 1001) ** 2), rel=1e-6
+    )
+    assert q(0.0, 0.0, 300.0) - 1 == pytest.approx(
+        0.2 * math.sqrt(0.1 / 1001 + (150 / 1001) ** 2), rel=1e-6
+    )
     assert q(50.0, 0.0, 0.0) > bare
 
 
 @pytest.mark.parametrize("std", [0.0, 8.0])
-@pytest.mark.parametrize(("world", "widest"), [(WORLDS[0], 1), (WORLDS[1], 5)], ids=["one-hot", "latent"])
+@pytest.mark.parametrize(
+    ("world", "widest"), [(WORLDS[0], 1), (WORLDS[1], 5)], ids=["one-hot", "latent"]
+)
 def test_centred_is_repaired_least_squares(world, widest, std):
     """P = (Lambda)_+ + rho I, rho half the norm of the noise that is left in Lambda, s sqrt(entries in a row) / 2, and at least 1."""
-    rng, d, phi, values = np.random.default_rng(0), world.features.shape[2], world.features, np.linspace(0.5, 2.5, world.states)
+    rng, d, phi, values = (
+        np.random.default_rng(0),
+        world.features.shape[2],
+        world.features,
+        np.linspace(0.5, 2.5, world.states),
+    )
     eigenvalues, vectors = np.linspace(-20, 300, d), np.eye(d)
     if widest > 1:
         vectors = np.linalg.qr(rng.normal(size=(d, d)))[0]
-    gram, rewards, answer = (vectors * eigenvalues) @ vectors.T, rng.normal(size=d) * 20, Response(rng.normal(size=d) * 20, 3.0)
-    Q = Centred(phi).q_values(1, values, 5, Sums(np.stack([gram] * 5), np.stack([rewards] * 5), std, 2.0), answer)
-    inverse = (vectors / (np.maximum(eigenvalues, 0) + max(1.0, std * math.sqrt(widest) / 2))) @ vectors.T
+    gram, rewards, answer = (
+        (vectors * eigenvalues) @ vectors.T,
+        rng.normal(size=d) * 20,
+        Response(rng.normal(size=d) * 20, 3.0),
+    )
+    Q = Centred(phi).q_values(
+        1, values, 5, Sums(np.stack([gram] * 5), np.stack([rewards] * 5), std, 2.0), answer
+    )
+    inverse = (
+        vectors / (np.maximum(eigenvalues, 0) + max(1.0, std * math.sqrt(widest) / 2))
+    ) @ vectors.T
     rows = phi @ inverse
     noise = 2.0**2 + (std * (0.5 + 1.0) / 2) ** 2 + (1.0 * 3.0) ** 2  # values are 1.5 +- 1
     error = np.sqrt(0.1 * (rows * phi).sum(axis=2) + noise * (rows**2).sum(axis=2))
@@ -220,7 +275,12 @@ def test_entries_that_no_feature_pair_touches_keep_no_noise():
         off = (noise + noise.swapaxes(1, 2))[:, :d, :d] * (1 - np.eye(d))
         noisy = Sums(sums.gram + off, sums.rewards, 0.0, 0.0)
         Q = [
-            conversation(Centred(world.features), each, 5, lambda asked, world=world: exact_answer(world, asked))[0]
+            conversation(
+                Centred(world.features),
+                each,
+                5,
+                lambda asked, world=world: exact_answer(world, asked),
+            )[0]
             for each in (sums, noisy)
         ]
         assert np.allclose(*Q, atol=1e-9) == same
@@ -277,8 +337,10 @@ def test_growth_of_noisy_matrices():
     """Negative eigenvalues count as zero on both sides: a direction that was never seen and is not seen now has not grown."""
     before, now = np.diag([100.0, -30.0])[None], np.diag([150.0, -5.0])[None]
     assert growth(now, before, ridge=1.0) == pytest.approx(151 / 101)
-    assert growth(before, now, ridge=1.0) == pytest.approx(1.0)  # the other direction has shrunk, and none has grown
+    # the other direction has shrunk, and none has grown
+    assert growth(before, now, ridge=1.0) == pytest.approx(1.0)
     seen = np.diag([100.0, 50.0])[None]
     assert growth(seen, before, ridge=1.0) == pytest.approx(51)
-    assert growth(seen, before, ridge=100.0) == pytest.approx(1.5)  # the ridge is what noise alone may look like
+    # the ridge is what noise alone may look like
+    assert growth(seen, before, ridge=100.0) == pytest.approx(1.5)
     assert np.linalg.det(now[0]) < 0  # a determinant would say nothing here

@@ -11,7 +11,11 @@ from confide.mechanisms.symmetric import svec_size
 from confide.privacy import JointDP, NoPrivacy, Relation
 from confide.privacy.loss import NO_PRIVACY, GaussianDP, PureDP, compose
 
-SETTINGS = [(100_000, 5, 5, 1.0, 1e-5, 0.1), (1000, 3, 8, 0.5, 1e-6, 0.05), (10**6, 10, 3, 5.0, 1e-3, 0.01)]
+SETTINGS = [
+    (100_000, 5, 5, 1.0, 1e-5, 0.1),
+    (1000, 3, 8, 0.5, 1e-6, 0.05),
+    (10**6, 10, 3, 5.0, 1e-3, 0.01),
+]
 PRIVACY = JointDP(1.0, 1e-5)
 mp = mpmath.mpf
 
@@ -21,7 +25,12 @@ def widths(K, H, d, p, upsilon, C):
     ridge, c_K = mp(d), d * upsilon
     U = max(mp(1), 2 * H * mpmath.sqrt(d * K / (ridge + c_K)) + C / (ridge + c_K))
     chi = 24**2 * 18 * mp(K) ** 2 * d * U * H / p
-    return {"shift": c_K, "weight_norm": U, "chi": chi, "beta": 24 * H * mpmath.sqrt(d * (ridge + c_K)) * mpmath.log(chi)}
+    return {
+        "shift": c_K,
+        "weight_norm": U,
+        "chi": chi,
+        "beta": 24 * H * mpmath.sqrt(d * (ridge + c_K)) * mpmath.log(chi),
+    }
 
 
 def smallest(enough):
@@ -34,7 +43,10 @@ def e1(K, H, d, epsilon, delta, p):
     B = smallest(lambda B: B**5 * d**3 * H >= (K * epsilon) ** 2)
     B0 = mpmath.ceil(mpmath.log(B, 2) + 1)
     log = mpmath.log(32 * H * B0 * B / delta) ** 2
-    sigma_gram, sigma_response = 128 / epsilon * mpmath.sqrt(B * H * B0) * log, 128 / epsilon * H * mpmath.sqrt(H * B) * log
+    sigma_gram, sigma_response = (
+        128 / epsilon * mpmath.sqrt(B * H * B0) * log,
+        128 / epsilon * H * mpmath.sqrt(H * B) * log,
+    )
     union = mpmath.log(6 * K * H / p)
     upsilon = sigma_gram * B0 * (4 * mpmath.sqrt(d) + 2 * union)
     C = sigma_response * (mpmath.sqrt(d) + 2 * mpmath.sqrt(union))
@@ -61,7 +73,9 @@ def check(made, expected, d):
     assert isinstance(made.batches, int)
     assert isinstance(made.levels, int)
     assert made.ridge == d
-    assert made.regularizer == pytest.approx(float(d + expected["shift"] + expected["upsilon"]), rel=1e-12)
+    assert made.regularizer == pytest.approx(
+        float(d + expected["shift"] + expected["upsilon"]), rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
@@ -77,7 +91,8 @@ def test_appendix_e1(setting):
         gram = mpmath.sqrt(2 * H * levels) / expected["sigma_gram"]
         response = 2 * (H + 1) * mpmath.sqrt(B * H) / expected["sigma_response"]
     gram_loss, response_loss = made.losses(JointDP(epsilon, delta), H, d)
-    assert gram_loss.mu == pytest.approx(float(gram), rel=1e-6)  # the bound's rounding is in the seventh digit
+    # the bound's rounding is in the seventh digit
+    assert gram_loss.mu == pytest.approx(float(gram), rel=1e-6)
     assert response_loss.mu == pytest.approx(float(response), rel=1e-12)
     assert isinstance(gram_loss, GaussianDP)
 
@@ -91,7 +106,8 @@ def test_appendix_e3(setting):
         expected = e3(mp(K), H, d, mp(epsilon), mp(p))
         check(made, expected, d)
         B, levels = expected["batches"], mpmath.floor(mpmath.log(expected["batches"], 2)) + 1
-        gram = mpmath.sqrt(svec_size(d)) * mpmath.sqrt(2) * H * levels / expected["sigma_gram"]  # ||x||_1 <= sqrt(n) ||x||_2
+        # ||x||_1 <= sqrt(n) ||x||_2
+        gram = mpmath.sqrt(svec_size(d)) * mpmath.sqrt(2) * H * levels / expected["sigma_gram"]
         response = mpmath.sqrt(d) * 2 * (H + 1) * B * H / expected["sigma_response"]
     gram_loss, response_loss = made.losses(JointDP(epsilon, delta=0.0), H, d)
     assert gram_loss.epsilon == pytest.approx(float(gram), rel=1e-5)
@@ -128,17 +144,29 @@ def test_there_are_never_more_batches_than_users_and_they_can_be_chosen():
     assert printed_linear(JointDP(1e6, delta=0.0), LinearSetting(10, 1, 1)).batches == 10
     made = printed_linear(PRIVACY, LinearSetting(100_000, 5, 5, batches=64))
     assert (made.batches, made.levels) == (64, 7)
-    assert made.sigma_response > 1.4 * printed_linear(PRIVACY, LinearSetting(100_000, 5, 5)).sigma_response
+    assert (
+        made.sigma_response
+        > 1.4 * printed_linear(PRIVACY, LinearSetting(100_000, 5, 5)).sigma_response
+    )
 
 
 def test_without_privacy_there_is_no_noise():
     """[Luyo21, Remark 7], sigma = 0: lambda = d and beta = 24 H d ln chi."""
     made = printed_linear(NoPrivacy(), LinearSetting(1000, 3, 2))
-    assert made.sigma_gram == made.sigma_response == made.upsilon == made.shift == made.response_norm == 0
+    assert (
+        made.sigma_gram
+        == made.sigma_response
+        == made.upsilon
+        == made.shift
+        == made.response_norm
+        == 0
+    )
     assert made.batches == 1000
     assert made.regularizer == 2
     assert made.weight_norm == pytest.approx(2 * 3 * math.sqrt(1000))
-    assert made.beta == pytest.approx(24 * 3 * 2 * math.log(24**2 * 18 * 1e6 * 2 * made.weight_norm * 3 / 0.1))
+    assert made.beta == pytest.approx(
+        24 * 3 * 2 * math.log(24**2 * 18 * 1e6 * 2 * made.weight_norm * 3 / 0.1)
+    )
     assert made.losses(NoPrivacy(), 3, 2) == (NO_PRIVACY, NO_PRIVACY)
 
 
@@ -150,7 +178,9 @@ def test_the_printed_constants_really_give_a_hundred_thousandth_of_the_epsilon()
     assert f"{found:.3g}" == "1.38e-05"
     with mpmath.workdps(50):  # its exact profile: delta(epsilon) of mu-GDP
         mu, epsilon = mp(together.mu), mp(found)
-        delta = mpmath.ncdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
+        delta = mpmath.ncdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * mpmath.ncdf(
+            -mu / 2 - epsilon / mu
+        )
     assert float(delta) == pytest.approx(1e-5, rel=1e-6)
 
 
@@ -189,11 +219,14 @@ def test_the_printed_bonus_is_useful_from_4e22_episodes():
     assert useful(PRIVACY, first, 5, 5)
     assert not useful(PRIVACY, first - 10**8, 5, 5)  # floats of this size are 8e6 apart
     assert not any(
-        useful(PRIVACY, int(first * share), 5, 5) for share in (1e-20, 1e-15, 1e-10, 1e-5, 0.1, 0.5, 0.9, 0.99, 0.9999)
+        useful(PRIVACY, int(first * share), 5, 5)
+        for share in (1e-20, 1e-15, 1e-10, 1e-5, 0.1, 0.5, 0.9, 0.99, 0.9999)
     )
 
 
-@pytest.mark.parametrize("privacy", [NoPrivacy(), JointDP(1.0, delta=0.0), JointDP(10.0, 1e-2)], ids=str)
+@pytest.mark.parametrize(
+    "privacy", [NoPrivacy(), JointDP(1.0, delta=0.0), JointDP(10.0, 1e-2)], ids=str
+)
 def test_the_first_useful_number_of_episodes_is_the_first(privacy):
     first = useful_from(privacy, horizon=2, dimension=2)
     assert useful(privacy, first, 2, 2)
@@ -203,5 +236,9 @@ def test_the_first_useful_number_of_episodes_is_the_first(privacy):
 def test_bad_settings_are_refused():
     for wrong in ({"episodes": 0}, {"horizon": 0}, {"dimension": -1}):
         name, value = next(iter(wrong.items()))
-        with pytest.raises(InvalidParameter, match=f"{name} must be at least 1, got {name}={value}"):
-            printed_linear(PRIVACY, LinearSetting(**({"episodes": 10, "horizon": 2, "dimension": 2} | wrong)))
+        with pytest.raises(
+            InvalidParameter, match=f"{name} must be at least 1, got {name}={value}"
+        ):
+            printed_linear(
+                PRIVACY, LinearSetting(**({"episodes": 10, "horizon": 2, "dimension": 2} | wrong))
+            )

@@ -51,7 +51,16 @@ def crowd(users, seed=0, states=S, actions=A):
     rng, rows = np.random.default_rng(seed), 60
     state, action, after = (rng.integers(size, size=rows) for size in (states, actions, states))
     counts = rng.multinomial(users, rng.dirichlet(np.ones(rows)))
-    return TransitionCounts(np.zeros(rows, dtype=np.int64), state, action, after, rng.uniform(-0.1, 1.1, rows), counts, users, 1)
+    return TransitionCounts(
+        np.zeros(rows, dtype=np.int64),
+        state,
+        action,
+        after,
+        rng.uniform(-0.1, 1.1, rows),
+        counts,
+        users,
+        1,
+    )
 
 
 def expected(users, features, values, weight):
@@ -107,9 +116,15 @@ def test_no_two_neighbours_are_farther_apart_than_stated_and_some_are_that_far(u
     st.integers(0, 2**20),
     st.lists(st.floats(-1.5, 1.5), min_size=3, max_size=3),
     st.floats(0, 1),
-    st.lists(st.tuples(st.integers(-1, 3), st.integers(-1, 2), st.integers(-1, 3), st.floats()), min_size=2, max_size=2),
+    st.lists(
+        st.tuples(st.integers(-1, 3), st.integers(-1, 2), st.integers(-1, 3), st.floats()),
+        min_size=2,
+        max_size=2,
+    ),
 )
-def test_whatever_the_crowd_leaves_to_be_rounded_neighbours_are_no_farther_apart(seed, values, weight, users):
+def test_whatever_the_crowd_leaves_to_be_rounded_neighbours_are_no_farther_apart(
+    seed, values, weight, users
+):
     """The crowd decides which way each sum is rounded: any crowd, any public question, any two users."""
     made = []
     for user in users:
@@ -128,7 +143,9 @@ def test_a_response_is_the_sum_that_it_stands_for(users, weight):
     each.add(many)
     for values in VALUES:
         response = each.response(0, values, weight)
-        np.testing.assert_allclose(response.values, expected(many, FEATURES, values, weight), rtol=0, atol=users * 2.0**-20)
+        np.testing.assert_allclose(
+            response.values, expected(many, FEATURES, values, weight), rtol=0, atol=users * 2.0**-20
+        )
         assert response.users == users
         assert response.bound == each.bound
 
@@ -140,9 +157,14 @@ def test_steps_are_kept_apart():
     each.add(users)
     for step in range(3):
         at = users.step == step
-        parts = (getattr(users, name)[at] for name in ("step", "state", "action", "next_state", "reward", "count"))
+        parts = (
+            getattr(users, name)[at]
+            for name in ("step", "state", "action", "next_state", "reward", "count")
+        )
         exact = expected(TransitionCounts(*parts, 4000, 3), world.features, values, 0.5)
-        np.testing.assert_allclose(each.response(step, values, 0.5).values, exact, atol=4000 * 2.0**-20)
+        np.testing.assert_allclose(
+            each.response(step, values, 0.5).values, exact, atol=4000 * 2.0**-20
+        )
 
 
 def test_counts_and_trajectories_give_the_same_bits():
@@ -151,7 +173,9 @@ def test_counts_and_trajectories_give_the_same_bits():
     step = np.tile(np.arange(3), 3000)
     rows = (users.states[:, :-1], users.actions, users.states[:, 1:])
     state, action, after = (part.ravel().astype(np.int64) for part in rows)
-    counted = TransitionCounts(step, state, action, after, users.rewards.ravel(), np.ones(9000, dtype=np.int64), 3000, 3)
+    counted = TransitionCounts(
+        step, state, action, after, users.rewards.ravel(), np.ones(9000, dtype=np.int64), 3000, 3
+    )
     together, apart, by_count = (stored(world.features, 3) for _ in range(3))
     together.add(users)
     by_count.add(counted)
@@ -189,8 +213,12 @@ def test_each_half_of_a_step_counts_without_the_other():
     without_reward.add(one(0, 0, 1, math.nan))
     without_next.add(one(0, 0, 99, 1.0))
     values = np.array([0.0, -0.5, 0.0])
-    np.testing.assert_allclose(without_reward.response(0, values, 0.25).values, [-0.5, 0, 0], atol=2.0**-20)
-    np.testing.assert_allclose(without_next.response(0, values, 0.25).values, [0.25, 0, 0], atol=2.0**-20)
+    np.testing.assert_allclose(
+        without_reward.response(0, values, 0.25).values, [-0.5, 0, 0], atol=2.0**-20
+    )
+    np.testing.assert_allclose(
+        without_next.response(0, values, 0.25).values, [0.25, 0, 0], atol=2.0**-20
+    )
 
 
 def test_rewards_are_clipped_user_by_user():
@@ -210,7 +238,10 @@ def test_half_a_billion_users_still_add_up_exactly():
     for weight, value in ((0.0, 1.0), (0.0, -1.0), (1.0, 0.0), (0.3, 0.7), (1 / 3, -1 / 3)):
         w = int(weight * UNIT)
         y = math.trunc(min(value, 1 - w / UNIT) * UNIT)
-        assert int(steps_of(each.response(0, np.full(S, value), weight))[0]) == phi * users * (y + w) // UNIT
+        assert (
+            int(steps_of(each.response(0, np.full(S, value), weight))[0])
+            == phi * users * (y + w) // UNIT
+        )
     with pytest.raises(InvalidParameter, match="users can be stored"):
         each.add(nobody_counted(2**31, 1))
     assert each.users == users
@@ -224,7 +255,11 @@ def test_large_tables_are_no_more_sensitive():
     def response(cells):
         each, zeros = stored(np.ones((2, actions, 1))), np.zeros(cells, dtype=np.int64)
         once = np.ones(cells, dtype=np.int64)
-        each.add(TransitionCounts(zeros, state[:cells], action[:cells], zeros, np.zeros(cells), once, cells, 1))
+        each.add(
+            TransitionCounts(
+                zeros, state[:cells], action[:cells], zeros, np.zeros(cells), once, cells, 1
+            )
+        )
         each.add(nobody_counted(200_000 - cells, 1))
         return each.response(0, np.full(2, -1 / UNIT)).values[0]
 
@@ -242,7 +277,9 @@ def test_it_can_be_saved_and_restored():
     each.add(crowd(50, seed=3))
     assert other.users == 1000  # a copy
     other.add(crowd(50, seed=3))
-    np.testing.assert_array_equal(each.response(0, VALUES[0], 0.3).values, other.response(0, VALUES[0], 0.3).values)
+    np.testing.assert_array_equal(
+        each.response(0, VALUES[0], 0.3).values, other.response(0, VALUES[0], 0.3).values
+    )
     assert each.users == other.users == 1050
 
 
@@ -270,4 +307,6 @@ def test_counts_are_of_users_with_one_transition_per_step(count):
     n = len(count)
     zeros = np.zeros(n, dtype=np.int64)
     with pytest.raises(InvalidParameter, match="at most one"):
-        stored().add(TransitionCounts(zeros, zeros, zeros, zeros, np.zeros(n), np.array(count), 1, 1))
+        stored().add(
+            TransitionCounts(zeros, zeros, zeros, zeros, np.zeros(n), np.array(count), 1, 1)
+        )

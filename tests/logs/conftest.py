@@ -7,7 +7,13 @@ import pytest
 
 from confide.logs import files, reader
 
-KINDS = {"user": pa.int64(), "trajectory": pa.int64(), "step": pa.int64(), "state": pa.int64(), "reward": pa.float64()}
+KINDS = {
+    "user": pa.int64(),
+    "trajectory": pa.int64(),
+    "step": pa.int64(),
+    "state": pa.int64(),
+    "reward": pa.float64(),
+}
 
 
 @pytest.fixture
@@ -15,7 +21,10 @@ def steps():
     """The rows of one trajectory."""
 
     def rows(user, *states, trajectory=0, reward=0.5):
-        return [{"user": user, "trajectory": trajectory, "step": t, "state": s, "reward": reward} for t, s in enumerate(states)]
+        return [
+            {"user": user, "trajectory": trajectory, "step": t, "state": s, "reward": reward}
+            for t, s in enumerate(states)
+        ]
 
     return rows
 
@@ -25,7 +34,10 @@ def save(tmp_path):
     """Rows into a Parquet file of the test's folder."""
 
     def saved(rows, name="log.parquet", *, group=1000, **types):
-        columns = {key: pa.array([row.get(key) for row in rows], kind) for key, kind in (KINDS | types).items()}
+        columns = {
+            key: pa.array([row.get(key) for row in rows], kind)
+            for key, kind in (KINDS | types).items()
+        }
         pq.write_table(pa.table(columns), tmp_path / name, row_group_size=group)
         return str(tmp_path / name)
 

@@ -23,7 +23,14 @@ from confide.logs import import_log, raw
 USERS = 9
 ROWS = 4
 TARGET = "u3"
-COLUMNS = {"user": "user", "stay": "stay", "time": "time", "state": "state", "action": "action", "probability": "chance"}
+COLUMNS = {
+    "user": "user",
+    "stay": "stay",
+    "time": "time",
+    "state": "state",
+    "action": "action",
+    "probability": "chance",
+}
 TEXTS = [
     "",
     " ",
@@ -109,8 +116,12 @@ def table_of(kind, times="dates"):
         "user": [f"u{number}" for number in user],
         "stay": (step // 2).tolist(),
         "time": [dates[place] for place in step] if times == "dates" else (step / 2).tolist(),
-        "state": (user % 2).tolist() if numeric else [("mild", "severe")[number] for number in user % 2],
-        "action": (step % 2).tolist() if numeric else [("low", "high")[number] for number in step % 2],
+        "state": (user % 2).tolist()
+        if numeric
+        else [("mild", "severe")[number] for number in user % 2],
+        "action": (step % 2).tolist()
+        if numeric
+        else [("low", "high")[number] for number in step % 2],
         "chance": [0.5] * rows,
         "reward": (step / 4 + user).tolist(),
     }
@@ -118,7 +129,10 @@ def table_of(kind, times="dates"):
 
 def options_of(kind):
     numeric = kind == "numbers"
-    return {"states": 2 if numeric else ["mild", "severe"], "actions": 2 if numeric else ["low", "high"]}
+    return {
+        "states": 2 if numeric else ["mild", "severe"],
+        "actions": 2 if numeric else ["low", "high"],
+    }
 
 
 class Importer:
@@ -135,7 +149,9 @@ class Importer:
         key = bytes.fromhex((self._folder / "confide.key").read_text())
         digest = hashlib.blake2b(TARGET.encode(), key=key, digest_size=8).digest()
         target = int.from_bytes(digest) >> 1
-        return [row for row in rows if row["user"] != target], {row["user"] for row in rows} | {target}
+        return [row for row in rows if row["user"] != target], {row["user"] for row in rows} | {
+            target
+        }
 
     def csv(self, columns, **form):
         path = self._folder / "raw.csv"
@@ -148,7 +164,9 @@ class Importer:
 
 
 def _as_csv(cell):
-    return "" if cell is None else cell.isoformat(" ") if isinstance(cell, datetime.datetime) else cell
+    return (
+        "" if cell is None else cell.isoformat(" ") if isinstance(cell, datetime.datetime) else cell
+    )
 
 
 @pytest.fixture
@@ -186,39 +204,66 @@ def check(importer, source_of, columns, values, names=None, **options):
 
 
 @pytest.mark.parametrize("kind", ["labels", "numbers"])
-@pytest.mark.parametrize(("times", "every"), [("dates", None), ("numbers", None), ("dates", "4h"), ("dates", "1d")])
+@pytest.mark.parametrize(
+    ("times", "every"), [("dates", None), ("numbers", None), ("dates", "4h"), ("dates", "1d")]
+)
 def test_cells_of_csv(importer, kind, times, every):
     form = {"quoting": csv.QUOTE_MINIMAL} if every is None else {"quoting": csv.QUOTE_ALL}
     columns = table_of(kind, times)
-    check(importer, lambda table: importer.csv(table, **form), columns, TEXTS, every=every, **options_of(kind))
+    check(
+        importer,
+        lambda table: importer.csv(table, **form),
+        columns,
+        TEXTS,
+        every=every,
+        **options_of(kind),
+    )
 
 
 def test_cells_of_csv_with_other_options(importer):
     columns = table_of("labels")
     columns["time"] = [time.strftime("%d.%m.%Y %H:%M") for time in columns["time"]]
     columns["reward"] = [str(reward).replace(".", ",") for reward in columns["reward"]]
-    options = {"delimiter": ";", "decimal": ",", "time_format": ["%d.%m.%Y %H:%M", "iso"], "probability": None}
-    check(importer, lambda table: importer.csv(table, delimiter=";"), columns, TEXTS, **options, **options_of("labels"))
+    options = {
+        "delimiter": ";",
+        "decimal": ",",
+        "time_format": ["%d.%m.%Y %H:%M", "iso"],
+        "probability": None,
+    }
+    check(
+        importer,
+        lambda table: importer.csv(table, delimiter=";"),
+        columns,
+        TEXTS,
+        **options,
+        **options_of("labels"),
+    )
 
 
 def test_cells_in_small_batches(importer, monkeypatch):
     """A batch may hold the cells of the target alone, and the first batch may be theirs."""
     monkeypatch.setattr(raw, "BLOCK", 1 << 9)
-    check(importer, importer.csv, table_of("labels"), TEXTS, ["time", "state"], **options_of("labels"))
+    check(
+        importer, importer.csv, table_of("labels"), TEXTS, ["time", "state"], **options_of("labels")
+    )
 
 
 @pytest.mark.parametrize("kind", ["labels", "numbers"])
 @pytest.mark.parametrize("times", ["dates", "numbers"])
 def test_cells_of_pandas(importer, kind, times):
     """One cell of another type turns a column into one of objects."""
-    check(importer, pandas.DataFrame, table_of(kind, times), TEXTS[::3] + OBJECTS, **options_of(kind))
+    check(
+        importer, pandas.DataFrame, table_of(kind, times), TEXTS[::3] + OBJECTS, **options_of(kind)
+    )
 
 
 def test_times_before_1970_are_rounded_as_in_a_mixed_column(importer):
     """One cell turns a column of nanoseconds into one of objects, which has microseconds."""
     columns = table_of("labels")
     # The first two steps of everybody are just before and just after 1970. Rounded to zero, both would be at 1970.
-    columns["time"] = [pandas.Timestamp(1000 * (place % ROWS) - 500) for place in range(len(columns["user"]))]
+    columns["time"] = [
+        pandas.Timestamp(1000 * (place % ROWS) - 500) for place in range(len(columns["user"]))
+    ]
     assert pandas.DataFrame(columns)["time"].dtype.kind == "M"
     check(importer, pandas.DataFrame, columns, OBJECTS, ["time"], **options_of("labels"))
 
@@ -226,7 +271,14 @@ def test_times_before_1970_are_rounded_as_in_a_mixed_column(importer):
 def test_formats_and_decimal_marks_are_of_text_in_a_mixed_column(importer):
     columns = table_of("labels")
     options = {"time_format": "%d.%m.%Y", "decimal": ",", **options_of("labels")}
-    check(importer, pandas.DataFrame, columns, ["01.02.2024", "1.5", "1,5", 7], ["time", "reward", "chance"], **options)
+    check(
+        importer,
+        pandas.DataFrame,
+        columns,
+        ["01.02.2024", "1.5", "1,5", 7],
+        ["time", "reward", "chance"],
+        **options,
+    )
 
 
 def test_cells_of_categories(importer):
@@ -238,7 +290,9 @@ def test_cells_of_categories(importer):
     # pandas has no hashes of these.
     without_hash = (list, dict, decimal.Decimal)
     hashable = [cell for cell in OBJECTS if not isinstance(cell, without_hash)]
-    check(importer, frame, columns, TEXTS[::3] + hashable, ["state", "action"], **options_of("labels"))
+    check(
+        importer, frame, columns, TEXTS[::3] + hashable, ["state", "action"], **options_of("labels")
+    )
 
 
 TYPES = {
@@ -251,7 +305,12 @@ TYPES = {
 }
 TYPED = {
     "stay": [None, 2**63 - 1, -(2**63), 0],
-    "time": [None, datetime.datetime(1700, 1, 1), datetime.datetime(2200, 1, 1), datetime.datetime(1970, 1, 1)],
+    "time": [
+        None,
+        datetime.datetime(1700, 1, 1),
+        datetime.datetime(2200, 1, 1),
+        datetime.datetime(1970, 1, 1),
+    ],
     "state": [None, 2**64 - 1, 2**53 + 1, 7],
     "action": [None, math.nan, math.inf, 0.5],
     "chance": [None, math.nan, -1.0, 1e308],
@@ -260,7 +319,9 @@ TYPED = {
 
 
 def typed(columns):
-    columns = columns | {"reward": [None if r is None else decimal.Decimal(str(r)) for r in columns["reward"]]}
+    columns = columns | {
+        "reward": [None if r is None else decimal.Decimal(str(r)) for r in columns["reward"]]
+    }
     return pa.table({name: pa.array(cells, TYPES.get(name)) for name, cells in columns.items()})
 
 
@@ -272,7 +333,9 @@ def test_cells_of_typed_columns(importer, tmp_path, kind):
             pq.write_table(table, tmp_path / "raw.parquet", row_group_size=7)
             return tmp_path / "raw.parquet"
         if kind == "arrow":
-            feather.write_feather(table, tmp_path / "raw.arrow", compression="uncompressed", chunksize=5)
+            feather.write_feather(
+                table, tmp_path / "raw.arrow", compression="uncompressed", chunksize=5
+            )
             return tmp_path / "raw.arrow"
         return polars.from_arrow(table) if kind == "polars" else table
 
@@ -282,7 +345,9 @@ def test_cells_of_typed_columns(importer, tmp_path, kind):
 
 @pytest.mark.parametrize("make", [pa.table, polars.DataFrame])
 def test_cells_of_text_columns_of_frames(importer, make):
-    columns = {name: [_as_text(cell) for cell in cells] for name, cells in table_of("labels").items()}
+    columns = {
+        name: [_as_text(cell) for cell in cells] for name, cells in table_of("labels").items()
+    }
     check(importer, make, columns, TEXTS, **options_of("labels"))
 
 
@@ -300,7 +365,10 @@ def test_bytes_that_are_no_text(importer, tmp_path):
         assert importer.rows(path, **options_of("labels")) == (others, users)
     ids = [b"\xe4", b"\xf6", "ä".encode(), b"\\xe4 "]
     path = tmp_path / "ids.csv"
-    path.write_bytes(b"user,stay,time,state,action,chance,reward\n" + b"".join(i + b",0,1,mild,low,1,1\n" for i in ids))
+    path.write_bytes(
+        b"user,stay,time,state,action,chance,reward\n"
+        + b"".join(i + b",0,1,mild,low,1,1\n" for i in ids)
+    )
     assert len(importer.rows(path, **options_of("labels"))[1]) == len(ids) + 1
 
 
@@ -313,9 +381,13 @@ def test_ids_that_have_more_digits_than_a_float_are_different_users(importer):
         ([17.0, 17, "17", " 17 ", decimal.Decimal("17.0")], 1),
     ):
         rows = len(ids)
-        frame = pandas.DataFrame({"user": ids, "state": [0] * rows, "reward": [1.0] * rows, "t": range(rows)})
+        frame = pandas.DataFrame(
+            {"user": ids, "state": [0] * rows, "reward": [1.0] * rows, "t": range(rows)}
+        )
         import_log(frame, importer._folder / "ids.parquet", states=1, time="t")
-        assert len(set(pq.read_table(importer._folder / "ids.parquet")["user"].to_pylist())) == count
+        assert (
+            len(set(pq.read_table(importer._folder / "ids.parquet")["user"].to_pylist())) == count
+        )
 
 
 @pytest.mark.parametrize("position", ["first", "last"])

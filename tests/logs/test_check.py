@@ -48,7 +48,8 @@ def test_counts(path, small):
                 "MOST USERS CONTRIBUTE ZERO: a release of this log would be noise. Correct the columns that have missing values"
             ],
         }
-        assert open_logs(path, max_steps=3).check().zero == 6  # who knows how many states there are?
+        # who knows how many states there are?
+        assert open_logs(path, max_steps=3).check().zero == 6
         assert open_logs(path).check().zero == 7  # the last row of the last user is looked at
 
 
@@ -62,6 +63,16 @@ def test_no_value_is_shown(path):
 def test_actions_and_probabilities(save, steps):
     rows = [row | {"action": a, "p": p} for row in steps(1, 1) for a, p in [(0, 1.0)]]
     bad = [(-1, 0.5), (None, 0.5), (1, 0.0), (1, 2.0), (1, None), (1, math.nan)]
-    rows += [row | {"action": a, "p": p} for user, (a, p) in enumerate(bad, 2) for row in steps(user, 1)]
-    check = open_logs(save(rows, action=pa.int64(), p=pa.float64()), action="action", probability="p").check()
-    assert (check.users, check.zero, check.nulls, check.out_of_range, check.non_finite) == (7, 6, 2, 3, 1)
+    rows += [
+        row | {"action": a, "p": p} for user, (a, p) in enumerate(bad, 2) for row in steps(user, 1)
+    ]
+    check = open_logs(
+        save(rows, action=pa.int64(), p=pa.float64()), action="action", probability="p"
+    ).check()
+    assert (check.users, check.zero, check.nulls, check.out_of_range, check.non_finite) == (
+        7,
+        6,
+        2,
+        3,
+        1,
+    )

@@ -32,17 +32,25 @@ def test_columns(save, steps, tmp_path):
     refused("column 'cluster' is missing.*'state'", path, state="cluster")
     refused("column 'stay' is missing.*trajectory=None", path, trajectory="stay")
     refused(
-        "'state' must contain numbers, got string", save([row | {"state": str(SECRET)} for row in steps(1, 2)], state=pa.string())
+        "'state' must contain numbers, got string",
+        save([row | {"state": str(SECRET)} for row in steps(1, 2)], state=pa.string()),
     )
-    refused("'user' must contain whole numbers or strings, got double", save(steps(1.5, 2), user=pa.float64()))
+    refused(
+        "'user' must contain whole numbers or strings, got double",
+        save(steps(1.5, 2), user=pa.float64()),
+    )
     refused("'user' has nulls", save(steps(1, 2) + steps(None, 2)))
-    pq.write_table(pa.table({"user": [1], "state": [[1]], "reward": [1.0]}), tmp_path / "mixed.parquet")
+    pq.write_table(
+        pa.table({"user": [1], "state": [[1]], "reward": [1.0]}), tmp_path / "mixed.parquet"
+    )
     refused("'reward' must contain lists", tmp_path / "mixed.parquet")
     with pytest.raises(InvalidParameter, match="different names"):
         open_logs(path, reward="state")
 
 
-@pytest.mark.parametrize("caps", [{"max_steps": 0}, {"max_trajectories": True}, {"max_steps": 1.5}, {"max_steps": 10**8}])
+@pytest.mark.parametrize(
+    "caps", [{"max_steps": 0}, {"max_trajectories": True}, {"max_steps": 1.5}, {"max_steps": 10**8}]
+)
 def test_caps(save, steps, caps):
     with pytest.raises(InvalidParameter, match=next(iter(caps))):
         open_logs(save(steps(1, 2)), **caps)
@@ -73,7 +81,11 @@ def test_files_that_differ(save, steps):
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])
 def test_truncated(tmp_path, rng, cut, kind):
     users = LoggedUsers(
-        rng.integers(0, 9, 4000), rng.random(4000), np.arange(0, 4001, 4), np.arange(1001), np.ones(1000, np.bool_)
+        rng.integers(0, 9, 4000),
+        rng.random(4000),
+        np.arange(0, 4001, 4),
+        np.arange(1001),
+        np.ones(1000, np.bool_),
     )
     path = tmp_path / f"log.{kind}"
     write(path, users)
@@ -89,7 +101,11 @@ def test_truncated(tmp_path, rng, cut, kind):
 def test_damaged_inside(tmp_path, rng):
     """Any byte may be wrong: a clear error, or users who are bounded by the caps."""
     users = LoggedUsers(
-        rng.integers(0, 9, 4000), rng.random(4000), np.arange(0, 4001, 4), np.arange(1001), np.ones(1000, np.bool_)
+        rng.integers(0, 9, 4000),
+        rng.random(4000),
+        np.arange(0, 4001, 4),
+        np.arange(1001),
+        np.ones(1000, np.bool_),
     )
     path = tmp_path / "log.parquet"
     write(path, users)
@@ -129,10 +145,18 @@ def test_users_in_several_files(save, steps, tmp_path):
     refused("a.parquet and .*d.parquet share a user", [a, save(steps(5, 2), "d.parquet")])
     # nested ranges, and files that state no range
     assert open_logs(
-        [save(steps(1, 1) + steps(90, 1), "e.parquet"), save(steps(4, 1), "f.parquet"), save(steps(70, 1), "g.parquet")]
+        [
+            save(steps(1, 1) + steps(90, 1), "e.parquet"),
+            save(steps(4, 1), "f.parquet"),
+            save(steps(70, 1), "g.parquet"),
+        ]
     ).assumptions
     for name in ("a", "c"):
-        pq.write_table(pq.read_table(tmp_path / f"{name}.parquet"), tmp_path / f"{name}.parquet", write_statistics=False)
+        pq.write_table(
+            pq.read_table(tmp_path / f"{name}.parquet"),
+            tmp_path / f"{name}.parquet",
+            write_statistics=False,
+        )
     assert open_logs([a, str(tmp_path / "c.parquet")]).assumptions == ()
 
 
@@ -140,10 +164,19 @@ def test_ids_that_are_no_text(save, steps, small):
     """Bytes that are not UTF-8 are compared, never quoted."""
     small(1, 1)
     path = save(
-        [row | {"user": b"\xff\xfe" + bytes([row["user"]])} for row in steps(1, 1, 2) + steps(2, 1)], user=pa.binary(), group=1
+        [
+            row | {"user": b"\xff\xfe" + bytes([row["user"]])}
+            for row in steps(1, 1, 2) + steps(2, 1)
+        ],
+        user=pa.binary(),
+        group=1,
     )
     table = pq.read_table(path)
-    pq.write_table(table.set_column(0, "user", table["user"].combine_chunks().view(pa.string())), path, row_group_size=1)
+    pq.write_table(
+        table.set_column(0, "user", table["user"].combine_chunks().view(pa.string())),
+        path,
+        row_group_size=1,
+    )
     assert [block.count for block in read(path)] == [1, 1]
     with pytest.raises(LogError, match="damaged"):
         open_logs([path, save(steps("a", 1), "b.parquet", user=pa.string())])
@@ -157,7 +190,12 @@ def test_an_empty_file_is_an_empty_log(save):
 
 
 def test_hostile_values(save, steps):
-    rows = steps(1, 2**40) + steps(2, 1, reward=float("nan")) + steps(3, 1, reward=1e308) + steps(4, 1, reward=-np.inf)
+    rows = (
+        steps(1, 2**40)
+        + steps(2, 1, reward=float("nan"))
+        + steps(3, 1, reward=1e308)
+        + steps(4, 1, reward=-np.inf)
+    )
     (block,) = read(save(rows))
     assert block.valid.tolist() == [True, False, True, False]
     assert block.states.tolist() == [2**40, 1]
@@ -166,7 +204,9 @@ def test_hostile_values(save, steps):
 
 def test_a_list_of_ten_million_steps(tmp_path):
     n = 10_000_000
-    one = LoggedUsers(np.zeros(n, np.int64), np.ones(n), np.array([0, n]), np.array([0, 1]), np.ones(1, np.bool_))
+    one = LoggedUsers(
+        np.zeros(n, np.int64), np.ones(n), np.array([0, n]), np.array([0, 1]), np.ones(1, np.bool_)
+    )
     write(tmp_path / "lists.parquet", one, lists=True)
     (block,) = read(tmp_path / "lists.parquet", max_steps=50)
     assert len(block.states) == 50
@@ -201,18 +241,26 @@ def test_one_user_of_ten_million_steps_in_one_row_group(tmp_path):
     assert files.ParquetSource(str(tmp_path / "log.parquet")).groups() == [n]
     for cap in (100, n):
         run = [sys.executable, "-c", MEMORY, str(tmp_path / "log.parquet"), str(cap)]
-        rows, largest, megabytes = map(int, subprocess.run(run, capture_output=True, text=True, check=True).stdout.split())
+        rows, largest, megabytes = map(
+            int, subprocess.run(run, capture_output=True, text=True, check=True).stdout.split()
+        )
         assert rows == largest == cap
         assert megabytes < 600  # 466 to 540 were measured
 
 
 @pytest.mark.parametrize("wrong", [None, 3, [None], ["log.parquet", 3]], ids=str)
 def test_what_is_no_path_and_who_is_no_user(wrong):
-    with pytest.raises(InvalidParameter, match="paths must be a file, a pattern, a folder or a list of these"):
+    with pytest.raises(
+        InvalidParameter, match="paths must be a file, a pattern, a folder or a list of these"
+    ):
         open_logs(wrong)
     with pytest.raises(InvalidParameter, match="users must be LoggedUsers, or blocks of them"):
         in_memory(wrong)
 
 
 def test_a_missing_trajectory_column_says_how_to_do_without(save, steps):
-    refused(r'say trajectory=None \(--trajectory "" on the command line\)', save(steps(1, 2)), trajectory="stay")
+    refused(
+        r'say trajectory=None \(--trajectory "" on the command line\)',
+        save(steps(1, 2)),
+        trajectory="stay",
+    )

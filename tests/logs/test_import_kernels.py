@@ -35,7 +35,9 @@ def test_stays_by_their_first_row(rng):
     for each in range(60):
         rows = np.flatnonzero(user == each)
         first = list(dict.fromkeys(stay[rows].tolist()))  # in the order in which they come
-        expected += [(int(row), place) for place, one in enumerate(first) for row in rows if stay[row] == one]
+        expected += [
+            (int(row), place) for place, one in enumerate(first) for row in rows if stay[row] == one
+        ]
     assert list(zip(order.tolist(), number.tolist(), strict=True)) == expected
 
 
@@ -46,13 +48,17 @@ def test_a_row_that_says_nothing_more(rng):
     kernels.subsumed(starts, bits, missing, 100, found)
 
     def says(i, j):
-        return all(missing[c, i] or (not missing[c, j] and bits[c, i] == bits[c, j]) for c in range(3))
+        return all(
+            missing[c, i] or (not missing[c, j] and bits[c, i] == bits[c, j]) for c in range(3)
+        )
 
     for first in starts[:-1]:
         group = range(first, first + 3)
         kept = [row for row in group if not found[row]]
-        assert kept and all(any(says(row, other) for other in kept) for row in group)  # nothing is lost
-        assert not any(says(i, j) for i in kept for j in kept if i != j)  # and nothing is left that could go
+        # nothing is lost
+        assert kept and all(any(says(row, other) for other in kept) for row in group)
+        # and nothing is left that could go
+        assert not any(says(i, j) for i in kept for j in kept if i != j)
     untouched = np.zeros(300, np.bool_)
     kernels.subsumed(starts, bits, missing, 2, untouched)
     assert not untouched.any()
@@ -66,7 +72,9 @@ def test_hashes_tell_ids_apart_and_spaces_do_not_count():
     assert np.array_equal(hashed(pa.array(texts).dictionary_encode(), 7, "x"), found)
     assert np.array_equal(hashed(pa.array(["?", *texts])[1:], 7, "x"), found)  # a slice
     many = hashed(pa.array(np.arange(200_000)), 7, "x")
-    assert len(np.unique(many)) == 200_000 and not np.array_equal(many[:9], hashed(pa.array(np.arange(9)), 8, "x"))
+    assert len(np.unique(many)) == 200_000 and not np.array_equal(
+        many[:9], hashed(pa.array(np.arange(9)), 8, "x")
+    )
 
 
 def test_the_table_of_ids_grows_and_starts_anew(monkeypatch):

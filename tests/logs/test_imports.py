@@ -29,14 +29,18 @@ def test_simulated_chain(rng, tmp_path):
     assert [block.count for block in blocks] == [5000, 5000, 2000]
     for block in blocks:
         last = block.trajectories[1:] - 1
-        assert (block.states[last] == 4).all() and (block.rewards[last] == 1).all()  # that step is included
-        assert block.rewards.sum() == block.count == (block.states == 4).sum()  # and ends the trajectory
+        # that step is included
+        assert (block.states[last] == 4).all() and (block.rewards[last] == 1).all()
+        # and ends the trajectory
+        assert block.rewards.sum() == block.count == (block.states == 4).sum()
     write(tmp_path / "chain.parquet", blocks)
     logs = open_logs(tmp_path / "chain.parquet", action="action", probability="probability")
     check = logs.check(states=5)
     assert (check.users, check.zero, check.gaps, check.over_steps) == (12_000, 0, 0, 0)
     again = list(logs.blocks(10**6))
-    assert np.array_equal(np.concatenate([b.states for b in again]), np.concatenate([b.states for b in blocks]))
+    assert np.array_equal(
+        np.concatenate([b.states for b in again]), np.concatenate([b.states for b in blocks])
+    )
 
 
 def test_simulated_without_an_end(rng):
@@ -60,21 +64,27 @@ def imported(tmp_path):
 
     def done(*lines, head=HEAD, check=True, **options):
         (tmp_path / "raw.csv").write_text(head + "".join(f"{line}\n" for line in lines))
-        found = import_log(tmp_path / "raw.csv", tmp_path / "log.parquet", **{**NAMES, **LABELS, **options})
+        found = import_log(
+            tmp_path / "raw.csv", tmp_path / "log.parquet", **{**NAMES, **LABELS, **options}
+        )
         return found, _by_user(tmp_path / "log.parquet", tmp_path / "confide.key") if check else {}
 
     return done
 
 
 def _number(key, text):
-    digest = hashlib.blake2b(text.encode(), key=bytes.fromhex(key.read_text()), digest_size=8).digest()
+    digest = hashlib.blake2b(
+        text.encode(), key=bytes.fromhex(key.read_text()), digest_size=8
+    ).digest()
     return int.from_bytes(digest) >> 1
 
 
 def _by_user(path, key):
     rows = pq.read_table(path).to_pylist()
     assert [row["user"] for row in rows] == sorted(row["user"] for row in rows)
-    names = {_number(key, text): text for text in "abcdefgh"} | {_number(key, str(n)): n for n in range(20)}
+    names = {_number(key, text): text for text in "abcdefgh"} | {
+        _number(key, str(n)): n for n in range(20)
+    }
     found = {}
     for row in rows:
         user = names[row.pop("user")]
@@ -90,9 +100,14 @@ def test_rows_in_any_order_become_stays_in_the_order_of_time(imported):
         "a,s1,2020-01-01 00:00:00,mild,low,0",
     )
     # trajectory, step, state, reward, action
-    assert rows == {"a": [(0, 0, 0, 0.0, 0), (0, 1, 1, 0.25, 1), (1, 0, 0, 1.0, 0)], "b": [(0, 0, 1, 0.5, 1)]}
+    assert rows == {
+        "a": [(0, 0, 0, 0.0, 0), (0, 1, 1, 0.25, 1), (1, 0, 0, 1.0, 0)],
+        "b": [(0, 0, 1, 0.5, 1)],
+    }
     assert (found.counts["users"], found.counts["stays"], found.counts["steps"]) == (2, 3, 4)
-    assert found.to_dict()["label"] == "NOT PRIVATE: for the data holder only" and str(found).startswith("NOT PRIVATE")
+    assert found.to_dict()["label"] == "NOT PRIVATE: for the data holder only" and str(
+        found
+    ).startswith("NOT PRIVATE")
 
 
 def test_duplicates_and_several_rows_of_a_time(imported):
@@ -132,35 +147,81 @@ def test_what_is_missing_is_lost_and_said_and_everybody_stays(imported):
     assert {user: rows[user] for user in "bcde"} == dict.fromkeys("bcde", zero)
     assert [row[1] for row in rows["a"]] == [0, 2]  # a gap where a step was lost
     counts = found.counts
-    assert (counts["users"], counts["zero"], counts["nobody"], counts["unplaced"], counts["incomplete"]) == (8, 4, 1, 2, 3)
+    assert (
+        counts["users"],
+        counts["zero"],
+        counts["nobody"],
+        counts["unplaced"],
+        counts["incomplete"],
+    ) == (8, 4, 1, 2, 3)
     by_role = {column["role"]: column for column in found.columns}
-    assert [by_role[role]["missing"] for role in ("user", "stay", "time", "state", "reward", "action")] == [1, 1, 0, 1, 1, 0]
+    assert [
+        by_role[role]["missing"] for role in ("user", "stay", "time", "state", "reward", "action")
+    ] == [1, 1, 0, 1, 1, 0]
     assert (by_role["time"]["unreadable"], by_role["reward"]["unreadable"]) == (1, 1)
     found, rows = imported(*lines, fill_reward=0.5)
     assert rows["b"] == [(0, 0, 0, 0.5, 0)] and found.counts["filled"] == 2
     found, _ = imported(*lines, drop="person")
-    assert "MOST USERS CONTRIBUTE ZERO: 5 of 8" in found.warnings[0] and "use --drop row" in found.warnings[0]
-    assert imported(*lines, *(f"{n},s,2020-01-01,mild,low,1" for n in range(9)), drop="person")[1]["a"] == zero
+    assert (
+        "MOST USERS CONTRIBUTE ZERO: 5 of 8" in found.warnings[0]
+        and "use --drop row" in found.warnings[0]
+    )
+    assert (
+        imported(*lines, *(f"{n},s,2020-01-01,mild,low,1" for n in range(9)), drop="person")[1]["a"]
+        == zero
+    )
 
 
 @pytest.mark.parametrize(
     ("line", "options", "match"),
     [
-        ("a,s,2020-01-01,,low,1", {}, "column 'condition' is empty: every cell is missing; give another column for --state"),
+        (
+            "a,s,2020-01-01,,low,1",
+            {},
+            "column 'condition' is empty: every cell is missing; give another column for --state",
+        ),
         ("a,s,,mild,low,1", {}, "column 'at' is empty"),
-        ("a,s,1 Jan 2020,mild,low,1", {}, "1 of 1 cells of column 'at' cannot be read: .*--time-format"),
-        ("a,s,2020-01-01,SECRET,low,1", {}, "1 of 1 cells of column 'condition' are not among the declared states"),
-        ("a,s,2020-01-01,Mild,low,1", {}, "not among the declared states.*upper and lower case only: write them alike"),
-        ("a,s,2020-01-01,mild,low,", {}, "column 'reward' is empty: every cell is missing; give another column for --reward"),
-        ("a,s,2020-01-01,mild,low,1", {"states": None}, "column 'condition' cannot be read: .*--states-file"),
-        ("a,s,2020-01-01,7,low,1", {"states": 7}, "column 'condition' are not among the declared states"),
+        (
+            "a,s,1 Jan 2020,mild,low,1",
+            {},
+            "1 of 1 cells of column 'at' cannot be read: .*--time-format",
+        ),
+        (
+            "a,s,2020-01-01,SECRET,low,1",
+            {},
+            "1 of 1 cells of column 'condition' are not among the declared states",
+        ),
+        (
+            "a,s,2020-01-01,Mild,low,1",
+            {},
+            "not among the declared states.*upper and lower case only: write them alike",
+        ),
+        (
+            "a,s,2020-01-01,mild,low,",
+            {},
+            "column 'reward' is empty: every cell is missing; give another column for --reward",
+        ),
+        (
+            "a,s,2020-01-01,mild,low,1",
+            {"states": None},
+            "column 'condition' cannot be read: .*--states-file",
+        ),
+        (
+            "a,s,2020-01-01,7,low,1",
+            {"states": 7},
+            "column 'condition' are not among the declared states",
+        ),
         ("a,s,2020-01-01,mild,low,SECRET", {}, "column 'reward' cannot be read: write numbers"),
         (
             "a,s,2020-01-01,mild,low,1,SECRET\nb,s,2020-01-01,mild,low,1",
             {},
             "1 rows have another number of cells than the header",
         ),
-        (",s,2020-01-01,mild,low,1\nb,s,2020-01-01,mild,low,1", {}, "1 of 2 rows have no id in column 'patient', and were lost"),
+        (
+            ",s,2020-01-01,mild,low,1\nb,s,2020-01-01,mild,low,1",
+            {},
+            "1 of 2 rows have no id in column 'patient', and were lost",
+        ),
     ],
 )
 def test_what_is_wrong_in_cells_is_said_and_never_refused(imported, line, options, match):
@@ -174,7 +235,11 @@ def test_what_is_wrong_in_cells_is_said_and_never_refused(imported, line, option
     ("line", "options", "match"),
     [
         (",s,2020-01-01,mild,low,1", {}, "column 'patient' has no id"),
-        ("a,s,2020-01-01,mild,low,1", {"time": "when"}, "column 'when' is missing, the file has 'patient', 'stay'"),
+        (
+            "a,s,2020-01-01,mild,low,1",
+            {"time": "when"},
+            "column 'when' is missing, the file has 'patient', 'stay'",
+        ),
         ("a,s,2020-01-01,mild,low,1", {"delimiter": ";"}, "--delimiter"),
     ],
 )
@@ -182,7 +247,8 @@ def test_refused_with_the_column_and_the_fix(imported, tmp_path, line, options, 
     with pytest.raises(LogError, match=match) as caught:
         imported(line, **options)
     assert "SECRET" not in str(caught.value)
-    assert not list(tmp_path.glob("*.parquet*")) and not list(tmp_path.glob(".*"))  # nothing is left behind
+    # nothing is left behind
+    assert not list(tmp_path.glob("*.parquet*")) and not list(tmp_path.glob(".*"))
 
 
 def test_texts_with_ends_of_lines_at_the_end_of_a_block(imported, monkeypatch):
@@ -193,13 +259,20 @@ def test_texts_with_ends_of_lines_at_the_end_of_a_block(imported, monkeypatch):
 
 def test_states_that_are_clusters_of_labels(imported, tmp_path):
     clusters = {"shock": "bad", "mild": "fair", "severe": "bad"}
-    lines = "a,s,2020-01-01,mild,low,1", "a,s,2020-01-02,severe,high,0", "a,s,2020-01-03,shock,low,0"
+    lines = (
+        "a,s,2020-01-01,mild,low,1",
+        "a,s,2020-01-02,severe,high,0",
+        "a,s,2020-01-03,shock,low,0",
+    )
     found, rows = imported(*lines, states=clusters)
     assert [row[2] for row in rows["a"]] == [1, 0, 0]
     expected = Labels(("bad", "fair"), ("low", "high"), members=(("shock", "severe"), ("mild",)))
     assert found.labels == open_logs(tmp_path / "log.parquet").labels == expected
-    assert "the states are clusters of 3 declared labels; the log has the clusters only" in str(found)
-    found, _ = imported("a,s,2020-01-01,bad,low,1", states=clusters)  # the name of a cluster is no label
+    assert "the states are clusters of 3 declared labels; the log has the clusters only" in str(
+        found
+    )
+    # the name of a cluster is no label
+    found, _ = imported("a,s,2020-01-01,bad,low,1", states=clusters)
     assert found.counts["zero"] == 1
     for wrong in ({"mild": 1}, {"mild": " "}, {1: "bad"}, {}, {"mild": ["bad"]}):
         with pytest.raises(InvalidParameter):
@@ -220,9 +293,13 @@ def test_labels(imported, tmp_path):
     logs = open_logs(tmp_path / "log.parquet", action="action")
     assert logs.labels == Labels(("NA", "mild", "severe", "dead"), ("low", "high"))
     metadata = pq.read_schema(tmp_path / "log.parquet").metadata
-    assert json.loads(metadata[b"confide.labels"]) == {"state": ["NA", "mild", "severe", "dead"], "action": ["low", "high"]}
+    assert json.loads(metadata[b"confide.labels"]) == {
+        "state": ["NA", "mild", "severe", "dead"],
+        "action": ["low", "high"],
+    }
     assert "2  severe" in str(logs.check())
-    assert imported("a,s,2020-01-01,NA,low,1", states=["NA"])[1]["a"] == [(0, 0, 0, 1.0, 0)]  # a label, not a missing cell
+    # a label, not a missing cell
+    assert imported("a,s,2020-01-01,NA,low,1", states=["NA"])[1]["a"] == [(0, 0, 0, 1.0, 0)]
 
 
 @pytest.mark.parametrize("labels", [["a", "a"], [""], [" a"], ["a\n"], [1], "abc", [], ["x" * 201]])
@@ -271,13 +348,20 @@ def test_steps_of_a_fixed_length(imported):
         "a,t,2020-02-01 03:00,mild,low,2",
     ]
     found, rows = imported(*lines, every="4h")
-    assert rows["a"] == [(0, 0, 1, 1.5, 1), (0, 1, 0, 0.0, 0), (0, 3, 0, 0.25, 0), (1, 0, 0, 2.0, 0)]
+    assert rows["a"] == [
+        (0, 0, 1, 1.5, 1),
+        (0, 1, 0, 0.0, 0),
+        (0, 3, 0, 0.25, 0),
+        (1, 0, 0, 2.0, 0),
+    ]
     assert (found.counts["duplicates"], found.counts["merged"]) == (1, 1)
     assert "steps: of 4h each by" in str(found)
     assert [row[1] for row in imported(*lines, every="240 min")[1]["a"]] == [0, 1, 3, 0]
 
 
-@pytest.mark.parametrize(("times", "every"), [(("10", "13", "14", "22"), "4"), (("0.1", "0.3", "0.5", "1.3"), "0.4")])
+@pytest.mark.parametrize(
+    ("times", "every"), [(("10", "13", "14", "22"), "4"), (("0.1", "0.3", "0.5", "1.3"), "0.4")]
+)
 def test_numbers_are_steps_of_a_fixed_length_too(imported, times, every):
     _, rows = imported(*(f"a,s,{time},mild,low,1" for time in times), every=every)
     assert [row[1] for row in rows["a"]] == [0, 1, 3]
@@ -298,14 +382,21 @@ def test_what_is_no_length_is_refused(imported, every):
 def test_a_length_needs_times_and_rows_that_are_too_far_away_are_lost(imported):
     with pytest.raises(InvalidParameter, match="every needs times"):
         imported("a,s,2020-01-01,mild,low,1", time=None, in_order=True, every="4h")
-    lines = ["a,s,2020-01-01,mild,low,1", "a,s,2020-01-02,mild,low,1", "b,s,2020-01-02,severe,low,1"]
+    lines = [
+        "a,s,2020-01-01,mild,low,1",
+        "a,s,2020-01-02,mild,low,1",
+        "b,s,2020-01-02,severe,low,1",
+    ]
     found, rows = imported(*lines, every="1us")
-    assert found.counts["unplaced"] == 1 and len(rows["a"]) == 1 and rows["b"] == [(0, 0, 1, 1.0, 0)]
+    assert (
+        found.counts["unplaced"] == 1 and len(rows["a"]) == 1 and rows["b"] == [(0, 0, 1, 1.0, 0)]
+    )
 
 
 def test_days_and_weeks_are_those_of_the_calendar(imported):
     """A decision in the evening and one on the next morning are two decisions, although less than a day apart."""
-    times = ("2020-01-01 22:00", "2020-01-02 06:00", "2020-01-05 23:59", "2020-01-06 00:00")  # the last one is a Monday
+    # the last one is a Monday
+    times = ("2020-01-01 22:00", "2020-01-02 06:00", "2020-01-05 23:59", "2020-01-06 00:00")
     lines = [f"a,s,{time},mild,low,{place}" for place, time in enumerate(times)]
     assert [row[1] for row in imported(*lines, every="1d")[1]["a"]] == [0, 1, 4, 5]
     assert [row[1] for row in imported(*lines, every="1w")[1]["a"]] == [0, 1]
@@ -317,20 +408,40 @@ def test_days_and_weeks_are_those_of_the_calendar(imported):
 
 def test_several_files_are_one_table(imported, tmp_path):
     """Rows of one person in several files give the log of all rows in one file."""
-    lines = ["17,s1,2020-01-02,severe,high,0.25", "b,s1,2020-01-01,severe,high,0.5", "17,s1,2020-01-01,mild,low,0"]
+    lines = [
+        "17,s1,2020-01-02,severe,high,0.25",
+        "b,s1,2020-01-01,severe,high,0.5",
+        "17,s1,2020-01-01,mild,low,0",
+    ]
     whole = imported(*lines)[1]
     for name, some in (("first", lines[:2]), ("second", lines[2:])):
         (tmp_path / f"{name}.csv").write_text(HEAD + "".join(f"{line}\n" for line in some))
     seen = []
     files = [tmp_path / "second.csv", tmp_path / "first.csv"]
-    options = {**NAMES, **LABELS, "progress": lambda what, done, total: seen.append(done / total) if what == "reading" else None}
+    options = {
+        **NAMES,
+        **LABELS,
+        "progress": lambda what, done, total: (
+            seen.append(done / total) if what == "reading" else None
+        ),
+    }
     found = import_log(files, tmp_path / "log.parquet", **options)
-    assert _by_user(tmp_path / "log.parquet", tmp_path / "confide.key") == whole and found.counts["users"] == 2
+    assert (
+        _by_user(tmp_path / "log.parquet", tmp_path / "confide.key") == whole
+        and found.counts["users"] == 2
+    )
     assert seen == sorted(seen) and seen[-1] == 1.0
     (tmp_path / "third.csv").write_text("other\n1\n")
     with pytest.raises(LogError, match=r"third\.csv: column"):
         import_log([*files, tmp_path / "third.csv"], tmp_path / "log.parquet", **options)
-    numbered = {"patient": ["c"], "stay": ["s1"], "at": [12], "condition": ["mild"], "dose": ["low"], "reward": [0.0]}
+    numbered = {
+        "patient": ["c"],
+        "stay": ["s1"],
+        "at": [12],
+        "condition": ["mild"],
+        "dose": ["low"],
+        "reward": [0.0],
+    }
     pq.write_table(pa.table(numbered), tmp_path / "fourth.parquet")
     found = import_log([*files, tmp_path / "fourth.parquet"], tmp_path / "log.parquet", **options)
     assert "column 'at' holds 3 dates and 1 numbers" in str(found)
@@ -341,7 +452,9 @@ def test_several_files_are_one_table(imported, tmp_path):
 
 
 def test_a_day_that_is_none_is_unreadable(imported):
-    found, rows = imported("a,s,2020-02-30,mild,low,1", "a,s,2020-02-28,mild,low,1", "a,s,2020-02-27 ,severe,low,1")
+    found, rows = imported(
+        "a,s,2020-02-30,mild,low,1", "a,s,2020-02-28,mild,low,1", "a,s,2020-02-27 ,severe,low,1"
+    )
     assert [row[2] for row in rows["a"]] == [1, 0] and found.counts["unplaced"] == 1
 
 
@@ -370,7 +483,13 @@ def test_ids_are_hashed_with_the_holders_key(imported, tmp_path):
     first = pq.read_table(tmp_path / "log.parquet")
     imported(" a ,s,2020-01-01,mild,low,1")  # spaces are no part of an id
     assert pq.read_table(tmp_path / "log.parquet").equals(first)
-    import_log(tmp_path / "raw.csv", tmp_path / "log.parquet", **NAMES, **LABELS, key=tmp_path / "other.key")
+    import_log(
+        tmp_path / "raw.csv",
+        tmp_path / "log.parquet",
+        **NAMES,
+        **LABELS,
+        key=tmp_path / "other.key",
+    )
     assert pq.read_table(tmp_path / "log.parquet") != first
     assert b"2020" not in (tmp_path / "log.parquet").read_bytes()
     key.chmod(0o644)
@@ -385,15 +504,21 @@ def test_ids_are_hashed_with_the_holders_key(imported, tmp_path):
 @pytest.mark.parametrize("spelt", [" 7", "7.0", "\u00a07\u00a0", "\t7.0 "])
 def test_one_person_is_not_two_users_because_of_how_an_id_is_written(imported, spelt):
     """Spreadsheets put spaces around ids, also such that do not break, and frames write a column of ids with a gap as floats."""
-    found, rows = imported("7,s,2020-01-01,mild,low,1", f"{spelt},s,2020-01-02,mild,low,1", "a,s,2020-01-02,mild,low,1")
+    found, rows = imported(
+        "7,s,2020-01-01,mild,low,1", f"{spelt},s,2020-01-02,mild,low,1", "a,s,2020-01-02,mild,low,1"
+    )
     assert found.counts["users"] == 2 and len(rows[7]) == 2
     assert imported(f"{spelt},s,2020-01-02,mild,low,1")[1].keys() == {7}
     apart = ["1.0.0", "1.05", "x.0", ".0", "10", "1", "-1.0", "1..0"]
-    assert imported(*(f"{each},s,2020-01-01,mild,low,1" for each in apart), check=False)[0].counts["users"] == len(apart)
+    assert imported(*(f"{each},s,2020-01-01,mild,low,1" for each in apart), check=False)[0].counts[
+        "users"
+    ] == len(apart)
 
 
 def test_every_kind_of_table_gives_the_same_log(imported, tmp_path):
-    lines = [f"{n % 7},s{n % 2},{n},{('mild', 'severe')[n % 3 == 0]},low,{n / 8}" for n in range(40)]
+    lines = [
+        f"{n % 7},s{n % 2},{n},{('mild', 'severe')[n % 3 == 0]},low,{n / 8}" for n in range(40)
+    ]
     imported(*lines)
     expected = pq.read_table(tmp_path / "log.parquet")
     frame = pandas.read_csv(tmp_path / "raw.csv", dtype={"condition": "category"})
@@ -404,19 +529,30 @@ def test_every_kind_of_table_gives_the_same_log(imported, tmp_path):
     with gzip.open(tmp_path / "raw.csv.gz", "wb") as file:
         file.write((tmp_path / "raw.csv").read_bytes())
     stamps = table.set_column(2, "at", table["at"].cast(pa.timestamp("s")))
-    for source in (*(tmp_path / f"raw.{end}" for end in ("parquet", "arrow", "csv.gz")), frame, polars, table, stamps):
+    for source in (
+        *(tmp_path / f"raw.{end}" for end in ("parquet", "arrow", "csv.gz")),
+        frame,
+        polars,
+        table,
+        stamps,
+    ):
         import_log(source, tmp_path / "log.parquet", **NAMES, **LABELS)
         assert pq.read_table(tmp_path / "log.parquet").equals(expected), type(source)
 
 
 def test_what_is_no_table(tmp_path):
-    for source, match in (([1], "source must be"), (tmp_path / "no.csv", "No such file"), (tmp_path, "a folder")):
+    for source, match in (
+        ([1], "source must be"),
+        (tmp_path / "no.csv", "No such file"),
+        (tmp_path, "a folder"),
+    ):
         with pytest.raises((InvalidParameter, LogError), match=match):
             import_log(source, tmp_path / "log.parquet", in_order=True)
     (tmp_path / "raw.csv").write_bytes(b"user,state,rew\xe4rd\nM,1,1\n")
     with pytest.raises(LogError, match="iconv -f WINDOWS-1252 -t UTF-8"):
         import_log(tmp_path / "raw.csv", tmp_path / "log.parquet", in_order=True)
-    (tmp_path / "raw.csv").write_bytes("user,state,reward\na,1,1\n".encode("utf-16"))  # and a workbook
+    # and a workbook
+    (tmp_path / "raw.csv").write_bytes("user,state,reward\na,1,1\n".encode("utf-16"))
     with pytest.raises(LogError, match="Save a spreadsheet as CSV in UTF-8"):
         import_log(tmp_path / "raw.csv", tmp_path / "log.parquet", in_order=True)
     (tmp_path / "raw.csv").write_bytes(b"user,state,reward\n")
@@ -429,7 +565,11 @@ def test_what_is_no_table(tmp_path):
 def test_out_of_core_gives_the_same_log(tmp_path, monkeypatch, rng):
     """Buffers of a few rows: every batch is written to a file of its own, and every partition read back from all of them."""
     n = 3000
-    rows = {"user": rng.integers(0, 300, n), "stay": rng.integers(0, 3, n), "time": rng.integers(0, 40, n)}
+    rows = {
+        "user": rng.integers(0, 300, n),
+        "stay": rng.integers(0, 3, n),
+        "time": rng.integers(0, 40, n),
+    }
     rows |= {"state": rng.integers(0, 5, n), "reward": rng.integers(0, 8, n) / 8}
     table = pa.table(rows)
     options = {"stay": "stay", "time": "time", "states": 5, "key": tmp_path / "key"}
@@ -439,10 +579,22 @@ def test_out_of_core_gives_the_same_log(tmp_path, monkeypatch, rng):
     found = import_log(table, tmp_path / "many.parquet", **options)
     assert pq.read_table(tmp_path / "many.parquet").equals(pq.read_table(tmp_path / "one.parquet"))
     check = open_logs(tmp_path / "many.parquet").check(states=5)
-    assert (check.users, check.rows, check.zero, check.duplicates, check.disorder) == (300, found.counts["steps"], 0, 0, 0)
-    frame = table.to_pandas().drop_duplicates(["user", "stay", "time", "state", "reward"])  # the same by pandas
-    assert found.counts["steps"] == len(frame.drop_duplicates(["user", "stay", "time"])) and found.counts["rows"] == n
-    assert np.isclose(pq.read_table(tmp_path / "many.parquet")["reward"].to_numpy().sum(), frame["reward"].sum())
+    assert (check.users, check.rows, check.zero, check.duplicates, check.disorder) == (
+        300,
+        found.counts["steps"],
+        0,
+        0,
+        0,
+    )
+    # the same by pandas
+    frame = table.to_pandas().drop_duplicates(["user", "stay", "time", "state", "reward"])
+    assert (
+        found.counts["steps"] == len(frame.drop_duplicates(["user", "stay", "time"]))
+        and found.counts["rows"] == n
+    )
+    assert np.isclose(
+        pq.read_table(tmp_path / "many.parquet")["reward"].to_numpy().sum(), frame["reward"].sum()
+    )
 
 
 def test_an_import_that_was_killed_leaves_nothing_to_the_next(imported, tmp_path):
@@ -454,7 +606,12 @@ def test_an_import_that_was_killed_leaves_nothing_to_the_next(imported, tmp_path
     other.mkdir()
     imported("a,s,2020-01-01,mild,low,1")
     assert not left.exists() and other.exists()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["confide.key", "log.parquet", other.name, "raw.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "confide.key",
+        "log.parquet",
+        other.name,
+        "raw.csv",
+    ]
 
 
 def test_an_error_keeps_the_log_that_was_there(imported, tmp_path, monkeypatch):
@@ -468,7 +625,11 @@ def test_an_error_keeps_the_log_that_was_there(imported, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         imported("b,s,2020-01-01,mild,low,1")
     assert (tmp_path / "log.parquet").read_bytes() == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["confide.key", "log.parquet", "raw.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "confide.key",
+        "log.parquet",
+        "raw.csv",
+    ]
 
 
 @pytest.fixture
@@ -481,12 +642,21 @@ def minari_set(tmp_path, monkeypatch):
     def make(observations, space):
         ends = {"terminations": [False, True], "truncations": [False, False], "infos": {}}
         episodes = [
-            EpisodeBuffer(id=i, seed=0, observations=seen, actions=[0, 1], rewards=[0.5, 1.0], **ends)
+            EpisodeBuffer(
+                id=i, seed=0, observations=seen, actions=[0, 1], rewards=[0.5, 1.0], **ends
+            )
             for i, seen in enumerate(observations)
         ]
-        about = dict.fromkeys(("algorithm_name", "author", "author_email", "code_permalink", "description"), "test")
+        about = dict.fromkeys(
+            ("algorithm_name", "author", "author_email", "code_permalink", "description"), "test"
+        )
         return minari.create_dataset_from_buffers(
-            "test/log-v0", episodes, observation_space=space, action_space=spaces.Discrete(2), data_format="arrow", **about
+            "test/log-v0",
+            episodes,
+            observation_space=space,
+            action_space=spaces.Discrete(2),
+            data_format="arrow",
+            **about,
         )
 
     return make, spaces
@@ -497,12 +667,20 @@ def test_minari(minari_set, tmp_path):
     make, spaces = minari_set
     data = make([[3, 4, 5], [5, 4, 3], [3, 3, 3]], spaces.Discrete(4, start=3))
     from_minari(data, tmp_path / "log.parquet")
-    rows = {n: [row[2:] for row in found] for n, found in _by_user(tmp_path / "log.parquet", tmp_path / "confide.key").items()}
-    assert rows == {n: [(a, 0.5, 0), (b, 1.0, 1)] for n, (a, b) in enumerate([(0, 1), (2, 1), (0, 0)])}
+    rows = {
+        n: [row[2:] for row in found]
+        for n, found in _by_user(tmp_path / "log.parquet", tmp_path / "confide.key").items()
+    }
+    assert rows == {
+        n: [(a, 0.5, 0), (b, 1.0, 1)] for n, (a, b) in enumerate([(0, 1), (2, 1), (0, 0)])
+    }
     from_minari("test/log-v0", tmp_path / "log.parquet", user=lambda episode: episode.id % 2)
     rows = _by_user(tmp_path / "log.parquet", tmp_path / "confide.key")
-    assert [row[:3] for row in rows[0]] == [(0, 0, 0), (0, 1, 1), (1, 0, 0), (1, 1, 0)]  # the third episode is a second stay
-    import_log("minari:test/log-v0", tmp_path / "log.parquet", stay="trajectory", time="step", states=3)
+    # the third episode is a second stay
+    assert [row[:3] for row in rows[0]] == [(0, 0, 0), (0, 1, 1), (1, 0, 0), (1, 1, 0)]
+    import_log(
+        "minari:test/log-v0", tmp_path / "log.parquet", stay="trajectory", time="step", states=3
+    )
     assert len(_by_user(tmp_path / "log.parquet", tmp_path / "confide.key")) == 3
 
 
@@ -524,7 +702,11 @@ def test_a_day_that_no_month_has_is_unreadable(imported):
 
 
 def test_a_terminal_state_needs_no_action(imported):
-    lines = [f"{user},s,2020-01-0{day},{rest}" for user in "ab" for day, rest in ((1, "mild,low,0"), (2, "severe,,1"))]
+    lines = [
+        f"{user},s,2020-01-0{day},{rest}"
+        for user in "ab"
+        for day, rest in ((1, "mild,low,0"), (2, "severe,,1"))
+    ]
     lines.append("b,s,2020-01-03,mild,high,0")
     lost, rows = imported(*lines)
     assert [row[2:] for row in rows["a"]] == [(0, 0.0, 0)]
@@ -545,7 +727,9 @@ def test_a_terminal_state_needs_no_action(imported):
 
 
 def test_a_decimal_comma(imported):
-    lines = [f"a;s;2020-01-0{day};mild;low;{reward}" for day, reward in ((1, "1"), (2, "2"), (3, "0,5"))]
+    lines = [
+        f"a;s;2020-01-0{day};mild;low;{reward}" for day, reward in ((1, "1"), (2, "2"), (3, "0,5"))
+    ]
     head = HEAD.replace(",", ";")
     lost, rows = imported(*lines, head=head, delimiter=";")
     assert [row[3] for row in rows["a"]] == [1.0, 2.0]
@@ -559,7 +743,13 @@ def test_a_decimal_comma(imported):
 
 
 def test_several_formats_of_times(imported):
-    times = ("2020-01-01 10:00", "02.01.2020", "2020-01-03T00:00:00", "01/04/2020 09:30 PM", "5 January")
+    times = (
+        "2020-01-01 10:00",
+        "02.01.2020",
+        "2020-01-03T00:00:00",
+        "01/04/2020 09:30 PM",
+        "5 January",
+    )
     lines = [f"a,s,{time},mild,low,{place}" for place, time in enumerate(times)]
     found, rows = imported(*reversed(lines), time_format=["iso", "%d.%m.%Y", "%m/%d/%Y %I:%M %p"])
     assert [row[3] for row in rows["a"]] == [0.0, 1.0, 2.0, 3.0]
@@ -588,6 +778,11 @@ def test_a_missing_state_may_be_a_state_of_its_own(imported):
     found, rows = imported(*lines, states=states, fill_state="unknown", fill_action="low")
     assert rows["a"] == [(0, 0, 0, 1.0, 0), (0, 1, 2, 1.0, 0), (0, 2, 1, 1.0, 1)]
     assert (found.counts["filled"], found.counts["incomplete"]) == (2, 0)
-    for wrong in ({"fill_state": "none"}, {"fill_state": 2}, {"fill_action": "none"}, {"states": None, "fill_state": 1}):
+    for wrong in (
+        {"fill_state": "none"},
+        {"fill_state": 2},
+        {"fill_action": "none"},
+        {"states": None, "fill_state": 1},
+    ):
         with pytest.raises(InvalidParameter, match="declared"):
             imported(*lines, **wrong)

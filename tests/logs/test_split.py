@@ -34,20 +34,28 @@ def _users(log):
 
 @pytest.mark.parametrize("lists", [False, True])
 def test_every_user_is_in_one_part_whole(people, tmp_path, lists):
-    write(tmp_path / "log.parquet", people, lists=lists, rows=700)  # row groups end in the middle of users
-    log = confide.logs.open(tmp_path / "log.parquet", action="action", probability="probability", max_steps=STEPS)
+    # row groups end in the middle of users
+    write(tmp_path / "log.parquet", people, lists=lists, rows=700)
+    log = confide.logs.open(
+        tmp_path / "log.parquet", action="action", probability="probability", max_steps=STEPS
+    )
     learn, test = log.split(0.3)
     found = _users(learn), _users(test)
     assert sorted(found[0] + found[1]) == sorted(_users(log))
     assert len(found[0]) + len(found[1]) == 2000
-    assert abs(len(found[1]) - 600) < 5 * np.sqrt(2000 * 0.3 * 0.7)  # false alarms: 6e-7, and the hash is fixed
-    assert found[0] == _users(in_memory(people, max_steps=STEPS).split(0.3)[0])  # whatever the file, the ids decide
+    # false alarms: 6e-7, and the hash is fixed
+    assert abs(len(found[1]) - 600) < 5 * np.sqrt(2000 * 0.3 * 0.7)
+    # whatever the file, the ids decide
+    assert found[0] == _users(in_memory(people, max_steps=STEPS).split(0.3)[0])
 
 
 def test_the_part_depends_on_the_id_and_the_key_alone(tmp_path):
     ids = [f"p{number:03d}" for number in range(200)]
     lengths = np.random.default_rng(1).integers(1, 4, 200)
-    for name, states in (("one", np.zeros(lengths.sum(), int)), ("other", np.arange(lengths.sum()))):
+    for name, states in (
+        ("one", np.zeros(lengths.sum(), int)),
+        ("other", np.arange(lengths.sum())),
+    ):
         owner = np.repeat(ids, lengths)
         steps = np.concatenate([np.arange(n) for n in lengths])
         table = {
@@ -60,7 +68,9 @@ def test_the_part_depends_on_the_id_and_the_key_alone(tmp_path):
         pq.write_table(pa.table(table), tmp_path / f"{name}.parquet", row_group_size=37)
     one, other = (confide.logs.open(tmp_path / f"{name}.parquet") for name in ("one", "other"))
     counted = [
-        [np.diff(block.trajectories) for block in log.split(0.5, key=key)[1].blocks()] for log in (one, other) for key in "ab"
+        [np.diff(block.trajectories) for block in log.split(0.5, key=key)[1].blocks()]
+        for log in (one, other)
+        for key in "ab"
     ]
     assert np.array_equal(counted[0][0], counted[2][0])
     assert not np.array_equal(counted[0][0], counted[1][0])
@@ -95,7 +105,12 @@ def test_a_rewritten_file_is_another_split(people, tmp_path):
 def test_what_is_refused(people):
     log = in_memory(people, max_steps=STEPS)
     learn, _ = log.split()
-    for wrong in (lambda: learn.split(), lambda: learn.check(), lambda: log.split(1.0), lambda: log.split(key=3)):
+    for wrong in (
+        lambda: learn.split(),
+        lambda: learn.check(),
+        lambda: log.split(1.0),
+        lambda: log.split(key=3),
+    ):
         with pytest.raises(InvalidParameter):
             wrong()
 
@@ -103,7 +118,11 @@ def test_what_is_refused(people):
 def test_missing_steps_stay_marked(people, tmp_path):
     """In both parts: `state` and `gaps` are of the same rows."""
     gaps = [np.arange(len(block.states)) % STEPS == 1 + block.states % 2 for block in people]
-    write(tmp_path / "log.parquet", [replace(block, gaps=found) for block, found in zip(people, gaps, strict=True)], rows=700)
+    write(
+        tmp_path / "log.parquet",
+        [replace(block, gaps=found) for block, found in zip(people, gaps, strict=True)],
+        rows=700,
+    )
     log = confide.logs.open(tmp_path / "log.parquet", max_steps=STEPS)
     for part in log.split(0.3):
         blocks = list(part.blocks(50))
@@ -119,7 +138,11 @@ def test_no_public_name_depends_on_the_size_or_the_time_of_a_private_file(people
     for rows in (700, 100):
         write(tmp_path / "log.parquet", people[:1], rows=rows)
         learn, test = confide.logs.open(tmp_path / "log.parquet", max_steps=STEPS).split(0.5)
-        said.append((learn.assumptions, test.assumptions, learn.identity, test.identity, repr(learn.people)))
+        said.append(
+            (learn.assumptions, test.assumptions, learn.identity, test.identity, repr(learn.people))
+        )
     assert said[0] == said[1]
-    other = confide.logs.open(tmp_path / "log.parquet", max_steps=STEPS).split(0.5, key="another")[0]
+    other = confide.logs.open(tmp_path / "log.parquet", max_steps=STEPS).split(0.5, key="another")[
+        0
+    ]
     assert other.assumptions != said[0][0]

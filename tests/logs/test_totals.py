@@ -17,7 +17,9 @@ def users_of(rng, count):
     lengths = rng.integers(1, 20, 2 * count)
     rows = lengths.sum()
     offsets = np.append(0, np.cumsum(lengths)), np.arange(0, 2 * count + 1, 2)
-    return LoggedUsers(rng.integers(0, 9, rows), rng.random(rows), *offsets, rng.random(count) < 0.9)
+    return LoggedUsers(
+        rng.integers(0, 9, rows), rng.random(rows), *offsets, rng.random(count) < 0.9
+    )
 
 
 @pytest.fixture
@@ -32,7 +34,10 @@ def test_same_bits_however_it_is_cut(folder, monkeypatch):
     (whole,) = open_logs(path, max_trajectories=2).blocks(10**9)
     expected = RETURNS.contribution(whole)
     assert expected.users == 3000
-    assert in_memory(whole, max_trajectories=2).total(RETURNS).values.tobytes() == expected.values.tobytes()
+    assert (
+        in_memory(whole, max_trajectories=2).total(RETURNS).values.tobytes()
+        == expected.values.tobytes()
+    )
     for part, workers in ((10**9, 1), (1, 1), (5000, 2)):
         monkeypatch.setattr(reader, "PART", part)
         seen = []
@@ -79,7 +84,8 @@ def test_a_statistic_that_fails(folder, monkeypatch, workers):
 
     monkeypatch.setattr(reader, "PART", 1)
     with pytest.raises(
-        LogError, match=r"the statistic failed with a KeyError in contribution \(.*test_totals.py, line \d+\)$"
+        LogError,
+        match=r"the statistic failed with a KeyError in contribution \(.*test_totals.py, line \d+\)$",
     ) as caught:
         open_logs(folder / "b.parquet").on("local", workers=workers).total(Fails())
     assert "secret" not in str(caught.value)

@@ -16,7 +16,14 @@ from confide.privacy.bounded import L2Ball
 
 
 def noise(loss, *, bound=None, discrete=False, query=None, users=1000):
-    return additive_noise(bound or L2Ball(1.0, 4), loss, Relation.REPLACE, query or Exact(1), discrete=discrete, users=users)
+    return additive_noise(
+        bound or L2Ball(1.0, 4),
+        loss,
+        Relation.REPLACE,
+        query or Exact(1),
+        discrete=discrete,
+        users=users,
+    )
 
 
 def test_gaussian_and_laplace_scales():
@@ -70,7 +77,10 @@ def test_rounding_to_the_lattice_is_paid_for():
         one = rng.normal(size=4)
         one /= np.linalg.norm(one)
         ball = L2Ball(1.0, 4)
-        distance = np.linalg.norm((made.to_lattice(ball.clip(one).values) - made.to_lattice(ball.clip(-one).values)) * made.step)
+        distance = np.linalg.norm(
+            (made.to_lattice(ball.clip(one).values) - made.to_lattice(ball.clip(-one).values))
+            * made.step
+        )
         assert distance <= made.sensitivity
     assert made.sensitivity == 2
 
@@ -116,8 +126,13 @@ def test_fast_noise_is_rounded_to_a_public_grid(loss):
 
 
 def test_one_seed_gives_each_release_its_own_draws():
-    first, same, other = (noise_source("fast", 3).for_release(asked).gaussian(1.0, 1000) for asked in ("a", "a", "b"))
-    assert np.array_equal(first, same) and abs(np.corrcoef(first, other)[0, 1]) < 5 / math.sqrt(1000)  # false alarms 6e-7
+    first, same, other = (
+        noise_source("fast", 3).for_release(asked).gaussian(1.0, 1000) for asked in ("a", "a", "b")
+    )
+    # false alarms 6e-7
+    assert np.array_equal(first, same) and abs(np.corrcoef(first, other)[0, 1]) < 5 / math.sqrt(
+        1000
+    )
 
 
 def test_the_largest_coordinate_where_nobody_sends_something_else_than_zero():
@@ -126,4 +141,8 @@ def test_the_largest_coordinate_where_nobody_sends_something_else_than_zero():
     one, other = (np.array([0.5, sign * math.sqrt(0.5), 0.5]) for sign in (1, -1))
     assert bound.contains(one) and bound.contains(other)
     for relation in Relation:
-        assert np.abs(one - other).max() <= sensitivity_of(bound, "inf", relation) <= bound.sensitivity(relation)
+        assert (
+            np.abs(one - other).max()
+            <= sensitivity_of(bound, "inf", relation)
+            <= bound.sensitivity(relation)
+        )

@@ -8,7 +8,13 @@ import pytest
 from scipy import integrate, stats
 
 from confide.errors import InvalidParameter
-from confide.mechanisms.additive import additive_noise, ball_noise, cube_noise, least_noise, pure_noise
+from confide.mechanisms.additive import (
+    additive_noise,
+    ball_noise,
+    cube_noise,
+    least_noise,
+    pure_noise,
+)
 from confide.mechanisms.counters import Exact, Leaves, Tree
 from confide.mechanisms.sources import noise_source, shell_width
 from confide.mixtures.question_contributions import Answers
@@ -24,16 +30,21 @@ def test_the_ratio_of_densities_is_at_most_e_to_the_epsilon():
     for D in (1, 2, 3):
         noise = ball_noise(L2Ball(0.5, D), epsilon, REPLACE, discrete=False)
         surface = 2 * math.pi ** (D / 2) / math.gamma(D / 2)
-        mass, _ = integrate.quad(lambda r, D=D, s=noise.scale, a=surface: a * r ** (D - 1) * math.exp(-r / s), 0, np.inf)
+        mass, _ = integrate.quad(
+            lambda r, D=D, s=noise.scale, a=surface: a * r ** (D - 1) * math.exp(-r / s), 0, np.inf
+        )
         assert mass == pytest.approx(surface * math.gamma(D) * noise.scale**D)
 
         def density(z, scale=noise.scale, mass=mass):
             return math.exp(-np.linalg.norm(z) / scale) / mass
 
         points, shifts = rng.normal(0, 3 * noise.scale, size=(300, D)), rng.normal(size=(60, D))
-        shifts /= np.maximum(np.linalg.norm(shifts, axis=1, keepdims=True), 1.0)  # two users are at most 1 apart
+        # two users are at most 1 apart
+        shifts /= np.maximum(np.linalg.norm(shifts, axis=1, keepdims=True), 1.0)
         along = [(2 * v, v) for v in np.eye(D)]
-        ratios = [density(z) / density(z + v) for z, v in [*itertools.product(points, shifts), *along]]
+        ratios = [
+            density(z) / density(z + v) for z, v in [*itertools.product(points, shifts), *along]
+        ]
         assert math.exp(epsilon) * (1 - 1e-9) < max(ratios) <= math.exp(epsilon) * (1 + 1e-12)
         assert noise.loss() == PureDP(epsilon)
 
@@ -46,7 +57,11 @@ def test_its_standard_deviation(D):
     rows = noise.add(np.zeros((40_000, D)), noise_source("fast", 0))
     squares = (rows**2).mean(axis=1)
     error = squares.std() / math.sqrt(len(squares))
-    assert abs(squares.mean() - noise.std**2) < 5 * error < abs(squares.mean() - (0.95 * noise.std) ** 2)
+    assert (
+        abs(squares.mean() - noise.std**2)
+        < 5 * error
+        < abs(squares.mean() - (0.95 * noise.std) ** 2)
+    )
     assert D == 1 or abs(np.corrcoef(rows.T)[0, -1]) < 5 / math.sqrt(len(rows))
     assert stats.kstest(np.linalg.norm(rows, axis=1), stats.gamma(D).cdf).pvalue > 1e-6
 
@@ -60,12 +75,17 @@ def shells(D: int, most: int) -> np.ndarray:
     for x in range(-reach, reach + 1):
         axis[x * x] += 1
     for _ in range(D):
-        squares = sum(np.concatenate([np.zeros(k), squares[: len(squares) - k]]) * axis[k] for k in np.flatnonzero(axis))
+        squares = sum(
+            np.concatenate([np.zeros(k), squares[: len(squares) - k]]) * axis[k]
+            for k in np.flatnonzero(axis)
+        )
     lengths = np.array([math.isqrt(square) // shell_width(D) for square in range(len(squares))])
     return np.bincount(lengths, squares)[:most]
 
 
-@pytest.mark.parametrize(("D", "scale", "draws"), [(1, 30.0, 2_000), (2, 20.0, 1_000), (3, 30.0, 800)])
+@pytest.mark.parametrize(
+    ("D", "scale", "draws"), [(1, 30.0, 2_000), (2, 20.0, 1_000), (3, 30.0, 800)]
+)
 def test_whole_numbers_have_exactly_the_right_probabilities(D, scale, draws):
     """Chi-square over six groups of shells floor(||z|| / J): false alarms 1e-6. A scale 20 % smaller is rejected (all but 1 in 10^4)."""
     rows = noise_source("secure").ball(scale, (draws, D))
@@ -78,7 +98,9 @@ def test_whole_numbers_have_exactly_the_right_probabilities(D, scale, draws):
         weights /= weights.sum()
         edges = np.searchsorted(np.cumsum(weights), np.linspace(0, 1, 7)[1:-1])
         expected = np.add.reduceat(weights, np.unique([0, *edges]))
-        seen = np.add.reduceat(np.bincount(np.minimum(found, 159), minlength=160), np.unique([0, *edges]))
+        seen = np.add.reduceat(
+            np.bincount(np.minimum(found, 159), minlength=160), np.unique([0, *edges])
+        )
         return stats.chisquare(seen, expected * len(rows)).pvalue
 
     assert p_value(scale) > 1e-6 > p_value(0.8 * scale)
@@ -124,11 +146,15 @@ def test_a_bad_epsilon_is_refused(epsilon):
 
 
 def chosen(bound, epsilon, delta, *, discrete=False, query=None):
-    return least_noise(bound, CentralDP(epsilon, delta), query or Exact(1), discrete=discrete, users=10)
+    return least_noise(
+        bound, CentralDP(epsilon, delta), query or Exact(1), discrete=discrete, users=10
+    )
 
 
 @pytest.mark.parametrize("discrete", [False, True])
-@pytest.mark.parametrize(("epsilon", "ball", "cube"), [(0.5, 11, 34), (1.0, 12, 38), (2.0, 14, 44), (5.0, 18, 56)])
+@pytest.mark.parametrize(
+    ("epsilon", "ball", "cube"), [(0.5, 11, 34), (1.0, 12, 38), (2.0, 14, 44), (5.0, 18, 56)]
+)
 def test_the_crossovers(epsilon, ball, cube, discrete):
     """The largest number of coordinates for which the ball, and the cube, have less noise than the Gaussian of delta = 1e-5."""
     for D, kind in ((ball, "ball"), (ball + 1, "gaussian")):
@@ -142,14 +168,23 @@ def test_the_least_noise_is_the_least_of_all_four():
         for bound, delta in itertools.product((L2Ball(1.0, D), Answers(D)), (0.0, 1e-6)):
             found = chosen(bound, 1.0, delta)
             usual = additive_noise(
-                bound, found.loss() if delta == 0 else GaussianDP(0.2), REPLACE, Exact(1), discrete=False, users=1
+                bound,
+                found.loss() if delta == 0 else GaussianDP(0.2),
+                REPLACE,
+                Exact(1),
+                discrete=False,
+                users=1,
             )
-            others = [cube_noise(bound, 1.0, REPLACE, discrete=False), *([usual] if delta == 0 else [])]
+            others = [
+                cube_noise(bound, 1.0, REPLACE, discrete=False),
+                *([usual] if delta == 0 else []),
+            ]
             others += [ball_noise(bound, 1.0, REPLACE, discrete=False)] if D <= 64 else []
             assert found.std <= min(noise.std for noise in others) * (1 + 1e-12)
             assert found.loss().epsilon_at(delta) <= 1 + 1e-9
             assert isinstance(found.loss(), GaussianDP) == (found.distribution == "gaussian")
-    assert chosen(L2Ball(1.0, 1), 1.0, 0.0).distribution == "laplace"  # one number: all bodies are the same
+    # one number: all bodies are the same
+    assert chosen(L2Ball(1.0, 1), 1.0, 0.0).distribution == "laplace"
     assert pure_noise(L2Ball(1.0, 3), 2.0, REPLACE, discrete=False, users=1).distribution == "ball"
 
 
@@ -157,4 +192,7 @@ def test_counters_keep_gaussian_noise_and_leaves_do_not():
     assert chosen(L2Ball(1.0, 3), 1.0, 1e-5, query=Tree(7)).distribution == "gaussian"
     assert chosen(L2Ball(1.0, 3), 1.0, 0.0, query=Tree(7)).distribution == "laplace"
     assert chosen(L2Ball(1.0, 3), 1.0, 1e-5, query=Leaves(7)).distribution == "ball"
-    assert least_noise(L2Ball(1.0, 3), NoPrivacy(), Exact(1), discrete=False, users=1).distribution == "none"
+    assert (
+        least_noise(L2Ball(1.0, 3), NoPrivacy(), Exact(1), discrete=False, users=1).distribution
+        == "none"
+    )

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from confide.audit.mechanisms import Scaled
 from confide.errors import InvalidParameter
 from confide.mechanisms import codebook, sources
-from confide.mechanisms.codebook import COORDINATES, Codebook, Drawn, SignReport, best_codebook, best_report, best_signs
+from confide.mechanisms.codebook import (
+    COORDINATES,
+    Codebook,
+    Drawn,
+    SignReport,
+    best_codebook,
+    best_report,
+    best_signs,
+)
 from confide.mechanisms.sources import FastSource, noise_source
 from confide.mixtures.question_contributions import Answers
 from confide.privacy import PureDP
@@ -34,11 +42,19 @@ def chances(codebook, values, nonce, far=None):
 
 def ratio(codebook, one, other, nonce, far=None):
     """max_i P(i | one) / P(i | other), over all indices: nothing is sampled."""
-    pairs = zip(chances(codebook, one, nonce, far), chances(codebook, other, nonce, far), strict=True)
+    pairs = zip(
+        chances(codebook, one, nonce, far), chances(codebook, other, nonce, far), strict=True
+    )
     return max(a / b for a, b in pairs)
 
 
-HOSTILE = [np.zeros(3), np.full(3, 1e300), np.full(3, np.nan), np.array([np.inf, 0.0, 0.0]), np.array([2.0, 0.0, 0.0])]
+HOSTILE = [
+    np.zeros(3),
+    np.full(3, 1e300),
+    np.full(3, np.nan),
+    np.array([np.inf, 0.0, 0.0]),
+    np.array([2.0, 0.0, 0.0]),
+]
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
@@ -48,9 +64,17 @@ def test_no_index_is_more_than_e_to_the_epsilon_times_as_likely(epsilon):
     most = 1 / Fraction(math.exp(-epsilon))
     with np.errstate(all="ignore"):
         for turn in range(20):
-            one, other = rng.normal(size=(2, 3)) if turn < 10 else (HOSTILE[turn % 5], HOSTILE[(turn + 1 + turn // 15) % 5])
+            one, other = (
+                rng.normal(size=(2, 3))
+                if turn < 10
+                else (HOSTILE[turn % 5], HOSTILE[(turn + 1 + turn // 15) % 5])
+            )
             nonce = rng.bytes(16)
-            assert codebook.near(one, nonce).sum() == codebook.near(other, nonce).sum() == codebook.nearest
+            assert (
+                codebook.near(one, nonce).sum()
+                == codebook.near(other, nonce).sum()
+                == codebook.nearest
+            )
             assert ratio(codebook, one, other, nonce) <= most
     assert ratio(codebook, HOSTILE[4], -HOSTILE[4], NONCE) == most  # attained
     assert codebook.loss() == PureDP(epsilon)
@@ -59,7 +83,9 @@ def test_no_index_is_more_than_e_to_the_epsilon_times_as_likely(epsilon):
 def test_broken_twins_exceed_it():
     """A coin that keeps too rarely, and a set of the near that is as large as the data say."""
     codebook, one = best_codebook(BALL, 1.0), np.array([2.0, 0.0, 0.0])
-    assert ratio(codebook, one, -one, NONCE, far=Fraction(math.exp(-1.25))) > Fraction(math.exp(1.0))
+    assert ratio(codebook, one, -one, NONCE, far=Fraction(math.exp(-1.25))) > Fraction(
+        math.exp(1.0)
+    )
     larger = Codebook(3, 2.0, 1.0, codebook.nearest + 200)
     pairs = zip(chances(codebook, one, NONCE), chances(larger, -one, NONCE), strict=True)
     assert max(a / b for a, b in pairs) > Fraction(math.exp(1.0))
@@ -98,9 +124,15 @@ def test_the_source_of_a_twin_lies_less():
 @pytest.mark.parametrize("contribution", [[0.0, 0.0, 0.0], [1.0, 0.0, -0.5], [2.0, 0.0, 0.0]])
 def test_messages_are_unbiased_and_have_the_stated_noise(contribution):
     """4000 messages: means within 4.5 standard errors (false alarm 2e-5), standard deviations within 5 / sqrt(8000) = 6 %."""
-    codebook, source, values = best_codebook(BALL, 1.0), noise_source("fast", 0), np.array(contribution)
+    codebook, source, values = (
+        best_codebook(BALL, 1.0),
+        noise_source("fast", 0),
+        np.array(contribution),
+    )
     nonces = [source.token(16) for _ in range(4000)]
-    decoded = np.array([codebook.decode(codebook.draw(values, nonce, source), nonce) for nonce in nonces])
+    decoded = np.array(
+        [codebook.decode(codebook.draw(values, nonce, source), nonce) for nonce in nonces]
+    )
     assert np.abs(decoded.mean(axis=0) - values).max() < 4.5 * codebook.std / math.sqrt(4000)
     np.testing.assert_allclose(decoded.std(axis=0), codebook.std, rtol=0.06)
 
@@ -124,10 +156,14 @@ def test_order_statistics_are_those_of_a_small_case():
 def test_the_vectors_are_a_fixed_function_of_the_nonce():
     """Server and device may run different versions of NumPy: the first vector for this nonce, written down once."""
     codebook = best_codebook(BALL, 1.0)
-    np.testing.assert_allclose(codebook.decode(0, NONCE) * codebook.gain / codebook.radius, FIRST, rtol=1e-5)
+    np.testing.assert_allclose(
+        codebook.decode(0, NONCE) * codebook.gain / codebook.radius, FIRST, rtol=1e-5
+    )
     whole = codebook._rows(NONCE, 0, 1024)
     for index in (0, 7, 1023):
-        np.testing.assert_allclose(codebook._rows(NONCE, index, index + 1)[0], whole[index], rtol=1e-5)
+        np.testing.assert_allclose(
+            codebook._rows(NONCE, index, index + 1)[0], whole[index], rtol=1e-5
+        )
     assert abs(whole.mean()) < 5 / 64 and abs(whole.std() - 1) < 5 / math.sqrt(8192)
 
 
@@ -168,14 +204,27 @@ def test_no_such_codebook(made):
 @pytest.mark.parametrize("size", [1, 3, 12])
 def test_no_pattern_of_signs_is_more_than_e_to_the_epsilon_times_as_likely(size, epsilon):
     """By enumeration, for every nonce and for hostile contributions; opposite answers attain it."""
-    report, rng, most = best_signs(Answers(size), epsilon), np.random.default_rng(0), 1 / Fraction(math.exp(-epsilon))
+    report, rng, most = (
+        best_signs(Answers(size), epsilon),
+        np.random.default_rng(0),
+        1 / Fraction(math.exp(-epsilon)),
+    )
     for strange in (0.0, 1e300, np.nan, np.inf, 0.5):
         nonce, one = rng.bytes(16), rng.normal(size=size)
         other = np.full(size, strange)
         assert report.near(one, nonce).sum() == report.near(other, nonce).sum() == report.nearest
         assert ratio(report, one, other, nonce) <= most
     assert ratio(report, np.full(size, 0.5), np.full(size, -0.5), NONCE) == most
-    assert ratio(report, np.full(size, 0.5), np.full(size, -0.5), NONCE, far=Fraction(math.exp(-1.25 * epsilon))) > most
+    assert (
+        ratio(
+            report,
+            np.full(size, 0.5),
+            np.full(size, -0.5),
+            NONCE,
+            far=Fraction(math.exp(-1.25 * epsilon)),
+        )
+        > most
+    )
     assert report.loss() == PureDP(epsilon)
 
 
@@ -184,7 +233,9 @@ def test_signs_are_unbiased():
     report, source = best_signs(Answers(4), 2.0), noise_source("fast", 0)
     values = np.array([0.5, -0.5, 0.0, 0.25])
     nonces = [source.token(16) for _ in range(20_000)]
-    decoded = np.array([report.decode(report.draw(values, nonce, source), nonce) for nonce in nonces])
+    decoded = np.array(
+        [report.decode(report.draw(values, nonce, source), nonce) for nonce in nonces]
+    )
     assert np.abs(decoded.mean(axis=0) - values).max() < 4.5 * report.std / math.sqrt(20_000) < 0.05
     np.testing.assert_allclose(decoded.var(axis=0), report.std**2 - values**2, rtol=0.06)
 
@@ -194,18 +245,31 @@ def test_the_variance_of_an_answer():
     coin = (math.e + 1) / (math.e - 1)
     for size in (1, 5, 12):
         made = best_report(Answers(size), 1.0)
-        assert (made.asked, made.nearest) == (1, 1) and made.std**2 == pytest.approx(size / 4 * coin**2)
+        assert (made.asked, made.nearest) == (1, 1) and made.std**2 == pytest.approx(
+            size / 4 * coin**2
+        )
     pair = (math.e**2 + 3) / (math.e**2 - 1)
     made = best_report(Answers(6), 2.0)
     assert (made.asked, made.nearest) == (2, 1) and made.std**2 == pytest.approx(6 / 8 * pair**2)
-    assert isinstance(best_report(Answers(6), 8.0), Codebook) and isinstance(best_report(L2Ball(1.0, 20), 1.0), Codebook)
+    assert isinstance(best_report(Answers(6), 8.0), Codebook) and isinstance(
+        best_report(L2Ball(1.0, 20), 1.0), Codebook
+    )
 
 
 def test_patterns_within_one_place():
     """Three coordinates, those that differ in at most one place: 4 of 8 patterns, E z.x = 3 + 3 of them."""
     made = SignReport(3, 1.0, 1.0, 3, 4)
     assert made.gain == pytest.approx((1 - math.exp(-1)) * 6 / (3 * (4 + 4 * math.exp(-1))))
-    assert made.near(np.ones(3), NONCE).tolist() == [False, False, False, True, False, True, True, True]
+    assert made.near(np.ones(3), NONCE).tolist() == [
+        False,
+        False,
+        False,
+        True,
+        False,
+        True,
+        True,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -240,10 +304,14 @@ def test_how_long_a_draw_takes_says_nothing_about_it(loss):
     limit, many = sources._just_above(loss), int(near.sum())
     whole = many * 2**128 + (1024 - many) * limit
     assert asked == [whole] * 50
-    edges = [k * 2**128 for k in range(many)] + [many * 2**128 + k * limit for k in range(1024 - many)]
+    edges = [k * 2**128 for k in range(many)] + [
+        many * 2**128 + k * limit for k in range(1024 - many)
+    ]
     order = np.concatenate([np.flatnonzero(near), np.flatnonzero(~near)])
     for first, last, index in zip(edges, [*edges[1:], whole], order, strict=True):
-        assert {sources._chosen(lambda _, at=at: at, near, loss) for at in (first, last - 1)} == {index}
+        assert {sources._chosen(lambda _, at=at: at, near, loss) for at in (first, last - 1)} == {
+            index
+        }
     with localcontext() as context:
         context.prec = 100
         assert 0 < Decimal(limit) / 2**128 - (-Decimal(loss)).exp() < Decimal(2) ** -126
@@ -252,4 +320,6 @@ def test_how_long_a_draw_takes_says_nothing_about_it(loss):
 @given(nonce=st.binary(min_size=16, max_size=16), counter=st.integers(0, 2**40))
 def test_the_generator_of_a_nonce_is_philox_with_this_key(nonce, counter):
     made = codebook._philox(nonce, counter).random_raw(9)
-    assert (made == np.random.Philox(key=int.from_bytes(nonce), counter=counter).random_raw(9)).all()
+    assert (
+        made == np.random.Philox(key=int.from_bytes(nonce), counter=counter).random_raw(9)
+    ).all()

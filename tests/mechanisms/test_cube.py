@@ -24,7 +24,9 @@ def test_the_ratio_of_densities_is_at_most_e_to_the_epsilon():
             return math.exp(-np.abs(z).max() / scale)
 
         # over radii: a cube of half-width r has surface 2 D (2 r)^(D - 1)
-        mass, _ = integrate.quad(lambda r, D=D, s=noise.scale: 2 * D * (2 * r) ** (D - 1) * math.exp(-r / s), 0, np.inf)
+        mass, _ = integrate.quad(
+            lambda r, D=D, s=noise.scale: 2 * D * (2 * r) ** (D - 1) * math.exp(-r / s), 0, np.inf
+        )
         assert mass == pytest.approx(math.factorial(D) * (2 * noise.scale) ** D)
         points = np.random.default_rng(0).normal(0, 3 * noise.scale, size=(500, D))
         shifts = np.array(list(itertools.product([-1, 0, 1], repeat=D)))  # two users' answers
@@ -41,7 +43,11 @@ def test_its_standard_deviation(D):
     rows = noise.add(np.zeros((40_000, D)), noise_source("fast", 0))
     squares = (rows**2).mean(axis=1)
     error = squares.std() / math.sqrt(len(squares))
-    assert abs(squares.mean() - noise.std**2) < 5 * error < abs(squares.mean() - (0.95 * noise.std) ** 2)
+    assert (
+        abs(squares.mean() - noise.std**2)
+        < 5 * error
+        < abs(squares.mean() - (0.95 * noise.std) ** 2)
+    )
     assert D == 1 or abs(np.corrcoef(rows.T)[0, -1]) < 5 / math.sqrt(len(rows))
 
 
@@ -58,7 +64,9 @@ def test_whole_numbers_have_exactly_the_right_probabilities(D, scale):
         weights = shell * np.exp(-m / s)
         weights /= weights.sum()
         cut = int(np.searchsorted(np.cumsum(weights), 0.98))
-        seen = np.append(np.bincount(np.minimum(radius, cut), minlength=cut + 1)[:cut], (radius >= cut).sum())
+        seen = np.append(
+            np.bincount(np.minimum(radius, cut), minlength=cut + 1)[:cut], (radius >= cut).sum()
+        )
         expected = np.append(weights[:cut], weights[cut:].sum()) * len(rows)
         return stats.chisquare(seen, expected).pvalue
 
@@ -72,7 +80,9 @@ def test_on_the_lattice_of_answers():
     noise = cube_noise(Answers(3), 1.0, Relation.NULL, discrete=True)
     released = noise.add(noise.to_lattice(np.array([[0.5, -0.5, 2.0]])), noise_source("secure"))
     assert np.array_equal(np.rint(released / noise.step) * noise.step, released)
-    assert noise.sensitivity == pytest.approx(0.5, rel=1e-6) and noise.loss().epsilon == pytest.approx(1.0)
+    assert noise.sensitivity == pytest.approx(
+        0.5, rel=1e-6
+    ) and noise.loss().epsilon == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, math.nan])

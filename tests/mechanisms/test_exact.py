@@ -33,8 +33,15 @@ def test_gaussian_draws_have_exactly_the_right_probabilities(scale):
     fair = even(0)
     draws = np.array([discrete_gaussian(fair, Fraction(scale)) for _ in range(6_000)])
     z = np.arange(-100, 101)
-    assert p_value(draws, dict(zip(z.tolist(), np.exp(-(z**2) / (2 * scale**2)), strict=True))) > 1e-6
-    assert p_value(draws, dict(zip(z.tolist(), np.exp(-(z**2) / (2 * (0.8 * scale) ** 2)), strict=True))) < 1e-6
+    assert (
+        p_value(draws, dict(zip(z.tolist(), np.exp(-(z**2) / (2 * scale**2)), strict=True))) > 1e-6
+    )
+    assert (
+        p_value(
+            draws, dict(zip(z.tolist(), np.exp(-(z**2) / (2 * (0.8 * scale) ** 2)), strict=True))
+        )
+        < 1e-6
+    )
 
 
 @pytest.mark.parametrize("scale", [0.4, 1.5, 6.0])
@@ -44,13 +51,18 @@ def test_laplace_draws_have_exactly_the_right_probabilities(scale):
     draws = np.array([discrete_laplace(fair, Fraction(scale)) for _ in range(6_000)])
     z = np.arange(-200, 201)
     assert p_value(draws, dict(zip(z.tolist(), np.exp(-abs(z) / scale), strict=True))) > 1e-6
-    assert p_value(draws, dict(zip(z.tolist(), np.exp(-abs(z) / (0.8 * scale)), strict=True))) < 1e-6
+    assert (
+        p_value(draws, dict(zip(z.tolist(), np.exp(-abs(z) / (0.8 * scale)), strict=True))) < 1e-6
+    )
 
 
 def test_scales_of_devices():
     """4,000 draws at a scale of 3e6 steps: 6 standard errors of a standard deviation are 6.7 %; a 20 % error is rejected."""
     source = ExactSource(np.random.default_rng(2).bytes)
-    for draws, std in ((source.gaussian(3e6, 4_000), 3e6), (source.laplace(3e6, 4_000), 3e6 * 2**0.5)):
+    for draws, std in (
+        (source.gaussian(3e6, 4_000), 3e6),
+        (source.laplace(3e6, 4_000), 3e6 * 2**0.5),
+    ):
         assert np.std(draws) == pytest.approx(std, rel=0.1)
         assert np.std(0.8 * draws) != pytest.approx(std, rel=0.1)
         assert abs(np.mean(draws)) < 6 * std / 4_000**0.5
@@ -69,7 +81,9 @@ def test_numbers_below_a_limit_by_their_first_bits():
 def test_the_same_bytes_give_the_same_draws():
     one, other = (ExactSource(np.random.default_rng(5).bytes) for _ in range(2))
     for draw in ("gaussian", "laplace"):
-        np.testing.assert_array_equal(getattr(one, draw)(1234.5, (2, 3)), getattr(other, draw)(1234.5, (2, 3)))
+        np.testing.assert_array_equal(
+            getattr(one, draw)(1234.5, (2, 3)), getattr(other, draw)(1234.5, (2, 3))
+        )
     assert one.choose(np.arange(8) < 2, 1.0) == other.choose(np.arange(8) < 2, 1.0)
     assert one.token(16) == other.token(16) != one.token(16)
 
@@ -86,5 +100,7 @@ def test_it_agrees_with_opendp():
     """Two-sample chi-square on 4,000 draws of each, false alarms 1e-6."""
     one = ExactSource(np.random.default_rng(6).bytes).gaussian(2.5, 4_000)
     other = noise_source("secure").gaussian(2.5, 4_000)
-    table = [[int((np.clip(draws, -6, 6) == z).sum()) for z in range(-6, 7)] for draws in (one, other)]
+    table = [
+        [int((np.clip(draws, -6, 6) == z).sum()) for z in range(-6, 7)] for draws in (one, other)
+    ]
     assert stats.chi2_contingency(table).pvalue > 1e-6

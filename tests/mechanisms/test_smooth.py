@@ -30,7 +30,9 @@ betas, dimensions = st.floats(1e-7, 2), st.integers(1, 200)
 
 
 def divergence(epsilon: float, distance: float, log_ratio: float, dimension: int) -> float:
-    return float(_divergence(epsilon, np.array([distance]), np.array([log_ratio]), dimension, 128)[0])
+    return float(
+        _divergence(epsilon, np.array([distance]), np.array([log_ratio]), dimension, 128)[0]
+    )
 
 
 def reference(epsilon: float, distance: float, log_ratio: float, dimension: int) -> float:
@@ -39,7 +41,10 @@ def reference(epsilon: float, distance: float, log_ratio: float, dimension: int)
         e, D, log = mpmath.mpf(epsilon), mpmath.mpf(distance), mpmath.mpf(log_ratio)
         r, pairs = mpmath.exp(log), (dimension - 1) // 2
         shrink = 1 - r * r
-        centre, square = D / shrink, 2 * (e - dimension * log + D * D / (2 * shrink)) * r * r / shrink
+        centre, square = (
+            D / shrink,
+            2 * (e - dimension * log + D * D / (2 * shrink)) * r * r / shrink,
+        )
         if square <= 0:
             return 0.0
         radius = mpmath.sqrt(square)
@@ -53,12 +58,16 @@ def reference(epsilon: float, distance: float, log_ratio: float, dimension: int)
 
         def ball(mean: Any, s: Any) -> Any:
             if pairs == 0:
-                return mpmath.ncdf((centre + radius - mean) / s) - mpmath.ncdf((centre - radius - mean) / s)
+                return mpmath.ncdf((centre + radius - mean) / s) - mpmath.ncdf(
+                    (centre - radius - mean) / s
+                )
             low, high = max(centre - radius, mean - 16 * s), min(centre + radius, mean + 16 * s)
             if high <= low:
                 return mpmath.mpf(0)
             return mpmath.quad(
-                lambda z: mpmath.npdf(z, mean, s) * within((square - (z - centre) ** 2) / (2 * s * s)),
+                lambda z: (
+                    mpmath.npdf(z, mean, s) * within((square - (z - centre) ** 2) / (2 * s * s))
+                ),
                 mpmath.linspace(low, high, 41),
                 method="gauss-legendre",
             )
@@ -84,7 +93,9 @@ def reference(epsilon: float, distance: float, log_ratio: float, dimension: int)
         (0.2, 1.0, 0.4, 1),
     ],
 )
-def test_divergence_agrees_with_60_digits(epsilon: float, distance: float, log_ratio: float, dimension: int) -> None:
+def test_divergence_agrees_with_60_digits(
+    epsilon: float, distance: float, log_ratio: float, dimension: int
+) -> None:
     expected = reference(epsilon, distance, log_ratio, dimension)
     assert expected > 1e-9
     assert divergence(epsilon, distance, log_ratio, dimension) == pytest.approx(expected, rel=1e-11)
@@ -101,20 +112,34 @@ def test_divergence_agrees_with_sampling(log_ratio: float, dimension: int) -> No
     sample = np.maximum(0.0, -np.expm1(epsilon - loss))
     error = sample.std() / math.sqrt(n)
     assert abs(sample.mean() - divergence(epsilon, distance, log_ratio, dimension)) < 5 * error
-    assert abs(sample.mean() - divergence(epsilon, 0.8 * distance, log_ratio, dimension)) > 5 * error
+    assert (
+        abs(sample.mean() - divergence(epsilon, 0.8 * distance, log_ratio, dimension)) > 5 * error
+    )
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 40, 3000])
 @pytest.mark.parametrize(("epsilon", "alpha"), [(0.1, 2.85), (1.0, 4.0), (5.0, 1.0), (20.0, 0.2)])
-def test_without_change_of_variance_it_is_the_gaussian_mechanism(epsilon: float, alpha: float, dimension: int) -> None:
+def test_without_change_of_variance_it_is_the_gaussian_mechanism(
+    epsilon: float, alpha: float, dimension: int
+) -> None:
     plain = gaussian_delta(epsilon, 1 / alpha)
     assert smooth_delta(epsilon, alpha, 0.0, dimension) == pytest.approx(plain, rel=2e-9)
     for beta in (1e-8, 1e-12, 1e-300):  # where the noncentral chi-square is of no use
-        assert plain <= smooth_delta(epsilon, alpha, beta, dimension) == pytest.approx(plain, rel=3e4 * beta + 2e-9)
+        assert (
+            plain
+            <= smooth_delta(epsilon, alpha, beta, dimension)
+            == pytest.approx(plain, rel=3e4 * beta + 2e-9)
+        )
 
 
 def test_infinite_alpha_is_the_limit_of_large_ones() -> None:
-    for epsilon, beta, dimension in [(0.1, 0.07, 40), (1.0, 0.1, 1), (0.0, 0.05, 7), (3.0, 1.0, 12), (800.0, 9.0, 300)]:
+    for epsilon, beta, dimension in [
+        (0.1, 0.07, 40),
+        (1.0, 0.1, 1),
+        (0.0, 0.05, 7),
+        (3.0, 1.0, 12),
+        (800.0, 9.0, 300),
+    ]:
         limit = smooth_delta(epsilon, math.inf, beta, dimension)
         assert limit > 1e-12
         assert smooth_delta(epsilon, 1e7, beta, dimension) == pytest.approx(limit, rel=1e-7)
@@ -122,13 +147,18 @@ def test_infinite_alpha_is_the_limit_of_large_ones() -> None:
 
 def test_worst_ratio_is_not_always_a_corner() -> None:
     epsilon, alpha, beta, dimension = 0.016, 1.0168, 0.0014, 103
-    corners = [divergence(epsilon, min(1, math.exp(log)) / alpha, log, dimension) for log in (-beta / 2, beta / 2)]
+    corners = [
+        divergence(epsilon, min(1, math.exp(log)) / alpha, log, dimension)
+        for log in (-beta / 2, beta / 2)
+    ]
     assert smooth_delta(epsilon, alpha, beta, dimension) > max(corners) + 1e-4
 
 
 @settings(max_examples=150, deadline=None)
 @given(epsilons, alphas, betas, dimensions, st.floats(-1, 1), st.floats(0.01, 1))
-def test_no_allowed_pair_is_worse(epsilon: float, alpha: float, beta: float, dimension: int, place: float, share: float) -> None:
+def test_no_allowed_pair_is_worse(
+    epsilon: float, alpha: float, beta: float, dimension: int, place: float, share: float
+) -> None:
     log_ratio = place * beta / 2
     one = divergence(epsilon, share * min(1.0, math.exp(log_ratio)) / alpha, log_ratio, dimension)
     assert min(one, 1.0) <= smooth_delta(epsilon, alpha, beta, dimension) + 1e-13
@@ -169,7 +199,8 @@ def test_golden_values_of_the_chain() -> None:
 
 def test_beta_is_that_of_the_variance() -> None:
     """Were it that of the deviation, the same constants would give .729 (and alpha = 2.8478 above)."""
-    alpha, beta = 5 * math.sqrt(2 * math.log(20)) / 55, 55 / (4 * (1 + math.log(20)))  # [Balle16, Lemma 1]
+    # [Balle16, Lemma 1]
+    alpha, beta = 5 * math.sqrt(2 * math.log(20)) / 55, 55 / (4 * (1 + math.log(20)))
     assert smooth_delta(55, alpha, beta, 1) == pytest.approx(0.132093, rel=1e-5)
     assert smooth_delta(55, alpha, 2 * beta, 1) == pytest.approx(0.729499, rel=1e-5)
 
@@ -186,10 +217,14 @@ def test_beta_is_that_of_the_variance() -> None:
         (5, 1e-9, 1, 4.36),
     ],
 )
-def test_printed_constants_are_loose(epsilon: float, delta: float, dimension: int, factor: float) -> None:
+def test_printed_constants_are_loose(
+    epsilon: float, delta: float, dimension: int, factor: float
+) -> None:
     paper = paper_calibration(epsilon, delta, dimension)
     assert paper.alpha == pytest.approx(5 * math.sqrt(2 * math.log(2 / delta)) / epsilon)
-    assert paper.alpha / smooth_alpha(epsilon, delta, paper.beta, dimension) == pytest.approx(factor, rel=3e-3)
+    assert paper.alpha / smooth_alpha(epsilon, delta, paper.beta, dimension) == pytest.approx(
+        factor, rel=3e-3
+    )
 
 
 def test_printed_constants_are_refused_where_they_fail() -> None:
@@ -208,16 +243,25 @@ def test_too_large_a_beta_is_refused_with_the_largest() -> None:
     with pytest.raises(InvalidParameter, match=f"beta must be below {largest}"):
         smooth_alpha(0.1, 0.1, 1.001 * largest, 40)
     assert smooth_alpha(0.1, 0.1, 0.999 * largest, 40) < 100
-    assert smooth_delta(0.1, math.inf, largest, 40) <= 0.1 < smooth_delta(0.1, math.inf, largest * (1 + 1e-6), 40)
+    assert (
+        smooth_delta(0.1, math.inf, largest, 40)
+        <= 0.1
+        < smooth_delta(0.1, math.inf, largest * (1 + 1e-6), 40)
+    )
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "delta", "dimension"), [(1, 1e-5, 10**6), (2000, 1e-5, 300), (1, 1e-30, 4), (0, 1e-6, 5), (3, 0.9, 10)]
+    ("epsilon", "delta", "dimension"),
+    [(1, 1e-5, 10**6), (2000, 1e-5, 300), (1, 1e-30, 4), (0, 1e-6, 5), (3, 0.9, 10)],
 )
 def test_extreme_requests(epsilon: float, delta: float, dimension: int) -> None:
     c = calibrate(epsilon, delta, dimension)
     assert delta * (1 - 1e-6) < smooth_delta(epsilon, c.alpha, c.beta, dimension) <= delta
-    assert smooth_delta(epsilon, 1e-200, c.beta, dimension) == smooth_delta(epsilon, c.alpha, 1e9, dimension) == 1.0
+    assert (
+        smooth_delta(epsilon, 1e-200, c.beta, dimension)
+        == smooth_delta(epsilon, c.alpha, 1e9, dimension)
+        == 1.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -240,7 +284,14 @@ def test_public_parameters_are_checked(arguments: tuple[float, float, int]) -> N
 
 
 def test_more_public_parameters_are_checked() -> None:
-    for alpha, beta in [(0.0, 0.1), (-1.0, 0.1), (math.nan, 0.1), (1.0, -0.1), (1.0, math.inf), (1.0, math.nan)]:
+    for alpha, beta in [
+        (0.0, 0.1),
+        (-1.0, 0.1),
+        (math.nan, 0.1),
+        (1.0, -0.1),
+        (1.0, math.inf),
+        (1.0, math.nan),
+    ]:
         with pytest.raises(InvalidParameter):
             smooth_delta(1.0, alpha, beta, 3)
     with pytest.raises(InvalidParameter, match="calibration"):
@@ -263,7 +314,9 @@ class Recorder:
         return self._fast.gaussian(scale, size)
 
     def laplace(self, scale: float, size: int) -> npt.NDArray[Any]:
-        raise AssertionError(f"the noise of this release is Gaussian, not Laplace ({scale}, {size})")
+        raise AssertionError(
+            f"the noise of this release is Gaussian, not Laplace ({scale}, {size})"
+        )
 
     def state(self) -> dict[str, Any]:
         return {}
@@ -281,11 +334,15 @@ def test_noise_follows_the_smooth_sensitivity_and_nobody_is_told() -> None:
     assert abs(squares / (0.8 * mechanism.alpha * secret) ** 2 - 1) > 5 * math.sqrt(2 / n)
     assert source.calls == [(1.0, n)]
     assert "123456" not in repr(mechanism)
-    np.testing.assert_allclose(noise + exact, mechanism.release(exact, secret, Recorder(), least=secret), rtol=1e-12)
+    np.testing.assert_allclose(
+        noise + exact, mechanism.release(exact, secret, Recorder(), least=secret), rtol=1e-12
+    )
     assert exact[0] == -3
 
 
-@pytest.mark.parametrize("secret", [math.nan, math.inf, -math.inf, -0.7171, 0.0, 1e308, "x7171", None, 10**400, 7171j])
+@pytest.mark.parametrize(
+    "secret", [math.nan, math.inf, -math.inf, -0.7171, 0.0, 1e308, "x7171", None, 10**400, 7171j]
+)
 def test_a_bad_smooth_sensitivity_releases_nothing_and_tells_nothing(secret: Any) -> None:
     source = Recorder()
     with pytest.raises(PrivacyError, match="nothing was released") as caught:
@@ -295,7 +352,14 @@ def test_a_bad_smooth_sensitivity_releases_nothing_and_tells_nothing(secret: Any
 
 
 @pytest.mark.parametrize(
-    "values", [[math.nan, 7171.0], [math.inf, 7171.0], [-math.inf, 7171.0], ["secret", "7171"], [7171, [1, 2]]]
+    "values",
+    [
+        [math.nan, 7171.0],
+        [math.inf, 7171.0],
+        [-math.inf, 7171.0],
+        ["secret", "7171"],
+        [7171, [1, 2]],
+    ],
 )
 def test_bad_values_release_nothing_and_tell_nothing(values: list[Any]) -> None:
     source = Recorder()
@@ -342,10 +406,13 @@ def test_low_bits_tell_nothing(secure: bool) -> None:
         return int((np.fmod(values, 2.0**-53) != 0).sum())
 
     draws = sigma * rng.normal(size=20_000)
-    assert fine(draws + 1) == 0 and fine(draws) > 0.01 * len(draws)  # delta is at least .01 before rounding
+    # delta is at least .01 before rounding
+    assert fine(draws + 1) == 0 and fine(draws) > 0.01 * len(draws)
     source = SecureSource(lattice=False) if secure else FastSource(rng)
     for value in (0.0, 1.0):
-        released = np.array([mechanism.release(np.array([value]), 1.0, source, least=1.0)[0] for _ in range(runs)])
+        released = np.array(
+            [mechanism.release(np.array([value]), 1.0, source, least=1.0)[0] for _ in range(runs)]
+        )
         assert (np.fmod(released, mechanism.grid(1.0)) == 0).all() and fine(released) == 0
 
 
@@ -356,18 +423,27 @@ def test_audit() -> None:
     """
     epsilon, delta, d, n = 0.5, 0.1, 3, 30_000
     mechanism = SmoothGaussian(epsilon, delta, d)
-    here, there = np.zeros(d), np.array([math.exp(-mechanism.beta / 2), 0.0, 0.0])  # S = 1 and e^(-beta/2), at that distance
+    # S = 1 and e^(-beta/2), at that distance
+    here, there = np.zeros(d), np.array([math.exp(-mechanism.beta / 2), 0.0, 0.0])
 
     def lower_bound(share: float) -> tuple[float, float]:
         source = FastSource(np.random.default_rng(11))
         s1, s2 = mechanism.alpha * share, mechanism.alpha * share * there[0]
         outside = []
         for exact, sensitivity in ((here, share), (there, share * there[0])):
-            z = np.array([mechanism.release(exact, sensitivity, source, least=0.5) for _ in range(n)])
-            loss = d * math.log(s2 / s1) + ((z - there) ** 2).sum(1) / (2 * s2**2) - (z**2).sum(1) / (2 * s1**2)
+            z = np.array(
+                [mechanism.release(exact, sensitivity, source, least=0.5) for _ in range(n)]
+            )
+            loss = (
+                d * math.log(s2 / s1)
+                + ((z - there) ** 2).sum(1) / (2 * s2**2)
+                - (z**2).sum(1) / (2 * s1**2)
+            )
             outside.append(float((loss > epsilon).mean()))
         p, q = outside
-        return p - math.exp(epsilon) * q, math.sqrt((p * (1 - p) + math.exp(2 * epsilon) * q * (1 - q)) / n)
+        return p - math.exp(epsilon) * q, math.sqrt(
+            (p * (1 - p) + math.exp(2 * epsilon) * q * (1 - q)) / n
+        )
 
     found, error = lower_bound(1.0)
     assert abs(found - delta) < 5 * error
@@ -377,6 +453,10 @@ def test_audit() -> None:
 
 def test_calibrations_are_values() -> None:
     assert calibrate(1.0, 1e-5, 7) is calibrate(1.0, 1e-5, 7)
-    assert SmoothGaussian(1.0, 1e-5, 7) == SmoothGaussian(1.0, 1e-5, 7) != SmoothGaussian(1.0, 1e-5, 7, "paper")
+    assert (
+        SmoothGaussian(1.0, 1e-5, 7)
+        == SmoothGaussian(1.0, 1e-5, 7)
+        != SmoothGaussian(1.0, 1e-5, 7, "paper")
+    )
     paper = SmoothGaussian(1.0, 1e-5, 7, "paper")
     assert SmoothCalibration(paper.alpha, paper.beta) == paper_calibration(1.0, 1e-5, 7)

@@ -9,7 +9,9 @@ from confide.mechanisms.sources import FastSource, noise_source
 
 
 def test_fast_is_reproducible_and_secure_is_not():
-    np.testing.assert_array_equal(noise_source("fast", 1).gaussian(2.0, 5), noise_source("fast", 1).gaussian(2.0, 5))
+    np.testing.assert_array_equal(
+        noise_source("fast", 1).gaussian(2.0, 5), noise_source("fast", 1).gaussian(2.0, 5)
+    )
     one, other = (noise_source("secure").gaussian(2.0**30, 50) for _ in range(2))
     assert one.dtype == np.int64
     assert (one != other).any()
@@ -26,7 +28,10 @@ def test_secure_refuses_a_seed():
 def test_scales(name, unit):
     """20 000 draws: 6 standard errors of a standard deviation are 3 % (Gaussian) and 4.8 % (Laplace); a 20 % error is rejected."""
     source = noise_source(name, 0 if name == "fast" else None)
-    for draws, std, slack in ((source.gaussian(unit, 20_000), unit, 0.03), (source.laplace(unit, 20_000), unit * 2**0.5, 0.048)):
+    for draws, std, slack in (
+        (source.gaussian(unit, 20_000), unit, 0.03),
+        (source.laplace(unit, 20_000), unit * 2**0.5, 0.048),
+    ):
         assert np.std(draws) == pytest.approx(std, rel=slack)
         assert np.std(0.8 * draws) != pytest.approx(std, rel=slack)
         assert abs(np.mean(draws)) < 6 * std / 20_000**0.5
@@ -102,7 +107,10 @@ def test_lattice_gaussian_has_the_probabilities_of_a_discrete_gaussian(name, sca
         p /= p.sum()
         inner = np.abs(x) <= math.floor(2.2 * scale) + 1
         edge = x[inner].max()
-        seen = [*(np.count_nonzero(drawn == at) for at in x[inner]), np.count_nonzero(np.abs(drawn) > edge)]
+        seen = [
+            *(np.count_nonzero(drawn == at) for at in x[inner]),
+            np.count_nonzero(np.abs(drawn) > edge),
+        ]
         return chisquare(seen, drawn.size * np.array([*p[inner], p[~inner].sum()])).pvalue
 
     assert p_value(scale) > 1e-4

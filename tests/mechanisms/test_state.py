@@ -9,7 +9,11 @@ from confide.errors import StateError
 from confide.mechanisms import state as module
 from confide.mechanisms.state import StateFile, pack, unpack
 
-ARRAYS = {"a": np.arange(6.0).reshape(2, 3), "b": np.array([2**62], dtype=np.int64), "c": np.array([1, 2], dtype=np.uint8)}
+ARRAYS = {
+    "a": np.arange(6.0).reshape(2, 3),
+    "b": np.array([2**62], dtype=np.int64),
+    "c": np.array([1, 2], dtype=np.uint8),
+}
 
 
 def test_round_trip():
@@ -43,7 +47,8 @@ def test_wrong_kind_format_and_generation(monkeypatch):
     older = pack("counter", 3, {}, ARRAYS)
     monkeypatch.undo()
     with pytest.raises(
-        StateError, match="has format 1, this version of confide reads format 2: go on with the version that saved it"
+        StateError,
+        match="has format 1, this version of confide reads format 2: go on with the version that saved it",
     ):
         unpack(older, "counter", released=0)
 
@@ -57,13 +62,21 @@ def test_a_file_is_private_whole_and_never_older(tmp_path):
     assert file.generation() == 0
     file.write(packed(1))
     copy = file.read()
-    (tmp_path / "agent.state.0123456789abcdef.part").write_bytes(b"left by a writer that was killed")
-    (tmp_path / "agent.state2.0123456789abcdef.part").write_bytes(b"of another store, still being written")
+    (tmp_path / "agent.state.0123456789abcdef.part").write_bytes(
+        b"left by a writer that was killed"
+    )
+    (tmp_path / "agent.state2.0123456789abcdef.part").write_bytes(
+        b"of another store, still being written"
+    )
     file.write(packed(2))
     assert (file.read(), file.generation()) == (packed(2), 2)
     (tmp_path / "agent.state2.0123456789abcdef.part").unlink()
     assert all(oct(os.stat(path).st_mode & 0o777) == "0o600" for path in tmp_path.iterdir())
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["agent.state", "agent.state.generation", "agent.state.lock"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "agent.state",
+        "agent.state.generation",
+        "agent.state.lock",
+    ]
     for generation in (1, 2):
         with pytest.raises(StateError, match="must not be drawn twice"):
             file.write(packed(generation))
@@ -73,7 +86,8 @@ def test_a_file_is_private_whole_and_never_older(tmp_path):
     file.remove()
     assert [path.name for path in tmp_path.iterdir()] == ["agent.state.lock"]
     with pytest.raises(StateError, match="removed or put back after generation 2"):
-        file.write(packed(3))  # who had gone on from the state that was removed cannot release what others may have released
+        # who had gone on from the state that was removed cannot release what others may have released
+        file.write(packed(3))
 
 
 @pytest.mark.parametrize("link", ["file", "folder"])

@@ -12,7 +12,9 @@ def test_an_isometry_and_its_inverse(d, seed):
     matrices = half + half.swapaxes(1, 2)
     vectors = svec(matrices)
     assert vectors.shape == (3, svec_size(d))
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), np.linalg.norm(matrices, axis=(1, 2)))
+    np.testing.assert_allclose(
+        np.linalg.norm(vectors, axis=1), np.linalg.norm(matrices, axis=(1, 2))
+    )
     np.testing.assert_allclose(smat(vectors, d), matrices)
 
 

@@ -30,11 +30,15 @@ def test_states_where_all_kernels_agree_do_not_hide_the_others(agent, privacy):
     kernels[:, ends] = np.eye(S)[ends][:, None]
     weights, rewards = rng.dirichlet(np.full(d, 0.3), size=H), np.zeros((H, S, A))
     rewards[:, ends] = np.array([0.0, 0.5, 1.0])[:, None]
-    assert late_loss(agent, LinearMixtureMDP(kernels, weights, rewards, np.eye(S)[0]), privacy) < 0.02
+    assert (
+        late_loss(agent, LinearMixtureMDP(kernels, weights, rewards, np.eye(S)[0]), privacy) < 0.02
+    )
 
 
 @pytest.mark.parametrize("privacy", [NoPrivacy(), JointDP(10.0, 1e-5)], ids=str)
-@pytest.mark.parametrize("agent", [UCRLVTR, UCRLVTRPlus, LinOptVI, LinOptPO, LikelihoodVI, QuestionsVI])
+@pytest.mark.parametrize(
+    "agent", [UCRLVTR, UCRLVTRPlus, LinOptVI, LinOptPO, LikelihoodVI, QuestionsVI]
+)
 def test_what_lies_behind_several_apparently_bad_steps_is_found(agent, privacy):
     """Action 0 is safe and pays 0.25 for ever. Three hidden actions in a row lead to a state that pays 1; all others lead back."""
     d, H, goal, safe = 3, 8, 3, 4
@@ -49,4 +53,6 @@ def test_what_lies_behind_several_apparently_bad_steps_is_found(agent, privacy):
     weights, rewards = np.full((H, d), 0.02), np.zeros((H, S, A))
     weights[np.arange(H), (2 + 2 * np.arange(H)) % d] = 0.96
     rewards[:, safe], rewards[:, goal] = 0.25, 1.0
-    assert late_loss(agent, LinearMixtureMDP(kernels, weights, rewards, np.eye(S)[0]), privacy) < 0.02
+    assert (
+        late_loss(agent, LinearMixtureMDP(kernels, weights, rewards, np.eye(S)[0]), privacy) < 0.02
+    )

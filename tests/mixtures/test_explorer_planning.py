@@ -24,13 +24,18 @@ def explorers(times):
 
 
 @pytest.mark.parametrize(
-    "schedule", [geometric(20_000), every_episode(2000), geometric(100)], ids=["geometric", "each user", "few"]
+    "schedule",
+    [geometric(20_000), every_episode(2000), geometric(100)],
+    ids=["geometric", "each user", "few"],
 )
 def test_few_users_explore_and_nobody_after_the_last_release(schedule):
     found = explorers(list(schedule.times))
     assert found[0] == 1 and found[-1] == 0
     assert 0.2 * SHARE * schedule.users < sum(found) <= SHARE * schedule.users + 1
-    assert served(POLICY, EXPLORER, list(schedule.times), len(schedule.times)) == ((POLICY,), (1.0,))
+    assert served(POLICY, EXPLORER, list(schedule.times), len(schedule.times)) == (
+        (POLICY,),
+        (1.0,),
+    )
 
 
 def test_an_explorer_is_more_optimistic_whatever_the_others_do():

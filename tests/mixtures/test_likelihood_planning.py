@@ -69,7 +69,9 @@ def test_the_filter_is_generalised_least_squares_over_all_rounds(ratio):
     precision = rows.T @ np.linalg.solve(covariance, rows) + d * np.eye(d)
     expected = np.linalg.solve(precision, rows.T @ np.linalg.solve(covariance, sums.ravel()) + 1.0)
     nothing = prior(1, d, c)
-    means, covariances = filtered(sums, M, sampling, noise, ratio, nothing.mean[0], nothing.covariance[0])
+    means, covariances = filtered(
+        sums, M, sampling, noise, ratio, nothing.mean[0], nothing.covariance[0]
+    )
     np.testing.assert_allclose(means[-1, :d], expected, rtol=1e-8)
     np.testing.assert_allclose(covariances[-1, :d, :d], np.linalg.inv(precision), rtol=1e-8)
 
@@ -79,7 +81,9 @@ def test_rounds_that_were_folded_say_the_same():
     rng, (T, c, d) = np.random.default_rng(3), (5, 2, 3)
     M, noise, sums = rng.normal(size=(T, c, d)), rng.uniform(0.5, 2.0, T), rng.normal(size=(T, c))
     sampling, nothing = np.tile(np.eye(c), (T, 1, 1)), prior(1, d, c)
-    means, covariances = filtered(sums, M, sampling, noise, 0.7, nothing.mean[0], nothing.covariance[0])
+    means, covariances = filtered(
+        sums, M, sampling, noise, 0.7, nothing.mean[0], nothing.covariance[0]
+    )
     later = filtered(sums[2:], M[2:], sampling[2:], noise[2:], 0.7, means[2], covariances[2])
     np.testing.assert_allclose(later[0][-1], means[-1], rtol=1e-10)
 
@@ -92,7 +96,12 @@ def test_exact_sums_of_many_users_give_the_weights_back():
 
 
 def test_nobody_served_means_equal_weights_and_the_prior():
-    known = estimated(np.zeros((3, 3)), Served(POLICIES[:0], np.zeros(0), np.zeros((3, 6, 2))), noise_std=0.0, **COMMON)
+    known = estimated(
+        np.zeros((3, 3)),
+        Served(POLICIES[:0], np.zeros(0), np.zeros((3, 6, 2))),
+        noise_std=0.0,
+        **COMMON,
+    )
     assert known.weights == pytest.approx(1 / 3)
     assert known.covariance[0] == pytest.approx((np.eye(3) - 1 / 3) / 3)
     assert known.signal == 0.0
@@ -105,16 +114,21 @@ def test_errors_are_as_large_as_the_covariance_says():
     first = np.empty((400, 3))
     covariance = np.zeros((3, 3))
     for i in range(400):
-        known = estimated(exact + rng.normal(0, 500.0, size=(3, 3)), served(users), noise_std=500.0, **COMMON)
+        known = estimated(
+            exact + rng.normal(0, 500.0, size=(3, 3)), served(users), noise_std=500.0, **COMMON
+        )
         first[i], covariance = known.weights[0] - WORLD.weights[0], known.covariance[0]
     ratio = np.trace(np.cov(first.T)) / np.trace(covariance)
-    assert 0.7 < ratio < 1.1  # below one: the sampling covariance is in the stated one, and these sums have none
+    # below one: the sampling covariance is in the stated one, and these sums have none
+    assert 0.7 < ratio < 1.1
     assert np.linalg.eigvalsh(covariance).min() > -1e-12
 
 
 def test_more_noise_means_more_uncertainty():
     users = [400.0] * 5
-    little, much = (estimated(expected_sums(users), served(users), noise_std=s, **COMMON) for s in (1.0, 100.0))
+    little, much = (
+        estimated(expected_sums(users), served(users), noise_std=s, **COMMON) for s in (1.0, 100.0)
+    )
     assert np.trace(much.covariance[0]) > 3 * np.trace(little.covariance[0])
 
 
@@ -147,7 +161,13 @@ def test_what_nobody_tried_stays_unknown_however_many_come():
     all_of_them = Served(np.zeros((1, 2, 3), dtype=np.int64), np.array([1e7]), np.zeros((1, 3, 2)))
     sums = 1e7 * codes[0, 0, 1][None]  # kernel 0 has no weight
     known = estimated(
-        sums, all_of_them, noise_std=0.0, kernels=kernels, codes=codes, code_means=means(codes, kernels), start=np.eye(3)[0]
+        sums,
+        all_of_them,
+        noise_std=0.0,
+        kernels=kernels,
+        codes=codes,
+        code_means=means(codes, kernels),
+        start=np.eye(3)[0],
     )
     undecided = np.array([0.0, 1.0, -1.0]) / np.sqrt(2)
     assert undecided @ known.covariance[0] @ undecided == pytest.approx(1 / 3, rel=0.01)

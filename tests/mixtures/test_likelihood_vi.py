@@ -17,8 +17,15 @@ LOCK, RAND = lock(0), rand(0)
 
 
 def regrets(problem, privacy, episodes=20_000, seeds=range(6), **more):
-    agents = [LikelihoodVI(problem.public, episodes=episodes, privacy=privacy, **more) for _ in seeds]
-    return np.array([confide.run(agent, problem, seed=seed).regret[-1] for agent, seed in zip(agents, seeds, strict=True)])
+    agents = [
+        LikelihoodVI(problem.public, episodes=episodes, privacy=privacy, **more) for _ in seeds
+    ]
+    return np.array(
+        [
+            confide.run(agent, problem, seed=seed).regret[-1]
+            for agent, seed in zip(agents, seeds, strict=True)
+        ]
+    )
 
 
 @pytest.mark.parametrize(("problem", "most"), [(LOCK, 450), (RAND, 90)], ids=["lock", "rand"])
@@ -34,12 +41,17 @@ def test_without_privacy_the_first_round_is_most_of_the_regret():
 
 def test_pure_privacy_learns():
     """Uniform play loses 106 000."""
-    assert regrets(LOCK, confide.JointDP(5.0, delta=0.0), episodes=100_000, seeds=range(3)).mean() < 2000
+    assert (
+        regrets(LOCK, confide.JointDP(5.0, delta=0.0), episodes=100_000, seeds=range(3)).mean()
+        < 2000
+    )
 
 
 def test_local_privacy_learns():
     """4e5 users; uniform play loses 423 000."""
-    assert regrets(LOCK, confide.LocalDP(2.0, 1e-5), episodes=400_000, seeds=range(3)).mean() < 20_000
+    assert (
+        regrets(LOCK, confide.LocalDP(2.0, 1e-5), episodes=400_000, seeds=range(3)).mean() < 20_000
+    )
 
 
 def test_rounding_does_not_decide_the_samples():
@@ -64,7 +76,11 @@ def test_memory_does_not_grow_with_the_number_of_rounds(folded, monkeypatch):
     """With least squares over all releases, and with the last one alone."""
     monkeypatch.setattr(central, "_FEW_RELEASES", 100 if folded else 512)
     agent = LikelihoodVI(
-        RAND.public, episodes=200, privacy=confide.NoPrivacy(), schedule=every_episode(200), noise=noise_source("fast", 0)
+        RAND.public,
+        episodes=200,
+        privacy=confide.NoPrivacy(),
+        schedule=every_episode(200),
+        noise=noise_source("fast", 0),
     )
     users = RAND.sample(RAND.optimal_policy, 200, np.random.default_rng(0))
     for i in range(199):
@@ -72,14 +88,22 @@ def test_memory_does_not_grow_with_the_number_of_rounds(folded, monkeypatch):
         agent.observe(users[i : i + 1])
     memory = agent.released().memory
     assert len(memory["policies"]) <= ROUNDS * (POLICIES + 1) and len(memory["stds"]) < ROUNDS
-    assert memory["users"].sum() + memory["earlier"][0].sum() == pytest.approx(198 if folded else len(memory["stds"]))
+    assert memory["users"].sum() + memory["earlier"][0].sum() == pytest.approx(
+        198 if folded else len(memory["stds"])
+    )
 
 
 def test_one_step_and_two_kernels_are_enough():
     small = rand(0, states=3, actions=2, horizon=2, dimension=2)
-    assert confide.run(LikelihoodVI(small.public, episodes=100, privacy=confide.JointDP(1.0, 1e-5)), small, seed=0).complete
+    assert confide.run(
+        LikelihoodVI(small.public, episodes=100, privacy=confide.JointDP(1.0, 1e-5)), small, seed=0
+    ).complete
     single = rand(0, states=3, actions=2, horizon=1, dimension=2)
-    assert confide.run(LikelihoodVI(single.public, episodes=100, privacy=confide.JointDP(1.0, 1e-5)), single, seed=0).complete
+    assert confide.run(
+        LikelihoodVI(single.public, episodes=100, privacy=confide.JointDP(1.0, 1e-5)),
+        single,
+        seed=0,
+    ).complete
 
 
 def test_what_it_cannot_do_is_refused():

@@ -20,7 +20,9 @@ JOINT = JointDP(1.0, 1e-5)
 
 
 def agent_of(problem=LOCK, episodes=400, privacy=JOINT, seed=0, **more):
-    return LinOptPO(problem.public, episodes=episodes, privacy=privacy, noise=noise_source("fast", seed), **more)
+    return LinOptPO(
+        problem.public, episodes=episodes, privacy=privacy, noise=noise_source("fast", seed), **more
+    )
 
 
 def feed(agent, users):
@@ -63,11 +65,19 @@ def test_a_round_of_n_users_is_n_steps_with_the_same_values():
     Q = agent.algorithm._evaluate(known, np.zeros((5, 20, 4))).Q
     np.testing.assert_allclose(agent.next_batch().policy.weights, softmax(0.01 * users * Q))
     serve_round(agent)
-    np.testing.assert_allclose(softmax(agent.released().memory["logits"]), softmax(0.01 * users * Q))  # keep: later
+    # keep: later
+    np.testing.assert_allclose(
+        softmax(agent.released().memory["logits"]), softmax(0.01 * users * Q)
+    )
 
 
 def regret(problem, privacy=JOINT, episodes=20_000, seeds=range(4), **more):
-    runs = [run(LinOptPO(problem.public, episodes=episodes, privacy=privacy, **more), problem, seed=seed) for seed in seeds]
+    runs = [
+        run(
+            LinOptPO(problem.public, episodes=episodes, privacy=privacy, **more), problem, seed=seed
+        )
+        for seed in seeds
+    ]
     return float(np.mean([one.regret[-1] for one in runs])), runs
 
 
@@ -77,7 +87,10 @@ def test_it_learns_privately(problem):
     private, runs = regret(problem)
     target = problem.uniform_value + 0.9 * (problem.optimal_value - problem.uniform_value)
     assert private < 1500 and all(one.value[-1] > target for one in runs)
-    assert runs[0].guarantee == "JointDP(epsilon=1, delta=1e-05), replace one user, 20000 users, fast noise"
+    assert (
+        runs[0].guarantee
+        == "JointDP(epsilon=1, delta=1e-05), replace one user, 20000 users, fast noise"
+    )
     verify(runs[0].certificate)
 
 
@@ -88,14 +101,20 @@ def test_without_noise_with_pure_and_with_local_privacy():
 
 
 def test_the_papers_calibration_runs_and_says_what_it_really_gives():
-    done = run(LinOptPO(LOCK.public, episodes=100, privacy=JOINT, calibration="paper"), LOCK, seed=0)
+    done = run(
+        LinOptPO(LOCK.public, episodes=100, privacy=JOINT, calibration="paper"), LOCK, seed=0
+    )
     assert done.complete and verify(done.certificate).epsilon < 0.2
     with pytest.raises(PromiseBroken, match="more than the requested epsilon=100"):
-        _ = agent_of(lock_rewards(0, horizon=2), privacy=JointDP(100.0, 0.1), calibration="paper").guarantee
+        _ = agent_of(
+            lock_rewards(0, horizon=2), privacy=JointDP(100.0, 0.1), calibration="paper"
+        ).guarantee
 
 
 def test_steps_must_be_positive_and_schedules_may_be_any():
     for step in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(InvalidParameter, match="step must be positive"):
             LinOptPO(LOCK.public, episodes=10, privacy=JOINT, step=step)
-    assert run(LinOptPO(LOCK.public, episodes=50, privacy=JOINT, schedule=every_episode(50)), LOCK, seed=0).complete
+    assert run(
+        LinOptPO(LOCK.public, episodes=50, privacy=JOINT, schedule=every_episode(50)), LOCK, seed=0
+    ).complete

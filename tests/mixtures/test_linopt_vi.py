@@ -33,13 +33,24 @@ def zhou(setting, m, noises):
     with mpmath.workdps(40):
         mp, sqrt, ln = mpmath.mpf, mpmath.sqrt, mpmath.log
         H, epsilon, delta, alpha, d = mp(H), mp(epsilon), mp(delta), mp(alpha), max(d1, d2)
-        p1, p2, r = (H * D / epsilon * sqrt(32 * m * ln(4 * H / delta)) for D in (d1 * H**2, sqrt(d1) * H**2, 1))
+        p1, p2, r = (
+            H * D / epsilon * sqrt(32 * m * ln(4 * H / delta))
+            for D in (d1 * H**2, sqrt(d1) * H**2, 1)
+        )
         Sigma_p = p1 * sqrt(noises) * (4 * sqrt(d) + sqrt(8 * ln(8 * K * H / alpha)))
         Sigma_r = r * sqrt(noises) * (4 * sqrt(d2) + sqrt(8 * ln(8 * K * H / alpha)))
         nu_p = p2 * sqrt(noises / Sigma_p) * (sqrt(d1) + sqrt(2 * ln(4 * K * H / alpha)))
         nu_r = r * sqrt(noises / Sigma_r) * (sqrt(d2) + sqrt(2 * ln(4 * K * H / alpha)))
-        beta_p = H / 2 * sqrt(2 * ln(H / alpha) + d1 * ln(1 + K * H**2 / Sigma_p)) + sqrt(3 * d1 * Sigma_p) + nu_p
-        beta_r = sqrt(2 * ln(H / alpha) + d2 * ln(1 + K / (d2 * Sigma_r))) / 2 + sqrt(3 * d2 * Sigma_r) + nu_r
+        beta_p = (
+            H / 2 * sqrt(2 * ln(H / alpha) + d1 * ln(1 + K * H**2 / Sigma_p))
+            + sqrt(3 * d1 * Sigma_p)
+            + nu_p
+        )
+        beta_r = (
+            sqrt(2 * ln(H / alpha) + d2 * ln(1 + K / (d2 * Sigma_r))) / 2
+            + sqrt(3 * d2 * Sigma_r)
+            + nu_r
+        )
         return [float(x) for x in (p1, p2, r, Sigma_p, Sigma_r, nu_p, nu_r, beta_p, beta_r)]
 
 
@@ -47,19 +58,41 @@ def zhou(setting, m, noises):
 @pytest.mark.parametrize("kind", [JointDP, LocalDP])
 def test_theorem_6_5(setting, kind):
     K, H, d1, d2, epsilon, delta, alpha = setting
-    c = paper_constants(kind(epsilon, delta), episodes=K, horizon=H, dimension=d1, reward_dimension=d2, failure=alpha)
+    c = paper_constants(
+        kind(epsilon, delta),
+        episodes=K,
+        horizon=H,
+        dimension=d1,
+        reward_dimension=d2,
+        failure=alpha,
+    )
     m = 1 if kind is LocalDP else math.ceil(math.log2(K))
-    found = [c.sigma_p1, c.sigma_p2, c.sigma_r, c.transitions.lambda_min, c.rewards.lambda_min, c.transitions.nu, c.rewards.nu]
+    found = [
+        c.sigma_p1,
+        c.sigma_p2,
+        c.sigma_r,
+        c.transitions.lambda_min,
+        c.rewards.lambda_min,
+        c.transitions.nu,
+        c.rewards.nu,
+    ]
     assert c.levels == m
-    assert [*found, c.beta_p, c.beta_r] == pytest.approx(zhou(setting, m, K if kind is LocalDP else m), rel=1e-12)
-    assert c.transitions.lambda_max == 3 * c.transitions.lambda_min and c.rewards.lambda_max == 3 * c.rewards.lambda_min
+    assert [*found, c.beta_p, c.beta_r] == pytest.approx(
+        zhou(setting, m, K if kind is LocalDP else m), rel=1e-12
+    )
+    assert (
+        c.transitions.lambda_max == 3 * c.transitions.lambda_min
+        and c.rewards.lambda_max == 3 * c.rewards.lambda_min
+    )
 
 
 def test_golden_numbers():
     """sigma_p1, sigma_r, Sigma_p1, nu_p, beta_p, beta_r at K = 1e5, H = d1 = 5, d2 = 3, epsilon = 1, delta = 1e-5, alpha = 0.1."""
     c = paper_constants(JOINT, episodes=100_000, horizon=5, dimension=5, reward_dimension=3)
     found = (c.sigma_p1, c.sigma_r, c.transitions.lambda_min, c.transitions.nu, c.beta_p, c.beta_r)
-    assert found == pytest.approx((55525.57761, 444.2046209, 4756850.703, 377.1679395, 8832.104559, 632.085881), rel=1e-9)
+    assert found == pytest.approx(
+        (55525.57761, 444.2046209, 4756850.703, 377.1679395, 8832.104559, 632.085881), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("episodes", [1, 2, 3, 64, 65, 100])
@@ -67,12 +100,19 @@ def test_the_tree_has_as_many_levels_as_the_paper_says(episodes):
     schedule = one_tree(episodes)
     assert schedule.users == episodes
     if episodes > 1:
-        assert schedule.leaves == episodes - 1 and schedule.leaves.bit_length() == math.ceil(math.log2(episodes))
+        assert schedule.leaves == episodes - 1 and schedule.leaves.bit_length() == math.ceil(
+            math.log2(episodes)
+        )
 
 
 def paper_agent(privacy, episodes=300, problem=LOCK, **more):
     return LinOptVI(
-        problem.public, episodes=episodes, privacy=privacy, calibration="paper", noise=noise_source("fast", 0), **more
+        problem.public,
+        episodes=episodes,
+        privacy=privacy,
+        calibration="paper",
+        noise=noise_source("fast", 0),
+        **more,
     )
 
 
@@ -84,16 +124,25 @@ def test_the_certificate_states_the_true_epsilon_of_the_printed_noise(epsilon, d
     assert agent.guarantee.loss.mu == pytest.approx(mu, rel=1e-5)
     assert agent.guarantee.epsilon < 0.5 * epsilon
     mechanism = agent.mechanisms()[0]
-    assert mechanism.scale == pytest.approx(H / epsilon * math.sqrt(32 * m * math.log(4 * H / delta)), rel=1e-9)
+    assert mechanism.scale == pytest.approx(
+        H / epsilon * math.sqrt(32 * m * math.log(4 * H / delta)), rel=1e-9
+    )
     certificate = certify(agent.guarantee, agent.mechanisms())
-    assert verify(certificate).epsilon == pytest.approx(agent.guarantee.epsilon) and not taken_on_trust(certificate)
+    assert verify(certificate).epsilon == pytest.approx(
+        agent.guarantee.epsilon
+    ) and not taken_on_trust(certificate)
 
 
 def test_what_the_printed_constants_do_not_keep_is_refused_with_the_number():
     """ERRATUM: replace-one sensitivities are sqrt(2) and 2 times the printed ones; at delta = 0.1 the slack ends near epsilon = 75."""
     short = lock_rewards(0, horizon=2)
-    assert paper_agent(JointDP(60.0, 0.1), problem=short).guarantee.epsilon == pytest.approx(48.83, abs=0.01)
-    with pytest.raises(PromiseBroken, match=r"gives epsilon=124.759 at delta=0.1, more than the requested epsilon=100"):
+    assert paper_agent(JointDP(60.0, 0.1), problem=short).guarantee.epsilon == pytest.approx(
+        48.83, abs=0.01
+    )
+    with pytest.raises(
+        PromiseBroken,
+        match=r"gives epsilon=124.759 at delta=0.1, more than the requested epsilon=100",
+    ):
         _ = paper_agent(JointDP(100.0, 0.1), problem=short).guarantee
 
 
@@ -104,14 +153,20 @@ def test_printed_shift_and_width_reach_the_planner():
     model = agent.algorithm.regressions
     known = model.read(agent.released())
     np.testing.assert_allclose(
-        known.estimate.precision * (5 * 25), np.broadcast_to(2 * c.transitions.lambda_min * np.eye(5), (4, 5, 5))
+        known.estimate.precision * (5 * 25),
+        np.broadcast_to(2 * c.transitions.lambda_min * np.eye(5), (4, 5, 5)),
     )
     assert math.sqrt(known.width.sampling) * math.sqrt(5) * 5 == pytest.approx(c.beta_p)
     np.testing.assert_allclose(known.rewards, c.beta_r / math.sqrt(2 * c.rewards.lambda_min))
 
 
 def regret(privacy, problem, episodes=20_000, seeds=range(4), **more):
-    runs = [run(LinOptVI(problem.public, episodes=episodes, privacy=privacy, **more), problem, seed=seed) for seed in seeds]
+    runs = [
+        run(
+            LinOptVI(problem.public, episodes=episodes, privacy=privacy, **more), problem, seed=seed
+        )
+        for seed in seeds
+    ]
     return float(np.mean([one.regret[-1] for one in runs])), runs
 
 
@@ -142,8 +197,13 @@ def test_rewards_in_general_position_are_learned():
     means = np.einsum("saj,hj->hsa", features, theta)
     features *= np.sign(means[0])[..., None]
     rewards = np.einsum("saj,j->sa", features, theta[0])
-    kernels, weights = rng.dirichlet(np.full(8, 0.1), size=(3, 8, 3)), rng.dirichlet(np.ones(3), size=4)
-    problem = LinearMixtureMDP(kernels, weights, np.tile(rewards / rewards.max(), (4, 1, 1)), np.full(8, 1 / 8), features)
+    kernels, weights = (
+        rng.dirichlet(np.full(8, 0.1), size=(3, 8, 3)),
+        rng.dirichlet(np.ones(3), size=4),
+    )
+    problem = LinearMixtureMDP(
+        kernels, weights, np.tile(rewards / rewards.max(), (4, 1, 1)), np.full(8, 1 / 8), features
+    )
     learned, _ = regret(JointDP(2.0, 1e-5), problem, episodes=20_000, seeds=range(2))
     assert learned < 0.2 * 20_000 * (problem.optimal_value - problem.uniform_value)
 
@@ -161,7 +221,9 @@ def test_a_regularizer_of_ones_own_is_made_for_each_regression():
 
     class Timid:
         def __init__(self, regression):
-            self.standard = confide.planners.regression.Repair(regression.balance, 0.0, ridge=2.0, simplex=regression.simplex)
+            self.standard = confide.planners.regression.Repair(
+                regression.balance, 0.0, ridge=2.0, simplex=regression.simplex
+            )
             made.append(regression)
 
         def estimate(self, Lambda, u, *, noise_std):

@@ -6,7 +6,15 @@ import pytest
 from confide.errors import InvalidParameter
 from confide.mixtures import _kernels
 from confide.mixtures.planning import optimistic
-from confide.mixtures.value_features import centred, fitted, raw, reduced, sparse, value_features, visited
+from confide.mixtures.value_features import (
+    centred,
+    fitted,
+    raw,
+    reduced,
+    sparse,
+    value_features,
+    visited,
+)
 from confide.planners.regression import NO_BONUS, Estimate, Width, bonus, least_squares
 from confide.planners.regression import tight_width as tight
 from confide.policy import uniform_policy
@@ -19,13 +27,18 @@ every_map = pytest.mark.parametrize("make", MAPS.values(), ids=MAPS.keys())
 def mixture(seed, *, d=3, S=4, A=3, H=4):
     rng = np.random.default_rng(seed)
     kernels, weights = rng.dirichlet(np.ones(S), size=(d, S, A)), rng.dirichlet(np.ones(d), size=H)
-    return LinearMixtureMDP(kernels, weights, rng.uniform(size=(H, S, A)), rng.dirichlet(np.ones(S)))
+    return LinearMixtureMDP(
+        kernels, weights, rng.uniform(size=(H, S, A)), rng.dirichlet(np.ones(S))
+    )
 
 
 def known(problem, fm, confidence=1e4):
     """An estimate that is right."""
     steps = problem.horizon - 1
-    return Estimate(fm.coordinates(problem.weights[:steps]), np.repeat(confidence * np.eye(fm.dimension)[None], steps, axis=0))
+    return Estimate(
+        fm.coordinates(problem.weights[:steps]),
+        np.repeat(confidence * np.eye(fm.dimension)[None], steps, axis=0),
+    )
 
 
 def value_features_twin(kernels, values, fm):
@@ -40,7 +53,11 @@ def optimistic_twin(kernels, rewards, estimate, fm, width, ceilings):
     for h in reversed(range(H)):
         X, expected, scale = value_features_twin(kernels, values[h + 1], fm)
         if h < H - 1:
-            expected = expected + scale * X @ estimate.weights[h] + bonus(X, estimate.precision[h], scale, width)
+            expected = (
+                expected
+                + scale * X @ estimate.weights[h]
+                + bonus(X, estimate.precision[h], scale, width)
+            )
         Q[h] = np.clip(rewards[h] + expected, 0, ceilings[h])
         values[h] = Q[h].max(axis=1)
     return values, Q, Q.argmax(axis=2)
@@ -48,7 +65,9 @@ def optimistic_twin(kernels, rewards, estimate, fm, width, ceilings):
 
 def noisy(rng, steps, m):
     G = rng.normal(size=(steps, m, m))
-    return least_squares(10 * G @ G.swapaxes(1, 2), rng.normal(scale=9.0, size=(steps, m)), noise_std=5.0)
+    return least_squares(
+        10 * G @ G.swapaxes(1, 2), rng.normal(scale=9.0, size=(steps, m)), noise_std=5.0
+    )
 
 
 @every_map
@@ -58,7 +77,9 @@ def test_kernels_equal_their_twins(make):
         fm, problem = make(d), mixture(1, d=d, S=S, A=A, H=H)
         estimate, width = noisy(rng, H - 1, fm.dimension), Width(0.25, 9.0, factor=0.3)
         made = optimistic(problem.kernels, problem.rewards, estimate, feature_map=fm, width=width)
-        values, Q, actions = optimistic_twin(problem.kernels, problem.rewards, estimate, fm, width, np.arange(H, 0, -1))
+        values, Q, actions = optimistic_twin(
+            problem.kernels, problem.rewards, estimate, fm, width, np.arange(H, 0, -1)
+        )
         np.testing.assert_allclose(made.values, values, atol=1e-12)
         np.testing.assert_allclose(made.Q, Q, atol=1e-12)
         np.testing.assert_array_equal(made.policy.actions, actions)
@@ -80,10 +101,15 @@ def test_features_predict_the_next_value(make):
     P = np.einsum("hi,isat->hsat", problem.weights, problem.kernels)
     expected = np.einsum("hsat,ht->hsa", P, V)
     means = np.einsum("hsam,hm->hsa", made.rows, theta)
-    np.testing.assert_allclose(made.offset + made.scale[:, None, None] * means, expected, atol=1e-13)
-    targets = (V[:, None, None, :] - made.offset[..., None]) / made.scale[:, None, None, None]  # y of every (h, s, a, s')
+    np.testing.assert_allclose(
+        made.offset + made.scale[:, None, None] * means, expected, atol=1e-13
+    )
+    # y of every (h, s, a, s')
+    targets = (V[:, None, None, :] - made.offset[..., None]) / made.scale[:, None, None, None]
     np.testing.assert_allclose((P * targets).sum(axis=-1), means, atol=1e-13)
-    np.testing.assert_allclose(largest_targets(fm, problem.kernels, V), np.abs(targets).max(axis=-1), atol=1e-7)
+    np.testing.assert_allclose(
+        largest_targets(fm, problem.kernels, V), np.abs(targets).max(axis=-1), atol=1e-7
+    )
     np.testing.assert_allclose(fm.mixture(theta), problem.weights, atol=1e-14)
 
 
@@ -94,7 +120,10 @@ def test_visited_rows_are_those_of_the_tables(make):
         fm, H = make(len(problem.kernels)), problem.horizon
         seen, V = sparse(fm, problem.kernels), rng.uniform(size=(H, problem.states))
         features, fitting = fitted(fm, seen, V, balance=1.3)
-        h, s, a, t = (rng.integers(size, size=200) for size in (H, problem.states, problem.actions, problem.states))
+        h, s, a, t = (
+            rng.integers(size, size=200)
+            for size in (H, problem.states, problem.actions, problem.states)
+        )
         for weights in (None, rng.uniform(size=fitting.shape)):
             X, y = visited(seen, V, h, s, a, t, balance=1.3, weights=weights)
             weight = (fitting if weights is None else weights)[h, s, a]
@@ -157,8 +186,12 @@ def test_a_constant_value_function_teaches_nothing():
 def test_with_the_true_weights_and_no_bonus_it_is_exact_planning(make):
     for problem in (mixture(5), mixture(6, d=2, S=6, A=2, H=1), lock(0)):
         fm = make(len(problem.kernels))
-        made = optimistic(problem.kernels, problem.rewards, known(problem, fm), feature_map=fm, width=NO_BONUS)
-        np.testing.assert_allclose(made.values[:-1], problem.values(problem.optimal_policy)[: problem.horizon], atol=1e-12)
+        made = optimistic(
+            problem.kernels, problem.rewards, known(problem, fm), feature_map=fm, width=NO_BONUS
+        )
+        np.testing.assert_allclose(
+            made.values[:-1], problem.values(problem.optimal_policy)[: problem.horizon], atol=1e-12
+        )
         assert problem.value(made.policy) == pytest.approx(problem.optimal_value, abs=1e-12)
 
 
@@ -166,23 +199,44 @@ def test_with_the_true_weights_and_no_bonus_it_is_exact_planning(make):
 def test_a_bonus_makes_it_optimistic_but_never_more_than_possible(make):
     problem = mixture(7)
     fm = make(3)
-    exact = optimistic(problem.kernels, problem.rewards, known(problem, fm), feature_map=fm, width=NO_BONUS)
-    hopeful = optimistic(problem.kernels, problem.rewards, known(problem, fm), feature_map=fm, width=Width(50.0, 0.0, factor=1.0))
+    exact = optimistic(
+        problem.kernels, problem.rewards, known(problem, fm), feature_map=fm, width=NO_BONUS
+    )
+    hopeful = optimistic(
+        problem.kernels,
+        problem.rewards,
+        known(problem, fm),
+        feature_map=fm,
+        width=Width(50.0, 0.0, factor=1.0),
+    )
     assert (hopeful.Q >= exact.Q - 1e-12).all() and (hopeful.Q[0] > exact.Q[0] + 1e-3).any()
     wild = Estimate(100 * np.ones((3, fm.dimension)), known(problem, fm).precision)
     for sign in (1, -1):
         made = optimistic(
-            problem.kernels, problem.rewards, Estimate(sign * wild.weights, wild.precision), feature_map=fm, width=NO_BONUS
+            problem.kernels,
+            problem.rewards,
+            Estimate(sign * wild.weights, wild.precision),
+            feature_map=fm,
+            width=NO_BONUS,
         )
         assert (made.Q >= 0).all() and (made.Q.max(axis=(1, 2)) <= [4, 3, 2, 1]).all()
-    capped = optimistic(problem.kernels, problem.rewards, wild, feature_map=fm, width=NO_BONUS, ceiling=[2.0, 1.5, 1.0, 0.5])
+    capped = optimistic(
+        problem.kernels,
+        problem.rewards,
+        wild,
+        feature_map=fm,
+        width=NO_BONUS,
+        ceiling=[2.0, 1.5, 1.0, 0.5],
+    )
     assert (capped.Q.max(axis=(1, 2)) <= [2.0, 1.5, 1.0, 0.5]).all()
 
 
 def episode_statistics(problem, fm, V, users, rng):
     """Lambda and u of sampled episodes under uniform play, all looking through the values V [h, s']."""
     made, steps = value_features(fm, problem.kernels, V), len(V)
-    played = problem.sample(uniform_policy(problem.horizon, problem.states, problem.actions), users, rng)
+    played = problem.sample(
+        uniform_policy(problem.horizon, problem.states, problem.actions), users, rng
+    )
     h, s, a = np.arange(steps), played.states[:, :steps], played.actions[:, :steps]
     X = made.rows[h, s, a]
     y = (V[h, played.states[:, 1 : steps + 1]] - made.offset[h, s, a]) / made.scale[h]
@@ -202,8 +256,12 @@ def test_exact_statistics_of_much_data_reproduce_exact_planning_in_lock(make):
     u = 1e9 * np.einsum("hsai,hsa->hi", made.rows, y)
     for simplex in (False, True):
         estimate = least_squares(Lambda, u, noise_std=0.0, simplex=simplex, coordinates=fm)
-        plan = optimistic(problem.kernels, problem.rewards, estimate, feature_map=fm, width=NO_BONUS)
-        np.testing.assert_allclose(plan.values[:5], problem.values(problem.optimal_policy)[:5], atol=1e-6)
+        plan = optimistic(
+            problem.kernels, problem.rewards, estimate, feature_map=fm, width=NO_BONUS
+        )
+        np.testing.assert_allclose(
+            plan.values[:5], problem.values(problem.optimal_policy)[:5], atol=1e-6
+        )
         assert problem.value(plan.policy) == pytest.approx(problem.optimal_value, abs=1e-9)
 
 
@@ -211,7 +269,9 @@ def test_exact_statistics_of_much_data_reproduce_exact_planning_in_lock(make):
 def test_sampled_statistics_come_close(make):
     problem = lock(0)
     fm = make(5)
-    Lambda, u = episode_statistics(problem, fm, problem.values(problem.optimal_policy)[1:5], 20_000, np.random.default_rng(8))
+    Lambda, u = episode_statistics(
+        problem, fm, problem.values(problem.optimal_policy)[1:5], 20_000, np.random.default_rng(8)
+    )
     estimate = least_squares(Lambda, u, noise_std=0.0, simplex=True, coordinates=fm)
     width = tight(target_std=0.5, response_noise=0.0, gram_noise=0.0)
     plan = optimistic(problem.kernels, problem.rewards, estimate, feature_map=fm, width=width)
@@ -226,7 +286,10 @@ def test_arrays_of_any_layout():
     kernels = np.asfortranarray(problem.kernels)
     frozen = problem.rewards.copy()
     frozen.flags.writeable = False
-    one = Estimate(estimate.weights[:, ::-1].copy()[:, ::-1], np.broadcast_to(estimate.precision[0], estimate.precision.shape))
+    one = Estimate(
+        estimate.weights[:, ::-1].copy()[:, ::-1],
+        np.broadcast_to(estimate.precision[0], estimate.precision.shape),
+    )
     made = optimistic(kernels, frozen, one, feature_map=fm, width=NO_BONUS)
     np.testing.assert_allclose(made.values, plain.values, atol=1e-14)
 
@@ -240,7 +303,9 @@ def test_bad_arguments_are_refused():
 
     with pytest.raises(InvalidParameter, match=r"kernels must have shape \(3, states"):
         plan(kernels=problem.kernels[:2])
-    with pytest.raises(InvalidParameter, match=r"rewards must have shape \(horizon, 4, 3\), got \(4, 3, 3\)"):
+    with pytest.raises(
+        InvalidParameter, match=r"rewards must have shape \(horizon, 4, 3\), got \(4, 3, 3\)"
+    ):
         plan(rewards=problem.rewards[:, :3])
     with pytest.raises(InvalidParameter, match=r"estimates must have shapes \(3, 2\)"):
         plan(estimate=Estimate(good.weights[:2], good.precision[:2]))

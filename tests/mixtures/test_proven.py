@@ -14,12 +14,19 @@ from confide.problems import lock_rewards, rand
 WORLD = rand(3, states=4, actions=2, horizon=3, dimension=3)
 
 
-@pytest.mark.parametrize("privacy", [confide.JointDP(5.0, 1e-2), confide.NoPrivacy()], ids=["private", "none"])
+@pytest.mark.parametrize(
+    "privacy", [confide.JointDP(5.0, 1e-2), confide.NoPrivacy()], ids=["private", "none"]
+)
 def test_the_width_is_never_left_and_values_are_optimistic(privacy):
     """20 runs of 400 users, every release and step: failure 0.1 allows two runs to fail; the bound is loose, and none does."""
     for seed in range(20):
         agent = UCRLVTR(
-            WORLD.public, episodes=400, privacy=privacy, noise=noise_source("fast", seed), exploration="proven", failure=0.1
+            WORLD.public,
+            episodes=400,
+            privacy=privacy,
+            noise=noise_source("fast", seed),
+            exploration="proven",
+            failure=0.1,
         )
         both, rng = agent.algorithm.regressions, np.random.default_rng(seed)
         truth = both.features.coordinates(WORLD.weights[:2])
@@ -29,7 +36,13 @@ def test_the_width_is_never_left_and_values_are_optimistic(privacy):
             off = known.estimate.weights - truth
             distance = np.sqrt(np.einsum("hi,hij,hj->h", off, known.estimate.precision, off))
             assert (distance <= both.regularizer.beta(released.noise.std)).all()
-            plan = optimistic(both.kernels, known.rewards, known.estimate, feature_map=both.features, width=known.width)
+            plan = optimistic(
+                both.kernels,
+                known.rewards,
+                known.estimate,
+                feature_map=both.features,
+                width=known.width,
+            )
             assert WORLD.start @ plan.values[0] >= WORLD.optimal_value - 1e-9
             agent.observe(WORLD.sample(batch.policy, batch.users, rng))
 
@@ -52,7 +65,10 @@ def test_with_the_noise_left_out_of_the_width_it_is_left():
         Lambda, u = both.bound.unpack(agent.released().values)
         wrong = both.regularizer.estimate(Lambda, u, noise_std=0.0)
         off = wrong.weights - truth
-        outside += bool(np.einsum("hi,hij,hj->h", off, wrong.precision, off).max() > both.regularizer.beta(0.0) ** 2)
+        outside += bool(
+            np.einsum("hi,hij,hj->h", off, wrong.precision, off).max()
+            > both.regularizer.beta(0.0) ** 2
+        )
     assert outside > 15
 
 
@@ -61,14 +77,19 @@ def test_the_norms_of_the_noise_are_bounded_as_the_proof_says():
     made, rng = Proven(4, 1.05, 2.0, 1.0, 100, 1, 1, 0.1), np.random.default_rng(0)
     S, N = made._noise(1.0)
     entries = rng.normal(size=(2000, 4, 4))
-    matrices = (entries + entries.swapaxes(1, 2)) / 2  # variance one on the diagonal, one half off it
+    # variance one on the diagonal, one half off it
+    matrices = (entries + entries.swapaxes(1, 2)) / 2
     assert (np.abs(np.linalg.eigvalsh(matrices)).max(axis=1) > S).mean() <= 0.1 / 4
     assert (np.linalg.norm(rng.normal(size=(2000, 4)) / 1.05, axis=1) > N).mean() <= 0.1 / 4
     assert 3 * np.abs(np.linalg.eigvalsh(matrices)).max() > S  # and not vacuous
 
 
 def test_it_learns_without_privacy():
-    run = confide.run(UCRLVTR(WORLD.public, episodes=20_000, privacy=confide.NoPrivacy(), exploration="proven"), WORLD, seed=0)
+    run = confide.run(
+        UCRLVTR(WORLD.public, episodes=20_000, privacy=confide.NoPrivacy(), exploration="proven"),
+        WORLD,
+        seed=0,
+    )
     uniform = confide.run(confide.agents.Uniform(WORLD.public, episodes=20_000), WORLD, seed=0)
     assert run.regret[-1] < 0.5 * uniform.regret[-1]
 
@@ -90,9 +111,18 @@ def test_what_is_not_proved_is_refused(more, message):
 
 def test_learned_rewards_have_no_proved_width():
     with pytest.raises(InvalidParameter, match="known rewards"):
-        LinOptVI(lock_rewards(0).public, episodes=100, privacy=confide.JointDP(1.0, 1e-5), exploration="proven")
+        LinOptVI(
+            lock_rewards(0).public,
+            episodes=100,
+            privacy=confide.JointDP(1.0, 1e-5),
+            exploration="proven",
+        )
 
 
 def test_explain_says_it():
-    agent = UCRLVTR(WORLD.public, episodes=100, privacy=confide.JointDP(1.0, 1e-5), exploration="proven")
-    assert "proved width" in agent.describe().planning and "explore" not in agent.describe().planning
+    agent = UCRLVTR(
+        WORLD.public, episodes=100, privacy=confide.JointDP(1.0, 1e-5), exploration="proven"
+    )
+    assert (
+        "proved width" in agent.describe().planning and "explore" not in agent.describe().planning
+    )

@@ -55,17 +55,24 @@ def test_the_greedy_gain_is_the_exact_fall_of_the_expected_error(count):
     for h in range(2):
         asked = [q for q in picked if steps[q] == h]
         after.append(
-            np.linalg.inv(np.linalg.inv(C[h]) + sum((np.outer(rows[q], rows[q]) / noise[q] for q in asked), np.zeros((d, d))))
+            np.linalg.inv(
+                np.linalg.inv(C[h])
+                + sum((np.outer(rows[q], rows[q]) / noise[q] for q in asked), np.zeros((d, d)))
+            )
         )
     assert gain == pytest.approx(np.einsum("hij,hji->", B, C - np.stack(after)))
     if count == 1:
         m, s2, h = rows[picked[0]], noise[picked[0]], steps[picked[0]]
         alone = np.einsum("qi,qij,qjk,qkl,ql->q", rows, C[steps], B[steps], C[steps], rows)
-        assert gain == pytest.approx((alone / (np.einsum("qi,qij,qj->q", rows, C[steps], rows) + noise)).max())
+        assert gain == pytest.approx(
+            (alone / (np.einsum("qi,qij,qj->q", rows, C[steps], rows) + noise)).max()
+        )
         truth = rng.multivariate_normal(np.zeros(d), C[h], size=200_000)
         y = truth @ m + np.sqrt(s2) * rng.standard_normal(len(truth))
         left = truth - np.outer(y, C[h] @ m) / (m @ C[h] @ m + s2)
-        fallen = np.einsum("ni,ij,nj->n", truth, B[h], truth) - np.einsum("ni,ij,nj->n", left, B[h], left)
+        fallen = np.einsum("ni,ij,nj->n", truth, B[h], truth) - np.einsum(
+            "ni,ij,nj->n", left, B[h], left
+        )
         assert fallen.mean() == pytest.approx(gain, abs=5 * fallen.std() / np.sqrt(len(fallen)))
 
 

@@ -29,13 +29,17 @@ def test_an_answer_is_the_sign_of_what_the_kernels_say():
     np.testing.assert_allclose(means[0], 0.5 * np.einsum("sa,sat,sati->i", visits, signs, P))
     weights = np.full(5, 0.2)
     expected = 0.25 * np.einsum("sa,sat,sat->", visits, signs.astype(float) ** 2, P @ weights)
-    np.testing.assert_allclose(kernels_of.moments(P, weights, theta[None], visits, SMALL), [[expected]])
+    np.testing.assert_allclose(
+        kernels_of.moments(P, weights, theta[None], visits, SMALL), [[expected]]
+    )
 
 
 def test_best_policies_are_those_of_the_problem():
     values, actions = kernels_of.best_policies(P, LOCK.rewards, LOCK.weights[None])
     assert LOCK.start @ values[0, 0] == pytest.approx(LOCK.optimal_value)
-    assert evaluate(P, LOCK.rewards, LOCK.start, actions[0], LOCK.weights) == pytest.approx(LOCK.optimal_value)
+    assert evaluate(P, LOCK.rewards, LOCK.start, actions[0], LOCK.weights) == pytest.approx(
+        LOCK.optimal_value
+    )
     hoped, _ = kernels_of.hopeful(P, LOCK.rewards, LOCK.weights, np.zeros((4, 5, 5)), 1.0)
     assert LOCK.start @ hoped[0] == pytest.approx(LOCK.optimal_value)
     more, _ = kernels_of.hopeful(P, LOCK.rewards, LOCK.weights, np.tile(np.eye(5), (4, 1, 1)), 1.0)
@@ -54,10 +58,14 @@ def test_the_estimate_is_consistent():
     for h in range(4):
         visits = walk.visits(policies[:, h], users, at, 4)
         here = steps == h
-        answers[here] = kernels_of.means(P, np.ascontiguousarray(thetas[here]), visits, SMALL) @ LOCK.weights[h]
+        answers[here] = (
+            kernels_of.means(P, np.ascontiguousarray(thetas[here]), visits, SMALL) @ LOCK.weights[h]
+        )
         at = walk.move(policies[:, h], at, P @ LOCK.weights[h])
     nothing = Evidence(np.zeros((4, d, d)), np.zeros((4, d)))
-    belief, first = believe([Asked(policies, users, steps, thetas, answers, 1.0)], nothing, P, LOCK.start)
+    belief, first = believe(
+        [Asked(policies, users, steps, thetas, answers, 1.0)], nothing, P, LOCK.start
+    )
     np.testing.assert_allclose(belief.weights, LOCK.weights[:4], atol=2e-3)
     again, _ = believe([], first, P, LOCK.start)  # folded, the evidence is the same
     np.testing.assert_allclose(again.weights, belief.weights, atol=1e-6)
@@ -72,7 +80,9 @@ def test_a_sharp_posterior_stays_one(size):
     kernels = np.ascontiguousarray(np.moveaxis(rng.dirichlet(np.ones(3), size=(d, 3, 2)), 0, -1))
     rows = np.sqrt(size) * (5 + rng.standard_normal((400, d)))
     precision = rows[:, :, None] * rows[:, None, :]
-    belief, _ = believe([], Evidence(precision, precision @ np.full(d, 1 / d)), kernels, np.full(3, 1 / 3))
+    belief, _ = believe(
+        [], Evidence(precision, precision @ np.full(d, 1 / d)), kernels, np.full(3, 1 / 3)
+    )
     variances = np.linalg.eigvalsh(belief.covariance)
     assert variances.min() > -1e-12 and variances.max() < 1 / PRIOR + 1e-12
     np.testing.assert_allclose(belief.weights, 1 / d, atol=1e-4)
@@ -83,12 +93,18 @@ def test_a_sharp_posterior_stays_one(size):
 def test_nothing_to_learn(d, horizon):
     rng = np.random.default_rng(0)
     kernels = rng.dirichlet(np.ones(4), size=(d, 4, 2))
-    problem = LinearMixtureMDP(kernels, np.full((horizon, d), 1 / d), rng.random((horizon, 4, 2)), np.full(4, 0.25))
-    agent = confide.agents.QuestionsVI(problem.public, episodes=100, privacy=confide.JointDP(1.0, delta=0.0))
+    problem = LinearMixtureMDP(
+        kernels, np.full((horizon, d), 1 / d), rng.random((horizon, 4, 2)), np.full(4, 0.25)
+    )
+    agent = confide.agents.QuestionsVI(
+        problem.public, episodes=100, privacy=confide.JointDP(1.0, delta=0.0)
+    )
     assert confide.run(agent, problem, seed=0).regret[-1] < 1e-3
 
 
-@pytest.mark.parametrize("privacy", [confide.NoPrivacy(), confide.JointDP(1.0, delta=0.0), confide.JointDP(1.0, 1e-5)])
+@pytest.mark.parametrize(
+    "privacy", [confide.NoPrivacy(), confide.JointDP(1.0, delta=0.0), confide.JointDP(1.0, 1e-5)]
+)
 @pytest.mark.parametrize("problem", [LOCK, rand(0)], ids=["lock", "rand"])
 def test_it_learns(privacy, problem):
     """Uniform play loses more than 1,300 on either; 16 seeds of lock at epsilon = 1 lost 207 at most."""
@@ -102,7 +118,9 @@ def test_it_learns(privacy, problem):
 def test_more_noise_fewer_questions():
     asked = {}
     for epsilon in (0.3, 100.0):
-        agent = confide.agents.QuestionsVI(LOCK.public, episodes=500, privacy=confide.JointDP(epsilon, delta=0.0))
+        agent = confide.agents.QuestionsVI(
+            LOCK.public, episodes=500, privacy=confide.JointDP(epsilon, delta=0.0)
+        )
         agent.noise = confide.mechanisms.noise_source("fast", 0)
         asked[epsilon] = agent.current_round().statistic.bound.size
     assert asked[0.3] < asked[100.0]
@@ -110,7 +128,9 @@ def test_more_noise_fewer_questions():
 
 @pytest.fixture(scope="module")
 def asked():
-    agent = confide.agents.QuestionsVI(LOCK.public, episodes=400, privacy=confide.JointDP(1.0, delta=0.0))
+    agent = confide.agents.QuestionsVI(
+        LOCK.public, episodes=400, privacy=confide.JointDP(1.0, delta=0.0)
+    )
     return agent, confide.run(agent, LOCK, seed=0)
 
 
@@ -128,13 +148,17 @@ def test_what_was_asked_is_told_in_words(asked):
         first += own[0].users
     assert first == 401 and max(q.removes for q in questions) > 0.01
     assert [q.answer for q in list(rounds.values())[-1]] == agent.released().values.tolist()
-    assert all(q.asked.startswith("Was the transition of step ") and "kernel" in q.asked for q in questions)
+    assert all(
+        q.asked.startswith("Was the transition of step ") and "kernel" in q.asked for q in questions
+    )
 
 
 def test_the_questions_follow_from_releases_alone(asked):
     """A learner that has seen nobody tells the same from the same release; the open round's questions are told before they are answered."""
     agent, _ = asked
-    stranger = confide.agents.QuestionsVI(LOCK.public, episodes=400, privacy=confide.JointDP(1.0, delta=0.0))
+    stranger = confide.agents.QuestionsVI(
+        LOCK.public, episodes=400, privacy=confide.JointDP(1.0, delta=0.0)
+    )
     assert stranger.algorithm.questions(agent.released()) == agent.questions()
     stranger.noise = confide.mechanisms.noise_source("fast", 1)
     open_ones = stranger.questions()
@@ -147,7 +171,12 @@ def test_what_was_asked_is_saved_with_a_run_and_shown(asked, tmp_path):
     run.save(tmp_path / "run")
     assert confide.Run.load(tmp_path / "run").questions == run.questions
     file = tmp_path / "run" / "questions.json"
-    for edited in ('{"round": 1}', '[{"round": 1}]', "[3]", file.read_text().replace('"users": 10', '"users": "ten"')):
+    for edited in (
+        '{"round": 1}',
+        '[{"round": 1}]',
+        "[3]",
+        file.read_text().replace('"users": 10', '"users": "ten"'),
+    ):
         file.write_text(edited)
         with pytest.raises(confide.errors.InvalidParameter):
             confide.Run.load(tmp_path / "run")
@@ -164,18 +193,30 @@ def test_yes_and_no_are_those_of_the_answers():
     assert (told.yes, told.no) == ("any transition to 1-3", "any transition to 0")
     kernels[3, 0] = kernels[3, 0, :, ::-1]
     (told,) = in_words(row, kernels, 4, None)
-    assert told.asked == "Was the transition of step 2 likelier under kernel 1 (100%) than under kernel 2 (100%)?"
-    assert told.yes == "from state 0 by action 0 to 1-3; 1 by action 0 to 1-3; 2 by action 0 to 1-3; 3 by action 0 to 0"
+    assert (
+        told.asked
+        == "Was the transition of step 2 likelier under kernel 1 (100%) than under kernel 2 (100%)?"
+    )
+    assert (
+        told.yes
+        == "from state 0 by action 0 to 1-3; 1 by action 0 to 1-3; 2 by action 0 to 1-3; 3 by action 0 to 0"
+    )
 
 
 def test_it_learns_from_messages():
     """Uniform play loses 21,000 on the first of them; 16 seeds lost 410 on average, and 1,609 at most."""
-    agent = confide.agents.QuestionsVI(LOCK.public, episodes=20_000, privacy=confide.LocalDP(1.0, delta=0.0))
+    agent = confide.agents.QuestionsVI(
+        LOCK.public, episodes=20_000, privacy=confide.LocalDP(1.0, delta=0.0)
+    )
     run = confide.run(agent, LOCK, seed=0)
     assert run.regret[-1] < 2_500 and agent.guarantee.loss == confide.PureDP(1.0)
-    few = confide.agents.QuestionsVI(LOCK.public, episodes=60, privacy=confide.LocalDP(1.0, delta=0.0))
+    few = confide.agents.QuestionsVI(
+        LOCK.public, episodes=60, privacy=confide.LocalDP(1.0, delta=0.0)
+    )
     made = confide.run(few, LOCK, seed=0)
-    assert few.users == 60 and not any("imulated" in said for said in made.certificate.document["assumptions"])
+    assert few.users == 60 and not any(
+        "imulated" in said for said in made.certificate.document["assumptions"]
+    )
     assert all(q.noise > 1 for q in made.questions if q.answer is not None)
 
 
@@ -191,14 +232,19 @@ HOSTILE = {
     "evidence of another problem": {"precision": np.zeros((4, 4, 4))},
     "a history of nothing": {"history": np.zeros((0, 15))},
     "an earlier round of nobody": {"rounds": np.array(1), "0.std": np.array(1.0)}
-    | {f"0.{part}": np.zeros((0, 5, 20), dtype=np.int64) for part in ("policies", "users", "steps", "thetas", "answers")},
+    | {
+        f"0.{part}": np.zeros((0, 5, 20), dtype=np.int64)
+        for part in ("policies", "users", "steps", "thetas", "answers")
+    },
 }
 
 
 @pytest.mark.parametrize("wrong", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_server_cannot_reach_into_a_device(wrong):
     """Compiled loops do not check indices: what a device is told about earlier rounds is checked before."""
-    server = confide.agents.QuestionsVI(LOCK.public, episodes=100, privacy=confide.LocalDP(1.0, delta=0.0))
+    server = confide.agents.QuestionsVI(
+        LOCK.public, episodes=100, privacy=confide.LocalDP(1.0, delta=0.0)
+    )
     client, released = server.client(), server.released()
     memory = {
         "seed": np.array(0),
@@ -239,7 +285,9 @@ def test_an_answer_about_a_reward_is_its_sign():
         (0, np.nan, 0.0),
     ]:
         rewards = np.array([[0.0, 0.0, 0.0, 0.0, reward]])
-        user = confide.trajectory.Trajectories(np.full((1, 6), state), np.zeros((1, 5), dtype=np.int64), rewards)
+        user = confide.trajectory.Trajectories(
+            np.full((1, 6), state), np.zeros((1, 5), dtype=np.int64), rewards
+        )
         assert asked.contribution(user).values.tolist() == [answer]
 
 
@@ -250,9 +298,14 @@ def test_the_estimate_of_rewards_is_consistent():
     belief, _ = believe([], Evidence(np.zeros((4, 5, 5)), np.zeros((4, 5))), P, LOCK.start)
     belief = replace(belief, weights=LOCK.weights[:4])
     visits = visited(policies, users, belief.weights, P, LOCK.start)
-    thetas, steps = np.tile(np.pad(np.eye(3), ((0, 0), (0, 2))), (5, 1)), np.repeat(np.arange(4, 9), 3)
+    thetas, steps = (
+        np.tile(np.pad(np.eye(3), ((0, 0), (0, 2))), (5, 1)),
+        np.repeat(np.arange(4, 9), 3),
+    )
     g = reward_signs(FEATURES, thetas[:, :3])
-    answers = np.array([(g[q] * visits[h - 4] * (REWARDS.rewards[h - 4] - 0.5)).sum() for q, h in enumerate(steps)])
+    answers = np.array(
+        [(g[q] * visits[h - 4] * (REWARDS.rewards[h - 4] - 0.5)).sum() for q, h in enumerate(steps)]
+    )
     nothing = Evidence(np.zeros((5, 3, 3)), np.zeros((5, 3)))
     asked = Asked(policies, users, steps, thetas, answers, 1.0)
     learned, first = believe_rewards([asked], nothing, FEATURES, belief, P, LOCK.start)
@@ -261,8 +314,12 @@ def test_the_estimate_of_rewards_is_consistent():
     assert found[1, 19] == pytest.approx(0.5)  # nobody is there so early
     again, _ = believe_rewards([], first, FEATURES, belief, P, LOCK.start)
     np.testing.assert_allclose(again.weights, learned.weights, atol=1e-6)
-    assert expected_answer(learned, thetas[4, :3], 1, visits) == pytest.approx(answers[4], rel=1e-2, abs=20)
-    assert (learned.hoped() >= learned.rewards(learned.weights)).all() and learned.hoped().max() <= 1
+    assert expected_answer(learned, thetas[4, :3], 1, visits) == pytest.approx(
+        answers[4], rel=1e-2, abs=20
+    )
+    assert (
+        learned.hoped() >= learned.rewards(learned.weights)
+    ).all() and learned.hoped().max() <= 1
     drawn = learned.samples(20, 1.0, rng)
     assert drawn.shape == (20, 5, 20, 4) and drawn.min() >= 0 and drawn.max() <= 1
 
@@ -285,10 +342,18 @@ def test_a_question_about_a_reward_in_words():
     assert told.asked == "Was the reward of step 5 high, in states 0 by actions 0-3?"
     row[0, len(COLUMNS) + 1] = -1.0
     (told,) = in_words(row, P, 4, FEATURES)
-    assert told.yes == "a reward of 1 in states 0 by actions 0-3; a reward of 0 in states 19 by actions 0-3"
-    assert told.no == "a reward of 0 in states 0 by actions 0-3; a reward of 1 in states 19 by actions 0-3"
+    assert (
+        told.yes
+        == "a reward of 1 in states 0 by actions 0-3; a reward of 0 in states 19 by actions 0-3"
+    )
+    assert (
+        told.no
+        == "a reward of 0 in states 0 by actions 0-3; a reward of 1 in states 19 by actions 0-3"
+    )
 
 
 def test_rewards_are_known_or_have_features():
     with pytest.raises(confide.errors.InvalidParameter, match="features in which they are linear"):
-        confide.agents.QuestionsVI(replace(REWARDS.public, reward_features=None), episodes=10, privacy=confide.NoPrivacy())
+        confide.agents.QuestionsVI(
+            replace(REWARDS.public, reward_features=None), episodes=10, privacy=confide.NoPrivacy()
+        )

@@ -9,7 +9,12 @@ from confide.mixtures.code_features import best_codes, directions, measured, res
 from confide.privacy.request import Relation
 from confide.problems import lock, rand
 
-WORLDS = [lock(0), rand(0), lock(3, states=8, actions=3, horizon=3, jump=3), rand(7, states=5, actions=2, horizon=2, dimension=4)]
+WORLDS = [
+    lock(0),
+    rand(0),
+    lock(3, states=8, actions=3, horizon=3, jump=3),
+    rand(7, states=5, actions=2, horizon=2, dimension=4),
+]
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda w: f"{w.name}-{w.states}")
@@ -25,7 +30,11 @@ def test_no_two_users_are_farther_apart_than_the_sensitivity_and_some_are_that_f
     stated = statistic.bound.sensitivity(Relation.REPLACE)
     assert 0.999 * stated < farthest <= stated
     l1 = max(np.abs(rows - row).sum(axis=1).max() for row in np.unique(rows, axis=0)) * (H - 1)
-    assert 0.999 * statistic.bound.l1_sensitivity(Relation.REPLACE) < l1 <= statistic.bound.l1_sensitivity(Relation.REPLACE)
+    assert (
+        0.999 * statistic.bound.l1_sensitivity(Relation.REPLACE)
+        < l1
+        <= statistic.bound.l1_sensitivity(Relation.REPLACE)
+    )
     assert np.sqrt(squared.max() * (H - 1)) <= statistic.bound.sensitivity(Relation.NULL)
 
 
@@ -36,6 +45,7 @@ def test_identical_kernels_leave_nothing_to_send():
 
 
 def test_bad_sizes_are_refused():
-    for bad in ((0, 3, 2.0), (3, 0, 2.0), (1, 3, 1.0), (1, 3, 2.5), (1, 1, np.inf)):  # sqrt(2) <= spread <= sqrt(2 x dimension)
+    # sqrt(2) <= spread <= sqrt(2 x dimension)
+    for bad in ((0, 3, 2.0), (3, 0, 2.0), (1, 3, 1.0), (1, 3, 2.5), (1, 1, np.inf)):
         with pytest.raises(InvalidParameter):
             TableRows(*bad)

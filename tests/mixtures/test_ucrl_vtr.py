@@ -20,12 +20,18 @@ from confide.privatizers import geometric
 from confide.problems import lock, rand
 from confide.trajectory import Trajectories
 
-SETTINGS = [(100_000, 5, 5, 1.0, 1e-5, 0.1), (1000, 3, 8, 0.5, 1e-6, 0.05), (10**6, 10, 2, 5.0, 1e-3, 0.01)]
+SETTINGS = [
+    (100_000, 5, 5, 1.0, 1e-5, 0.1),
+    (1000, 3, 8, 0.5, 1e-6, 0.05),
+    (10**6, 10, 2, 5.0, 1e-3, 0.01),
+]
 
 
 def exact_delta(epsilon, mu):
     """delta(epsilon) of mu-GDP, in the precision of the context."""
-    return mpmath.ncdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
+    return mpmath.ncdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * mpmath.ncdf(
+        -mu / 2 - epsilon / mu
+    )
 
 
 def beta(K, H, d, p, upsilon):
@@ -43,9 +49,9 @@ def check(found, sigma, upsilon, width):
 def check_gaussian(found, delta, mu):
     """The loss is mu, and its epsilon the one that the exact profile gives, to 1e-6 (the bound's rounding is in the seventh digit)."""
     assert found.loss.mu == pytest.approx(float(mu), rel=1e-6)
-    assert float(exact_delta(mpmath.mpf(found.loss.epsilon_at(delta)), mpmath.mpf(found.loss.mu))) == pytest.approx(
-        delta, rel=1e-6
-    )
+    assert float(
+        exact_delta(mpmath.mpf(found.loss.epsilon_at(delta)), mpmath.mpf(found.loss.mu))
+    ) == pytest.approx(delta, rel=1e-6)
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -54,7 +60,11 @@ def test_corollary_5(setting):
     with mpmath.workdps(40):
         mp = mpmath.mpf
         K0 = mpmath.ceil(mpmath.log(K, 2) + 1)
-        logs = mpmath.log(8 * H / mp(delta)) * mpmath.log(4 / mp(delta)) * mpmath.log(16 * H * K0 / mp(delta))
+        logs = (
+            mpmath.log(8 * H / mp(delta))
+            * mpmath.log(4 / mp(delta))
+            * mpmath.log(16 * H * K0 / mp(delta))
+        )
         sigma = 32 * mp(H) ** 2 / mp(epsilon) * mpmath.sqrt(2 * H * K0 * logs)
         upsilon = sigma * mpmath.sqrt(K0) * (4 * mpmath.sqrt(d) + 2 * mpmath.log(6 * K * H / mp(p)))
         made = Setting(K, H, d, p)
@@ -63,7 +73,9 @@ def test_corollary_5(setting):
         check(found, sigma, upsilon, beta(K, H, d, mp(p), upsilon))
         # X, y >= 0: sqrt(2 L^4 + 2 kappa^2 L^2 Y^2) with L = Y = H, kappa = sqrt(2), through floor(log2 K) + 1 levels, H - 1 steps
         levels = mpmath.floor(mpmath.log(K, 2)) + 1
-        check_gaussian(found, delta, mpmath.sqrt(6 * (H - 1) * levels) * H**2 / (mpmath.sqrt(2) * sigma))
+        check_gaussian(
+            found, delta, mpmath.sqrt(6 * (H - 1) * levels) * H**2 / (mpmath.sqrt(2) * sigma)
+        )
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -88,7 +100,11 @@ def test_pure_privacy_c4(setting, kind):
         K0 = mpmath.ceil(mpmath.log(K, 2) + 1) if kind is JointDP else 1
         log = mpmath.log(6 * K * H * d / mp(p))
         sigma = 2 * mp(H) ** 2 * 2 * H * K0 / mp(epsilon)
-        upsilon = sigma * (K0 if kind is JointDP else mpmath.sqrt(K)) * (2 * d + 2 * mpmath.sqrt(d * log) + log)
+        upsilon = (
+            sigma
+            * (K0 if kind is JointDP else mpmath.sqrt(K))
+            * (2 * d + 2 * mpmath.sqrt(d * log) + log)
+        )
         found = printed(kind(epsilon, delta=0.0), Setting(K, H, d, p))
         check(found, sigma, upsilon, beta(K, H, d, mp(p), upsilon))
         # ||x||_1 <= sqrt(n) ||x||_2 on both parts: d (d + 1) / 2 numbers of norm sqrt(2) H^2, and d of norm sqrt(2) H^2
@@ -111,7 +127,8 @@ def test_pure_constants_really_fail():
     for privacy, seen in ((JointDP(1.0, delta=0.0), 17), (LocalDP(1.0, delta=0.0), 1)):
         made = printed(privacy, setting)
         one, other = np.zeros((2, 1, 4, 5))
-        one[..., :3], other[..., 3:] = 5 / math.sqrt(3), 5 / math.sqrt(2)  # rows of norm H with nothing in common
+        # rows of norm H with nothing in common
+        one[..., :3], other[..., 3:] = 5 / math.sqrt(3), 5 / math.sqrt(2)
         sent = [made.bound.contribution(X, np.full((1, 4), 5.0)).values for X in (one, other)]
         apart = float(np.abs(sent[0] - sent[1]).sum()) * seen / made.sigma
         assert 1.3 < apart < made.loss.epsilon < 1.2 * apart
@@ -120,10 +137,13 @@ def test_pure_constants_really_fail():
 def test_tight_noise_is_sensitivity_over_mu_times_the_counter():
     setting = Setting(100_000, 5, 5)
     made = tight_noise(JointDP(1.0, 1e-5), Toeplitz(32), setting)
-    assert made.noise == pytest.approx(4 / 0.268051 * 2.16698, rel=1e-4)  # sqrt(4 steps) x sqrt(2 + 2) = 4
+    # sqrt(4 steps) x sqrt(2 + 2) = 4
+    assert made.noise == pytest.approx(4 / 0.268051 * 2.16698, rel=1e-4)
     assert made.users() == 512
     assert tight_noise(JointDP(1.0, 1e-5), Tree(32), setting).noise > 2 * made.noise
-    assert paper_noise(JointDP(1.0, 1e-5), setting).noise / made.noise == pytest.approx(4604, rel=0.02)
+    assert paper_noise(JointDP(1.0, 1e-5), setting).noise / made.noise == pytest.approx(
+        4604, rel=0.02
+    )
 
 
 def test_bad_settings_are_refused():
@@ -132,18 +152,29 @@ def test_bad_settings_are_refused():
             made(JointDP(1.0, delta=0.0), Setting(10, 2, 2))
     with pytest.raises(InvalidParameter, match=r"failure must be in \(0, 1\), got failure=1.5"):
         Setting(10, 2, 2, failure=1.5)
-    with pytest.raises(InvalidParameter, match="calibration must be one of tight, paper, got calibration='loose'"):
+    with pytest.raises(
+        InvalidParameter, match="calibration must be one of tight, paper, got calibration='loose'"
+    ):
         UCRLVTR(LOCK.public, episodes=10, privacy=NoPrivacy(), calibration="loose")
     for scale in (-1.0, math.nan):
         with pytest.raises(InvalidParameter, match="bonus_scale must be non-negative and finite"):
-            UCRLVTR(LOCK.public, episodes=10, privacy=NoPrivacy(), calibration="paper", bonus_scale=scale)
+            UCRLVTR(
+                LOCK.public,
+                episodes=10,
+                privacy=NoPrivacy(),
+                calibration="paper",
+                bonus_scale=scale,
+            )
 
 
 LOCK = lock(0)
 
 
 def regret(privacy, seeds=range(4), problem=LOCK, episodes=20_000, **more):
-    runs = [run(UCRLVTR(problem.public, episodes=episodes, privacy=privacy, **more), problem, seed=seed) for seed in seeds]
+    runs = [
+        run(UCRLVTR(problem.public, episodes=episodes, privacy=privacy, **more), problem, seed=seed)
+        for seed in seeds
+    ]
     return float(np.mean([one.regret[-1] for one in runs])), runs
 
 
@@ -151,7 +182,10 @@ def test_it_learns_privately():
     """lock, 20 000 users, 4 seeds. Uniform play loses 21 136; the private learner was measured at 200 to 600."""
     private, runs = regret(confide.JointDP(1.0, 1e-5))
     assert private < 1500
-    assert runs[0].guarantee == "JointDP(epsilon=1, delta=1e-05), replace one user, 20000 users, fast noise"
+    assert (
+        runs[0].guarantee
+        == "JointDP(epsilon=1, delta=1e-05), replace one user, 20000 users, fast noise"
+    )
     assert all(one.value[-1] > 0.9 * LOCK.optimal_value for one in runs)
     exact, _ = regret(confide.NoPrivacy())
     assert exact < 150
@@ -190,7 +224,13 @@ def test_the_printed_noise_is_on_every_entry():
     """200 first releases without data: (Z' + Z'^T)/sqrt(2) on Lambda, sigma_B on u; within 6 % (5 standard errors of 4000 draws)."""
     made = []
     for seed in range(200):
-        agent = UCRLVTR(LOCK.public, episodes=1, privacy=PROMISES[0], calibration="paper", noise=noise_source("fast", seed))
+        agent = UCRLVTR(
+            LOCK.public,
+            episodes=1,
+            privacy=PROMISES[0],
+            calibration="paper",
+            noise=noise_source("fast", seed),
+        )
         agent.next_batch()
         agent.observe(Trajectories(np.full((1, 6), -1), np.full((1, 5), -1), np.zeros((1, 5))))
         made.append(agent.algorithm.bound.unpack(agent.released().values))
@@ -208,31 +248,63 @@ def test_printed_constants_that_break_the_promise_are_refused_with_the_true_numb
         (LocalDP(1.0, delta=0.0), "1.7279"),
         (LocalDP(5000.0, 1e-5), "13608"),
     ):
-        agent = UCRLVTR(LOCK.public, episodes=300, privacy=privacy, calibration="paper", noise=noise_source("fast", 0))
+        agent = UCRLVTR(
+            LOCK.public,
+            episodes=300,
+            privacy=privacy,
+            calibration="paper",
+            noise=noise_source("fast", 0),
+        )
         with pytest.raises(PromiseBroken, match=f"epsilon={number}"):
             agent.next_batch()
     small = rand(0, dimension=2)  # here C.4 holds
-    done = run(UCRLVTR(small.public, episodes=30, privacy=JointDP(1.0, delta=0.0), calibration="paper"), small, seed=0)
+    done = run(
+        UCRLVTR(small.public, episodes=30, privacy=JointDP(1.0, delta=0.0), calibration="paper"),
+        small,
+        seed=0,
+    )
     assert done.guarantee.startswith("JointDP(epsilon=0.7")
     verify(done.certificate)
 
 
 def test_the_paper_on_fewer_releases_has_a_smaller_tree():
     privacy, few = PROMISES[0], geometric(1000)
-    agent = UCRLVTR(LOCK.public, episodes=1000, privacy=privacy, calibration="paper", schedule=few, noise=noise_source("fast", 0))
-    assert printed(privacy, Setting(1000, 5, 5, leaves=few.leaves)).sigma < 0.75 * printed(privacy, Setting(1000, 5, 5)).sigma
+    agent = UCRLVTR(
+        LOCK.public,
+        episodes=1000,
+        privacy=privacy,
+        calibration="paper",
+        schedule=few,
+        noise=noise_source("fast", 0),
+    )
+    assert (
+        printed(privacy, Setting(1000, 5, 5, leaves=few.leaves)).sigma
+        < 0.75 * printed(privacy, Setting(1000, 5, 5)).sigma
+    )
     assert agent.mechanisms()[0].parameters == {"leaves": few.leaves}
     assert agent.guarantee.epsilon < 1e-3
 
 
 def test_the_printed_algorithm_learns_where_its_width_is_small():
     """Without noise, 1000 users, a tenth of beta: uniform play loses 1057; measured 41 to 68. Features, units and clips are right."""
-    done = run(UCRLVTR(LOCK.public, episodes=1000, privacy=NoPrivacy(), calibration="paper", bonus_scale=0.1), LOCK, seed=0)
+    done = run(
+        UCRLVTR(
+            LOCK.public, episodes=1000, privacy=NoPrivacy(), calibration="paper", bonus_scale=0.1
+        ),
+        LOCK,
+        seed=0,
+    )
     assert done.regret[-1] < 200
 
 
 def test_values_stay_where_the_sensitivity_needs_them():
-    agent = UCRLVTR(LOCK.public, episodes=5, privacy=PROMISES[0], calibration="paper", noise=noise_source("fast", 3))
+    agent = UCRLVTR(
+        LOCK.public,
+        episodes=5,
+        privacy=PROMISES[0],
+        calibration="paper",
+        noise=noise_source("fast", 3),
+    )
     while agent.users < 5:
         agent.next_batch()
         later = agent.current_round().statistic._later
@@ -253,6 +325,8 @@ def test_counts_and_trajectories_make_the_same_learner():
 def test_what_it_cannot_serve_is_refused():
     with pytest.raises(InvalidParameter, match="no noise yet"):
         UCRLVTR(LOCK.public, episodes=10, privacy=confide.NoPrivacy()).next_batch()
-    agent = UCRLVTR(LOCK.public, episodes=10, privacy=confide.NoPrivacy(), noise=noise_source("fast", 0))
+    agent = UCRLVTR(
+        LOCK.public, episodes=10, privacy=confide.NoPrivacy(), noise=noise_source("fast", 0)
+    )
     with pytest.raises(InvalidParameter, match="call next_batch first"):
         agent.observe(LOCK.sample(LOCK.optimal_policy, 1, np.random.default_rng(0)))

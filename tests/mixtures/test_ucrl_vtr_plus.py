@@ -19,7 +19,11 @@ from confide.problems import lock, rand
 from confide.statistics.transitions import valid_transitions
 from confide.trajectory import Trajectories
 
-SETTINGS = [(100_000, 5, 5, 1.0, 1e-5, 0.1), (1000, 3, 8, 0.5, 1e-6, 0.05), (10**6, 10, 2, 5.0, 1e-3, 0.01)]
+SETTINGS = [
+    (100_000, 5, 5, 1.0, 1e-5, 0.1),
+    (1000, 3, 8, 0.5, 1e-6, 0.05),
+    (10**6, 10, 2, 5.0, 1e-3, 0.01),
+]
 LOCK, RAND = lock(0), rand(0)
 PRIVATE = JointDP(1.0, 1e-5)
 SILENT = Trajectories(np.full((1, 6), -1), np.full((1, 5), -1), np.zeros((1, 5)))
@@ -37,8 +41,14 @@ def check(found, setting, sigmas, upsilons):
         bernstein = mpmath.sqrt(mpmath.log(1 + mp(K)) * union)
         check = noise[0] + 8 * d * bernstein + 4 * mpmath.sqrt(d) * union
         hat = noise[0] + 8 * mpmath.sqrt(d) * bernstein + 4 * mpmath.sqrt(d) * union
-        tilde = noise[1] + 8 * mpmath.sqrt(d * mp(H) ** 4 * mpmath.log(1 + K * mp(H) ** 4 / d) * union) + 4 * H**2 * union
-        assert found.widths(k) == pytest.approx([float(one) for one in (check, hat, tilde)], rel=1e-12)
+        tilde = (
+            noise[1]
+            + 8 * mpmath.sqrt(d * mp(H) ** 4 * mpmath.log(1 + K * mp(H) ** 4 / d) * union)
+            + 4 * H**2 * union
+        )
+        assert found.widths(k) == pytest.approx(
+            [float(one) for one in (check, hat, tilde)], rel=1e-12
+        )
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -47,7 +57,11 @@ def test_corollary_10(setting):
     with mpmath.workdps(40):
         mp = mpmath.mpf
         K0 = mpmath.ceil(mpmath.log(K, 2) + 1)
-        logs = mpmath.log(16 * H / mp(delta)) * mpmath.log(8 / mp(delta)) * mpmath.log(32 * H * K0 / mp(delta))
+        logs = (
+            mpmath.log(16 * H / mp(delta))
+            * mpmath.log(8 / mp(delta))
+            * mpmath.log(32 * H * K0 / mp(delta))
+        )
         root = mpmath.sqrt(2 * H * K0 * logs)
         sigmas = 64 * d / mp(epsilon) * root, 64 * mp(H) ** 4 / mp(epsilon) * root
         size = mpmath.sqrt(K0) * (4 * mpmath.sqrt(d) + 2 * mpmath.log(24 * K * H / mp(p)))
@@ -69,7 +83,9 @@ def test_corollary_11(setting):
         size = mpmath.sqrt(K) * (4 * mpmath.sqrt(d) + 2 * mpmath.log(24 * K * H / mp(p)))
         found = printed_plus(LocalDP(epsilon, delta), Setting(K, H, d, p))
         check(found, setting, sigmas, [one * size for one in sigmas])
-        assert found.loss.mu == pytest.approx(float(mpmath.sqrt(6 * (H - 1)) * d / sigmas[0]), rel=1e-6)
+        assert found.loss.mu == pytest.approx(
+            float(mpmath.sqrt(6 * (H - 1)) * d / sigmas[0]), rel=1e-6
+        )
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -81,7 +97,9 @@ def test_pure_privacy_remark_6(setting, kind):
         K0 = mpmath.ceil(mpmath.log(K, 2) + 1) if kind is JointDP else 1
         log = mpmath.log(24 * K * H * d / mp(p))
         sigmas = 8 * d * H * K0 / mp(epsilon), 8 * mp(H) ** 5 * K0 / mp(epsilon)
-        size = (K0 if kind is JointDP else mpmath.sqrt(K)) * (2 * d + 2 * mpmath.sqrt(d * log) + log)
+        size = (K0 if kind is JointDP else mpmath.sqrt(K)) * (
+            2 * d + 2 * mpmath.sqrt(d * log) + log
+        )
         found = printed_plus(kind(epsilon, delta=0.0), Setting(K, H, d, p))
         check(found, setting, sigmas, [one * size for one in sigmas])
         l1 = 2 * (H - 1) * d * (mpmath.sqrt(d * (d + 1)) + mpmath.sqrt(2 * d))
@@ -91,13 +109,21 @@ def test_pure_privacy_remark_6(setting, kind):
 
 def test_what_the_printed_constants_really_give():
     for privacy, true in ((PRIVATE, 5.54e-4), (LocalDP(1.0, 1e-5), 0.0658)):
-        assert printed_plus(privacy, Setting(100_000, 5, 5)).loss.epsilon_at(1e-5) == pytest.approx(true, rel=0.01)
+        assert printed_plus(privacy, Setting(100_000, 5, 5)).loss.epsilon_at(1e-5) == pytest.approx(
+            true, rel=0.01
+        )
     for privacy, number in (
         (JointDP(1.0, delta=0.0), "1.5"),
         (LocalDP(1.0, delta=0.0), "1.7279"),
         (LocalDP(5000.0, 1e-5), "6639"),
     ):
-        agent = UCRLVTRPlus(LOCK.public, episodes=300, privacy=privacy, calibration="paper", noise=noise_source("fast", 0))
+        agent = UCRLVTRPlus(
+            LOCK.public,
+            episodes=300,
+            privacy=privacy,
+            calibration="paper",
+            noise=noise_source("fast", 0),
+        )
         with pytest.raises(PromiseBroken, match=f"epsilon={number}"):
             agent.next_batch()
 
@@ -108,27 +134,43 @@ def test_the_paper_runs_as_printed(privacy):
     done = run(agent, LOCK, seed=0)
     verify(done.certificate)
     assert len(done.checkpoints) == 20
-    assert agent.guarantee.epsilon == pytest.approx(agent.algorithm.constants.loss.epsilon_at(privacy.delta))
+    assert agent.guarantee.epsilon == pytest.approx(
+        agent.algorithm.constants.loss.epsilon_at(privacy.delta)
+    )
 
 
 def test_both_printed_noises_are_there():
     """200 first releases without data: sqrt(2) sigma_{B,i} on the diagonals, sigma_{B,i} on u; within 6 % (5 standard errors)."""
     made = []
     for seed in range(200):
-        agent = UCRLVTRPlus(LOCK.public, episodes=1, privacy=PRIVATE, calibration="paper", noise=noise_source("fast", seed))
+        agent = UCRLVTRPlus(
+            LOCK.public,
+            episodes=1,
+            privacy=PRIVATE,
+            calibration="paper",
+            noise=noise_source("fast", seed),
+        )
         agent.next_batch()
         agent.observe(SILENT)
         made.append(agent.algorithm.bound.unpack(agent.released().values))
     Lambda, u = np.stack([one for one, _ in made]), np.stack([one for _, one in made])
     for i, unit in enumerate((1.0, 5**4 / 5)):
         part, sigma = slice(4 * i, 4 * i + 4), agent.algorithm.constants.sigma[i]
-        assert unit * np.einsum("khii->khi", Lambda[:, part]).std() == pytest.approx(math.sqrt(2) * sigma, rel=0.06)
+        assert unit * np.einsum("khii->khi", Lambda[:, part]).std() == pytest.approx(
+            math.sqrt(2) * sigma, rel=0.06
+        )
         assert unit * u[:, part].std() == pytest.approx(sigma, rel=0.06)
 
 
 def test_the_printed_weights_by_hand():
     """sbar of Alg. 3, number by number, after 30 users without noise and a width that leaves something of it."""
-    agent = UCRLVTRPlus(RAND.public, episodes=60, privacy=NoPrivacy(), calibration="paper", noise=noise_source("fast", 0))
+    agent = UCRLVTRPlus(
+        RAND.public,
+        episodes=60,
+        privacy=NoPrivacy(),
+        calibration="paper",
+        noise=noise_source("fast", 0),
+    )
     for i in range(30):
         agent.next_batch()
         agent.observe(RAND.sample(RAND.optimal_policy, 1, np.random.default_rng(i)))
@@ -145,13 +187,21 @@ def test_the_printed_weights_by_hand():
         second = np.clip(x2 @ np.linalg.solve(squares, unit * u[4 + h]), 0, H**2)
         E = min(H**2, 2 * H * check * math.sqrt(x @ np.linalg.solve(hat, x)))
         E += min(H**2, tilde * math.sqrt(x2 @ np.linalg.solve(squares, x2)))
-        assert statistic.first._weight[h, s, a] == pytest.approx(max(H**2 / d, second - mean**2 + E) ** -0.5, rel=1e-6)
+        assert statistic.first._weight[h, s, a] == pytest.approx(
+            max(H**2 / d, second - mean**2 + E) ** -0.5, rel=1e-6
+        )
         assert statistic.second._weight[h, s, a] == pytest.approx(math.sqrt(d) / H**2)
 
 
 def test_the_printed_algorithm_learns_without_a_bonus():
     """Without noise, 1000 users, no width: uniform play loses 685; measured 77 to 136. Features, units and clips are right."""
-    done = run(UCRLVTRPlus(RAND.public, episodes=1000, privacy=NoPrivacy(), calibration="paper", bonus_scale=0.0), RAND, seed=0)
+    done = run(
+        UCRLVTRPlus(
+            RAND.public, episodes=1000, privacy=NoPrivacy(), calibration="paper", bonus_scale=0.0
+        ),
+        RAND,
+        seed=0,
+    )
     assert done.regret[-1] < 250
 
 
@@ -159,7 +209,10 @@ def test_the_printed_algorithm_learns_without_a_bonus():
 def test_it_learns_privately(problem):
     """20 000 users, 4 seeds; measured at 200 to 600 (lock) and 300 to 500 (rand), without privacy at about 50."""
     for privacy, most in ((PRIVATE, 1500), (NoPrivacy(), 150)):
-        runs = [run(UCRLVTRPlus(problem.public, episodes=20_000, privacy=privacy), problem, seed=seed) for seed in range(4)]
+        runs = [
+            run(UCRLVTRPlus(problem.public, episodes=20_000, privacy=privacy), problem, seed=seed)
+            for seed in range(4)
+        ]
         assert np.mean([one.regret[-1] for one in runs]) < most
         assert all(one.value[-1] > 0.9 * problem.optimal_value for one in runs)
     verify(runs[0].certificate)
@@ -175,14 +228,29 @@ def test_it_learns_under_local_and_pure_privacy():
 
 def test_variances_come_near_the_truth():
     """After 70 000 users without privacy: on average within 0.01 of the true ones (which are at most 1/4), from both regressions."""
-    agent = UCRLVTRPlus(RAND.public, episodes=100_000, privacy=NoPrivacy(), bonus_scale=0.0, noise=noise_source("fast", 0))
+    agent = UCRLVTRPlus(
+        RAND.public,
+        episodes=100_000,
+        privacy=NoPrivacy(),
+        bonus_scale=0.0,
+        noise=noise_source("fast", 0),
+    )
     while agent.users < 70_000:
         batch = agent.next_batch()
         agent.observe(RAND.count(batch.policy, batch.users, np.random.default_rng(agent.users)))
     planning, V = agent.algorithm, agent.current_round().statistic.first._later
-    parts = zip((planning.bound.first, planning.bound.second), planning.bound.split(agent.released().values), strict=True)
-    estimates = [planning.regularizer.estimate(*part.unpack(values), noise_std=0.0) for part, values in parts]
-    moments = [moment(planning.features, RAND.kernels, f, one, NO_BONUS) for f, one in zip((V, V**2), estimates, strict=True)]
+    parts = zip(
+        (planning.bound.first, planning.bound.second),
+        planning.bound.split(agent.released().values),
+        strict=True,
+    )
+    estimates = [
+        planning.regularizer.estimate(*part.unpack(values), noise_std=0.0) for part, values in parts
+    ]
+    moments = [
+        moment(planning.features, RAND.kernels, f, one, NO_BONUS)
+        for f, one in zip((V, V**2), estimates, strict=True)
+    ]
     P = np.einsum("hi,isat->hsat", RAND.weights[:4], RAND.kernels)
     exact = np.einsum("hsat,ht->hsa", P, V**2) - np.einsum("hsat,ht->hsa", P, V) ** 2
     assert np.abs(largest_plausible(*moments, 1.0) - exact).mean() < 0.01
@@ -219,18 +287,28 @@ def test_no_pair_of_users_exceeds_the_sensitivity_and_the_worst_attains_it(relat
     one, other = worst(agent)
     found = np.linalg.norm(one - (other if relation is Relation.REPLACE else 0.0))
     assert stated * (1 - 1e-3) <= found <= stated
-    assert stated == pytest.approx(math.sqrt(4 * (1 + 1 / 64) * (2 if relation is Relation.REPLACE else 1)), rel=1e-5)
+    assert stated == pytest.approx(
+        math.sqrt(4 * (1 + 1 / 64) * (2 if relation is Relation.REPLACE else 1)), rel=1e-5
+    )
 
 
 def hostile(rng):
     """Possible and impossible trajectories, states and actions that do not exist, NaN rewards."""
-    return Trajectories(rng.integers(-1, 21, size=(1, 6)), rng.integers(-1, 5, size=(1, 5)), np.full((1, 5), np.nan))
+    return Trajectories(
+        rng.integers(-1, 21, size=(1, 6)), rng.integers(-1, 5, size=(1, 5)), np.full((1, 5), np.nan)
+    )
 
 
 def test_counts_and_trajectories_are_the_same_bits():
     users = LOCK.sample(LOCK.optimal_policy, 1, np.random.default_rng(0))
     for calibration in ("tight", "paper"):
-        agent = UCRLVTRPlus(LOCK.public, episodes=100, privacy=PRIVATE, calibration=calibration, noise=noise_source("fast", 0))
+        agent = UCRLVTRPlus(
+            LOCK.public,
+            episodes=100,
+            privacy=PRIVATE,
+            calibration=calibration,
+            noise=noise_source("fast", 0),
+        )
         agent.next_batch()
         counted = agent.contribution(valid_transitions(users, 5, 20, 4))
         np.testing.assert_array_equal(counted.values, agent.contribution(users).values)
@@ -243,4 +321,6 @@ def test_bad_settings_are_refused():
         ({"failure": 2.0}, "failure"),
     ):
         with pytest.raises(InvalidParameter, match=said):
-            UCRLVTRPlus(LOCK.public, episodes=10, privacy=PRIVATE, **({"calibration": "paper"} | wrong))
+            UCRLVTRPlus(
+                LOCK.public, episodes=10, privacy=PRIVATE, **({"calibration": "paper"} | wrong)
+            )

@@ -12,7 +12,12 @@ from confide.trajectory import Trajectories
 PROBLEM = lock(0)
 FEATURES = reduced(PROBLEM.public.dimension)
 BOUND = WeightedRows(PROBLEM.horizon - 1, FEATURES.dimension, balance=1.05)
-VALUES = np.vstack([np.random.default_rng(0).uniform(0, 3, size=(PROBLEM.horizon, PROBLEM.states)), np.zeros(PROBLEM.states)])
+VALUES = np.vstack(
+    [
+        np.random.default_rng(0).uniform(0, 3, size=(PROBLEM.horizon, PROBLEM.states)),
+        np.zeros(PROBLEM.states),
+    ]
+)
 TARGETS = ValueTargets(BOUND, FEATURES, PROBLEM.kernels, VALUES)
 
 
@@ -24,7 +29,9 @@ def test_counts_give_the_same_bits_as_trajectories():
     users = sample(200)
     counted = valid_transitions(users, PROBLEM.horizon, PROBLEM.states, PROBLEM.actions)
     assert counted.count.sum() == 200 * PROBLEM.horizon
-    np.testing.assert_array_equal(TARGETS.contribution(counted).values, TARGETS.contribution(users).values)
+    np.testing.assert_array_equal(
+        TARGETS.contribution(counted).values, TARGETS.contribution(users).values
+    )
 
 
 def test_the_regression_is_right():
@@ -34,15 +41,23 @@ def test_the_regression_is_right():
     for h in range(BOUND.steps):
         theta = np.linalg.lstsq(Lambda[h] + 1e-6 * np.eye(len(u[h])), u[h], rcond=None)[0]
         residual = Lambda[h] @ FEATURES.coordinates(PROBLEM.weights[h]) - u[h]
-        assert np.linalg.norm(residual) < 0.02 * np.linalg.norm(u[h]) + 6 * np.sqrt(np.trace(Lambda[h]))
+        assert np.linalg.norm(residual) < 0.02 * np.linalg.norm(u[h]) + 6 * np.sqrt(
+            np.trace(Lambda[h])
+        )
         assert np.isfinite(theta).all()
 
 
 def test_the_papers_regression_is_right():
     """Features kernels / sqrt(d), no weights: nothing is clipped, and the parameter is sqrt(d) x the mixture (to 6 standard errors)."""
     d, users = 5, PROBLEM.count(PROBLEM.optimal_policy, 200_000, np.random.default_rng(1))
-    bound = RegressionRows(BOUND.steps, d, row_norm=5.0, target=5.0, balance=np.sqrt(2), nonnegative=True)
-    Lambda, u = bound.unpack(ValueTargets(bound, raw(d), PROBLEM.kernels / np.sqrt(d), VALUES, 1.0).contribution(users).values)
+    bound = RegressionRows(
+        BOUND.steps, d, row_norm=5.0, target=5.0, balance=np.sqrt(2), nonnegative=True
+    )
+    Lambda, u = bound.unpack(
+        ValueTargets(bound, raw(d), PROBLEM.kernels / np.sqrt(d), VALUES, 1.0)
+        .contribution(users)
+        .values
+    )
     for h in range(bound.steps):
         residual = Lambda[h] @ (np.sqrt(d) * PROBLEM.weights[h]) - u[h]
         assert np.linalg.norm(residual) < 6 * 3.0 * np.sqrt(np.trace(Lambda[h]))
@@ -66,7 +81,9 @@ def test_counts_that_no_users_can_have_are_refused():
         ([0.5], [1], 1),
     ):
         with pytest.raises(InvalidParameter):
-            bound.counted(step, np.repeat(row, len(step), axis=0), np.zeros(len(step)), count, users=users)
+            bound.counted(
+                step, np.repeat(row, len(step), axis=0), np.zeros(len(step)), count, users=users
+            )
 
 
 def test_private_text_contributes_zero_and_nothing_is_printed():
@@ -74,7 +91,9 @@ def test_private_text_contributes_zero_and_nothing_is_printed():
     assert not TARGETS.contribution(text).values.any()
     strange = np.array([[np.nan, np.inf, 1e300, -1.0, 2.5, 3.0]])
     with np.errstate(all="raise"):
-        assert not TARGETS.contribution(Trajectories(strange, np.zeros((1, 5)), np.zeros((1, 5)))).values.any()
+        assert not TARGETS.contribution(
+            Trajectories(strange, np.zeros((1, 5)), np.zeros((1, 5)))
+        ).values.any()
 
 
 def test_counting_with_and_without_sorting_is_the_same():

@@ -32,7 +32,10 @@ def after(users, epsilon, seed=0):
     current = agent.current_round()
     played.append(Played(current.policies, current.shares, 0))
     found = agent.algorithm.valued(agent.released(), played)
-    true = sum(share * WORLD.value(policy) for policy, share in zip(current.policies, current.shares, strict=True))
+    true = sum(
+        share * WORLD.value(policy)
+        for policy, share in zip(current.policies, current.shares, strict=True)
+    )
     return found, true
 
 

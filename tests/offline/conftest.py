@@ -20,7 +20,9 @@ def world():
 
 @pytest.fixture(scope="session")
 def people(world):
-    return list(simulate(world, uniform_policy(STEPS, STATES, ACTIONS), 3000, np.random.default_rng(0)))
+    return list(
+        simulate(world, uniform_policy(STEPS, STATES, ACTIONS), 3000, np.random.default_rng(0))
+    )
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +32,9 @@ def log(people):
 
 @pytest.fixture(scope="session")
 def asked(world):
-    return ModelRelease(states=STATES, actions=ACTIONS, discount=0.9, rewards=world.rewards[0], ends=False)
+    return ModelRelease(
+        states=STATES, actions=ACTIONS, discount=0.9, rewards=world.rewards[0], ends=False
+    )
 
 
 @pytest.fixture(scope="session")

@@ -49,7 +49,10 @@ class Tapped(LogSums):
     """All noisy numbers of a release in units of their noise, at the moment at which the last of them is public."""
 
     def release(self, statistic):
-        self.seen = [*getattr(self, "seen", []), (found := super().release(statistic)).values / found.noise.std]
+        self.seen = [
+            *getattr(self, "seen", []),
+            (found := super().release(statistic)).values / found.noise.std,
+        ]
         if self._budget.asked == len(self._budget):
             raise Seen(np.concatenate(self.seen))
         return found
@@ -88,7 +91,10 @@ class Subject:
 
     @property
     def exact(self):
-        return [self.seen(world, Scaled(FastSource(np.random.default_rng(0)), 1e-12)) for world in (0, 1)]
+        return [
+            self.seen(world, Scaled(FastSource(np.random.default_rng(0)), 1e-12))
+            for world in (0, 1)
+        ]
 
     @property
     def reached(self):
@@ -102,7 +108,11 @@ def attack(subject, runs=150):
 
 def survives(subject, runs=150):
     found = attack(subject, runs)
-    return not found.refuted and 0 < found.epsilon_lower < found.epsilon and 0.3 * found.mu < found.mu_lower < found.mu
+    return (
+        not found.refuted
+        and 0 < found.epsilon_lower < found.epsilon
+        and 0.3 * found.mu < found.mu_lower < found.mu
+    )
 
 
 class Endless(ModelRelease):
@@ -111,7 +121,9 @@ class Endless(ModelRelease):
     def statistic(self, longest=10_000):
         made = super().statistic(longest)
         weights = np.diff(np.sqrt(np.arange(4 * self.transitions + 1)), prepend=0.0)
-        object.__setattr__(made, "roots", np.rint(weights * made.roots[1] / PART).astype(np.int64) * PART)
+        object.__setattr__(
+            made, "roots", np.rint(weights * made.roots[1] / PART).astype(np.int64) * PART
+        )
         return made
 
 
@@ -119,15 +131,23 @@ people = functools.cache(log_of)
 
 
 def model_seen(made, steps, world, noise):
-    return tap(lambda: made.release(people(1 + world, world, 1e9, steps=steps), privacy=PRIVATE, noise=noise))
+    return tap(
+        lambda: made.release(
+            people(1 + world, world, 1e9, steps=steps), privacy=PRIVATE, noise=noise
+        )
+    )
 
 
 @pytest.mark.parametrize("rewards", [None, PAYS])
 def test_a_model_survives_and_its_twins_do_not(rewards):
     sizes = {"states": 3, "actions": 2, "discount": 0.9, "transitions": K, "rewards": rewards}
     sizes |= {"ends": rewards is None, "reward_range": (0.0, 1.0)}
-    short, long = (Subject(functools.partial(model_seen, ModelRelease(**sizes), steps)) for steps in (K + 1, LONG))
-    assert short.reached == pytest.approx(1.0, abs=0.01) and long.reached <= 1.001  # many transitions are clipped
+    short, long = (
+        Subject(functools.partial(model_seen, ModelRelease(**sizes), steps))
+        for steps in (K + 1, LONG)
+    )
+    # many transitions are clipped
+    assert short.reached == pytest.approx(1.0, abs=0.01) and long.reached <= 1.001
     assert survives(short)
     assert attack(dataclasses.replace(short, factor=0.5)).refuted
     assert attack(Subject(functools.partial(model_seen, Endless(**sizes), LONG))).refuted
@@ -137,7 +157,8 @@ MADE = ModelRelease(states=3, actions=2, discount=0.9, transitions=K, rewards=PA
 POLICY = np.ones(3, int)  # action 1 everywhere
 WORST = {  # what somebody has in two neighbouring logs
     "model": ((2, 1, 1.0), (1, 0, 1.0)),  # another row, and the largest return instead of the least
-    "weights": ((1, 0, 1.0), (1, 1, 1.0, 1e-6)),  # the same return, of weight zero or as large as the clip
+    # the same return, of weight zero or as large as the clip
+    "weights": ((1, 0, 1.0), (1, 1, 1.0, 1e-6)),
 }
 
 
@@ -145,7 +166,11 @@ WORST = {  # what somebody has in two neighbouring logs
 def learned():
     """A model that was released before the attack, and somebody who is in the other part."""
     parts = [log_of(1, 0, 1.0, who=who).split(0.5) for who in range(PEOPLE)]
-    who = next(i for i, (_, test) in enumerate(parts) if any((block.states == 1).any() for block in test.blocks()))
+    who = next(
+        i
+        for i, (_, test) in enumerate(parts)
+        if any((block.states == 1).any() for block in test.blocks())
+    )
     return MADE.release(parts[0][0], privacy=PRIVATE, rng=np.random.default_rng(0)), who
 
 
@@ -158,7 +183,11 @@ def parts(method, world, who):
 def both_seen(model, who, method, world, noise):
     """Everything that is published of both parts of a log: a release of the one; the improvement bound of the other, with its clip."""
     learn, test = parts(method, world, who)
-    released = tap(lambda: MADE.release(learn, privacy=PRIVATE, noise=noise.fork())) if method == "model" else np.zeros(0)
+    released = (
+        tap(lambda: MADE.release(learn, privacy=PRIVATE, noise=noise.fork()))
+        if method == "model"
+        else np.zeros(0)
+    )
     bound = tap(lambda: model.improvement(POLICY, test, method=method, noise=noise.fork()))
     mixture = improvement._asked(model, None, test, PRIVATE, method).mixture
     return np.concatenate([released, bound, [] if mixture is None else [mixture.clip]])
@@ -171,14 +200,20 @@ def both(monkeypatch):
         untapped.setattr(model_release, "LogSums", LogSums)
         model, who = learned()
     asked = improvement._asked(
-        model, Target(np.eye(2)[POLICY], np.ones(3, bool)), people(1, 0, 1.0).split(0.5)[1], PRIVATE, "weights"
+        model,
+        Target(np.eye(2)[POLICY], np.ones(3, bool)),
+        people(1, 0, 1.0).split(0.5)[1],
+        PRIVATE,
+        "weights",
     )
     fixed = dataclasses.replace(asked, mixture=Mixture(1.0, 2.0, 0.0))
     models = dataclasses.replace(asked, method="model", mixture=None)
     monkeypatch.setattr(
         improvement, "_check", lambda *_: None
     )  # in memory every log has a name of its own: neighbours have the same
-    monkeypatch.setattr(improvement, "_asked", lambda *call: fixed if call[-1] == "weights" else models)
+    monkeypatch.setattr(
+        improvement, "_asked", lambda *call: fixed if call[-1] == "weights" else models
+    )
     yield lambda method: Subject(functools.partial(both_seen, model, who, method))
     parts.cache_clear()
 
@@ -192,13 +227,21 @@ def test_an_improvement_bound_survives_and_its_twins_do_not(both, monkeypatch, m
     assert attack(dataclasses.replace(honest, factor=0.5)).refuted
     if method == "model":  # people of both parts are counted in the learning part, too
         parts.cache_clear()
-        monkeypatch.setattr(Part, "holds", lambda part, ids: [True] * len(ids) if not part.test else HOLDS(part, ids))
+        monkeypatch.setattr(
+            Part,
+            "holds",
+            lambda part, ids: [True] * len(ids) if not part.test else HOLDS(part, ids),
+        )
         assert attack(Subject(honest.seen), runs=250).refuted
-    else:  # the clip is as large as the largest weight among the people who are tested, instead of the released model's
+    # the clip is as large as the largest weight among the people who are tested, instead of the released model's
+    else:
         fixed = improvement._asked(method)
 
         def recomputed(_, __, holdout, *___):
-            largest = max(1 / block.probabilities[block.states < 3].min(initial=1.0) for block in holdout.blocks())
+            largest = max(
+                1 / block.probabilities[block.states < 3].min(initial=1.0)
+                for block in holdout.blocks()
+            )
             return dataclasses.replace(fixed, mixture=Mixture(1.0, min(1 + largest, 20.0), 0.0))
 
         monkeypatch.setattr(improvement, "_asked", recomputed)

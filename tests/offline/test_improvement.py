@@ -38,7 +38,9 @@ def world():
 
 @pytest.fixture(scope="module")
 def asked(world):
-    return ModelRelease(states=STATES, actions=ACTIONS, discount=DISCOUNT, rewards=world.rewards[0], ends=False)
+    return ModelRelease(
+        states=STATES, actions=ACTIONS, discount=DISCOUNT, rewards=world.rewards[0], ends=False
+    )
 
 
 def log_of(world, users, seed, policy=None):
@@ -69,12 +71,22 @@ def gain(world, found, policy):
 
 
 @pytest.mark.parametrize("method", ["weights", "model"])
-def test_a_better_policy_is_shown_to_be_better_and_by_not_more_than_it_is(world, model, halves, method):
+def test_a_better_policy_is_shown_to_be_better_and_by_not_more_than_it_is(
+    world, model, halves, method
+):
     policy = model.plan()
     found = model.improvement(policy, halves[1], method=method, rng=np.random.default_rng(2))
     assert 0 < found.bound < gain(world, found, policy.weights)
-    assert found.method == method and found.horizon == STEPS and found.users + model.guarantee.users == 20_000
-    assert "95 % confidence" in str(found) and ("proved" in found.basis) and ("measured" in found.basis)
+    assert (
+        found.method == method
+        and found.horizon == STEPS
+        and found.users + model.guarantee.users == 20_000
+    )
+    assert (
+        "95 % confidence" in str(found)
+        and ("proved" in found.basis)
+        and ("measured" in found.basis)
+    )
     verified = verify(found.certificate)
     assert verified.epsilon == pytest.approx(4.0, rel=1e-5)
 
@@ -99,12 +111,17 @@ def test_the_ledger_charges_the_larger_loss_of_the_two_parts(asked, halves, tmp_
     learned = asked.release(halves[0], privacy=STRONG, ledger=ledger, rng=np.random.default_rng(1))
     mu = ledger.spent.mu
     first, again = (
-        learned.improvement(learned.plan(), halves[1], ledger=ledger, rng=np.random.default_rng(seed)) for seed in (1, 2)
+        learned.improvement(
+            learned.plan(), halves[1], ledger=ledger, rng=np.random.default_rng(seed)
+        )
+        for seed in (1, 2)
     )
     assert ledger.spent.mu == mu and len(ledger.spends) == 2
     assert first.to_bytes() == again.to_bytes()  # the same question has the same answer
     with pytest.raises(BudgetExceeded):  # another question to the same people costs them again
-        learned.improvement(np.zeros(STATES, int), halves[1], ledger=ledger, rng=np.random.default_rng(1))
+        learned.improvement(
+            np.zeros(STATES, int), halves[1], ledger=ledger, rng=np.random.default_rng(1)
+        )
 
 
 def test_replacing_a_person_changes_one_part(world):
@@ -112,7 +129,15 @@ def test_replacing_a_person_changes_one_part(world):
     block = next(iter(one.blocks()))
     states = block.states.copy()
     states[: STEPS * 1] = STATES - 1
-    other = LoggedUsers(states, block.rewards, block.trajectories, block.users, block.valid, block.actions, block.probabilities)
+    other = LoggedUsers(
+        states,
+        block.rewards,
+        block.trajectories,
+        block.users,
+        block.valid,
+        block.actions,
+        block.probabilities,
+    )
     parts = [
         [np.concatenate([b.states for b in part.blocks()]) for part in log.split(0.5)]
         for log in (one, in_memory(other, max_steps=STEPS))
@@ -138,18 +163,37 @@ def test_what_does_not_hold_is_refused(world, asked, model, halves):
             wrong()
 
 
-def test_weights_are_refused_where_their_level_was_not_shown_before_anything_is_charged(model, halves, tmp_path):
+def test_weights_are_refused_where_their_level_was_not_shown_before_anything_is_charged(
+    model, halves, tmp_path
+):
     """At epsilon = 30 the worst law of gains makes 7 % of the bounds of 95 % confidence false, at 50 more than 9 %."""
     policy, test = model.plan(), halves[1]
     with Ledger.init(tmp_path / "budget.sqlite", epsilon=100.0, delta=1e-5) as ledger:
-        for privacy, most in ((confide.CentralDP(30.0, 1e-6), "8.42"), (confide.CentralDP(3.0, 0.0), "2.75")):
+        for privacy, most in (
+            (confide.CentralDP(30.0, 1e-6), "8.42"),
+            (confide.CentralDP(3.0, 0.0), "2.75"),
+        ):
             message = rf"confidence of 95 % was shown to hold for epsilon up to {most} .*choose a smaller epsilon, or use method"
             with pytest.raises(InvalidParameter, match=message):
-                model.improvement(policy, test, method="weights", privacy=privacy, ledger=ledger, rng=np.random.default_rng(2))
-            assert chosen_method(model, Target(policy.weights, policy.changed), test, privacy) == "model"
+                model.improvement(
+                    policy,
+                    test,
+                    method="weights",
+                    privacy=privacy,
+                    ledger=ledger,
+                    rng=np.random.default_rng(2),
+                )
+            assert (
+                chosen_method(model, Target(policy.weights, policy.changed), test, privacy)
+                == "model"
+            )
         assert ledger.spends == ()
     allowed = model.improvement(
-        policy, test, method="weights", privacy=confide.CentralDP(8.0, 1e-6), rng=np.random.default_rng(2)
+        policy,
+        test,
+        method="weights",
+        privacy=confide.CentralDP(8.0, 1e-6),
+        rng=np.random.default_rng(2),
     )
     assert allowed.method == "weights"
 
@@ -163,7 +207,10 @@ def test_the_level_of_weights_holds_up_to_the_largest_loss_that_is_allowed(monke
     few = {"clips": (1.1,), "users": (100_000,)}
     assert improvement_level.worst("gaussian", MOST_MU, **few)[0] <= 1 - LEVEL
     assert improvement_level.worst("laplace", MOST_EPSILON, **few)[0] <= 1 - LEVEL
-    at_30, at_50 = (improvement_level.worst("gaussian", gaussian_mu(epsilon, 1e-6), **few)[0] for epsilon in (30.0, 50.0))
+    at_30, at_50 = (
+        improvement_level.worst("gaussian", gaussian_mu(epsilon, 1e-6), **few)[0]
+        for epsilon in (30.0, 50.0)
+    )
     assert at_30 > 0.062 and at_50 > 0.087
 
 
@@ -174,23 +221,41 @@ def test_a_bound_states_what_it_assumes_of_the_log(model, halves, method, tmp_pa
     found.save(tmp_path)
     stored = json.loads((tmp_path / "improvement.json").read_text())
     certified = json.loads((tmp_path / "improvement_certificate.json").read_text())["assumptions"]
-    for stated in (list(found.assumptions), stored["assumptions"], found.to_json()["assumptions"], certified):
-        assert any("Nothing that the log does not record influenced both" in each for each in stated)
+    for stated in (
+        list(found.assumptions),
+        stored["assumptions"],
+        found.to_json()["assumptions"],
+        certified,
+    ):
+        assert any(
+            "Nothing that the log does not record influenced both" in each for each in stated
+        )
         assert any("recorded state is enough" in each for each in stated) == (method == "model")
-        assert any("probabilities in the log are those" in each for each in stated) == (method == "weights")
+        assert any("probabilities in the log are those" in each for each in stated) == (
+            method == "weights"
+        )
 
 
 def test_weights_are_refused_without_probabilities_or_with_losses(world, asked, tmp_path):
     confide.logs.write(
-        tmp_path / "log.parquet", simulate(world, uniform_policy(STEPS, STATES, ACTIONS), 2000, np.random.default_rng(0))
+        tmp_path / "log.parquet",
+        simulate(world, uniform_policy(STEPS, STATES, ACTIONS), 2000, np.random.default_rng(0)),
     )
-    learn, test = confide.logs.open(tmp_path / "log.parquet", action="action", max_steps=STEPS).split(0.5)
+    learn, test = confide.logs.open(
+        tmp_path / "log.parquet", action="action", max_steps=STEPS
+    ).split(0.5)
     half = asked.release(learn, privacy=STRONG, rng=np.random.default_rng(1))
     with pytest.raises(InvalidParameter, match="probabilities"):
         half.improvement(half.plan(), test, method="weights")
     assert half.improvement(half.plan(), test, rng=np.random.default_rng(1)).method == "model"
     log = log_of(world, 2000, 0)
-    losses = ModelRelease(states=STATES, actions=ACTIONS, discount=DISCOUNT, rewards=world.rewards[0] - 0.5, ends=False)
+    losses = ModelRelease(
+        states=STATES,
+        actions=ACTIONS,
+        discount=DISCOUNT,
+        rewards=world.rewards[0] - 0.5,
+        ends=False,
+    )
     half = losses.release(log.split()[0], privacy=STRONG, rng=np.random.default_rng(1))
     with pytest.raises(InvalidParameter, match="negative"):
         half.improvement(half.plan(), log.split()[1], method="weights")
@@ -198,9 +263,13 @@ def test_weights_are_refused_without_probabilities_or_with_losses(world, asked, 
 
 def test_rewards_that_are_all_zero_are_refused(world):
     log = log_of(world, 300, 0)
-    nothing = ModelRelease(states=STATES, actions=ACTIONS, discount=DISCOUNT, rewards=np.zeros(STATES), ends=False)
+    nothing = ModelRelease(
+        states=STATES, actions=ACTIONS, discount=DISCOUNT, rewards=np.zeros(STATES), ends=False
+    )
     learn, test = log.split()
-    half = nothing.release(learn, privacy=confide.CentralDP(200.0, 1e-6), rng=np.random.default_rng(1))
+    half = nothing.release(
+        learn, privacy=confide.CentralDP(200.0, 1e-6), rng=np.random.default_rng(1)
+    )
     with pytest.raises(InvalidParameter, match="all returns are the same"):
         half.improvement(np.zeros(STATES, int), test)
 
@@ -213,10 +282,21 @@ def test_gains_are_importance_sampling_and_clipping_only_lowers_them(world, mode
     block = next(iter(log_of(world, 20_000, 5).blocks()))
     means = {}
     for clip in (1.5, 3.0, 1e3):
-        statistic = Gains(Moments(-1 / clip, 1 - 1 / clip), model.table, policy, np.ones(STATES, bool), rest, 0.3, clip)
+        statistic = Gains(
+            Moments(-1 / clip, 1 - 1 / clip),
+            model.table,
+            policy,
+            np.ones(STATES, bool),
+            rest,
+            0.3,
+            clip,
+        )
         total, square = statistic.contribution(block).values
         mean = total / block.count * clip * highest
-        means[clip] = mean, math.sqrt(square * 3 / block.count) * clip * highest / math.sqrt(block.count)
+        means[clip] = (
+            mean,
+            math.sqrt(square * 3 / block.count) * clip * highest / math.sqrt(block.count),
+        )
     uniform = np.full((STATES, ACTIONS), 0.5)
     true = value(world, 0.7 * uniform + 0.3 * policy) - value(world, uniform)
     assert abs(means[1e3][0] - true) < 4 * means[1e3][1]
@@ -234,9 +314,15 @@ def test_a_record_that_stops_early_counts_as_the_most_that_could_have_followed(m
         np.zeros(3, np.int64),
         np.full(3, 0.5),
     )
-    short_of = Shortfalls(Moments(0.0, 1.0), model.table, high, float(low[-1])).contribution(short).values[0]
+    short_of = (
+        Shortfalls(Moments(0.0, 1.0), model.table, high, float(low[-1]))
+        .contribution(short)
+        .values[0]
+    )
     paid = sum(DISCOUNT**t * model.table.rewards[0, 0] for t in range(3))
-    assert (1 - short_of) * high[-1] == pytest.approx(paid + DISCOUNT**3 * high[STEPS - 3], abs=1e-5)
+    assert (1 - short_of) * high[-1] == pytest.approx(
+        paid + DISCOUNT**3 * high[STEPS - 3], abs=1e-5
+    )
 
 
 @pytest.mark.parametrize("ends", [False, True])
@@ -257,7 +343,8 @@ def test_a_record_that_stops_early_shows_no_gain(ends):
     rewards = np.array([[0.5, 1.0], [0.0, 0.0]])
     asked = ModelRelease(states=2, actions=2, discount=DISCOUNT, rewards=rewards, ends=ends)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConfideWarning)  # few pairs of state and action are told from noise
+        # few pairs of state and action are told from noise
+        warnings.simplefilter("ignore", ConfideWarning)
         half = asked.release(learn, privacy=STRONG, rng=np.random.default_rng(1))
     found = half.improvement(np.ones(2, int), test, method="weights", rng=np.random.default_rng(2))
     assert found.shown == ends
@@ -278,7 +365,11 @@ def test_a_probability_that_is_almost_zero_does_not_hide_a_loss():
     )
     first = np.array([[1.0, 0.0]])
     rest = step_ranges(table, 2)[1]
-    total = Gains(Moments(-1 / 2, 1 / 2), table, first, np.ones(1, bool), rest, 1.0, 2.0).contribution(user).values[0]
+    total = (
+        Gains(Moments(-1 / 2, 1 / 2), table, first, np.ones(1, bool), rest, 1.0, 2.0)
+        .contribution(user)
+        .values[0]
+    )
     assert total * 2 * rest[-1] == pytest.approx(-1, abs=1e-5)
 
 
@@ -292,18 +383,29 @@ def test_a_trajectory_counts_up_to_the_first_missing_step(model):
     actions = rng.integers(ACTIONS, size=rows)
     halves = np.full(rows, 0.5)
     both = np.ones(2, bool)
-    block = LoggedUsers(*columns, np.array([0, STEPS, rows]), np.arange(3), both, actions, halves, gaps)
+    block = LoggedUsers(
+        *columns, np.array([0, STEPS, rows]), np.arange(3), both, actions, halves, gaps
+    )
     kept = np.array([0, 1, STEPS])
     states, rewards = (column[kept] for column in columns)
-    cut = LoggedUsers(states, rewards, np.array([0, 2, 3]), np.arange(3), both, actions[kept], halves[kept])
+    cut = LoggedUsers(
+        states, rewards, np.array([0, 2, 3]), np.arange(3), both, actions[kept], halves[kept]
+    )
     table = model.table
     low, high = step_ranges(table, STEPS)
     clip, greedy = 2.0, np.eye(ACTIONS)[np.zeros(STATES, int)]
-    gains = Gains(Moments(-1 / clip, 1 - 1 / clip), table, greedy, np.ones(STATES, bool), high, 0.3, clip)
+    gains = Gains(
+        Moments(-1 / clip, 1 - 1 / clip), table, greedy, np.ones(STATES, bool), high, 0.3, clip
+    )
     short = Shortfalls(Moments(0.0, 1.0), table, high, float(low[-1]))
     for statistic in (gains, short):
-        assert np.array_equal(statistic.contribution(block).values, statistic.contribution(cut).values)
-        assert not np.array_equal(statistic.contribution(block).values, statistic.contribution(replace(block, gaps=None)).values)
+        assert np.array_equal(
+            statistic.contribution(block).values, statistic.contribution(cut).values
+        )
+        assert not np.array_equal(
+            statistic.contribution(block).values,
+            statistic.contribution(replace(block, gaps=None)).values,
+        )
 
 
 def without_some_steps(block, rng):
@@ -315,7 +417,9 @@ def without_some_steps(block, rng):
     gaps = np.diff(rows, prepend=0) > 1
     ends = np.append(np.cumsum(kept)[starts] - 1, len(rows))
     logged = block.actions[kept], block.probabilities[kept]
-    return LoggedUsers(block.states[kept], block.rewards[kept], ends, block.users, block.valid, *logged, gaps)
+    return LoggedUsers(
+        block.states[kept], block.rewards[kept], ends, block.users, block.valid, *logged, gaps
+    )
 
 
 def test_a_few_missing_steps_do_not_destroy_a_bound(world, asked):
@@ -324,16 +428,26 @@ def test_a_few_missing_steps_do_not_destroy_a_bound(world, asked):
     Up to the gap they count now. Where a missing state is a state of its own, there are no gaps.
     """
     rng = np.random.default_rng(7)
-    blocks = list(simulate(world, uniform_policy(STEPS, STATES, ACTIONS), 40_000, np.random.default_rng(0)))
+    blocks = list(
+        simulate(world, uniform_policy(STEPS, STATES, ACTIONS), 40_000, np.random.default_rng(0))
+    )
     cut = [without_some_steps(block, rng) for block in blocks]
-    filled = [replace(block, states=np.where(rng.random(len(block.states)) < 0.04, STATES, block.states)) for block in blocks]
-    learned = ModelRelease(states=STATES + 1, actions=ACTIONS, discount=DISCOUNT, reward_range=(0.0, 1.0), ends=False)
+    filled = [
+        replace(block, states=np.where(rng.random(len(block.states)) < 0.04, STATES, block.states))
+        for block in blocks
+    ]
+    learned = ModelRelease(
+        states=STATES + 1, actions=ACTIONS, discount=DISCOUNT, reward_range=(0.0, 1.0), ends=False
+    )
     for release, log, least in ((asked, cut, -0.2), (learned, filled, 0.7)):
         learn, test = in_memory(log, max_steps=STEPS).split(0.5)
         model = release.release(learn, privacy=STRONG, rng=np.random.default_rng(1))
         found = model.improvement(model.plan(), test, method="model", rng=np.random.default_rng(2))
         assert found.bound > least
-        assert f"{found.bound:.3g}" in str(found) and "up to the first step that is missing" in found.basis
+        assert (
+            f"{found.bound:.3g}" in str(found)
+            and "up to the first step that is missing" in found.basis
+        )
 
 
 def test_the_level_holds_for_rare_gains_under_noise():
@@ -347,12 +461,17 @@ def test_the_level_holds_for_rare_gains_under_noise():
         often = rng.binomial(users, rare, size=4000)
         total = often * bound.high + (users - often) * low
         squares = often * bound.high**2 + (users - often) * low**2
-        noisy = zip(total + rng.normal(0, std, 4000), squares + rng.normal(0, 3 * std, 4000), strict=True)
+        noisy = zip(
+            total + rng.normal(0, std, 4000), squares + rng.normal(0, 3 * std, 4000), strict=True
+        )
         errors[rare] = np.mean([lower_mean(a, b, std, 3 * std, users) > 0 for a, b in noisy])
     assert max(errors.values()) < 0.05 + 4 * math.sqrt(0.05 * 0.95 / 4000)
     missed = rng.binomial(users, 3 / users, size=4000)  # rare losses that nobody has
     total = -missed * bound.high + (users - missed) * 3 / users * bound.high / (1 - 3 / users)
-    exact = [lower_mean(a, b, 0.0, 0.0, users) > 0 for a, b in zip(total, missed * bound.high**2, strict=True)]
+    exact = [
+        lower_mean(a, b, 0.0, 0.0, users) > 0
+        for a, b in zip(total, missed * bound.high**2, strict=True)
+    ]
     assert np.mean(exact) > 0.05
 
 
@@ -379,7 +498,9 @@ def test_a_stochastic_policy_is_tested_as_it_is(world, model, halves):
 
 def test_noise_on_learned_rewards_does_not_raise_a_lower_value():
     """Nothing pays. A lower value that is cut at zero is above zero on average, over many rows by much: rows are chosen by other people."""
-    made = ModelRelease(states=STATES, actions=ACTIONS, discount=DISCOUNT, ends=True, reward_range=(0.0, 1.0))
+    made = ModelRelease(
+        states=STATES, actions=ACTIONS, discount=DISCOUNT, ends=True, reward_range=(0.0, 1.0)
+    )
     table = made.table()
     size = table.support.pairs
     rng, visits = np.random.default_rng(0), np.full(size, 100.0)
@@ -393,12 +514,16 @@ def test_noise_on_learned_rewards_does_not_raise_a_lower_value():
         "projection",
     )
     shape = table.support.states, ACTIONS
-    drawn = [rng.normal(-100.0, 30.0, size) for _ in range(200)]  # sums of rewards of zero, which is -1 in units of the range
+    # sums of rewards of zero, which is -1 in units of the range
+    drawn = [rng.normal(-100.0, 30.0, size) for _ in range(200)]
     none, every = (
-        np.mean([lower_rewards(table, np.full(shape, chosen), rows, sums, 30.0, 2.0) for sums in drawn])
+        np.mean(
+            [lower_rewards(table, np.full(shape, chosen), rows, sums, 30.0, 2.0) for sums in drawn]
+        )
         for chosen in (False, True)
     )
-    assert none == 0.0 and every < 0.003  # one standard deviation below: 0.01 and more in every step
+    # one standard deviation below: 0.01 and more in every step
+    assert none == 0.0 and every < 0.003
     sums = np.full(size, 100.0)  # everything pays one
     paid = lower_rewards(table, np.ones(shape, bool), rows, sums, 30.0, 2.0)[:STATES]
     assert ((paid > 0.5) & (paid < 1.0)).all()
@@ -406,9 +531,16 @@ def test_noise_on_learned_rewards_does_not_raise_a_lower_value():
 
 def test_learned_rewards_of_the_null_are_not_shown(world):
     """A policy that is as good as the behaviour, eight releases: with rewards of few people nothing is shown."""
-    made = ModelRelease(states=STATES, actions=ACTIONS, discount=DISCOUNT, ends=True, reward_range=(0.0, 1.0))
+    made = ModelRelease(
+        states=STATES, actions=ACTIONS, discount=DISCOUNT, ends=True, reward_range=(0.0, 1.0)
+    )
     for seed in range(8):
         learn, test = log_of(world, 2000, seed).split(0.5)
         model = made.release(learn, privacy=STRONG, rng=np.random.default_rng(seed))
-        found = model.improvement(np.full((STATES, ACTIONS), 0.5), test, method="model", rng=np.random.default_rng([seed, 1]))
+        found = model.improvement(
+            np.full((STATES, ACTIONS), 0.5),
+            test,
+            method="model",
+            rng=np.random.default_rng([seed, 1]),
+        )
         assert not found.shown

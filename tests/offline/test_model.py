@@ -23,8 +23,11 @@ def exact_values(world, policy, discount=0.9):
 def test_without_noise_values_and_rows_are_the_truth(exact, world):
     np.testing.assert_allclose(exact.transitions, world.transitions.dense()[0], atol=0.03)
     uniform = np.full((4, 2), 0.5)
-    assert exact.value(uniform) == pytest.approx(world.start @ exact_values(world, uniform), abs=0.02)
-    np.testing.assert_allclose(exact.behaviour, uniform, atol=0.08)  # root weights count repetitions less
+    assert exact.value(uniform) == pytest.approx(
+        world.start @ exact_values(world, uniform), abs=0.02
+    )
+    # root weights count repetitions less
+    np.testing.assert_allclose(exact.behaviour, uniform, atol=0.08)
 
 
 def test_values_satisfy_the_bellman_equation(model):
@@ -36,14 +39,28 @@ def test_values_satisfy_the_bellman_equation(model):
 
 def test_all_kinds_of_policies_are_valued_alike(model):
     actions = np.array([1, 1, 0, 1])
-    kinds = [actions, np.eye(2)[actions], TabularPolicy(actions[None], 2), StochasticPolicy(np.eye(2)[actions][None])]
+    kinds = [
+        actions,
+        np.eye(2)[actions],
+        TabularPolicy(actions[None], 2),
+        StochasticPolicy(np.eye(2)[actions][None]),
+    ]
     kinds.append(TabularPolicy(np.tile(actions, (5, 1)), 2))
     values = model.values(kinds)
     assert np.ptp(values) == 0 and values[0] == model.value(kinds[0])
 
 
 @pytest.mark.parametrize(
-    "wrong", [[0, 1], [0, 0, 0, 2], np.ones((4, 2)), np.full((3, 2), 0.5), uniform_policy(3, 5, 2), "policy", None]
+    "wrong",
+    [
+        [0, 1],
+        [0, 0, 0, 2],
+        np.ones((4, 2)),
+        np.full((3, 2), 0.5),
+        uniform_policy(3, 5, 2),
+        "policy",
+        None,
+    ],
 )
 def test_policies_that_do_not_fit_are_refused(model, wrong):
     with pytest.raises(InvalidParameter, match="policy"):
@@ -59,7 +76,9 @@ def test_the_plan_is_optimal_without_noise_and_good_with_it(exact, model, world)
     best = world.start @ exact_values(world, np.eye(2)[[1, 1, 1, 1]])
     for found in (exact, model):
         policy = found.plan()
-        assert world.start @ exact_values(world, policy.mixed(np.full((4, 2), 0.5))) == pytest.approx(best)
+        assert world.start @ exact_values(
+            world, policy.mixed(np.full((4, 2), 0.5))
+        ) == pytest.approx(best)
 
 
 @pytest.mark.filterwarnings("ignore:0 of 8 pairs")
@@ -75,7 +94,9 @@ def test_with_nothing_but_noise_everything_stays_as_logged(asked, people):
             )
         ]
     )
-    policy = asked.release(few, privacy=confide.CentralDP(1.0, 1e-6), rng=np.random.default_rng(0)).plan(pessimism=2.0)
+    policy = asked.release(
+        few, privacy=confide.CentralDP(1.0, 1e-6), rng=np.random.default_rng(0)
+    ).plan(pessimism=2.0)
     assert not policy.changed.any() and policy.departures() == []
 
 
@@ -87,10 +108,17 @@ def test_an_action_that_nobody_took_is_not_taken_because_of_noise():
     world = TabularMDP(P, pays, np.eye(4)[0], horizon=21)
     first = TabularPolicy(np.zeros((21, 4), int), 2)
     log = in_memory(simulate(world, first, 3000, np.random.default_rng(0)), max_steps=21)
-    asked, weak = ModelRelease(states=4, actions=2, discount=0.95, rewards=pays, ends=False), confide.CentralDP(0.1, 1e-6)
+    asked, weak = (
+        ModelRelease(states=4, actions=2, discount=0.95, rewards=pays, ends=False),
+        confide.CentralDP(0.1, 1e-6),
+    )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConfideWarning)  # few pairs of state and action are told from noise
-        plans = [asked.release(log, privacy=weak, rng=np.random.default_rng(seed)).plan() for seed in range(40)]
+        # few pairs of state and action are told from noise
+        warnings.simplefilter("ignore", ConfideWarning)
+        plans = [
+            asked.release(log, privacy=weak, rng=np.random.default_rng(seed)).plan()
+            for seed in range(40)
+        ]
     assert not any(plan.choices[0] == 1 for plan in plans)
 
 
@@ -99,7 +127,9 @@ def test_departures_say_why(model):
     found = policy.departures()
     assert found and {each.number for each in found} == set(np.flatnonzero(policy.changed))
     first = found[0]
-    assert first.gain > 0 and 0.5 < first.chance <= 1 and first.choice == policy.choices[first.number]
+    assert (
+        first.gain > 0 and 0.5 < first.chance <= 1 and first.choice == policy.choices[first.number]
+    )
     assert f"in state {first.state}: {first.action}" in str(first)
 
 
@@ -115,7 +145,10 @@ def test_a_model_is_saved_and_loaded(model, tmp_path):
     again = PrivateModel.load(tmp_path / "out")
     assert again.to_bytes() == model.to_bytes() and again.guarantee == model.guarantee
     assert again.value(again.plan()) == model.value(model.plan())
-    assert confide.Certificate.load(tmp_path / "out" / "certificate.json").document == model.certificate.document
+    assert (
+        confide.Certificate.load(tmp_path / "out" / "certificate.json").document
+        == model.certificate.document
+    )
 
 
 def test_damaged_files_are_refused(model, tmp_path):
@@ -139,12 +172,19 @@ def test_a_file_whose_successors_do_not_exist_is_refused(model, tmp_path):
 def test_a_policy_is_saved_with_labels(model, tmp_path):
     plan = model.plan()
     names = Labels(("bank", "shallow", "deep", "far bank"), ("left", "right"))
-    policy = LearnedPolicy(**{name: getattr(plan, name) for name in LearnedPolicy.__slots__} | {"labels": names})
+    policy = LearnedPolicy(
+        **{name: getattr(plan, name) for name in LearnedPolicy.__slots__} | {"labels": names}
+    )
     policy.save(tmp_path / "out")
     held = json.loads((tmp_path / "out" / "policy.json").read_text())
-    assert held["policy"]["far bank"] in ("right", "as logged") and held["actions"] == ["left", "right"]
+    assert held["policy"]["far bank"] in ("right", "as logged") and held["actions"] == [
+        "left",
+        "right",
+    ]
     assert {each["state"] for each in held["departures"]} <= set(names.state)
-    np.testing.assert_allclose(load_policy(tmp_path / "out" / "policy.npz").probabilities()[0], policy.weights)
+    np.testing.assert_allclose(
+        load_policy(tmp_path / "out" / "policy.npz").probabilities()[0], policy.weights
+    )
     assert policy.described(3) in ("in state far bank: right", "in state far bank: as logged")
 
 
@@ -154,7 +194,9 @@ def test_labels_of_an_imported_log_are_used(people, tmp_path, world):
     write(tmp_path / "plain.parquet", people)
     table = pq.read_table(tmp_path / "plain.parquet")
     labels = {"state": ["bank", "shallow", "deep", "far bank"], "action": ["left", "right"]}
-    named = table.replace_schema_metadata(Labels(**{name: tuple(names) for name, names in labels.items()}).metadata())
+    named = table.replace_schema_metadata(
+        Labels(**{name: tuple(names) for name, names in labels.items()}).metadata()
+    )
     pq.write_table(named, tmp_path / "log.parquet")
     log = confide.logs.open(tmp_path / "log.parquet", action="action", max_steps=21)
     made = ModelRelease(states=4, actions=2, discount=0.9, rewards=world.rewards[0], ends=False)
@@ -171,11 +213,16 @@ def test_learned_rewards_and_ends(people, world):
     """Without noise: rewards are found; and where trajectories end, the rest is worth nothing."""
     made = ModelRelease(states=4, actions=2, discount=0.9, ends=True, reward_range=(0.0, 1.0))
     cut, over = (
-        made.release(in_memory(people, max_steps=steps), privacy=confide.NoPrivacy(), rng=np.random.default_rng(0))
+        made.release(
+            in_memory(people, max_steps=steps),
+            privacy=confide.NoPrivacy(),
+            rng=np.random.default_rng(0),
+        )
         for steps in (21, 100)
     )
     np.testing.assert_allclose(cut.rewards, world.rewards[0], atol=0.02)
     uniform = np.full((4, 2), 0.5)
     assert cut.value(uniform) == pytest.approx(world.start @ exact_values(world, uniform), abs=0.03)
     assert cut.transitions.shape == (4, 2, 5) and cut.transitions[..., 4].max() < 0.01
-    assert over.transitions[..., 4].max() < 1e-5  # 20 transitions count, and each trajectory has 21 rows
+    # 20 transitions count, and each trajectory has 21 rows
+    assert over.transitions[..., 4].max() < 1e-5

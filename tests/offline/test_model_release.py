@@ -26,29 +26,41 @@ def test_the_certificate_verifies(model):
 
 
 def test_one_user_more_or_less_costs_less_than_somebody_else(asked, log, model):
-    null = asked.release(log, privacy=confide.CentralDP(1.0, 1e-6, "null"), rng=np.random.default_rng(1))
+    null = asked.release(
+        log, privacy=confide.CentralDP(1.0, 1e-6, "null"), rng=np.random.default_rng(1)
+    )
     assert null.noise_std == pytest.approx(model.noise_std / np.sqrt(2))
 
 
 def test_the_ledger_pays_once_and_keeps_the_model(asked, log, tmp_path):
     ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=1.2, delta=1.5e-6)
-    one, same = (asked.release(log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(seed)) for seed in (0, 1))
+    one, same = (
+        asked.release(log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(seed))
+        for seed in (0, 1)
+    )
     assert one.to_bytes() == same.to_bytes() and len(ledger.spends) == 1
     with pytest.raises(BudgetExceeded):
-        asked.release(log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(2), id="another")
+        asked.release(
+            log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(2), id="another"
+        )
 
 
 def test_a_log_without_actions_is_refused_before_the_charge(asked, people, tmp_path):
     ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=1.2, delta=1.5e-6)
     plain = [dataclasses.replace(block, actions=None, probabilities=None) for block in people]
     with pytest.raises(LogError, match="column of actions"):
-        asked.release(in_memory(plain), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0))
+        asked.release(
+            in_memory(plain), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0)
+        )
     assert not ledger.spends
 
 
 def test_the_workers_do_not_matter(asked, log, model):
     again = asked.release(log.on("local", workers=2), privacy=PRIVATE, rng=np.random.default_rng(1))
-    assert again.counts.tobytes() == model.counts.tobytes() and again.starts.tobytes() == model.starts.tobytes()
+    assert (
+        again.counts.tobytes() == model.counts.tobytes()
+        and again.starts.tobytes() == model.starts.tobytes()
+    )
 
 
 def hostile(people):
@@ -57,17 +69,31 @@ def hostile(people):
     size = len(block.states)
     return dataclasses.replace(
         block,
-        states=np.where(rng.random(size) < 0.01, rng.choice([-1, 4, 2**40, -(2**62)], size=size), block.states),
-        actions=np.where(rng.random(size) < 0.01, rng.choice([-1, 2, 2**40], size=size), block.actions),
-        rewards=np.where(rng.random(size) < 0.01, rng.choice([np.nan, np.inf, -np.inf, 1e300], size=size), block.rewards),
+        states=np.where(
+            rng.random(size) < 0.01, rng.choice([-1, 4, 2**40, -(2**62)], size=size), block.states
+        ),
+        actions=np.where(
+            rng.random(size) < 0.01, rng.choice([-1, 2, 2**40], size=size), block.actions
+        ),
+        rewards=np.where(
+            rng.random(size) < 0.01,
+            rng.choice([np.nan, np.inf, -np.inf, 1e300], size=size),
+            block.rewards,
+        ),
     )
 
 
 @pytest.mark.parametrize("learned", [False, True])
 def test_hostile_logs_are_answered_like_others(asked, people, learned):
-    made = ModelRelease(states=4, actions=2, discount=0.9, ends=True, reward_range=(0.0, 1.0)) if learned else asked
+    made = (
+        ModelRelease(states=4, actions=2, discount=0.9, ends=True, reward_range=(0.0, 1.0))
+        if learned
+        else asked
+    )
     with np.errstate(all="raise", under="ignore"):
-        model = made.release(in_memory(hostile(people)), privacy=PRIVATE, rng=np.random.default_rng(0))
+        model = made.release(
+            in_memory(hostile(people)), privacy=PRIVATE, rng=np.random.default_rng(0)
+        )
         policy = model.plan()
     assert np.isfinite(model.value(policy)) and np.isfinite(model.counts).all()
     assert model.guarantee.users == 3000 and np.allclose(model.transitions.sum(axis=2), 1)
@@ -95,7 +121,15 @@ class OneUser:
 
     def seen(self, log, noise):
         model = self.made.release(log, privacy=self.privacy, noise=noise)
-        return np.concatenate([model.counts, model.totals, model.reward_sums, model.starts, model.plan().weights.ravel()])
+        return np.concatenate(
+            [
+                model.counts,
+                model.totals,
+                model.reward_sums,
+                model.starts,
+                model.plan().weights.ravel(),
+            ]
+        )
 
     def score(self):
         return None
@@ -107,11 +141,14 @@ def test_an_attack_on_the_whole_release_finds_a_twin_with_less_noise_only(relati
     """120 runs on each of two logs, at 99 % confidence: an honest release is refuted with probability at most 1 %, before the seed is
     fixed. The twin has a tenth of the noise."""
     made, privacy = (
-        ModelRelease(states=3, actions=2, discount=0.9, transitions=4, ends=True, reward_range=(0.0, 1.0)),
+        ModelRelease(
+            states=3, actions=2, discount=0.9, transitions=4, ends=True, reward_range=(0.0, 1.0)
+        ),
         confide.CentralDP(2.0, 0.01, relation),
     )
     honest, broken = (
-        refute(OneUser(made, privacy, factor), delta=0.01, runs=120, rng=np.random.default_rng(0)) for factor in (1.0, 0.1)
+        refute(OneUser(made, privacy, factor), delta=0.01, runs=120, rng=np.random.default_rng(0))
+        for factor in (1.0, 0.1)
     )
     assert not honest.refuted
     assert broken.refuted
@@ -136,12 +173,25 @@ def test_an_attack_on_the_whole_release_finds_a_twin_with_less_noise_only(relati
 )
 def test_wrong_parameters_are_named(wrong, message):
     with pytest.raises(InvalidParameter, match=message):
-        ModelRelease(**({"states": 4, "actions": 2, "discount": 0.9, "ends": True, "reward_range": (0.0, 1.0)} | wrong))
+        ModelRelease(
+            **(
+                {
+                    "states": 4,
+                    "actions": 2,
+                    "discount": 0.9,
+                    "ends": True,
+                    "reward_range": (0.0, 1.0),
+                }
+                | wrong
+            )
+        )
 
 
 def test_a_public_support_of_few_successors_needs_no_totals(log, world):
     near = np.abs(np.subtract.outer(np.arange(4), np.arange(4))) <= 1
-    made = ModelRelease(states=4, actions=2, discount=0.9, rewards=world.rewards[0], support=near, ends=False)
+    made = ModelRelease(
+        states=4, actions=2, discount=0.9, rewards=world.rewards[0], support=near, ends=False
+    )
     model = made.release(log, privacy=PRIVATE, rng=np.random.default_rng(0))
     assert model.totals.size == 0 and model.counts.size == 2 * near.sum()
     assert (model.transitions[~np.repeat(near[:, None], 2, axis=1)] == 0).all()

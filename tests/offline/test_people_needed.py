@@ -35,15 +35,22 @@ def test_the_prediction_is_within_thirty_per_cent(found, made, world):
     low, high = found.values
 
     def beats(people, seed):
-        users = simulate(world, uniform_policy(STEPS, 4, 2), people, np.random.default_rng([seed, 1]))
-        model = made.release(in_memory(users, max_steps=STEPS), privacy=PRIVATE, rng=np.random.default_rng([seed, 2]))
+        users = simulate(
+            world, uniform_policy(STEPS, 4, 2), people, np.random.default_rng([seed, 1])
+        )
+        model = made.release(
+            in_memory(users, max_steps=STEPS), privacy=PRIVATE, rng=np.random.default_rng([seed, 2])
+        )
         chosen = model.plan().mixed(found.behaviour)
         P = world.transitions.dense()[0]
         mixed = np.einsum("sa,sat->st", chosen, P)
         V = np.linalg.solve(np.eye(4) - 0.9 * mixed, (chosen * world.rewards[0]).sum(axis=1))
         return (world.start @ V - low) / (high - low) >= 0.1
 
-    fewer, more = (np.mean([beats(round(factor * needed), seed) for seed in range(40)]) for factor in (0.7, 1.3))
+    fewer, more = (
+        np.mean([beats(round(factor * needed), seed) for seed in range(40)])
+        for factor in (0.7, 1.3)
+    )
     assert fewer <= 0.5 <= more and fewer < more
 
 
@@ -52,17 +59,23 @@ def test_the_sums_of_many_people_are_like_those_of_a_log(world):
     made = ModelRelease(states=4, actions=2, discount=0.9, ends=True, reward_range=(0.0, 1.0))
     found = rehearsal(made, world)
     statistic = made.statistic(STEPS)
-    cells, totals, rewards, starts = statistic.bound.unpack(found.sums(20_000, np.random.default_rng(3)))
+    cells, totals, rewards, starts = statistic.bound.unpack(
+        found.sums(20_000, np.random.default_rng(3))
+    )
     rows = np.add.reduceat(cells, statistic.support.indptr[:8])
     np.testing.assert_allclose(totals[:8], rows)
     users = simulate(world, uniform_policy(STEPS, 4, 2), 20_000, np.random.default_rng(4))
     logged = sum(statistic.contribution(block).values for block in users)
-    for mine, theirs in zip((cells, totals, rewards, starts), statistic.bound.unpack(logged), strict=True):
+    for mine, theirs in zip(
+        (cells, totals, rewards, starts), statistic.bound.unpack(logged), strict=True
+    ):
         assert np.abs(mine - theirs).max() < 6 * np.sqrt(2 * max(np.abs(theirs).max(), 1.0))
 
 
 def test_less_privacy_needs_fewer_people(found):
-    several = [people_needed(found, confide.CentralDP(epsilon, 1e-6), runs=3) for epsilon in (0.5, 2.0)]
+    several = [
+        people_needed(found, confide.CentralDP(epsilon, 1e-6), runs=3) for epsilon in (0.5, 2.0)
+    ]
     assert several[0] > 2 * several[1]
 
 
@@ -70,7 +83,10 @@ def test_what_is_refused(found, made, world):
     for wrong in (
         lambda: people_needed(found, confide.CentralDP(1.0, delta=0.0)),
         lambda: people_needed(found, PRIVATE, score=1.0),
-        lambda: rehearsal(ModelRelease(states=5, actions=2, discount=0.9, ends=True, reward_range=(0.0, 1.0)), world),
+        lambda: rehearsal(
+            ModelRelease(states=5, actions=2, discount=0.9, ends=True, reward_range=(0.0, 1.0)),
+            world,
+        ),
         lambda: rehearsal(made, world, np.tile([0.0, 1.0], (4, 1))),
     ):
         with pytest.raises(InvalidParameter):

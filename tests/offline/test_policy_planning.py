@@ -49,7 +49,10 @@ def test_gains_add_up_to_the_improvement(world):
     P, r = world
     known, start = model(P, r, np.full((S, A), 1e9)), np.full(S, 0.2)
     plan = pessimistic(known, 1.0, start)
-    better = start @ (state_values(known, followed(known.behaviour, plan.choices)) - state_values(known, known.behaviour))
+    better = start @ (
+        state_values(known, followed(known.behaviour, plan.choices))
+        - state_values(known, known.behaviour)
+    )
     assert plan.improvement == pytest.approx(better, rel=1e-9) and better > 0
 
 
@@ -57,7 +60,9 @@ def test_gains_add_up_to_the_improvement(world):
 def test_what_is_not_known_stays_as_logged(world, visits, variance):
     """Nobody was there; few were; many were, and the rows are noise."""
     P, r = world
-    plan = pessimistic(model(P, r, np.full((S, A), visits), variance=variance, std=2.0), 1.0, np.full(S, 0.2))
+    plan = pessimistic(
+        model(P, r, np.full((S, A), visits), variance=variance, std=2.0), 1.0, np.full(S, 0.2)
+    )
     assert (plan.choices == A).all() and plan.improvement == 0
 
 
@@ -100,7 +105,13 @@ def test_noise_that_may_hide_the_way_to_a_bad_state_keeps_a_plan_from_passing():
     P[:, :, 0], P[S - 1, :] = 1.0, np.eye(S)[S - 1]
     rewards[: S - 1] = [0.5, 0.6]
     start = np.eye(S)[0]
-    sure, unsure = (pessimistic(model(P, rewards, np.full((S, A), 1e9), hidden=share), 1.0, start) for share in (1e-4, 0.05))
+    sure, unsure = (
+        pessimistic(model(P, rewards, np.full((S, A), 1e9), hidden=share), 1.0, start)
+        for share in (1e-4, 0.05)
+    )
     assert sure.choices[0] == 1 and sure.improvement > 0
     assert (unsure.choices == A).all()
-    assert pessimistic(model(P, rewards, np.full((S, A), 1e9), hidden=0.05), 0.0, start).choices[0] == 1
+    assert (
+        pessimistic(model(P, rewards, np.full((S, A), 1e9), hidden=0.05), 0.0, start).choices[0]
+        == 1
+    )

@@ -18,7 +18,11 @@ def sparse_rows(rng, *, shared=True):
     P = np.zeros((S, A, S))
     for s in range(S):
         for a in range(A):
-            where = np.random.default_rng(s).choice(S, 3, replace=False) if shared else rng.choice(S, 3, replace=False)
+            where = (
+                np.random.default_rng(s).choice(S, 3, replace=False)
+                if shared
+                else rng.choice(S, 3, replace=False)
+            )
             P[s, a, where] = rng.dirichlet(np.full(3, 2.0))
     return P
 
@@ -98,20 +102,31 @@ def test_rows_are_distributions_whatever_was_released(seed, scale, noise):
     counts, totals = rng.normal(size=S * A * S) * 10**scale, rng.normal(size=S * A) * 10**scale
     rows = rows_of(counts, totals, noise, 0.5, SUPPORT)
     P = rows.probabilities.reshape(S, A, S)
-    assert (P >= 0).all() and np.allclose(P.sum(axis=2), 1) and np.isfinite(rows.variances).all() and (rows.variances >= 0).all()
+    assert (
+        (P >= 0).all()
+        and np.allclose(P.sum(axis=2), 1)
+        and np.isfinite(rows.variances).all()
+        and (rows.variances >= 0).all()
+    )
 
 
 def test_visits_are_the_best_mean_of_totals_and_cells():
     """Noise variance s^2 (1 + 0) / (1/M + w^2), by 20,000 draws: within 5 %."""
     rng, noise = np.random.default_rng(6), 3.0
-    small = support_of(None, layers=1, states=4, actions=1, terminal=np.array([False, True, True, True]))
+    small = support_of(
+        None, layers=1, states=4, actions=1, terminal=np.array([False, True, True, True])
+    )
     found = []
     for _ in range(20_000):
         counts, totals = noise * rng.normal(size=4), np.zeros(4)
         totals[0] = noise / 0.5 * rng.normal()
         visits, std = visits_of(counts, totals, noise, 0.5, small)
         found.append(visits[0])
-    assert np.std(found) == pytest.approx(std[0], rel=0.05) == pytest.approx(noise / np.sqrt(1 / 4 + 1 / 4), rel=0.05)
+    assert (
+        np.std(found)
+        == pytest.approx(std[0], rel=0.05)
+        == pytest.approx(noise / np.sqrt(1 / 4 + 1 / 4), rel=0.05)
+    )
 
 
 def test_the_projection_is_the_nearest_point():

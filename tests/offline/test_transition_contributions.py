@@ -20,9 +20,21 @@ from confide.trajectory import LoggedUsers
 S, A, K = 3, 2, 4
 
 
-def statistic(*, logged=S, ends=False, support=None, terminal=None, transitions=K, reward=0.5, starts=S, longest=100):
+def statistic(
+    *,
+    logged=S,
+    ends=False,
+    support=None,
+    terminal=None,
+    transitions=K,
+    reward=0.5,
+    starts=S,
+    longest=100,
+):
     size = logged + ends
-    closed = np.append(np.zeros(logged, bool) if terminal is None else terminal, np.ones(int(ends), bool))
+    closed = np.append(
+        np.zeros(logged, bool) if terminal is None else terminal, np.ones(int(ends), bool)
+    )
     cells = support_of(support, layers=1, states=size, actions=A, terminal=closed)
     bound = RootCounts(cells.cells, cells.pairs, starts, transitions, 0.5, reward)
     return RootTransitions(bound, cells, logged, longest, 0.0, 1.0)
@@ -32,17 +44,29 @@ def logged(*users):
     """Users as lists of trajectories, these as lists of (state, action, reward)."""
     paths = [path for user in users for path in user]
     rows = [row for path in paths for row in path]
-    states, actions, rewards = (np.array([row[i] for row in rows], kind) for i, kind in ((0, int), (1, int), (2, float)))
+    states, actions, rewards = (
+        np.array([row[i] for row in rows], kind) for i, kind in ((0, int), (1, int), (2, float))
+    )
     ends = np.append(0, np.cumsum([len(path) for path in paths], dtype=int))
     return LoggedUsers(
-        states, rewards, ends, np.append(0, np.cumsum([len(user) for user in users])), np.ones(len(users), bool), actions
+        states,
+        rewards,
+        ends,
+        np.append(0, np.cumsum([len(user) for user in users])),
+        np.ones(len(users), bool),
+        actions,
     )
 
 
 def twin(users, *, ends=False, longest=100):
     """The definition: the first K transitions of each user, the i-th one of a row with sqrt(i) - sqrt(i - 1)."""
     size = S + ends
-    counts, totals, rewards, starts = np.zeros((size, A, size)), np.zeros((size, A)), np.zeros((size, A)), np.zeros(S)
+    counts, totals, rewards, starts = (
+        np.zeros((size, A, size)),
+        np.zeros((size, A)),
+        np.zeros((size, A)),
+        np.zeros(S),
+    )
     for user in users:
         path = [row for trajectory in user for row in trajectory]
         if not path or any(not (0 <= s < S and 0 <= a < A) for s, a, _ in path):
@@ -50,7 +74,9 @@ def twin(users, *, ends=False, longest=100):
         starts[path[0][0]] += 1
         often, left = Counter(), K
         for trajectory in user:
-            after = [row[0] for row in trajectory[1:]] + ([S] if ends and len(trajectory) < longest else [])
+            after = [row[0] for row in trajectory[1:]] + (
+                [S] if ends and len(trajectory) < longest else []
+            )
             for (s, a, r), there in zip(trajectory, after, strict=False):
                 if left == 0:
                     break
@@ -65,8 +91,14 @@ def twin(users, *, ends=False, longest=100):
 
 rows = st.tuples(st.integers(0, S - 1), st.integers(0, A - 1), st.floats(-3, 3))
 odd_rows = st.tuples(st.integers(-1, S), st.integers(-1, A), st.floats(-3, 3))
-people = st.lists(st.lists(st.lists(rows, min_size=1, max_size=7), min_size=1, max_size=3), min_size=1, max_size=4)
-odd_people = st.lists(st.lists(st.lists(odd_rows, min_size=1, max_size=4), min_size=1, max_size=2), min_size=1, max_size=4)
+people = st.lists(
+    st.lists(st.lists(rows, min_size=1, max_size=7), min_size=1, max_size=3), min_size=1, max_size=4
+)
+odd_people = st.lists(
+    st.lists(st.lists(odd_rows, min_size=1, max_size=4), min_size=1, max_size=2),
+    min_size=1,
+    max_size=4,
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -96,16 +128,21 @@ def test_the_sensitivity_is_attained(reward):
     one, two = (made.contribution(logged([path])).values for path in (stay, other))
     assert np.linalg.norm(one) == pytest.approx(made.bound.sensitivity(Relation.NULL), rel=1e-3)
     if reward <= 0.5:
-        assert np.linalg.norm(one - two) == pytest.approx(made.bound.sensitivity(Relation.REPLACE), rel=1e-3)
+        assert np.linalg.norm(one - two) == pytest.approx(
+            made.bound.sensitivity(Relation.REPLACE), rel=1e-3
+        )
 
 
 def test_what_cannot_follow_is_dropped_before_it_counts():
     support = np.zeros((S, A, S), bool)
     support[:, :, 0] = support[0, 0, 1] = True
     made = statistic(support=support)
-    path = [(0, 0, 0.0), (2, 0, 0.0), (0, 0, 0.0), (1, 0, 0.0), (0, 0, 0.0), (0, 0, 0.0)]  # 0 -> 2 cannot be
+    # 0 -> 2 cannot be
+    path = [(0, 0, 0.0), (2, 0, 0.0), (0, 0, 0.0), (1, 0, 0.0), (0, 0, 0.0), (0, 0, 0.0)]
     counts, totals, _, _ = made.bound.unpack(made.contribution(logged([path])).values)
-    assert totals.sum() == pytest.approx(1 + math.sqrt(2) + 1, abs=1e-3) and counts.sum() == pytest.approx(totals.sum())
+    assert totals.sum() == pytest.approx(
+        1 + math.sqrt(2) + 1, abs=1e-3
+    ) and counts.sum() == pytest.approx(totals.sum())
 
 
 def test_a_transition_over_a_gap_does_not_count():
@@ -115,12 +152,19 @@ def test_a_transition_over_a_gap_does_not_count():
     gaps = np.zeros(len(users.states), bool)
     gaps[[1, 6]] = True
     made = statistic(transitions=6, ends=True)
-    counts, totals, rewards, starts = made.bound.unpack(made.contribution(replace(users, gaps=gaps)).values)
+    counts, totals, rewards, starts = made.bound.unpack(
+        made.contribution(replace(users, gaps=gaps)).values
+    )
     cells = counts.reshape(S, A, S + 1)
-    assert cells[0, 0, 2] == 0 and cells[0, 0, S] == pytest.approx(1, abs=1e-3)  # the end after the first trajectory
+    # the end after the first trajectory
+    assert cells[0, 0, 2] == 0 and cells[0, 0, S] == pytest.approx(1, abs=1e-3)
     assert cells[2, 0, 1] == pytest.approx(math.sqrt(2), abs=1e-3)
     assert totals.sum() == pytest.approx(1 + 2 * math.sqrt(2) + 1, abs=1e-3)
-    assert rewards.sum() == pytest.approx(totals.sum() / 2, abs=1e-3) and starts.tolist() == [1, 0, 0]
+    assert rewards.sum() == pytest.approx(totals.sum() / 2, abs=1e-3) and starts.tolist() == [
+        1,
+        0,
+        0,
+    ]
 
 
 @settings(max_examples=60, deadline=None)
@@ -128,7 +172,9 @@ def test_a_transition_over_a_gap_does_not_count():
 def test_a_gap_counts_like_the_start_of_another_trajectory(users, seed):
     rng = np.random.default_rng(seed)
     cut = [[[rng.random() < 0.3 for _ in path] for path in user] for user in users]
-    marks = np.array([mark and place > 0 for user in cut for path in user for place, mark in enumerate(path)])
+    marks = np.array(
+        [mark and place > 0 for user in cut for path in user for place, mark in enumerate(path)]
+    )
     pieces = [
         [piece for path, marked in zip(user, where, strict=True) for piece in _pieces(path, marked)]
         for user, where in zip(users, cut, strict=True)
@@ -146,7 +192,9 @@ def _pieces(path, marked):
 
 def test_nothing_is_counted_in_terminal_states():
     made = statistic(terminal=np.array([False, False, True]))
-    counts = made.bound.unpack(made.contribution(logged([[(0, 0, 0.0), (2, 0, 0.0), (2, 0, 0.0)]])).values)[0]
+    counts = made.bound.unpack(
+        made.contribution(logged([[(0, 0, 0.0), (2, 0, 0.0), (2, 0, 0.0)]])).values
+    )[0]
     assert counts.sum() == 1
 
 
@@ -154,12 +202,21 @@ def test_users_who_are_not_valid_or_have_no_actions():
     made, plain = statistic(), logged([[(0, 0, 0.0), (1, 0, 0.0)]])
     assert (
         made.contribution(
-            LoggedUsers(plain.states, plain.rewards, plain.trajectories, plain.users, ~plain.valid, plain.actions)
+            LoggedUsers(
+                plain.states,
+                plain.rewards,
+                plain.trajectories,
+                plain.users,
+                ~plain.valid,
+                plain.actions,
+            )
         ).values.sum()
         == 0
     )
     with pytest.raises(InvalidParameter, match="no actions"):
-        made.contribution(LoggedUsers(plain.states, plain.rewards, plain.trajectories, plain.users, plain.valid))
+        made.contribution(
+            LoggedUsers(plain.states, plain.rewards, plain.trajectories, plain.users, plain.valid)
+        )
 
 
 def test_it_can_be_sent_away():

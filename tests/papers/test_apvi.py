@@ -62,7 +62,11 @@ def test_golden_values_with_known_counts():
     ).guarantee
     plan = PessimisticPlan(setting, exact.rewards, exact.counts, exact.totals, guarantee, None)
     last = 1 - 16 * 2 * 2 * E * iota / 60
-    first = 0.75 * last - math.sqrt(2) * math.sqrt(3 / 16 * last**2 * iota / (80 - E)) - 16 * 2 * 2 * E * iota / 80
+    first = (
+        0.75 * last
+        - math.sqrt(2) * math.sqrt(3 / 16 * last**2 * iota / (80 - E))
+        - 16 * 2 * 2 * E * iota / 80
+    )
     assert 0 < E < 0.1 and plan.values[1, 1] == pytest.approx(last)
     assert plan.values[0, 0] == pytest.approx(max(first, 0.0))
 
@@ -71,7 +75,9 @@ def deviation(counts, total, width):
     """The least largest deviation, by the paper's linear program."""
     n = counts.size
     objective = np.append(np.zeros(n), 1.0)
-    near = np.vstack([np.column_stack([np.eye(n), -np.ones(n)]), np.column_stack([-np.eye(n), -np.ones(n)])])
+    near = np.vstack(
+        [np.column_stack([np.eye(n), -np.ones(n)]), np.column_stack([-np.eye(n), -np.ones(n)])]
+    )
     sums = np.append(np.ones(n), 0.0)
     limits = np.concatenate([counts, -counts, [total + width, width - total]])
     return linprog(objective, np.vstack([near, sums, -sums]), limits, method="highs").fun
@@ -88,7 +94,9 @@ def test_consistent_counts_solve_the_printed_program():
 
 
 @pytest.mark.parametrize(("calibration", "epsilon"), [("paper", 0.776), ("tight", 1.0)])
-def test_the_guarantee_states_the_true_epsilon_and_the_ledger_pays_it_once(tmp_path, calibration, epsilon):
+def test_the_guarantee_states_the_true_epsilon_and_the_ledger_pays_it_once(
+    tmp_path, calibration, epsilon
+):
     made = DPAPVI(states=2, actions=2, horizon=2, rewards=PAYS, calibration=calibration)
     ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=1.2, delta=1.5e-6)
     log = in_memory(logged(TINY))
@@ -104,7 +112,9 @@ def test_noise_has_the_printed_size():
     made = DPAPVI(states=8, actions=4, horizon=6, rewards=np.ones(8))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        plan = made.release(in_memory(logged([[(0, 0)] * 6])), privacy=PRIVATE, rng=np.random.default_rng(0))
+        plan = made.release(
+            in_memory(logged([[(0, 0)] * 6])), privacy=PRIVATE, rng=np.random.default_rng(0)
+        )
     assert plan.counts.std() == pytest.approx(made.setting(PRIVATE).noise_std, rel=0.1)
     assert made.setting(PRIVATE).noise_std == pytest.approx(math.sqrt(2 * 6 / 0.01746), rel=1e-3)
 
@@ -131,9 +141,13 @@ def test_the_sensitivity_is_attained():
     statistic = made.statistic()
     one, other = (statistic.contribution(logged([[(s, s)] * 3])) for s in (0, 1))
     assert one.bound.contains(one.values)
-    assert np.linalg.norm(one.values - other.values) == pytest.approx(statistic.bound.sensitivity("replace"))
+    assert np.linalg.norm(one.values - other.values) == pytest.approx(
+        statistic.bound.sensitivity("replace")
+    )
     assert statistic.bound.sensitivity("replace") == pytest.approx(math.sqrt(4 * 3))
-    assert made.loss(confide.CentralDP(1.0, 1e-6, "null")).mu == pytest.approx(made.loss(PRIVATE).mu / math.sqrt(2))
+    assert made.loss(confide.CentralDP(1.0, 1e-6, "null")).mu == pytest.approx(
+        made.loss(PRIVATE).mu / math.sqrt(2)
+    )
 
 
 def test_steps_are_one_table():

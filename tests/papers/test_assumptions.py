@@ -20,7 +20,9 @@ from confide.problems import (
 from papers.chowdhury21.assumptions import Reach, check, controllability_margin, farthest
 
 NAMED = [oscillator(), thermal(), glucose(), double_integrator(), pendulum(), mass_chain()]
-RANDOM = [random_lq(seed) for seed in range(8)] + [random_lq(seed, states=4, spectral_radius=1.1) for seed in range(4)]
+RANDOM = [random_lq(seed) for seed in range(8)] + [
+    random_lq(seed, states=4, spectral_radius=1.1) for seed in range(4)
+]
 
 
 def rotated(A, B, seed=0):
@@ -30,7 +32,9 @@ def rotated(A, B, seed=0):
 
 def system_of(A, B, **changed):
     n, d = np.shape(B)
-    return LQSystem(A, B, **{"Q": np.eye(n), "R": np.eye(d), "horizon": 5, "noise_radius": 0.1} | changed)
+    return LQSystem(
+        A, B, **{"Q": np.eye(n), "R": np.eye(d), "horizon": 5, "noise_radius": 0.1} | changed
+    )
 
 
 # --- Assumption 1 ----------------------------------------------------------------------------------------------------------------------
@@ -50,7 +54,10 @@ def test_small_input_costs_break_lemma_2_and_not_assumption_1():
     assert not found.gains_within and round(max(found.gains), 2) == 1.42
     assert [part.holds for part in found.lemma] == [True, False, False]
     assert found.inputs[0].attained == pytest.approx(found.gains[0])  # x_1 may be any unit vector
-    assert "Lemma 2  no           ||u_h|| = 1.42 at worst, at most gamma = 1.2" in str(found).splitlines()
+    assert (
+        "Lemma 2  no           ||u_h|| = 1.42 at worst, at most gamma = 1.2"
+        in str(found).splitlines()
+    )
 
 
 def test_projected_gains_keep_lemma_2():
@@ -69,14 +76,30 @@ def test_projected_gains_keep_lemma_2():
 @pytest.mark.parametrize(
     ("changed", "where", "text"),
     [
-        ({"A": np.diag([0.9, 0.9]), "parameter_bound": 2.0}, "(a)", "||(A, B)||_F = 1.297, at most 1"),
+        (
+            {"A": np.diag([0.9, 0.9]), "parameter_bound": 2.0},
+            "(a)",
+            "||(A, B)||_F = 1.297, at most 1",
+        ),
         ({"A": 0.5 * np.eye(2)}, "(a)", "controllable: inputs reach 1 of 2 dimensions"),
-        ({"A": np.array([[0.0, 1.1], [0.0, 0.0]]), "parameter_bound": 2.0}, "(b)", "||A|| = 1.1, below 1"),
+        (
+            {"A": np.array([[0.0, 1.1], [0.0, 0.0]]), "parameter_bound": 2.0},
+            "(b)",
+            "||A|| = 1.1, below 1",
+        ),
         ({"A": np.zeros((2, 2)), "B": np.array([[0.0], [1.0]])}, "(b)", "||B|| = 1, below 1"),
         ({"Q": np.diag([1.0, 0.0])}, "(1)", "Q is positive definite: least eigenvalue 0"),
         ({"noise_radius": 1.0}, "(d)", "||w|| <= C_w = 1, below 1; independent, mean zero"),
-        ({"gain_bound": 1.3}, "(e)", "||A|| + gamma ||B|| + C_w = 1.025, at most 1; holds up to gamma = 1.2"),
-        ({"noise_radius": 0.5}, "(e)", "||A|| + gamma ||B|| + C_w = 1.4, at most 1; no gamma is small enough"),
+        (
+            {"gain_bound": 1.3},
+            "(e)",
+            "||A|| + gamma ||B|| + C_w = 1.025, at most 1; holds up to gamma = 1.2",
+        ),
+        (
+            {"noise_radius": 0.5},
+            "(e)",
+            "||A|| + gamma ||B|| + C_w = 1.4, at most 1; no gamma is small enough",
+        ),
     ],
 )
 def test_each_part_can_fail(changed, where, text):
@@ -125,14 +148,19 @@ def test_nobody_is_beyond_the_bound_and_somebody_comes_close(system):
     for h, K in enumerate(system.optimal_policy.gains):
         assert np.linalg.norm(x @ K.T, axis=1).max() <= found.inputs[h].bound * (1 + 1e-9)
         x = x @ (system.A + system.B @ K).T
-        x += system.noise_radius * x / np.linalg.norm(x, axis=1, keepdims=True)  # away from the origin
+        # away from the origin
+        x += system.noise_radius * x / np.linalg.norm(x, axis=1, keepdims=True)
         assert np.linalg.norm(x, axis=1).max() <= found.states[h + 1].bound * (1 + 1e-9)
     assert all(step.bound <= step.attained * (1 + 1e-9) for step in found.states)
     assert np.linalg.norm(x, axis=1).max() > 0.5 * found.states[-1].attained
 
 
 def test_what_lies_between_the_bounds_is_not_decided():
-    assert Reach(0.9, 1.1).within(1.0) is None and Reach(0.9, 1.0).within(1.0) and Reach(1.1, 1.2).within(1.0) is False
+    assert (
+        Reach(0.9, 1.1).within(1.0) is None
+        and Reach(0.9, 1.0).within(1.0)
+        and Reach(1.1, 1.2).within(1.0) is False
+    )
     assert str(Reach(0.9, 1.1)) == "0.9 to 1.1" and str(Reach(1.0, 1.0)) == "1"
 
 
@@ -141,7 +169,9 @@ def test_without_noise_and_without_end():
     assert (still.attained, still.bound) == (0.0, 0.0)
     explodes = system_of([[1e9]], [[0.0]], horizon=40)
     found = check(explodes, LinearPolicy(np.zeros((40, 1, 1))))
-    assert found.states[-1].bound == np.inf and found.states[10].bound == pytest.approx(1e90, rel=1e-6)
+    assert found.states[-1].bound == np.inf and found.states[10].bound == pytest.approx(
+        1e90, rel=1e-6
+    )
     assert found.lemma[0].holds is False
 
 
@@ -156,7 +186,8 @@ def test_all_named_systems_have_a_margin(system):
 @pytest.mark.parametrize(
     ("A", "B", "dimension"),
     [
-        ([[0.5, 1.0], [0.0, 0.5]], [[1.0], [0.0]], 1),  # defective: its eigenvalues are known to 1e-8 only
+        # defective: its eigenvalues are known to 1e-8 only
+        ([[0.5, 1.0], [0.0, 0.5]], [[1.0], [0.0]], 1),
         ([[0.5, 1.0], [0.0, 0.5]], [[0.0], [1.0]], 2),
         ([[0.5, 0.0], [0.0, 1.2]], [[1.0], [0.0]], 1),
         ([[0.5, 0.0], [0.0, 0.5]], [[1.0, 0.0], [0.0, 1.0]], 2),

@@ -16,7 +16,9 @@ def test_golden_values():
 
 def test_the_printed_constants_are_closer_than_delta_at_the_settings_of_the_figure():
     assert bounds.true_epsilon(*bounds.main_text(0.1, 0.1, 40), 0.1, 40) == 0.0
-    assert bounds.true_epsilon(*bounds.main_text(1.0, 1e-5, 40), 1e-5, 40) == pytest.approx(0.170, abs=1e-3)
+    assert bounds.true_epsilon(*bounds.main_text(1.0, 1e-5, 40), 1e-5, 40) == pytest.approx(
+        0.170, abs=1e-3
+    )
 
 
 def test_lemma_12_mended_is_a_bound():
@@ -31,14 +33,17 @@ def test_expectations_are_exact():
     """Against simulation: 4e5 draws, beyond 5 standard errors with probability 6e-7."""
     rng, m, p, beta = np.random.default_rng(0), 20, 0.4, 0.3
     counts = rng.binomial(m, p, 400_000)
-    values = np.maximum(1 / np.maximum(counts, 1.0) ** 2, np.exp(-beta * np.maximum(counts - 1.0, 0.0)))
+    values = np.maximum(
+        1 / np.maximum(counts, 1.0) ** 2, np.exp(-beta * np.maximum(counts - 1.0, 0.0))
+    )
     exact = bounds.lemma_12(m, p, beta)[0]
     assert abs(values.mean() - exact) < 5 * values.std() / np.sqrt(len(values))
     assert abs(values.mean() - 1.05 * exact) > 5 * values.std() / np.sqrt(len(values))
 
 
 def test_a_wrong_computation_is_not_shown(monkeypatch):
-    monkeypatch.setattr(errata, "lemma_10", lambda a, b: bounds.lemma_10(a, b)[::-1])  # the printed value for the true one
+    # the printed value for the true one
+    monkeypatch.setattr(errata, "lemma_10", lambda a, b: bounds.lemma_10(a, b)[::-1])
     assert errata.interior_value().stands is False
     monkeypatch.setattr(errata, "theorem_19", lambda *_: 1e12)
     assert errata.case_conditions().stands is False
@@ -48,7 +53,11 @@ def test_the_chain_is_the_paper_s():
     """Values within 5 standard errors (about .003) of those of dynamic programming, and the expected share of visits."""
     log = chain.ChainLog(20_000, (1,))
     assert chain.rmse(chain.lsw().release(log).values) < 0.003
-    counts = sum(np.bincount(np.unique(block.states[a:b]), minlength=40) for block in log.blocks() for a, b in _spans(block, 500))
+    counts = sum(
+        np.bincount(np.unique(block.states[a:b]), minlength=40)
+        for block in log.blocks()
+        for a, b in _spans(block, 500)
+    )
     assert counts[-1] == 500  # everybody ends in the last state
     assert counts[19] == pytest.approx(250, abs=5 * np.sqrt(125))
 

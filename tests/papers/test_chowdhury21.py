@@ -21,7 +21,9 @@ def test_printed_gains_are_those_of_the_optimum_one_step_later():
     """K_h with P_h is the optimal gain of an episode that is one step longer, at its step h."""
     system = oscillator()
     longer = oscillator(horizon=system.horizon + 1)
-    np.testing.assert_allclose(errata._printed_gains(system), longer.optimal_policy.gains[:-1], atol=1e-12)
+    np.testing.assert_allclose(
+        errata._printed_gains(system), longer.optimal_policy.gains[:-1], atol=1e-12
+    )
 
 
 def test_the_width_is_a_function_of_exact_data():

@@ -26,7 +26,11 @@ def test_l1_sensitivities(d, found):
 
 def test_bounds_are_increasing_and_cross_what_is_trivial_once():
     joint = JointDP(1.0, 1e-5)
-    for bound in (luyo21_bounds.mixture_bound, luyo21_bounds.plus_bound, luyo21_bounds.linear_bound):
+    for bound in (
+        luyo21_bounds.mixture_bound,
+        luyo21_bounds.plus_bound,
+        luyo21_bounds.linear_bound,
+    ):
         start = luyo21_bounds.nontrivial_from(lambda K, bound=bound: bound(joint, K))
         assert bound(joint, 0.9 * start) >= 0.9 * start * 5
         assert bound(joint, 1.1 * start) < 1.1 * start * 5
@@ -35,15 +39,20 @@ def test_bounds_are_increasing_and_cross_what_is_trivial_once():
 
 def test_local_noise_costs_a_quarter_more_in_the_exponent():
     joint, local = (
-        luyo21_bounds.in_episodes(lambda K, p=p: luyo21_bounds.mixture_bound(p, K)) for p in (JointDP(1, 1e-5), LocalDP(1, 1e-5))
+        luyo21_bounds.in_episodes(lambda K, p=p: luyo21_bounds.mixture_bound(p, K))
+        for p in (JointDP(1, 1e-5), LocalDP(1, 1e-5))
     )
     assert local - joint == pytest.approx(0.25, abs=0.01)
 
 
 def test_the_mended_bound_is_smaller_and_linear_in_d():
     small = JointDP(1e-3, 1e-5)
-    assert luyo21_bounds.mended_bound(small, 1e90, 5, 1000) < luyo21_bounds.linear_bound(small, 1e90, 5, 1000)
-    assert exponent(lambda d: luyo21_bounds.mended_bound(small, 1e90, 5, int(d)), 1e5) == pytest.approx(1.0, abs=0.05)
+    assert luyo21_bounds.mended_bound(small, 1e90, 5, 1000) < luyo21_bounds.linear_bound(
+        small, 1e90, 5, 1000
+    )
+    assert exponent(
+        lambda d: luyo21_bounds.mended_bound(small, 1e90, 5, int(d)), 1e5
+    ) == pytest.approx(1.0, abs=0.05)
 
 
 def test_a_wrong_computation_is_not_shown(monkeypatch):

@@ -14,7 +14,16 @@ from papers.findings import Claim, Erratum, Reproduction
 
 def small(stands):
     claims = (Claim("Thm. 1", "all [0, 1] is well", "it is not", False, "by hand"),)
-    return Reproduction("balle16", "[Balle16]", "A paper", True, claims, (), (), (Erratum(7, "(1)", "a", "b", "b", stands),))
+    return Reproduction(
+        "balle16",
+        "[Balle16]",
+        "A paper",
+        True,
+        claims,
+        (),
+        (),
+        (Erratum(7, "(1)", "a", "b", "b", stands),),
+    )
 
 
 def call(*arguments):
@@ -40,7 +49,11 @@ def test_json_is_machine_readable(monkeypatch):
 def test_out_writes_the_page(tmp_path):
     done = call("chowdhury21", "--quick", "--out", str(tmp_path / "pages"))
     assert done.exit_code == 0, done.output
-    assert {path.name for path in (tmp_path / "pages").iterdir()} == {"chowdhury21.md", "chowdhury21.json", "chowdhury21.svg"}
+    assert {path.name for path in (tmp_path / "pages").iterdir()} == {
+        "chowdhury21.md",
+        "chowdhury21.json",
+        "chowdhury21.svg",
+    }
     assert done.stdout.rstrip().endswith("chowdhury21.md")
     assert max(map(len, done.stdout.splitlines()[:-1])) <= 120
 

@@ -24,10 +24,24 @@ SMALL = Reproduction(
     "A small paper",
     False,
     (
-        Claim("Thm. 1", "||x|| <= 1 for <x, y>", "2 * 2", True, "`mixtures/printed.py`", {"x": math.inf}),
+        Claim(
+            "Thm. 1",
+            "||x|| <= 1 for <x, y>",
+            "2 * 2",
+            True,
+            "`mixtures/printed.py`",
+            {"x": math.inf},
+        ),
         Claim("Thm. 2", "everything", "nothing", False, "by hand"),
     ),
-    (Algorithm("Alg. 1", "Small", "mixtures/printed.py: Small", (Measurement("lock", None, "regret", 3.0, 0.5, "uniform 9"),)),),
+    (
+        Algorithm(
+            "Alg. 1",
+            "Small",
+            "mixtures/printed.py: Small",
+            (Measurement("lock", None, "regret", 3.0, 0.5, "uniform 9"),),
+        ),
+    ),
     (Claim("Fig. 1", "it falls", "it does", None, "by eye"),),
     (
         Erratum(1, "(1)", "a*b", "b*a", "1 = 1", True, "arithmetic", {"one": 1.0}),
@@ -39,7 +53,17 @@ SMALL = Reproduction(
         Figure(
             "small16",
             "Two lines",
-            (Panel("p", "x", "y", (Line("l", (1.0, 10.0), (1.0, 5.0), (0.1, 0.2), 0), Line("m", (1.0, 10.0), (2.0, 2.0)))),),
+            (
+                Panel(
+                    "p",
+                    "x",
+                    "y",
+                    (
+                        Line("l", (1.0, 10.0), (1.0, 5.0), (0.1, 0.2), 0),
+                        Line("m", (1.0, 10.0), (2.0, 2.0)),
+                    ),
+                ),
+            ),
         ),
     ),
 )
@@ -57,8 +81,14 @@ def test_the_page_has_everything():
     ):
         assert part in page
     assert "Claims checked: 3. Claims that do not hold: 1. Errata: 3." in page
-    assert "| Thm. 1 | \\|\\|x\\|\\| &lt;= 1 for &lt;x, y> | 2 \\* 2 | holds | `mixtures/printed.py` |" in page
-    assert "| Alg. 1 | Small | `mixtures/printed.py: Small` | lock | - | regret 3 ± 0.5 | uniform 9 |" in page
+    assert (
+        "| Thm. 1 | \\|\\|x\\|\\| &lt;= 1 for &lt;x, y> | 2 \\* 2 | holds | `mixtures/printed.py` |"
+        in page
+    )
+    assert (
+        "| Alg. 1 | Small | `mixtures/printed.py: Small` | lock | - | regret 3 ± 0.5 | uniform 9 |"
+        in page
+    )
     assert "1. **(1).** *Printed*: a\\*b *True*: b\\*a *Shown*: 1 = 1 (arithmetic)" in page
     assert "2. **(2).** *Printed*: teh *True*: the (An error in the text.)" in page
     assert "The computation does not confirm this erratum." in page
@@ -77,7 +107,9 @@ def test_json_is_json():
 def test_the_same_findings_are_the_same_bytes(tmp_path):
     first, second = (write(SMALL, tmp_path / name) for name in ("a", "b"))
     assert [path.name for path in first] == ["small16.svg", "small16.md", "small16.json"]
-    assert all(one.read_bytes() == other.read_bytes() for one, other in zip(first, second, strict=True))
+    assert all(
+        one.read_bytes() == other.read_bytes() for one, other in zip(first, second, strict=True)
+    )
 
 
 def test_computations_and_runs_are_the_same_twice(found):

@@ -37,7 +37,14 @@ def test_the_false_claims_are_found_and_no_other(found, paper):
 @pytest.mark.parametrize("paper", PAPERS)
 def test_all_parts_are_there_and_all_numbers_are_numbers(found, paper):
     made = found(paper)
-    assert made.quick and made.key.startswith("[") and made.calibrations and made.empirical and made.tables and made.figures
+    assert (
+        made.quick
+        and made.key.startswith("[")
+        and made.calibrations
+        and made.empirical
+        and made.tables
+        and made.figures
+    )
     for one in made.algorithms:
         assert len(one.measured) >= 2
         assert all(math.isfinite(run.mean) and run.mean > 0 for run in one.measured)
@@ -60,5 +67,8 @@ def test_printed_noise_never_gives_more_than_it_should_where_it_is_run(found, pa
 
 
 def test_there_are_four_papers():
-    with pytest.raises(InvalidParameter, match="unknown paper 'dwork06'; choose one of balle16, luyo21, zhou22, chowdhury21"):
+    with pytest.raises(
+        InvalidParameter,
+        match="unknown paper 'dwork06'; choose one of balle16, luyo21, zhou22, chowdhury21",
+    ):
         reproduce("dwork06")

@@ -18,7 +18,13 @@ PRIVACY = confide.CentralDP(1.0, 2e-3)
 def people():
     """Each user is in one state and earns a number that nobody else earns."""
     rows = np.arange(USERS)
-    return LoggedUsers(rows % STATES, rows / USERS, np.arange(USERS + 1), np.arange(USERS + 1), np.ones(USERS, dtype=bool))
+    return LoggedUsers(
+        rows % STATES,
+        rows / USERS,
+        np.arange(USERS + 1),
+        np.arange(USERS + 1),
+        np.ones(USERS, dtype=bool),
+    )
 
 
 class Cut:
@@ -32,7 +38,11 @@ class Cut:
             size = min(700, USERS - first)
             rows = slice(first, first + size)
             yield LoggedUsers(
-                data.states[rows], data.rewards[rows], np.arange(size + 1), np.arange(size + 1), np.ones(size, dtype=bool)
+                data.states[rows],
+                data.rewards[rows],
+                np.arange(size + 1),
+                np.arange(size + 1),
+                np.ones(size, dtype=bool),
             )
 
 
@@ -50,18 +60,30 @@ def test_the_average_of_the_chosen_users_is_published():
     data = people()
     everybody = confide.CentralDP(1.0, 1 - 1e-12)
     with pytest.warns(confide.evaluation.DeltaWarning):
-        estimate = SUBSAMPLE.release(in_memory(data), privacy=everybody, rng=np.random.default_rng(3))
-    assert estimate.values == pytest.approx([data.rewards[data.states == state].mean() for state in range(STATES)])
-    assert estimate.certificate is None and estimate.guarantee.epsilon == 0 and estimate.guarantee.delta == everybody.delta
+        estimate = SUBSAMPLE.release(
+            in_memory(data), privacy=everybody, rng=np.random.default_rng(3)
+        )
+    assert estimate.values == pytest.approx(
+        [data.rewards[data.states == state].mean() for state in range(STATES)]
+    )
+    assert (
+        estimate.certificate is None
+        and estimate.guarantee.epsilon == 0
+        and estimate.guarantee.delta == everybody.delta
+    )
 
 
 def test_states_of_nobody_who_is_chosen_are_in_the_middle():
-    estimate = SUBSAMPLE.release(in_memory(people()), privacy=confide.CentralDP(1.0, 1e-12), rng=np.random.default_rng(3))
+    estimate = SUBSAMPLE.release(
+        in_memory(people()), privacy=confide.CentralDP(1.0, 1e-12), rng=np.random.default_rng(3)
+    )
     assert (estimate.values == 0.5).all()
 
 
 def test_what_it_counts():
-    assert "only users who are chosen count; returns are clipped to [0, 1]" in SUBSAMPLE.counted(2, 9)
+    assert "only users who are chosen count; returns are clipped to [0, 1]" in SUBSAMPLE.counted(
+        2, 9
+    )
 
 
 @pytest.mark.parametrize("privacy", [confide.CentralDP(1.0, delta=0.0), NoPrivacy()])

@@ -8,9 +8,11 @@ from papers.zhou22 import bounds, errata
 
 def test_golden_values():
     assert bounds.true_epsilon(JointDP(1.0, 1e-5)) == pytest.approx(0.19196, rel=1e-3)
-    assert bounds.true_epsilon(LocalDP(1.0, 1e-5)) == pytest.approx(0.19196, rel=1e-3)  # the tree and m cancel
+    # the tree and m cancel
+    assert bounds.true_epsilon(LocalDP(1.0, 1e-5)) == pytest.approx(0.19196, rel=1e-3)
     assert bounds.first_failure(0.1, 2) == pytest.approx(68, abs=1)
-    assert errata.concentrated().numbers["at_1"] == pytest.approx(1 + 1 / (16 * 12.899), rel=1e-4)  # ln(4e5) = 12.899
+    # ln(4e5) = 12.899
+    assert errata.concentrated().numbers["at_1"] == pytest.approx(1 + 1 / (16 * 12.899), rel=1e-4)
 
 
 def test_the_agent_s_own_account_agrees(found):

@@ -27,7 +27,9 @@ def test_bellman_residuals(H, S, A):
     weights = np.random.default_rng(1).dirichlet(np.ones(A), size=(H, S))
     for pi in (StochasticPolicy(weights), policy):
         W = policy_values(expect, r, pi)
-        residual = W[:-1] - (pi.probabilities() * (r + np.einsum("hsat,ht->hsa", P, W[1:]))).sum(axis=2)
+        residual = W[:-1] - (pi.probabilities() * (r + np.einsum("hsat,ht->hsa", P, W[1:]))).sum(
+            axis=2
+        )
         assert np.abs(residual).max() < 1e-10
         assert (W <= V + 1e-12).all()
     np.testing.assert_allclose(policy_values(expect, r, policy), V, atol=1e-12)
@@ -57,11 +59,15 @@ def test_no_policy_of_a_tiny_problem_is_better(H, S, A):
         P, r, expect = tiny(seed, H, S, A)
         V, policy = optimal(expect, r)
         every = itertools.product(range(A), repeat=H * S)
-        choices = [TabularPolicy(np.reshape(actions, (H, S)), A).probabilities() for actions in every]
+        choices = [
+            TabularPolicy(np.reshape(actions, (H, S)), A).probabilities() for actions in every
+        ]
         for s in range(S):
             best = max(forward_value(P, r, weights, np.eye(S)[s]) for weights in choices)
             assert V[0, s] == pytest.approx(best, abs=1e-12)
-            assert forward_value(P, r, policy.probabilities(), np.eye(S)[s]) == pytest.approx(best, abs=1e-12)
+            assert forward_value(P, r, policy.probabilities(), np.eye(S)[s]) == pytest.approx(
+                best, abs=1e-12
+            )
 
 
 def test_ties_go_to_the_first_action():

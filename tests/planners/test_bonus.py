@@ -13,7 +13,13 @@ from confide.planners.regression import tight_width as tight
 
 def bonus_twin(X, inverse, scale, sampling, noise, factor, cap):
     solved = X @ inverse
-    return factor * scale * np.minimum(cap, np.sqrt(sampling * (X * solved).sum(axis=1) + noise * (solved**2).sum(axis=1)))
+    return (
+        factor
+        * scale
+        * np.minimum(
+            cap, np.sqrt(sampling * (X * solved).sum(axis=1) + noise * (solved**2).sum(axis=1))
+        )
+    )
 
 
 def precision(rng, m):
@@ -25,9 +31,15 @@ def precision(rng, m):
 def test_the_kernel_equals_its_twin(m):
     rng = np.random.default_rng(m)
     X, inverse = rng.normal(size=(40, m)), np.linalg.inv(precision(rng, m))
-    for arguments in ((1.0, 0.25, 3.0, 0.1, 1.0), (4.0, 2.0, 0.0, 1.0, math.inf), (2.0, 0.0, 50.0, 0.3, 0.7)):
+    for arguments in (
+        (1.0, 0.25, 3.0, 0.1, 1.0),
+        (4.0, 2.0, 0.0, 1.0, math.inf),
+        (2.0, 0.0, 50.0, 0.3, 0.7),
+    ):
         np.testing.assert_allclose(
-            _kernels.bonus(X, inverse, arguments[0], arguments[1:]), bonus_twin(X, inverse, *arguments), rtol=1e-12
+            _kernels.bonus(X, inverse, arguments[0], arguments[1:]),
+            bonus_twin(X, inverse, *arguments),
+            rtol=1e-12,
         )
 
 
@@ -36,7 +48,9 @@ def test_the_formula_in_plain_numbers():
     width = tight(target_std=0.5, response_noise=6.0, gram_noise=8.0)
     x = np.array([2.0, 0.0, 0.0])
     assert width.factor == 0.1
-    assert bonus(x, 100 * np.eye(3), 3.0, width) == pytest.approx(0.1 * 3 * math.sqrt(0.25 * 0.04 + (36 + 16) * 0.0004))
+    assert bonus(x, 100 * np.eye(3), 3.0, width) == pytest.approx(
+        0.1 * 3 * math.sqrt(0.25 * 0.04 + (36 + 16) * 0.0004)
+    )
     assert bonus(x, 0.01 * np.eye(3), 3.0, width) == pytest.approx(0.1 * 3)
     paper = Width(7.0**2, 0.0, factor=1.0, cap=math.inf)
     assert bonus(x, 0.01 * np.eye(3), 1.0, paper) == pytest.approx(7 * math.sqrt(400.0))
@@ -72,7 +86,9 @@ def test_gram_noise_moves_predictions_as_the_width_says():
     Z = rng.normal(scale=3.0, size=(20_000, 3, 3))
     Z = (Z + Z.swapaxes(1, 2)) / 2
     v, w = np.array([0.0, 2.0, 0.0]), np.array([math.sqrt(0.5), 0.0, 0.0])
-    assert (v @ Z @ w).var() == pytest.approx(tight(target_std=0.0, response_noise=0.0, gram_noise=3.0).noise * 4.0, rel=0.04)
+    assert (v @ Z @ w).var() == pytest.approx(
+        tight(target_std=0.0, response_noise=0.0, gram_noise=3.0).noise * 4.0, rel=0.04
+    )
     w = np.array([0.0, 1.0, 0.0])
     assert (v @ Z @ w).var() == pytest.approx(3.0**2 * 4.0, rel=0.04)
 

@@ -46,7 +46,12 @@ def project_twin(target, P):
     d, best = len(target), (math.inf, None)
     for size in range(1, d + 1):
         for face in map(list, itertools.combinations(range(d), size)):
-            system = np.block([[P[np.ix_(face, face)], np.ones((size, 1))], [np.ones((1, size)), np.zeros((1, 1))]])
+            system = np.block(
+                [
+                    [P[np.ix_(face, face)], np.ones((size, 1))],
+                    [np.ones((1, size)), np.zeros((1, 1))],
+                ]
+            )
             w = np.zeros(d)
             w[face] = np.linalg.solve(system, np.append(P[face] @ target, 1.0))[:size]
             if w.min() >= -1e-12:
@@ -89,10 +94,17 @@ def test_the_kernel_equals_its_twin(d):
 
 def test_ties_end():
     for d in (2, 5, 16):
-        for target in (np.zeros(d), np.ones(d), np.repeat([1.0, 0.0], [1, d - 1]), np.repeat([2.0, -1.0], [2, d - 2])):
+        for target in (
+            np.zeros(d),
+            np.ones(d),
+            np.repeat([1.0, 0.0], [1, d - 1]),
+            np.repeat([2.0, -1.0], [2, d - 2]),
+        ):
             w = project_simplex(target, np.eye(d))
             assert kkt_residual(w, target, np.eye(d)) < 1e-14
-    np.testing.assert_allclose(project_simplex(np.array([0.7, 0.7, -0.4]), np.eye(3)), [0.5, 0.5, 0.0], atol=1e-15)
+    np.testing.assert_allclose(
+        project_simplex(np.array([0.7, 0.7, -0.4]), np.eye(3)), [0.5, 0.5, 0.0], atol=1e-15
+    )
 
 
 @given(st.integers(2, 8), st.integers(0, 10**6))
@@ -102,7 +114,8 @@ def test_projection_properties(d, seed):
     w = project_simplex(target, P)
     np.testing.assert_allclose(project_simplex(w, P), w, atol=1e-12)  # a projection
     np.testing.assert_allclose(project_simplex(target, 1e7 * P), w, atol=1e-9)  # whatever the units
-    np.testing.assert_allclose(project_simplex(target, P + 5.0), w, atol=1e-9)  # what happens along 1 does not matter
+    # what happens along 1 does not matter
+    np.testing.assert_allclose(project_simplex(target, P + 5.0), w, atol=1e-9)
     others = rng.dirichlet(np.ones(d), size=50)
     assert ((others - w) @ P @ (w - target) > -1e-8).all()  # the angle at w is obtuse
 
@@ -146,7 +159,9 @@ def test_repair_ridge_and_solution(m):
     Lambda, u = goe(rng, (2, 3), m, 20.0), rng.normal(size=(2, 3, m))
     made = least_squares(Lambda, u, noise_std=20.0, ridge=0.7)
     rho = max(1.0, 0.7 * 20 * math.sqrt(2 * m) / 2)
-    np.testing.assert_allclose(np.einsum("...ij,...j->...i", made.precision, made.weights), u, atol=1e-10)
+    np.testing.assert_allclose(
+        np.einsum("...ij,...j->...i", made.precision, made.weights), u, atol=1e-10
+    )
     expected = np.sort(np.maximum(np.linalg.eigvalsh(Lambda), 0) + rho, axis=-1)
     np.testing.assert_allclose(np.linalg.eigvalsh(made.precision), expected, rtol=1e-10)
     np.testing.assert_allclose(made.precision @ Lambda, Lambda @ made.precision, atol=1e-9)
@@ -183,7 +198,9 @@ def test_the_simplex_estimate_is_the_constrained_least_squares_solution():
     fm = reduced(4)
     Z, rest = X @ fm.basis, X.mean(axis=1)
     gram, response = Z.T @ Z, Z.T @ (X @ w + 0.01 * rng.normal(size=40) - rest)
-    theta = least_squares(gram, response, noise_std=0.0, floor=1e-9, simplex=True, coordinates=fm).weights
+    theta = least_squares(
+        gram, response, noise_std=0.0, floor=1e-9, simplex=True, coordinates=fm
+    ).weights
     mixture = fm.mixture(theta)
     assert mixture.min() > -1e-15 and abs(mixture.sum() - 1) < 1e-14
     np.testing.assert_allclose(mixture, w, atol=0.01)
@@ -202,7 +219,9 @@ def test_estimates_of_a_batch_are_those_of_its_members():
             np.testing.assert_allclose(made.precision[h], one.precision, atol=1e-13)
 
 
-@pytest.mark.parametrize("wrong", [{"noise_std": -1.0}, {"noise_std": math.nan}, {"ridge": -0.1}, {"floor": 0.0}])
+@pytest.mark.parametrize(
+    "wrong", [{"noise_std": -1.0}, {"noise_std": math.nan}, {"ridge": -0.1}, {"floor": 0.0}]
+)
 def test_bad_settings_are_refused(wrong):
     with pytest.raises(InvalidParameter, match=f"{next(iter(wrong))} must be"):
         least_squares(np.eye(2), np.ones(2), **{"noise_std": 1.0, **wrong})
@@ -226,8 +245,12 @@ def test_repaired_equals_its_twin(m):
     theta, made = _kernels.repaired(Lambda, u, 0.7)
     size = np.abs(Lambda).max(axis=(1, 2)) + 1
     np.testing.assert_array_less(np.abs(made - precision).max(axis=(1, 2)), 1e-13 * m * size)
-    np.testing.assert_allclose(theta, np.linalg.solve(precision, u[..., None])[..., 0], rtol=1e-6, atol=1e-8)
-    assert _kernels.mean_diagonal(Lambda) == pytest.approx(np.trace(Lambda, axis1=1, axis2=2).mean() / m)
+    np.testing.assert_allclose(
+        theta, np.linalg.solve(precision, u[..., None])[..., 0], rtol=1e-6, atol=1e-8
+    )
+    assert _kernels.mean_diagonal(Lambda) == pytest.approx(
+        np.trace(Lambda, axis1=1, axis2=2).mean() / m
+    )
 
 
 @pytest.mark.parametrize("make", [raw, reduced])

@@ -8,8 +8,13 @@ from confide.policy import StochasticPolicy, TabularPolicy
 
 RNG = np.random.default_rng(3)
 H, S, A = 4, 3, 2
-MODEL = Model(RNG.dirichlet(np.ones(S), (H - 1, S, A)), RNG.random((H, S, A)), RNG.dirichlet(np.ones(S)))
-POLICIES = (TabularPolicy(RNG.integers(0, A, (H, S)), A), StochasticPolicy(RNG.dirichlet(np.ones(A), (H, S))))
+MODEL = Model(
+    RNG.dirichlet(np.ones(S), (H - 1, S, A)), RNG.random((H, S, A)), RNG.dirichlet(np.ones(S))
+)
+POLICIES = (
+    TabularPolicy(RNG.integers(0, A, (H, S)), A),
+    StochasticPolicy(RNG.dirichlet(np.ones(A), (H, S))),
+)
 
 
 def test_a_value_is_the_reward_at_expected_visits():
@@ -17,7 +22,9 @@ def test_a_value_is_the_reward_at_expected_visits():
         value, _ = MODEL.value(policy)
         assert value == pytest.approx((MODEL.visits(policy) * MODEL.rewards).sum())
     played = Played(POLICIES, (3.0, 1.0), 0)
-    assert MODEL.mean_value(played) == pytest.approx(0.75 * MODEL.value(POLICIES[0])[0] + 0.25 * MODEL.value(POLICIES[1])[0])
+    assert MODEL.mean_value(played) == pytest.approx(
+        0.75 * MODEL.value(POLICIES[0])[0] + 0.25 * MODEL.value(POLICIES[1])[0]
+    )
     assert MODEL.mean_visits(played).sum(axis=(1, 2)) == pytest.approx(np.ones(H))
 
 

@@ -9,19 +9,40 @@ from confide.planners.regression import Regularity, Repair, Shift
 
 
 @pytest.mark.parametrize(
-    "setting", [(10**5, 5, 5, 0.1, 40.0, 120.0, 3.5), (1000, 3, 8, 0.05, 1.0, 1.0, 0.0), (64, 10, 2, 0.01, 1e6, 3e6, 700.0)]
+    "setting",
+    [
+        (10**5, 5, 5, 0.1, 40.0, 120.0, 3.5),
+        (1000, 3, 8, 0.05, 1.0, 1.0, 0.0),
+        (64, 10, 2, 0.01, 1e6, 3e6, 700.0),
+    ],
 )
 def test_lemma_3_1(setting):
     K, H, d, alpha, least, most, nu = setting
     with mpmath.workdps(40):
         mp = mpmath.mpf
         log = mpmath.log(1 + K * mp(H) ** 2 / mp(least))
-        beta_p = mp(H) / 2 * mpmath.sqrt(2 * mpmath.log(H / mp(alpha)) + d * log) + mpmath.sqrt(d * mp(most)) + mp(nu)
+        beta_p = (
+            mp(H) / 2 * mpmath.sqrt(2 * mpmath.log(H / mp(alpha)) + d * log)
+            + mpmath.sqrt(d * mp(most))
+            + mp(nu)
+        )
         log = mpmath.log(1 + K / (d * mp(least)))
-        beta_r = mpmath.sqrt(2 * mpmath.log(H / mp(alpha)) + d * log) / 2 + mpmath.sqrt(d * mp(most)) + mp(nu)
-    shared = {"episodes": K, "horizon": H, "dimension": d, "parameter_norm": np.sqrt(d), "failure": alpha}
+        beta_r = (
+            mpmath.sqrt(2 * mpmath.log(H / mp(alpha)) + d * log) / 2
+            + mpmath.sqrt(d * mp(most))
+            + mp(nu)
+        )
+    shared = {
+        "episodes": K,
+        "horizon": H,
+        "dimension": d,
+        "parameter_norm": np.sqrt(d),
+        "failure": alpha,
+    }
     made = Regularity(least, most, nu)
-    assert made.beta(row_norm=np.sqrt(d) * H, span=H, **shared) == pytest.approx(float(beta_p), rel=1e-12)
+    assert made.beta(row_norm=np.sqrt(d) * H, span=H, **shared) == pytest.approx(
+        float(beta_p), rel=1e-12
+    )
     assert made.beta(row_norm=1.0, span=1.0, **shared) == pytest.approx(float(beta_r), rel=1e-12)
 
 
@@ -37,7 +58,13 @@ def test_the_width_covers_the_truth():
         Lambda, u = X.T @ X + Z, X.T @ y + z
         made = Regularity(shift - 5, shift + 5, np.linalg.norm(z) / np.sqrt(shift - 5))
         beta = made.beta(
-            episodes=K, horizon=1, dimension=d, row_norm=1.0, span=1.0, parameter_norm=np.linalg.norm(theta), failure=0.1
+            episodes=K,
+            horizon=1,
+            dimension=d,
+            row_norm=1.0,
+            span=1.0,
+            parameter_norm=np.linalg.norm(theta),
+            failure=0.1,
         )
         found = Shift(shift, beta).estimate(Lambda, u, noise_std=1.0)
         error = theta - found.weights

@@ -28,7 +28,9 @@ def test_riccati_residuals(n, d, radius):
         N = P[h + 1]
         right = Q + A.T @ N @ A - A.T @ N @ B @ np.linalg.inv(R + B.T @ N @ B) @ B.T @ N @ A
         assert np.abs(P[h] - right).max() < 1e-10 * max(1.0, np.abs(right).max())
-        assert np.abs((R + B.T @ N @ B) @ policy.gains[h] + B.T @ N @ A).max() < 1e-10 * max(1.0, np.abs(N).max())
+        assert np.abs((R + B.T @ N @ B) @ policy.gains[h] + B.T @ N @ A).max() < 1e-10 * max(
+            1.0, np.abs(N).max()
+        )
     np.testing.assert_allclose(linear_costs(A, B, Q, R, policy.gains), P, rtol=1e-12)
 
 
@@ -60,7 +62,10 @@ def test_no_sequence_of_inputs_is_cheaper(seed):
     half_Q, half_R = np.linalg.cholesky(Q).T, np.linalg.cholesky(R).T
     rows, sides = [], []
     for h in range(H):
-        reach = [np.linalg.matrix_power(A, h - 1 - k) @ B if k < h else np.zeros((n, d)) for k in range(H)]
+        reach = [
+            np.linalg.matrix_power(A, h - 1 - k) @ B if k < h else np.zeros((n, d))
+            for k in range(H)
+        ]
         rows += [half_Q @ np.hstack(reach), half_R @ np.eye(H * d)[h * d : (h + 1) * d]]
         sides += [-half_Q @ np.linalg.matrix_power(A, h) @ x, np.zeros(d)]
     best = np.linalg.lstsq(np.vstack(rows), np.concatenate(sides), rcond=None)[0].reshape(H, d)

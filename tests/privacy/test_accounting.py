@@ -13,7 +13,9 @@ EPSILONS = st.floats(math.log(1e-3), math.log(100)).map(math.exp)
 DELTAS = st.floats(math.log(1e-15), math.log(0.5)).map(math.exp)
 
 
-@pytest.mark.parametrize(("epsilon", "mu"), [(0.5, 0.1422), (1, 0.2681), (2, 0.5016), (5, 1.1212), (10, 2.0004)])
+@pytest.mark.parametrize(
+    ("epsilon", "mu"), [(0.5, 0.1422), (1, 0.2681), (2, 0.5016), (5, 1.1212), (10, 2.0004)]
+)
 def test_mu_at_delta_1e_5(epsilon, mu):
     assert round(gaussian_mu(epsilon, 1e-5), 4) == mu
 
@@ -22,11 +24,14 @@ def exact_delta(epsilon, mu):
     """The same formula in 60 digits."""
     with mpmath.workdps(60):
         epsilon, mu = mpmath.mpf(epsilon), mpmath.mpf(mu)
-        return mpmath.ncdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
+        return mpmath.ncdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * mpmath.ncdf(
+            -mu / 2 - epsilon / mu
+        )
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "delta"), list(itertools.product([1e-3, 1e-2, 0.1, 1, 10, 100], [1e-15, 1e-12, 1e-9, 1e-5, 1e-2, 0.5]))
+    ("epsilon", "delta"),
+    list(itertools.product([1e-3, 1e-2, 0.1, 1, 10, 100], [1e-15, 1e-12, 1e-9, 1e-5, 1e-2, 0.5])),
 )
 def test_agrees_with_high_precision_over_the_whole_range(epsilon, delta):
     mu = gaussian_mu(epsilon, delta)
@@ -67,11 +72,15 @@ def test_agrees_with_dp_accounting(epsilon, delta):
 def test_agrees_with_dp_accountings_privacy_loss_distribution(epsilon, delta):
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    law = pld.from_gaussian_mechanism(1 / gaussian_mu(epsilon, delta), value_discretization_interval=1e-4)
+    law = pld.from_gaussian_mechanism(
+        1 / gaussian_mu(epsilon, delta), value_discretization_interval=1e-4
+    )
     assert law.get_epsilon_for_delta(delta) == pytest.approx(epsilon, abs=1e-3)
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-30), (0.0, 1e-15), (1e-12, 1e-12), (1e-7, 1e-9), (1e-5, 1e-20)])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(0.0, 1e-30), (0.0, 1e-15), (1e-12, 1e-12), (1e-7, 1e-9), (1e-5, 1e-20)]
+)
 def test_safe_side_far_outside_the_range(epsilon, delta):
     mu = gaussian_mu(epsilon, delta)
     assert exact_delta(epsilon, mu) <= delta
@@ -88,7 +97,8 @@ def test_edges():
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "delta"), [(math.nan, 0.1), (-1, 0.1), (math.inf, 0.1), (1, 0), (1, 1), (1, math.nan), (1, -0.1)]
+    ("epsilon", "delta"),
+    [(math.nan, 0.1), (-1, 0.1), (math.inf, 0.1), (1, 0), (1, 1), (1, math.nan), (1, -0.1)],
 )
 def test_bad_input_is_refused(epsilon, delta):
     with pytest.raises(InvalidParameter, match="must be"):

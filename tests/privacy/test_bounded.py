@@ -134,7 +134,9 @@ def test_a_relation_may_be_a_word(relation):
     assert ball.l1_sensitivity(relation) == ball.l1_sensitivity(Relation(relation))
 
 
-@pytest.mark.parametrize("junk", [np.timedelta64(5, "s"), "x", None, 1j, np.datetime64("2020"), b"x", 2**70])
+@pytest.mark.parametrize(
+    "junk", [np.timedelta64(5, "s"), "x", None, 1j, np.datetime64("2020"), b"x", 2**70]
+)
 def test_lists_are_read_before_numpy_gives_them_one_type(junk):
     """A duration makes all its neighbours durations, and text writes numbers of sixteen bits with few digits."""
     assert real_numbers([np.float16(0.1), 3, junk])[:2].tolist() == [float(np.float16(0.1)), 3.0]

@@ -26,7 +26,14 @@ from confide.privacy import (
     loss_for,
 )
 from confide.privacy.bounded import L2Ball
-from confide.privacy.certificate import FORMER, Certificate, Mechanism, certify, check_schema, schema
+from confide.privacy.certificate import (
+    FORMER,
+    Certificate,
+    Mechanism,
+    certify,
+    check_schema,
+    schema,
+)
 from confide.privacy.guarantee import no_guarantee
 
 REQUEST = JointDP(1.0, 1e-5)
@@ -34,7 +41,14 @@ REQUEST = JointDP(1.0, 1e-5)
 
 def counter(factorisation, *, loss=None, request=REQUEST, source="fast"):
     noise = noise_source(source, 0 if source == "fast" else None)
-    return Counter(L2Ball(1.0, 3), factorisation, loss=loss or loss_for(request), request=request, users=100, noise=noise)
+    return Counter(
+        L2Ball(1.0, 3),
+        factorisation,
+        loss=loss or loss_for(request),
+        request=request,
+        users=100,
+        noise=noise,
+    )
 
 
 def certificate(name="tree", **more):
@@ -42,7 +56,9 @@ def certificate(name="tree", **more):
     return certify(billboard(made.guarantee), [made.mechanism()], subject="prefix sums")
 
 
-@pytest.mark.parametrize("request_", [REQUEST, JointDP(0.5, delta=0.0), JointDP(1.0, 1e-5, relation="null")])
+@pytest.mark.parametrize(
+    "request_", [REQUEST, JointDP(0.5, delta=0.0), JointDP(1.0, 1e-5, relation="null")]
+)
 @pytest.mark.parametrize("name", FACTORISATIONS)
 def test_every_counters_certificate_verifies_after_a_trip_to_disk(tmp_path, name, request_):
     made = certificate(name, request=request_)
@@ -83,13 +99,23 @@ def test_fast_noise_says_so():
 def test_several_mechanisms_compose():
     half = GaussianDP(loss_for(REQUEST).mu / math.sqrt(2))
     both = [counter(Tree(32), loss=half), counter(Exact(1), loss=half)]
-    together = Guarantee(compose(one.guarantee.loss for one in both), REQUEST, Trust.JOINT, 100, "fast")
-    assert verify(certify(together, [one.mechanism() for one in both])).epsilon == pytest.approx(1.0)
+    together = Guarantee(
+        compose(one.guarantee.loss for one in both), REQUEST, Trust.JOINT, 100, "fast"
+    )
+    assert verify(certify(together, [one.mechanism() for one in both])).epsilon == pytest.approx(
+        1.0
+    )
 
 
 def test_gaussian_beside_laplace_is_composed_by_a_privacy_loss_distribution():
     parts = [counter(Tree(32), loss=GaussianDP(0.1)), counter(Exact(1), loss=PureDP(0.2))]
-    together = Guarantee(compose((one.guarantee.loss for one in parts), delta=1e-5), REQUEST, Trust.JOINT, 100, "fast")
+    together = Guarantee(
+        compose((one.guarantee.loss for one in parts), delta=1e-5),
+        REQUEST,
+        Trust.JOINT,
+        100,
+        "fast",
+    )
     stated = certify(together, [one.mechanism() for one in parts])
     assert stated.document["promise"]["loss"]["kind"] == "approximate"
     assert verify(stated).epsilon == pytest.approx(together.epsilon)
@@ -98,14 +124,27 @@ def test_gaussian_beside_laplace_is_composed_by_a_privacy_loss_distribution():
 def test_k_norm_beside_gaussian_noise_about_the_same_users():
     """By an independent accountant: a pure loss is no better than randomised response, and never a Gaussian one of the same (1, 1e-5)."""
     half = CentralDP(0.5, 1e-5)
-    ball = Counter(L2Ball(1.0, 3), Exact(1), loss=None, request=half, users=100, noise=noise_source("fast", 0))
+    ball = Counter(
+        L2Ball(1.0, 3), Exact(1), loss=None, request=half, users=100, noise=noise_source("fast", 0)
+    )
     assert ball.noise.distribution == "ball" and ball.guarantee.loss == PureDP(0.5)
     parts = [ball, counter(Tree(32), loss=GaussianDP(0.1))]
-    together = Guarantee(compose((one.guarantee.loss for one in parts), delta=1e-5), REQUEST, Trust.JOINT, 100, "fast")
+    together = Guarantee(
+        compose((one.guarantee.loss for one in parts), delta=1e-5),
+        REQUEST,
+        Trust.JOINT,
+        100,
+        "fast",
+    )
     verified = verify(certify(together, [one.mechanism() for one in parts]))
     assert verified.losses[0] == PureDP(0.5) and verified.losses[1].mu == pytest.approx(0.1)
-    accountant = PLDAccountant().compose(dp_accounting.GaussianDpEvent(10.0)).compose(dp_accounting.LaplaceDpEvent(2.0))
-    assert accountant.get_epsilon(1e-5) <= verified.epsilon * (1 + 1e-3)  # of all that is 0.5-DP, Laplace noise is not the worst
+    accountant = (
+        PLDAccountant()
+        .compose(dp_accounting.GaussianDpEvent(10.0))
+        .compose(dp_accounting.LaplaceDpEvent(2.0))
+    )
+    # of all that is 0.5-DP, Laplace noise is not the worst
+    assert accountant.get_epsilon(1e-5) <= verified.epsilon * (1 + 1e-3)
     assert 0.5 < verified.epsilon <= 0.5 + GaussianDP(0.1).epsilon_at(5e-6)
     claimed = Guarantee(loss_for(half), half, Trust.CENTRAL, 100, "fast")
     with pytest.raises(CertificateError, match="the mechanisms give PureDP"):
@@ -114,7 +153,14 @@ def test_k_norm_beside_gaussian_noise_about_the_same_users():
 
 @pytest.mark.parametrize("source", ["fast", "secure"])
 def test_a_ball_is_verified_and_less_noise_is_refused(source):
-    made = Counter(L2Ball(1.0, 3), Leaves(4), loss=None, request=CentralDP(1.0, 1e-5), users=10, noise=noise_source(source))
+    made = Counter(
+        L2Ball(1.0, 3),
+        Leaves(4),
+        loss=None,
+        request=CentralDP(1.0, 1e-5),
+        users=10,
+        noise=noise_source(source),
+    )
     stated = certify(made.guarantee, [made.mechanism()])
     assert verify(stated).losses[0].epsilon == pytest.approx(1.0)
     changes = {"scale": 0.99, "sensitivity": 0.9}
@@ -124,7 +170,9 @@ def test_a_ball_is_verified_and_less_noise_is_refused(source):
         with pytest.raises(CertificateError):
             verify(certify(made.guarantee, [Mechanism(**less)]))
     if source == "secure":
-        between = made.mechanism().to_json() | {"sensitivity": made.noise.sensitivity + made.noise.step}
+        between = made.mechanism().to_json() | {
+            "sensitivity": made.noise.sensitivity + made.noise.step
+        }
         with pytest.raises(CertificateError, match="whole number of shells"):
             verify(certify(made.guarantee, [Mechanism(**between)]))
 
@@ -133,14 +181,36 @@ def test_local_and_smooth_mechanisms():
     local = LocalDP(1.0, 1e-5)
     mu = loss_for(local).mu
     sent = Mechanism(name="local", distribution="gaussian", norm=2, sensitivity=2.0, scale=2.0 / mu)
-    assert verify(certify(Guarantee(GaussianDP(mu), local, Trust.LOCAL, 10, "fast"), [sent])).epsilon == pytest.approx(1.0)
+    assert verify(
+        certify(Guarantee(GaussianDP(mu), local, Trust.LOCAL, 10, "fast"), [sent])
+    ).epsilon == pytest.approx(1.0)
     central = CentralDP(1.0, 1e-5)
     smooth = SmoothGaussian(1.0, 1e-5, 5)
-    parameters = {"epsilon": 1.0, "delta": 1e-5, "alpha": smooth.alpha, "beta": smooth.beta, "dimension": 5}
-    released = Mechanism(name="smooth", distribution="gaussian", norm=2, sensitivity=None, scale=None, parameters=parameters)
+    parameters = {
+        "epsilon": 1.0,
+        "delta": 1e-5,
+        "alpha": smooth.alpha,
+        "beta": smooth.beta,
+        "dimension": 5,
+    }
+    released = Mechanism(
+        name="smooth",
+        distribution="gaussian",
+        norm=2,
+        sensitivity=None,
+        scale=None,
+        parameters=parameters,
+    )
     promise = Guarantee(smooth.loss, central, Trust.CENTRAL, 10, "fast")
     assert verify(certify(promise, [released])).epsilon == pytest.approx(1.0)
-    weaker = certify(promise, [Mechanism(**(released.to_json() | {"parameters": parameters | {"alpha": 0.8 * smooth.alpha}}))])
+    weaker = certify(
+        promise,
+        [
+            Mechanism(
+                **(released.to_json() | {"parameters": parameters | {"alpha": 0.8 * smooth.alpha}})
+            )
+        ],
+    )
     with pytest.raises(CertificateError, match="alpha and beta give delta"):
         verify(weaker)
 
@@ -182,7 +252,10 @@ TAMPERINGS = {
     "a lattice without secure noise": (("mechanisms", 0, "lattice"), lambda _: 1e-9),
     "no source": (("promise", "source"), lambda _: "none"),
     "nothing assumed": (("assumptions",), lambda _: []),
-    "pure loss for Gaussian noise": (("promise", "loss"), lambda _: {"kind": "pure", "epsilon": 1.0}),
+    "pure loss for Gaussian noise": (
+        ("promise", "loss"),
+        lambda _: {"kind": "pure", "epsilon": 1.0},
+    ),
     "approximate loss for Gaussian noise": (
         ("promise", "loss"),
         lambda _: {"kind": "approximate", "epsilon": 1.0, "delta": 1e-5},
@@ -237,7 +310,9 @@ def test_a_certificate_is_about_one_participation():
 
 def test_central_guarantees_become_joint_certificates():
     made = counter(Tree(32), request=CentralDP(1.0, 1e-5))
-    assert verify(certify(billboard(made.guarantee), [made.mechanism()])).epsilon == pytest.approx(1.0)
+    assert verify(certify(billboard(made.guarantee), [made.mechanism()])).epsilon == pytest.approx(
+        1.0
+    )
 
 
 def test_missing_files_are_refused(tmp_path):
@@ -257,4 +332,6 @@ def test_the_schema_is_itself_valid_and_names_the_place():
 
 def test_no_guarantee_has_no_epsilon():
     assert no_guarantee(3).epsilon == math.inf
-    assert np.isinf(certify(no_guarantee(3), [Mechanism("exact", "none", 2, 1.0, 0.0, {"leaves": 1})]).epsilon)
+    assert np.isinf(
+        certify(no_guarantee(3), [Mechanism("exact", "none", 2, 1.0, 0.0, {"leaves": 1})]).epsilon
+    )

@@ -91,7 +91,11 @@ def test_the_distance_from_a_rounded_gaussian(share, terms):
     """On a lattice that is fine enough for the second bound to be the smaller one, it still holds, and is within 5 % of the truth."""
     p, shift = exact_sum(share, terms), math.ceil(0.27 * share * math.sqrt(terms))
     epsilon = rounded_epsilon(share, terms, float(shift), 1, DELTA)
-    assert epsilon == sum_epsilon(share, terms, float(shift), 1, DELTA) < renyi_epsilon(share, terms, float(shift), 1, DELTA)
+    assert (
+        epsilon
+        == sum_epsilon(share, terms, float(shift), 1, DELTA)
+        < renyi_epsilon(share, terms, float(shift), 1, DELTA)
+    )
     assert hockey_stick(p, (shift,), epsilon) <= DELTA < hockey_stick(p, (shift,), 0.95 * epsilon)
 
 
@@ -115,13 +119,22 @@ def test_converting_costs_a_tenth_on_a_coarse_lattice_and_nothing_on_a_fine_one(
     assert 1 < needed * gaussian_mu(1.0, DELTA) < 1 + 1e-5
     coarse = least_share(1.0, DELTA, 1000, 20.0, 60)
     assert 1.05 < coarse * math.sqrt(1000) / 20.0 * gaussian_mu(1.0, DELTA) < 1.10
-    assert sum_epsilon(share, 1000, 2.0**24, 60, DELTA) <= 1.0 < sum_epsilon(share / 1.001, 1000, 2.0**24, 60, DELTA)
+    assert (
+        sum_epsilon(share, 1000, 2.0**24, 60, DELTA)
+        <= 1.0
+        < sum_epsilon(share / 1.001, 1000, 2.0**24, 60, DELTA)
+    )
 
 
 def test_drop_outs_cost_what_they_should():
     """A sum with fewer shares than planned gives less; one with more gives more."""
     share = least_share(1.0, DELTA, 900, 2.0**24, 10)
-    assert sum_epsilon(share, 1000, 2.0**24, 10, DELTA) < 1 < sum_epsilon(share, 800, 2.0**24, 10, DELTA) < 1.1
+    assert (
+        sum_epsilon(share, 1000, 2.0**24, 10, DELTA)
+        < 1
+        < sum_epsilon(share, 800, 2.0**24, 10, DELTA)
+        < 1.1
+    )
 
 
 def test_small_shares_are_never_used():
@@ -129,7 +142,9 @@ def test_small_shares_are_never_used():
     assert distance_from_gaussian(LEAST_SHARE, 10**6) < 1e-7
     assert distance_from_gaussian(0.5, 2) > 0.05
     assert sum_epsilon(0.4, 10**6, 1.0, 1, DELTA) == math.inf
-    assert distance_from_gaussian(0.6, 5000) >= 10 * sum(math.exp(-2 * math.pi**2 * 0.36 * k / (k + 1)) for k in range(1, 5000))
+    assert distance_from_gaussian(0.6, 5000) >= 10 * sum(
+        math.exp(-2 * math.pi**2 * 0.36 * k / (k + 1)) for k in range(1, 5000)
+    )
 
 
 @pytest.mark.parametrize(
@@ -149,5 +164,7 @@ def test_requests_are_checked(options, said):
 
 
 def test_a_request_says_its_dropouts():
-    assert str(confide.DistributedDP(1, 1e-5)) == "DistributedDP(epsilon=1, delta=1e-05, dropouts=0.1)"
+    assert (
+        str(confide.DistributedDP(1, 1e-5)) == "DistributedDP(epsilon=1, delta=1e-05, dropouts=0.1)"
+    )
     assert confide.DistributedDP(1, 1e-5).trust is confide.Trust.DISTRIBUTED

@@ -30,13 +30,17 @@ def make(loss=None, request=REQUEST, trust=Trust.CENTRAL):
 @pytest.mark.parametrize("epsilon", [-1.0, 0.0, math.nan, math.inf])
 @pytest.mark.parametrize("kind", [JointDP, CentralDP, LocalDP])
 def test_bad_epsilon_is_refused(kind, epsilon):
-    with pytest.raises(InvalidParameter, match=f"epsilon must be positive and finite, got epsilon={epsilon}"):
+    with pytest.raises(
+        InvalidParameter, match=f"epsilon must be positive and finite, got epsilon={epsilon}"
+    ):
         kind(epsilon=epsilon, delta=1e-5)
 
 
 @pytest.mark.parametrize("request_class", [CentralDP, JointDP, LocalDP, DistributedDP])
 def test_a_request_without_delta_is_refused_and_says_what_to_write(request_class):
-    with pytest.raises(InvalidParameter, match=r"delta must be stated, got none\. Write .*delta=1e-5.*delta=0\.0"):
+    with pytest.raises(
+        InvalidParameter, match=r"delta must be stated, got none\. Write .*delta=1e-5.*delta=0\.0"
+    ):
         request_class(1.0)
 
 
@@ -56,7 +60,10 @@ def test_relations_are_words():
 
 
 def test_it_reads_as_a_sentence():
-    assert str(billboard(make())) == "JointDP(epsilon=1, delta=1e-05), replace one user, 100000 users, fast noise"
+    assert (
+        str(billboard(make()))
+        == "JointDP(epsilon=1, delta=1e-05), replace one user, 100000 users, fast noise"
+    )
     assert str(no_guarantee(7)) == "NO PRIVACY, 7 users"
 
 
@@ -72,7 +79,10 @@ def test_it_states_what_the_noise_gives_not_what_was_asked_for():
 
 
 def test_a_loss_beyond_the_request_is_refused_with_its_number():
-    with pytest.raises(PromiseBroken, match=r"gives epsilon=1\.0\d+ at delta=1e-05, more than the requested epsilon=1"):
+    with pytest.raises(
+        PromiseBroken,
+        match=r"gives epsilon=1\.0\d+ at delta=1e-05, more than the requested epsilon=1",
+    ):
         make(GaussianDP(loss_for(REQUEST).mu * 1.01))
     with pytest.raises(PromiseBroken):
         make(PureDP(math.inf))

@@ -48,7 +48,9 @@ def never() -> bytes:
     raise AssertionError("release was called")
 
 
-def spend(ledger: Ledger, id: str, loss: Loss, release: Callable[[], bytes] = lambda: b"released") -> bytes:
+def spend(
+    ledger: Ledger, id: str, loss: Loss, release: Callable[[], bytes] = lambda: b"released"
+) -> bytes:
     return ledger.spend(id, "a test", loss, "replace", release=release)
 
 
@@ -67,7 +69,9 @@ def assert_within(total: Total, losses: list[Loss]) -> None:
     assert epsilon <= total.epsilon * SLACK
     assert delta <= total.delta * SLACK
     if mu > 0:
-        assert gaussian_delta(max(0.0, total.epsilon * SLACK - epsilon), mu) + delta <= total.delta * (1 + 1e-6)
+        assert gaussian_delta(
+            max(0.0, total.epsilon * SLACK - epsilon), mu
+        ) + delta <= total.delta * (1 + 1e-6)
 
 
 def spend_all(total: Total, losses: list[Loss]) -> tuple[list[Loss], Account]:
@@ -83,12 +87,18 @@ def spend_all(total: Total, losses: list[Loss]) -> tuple[list[Loss], Account]:
         accepted.append(loss)
         mu = math.sqrt(sum(x.mu**2 for x in accepted if isinstance(x, GaussianDP)))
         epsilon = sum(x.epsilon for x in accepted if not isinstance(x, GaussianDP))
-        account = Account(total, Amount(mu, epsilon, sum(x.delta for x in accepted if isinstance(x, ApproxDP))), caps)
+        account = Account(
+            total,
+            Amount(mu, epsilon, sum(x.delta for x in accepted if isinstance(x, ApproxDP))),
+            caps,
+        )
     return accepted, account
 
 
 totals = st.builds(
-    lambda epsilon, delta, e0, d0: Total(epsilon, delta, others_epsilon=e0 * epsilon, others_delta=d0 * delta),
+    lambda epsilon, delta, e0, d0: Total(
+        epsilon, delta, others_epsilon=e0 * epsilon, others_delta=d0 * delta
+    ),
     st.floats(0.01, 10),
     st.sampled_from([0.0, 1e-9, 1e-6, 1e-2, 0.3]),
     st.sampled_from([0.0, 0.3, 1.0]),
@@ -103,7 +113,9 @@ losses = st.one_of(
 
 @settings(max_examples=400, deadline=None)
 @given(totals, st.lists(losses, max_size=12))
-def test_whatever_the_filter_accepts_stays_within_the_total(total: Total, attempts: list[Loss]) -> None:
+def test_whatever_the_filter_accepts_stays_within_the_total(
+    total: Total, attempts: list[Loss]
+) -> None:
     accepted, account = spend_all(total, attempts)
     assert_within(total, accepted)
     assert account.epsilon <= total.epsilon * SLACK
@@ -111,7 +123,9 @@ def test_whatever_the_filter_accepts_stays_within_the_total(total: Total, attemp
 
 @settings(max_examples=200, deadline=None)
 @given(totals, st.lists(losses, max_size=6))
-def test_what_is_said_to_remain_can_be_spent_and_not_more(total: Total, attempts: list[Loss]) -> None:
+def test_what_is_said_to_remain_can_be_spent_and_not_more(
+    total: Total, attempts: list[Loss]
+) -> None:
     _, account = spend_all(total, attempts)
     left = account.remaining
     account.admit(ApproxDP(left.epsilon, left.delta))
@@ -132,7 +146,11 @@ def test_the_ledger_accepts_what_the_filter_accepts_and_a_refusal_changes_nothin
 ) -> None:
     path = new(memory)
     Ledger.init(
-        path, epsilon=total.epsilon, delta=total.delta, others_epsilon=total.others_epsilon, others_delta=total.others_delta
+        path,
+        epsilon=total.epsilon,
+        delta=total.delta,
+        others_epsilon=total.others_epsilon,
+        others_delta=total.others_delta,
     )
     for i, loss in enumerate(attempts):
         before = contents(path)
@@ -161,19 +179,29 @@ def test_adaptive_gaussian_spends_use_the_whole_total_and_no_more(path: Path) ->
 @pytest.mark.parametrize("count", [3, 7, 49, 1000])
 def test_equal_shares_of_the_total_all_fit_whatever_the_rounding(count: int) -> None:
     mu = gaussian_mu(0.3, 1e-6)
-    assert len(spend_all(Total(0.3, 1e-6), [ApproxDP(0.3 / count, 1e-6 / count)] * (count + 1))[0]) == count
-    assert len(spend_all(Total(0.3, 1e-6), [GaussianDP(mu / math.sqrt(count))] * (count + 1))[0]) == count
+    assert (
+        len(spend_all(Total(0.3, 1e-6), [ApproxDP(0.3 / count, 1e-6 / count)] * (count + 1))[0])
+        == count
+    )
+    assert (
+        len(spend_all(Total(0.3, 1e-6), [GaussianDP(mu / math.sqrt(count))] * (count + 1))[0])
+        == count
+    )
 
 
 def test_the_first_gaussian_spend_divides_the_total_for_good(path: Path) -> None:
     ledger = Ledger.init(path, epsilon=3.0, delta=1e-6, others_epsilon=1.0, others_delta=1e-7)
-    spend(ledger, "a", PureDP(1.5))  # more than was set aside: allowed, since there is no Gaussian spend yet
+    # more than was set aside: allowed, since there is no Gaussian spend yet
+    spend(ledger, "a", PureDP(1.5))
     spend(ledger, "b", GaussianDP(0.1))
     mu = gaussian_mu(1.5, 1e-6 - 1e-7)
     assert ledger.account.caps == Amount(mu, 1.5, 1e-7)
     assert ledger.remaining.mu == pytest.approx(math.sqrt(mu**2 - 0.01))
     assert (ledger.remaining.epsilon, ledger.remaining.delta) == (0.0, 1e-7)
-    with pytest.raises(BudgetExceeded, match=r"requested PureDP\(epsilon=0.001\), left mu=0\.3.* and \(epsilon=0, delta=1e-07\)"):
+    with pytest.raises(
+        BudgetExceeded,
+        match=r"requested PureDP\(epsilon=0.001\), left mu=0\.3.* and \(epsilon=0, delta=1e-07\)",
+    ):
         spend(ledger, "c", PureDP(0.001), never)
     spend(ledger, "d", ApproxDP(0.0, 1e-7))
     spend(ledger, "e", GaussianDP(ledger.remaining.mu))
@@ -248,7 +276,9 @@ def test_an_empty_release_is_a_release(path: Path) -> None:
         ("a test", GaussianDP(0.1), "null"),
     ],
 )
-def test_an_id_cannot_be_used_for_something_else(path: Path, what: str, loss: Loss, relation: str) -> None:
+def test_an_id_cannot_be_used_for_something_else(
+    path: Path, what: str, loss: Loss, relation: str
+) -> None:
     ledger = Ledger.init(path, epsilon=1.0, delta=1e-6)
     spend(ledger, "a", GaussianDP(0.1), lambda: b"secret to the holder of the id")
     before = contents(path)
@@ -271,7 +301,9 @@ def test_a_release_that_fails_stays_charged_and_goes_on_under_its_id(path: Path)
     assert [line.released for line in ledger.spends] == [True]
 
 
-def test_the_charge_is_in_the_file_before_the_noise_is_drawn_and_no_lock_is_held(path: Path) -> None:
+def test_the_charge_is_in_the_file_before_the_noise_is_drawn_and_no_lock_is_held(
+    path: Path,
+) -> None:
     ledger = Ledger.init(path, epsilon=1.0, delta=1e-6)
     seen: list[tuple[bool, ...]] = []
 
@@ -282,7 +314,10 @@ def test_the_charge_is_in_the_file_before_the_noise_is_drawn_and_no_lock_is_held
 
     assert spend(ledger, "outer", PureDP(0.1), draw) == b"outer"
     assert seen == [(False,)]
-    assert [(line.id, line.released) for line in ledger.spends] == [("outer", True), ("inner", True)]
+    assert [(line.id, line.released) for line in ledger.spends] == [
+        ("outer", True),
+        ("inner", True),
+    ]
 
 
 def test_of_two_draws_under_one_id_the_first_stored_is_handed_to_both(path: Path) -> None:
@@ -317,7 +352,9 @@ def _seconds(when: str) -> float:
 # Bad input ----------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("loss", [PureDP(math.inf), GaussianDP(math.inf), ApproxDP(math.inf, 0.0), "much", None])
+@pytest.mark.parametrize(
+    "loss", [PureDP(math.inf), GaussianDP(math.inf), ApproxDP(math.inf, 0.0), "much", None]
+)
 def test_what_is_no_finite_loss_is_refused(path: Path, loss: Loss) -> None:
     ledger = Ledger.init(path, epsilon=1.0, delta=1e-6)
     before = contents(path)
@@ -326,10 +363,14 @@ def test_what_is_no_finite_loss_is_refused(path: Path, loss: Loss) -> None:
     assert contents(path) == before
 
 
-@pytest.mark.parametrize(("id", "what"), [("", "a"), ("a", ""), ("a\n", "a"), ("a", "\ud800"), ("\0", "a")])
+@pytest.mark.parametrize(
+    ("id", "what"), [("", "a"), ("a", ""), ("a\n", "a"), ("a", "\ud800"), ("\0", "a")]
+)
 def test_names_are_printable(path: Path, id: str, what: str) -> None:
     with pytest.raises(InvalidParameter, match="printable"):
-        Ledger.init(path, epsilon=1.0, delta=1e-6).spend(id, what, PureDP(0.1), "replace", release=never)
+        Ledger.init(path, epsilon=1.0, delta=1e-6).spend(
+            id, what, PureDP(0.1), "replace", release=never
+        )
 
 
 @pytest.mark.parametrize(
@@ -377,7 +418,9 @@ def test_a_failed_init_leaves_nothing(path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(("step", "made"), [("fsync", False), ("link", False), ("unlink", True)])
-def test_a_killed_init_does_not_lock_out(path: Path, monkeypatch: pytest.MonkeyPatch, step: str, made: bool) -> None:
+def test_a_killed_init_does_not_lock_out(
+    path: Path, monkeypatch: pytest.MonkeyPatch, step: str, made: bool
+) -> None:
     child = os.fork()
     if child == 0:
         monkeypatch.setattr(os, step, lambda *_: os._exit(9))
@@ -430,7 +473,9 @@ def test_every_truncation_is_noticed(path: Path) -> None:
     assert len(Ledger(path).spends) == 10
 
 
-@pytest.mark.parametrize("garbage", [b"not a ledger", b"\0" * 8192, b"SQLite format 3\0" + b"\xff" * 5000])
+@pytest.mark.parametrize(
+    "garbage", [b"not a ledger", b"\0" * 8192, b"SQLite format 3\0" + b"\xff" * 5000]
+)
 def test_garbage_is_no_ledger_and_is_left_alone(path: Path, garbage: bytes) -> None:
     path.write_bytes(garbage)
     with pytest.raises(LedgerError, match=r"damaged|cannot be used"):
@@ -465,7 +510,13 @@ def test_other_databases_and_newer_ledgers_are_refused(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", ["UPDATE spend SET epsilon = 0", "DELETE FROM spend", "UPDATE total SET epsilon = 9", "DELETE FROM release"]
+    "change",
+    [
+        "UPDATE spend SET epsilon = 0",
+        "DELETE FROM spend",
+        "UPDATE total SET epsilon = 9",
+        "DELETE FROM release",
+    ],
 )
 def test_what_is_written_is_not_changed_by_accident(path: Path, change: str) -> None:
     spend(Ledger.init(path, epsilon=1.0, delta=1e-6), "a", PureDP(0.1))
@@ -479,7 +530,13 @@ def test_a_commit_is_one_whole_file_on_the_disk(path: Path) -> None:
     ledger = Ledger.init(path, epsilon=1.0, delta=1e-6)
     with ledger._transaction() as db:
         names = ("journal_mode", "synchronous", "fullfsync", "busy_timeout")
-        assert [db.execute(f"PRAGMA {name}").fetchone()[0] for name in names] == ["delete", 3, 1, 60_000]  # 3: EXTRA
+        # 3: EXTRA
+        assert [db.execute(f"PRAGMA {name}").fetchone()[0] for name in names] == [
+            "delete",
+            3,
+            1,
+            60_000,
+        ]
     spend(ledger, "a", PureDP(0.1))
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
@@ -507,13 +564,17 @@ with Ledger(path) as ledger:
 
 
 def start(path: Path, log: Path, first: int, last: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", CHILD, str(path), str(log), str(first), str(last)])
+    return subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(path), str(log), str(first), str(last)]
+    )
 
 
 def lines(log: Path) -> list[tuple[str, bytes]]:
     """What was handed out: (id, bytes)."""
     text = log.read_text() if log.exists() else ""
-    return [(id, bytes.fromhex(payload)) for id, payload in (line.split() for line in text.splitlines())]
+    return [
+        (id, bytes.fromhex(payload)) for id, payload in (line.split() for line in text.splitlines())
+    ]
 
 
 def stored(path: Path) -> dict[str, bytes]:
@@ -554,7 +615,11 @@ def test_concurrent_processes_under_the_same_ids_hand_out_the_same_bytes(path: P
 def test_threads_may_share_a_ledger(path: Path) -> None:
     ledger = Ledger.init(path, epsilon=1.0, delta=1e-6)
     with ThreadPoolExecutor(4) as pool:
-        handed_out = list(pool.map(lambda i: spend(ledger, str(i % 10), PureDP(0.1), lambda: os.urandom(16)), range(40)))
+        handed_out = list(
+            pool.map(
+                lambda i: spend(ledger, str(i % 10), PureDP(0.1), lambda: os.urandom(16)), range(40)
+            )
+        )
     assert handed_out == [stored(path)[str(i % 10)] for i in range(40)]
     assert ledger.remaining.epsilon == pytest.approx(0.0, abs=1e-9)
 
@@ -579,21 +644,28 @@ def test_kill_9_in_the_middle_of_1000_spends_loses_none_and_counts_none_twice(pa
     """The total covers the 1000 spends and not one more, so that a spend counted twice would end in a refusal."""
     count, rng, kills = 1000, random.Random(0), 0
     gaussian = gaussian_epsilon(0.001 * math.sqrt(count / 2), 1e-6)
-    ledger = Ledger.init(path, epsilon=gaussian + 0.001 * count / 2, delta=1e-6, others_epsilon=0.001 * count / 2)
+    ledger = Ledger.init(
+        path, epsilon=gaussian + 0.001 * count / 2, delta=1e-6, others_epsilon=0.001 * count / 2
+    )
     handed_out: list[tuple[str, bytes]] = []
     for life in range(8):
         log, done = path.with_name(f"log {life}"), len(stored(path))
         child = start(path, log, max(0, done - 50), count)  # the last 50 are asked for again
         target = 50 + rng.randrange(1, 120)
-        while child.poll() is None and (log.read_bytes().count(b"\n") if log.exists() else 0) < target:
+        while (
+            child.poll() is None and (log.read_bytes().count(b"\n") if log.exists() else 0) < target
+        ):
             time.sleep(0.001)
         time.sleep(rng.uniform(0, 0.004))  # anywhere within a spend
         child.kill()
         kills += child.wait(60) == -9
         handed_out += lines(log)
         now = stored(path)
-        assert all(now[id] == payload for id, payload in handed_out), f"life {life} handed out what is not in the ledger"
-        assert 0 <= len(ledger.spends) - len(now) <= 1  # at most the one it died in is charged and not released
+        assert all(now[id] == payload for id, payload in handed_out), (
+            f"life {life} handed out what is not in the ledger"
+        )
+        # at most the one it died in is charged and not released
+        assert 0 <= len(ledger.spends) - len(now) <= 1
     assert kills >= 3, "the machine is so slow that the child was done before it could be killed"
     log = path.with_name("last log")
     assert start(path, log, 0, count).wait(60) == 0
@@ -610,7 +682,12 @@ def test_what_was_spent_is_nominal() -> None:
     """Up to 400 releases of mu = .1, of which somebody looks at each and stops when the likelihood ratio is .3 above the epsilon that
     `Account.epsilon` states: at that epsilon delta is more than twice the stated one. 2e4 runs: 2 is more than 5 standard errors away."""
     mu, delta, steps, runs = 0.1, 0.01, 400, 20_000
-    spent = np.array([Account(Total(9.0, delta), Amount(mu * math.sqrt(t), 0.0, 0.0)).epsilon for t in range(1, steps + 1)])
+    spent = np.array(
+        [
+            Account(Total(9.0, delta), Amount(mu * math.sqrt(t), 0.0, 0.0)).epsilon
+            for t in range(1, steps + 1)
+        ]
+    )
     ratio = np.cumsum(
         mu**2 / 2 + mu * np.random.default_rng(0).normal(size=(runs, steps)), axis=1
     )  # the log-likelihood ratio, under P
@@ -620,25 +697,38 @@ def test_what_was_spent_is_nominal() -> None:
         1
     ]  # P - e^epsilon Q, where they stop
     assert gained.mean() - 5 * gained.std() / math.sqrt(runs) > 2 * delta
-    assert gaussian_epsilon(mu * math.sqrt(steps), delta) == spent[-1]  # fixed in advance, all of them have this delta
+    # fixed in advance, all of them have this delta
+    assert gaussian_epsilon(mu * math.sqrt(steps), delta) == spent[-1]
 
 
 def test_a_ledger_of_an_earlier_version_takes_spends_on_parts(tmp_path, monkeypatch):
     """Parts of one split cost the most of any, of two splits their sum of squares; the id of a pending spend stays with its part."""
     from confide.privacy import ledger as module
 
-    monkeypatch.setattr(module, "_TABLES", {name: rows for name, rows in module._TABLES.items() if name != "part"})
+    monkeypatch.setattr(
+        module, "_TABLES", {name: rows for name, rows in module._TABLES.items() if name != "part"}
+    )
     old = Ledger.init(tmp_path / "old.sqlite", epsilon=1.0, delta=1e-6)
     monkeypatch.undo()
-    for id, part in (("a", ("split", "learn")), ("b", ("split", "test")), ("c", ("other", "learn"))):
+    for id, part in (
+        ("a", ("split", "learn")),
+        ("b", ("split", "test")),
+        ("c", ("other", "learn")),
+    ):
         old.spend(id, "what", GaussianDP(0.1), "replace", release=lambda: b"x", part=part)
     assert old.spent.mu == pytest.approx(0.1 * 2**0.5)
     assert old.account_of(("split", "test")).spent.mu == pytest.approx(0.1 * 2**0.5)
-    assert [spend.part for spend in old.spends] == [("split", "learn"), ("split", "test"), ("other", "learn")]
+    assert [spend.part for spend in old.spends] == [
+        ("split", "learn"),
+        ("split", "test"),
+        ("other", "learn"),
+    ]
     with pytest.raises(RuntimeError):
         old.spend("d", "what", GaussianDP(0.1), "replace", release=_fails, part=("split", "test"))
     with pytest.raises(LedgerError, match="another part"):
-        old.spend("d", "what", GaussianDP(0.1), "replace", release=lambda: b"x", part=("split", "learn"))
+        old.spend(
+            "d", "what", GaussianDP(0.1), "replace", release=lambda: b"x", part=("split", "learn")
+        )
     with pytest.raises(InvalidParameter):
         old.spend("e", "what", GaussianDP(0.1), "replace", release=lambda: b"x", part="learn")
 

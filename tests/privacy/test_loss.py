@@ -33,10 +33,26 @@ def test_many_small_pure_losses_with_a_delta_beat_plain_addition():
 @pytest.mark.parametrize(
     ("losses", "delta", "message"),
     [
-        ([ApproxDP(0.1, 1e-3), GaussianDP(0.1)], 1e-5, "at least 0.001, the sum .*largest is that of ApproxDP.*got delta=1e-05"),
-        ([ApproxDP(1.0, 1e-6), ApproxDP(1.0, 3e-6)], 0.0, "at least 4e-06, .*delta=3e-06.*, got delta=0. Pass a larger one"),
-        ([GaussianDP(1.0), PureDP(1.0)], 0.0, "larger than 0, .*a Gaussian loss needs a part of it"),
-        ([GaussianDP(1.0), ApproxDP(1.0, 1e-5)], 1e-5, "larger than 1e-05, .*a Gaussian loss needs a part of it"),
+        (
+            [ApproxDP(0.1, 1e-3), GaussianDP(0.1)],
+            1e-5,
+            "at least 0.001, the sum .*largest is that of ApproxDP.*got delta=1e-05",
+        ),
+        (
+            [ApproxDP(1.0, 1e-6), ApproxDP(1.0, 3e-6)],
+            0.0,
+            "at least 4e-06, .*delta=3e-06.*, got delta=0. Pass a larger one",
+        ),
+        (
+            [GaussianDP(1.0), PureDP(1.0)],
+            0.0,
+            "larger than 0, .*a Gaussian loss needs a part of it",
+        ),
+        (
+            [GaussianDP(1.0), ApproxDP(1.0, 1e-5)],
+            1e-5,
+            "larger than 1e-05, .*a Gaussian loss needs a part of it",
+        ),
     ],
 )
 def test_a_delta_that_no_epsilon_keeps_is_refused(losses, delta, message):
@@ -47,7 +63,9 @@ def test_a_delta_that_no_epsilon_keeps_is_refused(losses, delta, message):
 def test_a_loss_has_no_epsilon_below_its_own_delta():
     together = compose([ApproxDP(1.0, 1e-6)] * 2, delta=1e-5)
     assert together.epsilon_at(1e-5) <= 2
-    with pytest.raises(InvalidParameter, match="at least 1e-05, the delta of this loss itself, got delta=1e-06"):
+    with pytest.raises(
+        InvalidParameter, match="at least 1e-05, the delta of this loss itself, got delta=1e-06"
+    ):
         together.epsilon_at(1e-6)
 
 
@@ -56,7 +74,9 @@ def test_a_mechanism_without_privacy_has_no_finite_epsilon():
 
 
 @given(SMALL, st.floats(0, 0.3), st.floats(0.31, 0.9))
-def test_the_profile_of_an_approximate_loss_is_the_one_of_randomised_response(epsilon, delta, larger):
+def test_the_profile_of_an_approximate_loss_is_the_one_of_randomised_response(
+    epsilon, delta, larger
+):
     loss = ApproxDP(epsilon, delta)
     assert loss.epsilon_at(delta) == pytest.approx(epsilon)
     at = loss.epsilon_at(larger)
@@ -73,7 +93,9 @@ def test_the_profile_agrees_with_dp_accounting():
 
     peer = pld.from_privacy_parameters(common.DifferentialPrivacyParameters(1.0, 0.01))
     for epsilon in (0.0, 0.3, 0.7, 1.0, 2.0):
-        assert ApproxDP(1.0, 0.01).delta_at(epsilon) == pytest.approx(peer.get_delta_for_epsilon(epsilon), abs=1e-4)
+        assert ApproxDP(1.0, 0.01).delta_at(epsilon) == pytest.approx(
+            peer.get_delta_for_epsilon(epsilon), abs=1e-4
+        )
 
 
 @settings(max_examples=30)
@@ -110,7 +132,13 @@ def test_the_loss_for_a_request_is_in_the_currency_of_its_noise():
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: GaussianDP(-1), lambda: GaussianDP(math.nan), lambda: PureDP(-1), lambda: ApproxDP(1, 2)]
+    "make",
+    [
+        lambda: GaussianDP(-1),
+        lambda: GaussianDP(math.nan),
+        lambda: PureDP(-1),
+        lambda: ApproxDP(1, 2),
+    ],
 )
 def test_bad_losses_are_refused(make):
     with pytest.raises(InvalidParameter, match=r"must be .*, got"):

@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from confide.audit.verify import verify
-from confide.errors import InvalidParameter, PrivacyError, PromiseBroken, StateError, StreamExhausted
+from confide.errors import (
+    InvalidParameter,
+    PrivacyError,
+    PromiseBroken,
+    StateError,
+    StreamExhausted,
+)
 from confide.mechanisms.counters import HonakerTree, Leaves, Toeplitz
 from confide.mechanisms.sources import noise_source
 from confide.mechanisms.state import StateFile
@@ -17,7 +23,14 @@ from confide.privacy import CentralDP, JointDP, LocalDP, NoPrivacy, PureDP, Trus
 from confide.privacy.bounded import L2Ball
 from confide.privacy.certificate import certify
 from confide.privacy.loss import loss_for
-from confide.privatizers import CentralPrivatizer, best_counter, custom, every_episode, geometric, release_once
+from confide.privatizers import (
+    CentralPrivatizer,
+    best_counter,
+    custom,
+    every_episode,
+    geometric,
+    release_once,
+)
 
 BOUND = L2Ball(1.0, 2)
 PRIVACY = JointDP(1.0, 1e-5)
@@ -26,7 +39,9 @@ PRIVACY_MU = 0.268051
 
 def make(schedule=None, *, privacy=PRIVACY, seed=0, source="fast", **more):
     noise = noise_source(source, seed if source == "fast" else None)
-    return CentralPrivatizer(BOUND, schedule or custom([2, 5, 9]), privacy=privacy, noise=noise, **more)
+    return CentralPrivatizer(
+        BOUND, schedule or custom([2, 5, 9]), privacy=privacy, noise=noise, **more
+    )
 
 
 def user(i):
@@ -73,7 +88,9 @@ def test_users_in_batches_are_the_same_as_one_by_one():
 def test_a_batch_across_a_release_and_a_user_too_many_are_refused():
     privatizer = make()
     privatizer.absorb(user(0))
-    with pytest.raises(InvalidParameter, match="users 2 to 3 cross the release after user 2: split them there"):
+    with pytest.raises(
+        InvalidParameter, match="users 2 to 3 cross the release after user 2: split them there"
+    ):
         privatizer.absorb(user(1) + user(2))
     for i in range(8):
         privatizer.absorb(user(i))
@@ -94,7 +111,8 @@ def test_the_best_counter_for_each_kind_of_noise():
     assert best_counter(100_000, PRIVACY, discrete=False, users=10**5).name == "buffered"
     assert best_counter(100_000, PRIVACY, discrete=True, users=10**5) == HonakerTree(100_000)
     assert (
-        best_counter(100_000, CentralDP(1.0, delta=0.0), discrete=False, users=10**5).name == "honaker"
+        best_counter(100_000, CentralDP(1.0, delta=0.0), discrete=False, users=10**5).name
+        == "honaker"
     )  # in L1 the tree wins on long streams
     assert best_counter(1, PRIVACY, discrete=False, users=1).name == "exact"
 
@@ -168,7 +186,9 @@ def test_it_cannot_be_copied_and_shows_no_values():
 
 
 def test_local_requests_are_refused():
-    with pytest.raises(PromiseBroken, match="LocalDP was requested, which central trust does not give"):
+    with pytest.raises(
+        PromiseBroken, match="LocalDP was requested, which central trust does not give"
+    ):
         make(privacy=LocalDP(1.0, 1e-5))
 
 
@@ -181,13 +201,23 @@ def test_release_once_is_the_plain_mechanism():
         noisy.noise.std == pytest.approx(2 * math.sqrt(3)) and noisy.noise.distribution == "ball"
     )  # 2 / mu = 7.46 for Gaussian noise
     assert noisy.guarantee.loss == PureDP(1.0)
-    assert release_once(total, privacy=CentralDP(1.0, delta=0.0), noise=noise_source("secure")).noise.distribution == "ball"
+    assert (
+        release_once(
+            total, privacy=CentralDP(1.0, delta=0.0), noise=noise_source("secure")
+        ).noise.distribution
+        == "ball"
+    )
 
 
 @pytest.mark.parametrize("source", ["fast", "secure"])
 def test_leaves_of_few_numbers_have_pure_noise_and_a_state_from_before_keeps_its_own(source):
-    before, after = (make(custom([1, 2, 3]), source=source, counter=Leaves(3), loss=loss) for loss in (loss_for(PRIVACY), None))
-    assert isinstance(after.guarantee.loss, PureDP) and after.guarantee.loss.epsilon == pytest.approx(1.0)
+    before, after = (
+        make(custom([1, 2, 3]), source=source, counter=Leaves(3), loss=loss)
+        for loss in (loss_for(PRIVACY), None)
+    )
+    assert isinstance(
+        after.guarantee.loss, PureDP
+    ) and after.guarantee.loss.epsilon == pytest.approx(1.0)
     assert after.mechanism().distribution == "ball"
     assert verify(certify(after.guarantee, [after.mechanism()])).epsilon <= 1
     before.absorb(user(0))

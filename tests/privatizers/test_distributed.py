@@ -49,7 +49,10 @@ def shares(made, value=(0.5, -0.25, 0.0), count=1):
     """What so many devices with the same data hand to the aggregator."""
     batch = made.share_batch(ROUND)
     values = BALL.clip(np.array(value)).values
-    return [made.noise.add(values, batch.users, 1, made.device_source()) % batch.modulus for _ in range(count)]
+    return [
+        made.noise.add(values, batch.users, 1, made.device_source()) % batch.modulus
+        for _ in range(count)
+    ]
 
 
 def add_up(made, numbers):
@@ -82,10 +85,17 @@ def test_the_sum_of_an_aggregator_is_released_as_it_is():
             simulated.stay_away(away)
         half = batch.modulus // 2
         plain = sum((each + half) % batch.modulus - half for each in numbers) * BALL.grid
-        assert served.release().values.tobytes() == simulated.release().values.tobytes() == plain.tobytes()
+        assert (
+            served.release().values.tobytes()
+            == simulated.release().values.tobytes()
+            == plain.tobytes()
+        )
         assert served.release().users == 20 - away and served.users == 20
         assert "simulated" not in served.mechanism().query
-        assert f"the shares of {20 - away} users were added up by the server itself" in simulated.mechanism().query
+        assert (
+            f"the shares of {20 - away} users were added up by the server itself"
+            in simulated.mechanism().query
+        )
 
 
 def test_a_batch_shows_one_sum_whoever_stays_away():
@@ -95,7 +105,10 @@ def test_a_batch_shows_one_sum_whoever_stays_away():
     half = confide.DistributedDP(1.0, 1e-5, dropouts=0.5)
     rng = np.random.default_rng(0)
     two_gaps = np.setdiff1d(np.arange(40), [*range(8), *range(20, 28)])
-    for present in (two_gaps, *(rng.choice(40, rng.integers(20, 41), replace=False) for _ in range(5))):
+    for present in (
+        two_gaps,
+        *(rng.choice(40, rng.integers(20, 41), replace=False) for _ in range(5)),
+    ):
         made = server(privacy=half, users=40, size=40)
         before = set(vars(made))
         numbers = shares(made, count=40)
@@ -118,7 +131,9 @@ def test_too_many_absent_and_nothing_is_released():
     made = server()
     numbers, batch = shares(made, count=18), made.share_batch(ROUND)
     add_up(made, numbers[:15])
-    with pytest.raises(BatchNotOpened, match=r"5 of the 20 devices.*allows 4.*nothing of the batch is released"):
+    with pytest.raises(
+        BatchNotOpened, match=r"5 of the 20 devices.*allows 4.*nothing of the batch is released"
+    ):
         made.stay_away(5)
     assert made.users == 0 == made.generation and not made.release().values.any()
     with pytest.raises(StaleMessage):
@@ -143,7 +158,9 @@ def test_every_batch_keeps_the_promise():
     """Batches of any size: the sum of the honest shares has the same scale, and the largest batch the largest epsilon."""
     noise = share_noise(BALL, ASKED, 23_000)
     for users in (1, 2, 5, 30, 1000, 23_000):
-        epsilon = sum_epsilon(noise.share(users), noise.honest(users), noise.sensitivity / noise.step, 3, 1e-5)
+        epsilon = sum_epsilon(
+            noise.share(users), noise.honest(users), noise.sensitivity / noise.step, 3, 1e-5
+        )
         assert epsilon <= 1 + 1e-9
         assert noise.honest(users) == math.ceil(0.8 * users - 1e-9)
 
@@ -159,8 +176,13 @@ def test_a_crowd_has_the_law_of_its_devices():
         add_up(real, shares(real, value=(0.0, 0.0, 0.0), count=8))
         crowds.append(crowd.release().values), devices.append(real.release().values)
     stated = crowd.release().noise.std
-    assert np.std(crowds) == pytest.approx(stated, rel=0.14) and np.std(devices) == pytest.approx(stated, rel=0.14)
-    assert "simulated for 8 users" in crowd.mechanism().query and "simulated for" not in real.mechanism().query
+    assert np.std(crowds) == pytest.approx(stated, rel=0.14) and np.std(devices) == pytest.approx(
+        stated, rel=0.14
+    )
+    assert (
+        "simulated for 8 users" in crowd.mechanism().query
+        and "simulated for" not in real.mechanism().query
+    )
     with pytest.raises(PrivacyError, match="no server of real users"):
         server(source="secure").absorb(BALL.clip(np.zeros(3)))
 
@@ -230,9 +252,17 @@ def test_saved_and_restored():
 
 
 def test_what_it_is_not_made_for():
-    for other in ({"counter": Leaves(2)}, {"loss": confide.GaussianDP(0.1)}, {"privacy": confide.JointDP(1.0, 1e-5)}):
+    for other in (
+        {"counter": Leaves(2)},
+        {"loss": confide.GaussianDP(0.1)},
+        {"privacy": confide.JointDP(1.0, 1e-5)},
+    ):
         with pytest.raises(InvalidParameter):
-            DistributedPrivatizer(BALL, every(20, 40), **({"privacy": ASKED, "noise": noise_source("fast", 0)} | other))
+            DistributedPrivatizer(
+                BALL,
+                every(20, 40),
+                **({"privacy": ASKED, "noise": noise_source("fast", 0)} | other),
+            )
     with pytest.raises(InvalidParameter, match="cross the release"):
         server().stay_away(21)
     with pytest.raises(InvalidParameter, match="53 bits"):
@@ -247,7 +277,9 @@ def test_expected_noise_is_that_of_everybody_present():
     for users in (10, 20, 10):
         add_up(made, shares(made, count=users))
         stds.append(made.release().noise.std)
-    assert [expected.first, expected.last, expected.worst] == pytest.approx([stds[0], stds[-1], stds[-1]])
+    assert [expected.first, expected.last, expected.worst] == pytest.approx(
+        [stds[0], stds[-1], stds[-1]]
+    )
 
 
 @pytest.mark.parametrize(
@@ -267,7 +299,9 @@ def test_a_forged_certificate_is_caught(change, said):
     mechanism = document["mechanisms"][0]
     for name, value in change.items():
         where = mechanism["parameters"] if name in mechanism["parameters"] else mechanism
-        where[name] = value if name == "dimension" else (50 if name == "honest" else where[name] * value)
+        where[name] = (
+            value if name == "dimension" else (50 if name == "honest" else where[name] * value)
+        )
     with pytest.raises(CertificateError, match=said):
         verify(Certificate(document))
 
@@ -277,14 +311,18 @@ def test_a_certificate_states_its_assumptions():
     document = certify(made.guarantee, [made.mechanism()]).document
     assert any("ideal aggregator" in said for said in document["assumptions"])
     assert not any("curator" in said for said in document["assumptions"])
-    document["assumptions"] = [said for said in document["assumptions"] if "ideal aggregator" not in said]
+    document["assumptions"] = [
+        said for said in document["assumptions"] if "ideal aggregator" not in said
+    ]
     with pytest.raises(CertificateError, match="assumption"):
         verify(Certificate(document))
 
 
 def learner(privacy=ASKED, **options):
     world = lock(0, states=5, actions=2, horizon=3, jump=2)
-    return world, agents.LikelihoodVI(world.public, episodes=40, privacy=privacy, schedule=every(10, 40), **options)
+    return world, agents.LikelihoodVI(
+        world.public, episodes=40, privacy=privacy, schedule=every(10, 40), **options
+    )
 
 
 def test_a_learner_goes_on_without_those_who_stay_away():
@@ -293,7 +331,10 @@ def test_a_learner_goes_on_without_those_who_stay_away():
     for _ in range(4):
         for _ in range(8):
             device = agent.shares.client()
-            device.contribute(world.sample(device.plan(agent.publish()), 1, rng), agent.shares.simulate_aggregation)
+            device.contribute(
+                world.sample(device.plan(agent.publish()), 1, rng),
+                agent.shares.simulate_aggregation,
+            )
         agent.shares.stay_away(2)
     assert agent.users == 40 and agent.released().users == 32
     world, agent = learner(noise=noise_source("fast", 0))
@@ -308,20 +349,33 @@ def test_a_learner_goes_on_without_those_who_stay_away():
 def test_a_run_says_what_was_simulated():
     world, agent = learner()
     one_by_one = confide.run(agent, world, seed=1)
-    (said,) = [said for said in one_by_one.certificate.document["assumptions"] if "Simulated" in said]
-    assert "simulated aggregation: the shares of 40 users were added up by the server itself" in said
+    (said,) = [
+        said for said in one_by_one.certificate.document["assumptions"] if "Simulated" in said
+    ]
+    assert (
+        "simulated aggregation: the shares of 40 users were added up by the server itself" in said
+    )
     _, agent = learner()
     counted = confide.run(agent, world, seed=1, counts=True)
-    assert any("no device sent a message" in said for said in counted.certificate.document["assumptions"])
+    assert any(
+        "no device sent a message" in said for said in counted.certificate.document["assumptions"]
+    )
     said = dict(confide.explain(agent).rows())
     assert said["trust"][0].startswith("distributed: only the user's device sees the data")
-    assert said["mechanism"][0] == "discrete Gaussian noise in shares, one from each device: 4 sums of batches, each seen once"
+    assert (
+        said["mechanism"][0]
+        == "discrete Gaussian noise in shares, one from each device: 4 sums of batches, each seen once"
+    )
     assert "assuming an ideal aggregator" in said["trust"][0]
-    assert "DistributedDP" in counted.guarantee and counted.guarantee.endswith("assuming an ideal aggregator")
+    assert "DistributedDP" in counted.guarantee and counted.guarantee.endswith(
+        "assuming an ideal aggregator"
+    )
 
 
 def device(world, agent, **options):
-    made = ShareClient(agent.algorithm, ASKED, agent.shares.batch, noise_source("fast", 1), **options)
+    made = ShareClient(
+        agent.algorithm, ASKED, agent.shares.batch, noise_source("fast", 1), **options
+    )
     return made, world.sample(made.plan(agent.publish()), 1, np.random.default_rng(0))
 
 
@@ -334,7 +388,8 @@ def test_devices_and_an_aggregator_of_ones_own():
             one = ShareClient(agent.algorithm, ASKED, batch, noise_source("fast", i))
             handed = []
             one.contribute(
-                world.sample(one.plan(agent.publish()), 1, np.random.default_rng(i)), lambda *both, to=handed: to.append(both)
+                world.sample(one.plan(agent.publish()), 1, np.random.default_rng(i)),
+                lambda *both, to=handed: to.append(both),
             )
             ((named, share),) = handed
             assert named == batch
@@ -358,16 +413,29 @@ def test_a_share_leaves_through_the_aggregation_alone(capsys, caplog):
         with pytest.raises(PrivacyError):
             forbidden(made)
     assert capsys.readouterr() == ("", "") and not caplog.records
-    kept = [value for value in vars(made).values() if isinstance(value, bytes | np.ndarray | DeviceShare)]
+    kept = [
+        value
+        for value in vars(made).values()
+        if isinstance(value, bytes | np.ndarray | DeviceShare)
+    ]
     assert kept == []
-    public = {name: inspect.signature(member) for name, member in inspect.getmembers(ShareClient, callable) if name[0] != "_"}
+    public = {
+        name: inspect.signature(member)
+        for name, member in inspect.getmembers(ShareClient, callable)
+        if name[0] != "_"
+    }
     assert set(public) == {"plan", "adopt", "contribute"}
     assert public["contribute"].return_annotation is None
 
 
 def test_a_server_takes_no_message_under_distributed_noise():
     _, agent = learner(noise=noise_source("fast", 0))
-    for attempt in (agent.client, agent.channel, lambda: agent.absorb(b"x"), lambda: agent.decoded(b"x")):
+    for attempt in (
+        agent.client,
+        agent.channel,
+        lambda: agent.absorb(b"x"),
+        lambda: agent.decoded(b"x"),
+    ):
         with pytest.raises(PrivacyError, match="carries almost no noise"):
             attempt()
 
@@ -391,7 +459,9 @@ def test_a_device_contributes_once(tmp_path):
     assert len(seen) == 1
     numbers = seen[0].for_aggregation()
     stored = b"".join(path.read_bytes() for path in tmp_path.iterdir())
-    assert numbers.tobytes() not in stored and not any(str(int(each)).encode() in stored for each in numbers if each > 999)
+    assert numbers.tobytes() not in stored and not any(
+        str(int(each)).encode() in stored for each in numbers if each > 999
+    )
 
 
 def test_a_fork_does_not_contribute():
@@ -413,18 +483,27 @@ def test_a_device_refuses_a_batch_that_does_not_fit():
     for users, largest in itertools.product((10, 100, 1000), (1000, 10_000)):
         noise = share_noise(agent.algorithm.bound, ASKED, largest)
         forged = dataclasses.replace(
-            batch, users=users, largest=largest, least=noise.honest(users), modulus=noise.modulus(agent.algorithm.bound.largest)
+            batch,
+            users=users,
+            largest=largest,
+            least=noise.honest(users),
+            modulus=noise.modulus(agent.algorithm.bound.largest),
         )
         believed = ShareClient(agent.algorithm, ASKED, forged, noise_source("fast", 0))._noise
         sensitivity = believed.sensitivity / believed.step
-        assert sum_epsilon(believed.share(users), forged.least, sensitivity, forged.size, ASKED.delta) <= 1 + 1e-9
+        assert (
+            sum_epsilon(believed.share(users), forged.least, sensitivity, forged.size, ASKED.delta)
+            <= 1 + 1e-9
+        )
     with pytest.raises(InvalidParameter, match="32 bytes"):
         dataclasses.replace(batch, round=b"short")
     made, _ = device(world, agent)
     with pytest.raises(StaleMessage, match="use the batch of that release"):
         made.adopt(agent.current_round(), 1)
     with pytest.raises(InvalidParameter, match="call plan first"):
-        ShareClient(agent.algorithm, ASKED, batch).contribute(None, agent.shares.simulate_aggregation)
+        ShareClient(agent.algorithm, ASKED, batch).contribute(
+            None, agent.shares.simulate_aggregation
+        )
 
 
 def test_a_device_that_plans_another_round_takes_no_part():
@@ -441,6 +520,8 @@ def test_a_device_that_plans_another_round_takes_no_part():
     assert agent.shares.batch.round == planned.digest != other.digest
     forged = dataclasses.replace(agent.shares.batch, round=other.digest)
     with pytest.raises(AnotherRound):
-        agent.shares.simulate_aggregation(forged, DeviceShare(np.zeros(forged.size, dtype=np.int64)))
+        agent.shares.simulate_aggregation(
+            forged, DeviceShare(np.zeros(forged.size, dtype=np.int64))
+        )
     made.contribute(episode, agent.shares.simulate_aggregation)
     assert agent.users == 1

@@ -9,7 +9,13 @@ from scipy import stats
 
 from confide.audit import verify
 from confide.audit.verify import taken_on_trust
-from confide.errors import CertificateError, InvalidParameter, PrivacyError, StateError, StreamExhausted
+from confide.errors import (
+    CertificateError,
+    InvalidParameter,
+    PrivacyError,
+    StateError,
+    StreamExhausted,
+)
 from confide.mechanisms.sources import noise_source
 from confide.privacy import LocalDP
 from confide.privacy.bounded import Bounded, L2Ball
@@ -21,12 +27,18 @@ BOUND = L2Ball(1.0, 3)
 SCHEDULE = custom([4, 10])
 PRIVACY, PURE = LocalDP(2.0, 1e-5), LocalDP(2.0, delta=0.0)
 # request and loss: a given loss, as of printed constants, is kept by additive noise
-NOISES = {"gaussian": (PRIVACY, loss_for(PRIVACY)), "laplace": (PURE, loss_for(PURE)), "codebook": (PRIVACY, None)}
+NOISES = {
+    "gaussian": (PRIVACY, loss_for(PRIVACY)),
+    "laplace": (PURE, loss_for(PURE)),
+    "codebook": (PRIVACY, None),
+}
 
 
 def privatizer(kind="codebook", seed=0, schedule=SCHEDULE, source=None):
     privacy, loss = NOISES[kind]
-    made = LocalPrivatizer(BOUND, schedule, privacy=privacy, noise=source or noise_source("fast", seed), loss=loss)
+    made = LocalPrivatizer(
+        BOUND, schedule, privacy=privacy, noise=source or noise_source("fast", seed), loss=loss
+    )
     assert made.release().noise.distribution == kind
     return made
 
@@ -34,7 +46,9 @@ def privatizer(kind="codebook", seed=0, schedule=SCHEDULE, source=None):
 def messages(server, count):
     """From so many devices, each with noise of its own."""
     one = BOUND.clip(np.array([0.5, 0.0, -0.5]))
-    return [server.channel.message(one, server.generation, server.device_source()) for _ in range(count)]
+    return [
+        server.channel.message(one, server.generation, server.device_source()) for _ in range(count)
+    ]
 
 
 @pytest.mark.parametrize("kind", NOISES)
@@ -46,7 +60,9 @@ def test_it_adds_up_and_releases_at_the_schedules_times(kind):
     assert (server.generation, server.release().users, server.release().noise.std) == (0, 0, 0.0)
     server.receive(sent[3])
     released = server.release()
-    np.testing.assert_allclose(released.values, sum(server.channel.decode(message) for message in sent))
+    np.testing.assert_allclose(
+        released.values, sum(server.channel.decode(message) for message in sent)
+    )
     assert (server.users, released.users, released.generation) == (4, 4, 1)
     assert released.noise.std == pytest.approx(server.channel.noise.std * 2)
     for message in messages(server, 6):
@@ -65,7 +81,10 @@ def test_duplicates_stale_and_misfit_messages_are_refused_and_change_nothing():
     first, *others = messages(server, 4)
     server.receive(first)
     before = snapshot(server)
-    copied = Message(first.generation, first.nonce, first.channel, (first.values + 1) % 1024, "index")  # the nonce counts
+    # the nonce counts
+    copied = Message(
+        first.generation, first.nonce, first.channel, (first.values + 1) % 1024, "index"
+    )
     numbers = privatizer("gaussian")
     with pytest.raises(InvalidParameter, match="must have 3 numbers, got 4"):
         numbers.receive(Message(0, bytes(16), numbers.channel.id, np.zeros(4)))
@@ -73,7 +92,10 @@ def test_duplicates_stale_and_misfit_messages_are_refused_and_change_nothing():
     for bad, message in (
         (first, "absorbed before"),
         (copied, "absorbed before"),
-        (Message(1, bytes(16), server.channel.id, np.zeros(1), "index"), "planned with release 1, the current one is 0"),
+        (
+            Message(1, bytes(16), server.channel.id, np.zeros(1), "index"),
+            "planned with release 1, the current one is 0",
+        ),
         (Message(0, bytes(16), server.channel.id, np.zeros(3)), "with other noise"),
         (messages(numbers, 1)[0], "with other noise"),
     ):
@@ -103,7 +125,9 @@ def gathered(kind, *, crowd, runs=2000, users=8):
             server.absorb(Bounded(np.zeros(3), BOUND, users))
         else:
             for _ in range(users):
-                server.receive(server.channel.message(nobody, server.generation, server.device_source()))
+                server.receive(
+                    server.channel.message(nobody, server.generation, server.device_source())
+                )
         seen.append(server.release().values)
     return np.diff(seen, axis=0).ravel() / server.channel.noise.std
 
@@ -118,13 +142,18 @@ def test_a_crowd_has_the_law_of_its_messages(kind):
     for wrong in (0.8, 1.2):
         assert stats.ks_2samp(one_by_one, wrong * crowds).pvalue < 1e-4
     assert np.var(crowds) == pytest.approx(users, rel=0.1)
-    assert stats.kurtosis(crowds) == pytest.approx(3 / 8 if kind == "laplace" else 0, abs=0.25)  # of one Laplace draw: 3
+    # of one Laplace draw: 3
+    assert stats.kurtosis(crowds) == pytest.approx(3 / 8 if kind == "laplace" else 0, abs=0.25)
 
 
 def test_devices_draw_independently():
     """Correlation of the noise of neighbouring devices, 3000 pairs of numbers: |r| < 0.072 but for 1e-4."""
     server = privatizer()
-    noise = np.stack([server.channel.decode(message) for message in messages(server, 2000)]) - [0.5, 0.0, -0.5]
+    noise = np.stack([server.channel.decode(message) for message in messages(server, 2000)]) - [
+        0.5,
+        0.0,
+        -0.5,
+    ]
     assert abs(np.corrcoef(noise[::2].ravel(), noise[1::2].ravel())[0, 1]) < 0.072
     assert len({message.nonce for message in messages(server, 2000)}) == 2000
 
@@ -140,7 +169,10 @@ def test_a_crowd_is_for_simulation_only():
         server.absorb(Bounded(np.zeros(3), L2Ball(2.0, 3), 1))
     assert "simulated" not in server.mechanism().query
     server.absorb(Bounded(np.zeros(3), BOUND, 4))
-    assert "simulated for 4 users, whose noise was drawn as one Gaussian sum" in server.mechanism().query
+    assert (
+        "simulated for 4 users, whose noise was drawn as one Gaussian sum"
+        in server.mechanism().query
+    )
 
 
 @pytest.mark.parametrize("source", ["fast", "secure"])
@@ -179,7 +211,9 @@ def test_a_codebook_keeps_no_more_than_its_own_epsilon():
     """A certificate whose coin has a larger epsilon than the guarantee, with the noise of that coin."""
     server = privatizer()
     made = certify(server.guarantee, [server.mechanism()])
-    other = LocalPrivatizer(BOUND, SCHEDULE, privacy=LocalDP(3.0, 1e-5), noise=noise_source("fast", 0)).mechanism()
+    other = LocalPrivatizer(
+        BOUND, SCHEDULE, privacy=LocalDP(3.0, 1e-5), noise=noise_source("fast", 0)
+    ).mechanism()
     made.document["mechanisms"] = [other.to_json()]
     with pytest.raises(CertificateError, match="the stated loss is"):
         verify(made)
@@ -195,7 +229,8 @@ def test_after_a_restore_no_device_gets_the_noise_of_an_earlier_one():
         assert not np.isclose(other.device_source().gaussian(1.0, 50), lost).any()
     other = privatizer()
     other.restore(saved, released=0, resume=True)
-    assert np.array_equal(other.device_source().gaussian(1.0, 50), lost)  # a simulated run repeats its own devices
+    # a simulated run repeats its own devices
+    assert np.array_equal(other.device_source().gaussian(1.0, 50), lost)
 
 
 def test_saved_and_restored_it_goes_on_with_the_same_bits_and_knows_its_duplicates():

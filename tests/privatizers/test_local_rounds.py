@@ -54,7 +54,9 @@ def test_messages_of_one_round_after_the_other(privacy, source):
     assert (server.users, server.release().generation) == (1, 0)
     channel = server.device_channel()
     server.receive(second)
-    np.testing.assert_allclose(server.release().values, channel.decode(first) + channel.decode(second))
+    np.testing.assert_allclose(
+        server.release().values, channel.decode(first) + channel.decode(second)
+    )
     assert server.release().noise.std == pytest.approx(channel.noise.std * math.sqrt(2))
     server.open(Answers(2), 3)
     with pytest.raises(StaleMessage):
@@ -90,7 +92,9 @@ def test_no_more_users_than_the_round_has():
     with pytest.raises(InvalidParameter, match="another bound"):
         server.absorb(said(3, 5))
     with pytest.raises(InvalidParameter, match="LocalDP"):
-        LocalRoundsPrivatizer(Answers(1), AtMost(5, 1), privacy=JointDP(1.0, delta=0.0), noise=noise_source("fast", 0))
+        LocalRoundsPrivatizer(
+            Answers(1), AtMost(5, 1), privacy=JointDP(1.0, delta=0.0), noise=noise_source("fast", 0)
+        )
 
 
 def test_restored_in_the_middle_of_a_round_it_knows_who_was_there():
@@ -107,7 +111,8 @@ def test_restored_in_the_middle_of_a_round_it_knows_who_was_there():
             each.receive(first)
         assert each.users == 1
     same, fresh = (message(each, 0, 3).nonce for each in (resumed, again))
-    assert message(server, 0, 3).nonce == same != fresh  # a device made after a crash has noise of its own
+    # a device made after a crash has noise of its own
+    assert message(server, 0, 3).nonce == same != fresh
     with pytest.raises(StateError):
         rounds(LocalDP(2.0, delta=0.0)).restore(server.save(), released=0)
 
@@ -120,8 +125,16 @@ def test_its_certificate_says_what_a_message_is():
     stated = made.document["mechanisms"][0]
     assert stated["parameters"] == {"asked": 2, "nearest": 1, "epsilon": 2.0, "dimension": 4}
     for wrong in ({"nearest": 2}, {"asked": 3}, {"epsilon": 1.0}, {"dimension": 9}):
-        document = made.document | {"mechanisms": [stated | {"parameters": stated["parameters"] | wrong}]}
+        document = made.document | {
+            "mechanisms": [stated | {"parameters": stated["parameters"] | wrong}]
+        }
         with pytest.raises(CertificateError):
             verify(Certificate(document))
-    noise = expected_noise(Answers(4), AtMost(20, 4), privacy=LocalDP(2.0, delta=0.0), discrete=False)
-    assert (noise.distribution, noise.first, noise.last) == ("signs", stated["scale"], stated["scale"] * math.sqrt(20))
+    noise = expected_noise(
+        Answers(4), AtMost(20, 4), privacy=LocalDP(2.0, delta=0.0), discrete=False
+    )
+    assert (noise.distribution, noise.first, noise.last) == (
+        "signs",
+        stated["scale"],
+        stated["scale"] * math.sqrt(20),
+    )

@@ -35,7 +35,11 @@ def test_bytes_and_back():
 
 
 def with_values(*values):
-    return GOOD[: HEADER - 4] + struct.pack(">I", len(values)) + struct.pack(f"<{len(values)}d", *values)
+    return (
+        GOOD[: HEADER - 4]
+        + struct.pack(">I", len(values))
+        + struct.pack(f"<{len(values)}d", *values)
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,7 +50,8 @@ def with_values(*values):
         (b"\x80\x04" + GOOD, "not a message"),
         (GOOD[:-1], "truncated"),
         (GOOD + b"\0", "too long"),
-        (GOOD[:4] + b"\x01" + GOOD[6:], "version 1, this confide reads version 3"),  # as devices sent it before there were kinds
+        # as devices sent it before there were kinds
+        (GOOD[:4] + b"\x01" + GOOD[6:], "version 1, this confide reads version 3"),
         (GOOD[:4] + b"\x02" + GOOD[5:], "version 2, this confide reads version 3"),
         (GOOD[:5] + b"\x02" + GOOD[6:], "kind 2"),
         (GOOD[:5] + b"\x01" + GOOD[6:], "one whole number from 0 to 1023"),
@@ -98,7 +103,9 @@ def test_noise_is_sensitivity_over_loss(kind, privacy):
     channel = open_channel(BOUND, privacy, source=source, loss=loss_for(privacy))
     assert channel.guarantee.epsilon == pytest.approx(2.0)
     one = BOUND.clip(np.array([1.0, 0.0, 0.0]))
-    draws = np.concatenate([channel.message(one, 0, source).values - one.values for _ in range(1000)])
+    draws = np.concatenate(
+        [channel.message(one, 0, source).values - one.values for _ in range(1000)]
+    )
     if privacy.delta > 0:
         scale, size = 2 / gaussian_mu(2.0, 1e-5), math.sqrt(2 / math.pi)
     else:
@@ -113,7 +120,9 @@ def test_noise_is_sensitivity_over_loss(kind, privacy):
 
 def test_secure_messages_live_on_the_lattice():
     source = noise_source("secure")
-    channel = open_channel(BOUND, LocalDP(1.0, 1e-5), source=source, loss=loss_for(LocalDP(1.0, 1e-5)))
+    channel = open_channel(
+        BOUND, LocalDP(1.0, 1e-5), source=source, loss=loss_for(LocalDP(1.0, 1e-5))
+    )
     steps = channel.message(BOUND.clip(np.full(3, 0.3)), 0, source).values / BOUND.grid
     assert (steps == np.rint(steps)).all()
 
@@ -128,8 +137,13 @@ def test_the_noise_is_the_smaller_of_both():
         made = open_channel(BOUND, privacy, source=fast)
         added = open_channel(BOUND, privacy, source=fast, loss=loss_for(privacy))
         assert made.noise.distribution == distribution and made.noise.std <= added.noise.std
-        assert made.guarantee.loss == (PureDP(privacy.epsilon) if distribution == "codebook" else added.guarantee.loss)
-    assert open_channel(L2Ball(1.0, 2**14 + 1), LocalDP(1.0, 1e-5), source=fast).noise.distribution == "gaussian"
+        assert made.guarantee.loss == (
+            PureDP(privacy.epsilon) if distribution == "codebook" else added.guarantee.loss
+        )
+    assert (
+        open_channel(L2Ball(1.0, 2**14 + 1), LocalDP(1.0, 1e-5), source=fast).noise.distribution
+        == "gaussian"
+    )
 
 
 def test_all_messages_of_a_codebook_have_one_length():
@@ -145,7 +159,8 @@ def test_promises_that_a_channel_cannot_keep_are_refused():
         open_channel(BOUND, JointDP(1.0, delta=0.0), source=fast)
     with pytest.raises(PromiseBroken, match="more than the requested epsilon=1"):
         open_channel(BOUND, LocalDP(1.0, 1e-5), source=fast, loss=GaussianDP(0.5))
-    more = open_channel(BOUND, LocalDP(1.0, 1e-5), source=fast, loss=GaussianDP(0.1))  # printed constants add more noise
+    # printed constants add more noise
+    more = open_channel(BOUND, LocalDP(1.0, 1e-5), source=fast, loss=GaussianDP(0.1))
     assert more.guarantee.epsilon < 0.5
     channel = open_channel(BOUND, LocalDP(1.0, delta=0.0), source=fast, loss=PureDP(0.5))
     with pytest.raises(InvalidParameter, match="of one user"):

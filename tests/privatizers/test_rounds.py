@@ -37,8 +37,14 @@ def test_each_round_is_released_once_with_noise_of_its_own():
         each.absorb(said(2, 15, sign=-1))
         assert each.release().values.shape == (2,)
     assert np.array_equal(exact.release().values, [-7.5, -7.5])
-    assert made.release().noise.distribution == "cube" and made.release().noise.std == pytest.approx(2.0, rel=1e-6)
-    assert np.array_equal(made.release().values, made.release().values) and (made.release().values != -7.5).all()
+    assert (
+        made.release().noise.distribution == "cube"
+        and made.release().noise.std == pytest.approx(2.0, rel=1e-6)
+    )
+    assert (
+        np.array_equal(made.release().values, made.release().values)
+        and (made.release().values != -7.5).all()
+    )
 
 
 def test_what_is_open_stays_open():

@@ -35,7 +35,13 @@ def test_bad_times_are_refused(times):
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: every(0, 5), lambda: every_episode(0), lambda: geometric(5, ratio=1.0), lambda: geometric(5, first=0)]
+    "make",
+    [
+        lambda: every(0, 5),
+        lambda: every_episode(0),
+        lambda: geometric(5, ratio=1.0),
+        lambda: geometric(5, first=0),
+    ],
 )
 def test_bad_parameters_are_refused(make):
     with pytest.raises(InvalidParameter, match="must be"):

@@ -28,7 +28,13 @@ TOTAL = Bounded(np.array([17.0, -4.25, 0.5]), BOUND, 100)
 
 def budget(shares=EQUAL, privacy=GAUSSIAN, *, seed=0, source="fast", users=100, loss=None):
     noise = noise_source(source, seed if source == "fast" else None)
-    return SharedBudget([Share(BOUND, share) for share in shares], privacy=privacy, noise=noise, users=users, loss=loss)
+    return SharedBudget(
+        [Share(BOUND, share) for share in shares],
+        privacy=privacy,
+        noise=noise,
+        users=users,
+        loss=loss,
+    )
 
 
 def answer(made, total=TOTAL):
@@ -49,7 +55,11 @@ def test_all_answers_together_are_what_was_paid_for(privacy, shares):
     assert amount(together) == pytest.approx(amount(paid), rel=1e-9)
 
 
-@given(st.lists(st.floats(1e-6, 1), min_size=1, max_size=40), st.sampled_from([GaussianDP(0.3), PureDP(2.0)]), st.floats(0.01, 1))
+@given(
+    st.lists(st.floats(1e-6, 1), min_size=1, max_size=40),
+    st.sampled_from([GaussianDP(0.3), PureDP(2.0)]),
+    st.floats(0.01, 1),
+)
 def test_whatever_the_shares_they_never_cost_more(weights, paid, used):
     """Shares of part of a budget cost that part: mu^2 adds up, epsilon adds up."""
     total = math.fsum(weights)
@@ -60,7 +70,9 @@ def test_whatever_the_shares_they_never_cost_more(weights, paid, used):
     assert amount(together) <= amount(paid) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("wrong", [[0.5, 0.6], [0.5, 0.0], [1.5], [-0.1, 0.5], [math.nan], [0.5, math.inf]], ids=str)
+@pytest.mark.parametrize(
+    "wrong", [[0.5, 0.6], [0.5, 0.0], [1.5], [-0.1, 0.5], [math.nan], [0.5, math.inf]], ids=str
+)
 def test_shares_that_do_not_add_up_are_refused(wrong):
     with pytest.raises(InvalidParameter, match=r"add up to at most one|share must be in \(0, 1\]"):
         budget(wrong)
@@ -103,7 +115,9 @@ def test_what_is_skipped_is_not_spent_on_others():
     assert amount(shared.loss()) == pytest.approx(MU, rel=1e-5)  # of all of them, asked or not
 
 
-@pytest.mark.parametrize(("privacy", "excess"), [(GAUSSIAN, 2), (PURE, 3.5)], ids=["gaussian", "ball"])
+@pytest.mark.parametrize(
+    ("privacy", "excess"), [(GAUSSIAN, 2), (PURE, 3.5)], ids=["gaussian", "ball"]
+)
 def test_the_noise_is_as_large_as_it_says_and_as_it_must_be(privacy, excess):
     """2000 answers of 3 numbers each: their mean and standard deviation within 5 standard errors (false alarms: 1 in 10^6 each)."""
     shared = budget([1 / 2000] * 2000, privacy)
@@ -115,8 +129,10 @@ def test_the_noise_is_as_large_as_it_says_and_as_it_must_be(privacy, excess):
     found = values - TOTAL.values
     assert abs(found.mean()) < 5 * expected / math.sqrt(6000)
     assert found.std() == pytest.approx(expected, rel=5 * math.sqrt(excess / 4 / 6000))
-    assert np.abs(np.corrcoef(found.T)[np.triu_indices(3, 1)]).max() < 5 / math.sqrt(2000)  # coordinates are uncorrelated,
-    assert abs(np.corrcoef(found[:-1].ravel(), found[1:].ravel())[0, 1]) < 5 / math.sqrt(6000)  # and so are answers
+    # coordinates are uncorrelated,
+    assert np.abs(np.corrcoef(found.T)[np.triu_indices(3, 1)]).max() < 5 / math.sqrt(2000)
+    # and so are answers
+    assert abs(np.corrcoef(found[:-1].ravel(), found[1:].ravel())[0, 1]) < 5 / math.sqrt(6000)
 
 
 def test_noise_follows_the_shares():
@@ -143,7 +159,11 @@ def test_without_privacy_answers_are_exact():
 
 @pytest.mark.parametrize("privacy", [GAUSSIAN, PURE], ids=str)
 def test_restored_it_goes_on_with_the_same_draws(privacy):
-    whole, first, second = budget(UNEQUAL, privacy, seed=3), budget(UNEQUAL, privacy, seed=3), budget(UNEQUAL, privacy, seed=8)
+    whole, first, second = (
+        budget(UNEQUAL, privacy, seed=3),
+        budget(UNEQUAL, privacy, seed=3),
+        budget(UNEQUAL, privacy, seed=8),
+    )
     for _ in range(2):
         answer(whole), answer(first)
     first.skip(1), whole.skip(1)
@@ -172,7 +192,10 @@ def test_a_state_of_other_shared_or_into_shared_asked_already_is_refused():
 def test_shared_of_one_source_draw_apart_also_when_restored():
     noise = noise_source("fast", 0)
     shares = [Share(BOUND, share) for share in EQUAL]
-    made = [SharedBudget(shares, loss=GaussianDP(0.2), privacy=GAUSSIAN, users=100, noise=noise) for _ in range(2)]
+    made = [
+        SharedBudget(shares, loss=GaussianDP(0.2), privacy=GAUSSIAN, users=100, noise=noise)
+        for _ in range(2)
+    ]
     restored = [budget(seed=seed, loss=GaussianDP(0.2)) for seed in (1, 2)]
     for first, second in zip(made, restored, strict=True):
         second.restore(first.save())
@@ -209,7 +232,9 @@ def test_a_certificate_of_all_shared_can_be_computed_again(privacy, source, shar
     shared = budget(shares, privacy, source=source)
     mechanisms = shared.mechanisms()
     assert len(mechanisms) == len(set(shares))
-    assert sorted(made.parameters["leaves"] for made in mechanisms) == sorted(shares.count(share) for share in set(shares))
+    assert sorted(made.parameters["leaves"] for made in mechanisms) == sorted(
+        shares.count(share) for share in set(shares)
+    )
     guarantee = Guarantee(shared.loss(), privacy, Trust.CENTRAL, 100, source)
     checked = verify(certify(guarantee, mechanisms, subject="shared"))
     assert checked.epsilon == pytest.approx(1.0, rel=1e-6)
@@ -232,14 +257,19 @@ def test_all_releases_are_pure_where_each_has_less_noise_then():
         )
         assert isinstance(pure.loss(), PureDP) and pure.loss().epsilon == pytest.approx(1.0)
         totals = [Bounded(np.zeros(share.bound.size), share.bound, 10) for share in shares]
-        ratios = [pure.release(total).noise.std / gaussian.release(total).noise.std for total in totals]
+        ratios = [
+            pure.release(total).noise.std / gaussian.release(total).noise.std for total in totals
+        ]
         assert ratios[0] == pytest.approx(ratios[1], rel=1e-4) and ratios[0] < 0.7
         verified = verify(certify(pure.guarantee, pure.mechanisms()))
         assert verified.epsilon <= 1 and all(isinstance(loss, PureDP) for loss in verified.losses)
 
 
 def test_many_releases_and_large_ones_stay_gaussian():
-    for shares in ([Share(L2Ball(1.0, 2), 0.1, str(i)) for i in range(10)], [Share(L2Ball(1.0, 40), 1.0)]):
+    for shares in (
+        [Share(L2Ball(1.0, 2), 0.1, str(i)) for i in range(10)],
+        [Share(L2Ball(1.0, 40), 1.0)],
+    ):
         made = SharedBudget(shares, privacy=GAUSSIAN, noise=noise_source("fast", 0), users=10)
         assert isinstance(made.loss(), GaussianDP) and made.loss().mu == pytest.approx(MU, rel=1e-5)
 

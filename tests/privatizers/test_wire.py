@@ -16,7 +16,9 @@ from confide.privatizers.wire import decode_release, encode_release
 from confide.problems import lock
 
 WORLD = lock(0)
-SERVER = LikelihoodVI(WORLD.public, episodes=100, privacy=confide.LocalDP(4.0, 1e-6), noise=noise_source("fast", 0))
+SERVER = LikelihoodVI(
+    WORLD.public, episodes=100, privacy=confide.LocalDP(4.0, 1e-6), noise=noise_source("fast", 0)
+)
 SENT = SERVER.publish()
 
 
@@ -29,7 +31,11 @@ def test_bytes_and_back():
     released = SERVER.released()
     again = decode_release(encode_release(released), SERVER.guarantee)
     np.testing.assert_array_equal(again.values, released.values)
-    assert (again.noise, again.users, again.generation) == (released.noise, released.users, released.generation)
+    assert (again.noise, again.users, again.generation) == (
+        released.noise,
+        released.users,
+        released.generation,
+    )
     assert set(again.memory) == set(released.memory)
 
 
@@ -44,10 +50,27 @@ def test_bytes_and_back():
         pickle.dumps(SERVER.released().values),
         pack("run", 0, {}, {}),
         pack("release", 0, {"users": 0, "std": 0.0, "distribution": "none"}, {}),
-        pack("release", 0, {"users": "many", "std": 0.0, "distribution": "none"}, {"values": np.zeros(3)}),
-        pack("release", 0, {"users": -1, "std": 0.0, "distribution": "none"}, {"values": np.zeros(3)}),
-        pack("release", 0, {"users": 0, "std": float("nan"), "distribution": "none"}, {"values": np.zeros(3)}),
-        pack("release", 0, {"users": 0, "std": 0.0, "distribution": "none"}, {"values": np.zeros(3, dtype=np.int64)}),
+        pack(
+            "release",
+            0,
+            {"users": "many", "std": 0.0, "distribution": "none"},
+            {"values": np.zeros(3)},
+        ),
+        pack(
+            "release", 0, {"users": -1, "std": 0.0, "distribution": "none"}, {"values": np.zeros(3)}
+        ),
+        pack(
+            "release",
+            0,
+            {"users": 0, "std": float("nan"), "distribution": "none"},
+            {"values": np.zeros(3)},
+        ),
+        pack(
+            "release",
+            0,
+            {"users": 0, "std": 0.0, "distribution": "none"},
+            {"values": np.zeros(3, dtype=np.int64)},
+        ),
     ],
     ids=range(12),
 )

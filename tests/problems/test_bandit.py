@@ -20,12 +20,17 @@ def test_values_are_averages_over_the_population():
 
 def test_the_bonus_of_a_policy_counts():
     contexts = np.array([[[0.5, 0.0], [0.0, 1.0]]])
-    greedy, hopeful = ContextPolicy(np.array([1.0, 0.0])), ContextPolicy(np.array([1.0, 0.0]), 0.8 * np.eye(2)[1:])
+    greedy, hopeful = (
+        ContextPolicy(np.array([1.0, 0.0])),
+        ContextPolicy(np.array([1.0, 0.0]), 0.8 * np.eye(2)[1:]),
+    )
     assert greedy.choose(contexts).tolist() == [0] and hopeful.choose(contexts).tolist() == [1]
     assert hopeful.act(0, contexts[0], np.random.default_rng(0)) == 1
 
 
-@pytest.mark.parametrize("policy", [WORLD.optimal_policy, RandomPolicy(3), ContextPolicy(np.ones(4), np.eye(4))])
+@pytest.mark.parametrize(
+    "policy", [WORLD.optimal_policy, RandomPolicy(3), ContextPolicy(np.ones(4), np.eye(4))]
+)
 def test_samples_have_the_value_of_the_policy(policy):
     """20 000 users: the standard error is at most .0036."""
     users = WORLD.sample(policy, 20_000, np.random.default_rng(0))
@@ -39,18 +44,25 @@ def test_samples_have_the_value_of_the_policy(policy):
 
 def test_the_problems_are_what_they_say():
     world = linear_bandit(6, 4, seed=3)
-    assert np.linalg.norm(world.contexts, axis=2) == pytest.approx(1.0) and np.linalg.norm(world.parameter) == pytest.approx(0.5)
+    assert np.linalg.norm(world.contexts, axis=2) == pytest.approx(1.0) and np.linalg.norm(
+        world.parameter
+    ) == pytest.approx(0.5)
     assert np.array_equal(world.contexts, linear_bandit(6, 4, seed=3).contexts)
     paper = news(seed=2)
     assert (paper.public.dimension, paper.public.actions, paper.name) == (20, 10, "news")
-    assert np.linalg.matrix_rank(paper.contexts[0].reshape(10, 20)) <= 4  # one reader, articles of four features
+    # one reader, articles of four features
+    assert np.linalg.matrix_rank(paper.contexts[0].reshape(10, 20)) <= 4
     assert make("linear-bandit", seed=3).dimension == 10 and make("news").dimension == 20
 
 
 def test_it_is_saved_and_opened_again(tmp_path):
     WORLD.save(tmp_path / "bandit.npz")
     back = load_problem(tmp_path / "bandit.npz")
-    assert isinstance(back, LinearBandit) and back.optimal_value == WORLD.optimal_value and back.name == WORLD.name
+    assert (
+        isinstance(back, LinearBandit)
+        and back.optimal_value == WORLD.optimal_value
+        and back.name == WORLD.name
+    )
 
 
 def test_what_is_not_a_bandit_is_refused():

@@ -8,7 +8,17 @@ import pytest
 from confide.errors import InvalidParameter
 from confide.problems import PROBLEMS, make
 
-SEEDED = {"garnet", "riverswim-stage", "lock", "lock-rewards", "rand", "liao-hard", "latent", "deep-sea", "random-lq"}
+SEEDED = {
+    "garnet",
+    "riverswim-stage",
+    "lock",
+    "lock-rewards",
+    "rand",
+    "liao-hard",
+    "latent",
+    "deep-sea",
+    "random-lq",
+}
 SEEDED |= {"linear-bandit", "news"}
 
 
@@ -17,7 +27,10 @@ def test_every_entry_says_what_it_is_and_is_there():
     for name, entry in PROBLEMS.items():
         module, function = entry.place.split(":")
         assert callable(getattr(importlib.import_module(module), function))
-        assert function.replace("_", "-") == name and function in importlib.import_module("confide.problems").__all__
+        assert (
+            function.replace("_", "-") == name
+            and function in importlib.import_module("confide.problems").__all__
+        )
         assert 10 < len(entry.about) < 100
 
 
@@ -74,7 +87,12 @@ def test_listing_names_imports_nothing_heavy():
         "names = [*c.PROBLEMS, *dir(p)]\n"
         "print([m for m in ('numpy', 'numba', 'scipy', 'gymnasium') if m in sys.modules])"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
+    )
 
 
 def test_every_public_name_is_there():

@@ -27,7 +27,12 @@ Z = 5.5  # one false alarm in 2.6e7
 
 def coins():
     return LinearMixtureMDP(
-        rand().kernels, rand().weights, np.full((5, 20, 4), 0.35), rand().start, np.full((20, 4, 1), 0.7), name="coins 1/2"
+        rand().kernels,
+        rand().weights,
+        np.full((5, 20, 4), 0.35),
+        rand().start,
+        np.full((20, 4, 1), 0.7),
+        name="coins 1/2",
     )
 
 
@@ -39,7 +44,10 @@ def unstable():
     return LQSystem(np.diag([1.4, 1.1]), np.eye(2), np.eye(2), np.eye(2), 7, 0.3, name="unstable")
 
 
-@pytest.mark.parametrize("build", [lock, coins, riverswim, deep_sea, one_hot, cliff, oscillator, thermal, glucose, unstable])
+@pytest.mark.parametrize(
+    "build",
+    [lock, coins, riverswim, deep_sea, one_hot, cliff, oscillator, thermal, glucose, unstable],
+)
 def test_gymnasiums_own_checker_is_content(build):
     """Warnings are errors here."""
     check_env(to_gymnasium(build()))
@@ -77,7 +85,9 @@ def test_exported_linear_systems_keep_their_law(build):
             x, reward, *_ = env.step(action)
             returns[i] += reward
         x, _ = env.reset()
-    assert abs(returns.mean() - system.value(LinearPolicy(gains))) < Z * returns.std() / np.sqrt(len(returns))
+    assert abs(returns.mean() - system.value(LinearPolicy(gains))) < Z * returns.std() / np.sqrt(
+        len(returns)
+    )
 
 
 @pytest.mark.parametrize("build", [riverswim, oscillator])

@@ -25,14 +25,19 @@ def hidden_rewards():
     features = np.full((20, 4, 1), 0.7)
     rewards = np.full((5, 20, 4), 0.35)
     problem = rand()
-    return LinearMixtureMDP(problem.kernels, problem.weights, rewards, problem.start, features, name="hidden")
+    return LinearMixtureMDP(
+        problem.kernels, problem.weights, rewards, problem.start, features, name="hidden"
+    )
 
 
 def uneven():
     """Rows whose sums are off by rounding and more: what is stored must be what is in memory."""
     rng = np.random.default_rng(0)
     return TabularMDP(
-        rng.dirichlet(np.ones(50), size=(3, 50, 2)) * (1 + 1e-10), rng.random((3, 50, 2)), rng.dirichlet(np.ones(50)), name="é"
+        rng.dirichlet(np.ones(50), size=(3, 50, 2)) * (1 + 1e-10),
+        rng.random((3, 50, 2)),
+        rng.dirichlet(np.ones(50)),
+        name="é",
     )
 
 
@@ -59,7 +64,9 @@ def test_round_trip_is_exact(build, tmp_path):
             assert one.dtype == two.dtype and np.array_equal(one, two), name
         else:
             assert one == two and type(one) is type(two), name
-    assert back.optimal_value == problem.optimal_value and back.uniform_value == problem.uniform_value
+    assert (
+        back.optimal_value == problem.optimal_value and back.uniform_value == problem.uniform_value
+    )
     samples = [p.sample(p.optimal_policy, 20, np.random.default_rng(0)) for p in (problem, back)]
     assert np.array_equal(samples[0].states, samples[1].states)
     again = tmp_path / "again"
@@ -101,11 +108,19 @@ def test_foreign_files_are_refused(tmp_path):
         "format confide-problem/9, and this version",
         lambda file: np.savez(file, format=np.array("confide-problem/9"), kind=np.array("lq")),
     )
-    refused("kind must be one of", lambda file: np.savez(file, format=np.array("confide-problem/1"), kind=np.array("maze")))
-    refused("not a saved problem", lambda file: np.savez(file, format=np.array("confide-problem/1"), kind=np.array("table")))
+    refused(
+        "kind must be one of",
+        lambda file: np.savez(file, format=np.array("confide-problem/1"), kind=np.array("maze")),
+    )
     refused(
         "not a saved problem",
-        lambda file: np.savez(file, format=np.array("confide-problem/1"), kind=np.array("lq"), Z=np.zeros(2)),
+        lambda file: np.savez(file, format=np.array("confide-problem/1"), kind=np.array("table")),
+    )
+    refused(
+        "not a saved problem",
+        lambda file: np.savez(
+            file, format=np.array("confide-problem/1"), kind=np.array("lq"), Z=np.zeros(2)
+        ),
     )
     uniform_policy(2, 3, 4).save(tmp_path / "policy.npz")
     with pytest.raises(InvalidParameter, match="names no format"):
@@ -127,7 +142,9 @@ def test_files_that_hold_no_valid_problem_are_refused_with_the_reason(tmp_path):
     with np.load(path) as data:
         weights = data["probabilities"]
     rewrite(path, probabilities=weights * 1.5)
-    with pytest.raises(InvalidParameter, match=r"not valid: transitions\[s=0, a=0\] must sum to one"):
+    with pytest.raises(
+        InvalidParameter, match=r"not valid: transitions\[s=0, a=0\] must sum to one"
+    ):
         load_problem(path)
     rewrite(path, probabilities=weights, rewards=np.zeros((20, 5, 2)))
     with pytest.raises(InvalidParameter, match="not valid: rewards must have shape"):
@@ -157,5 +174,8 @@ def test_damage_is_noticed(tmp_path):
         except InvalidParameter:
             refused += 1
         else:
-            assert all(np.array_equal(a, b) for (_, a), (_, b) in zip(fields_of(loaded), fields_of(truth), strict=True))
+            assert all(
+                np.array_equal(a, b)
+                for (_, a), (_, b) in zip(fields_of(loaded), fields_of(truth), strict=True)
+            )
     assert refused > 150

@@ -28,7 +28,11 @@ def raw_value(env, weights, horizon):
     for h in reversed(range(horizon)):
         V = np.array(
             [
-                sum(weights[h, s, a] * sum(p * (r + (0.0 if done else V[t])) for p, t, r, done in P[s][a]) for a in P[s])
+                sum(
+                    weights[h, s, a]
+                    * sum(p * (r + (0.0 if done else V[t])) for p, t, r, done in P[s][a])
+                    for a in P[s]
+                )
                 for s in range(len(start))
             ]
         )
@@ -50,19 +54,33 @@ def test_values_are_an_affine_image_of_the_environments_own(name, horizon, low, 
     assert (mapped.low, mapped.high) == (low, high)
     assert problem.rewards.min() >= 0 and problem.rewards.max() <= 1
     rng = np.random.default_rng(0)
-    policies = [rng.dirichlet(np.full(problem.actions, 0.3), size=(horizon, problem.states)) for _ in range(2)]
-    policies += [problem.optimal_policy.probabilities(), uniform_policy(horizon, problem.states, problem.actions).weights]
+    policies = [
+        rng.dirichlet(np.full(problem.actions, 0.3), size=(horizon, problem.states))
+        for _ in range(2)
+    ]
+    policies += [
+        problem.optimal_policy.probabilities(),
+        uniform_policy(horizon, problem.states, problem.actions).weights,
+    ]
     for weights in policies:
         raw = raw_value(env, weights, horizon)
-        assert mapped.original(problem.value(StochasticPolicy(weights)), horizon) == pytest.approx(raw, abs=1e-9 * (high - low))
+        assert mapped.original(problem.value(StochasticPolicy(weights)), horizon) == pytest.approx(
+            raw, abs=1e-9 * (high - low)
+        )
 
 
 def test_published_optima():
     """FrozenLake .74 and .91 [Gymnasium's registry], Taxi 7.93, and the cliff's shortest path of 13 steps."""
-    for name, best, digits in (("FrozenLake-v1", 0.74, 2), ("FrozenLake8x8-v1", 0.91, 2), ("Taxi-v4", 7.93, 2)):
+    for name, best, digits in (
+        ("FrozenLake-v1", 0.74, 2),
+        ("FrozenLake8x8-v1", 0.91, 2),
+        ("Taxi-v4", 7.93, 2),
+    ):
         problem = from_gymnasium(name)
         assert problem.horizon == gymnasium.spec(name).max_episode_steps
-        assert round(reward_map(name).original(problem.optimal_value, problem.horizon), digits) == best
+        assert (
+            round(reward_map(name).original(problem.optimal_value, problem.horizon), digits) == best
+        )
     cliff = from_gymnasium("CliffWalking-v1", 40)
     assert reward_map("CliffWalking-v1").original(cliff.optimal_value, 40) == pytest.approx(-13)
 
@@ -70,8 +88,13 @@ def test_published_optima():
 def test_episodes_that_end_early_stay_in_the_end():
     problem = from_gymnasium("CliffWalking-v1", 20, rewards="public")
     users = problem.sample(problem.optimal_policy, 3, np.random.default_rng(0))
-    assert problem.states == 49 and (users.states[:, 13:] == 48).all() and (users.states[:, :13] != 48).all()
-    assert (users.rewards[:, 13:] == 1.0).all() and np.allclose(users.rewards[:, :13], 0.99)  # the images of 0 and of -1
+    assert (
+        problem.states == 49
+        and (users.states[:, 13:] == 48).all()
+        and (users.states[:, :13] != 48).all()
+    )
+    # the images of 0 and of -1
+    assert (users.rewards[:, 13:] == 1.0).all() and np.allclose(users.rewards[:, :13], 0.99)
 
 
 def test_the_name_says_how_rewards_were_mapped():
@@ -84,8 +107,13 @@ def test_rewards_are_learned_unless_they_are_said_to_be_public():
     """What a terminal state earns is public: without it nobody would walk to the end of the cliff."""
     for name, ended in (("FrozenLake-v1", 0.0), ("CliffWalking-v1", 1.0), ("Taxi-v4", 1 / 3)):
         hidden, known = from_gymnasium(name, 10), from_gymnasium(name, 10, rewards="public")
-        assert hidden.public.rewards is None and hidden.public.terminal_reward == pytest.approx(ended)
-        assert np.array_equal(known.public.rewards, hidden.rewards) and hidden.optimal_value == known.optimal_value
+        assert hidden.public.rewards is None and hidden.public.terminal_reward == pytest.approx(
+            ended
+        )
+        assert (
+            np.array_equal(known.public.rewards, hidden.rewards)
+            and hidden.optimal_value == known.optimal_value
+        )
     assert make("gym:FrozenLake-v1").public.rewards is None
     assert make("gym:FrozenLake-v1", rewards="public").public.rewards is not None
 
@@ -97,7 +125,9 @@ def earned_in_the_table(name, mapped, ended):
         for a, outcomes in row.items():
             for p, t, r, done in outcomes:
                 if p > 0:
-                    found.setdefault((s, a, ended if done else t), set()).add(round(mapped.apply(r), 9))
+                    found.setdefault((s, a, ended if done else t), set()).add(
+                        round(mapped.apply(r), 9)
+                    )
     return found
 
 
@@ -111,10 +141,20 @@ def test_users_earn_what_the_environment_pays(name, tmp_path):
     rng = np.random.default_rng(0)
     for world in (problem, confide.problems.load_problem(tmp_path / "problem.npz")):
         users, counts = world.sample(uniform, 300, rng), world.count(uniform, 300, rng)
-        rows = zip(users.states[:, :-1].flat, users.actions.flat, users.states[:, 1:].flat, users.rewards.flat, strict=True)
+        rows = zip(
+            users.states[:, :-1].flat,
+            users.actions.flat,
+            users.states[:, 1:].flat,
+            users.rewards.flat,
+            strict=True,
+        )
         counted = zip(counts.state, counts.action, counts.next_state, counts.reward, strict=True)
         for s, a, t, r in (*rows, *counted):
-            earned = possible[s, a, t] if s < problem.states - 1 else {round(problem.public.terminal_reward, 9)}
+            earned = (
+                possible[s, a, t]
+                if s < problem.states - 1
+                else {round(problem.public.terminal_reward, 9)}
+            )
             assert round(float(r), 9) in earned
         for mean in (users.rewards.sum() / 300, counts.reward @ counts.count / 300):
             assert abs(mean - problem.uniform_value) < Z * 12 / np.sqrt(300)
@@ -128,7 +168,12 @@ def test_users_earn_what_the_environment_pays(name, tmp_path):
 
 
 def test_outcome_rewards_are_checked():
-    table = {"transitions": [[[0.5, 0.5]]] * 2, "start": [1.0, 0.0], "horizon": 2, "stochastic_rewards": True}
+    table = {
+        "transitions": [[[0.5, 0.5]]] * 2,
+        "start": [1.0, 0.0],
+        "horizon": 2,
+        "stochastic_rewards": True,
+    }
     means, outcomes = [[0.5], [0.25]], [0.0, 1.0, 0.5, 0.0]
     made = confide.problems.TabularMDP(**table, rewards=means, outcome_rewards=outcomes)
     assert np.array_equal(made.outcome_rewards, outcomes)
@@ -141,12 +186,16 @@ def test_outcome_rewards_are_checked():
     ]
     for change, message in wrong:
         with pytest.raises(InvalidParameter, match=message):
-            confide.problems.TabularMDP(**(table | {"rewards": means, "outcome_rewards": outcomes} | change))
+            confide.problems.TabularMDP(
+                **(table | {"rewards": means, "outcome_rewards": outcomes} | change)
+            )
 
 
 def test_a_stated_range_wins_over_that_of_the_table():
     problem = from_gymnasium("CliffWalking-v1", 10, reward_range=(-200, 100))
-    assert problem.public.terminal_reward == pytest.approx(2 / 3) and problem.name.endswith("(r +200) / 300")
+    assert problem.public.terminal_reward == pytest.approx(2 / 3) and problem.name.endswith(
+        "(r +200) / 300"
+    )
 
 
 def test_the_end_of_an_episode_is_worth_its_reward_to_a_learner():
@@ -156,7 +205,9 @@ def test_the_end_of_an_episode_is_worth_its_reward_to_a_learner():
     result = run(agent, problem, seed=0)
     walks = problem.sample(result.policy, 1, np.random.default_rng(0)).states[0]
     assert walks[-1] == 48
-    assert (result.value[-1] - problem.uniform_value) / (problem.optimal_value - problem.uniform_value) > 0.95
+    assert (result.value[-1] - problem.uniform_value) / (
+        problem.optimal_value - problem.uniform_value
+    ) > 0.95
 
 
 def test_a_wrapper_that_changes_what_is_seen_hides_the_table():
@@ -170,7 +221,9 @@ def test_a_wrapper_that_changes_what_is_seen_hides_the_table():
 def test_options_and_environments_are_taken():
     dry = from_gymnasium("FrozenLake-v1", 20, is_slippery=False)
     assert dry.optimal_value == 1.0
-    assert from_gymnasium(gymnasium.make("FrozenLake-v1", is_slippery=False), 20).optimal_value == 1.0
+    assert (
+        from_gymnasium(gymnasium.make("FrozenLake-v1", is_slippery=False), 20).optimal_value == 1.0
+    )
     with pytest.raises(InvalidParameter, match="options are for environments given by name"):
         from_gymnasium(gymnasium.make("FrozenLake-v1"), 20, is_slippery=False)
 
@@ -184,7 +237,11 @@ class Endless(gymnasium.Env):
 
 def test_a_world_without_an_end_gets_none():
     problem = from_gymnasium(Endless(), 4)
-    assert problem.states == 2 and problem.optimal_value == 4.0 and problem.name == "gym:Endless, rewards (r -2) / 3"
+    assert (
+        problem.states == 2
+        and problem.optimal_value == 4.0
+        and problem.name == "gym:Endless, rewards (r -2) / 3"
+    )
     assert reward_map(Endless()).original(problem.optimal_value, 4) == 20.0
 
 
@@ -198,8 +255,14 @@ class Flipped(gymnasium.Wrapper):
 
 def test_a_table_is_not_taken_for_what_a_wrapper_makes_of_it():
     lake = gymnasium.make("FrozenLake-v1")
-    assert has_table(lake) and has_table(gymnasium.wrappers.RecordEpisodeStatistics(lake)) and not has_table(Flipped(lake))
-    with pytest.raises(InvalidParameter, match="a wrapper may change what the table of FrozenLakeEnv says"):
+    assert (
+        has_table(lake)
+        and has_table(gymnasium.wrappers.RecordEpisodeStatistics(lake))
+        and not has_table(Flipped(lake))
+    )
+    with pytest.raises(
+        InvalidParameter, match="a wrapper may change what the table of FrozenLakeEnv says"
+    ):
         from_gymnasium(Flipped(lake), 5)
 
 
@@ -208,12 +271,18 @@ def test_a_table_is_not_taken_for_what_a_wrapper_makes_of_it():
     [
         (lambda: from_gymnasium("Blackjack-v1", 5), "BlackjackEnv has no table P .*GymProblem"),
         (lambda: from_gymnasium("FrozenLake-v1", 5, rewards="known"), "rewards must be"),
-        (lambda: from_gymnasium("Taxi-v4", 5, reward_range=(0, 1)), r"contain all rewards, which are in \[-10, 20\]"),
+        (
+            lambda: from_gymnasium("Taxi-v4", 5, reward_range=(0, 1)),
+            r"contain all rewards, which are in \[-10, 20\]",
+        ),
         (lambda: from_gymnasium("Taxi-v4", 5, reward_range=(1, 0)), "low < high"),
         (lambda: from_gymnasium("Nothing-v0", 5), "Gymnasium cannot make 'Nothing-v0'"),
         (lambda: from_gymnasium("CliffWalking-v1"), "no time limit: give a horizon"),
         (lambda: from_gymnasium("FrozenLake-v1", 0), "horizon must be at least 1"),
-        (lambda: from_gymnasium("Taxi-v4", fickle_passenger=True), "fickle passenger is not in the table"),
+        (
+            lambda: from_gymnasium("Taxi-v4", fickle_passenger=True),
+            "fickle passenger is not in the table",
+        ),
         (lambda: to_gymnasium(3), "only finite problems and linear systems"),
     ],
 )
@@ -253,17 +322,29 @@ def cart_features(observation):
 
 def test_any_environment_is_played_step_by_step():
     problem = GymProblem("CartPole-v1", cart_features, horizon=60)
-    assert problem.optimal_value is None and problem.uniform_value is None and problem.name == "gym:CartPole-v1"
+    assert (
+        problem.optimal_value is None
+        and problem.uniform_value is None
+        and problem.name == "gym:CartPole-v1"
+    )
     assert (problem.public.horizon, problem.public.actions, problem.public.dimension) == (60, 2, 8)
     assert problem.chunk * 61 * 2 * 8 * 8 <= 2**26
     users = problem.sample(AtRandom(), 30, np.random.default_rng(0))
-    assert users.states.shape == (30, 61, 2, 8) and users.actions.shape == users.rewards.shape == (30, 60)
+    assert users.states.shape == (30, 61, 2, 8) and users.actions.shape == users.rewards.shape == (
+        30,
+        60,
+    )
     lengths = users.rewards.sum(axis=1).astype(int)  # one point per step
     assert lengths.min() < 60
     for i, length in enumerate(lengths):
         assert users.states[i, :length].any(axis=(1, 2)).all()
-        over = length + 1 if length == 60 else length  # what is over has no features, no rewards and no actions
-        assert not users.states[i, over:].any() and not users.rewards[i, length:].any() and not users.actions[i, length:].any()
+        # what is over has no features, no rewards and no actions
+        over = length + 1 if length == 60 else length
+        assert (
+            not users.states[i, over:].any()
+            and not users.rewards[i, length:].any()
+            and not users.actions[i, length:].any()
+        )
 
 
 def test_features_are_those_of_the_observations():
@@ -283,7 +364,9 @@ def test_the_same_generator_gives_the_same_episodes_and_can_be_taken_up():
     fresh = np.random.default_rng()
     fresh.bit_generator.state = rng.bit_generator.state
     rest = GymProblem("CartPole-v1", cart_features, horizon=20).sample(AtRandom(), 4, fresh)
-    assert np.array_equal(whole.states[2:], rest.states) and np.array_equal(whole.actions[2:], rest.actions)
+    assert np.array_equal(whole.states[2:], rest.states) and np.array_equal(
+        whole.actions[2:], rest.actions
+    )
 
 
 def test_a_known_problem_played_step_by_step_has_its_known_value():
@@ -320,11 +403,22 @@ def test_the_runner_reports_returns_where_regret_is_unknown():
     ("call", "message"),
     [
         (lambda: GymProblem("Pendulum-v1", cart_features, 5), "finitely many actions"),
-        (lambda: GymProblem("CartPole-v1", cart_features, 501), "stops after 500 steps, got horizon=501"),
-        (lambda: GymProblem("CartPole-v1", lambda x: x, 5), r"must have shape \(2, dimension\), got \(4,\)"),
-        (lambda: GymProblem("CartPole-v1", lambda _: np.eye(3), 5), r"must have shape \(2, dimension\), got \(3, 3\)"),
         (
-            lambda: GymProblem("CartPole-v1", cart_features, 5).sample(uniform_policy(5, 1, 2), 1, None),
+            lambda: GymProblem("CartPole-v1", cart_features, 501),
+            "stops after 500 steps, got horizon=501",
+        ),
+        (
+            lambda: GymProblem("CartPole-v1", lambda x: x, 5),
+            r"must have shape \(2, dimension\), got \(4,\)",
+        ),
+        (
+            lambda: GymProblem("CartPole-v1", lambda _: np.eye(3), 5),
+            r"must have shape \(2, dimension\), got \(3, 3\)",
+        ),
+        (
+            lambda: GymProblem("CartPole-v1", cart_features, 5).sample(
+                uniform_policy(5, 1, 2), 1, None
+            ),
             "acts on features, got StochasticPolicy",
         ),
     ],
@@ -341,5 +435,7 @@ def test_features_that_go_wrong_on_the_way_do_not_leak_values():
         seen.append(observation)
         return np.full((2, 3), np.nan if len(seen) > 4 else 1.0)
 
-    with pytest.raises(InvalidParameter, match=r"must be finite, of shape \(2, 3\), got shape \(2, 3\)$"):
+    with pytest.raises(
+        InvalidParameter, match=r"must be finite, of shape \(2, 3\), got shape \(2, 3\)$"
+    ):
         GymProblem("CartPole-v1", fading, 10).sample(AtRandom(), 1, np.random.default_rng(0))

@@ -24,18 +24,27 @@ def changed(key, index, value):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        (changed("features", (1, 1), [2.0, -1.0, 0.0, 0.0]), r"features\[s=1, a=1\] must be finite and of norm at most 1"),
+        (
+            changed("features", (1, 1), [2.0, -1.0, 0.0, 0.0]),
+            r"features\[s=1, a=1\] must be finite and of norm at most 1",
+        ),
         (changed("features", (2, 0, 1), np.nan), r"features\[s=2, a=0\] must be finite"),
         (changed("features", (2, 1), 0.1), r"transitions\[h=0, s=2, a=1\] must sum to one"),
         (changed("measures", (3, 1), 0.5), r"transitions\[h=3, s=0, a=0\] must sum to one"),
-        (changed("measures", (2, slice(None)), [1.5, -0.5, 0.0]), r"transitions\[h=2, s=0, a=0\] must not be negative"),
+        (
+            changed("measures", (2, slice(None)), [1.5, -0.5, 0.0]),
+            r"transitions\[h=2, s=0, a=0\] must not be negative",
+        ),
         (changed("measures", (1, 0, 0), np.nan), r"measures\[h=1, i=0\] must be finite"),
         (changed("reward_weights", 4, -1.0), r"rewards\[h=4, s=0, a=0\] must be in \[0, 1\]"),
         (changed("reward_weights", (0, 1), np.nan), r"reward_weights\[h=0, i=1\] must be finite"),
         (changed("start", 2, 1.0), "start must sum to one"),
         (good() | {"measures": np.ones((5, 3, 3)) / 3}, "features must have shape"),
         (good() | {"features": np.ones((3, 2))}, "features must have shape"),
-        (good() | {"reward_weights": np.zeros((4, 4))}, r"reward_weights must have shape \(5, 4\), got \(4, 4\)"),
+        (
+            good() | {"reward_weights": np.zeros((4, 4))},
+            r"reward_weights must have shape \(5, 4\), got \(4, 4\)",
+        ),
     ],
 )
 def test_bad_linear_mdps_are_refused_with_the_first_offending_row(arrays, message):
@@ -46,9 +55,22 @@ def test_bad_linear_mdps_are_refused_with_the_first_offending_row(arrays, messag
 def test_the_truth_is_bilinear_and_stays_out_of_the_public_part():
     problem = LinearMDP(**good())
     for h in range(5):
-        assert np.abs(problem.truth.transitions.dense()[h] - problem.features @ problem.measures[h]).max() < 1e-15
-        assert np.abs(problem.truth.rewards[h] - problem.features @ problem.reward_weights[h]).max() < 1e-15
-    assert (problem.public.dimension, problem.public.states, problem.public.actions, problem.public.horizon) == (4, 3, 2, 5)
+        assert (
+            np.abs(
+                problem.truth.transitions.dense()[h] - problem.features @ problem.measures[h]
+            ).max()
+            < 1e-15
+        )
+        assert (
+            np.abs(problem.truth.rewards[h] - problem.features @ problem.reward_weights[h]).max()
+            < 1e-15
+        )
+    assert (
+        problem.public.dimension,
+        problem.public.states,
+        problem.public.actions,
+        problem.public.horizon,
+    ) == (4, 3, 2, 5)
     assert not hasattr(problem.public, "measures") and not hasattr(problem.public, "reward_weights")
     assert "measures" not in repr(problem)
 
@@ -70,7 +92,11 @@ def test_what_cancels_is_zero():
 
 
 def test_stochastic_rewards_are_coins():
-    problem = LinearMDP(**good() | {"reward_weights": np.full((5, 4), 0.5)}, stochastic_rewards=True)
-    assert set(np.unique(problem.sample(problem.optimal_policy, 1000, np.random.default_rng(0)).rewards)) == {0.0, 1.0}
+    problem = LinearMDP(
+        **good() | {"reward_weights": np.full((5, 4), 0.5)}, stochastic_rewards=True
+    )
+    assert set(
+        np.unique(problem.sample(problem.optimal_policy, 1000, np.random.default_rng(0)).rewards)
+    ) == {0.0, 1.0}
     with pytest.raises(InvalidParameter, match=r"rewards\[h=0, s=0, a=0\] must be in \[0, 1\]"):
         LinearMDP(**good() | {"reward_weights": np.full((5, 4), 1.5)}, stochastic_rewards=True)

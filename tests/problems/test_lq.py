@@ -25,12 +25,16 @@ def good():
         ({"A": np.ones((3, 2))}, r"A must be square, got shape \(3, 2\)"),
         ({"parameter_bound": 0.1}, r"above the public parameter_bound=0.1"),
         ({"B": np.ones((2, 2))}, r"B must have shape \(3, 2\) to fit A, got \(2, 2\)"),
-        ({"B": np.ones(3)}, r"R must have shape \(1, 1\) to fit A, got \(2, 2\)"),  # a vector is one input
+        # a vector is one input
+        ({"B": np.ones(3)}, r"R must have shape \(1, 1\) to fit A, got \(2, 2\)"),
         ({"Q": np.eye(2)}, r"Q must have shape \(3, 3\) to fit A, got \(2, 2\)"),
         ({"R": np.eye(3)}, r"R must have shape \(2, 2\) to fit A, got \(3, 3\)"),
         ({"A": np.diag([0.5, np.nan, 0.5])}, r"A\[1, 1\] must be finite"),
         ({"R": np.array([[1.0, 0.0], [np.inf, 1.0]])}, r"R\[1, 0\] must be finite"),
-        ({"Q": np.diag([1.0, -0.5, 1.0])}, "Q must be positive semidefinite, got the eigenvalue -0.5 from row 1 on"),
+        (
+            {"Q": np.diag([1.0, -0.5, 1.0])},
+            "Q must be positive semidefinite, got the eigenvalue -0.5 from row 1 on",
+        ),
         (
             {"Q": np.array([[1.0, 2.0, 0.0], [2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])},
             "Q must be positive semidefinite, got the eigenvalue -1 from row 1",
@@ -39,7 +43,10 @@ def good():
             {"Q": np.array([[1.0, 0.0, 0.2], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])},
             r"Q must be symmetric, got Q\[0, 2\]=0.2 and Q\[2, 0\]=0.0",
         ),
-        ({"R": np.diag([1.0, 0.0])}, "R must be positive definite, got the eigenvalue 0 from row 1 on"),
+        (
+            {"R": np.diag([1.0, 0.0])},
+            "R must be positive definite, got the eigenvalue 0 from row 1 on",
+        ),
         ({"horizon": 0}, "horizon must be at least 1"),
         ({"noise_radius": -0.1}, "noise_radius must be non-negative and finite"),
         ({"noise_radius": np.nan}, "noise_radius must be non-negative"),
@@ -56,17 +63,27 @@ def test_an_unstable_system_is_reported_not_refused():
     assert system.spectral_radius == pytest.approx(1.5)
     assert np.isfinite(system.optimal_value) and system.optimal_value > system.uniform_value
     assert LQSystem(**good()).spectral_radius == pytest.approx(0.5)
-    assert LQSystem(**good() | {"Q": np.diag([1.0, 0.0, 0.0])}).optimal_value < 0  # semidefinite is enough
+    # semidefinite is enough
+    assert LQSystem(**good() | {"Q": np.diag([1.0, 0.0, 0.0])}).optimal_value < 0
 
 
 def random_system(seed):
     rng = np.random.default_rng(seed)
     n, d = rng.integers(1, 5), rng.integers(1, 4)
     C, D = rng.normal(size=(n, n)), rng.normal(size=(d, d))
-    return LQSystem(rng.normal(size=(n, n)) / 2, rng.normal(size=(n, d)), C @ C.T, D @ D.T + 0.1 * np.eye(d), 6, 0.2)
+    return LQSystem(
+        rng.normal(size=(n, n)) / 2,
+        rng.normal(size=(n, d)),
+        C @ C.T,
+        D @ D.T + 0.1 * np.eye(d),
+        6,
+        0.2,
+    )
 
 
-@pytest.mark.parametrize(("size", "bound"), [(0.0, 1.0), (0.3, 1.0), (1.0, 1.0), (1.01, 2.0), (2.0, 2.0), (5.0, 8.0)])
+@pytest.mark.parametrize(
+    ("size", "bound"), [(0.0, 1.0), (0.3, 1.0), (1.0, 1.0), (1.01, 2.0), (2.0, 2.0), (5.0, 8.0)]
+)
 def test_the_bound_on_the_dynamics_is_the_next_power_of_two(size, bound):
     assert LQSystem([[size]], [[0.0]], [[1.0]], [[1.0]], 2, 0.1).public.parameter_bound == bound
     given = LQSystem([[size]], [[0.0]], [[1.0]], [[1.0]], 2, 0.1, parameter_bound=7.5)
@@ -107,7 +124,10 @@ def test_no_gain_nearby_is_better(system):
     best, rng = system.optimal_policy.gains, np.random.default_rng(2)
     assert system.value(system.optimal_policy) == pytest.approx(system.optimal_value, abs=1e-10)
     for size in (1e-3, 1e-1, 1.0):
-        assert system.value(LinearPolicy(best + size * rng.normal(size=best.shape))) < system.optimal_value
+        assert (
+            system.value(LinearPolicy(best + size * rng.normal(size=best.shape)))
+            < system.optimal_value
+        )
 
 
 @pytest.mark.parametrize("which", ["optimal", "nothing"])
@@ -130,14 +150,20 @@ def test_starts_on_the_sphere_and_noise_in_the_ball():
     noise = (users.states[:, 1:] - x @ system.A.T - u @ system.B.T).reshape(-1, 3)
     radii = np.linalg.norm(noise, axis=1) / system.noise_radius
     assert radii.max() <= 1 + 1e-9
-    assert abs(np.mean(radii**3) - 0.5) < Z * np.sqrt(1 / 12 / len(radii))  # radius^n is uniform in the ball
+    # radius^n is uniform in the ball
+    assert abs(np.mean(radii**3) - 0.5) < Z * np.sqrt(1 / 12 / len(radii))
     assert np.abs(np.cov(noise.T) - 0.1**2 / 5 * np.eye(3)).max() < 3e-5  # 8 standard deviations
-    costs = np.einsum("uhi,ij,uhj->uh", x, system.Q, x) + np.einsum("uhi,ij,uhj->uh", u, system.R, u)
+    costs = np.einsum("uhi,ij,uhj->uh", x, system.Q, x) + np.einsum(
+        "uhi,ij,uhj->uh", u, system.R, u
+    )
     assert np.abs(costs + users.rewards).max() < 1e-12
 
 
 def test_policies_of_another_system_are_refused():
-    for policy in (LinearPolicy(np.zeros((4, 2, 3))), TabularPolicy(np.zeros((10, 3), dtype=int), 2)):
+    for policy in (
+        LinearPolicy(np.zeros((4, 2, 3))),
+        TabularPolicy(np.zeros((10, 3), dtype=int), 2),
+    ):
         with pytest.raises(InvalidParameter, match=r"gains of shape \(10, 2, 3\)"):
             thermal().value(policy)
 

@@ -20,7 +20,9 @@ from confide.problems import (
 from confide.problems.stationary import steered
 
 NAMED = [oscillator(), thermal(), glucose(), double_integrator(), pendulum(), mass_chain()]
-RANDOM = [random_lq(seed) for seed in range(8)] + [random_lq(seed, states=4, spectral_radius=1.1) for seed in range(4)]
+RANDOM = [random_lq(seed) for seed in range(8)] + [
+    random_lq(seed, states=4, spectral_radius=1.1) for seed in range(4)
+]
 
 
 def rotated(A, B, seed=0):
@@ -30,7 +32,9 @@ def rotated(A, B, seed=0):
 
 def system_of(A, B, **changed):
     n, d = np.shape(B)
-    return LQSystem(A, B, **{"Q": np.eye(n), "R": np.eye(d), "horizon": 5, "noise_radius": 0.1} | changed)
+    return LQSystem(
+        A, B, **{"Q": np.eye(n), "R": np.eye(d), "horizon": 5, "noise_radius": 0.1} | changed
+    )
 
 
 # --- what inputs reach -----------------------------------------------------------------------------------------------------------------
@@ -50,19 +54,28 @@ def test_many_states():
     assert system.controllable
     scaled = system.A / np.linalg.norm(system.A, 2)
     columns = np.hstack([np.linalg.matrix_power(scaled, k) @ system.B for k in range(20)])
-    assert np.linalg.svd(columns, compute_uv=False)[-1] < 1e-13  # which is why it is not computed from this
-    half = LQSystem(system.A, np.hstack([system.B, system.B]), system.Q, np.eye(2), 5, 0.1)  # the same input twice
+    # which is why it is not computed from this
+    assert np.linalg.svd(columns, compute_uv=False)[-1] < 1e-13
+    # the same input twice
+    half = LQSystem(system.A, np.hstack([system.B, system.B]), system.Q, np.eye(2), 5, 0.1)
     assert half.controllable
-    F = np.block([[np.zeros((3, 3)), np.eye(3)], [np.eye(3, k=1) + np.eye(3, k=-1) - 2 * np.eye(3), np.zeros((3, 3))]])
+    F = np.block(
+        [
+            [np.zeros((3, 3)), np.eye(3)],
+            [np.eye(3, k=1) + np.eye(3, k=-1) - 2 * np.eye(3), np.zeros((3, 3))],
+        ]
+    )
     A, B, *_ = signal.cont2discrete((F, np.eye(6)[:, 4:5], np.eye(6), np.zeros((6, 1))), 0.5)
-    pushed_in_the_middle = steered(A, B)  # both neighbours move alike: what is antisymmetric is out of reach
+    # both neighbours move alike: what is antisymmetric is out of reach
+    pushed_in_the_middle = steered(A, B)
     assert pushed_in_the_middle.dimension == 4 and pushed_in_the_middle.rest == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
     ("A", "B", "dimension", "rest"),
     [
-        ([[0.5, 1.0], [0.0, 0.5]], [[1.0], [0.0]], 1, 0.5),  # defective: its eigenvalues are known to 1e-8 only
+        # defective: its eigenvalues are known to 1e-8 only
+        ([[0.5, 1.0], [0.0, 0.5]], [[1.0], [0.0]], 1, 0.5),
         ([[0.5, 1.0], [0.0, 0.5]], [[0.0], [1.0]], 2, 0.0),
         ([[0.5, 0.0], [0.0, 1.2]], [[1.0], [0.0]], 1, 1.2),
         ([[0.5, 0.0], [0.0, 1.0]], [[1.0], [0.0]], 1, 1.0),  # by rounding sometimes below 1
@@ -94,7 +107,12 @@ def test_finite_horizons_tend_to_the_infinite_one(system):
     def errors(logarithm):
         H = 2 + int(np.ceil(logarithm * np.log(10) / rate))
         P, policy = replace(system, horizon=H)._optimum
-        return np.array([np.abs(P[0] - limit.P).max() / np.abs(limit.P).max(), np.abs(policy.gains[0] - limit.gain).max()])
+        return np.array(
+            [
+                np.abs(P[0] - limit.P).max() / np.abs(limit.P).max(),
+                np.abs(policy.gains[0] - limit.gain).max(),
+            ]
+        )
 
     early, late = errors(-3), errors(-8)
     assert (late < 1e-5).all() and (late <= 1e-4 * early).all()
@@ -107,7 +125,9 @@ def test_finite_horizons_tend_to_the_infinite_one(system):
 def test_the_same_gain_at_every_step_costs_a_little_more():
     system = thermal()
     constant = system.stationary().policy(system.horizon)
-    assert constant.gains.shape == (10, 2, 3) and np.array_equal(constant.gains[0], constant.gains[9])
+    assert constant.gains.shape == (10, 2, 3) and np.array_equal(
+        constant.gains[0], constant.gains[9]
+    )
     lost = system.optimal_value - system.value(constant)
     assert 0 < lost < 0.02 * (system.optimal_value - system.uniform_value)
 
@@ -123,13 +143,31 @@ def test_what_costs_nothing_is_left_alone_at_every_finite_horizon():
 @pytest.mark.parametrize(
     ("A", "B", "Q", "why"),
     [
-        (np.diag([0.5, 1.2]), [[1.0], [0.0]], np.eye(2), "inputs do not reach a part of A with spectral radius 1.2"),
-        (np.diag([0.5, 1.0]), [[1.0], [1.0]], np.diag([1.0, 0.0]), "a mode of A on the unit circle costs nothing under Q"),
-        (np.diag([1.0, 1.2]), np.eye(2), np.zeros((2, 2)), "a mode of A on the unit circle costs nothing under Q"),
+        (
+            np.diag([0.5, 1.2]),
+            [[1.0], [0.0]],
+            np.eye(2),
+            "inputs do not reach a part of A with spectral radius 1.2",
+        ),
+        (
+            np.diag([0.5, 1.0]),
+            [[1.0], [1.0]],
+            np.diag([1.0, 0.0]),
+            "a mode of A on the unit circle costs nothing under Q",
+        ),
+        (
+            np.diag([1.0, 1.2]),
+            np.eye(2),
+            np.zeros((2, 2)),
+            "a mode of A on the unit circle costs nothing under Q",
+        ),
     ],
 )
 def test_no_stabilising_gain(A, B, Q, why):
     system = system_of(A, B, Q=Q)
     assert np.isfinite(system.optimal_value)  # the finite horizon does not mind
-    with pytest.raises(InvalidParameter, match=f"needs a gain that stabilises the system, and none was found: {why}"):
+    with pytest.raises(
+        InvalidParameter,
+        match=f"needs a gain that stabilises the system, and none was found: {why}",
+    ):
         system.stationary()

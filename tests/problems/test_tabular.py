@@ -20,11 +20,19 @@ def random_table(seed=0, H=4, S=5, A=3, *, stochastic=False, layers=True):
     P[P < 0.03] = 0.0
     P /= P.sum(axis=-1, keepdims=True)
     r = rng.random((H, S, A) if layers else (S, A))
-    return TabularMDP(P, r, rng.dirichlet(np.ones(S)), horizon=None if layers else H, stochastic_rewards=stochastic)
+    return TabularMDP(
+        P,
+        r,
+        rng.dirichlet(np.ones(S)),
+        horizon=None if layers else H,
+        stochastic_rewards=stochastic,
+    )
 
 
 def random_policy(problem, seed=1):
-    weights = np.random.default_rng(seed).dirichlet(np.full(problem.actions, 0.5), size=(problem.horizon, problem.states))
+    weights = np.random.default_rng(seed).dirichlet(
+        np.full(problem.actions, 0.5), size=(problem.horizon, problem.states)
+    )
     return StochasticPolicy(weights)
 
 
@@ -44,18 +52,30 @@ def change(which, index, value):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        (change(0, (1, 2, 0, 1), 0.5), r"transitions\[h=1, s=2, a=0\] must sum to one, got a sum of 1\.16667"),
+        (
+            change(0, (1, 2, 0, 1), 0.5),
+            r"transitions\[h=1, s=2, a=0\] must sum to one, got a sum of 1\.16667",
+        ),
         (change(0, (1, 0, 1, 1), np.nan), r"transitions\[h=1, s=0, a=1\] must be finite"),
         (change(0, (0, 1, 1, 2), np.inf), r"transitions\[h=0, s=1, a=1\] must be finite"),
-        (change(0, (0, 2, 1), [-0.5, 1.0, 0.5]), r"transitions\[h=0, s=2, a=1\] must not be negative"),
+        (
+            change(0, (0, 2, 1), [-0.5, 1.0, 0.5]),
+            r"transitions\[h=0, s=2, a=1\] must not be negative",
+        ),
         (change(1, (1, 2, 1), np.nan), r"rewards\[h=1, s=2, a=1\] must be in \[0, 1\]"),
         (change(1, (0, 1, 0), -0.1), r"rewards\[h=0, s=1, a=0\] must be in \[0, 1\], got -0\.1"),
         (change(2, 1, 0.5), "start must sum to one"),
         (change(2, 1, np.nan), "start must be finite"),
         (change(2, slice(None), [1.5, -0.5, 0]), "start must not be negative"),
-        ((np.ones((2, 3, 2, 4)) / 4, *good()[1:]), r"transitions must have shape .* got \(2, 3, 2, 4\)"),
+        (
+            (np.ones((2, 3, 2, 4)) / 4, *good()[1:]),
+            r"transitions must have shape .* got \(2, 3, 2, 4\)",
+        ),
         ((np.ones((3, 3)), *good()[1:]), "transitions must have shape"),
-        ((good()[0], np.zeros((3, 3, 2)), good()[2]), r"rewards must have shape \(2, 3, 2\).* got \(3, 3, 2\)"),
+        (
+            (good()[0], np.zeros((3, 3, 2)), good()[2]),
+            r"rewards must have shape \(2, 3, 2\).* got \(3, 3, 2\)",
+        ),
         ((*good()[:2], np.ones(4) / 4), r"start must have shape \(3,\), got \(4,\)"),
     ],
 )
@@ -70,7 +90,9 @@ def test_the_first_offending_row_comes_first_whatever_is_wrong_with_it():
     with pytest.raises(InvalidParameter, match=r"transitions\[h=0, s=1, a=0\] must sum to one"):
         TabularMDP(P, r, start)
     P[0, 0, 1] = -1.0, 1.0, 1.0
-    with pytest.raises(InvalidParameter, match=r"transitions\[h=0, s=0, a=1\] must not be negative"):
+    with pytest.raises(
+        InvalidParameter, match=r"transitions\[h=0, s=0, a=1\] must not be negative"
+    ):
         TabularMDP(P, r, start)
 
 
@@ -99,13 +121,18 @@ def test_a_problem_is_a_value():
 def test_rewards_are_in_the_unit_interval():
     P, r, start = good()
     r[1, 2, 0] = 1.5
-    with pytest.raises(InvalidParameter, match=r"rewards\[h=1, s=2, a=0\] must be in \[0, 1\], got 1.5: scale the rewards"):
+    with pytest.raises(
+        InvalidParameter,
+        match=r"rewards\[h=1, s=2, a=0\] must be in \[0, 1\], got 1.5: scale the rewards",
+    ):
         TabularMDP(P, r, start)
     with pytest.raises(InvalidParameter, match=r"rewards\[h=1, s=2, a=0\] must be in \[0, 1\]"):
         TabularMDP(P, r, start, stochastic_rewards=True)
 
 
-@pytest.mark.parametrize("policy", [TabularPolicy(np.zeros((4, 6), dtype=int), 3), LinearPolicy(np.zeros((4, 1, 1)))])
+@pytest.mark.parametrize(
+    "policy", [TabularPolicy(np.zeros((4, 6), dtype=int), 3), LinearPolicy(np.zeros((4, 1, 1)))]
+)
 def test_policies_of_another_problem_are_refused(policy):
     with pytest.raises(InvalidParameter):
         random_table().value(policy)
@@ -115,10 +142,18 @@ def test_policies_of_another_problem_are_refused(policy):
 
 
 @pytest.mark.parametrize(
-    "problem", [random_table(0), random_table(1, layers=False), random_table(2, stochastic=True), lock().truth]
+    "problem",
+    [
+        random_table(0),
+        random_table(1, layers=False),
+        random_table(2, stochastic=True),
+        lock().truth,
+    ],
 )
 def test_bellman_residuals(problem):
-    P = np.broadcast_to(problem.transitions.dense(), (problem.horizon, *problem.transitions.dense().shape[1:]))
+    P = np.broadcast_to(
+        problem.transitions.dense(), (problem.horizon, *problem.transitions.dense().shape[1:])
+    )
     r, policy = problem.rewards, random_policy(problem)
     best, values = problem._optimum[0], problem.values(policy)
     for h in range(problem.horizon):
@@ -141,26 +176,37 @@ def test_value_by_adding_up_all_paths():
         if h == 3:
             return 0.0
         choices = [
-            policy.weights[h, s, a] * (problem.rewards[h, s, a] + sum(P[h, s, a, t] * along(h + 1, t) for t in range(3)))
+            policy.weights[h, s, a]
+            * (problem.rewards[h, s, a] + sum(P[h, s, a, t] * along(h + 1, t) for t in range(3)))
             for a in (0, 1)
         ]
         return sum(choices)
 
-    assert problem.value(policy) == pytest.approx(sum(problem.start[s] * along(0, s) for s in range(3)), abs=1e-12)
+    assert problem.value(policy) == pytest.approx(
+        sum(problem.start[s] * along(0, s) for s in range(3)), abs=1e-12
+    )
 
 
 def test_homogeneous_and_layered_tables_are_the_same_problem():
     one = random_table(4, layers=False)
-    layered = TabularMDP(np.repeat(one.transitions.dense(), one.horizon, axis=0), one.rewards, one.start)
+    layered = TabularMDP(
+        np.repeat(one.transitions.dense(), one.horizon, axis=0), one.rewards, one.start
+    )
     policy = random_policy(one)
     assert one.optimal_value == layered.optimal_value and one.value(policy) == layered.value(policy)
-    first, second = (problem.sample(policy, 50, np.random.default_rng(0)) for problem in (one, layered))
+    first, second = (
+        problem.sample(policy, 50, np.random.default_rng(0)) for problem in (one, layered)
+    )
     assert np.array_equal(first.states, second.states)
 
 
 def test_what_agents_may_know():
     known, hidden = random_table().public, random_table(stochastic=True).public
-    assert (known.horizon, known.states, known.actions) == (4, 5, 3) and known.rewards is not None and hidden.rewards is None
+    assert (
+        (known.horizon, known.states, known.actions) == (4, 5, 3)
+        and known.rewards is not None
+        and hidden.rewards is None
+    )
 
 
 # --- samplers --------------------------------------------------------------------------------------------------------------------------
@@ -168,18 +214,26 @@ def test_what_agents_may_know():
 
 def return_variance(problem, policy):
     """The variance of one user's return, by backward induction on the second moment."""
-    P = np.broadcast_to(problem.transitions.dense(), (problem.horizon, *problem.transitions.dense().shape[1:]))
+    P = np.broadcast_to(
+        problem.transitions.dense(), (problem.horizon, *problem.transitions.dense().shape[1:])
+    )
     r, V, second = problem.rewards, problem.values(policy), np.zeros(problem.states)
     for h in reversed(range(problem.horizon)):
         square = r[h] if problem.stochastic_rewards else r[h] ** 2
-        Q = square + 2 * r[h] * np.einsum("sat,t->sa", P[h], V[h + 1]) + np.einsum("sat,t->sa", P[h], second)
+        Q = (
+            square
+            + 2 * r[h] * np.einsum("sat,t->sa", P[h], V[h + 1])
+            + np.einsum("sat,t->sa", P[h], second)
+        )
         second = (policy.probabilities()[h] * Q).sum(axis=1)
     return problem.start @ second - problem.value(policy) ** 2
 
 
 def occupancy(problem, policy):
     """P(s, a, s') at each step: [h, s, a, s']."""
-    P = np.broadcast_to(problem.transitions.dense(), (problem.horizon, *problem.transitions.dense().shape[1:]))
+    P = np.broadcast_to(
+        problem.transitions.dense(), (problem.horizon, *problem.transitions.dense().shape[1:])
+    )
     mass, found = problem.start, []
     for h in range(problem.horizon):
         found.append(mass[:, None, None] * policy.probabilities()[h][:, :, None] * P[h])
@@ -227,7 +281,8 @@ def test_samplers_have_the_right_law(name, sampler):
     assert (counts.sum(axis=(1, 2, 3)) == users).all()
     for h in range(problem.horizon):
         assert chi_square(counts[h], users * expected[h]) > 1e-7
-    assert np.array_equal(counts[1:].sum(axis=(2, 3)), counts[:-1].sum(axis=(1, 2)))  # who arrives goes on
+    # who arrives goes on
+    assert np.array_equal(counts[1:].sum(axis=(2, 3)), counts[:-1].sum(axis=(1, 2)))
     wrong = expected[-1] + 0.1 * (expected[-1] > 0) * expected[-1].mean()
     assert chi_square(counts[-1], users * wrong / wrong.sum()) < 1e-7
 
@@ -238,10 +293,13 @@ def test_batch_totals_have_the_right_mean_and_variance(name, sampler):
     """The variance of a batch's total sees the dependence between steps. 1500 batches of 20 users; a total wrong by 20 % is noticed."""
     problem, users, batches = PROBLEMS[name], 20, 1500
     policy, rng = random_policy(problem), np.random.default_rng(9)
-    totals = np.array([earned(getattr(problem, sampler)(policy, users, rng)) for _ in range(batches)])
+    totals = np.array(
+        [earned(getattr(problem, sampler)(policy, users, rng)) for _ in range(batches)]
+    )
     mean, variance = users * problem.value(policy), users * return_variance(problem, policy)
     assert abs(totals.mean() - mean) < Z * np.sqrt(variance / batches)
-    assert abs(totals.var(ddof=1) / variance - 1) < Z * np.sqrt(2.5 / batches)  # sums of 20 are a little heavier than Gaussian
+    # sums of 20 are a little heavier than Gaussian
+    assert abs(totals.var(ddof=1) / variance - 1) < Z * np.sqrt(2.5 / batches)
     assert abs(totals.mean() - 1.2 * mean) > Z * np.sqrt(variance / batches)
 
 
@@ -268,7 +326,9 @@ def test_stochastic_rewards_are_coins():
     counted = problem.count(policy, 100_000, np.random.default_rng(12))
     assert set(np.unique(counted.reward)) == {0.0, 1.0}
     means = problem.rewards[counted.step, counted.state, counted.action]
-    assert abs((counted.reward - means) @ counted.count) < Z * np.sqrt((means * (1 - means)) @ counted.count)
+    assert abs((counted.reward - means) @ counted.count) < Z * np.sqrt(
+        (means * (1 - means)) @ counted.count
+    )
 
 
 def test_counts_of_many_users_cost_no_more_and_none_cost_nothing():
@@ -289,7 +349,9 @@ def test_same_seed_same_bits():
     problem = random_table(13, stochastic=True)
     policy = random_policy(problem)
     first, again = (problem.sample(policy, 100, np.random.default_rng(3)) for _ in range(2))
-    assert np.array_equal(first.states, again.states) and np.array_equal(first.rewards, again.rewards)
+    assert np.array_equal(first.states, again.states) and np.array_equal(
+        first.rewards, again.rewards
+    )
     first, again = (problem.count(policy, 100, np.random.default_rng(3)) for _ in range(2))
     assert np.array_equal(first.count, again.count)
 

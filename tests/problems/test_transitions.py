@@ -2,22 +2,43 @@ import numpy as np
 import pytest
 
 from confide.errors import InvalidParameter
-from confide.problems.transitions import check_probabilities, normalised, sparse_rows, sparse_transitions
+from confide.problems.transitions import (
+    check_probabilities,
+    normalised,
+    sparse_rows,
+    sparse_transitions,
+)
 
 
 def rows():
     """2 layers, 2 states, 1 action, each row to both states."""
-    return {"indptr": np.array([0, 2, 4, 6, 8]), "successors": np.array([0, 1] * 4), "probabilities": np.full(8, 0.5)}
+    return {
+        "indptr": np.array([0, 2, 4, 6, 8]),
+        "successors": np.array([0, 1] * 4),
+        "probabilities": np.full(8, 0.5),
+    }
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({"indptr": np.array([0, 2, 4, 8])}, "indptr must have"),
-        ({"indptr": np.array([0, 2, 4, 6, 7])}, "indptr must go from 0 to the number of successors"),
-        ({"indptr": np.array([0, 2, 4, 4, 8])}, r"transitions\[h=1, s=0, a=0\] must have a successor"),
-        ({"successors": np.array([0, 1, 0, 2, 0, 1, 0, 1])}, r"transitions\[h=0, s=1, a=0\] must lead to states 0\.\.1"),
-        ({"probabilities": np.array([0.5] * 6 + [np.nan, 0.5])}, r"transitions\[h=1, s=1, a=0\] must be finite"),
+        (
+            {"indptr": np.array([0, 2, 4, 6, 7])},
+            "indptr must go from 0 to the number of successors",
+        ),
+        (
+            {"indptr": np.array([0, 2, 4, 4, 8])},
+            r"transitions\[h=1, s=0, a=0\] must have a successor",
+        ),
+        (
+            {"successors": np.array([0, 1, 0, 2, 0, 1, 0, 1])},
+            r"transitions\[h=0, s=1, a=0\] must lead to states 0\.\.1",
+        ),
+        (
+            {"probabilities": np.array([0.5] * 6 + [np.nan, 0.5])},
+            r"transitions\[h=1, s=1, a=0\] must be finite",
+        ),
         (
             {"probabilities": np.array([0.5] * 4 + [-0.5, 1.5, 0.5, 0.5])},
             r"transitions\[h=1, s=0, a=0\] must be finite and not negative",
@@ -34,7 +55,9 @@ def test_bad_sparse_rows_are_refused(changed, message):
 
 
 def test_sparse_rows_drop_what_cannot_happen():
-    P = sparse_rows(3, 1, [0, 3, 6, 9], [0, 1, 2] * 3, [0.5, 0.5, 0.0, 0.0, 0.0, 1.0, 0.2, 0.0, 0.8])
+    P = sparse_rows(
+        3, 1, [0, 3, 6, 9], [0, 1, 2] * 3, [0.5, 0.5, 0.0, 0.0, 0.0, 1.0, 0.2, 0.0, 0.8]
+    )
     assert P.successors.tolist() == [0, 1, 2, 0, 2]
     assert P.dense()[0, :, 0].tolist() == [[0.5, 0.5, 0], [0, 0, 1], [0.2, 0, 0.8]]
 

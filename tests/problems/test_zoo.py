@@ -38,13 +38,21 @@ from confide.problems import (
 )
 
 
-@pytest.mark.parametrize(("problem", "best", "uniform", "blind"), [(lock(), 1.17, 0.11, 0.08), (rand(), 1.17, 0.49, 0.91)])
+@pytest.mark.parametrize(
+    ("problem", "best", "uniform", "blind"),
+    [(lock(), 1.17, 0.11, 0.08), (rand(), 1.17, 0.49, 0.91)],
+)
 def test_mixtures(problem, best, uniform, blind):
     assert round(problem.optimal_value, 2) == best and round(problem.uniform_value, 2) == uniform
     average = problem.public.kernels.mean(axis=0)
     _, policy = optimal(lambda _, values: average @ values, problem.rewards)
     assert round(problem.value(policy), 2) == blind
-    assert (problem.states, problem.actions, problem.horizon, problem.public.dimension) == (20, 4, 5, 5)
+    assert (problem.states, problem.actions, problem.horizon, problem.public.dimension) == (
+        20,
+        4,
+        5,
+        5,
+    )
 
 
 def test_lock_costs_uniform_play_this_much():
@@ -63,7 +71,12 @@ def worst_value(problem):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_liao_hard(seed):
     problem = liao_hard(seed)
-    assert (problem.states, problem.actions, problem.horizon, problem.public.dimension) == (8, 16, 6, 5)
+    assert (problem.states, problem.actions, problem.horizon, problem.public.dimension) == (
+        8,
+        16,
+        6,
+        5,
+    )
     assert round(1e4 * (problem.optimal_value - problem.uniform_value)) == 272
     assert round(1e4 * (problem.optimal_value - worst_value(problem))) == 547
 
@@ -96,7 +109,9 @@ def test_riverswim_with_steps_that_differ_is_riverswim_for_whoever_knows_the_swa
 
 def test_double_chain():
     problem = double_chain()
-    assert (problem.states, problem.actions, problem.horizon) == (19, 2, 20) and problem.start[9] == 1
+    assert (problem.states, problem.actions, problem.horizon) == (19, 2, 20) and problem.start[
+        9
+    ] == 1
     assert problem.optimal_value == pytest.approx(4.008, abs=1e-3)
     assert (problem.optimal_policy.actions[0] == 1)[9:].all()
     with pytest.raises(InvalidParameter, match="states must be at least 3"):
@@ -122,12 +137,20 @@ def test_riverswim():
 def test_chain():
     values = chain_values()
     assert round(np.sqrt(np.mean((values - 0.5) ** 2)), 3) == 0.252  # the constant predictor
-    assert values[-1] == 1 and np.abs(values[:-1] - 0.99 * (0.5 * values[:-1] + 0.5 * values[1:])).max() < 1e-14
+    assert (
+        values[-1] == 1
+        and np.abs(values[:-1] - 0.99 * (0.5 * values[:-1] + 0.5 * values[1:])).max() < 1e-14
+    )
     problem = chain()
     assert (problem.states, problem.actions) == (41, 1)
     returns = problem.sample(problem.optimal_policy, 2000, np.random.default_rng(0))
-    assert (returns.rewards.sum(axis=1) == 1).all() and (returns.states[:, -1] == 40).all() and (returns.states[:, 0] < 40).all()
-    assert stats.binom.cdf(38, 199, 0.5) < 1e-18  # who starts in state 0 and has not reached the end after 200 steps
+    assert (
+        (returns.rewards.sum(axis=1) == 1).all()
+        and (returns.states[:, -1] == 40).all()
+        and (returns.states[:, 0] < 40).all()
+    )
+    # who starts in state 0 and has not reached the end after 200 steps
+    assert stats.binom.cdf(38, 199, 0.5) < 1e-18
     with pytest.raises(InvalidParameter, match="stay must be in"):
         chain(stay=1.0)
 
@@ -153,7 +176,9 @@ def test_deep_sea_has_one_way_to_the_treasure(size):
     for h in range(size - 1):
         reached = np.einsum("s,sat->t", reached, P[h]) / 2
     assert reached[-1] == 0.5 ** (size - 1)
-    assert problem.uniform_value == pytest.approx(0.5 ** (size - 1) + 0.01 / size * visits_to_the_left(size))
+    assert problem.uniform_value == pytest.approx(
+        0.5 ** (size - 1) + 0.01 / size * visits_to_the_left(size)
+    )
 
 
 def visits_to_the_left(size):
@@ -174,9 +199,16 @@ def test_deep_sea_rewards_do_not_tell_the_actions_apart():
 @pytest.mark.parametrize(("seed", "best", "uniform"), [(0, 1.0611, 0.3207), (1, 1.4074, 0.4801)])
 def test_latent(seed, best, uniform):
     problem = latent(seed)
-    assert (problem.states, problem.actions, problem.horizon, problem.public.dimension) == (20, 4, 5, 5)
+    assert (problem.states, problem.actions, problem.horizon, problem.public.dimension) == (
+        20,
+        4,
+        5,
+        5,
+    )
     assert round(problem.optimal_value, 4) == best and round(problem.uniform_value, 4) == uniform
-    assert (problem.features.max(axis=2) >= 0.85).all() and np.allclose(problem.features.sum(axis=2), 1)
+    assert (problem.features.max(axis=2) >= 0.85).all() and np.allclose(
+        problem.features.sum(axis=2), 1
+    )
     assert problem.reward_weights.sum(axis=1).tolist() == [0, 0, 0, 1, 1]
 
 
@@ -192,15 +224,28 @@ def test_latent_draws_for_h_then_j():
 
 def test_one_hot():
     problem = one_hot()
-    assert (problem.states, problem.actions, problem.horizon, problem.public.dimension) == (5, 2, 5, 10)
+    assert (problem.states, problem.actions, problem.horizon, problem.public.dimension) == (
+        5,
+        2,
+        5,
+        10,
+    )
     P = problem.truth.transitions.dense()[0]
     assert P[2, 0].tolist() == [0, 1, 0, 0, 0] and P[2, 1].tolist() == [0, 0.05, 0.15, 0.8, 0]
-    assert np.allclose(P[0, 1], [0.2, 0.8, 0, 0, 0]) and np.allclose(P[4, 1], [0, 0, 0, 0.05, 0.95]) and P[0, 0, 0] == 1
-    assert problem.truth.rewards[0, 4].tolist() == [0, 1] and problem.truth.rewards[4, 0].tolist() == [0.02, 0]
+    assert (
+        np.allclose(P[0, 1], [0.2, 0.8, 0, 0, 0])
+        and np.allclose(P[4, 1], [0, 0, 0, 0.05, 0.95])
+        and P[0, 0, 0] == 1
+    )
+    assert problem.truth.rewards[0, 4].tolist() == [0, 1] and problem.truth.rewards[
+        4, 0
+    ].tolist() == [0.02, 0]
     assert problem.start.tolist() == [0.5, 0.5, 0, 0, 0]
 
 
-@pytest.mark.parametrize(("system", "published", "exact"), [(oscillator(), 18103, 18087.5), (thermal(), 8834, 8837.8)])
+@pytest.mark.parametrize(
+    ("system", "published", "exact"), [(oscillator(), 18103, 18087.5), (thermal(), 8834, 8837.8)]
+)
 def test_doing_nothing_costs_this_much(system, published, exact):
     """The published figures are sampled over 1e5 episodes; the exact ones are within their noise."""
     regret = 1e5 * (system.optimal_value - system.uniform_value)
@@ -209,19 +254,29 @@ def test_doing_nothing_costs_this_much(system, published, exact):
 
 def gains_within(system):
     """Whether projecting the optimal gains changes nothing."""
-    return max(np.linalg.norm(K, 2) for K in system.optimal_policy.gains) <= system.gain_bound * (1 + 1e-9)
+    return max(np.linalg.norm(K, 2) for K in system.optimal_policy.gains) <= system.gain_bound * (
+        1 + 1e-9
+    )
 
 
 @pytest.mark.parametrize("system", [oscillator(), thermal(), glucose()])
 def test_the_truth_is_within_what_agents_are_told(system):
     assert np.linalg.norm(np.hstack([system.A, system.B])) <= system.parameter_bound
     assert max(np.linalg.norm(K, 2) for K in system.optimal_policy.gains) <= system.gain_bound
-    assert system.spectral_radius < 1 and (len(system.A), len(system.R), system.horizon) in {(2, 1, 5), (3, 2, 10), (3, 1, 8)}
+    assert system.spectral_radius < 1 and (len(system.A), len(system.R), system.horizon) in {
+        (2, 1, 5),
+        (3, 2, 10),
+        (3, 1, 8),
+    }
 
 
 def test_the_double_integrator_has_a_closed_form():
     system = double_integrator(dt=0.2, horizon=7)
-    assert np.allclose(system.A, [[1, 0.2], [0, 1]]) and np.allclose(system.B, [[0.02], [0.2]]) and system.horizon == 7
+    assert (
+        np.allclose(system.A, [[1, 0.2], [0, 1]])
+        and np.allclose(system.B, [[0.02], [0.2]])
+        and system.horizon == 7
+    )
     assert system.controllable and system.spectral_radius == pytest.approx(1.0)
 
 
@@ -230,8 +285,11 @@ def test_the_pendulum_falls_and_can_be_held(length, dt):
     """Undamped it grows like exp(dt sqrt(g/l)) per step; the damping takes at most exp(-dt/10) of it."""
     system = pendulum(length=length, dt=dt)
     fastest = np.exp(dt * np.sqrt(9.81 / length))
-    assert fastest * np.exp(-dt / 10) < system.spectral_radius < fastest and system.spectral_radius > 1
-    held = system.A + system.B @ np.array([[-1.0, 0.0]])  # u = -angle cancels gravity: at rest it stays
+    assert (
+        fastest * np.exp(-dt / 10) < system.spectral_radius < fastest and system.spectral_radius > 1
+    )
+    # u = -angle cancels gravity: at rest it stays
+    held = system.A + system.B @ np.array([[-1.0, 0.0]])
     assert np.allclose(held @ [1.0, 0.0], [1.0, 0.0])
     assert system.optimal_value > 0.4 * system.uniform_value
 
@@ -270,12 +328,16 @@ def test_options_of_random_systems():
         system = random_lq(seed, states=5, inputs=3, spectral_radius=1.3, horizon=4)
         assert (system.A.shape, system.B.shape, system.horizon) == ((5, 5), (5, 3), 4)
         assert system.spectral_radius == pytest.approx(1.3)
-        assert np.hypot(np.linalg.norm(system.A), np.linalg.norm(system.B)) <= system.public.parameter_bound
+        assert (
+            np.hypot(np.linalg.norm(system.A), np.linalg.norm(system.B))
+            <= system.public.parameter_bound
+        )
         assert gains_within(system)
         drawn, longer = random_lq(seed), random_lq(seed, horizon=50)
         assert np.array_equal(drawn.A, longer.A) and drawn.horizon <= 10 < longer.horizon
         assert drawn.spectral_radius < 0.9 + 1e-9 and drawn.parameter_bound == 1.0
-        assert random_lq(seed, spectral_radius=0.8).A.shape == drawn.A.shape  # the draws before it are the same
+        # the draws before it are the same
+        assert random_lq(seed, spectral_radius=0.8).A.shape == drawn.A.shape
     assert random_lq(states=2, spectral_radius=0).spectral_radius == 0
 
 
@@ -289,7 +351,11 @@ def test_random_systems_are_as_they_were(seed):
     B = B * (rng.uniform(0.2, 0.6) / np.linalg.norm(B))
     scale = max(1.0, np.sqrt((A**2).sum() + (B**2).sum()))
     system = random_lq(seed)
-    assert np.allclose(system.A, A / scale, rtol=1e-13) and np.allclose(system.B, B / scale, rtol=1e-13) and system.horizon == H
+    assert (
+        np.allclose(system.A, A / scale, rtol=1e-13)
+        and np.allclose(system.B, B / scale, rtol=1e-13)
+        and system.horizon == H
+    )
 
 
 @pytest.mark.parametrize(
@@ -299,7 +365,11 @@ def test_random_systems_are_as_they_were(seed):
         (pendulum, {"length": -1.0}, r"length must be in \[0.01, 100\], got length=-1.0"),
         (mass_chain, {"masses": 0}, "masses must be at least 1, got masses=0"),
         (random_lq, {"states": 0}, "states must be at least 1, got states=0"),
-        (random_lq, {"spectral_radius": -0.1}, r"spectral_radius must be in \[0, 1000\], got spectral_radius=-0.1"),
+        (
+            random_lq,
+            {"spectral_radius": -0.1},
+            r"spectral_radius must be in \[0, 1000\], got spectral_radius=-0.1",
+        ),
         (random_lq, {"horizon": 0}, "horizon must be at least 1, got horizon=0"),
     ],
 )
@@ -308,9 +378,13 @@ def test_options_of_systems_are_checked(build, options, message):
         build(**options)
 
 
-@pytest.mark.parametrize("build", [double_integrator, pendulum, mass_chain, lambda: random_lq(1, spectral_radius=1.1)])
+@pytest.mark.parametrize(
+    "build", [double_integrator, pendulum, mass_chain, lambda: random_lq(1, spectral_radius=1.1)]
+)
 @pytest.mark.parametrize("learner", [CertaintyEquivalentLQ, OFULQ])
-@pytest.mark.parametrize("privacy", [confide.NoPrivacy(), confide.JointDP(1.0, 1e-5)], ids=["exact", "private"])
+@pytest.mark.parametrize(
+    "privacy", [confide.NoPrivacy(), confide.JointDP(1.0, 1e-5)], ids=["exact", "private"]
+)
 def test_controllers_serve_systems_that_leave_the_unit_ball(build, learner, privacy):
     """Certainty equivalence without privacy: .02 to .13 of what doing nothing costs, measured at 1000 users over 5 seeds."""
     system = build()
@@ -322,7 +396,9 @@ def test_controllers_serve_systems_that_leave_the_unit_ball(build, learner, priv
 
 # --- ICU-Sepsis ------------------------------------------------------------------------------------------------------------------------
 
-installed = pytest.mark.skipif(importlib.util.find_spec("icu_sepsis") is None, reason='needs pip install "confide[icu]"')
+installed = pytest.mark.skipif(
+    importlib.util.find_spec("icu_sepsis") is None, reason='needs pip install "confide[icu]"'
+)
 
 
 @installed
@@ -330,7 +406,9 @@ def test_icu_sepsis():
     """Survival under the clinicians, at random and at best; the paper prints .78, .78 and .88 [Choudhary24]."""
     problem, expert = icu_sepsis(), icu_sepsis_expert()
     assert (problem.states, problem.actions) == (716, 25)
-    assert [round(x, 2) for x in (problem.value(expert), problem.uniform_value, problem.optimal_value)] == [0.78, 0.78, 0.88]
+    assert [
+        round(x, 2) for x in (problem.value(expert), problem.uniform_value, problem.optimal_value)
+    ] == [0.78, 0.78, 0.88]
     P = problem.transitions
     assert P.probabilities.nbytes + P.successors.nbytes + P.cumulative.nbytes < 35e6
     for s in (713, 714, 715):  # death, survival, and the end that absorbs
@@ -360,7 +438,9 @@ def test_icu_sepsis_side_information():
 @pytest.mark.process
 def test_icu_sepsis_imports_neither_its_package_nor_the_old_gym():
     code = "import sys\nfrom confide.problems import make\nmake('icu-sepsis')\nprint({'icu_sepsis', 'gym', 'gymnasium'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "set()" and not done.stderr
 
 

@@ -20,9 +20,17 @@ def visit(browser, pages):
             page.set_default_timeout(15_000)
             page.requests, page.complaints = [], []
             page.on("request", lambda request: page.requests.append(request.url))
-            page.on("console", lambda said: page.complaints.append(said.text) if said.type in ("error", "warning") else None)
+            page.on(
+                "console",
+                lambda said: (
+                    page.complaints.append(said.text) if said.type in ("error", "warning") else None
+                ),
+            )
             page.on("pageerror", lambda error: page.complaints.append(str(error)))
-            page.on("dialog", lambda dialog: (page.complaints.append("a dialog opened"), dialog.dismiss()))
+            page.on(
+                "dialog",
+                lambda dialog: (page.complaints.append("a dialog opened"), dialog.dismiss()),
+            )
             page.goto(pages[name].as_uri() + anchor)
             page.wait_for_selector("html[data-drawn=yes]")
         return opened[name, anchor]
@@ -35,7 +43,9 @@ def page(visit):
     """The page of everything; a test may change it, puts back what it changed, and must be quiet."""
     page = visit("everything")
     seen_on(page, "desktop")
-    page.evaluate("() => { navigator.clipboard.writeText = async (text) => { window.copied = text; }; }")
+    page.evaluate(
+        "() => { navigator.clipboard.writeText = async (text) => { window.copied = text; }; }"
+    )
     yield page
     assert page.complaints == []
 
@@ -51,7 +61,9 @@ def until(page, expression):
 
 def names(page, panel="regret-0"):
     """Of the curves that are drawn; bands have none."""
-    return page.evaluate(f"document.getElementById('{panel}').data.filter((t) => t.name).map((t) => t.name)")
+    return page.evaluate(
+        f"document.getElementById('{panel}').data.filter((t) => t.name).map((t) => t.name)"
+    )
 
 
 def place(page, panel, name, share=0.8):
@@ -121,24 +133,46 @@ def test_one_promise_at_a_time_beside_no_privacy(page):
     until(page, "document.getElementById('regret-0').data.length === 3 * 5 + 1")  # and no bands
     assert page.locator("[data-ladder='ε = 1']").is_visible()
     picks.get_by_role("button", name="ε = 5").click()
-    until(page, "document.getElementById('regret-3').data.some((t) => t.name === 'ucrl-vtr, ε = 5')")
-    assert not page.locator("[data-ladder='ε = 1']").is_visible() and page.locator("[data-ladder='ε = 5']").is_visible()
+    until(
+        page, "document.getElementById('regret-3').data.some((t) => t.name === 'ucrl-vtr, ε = 5')"
+    )
+    assert (
+        not page.locator("[data-ladder='ε = 1']").is_visible()
+        and page.locator("[data-ladder='ε = 5']").is_visible()
+    )
     picks.get_by_role("button", name="ε = 1", exact=True).click()
-    until(page, "document.getElementById('regret-3').data.some((t) => t.name === 'ucrl-vtr, ε = 1')")
+    until(
+        page, "document.getElementById('regret-3').data.some((t) => t.name === 'ucrl-vtr, ε = 1')"
+    )
 
 
 def test_chips_hide_an_agent_in_all_figures(page):
-    first, second = (page.locator(f"{place} .chip", has_text="ucrl-vtr paper") for place in ("#regret", "#privacy"))
+    first, second = (
+        page.locator(f"{place} .chip", has_text="ucrl-vtr paper")
+        for place in ("#regret", "#privacy")
+    )
     first.click()
-    until(page, "!document.getElementById('privacy-0').data.some((t) => t.name.startsWith('ucrl-vtr paper'))")
-    assert not any("paper" in name for name in names(page)) and second.get_attribute("aria-pressed") == "false"
+    until(
+        page,
+        "!document.getElementById('privacy-0').data.some((t) => t.name.startsWith('ucrl-vtr paper'))",
+    )
+    assert (
+        not any("paper" in name for name in names(page))
+        and second.get_attribute("aria-pressed") == "false"
+    )
     second.focus()
     page.keyboard.press("Enter")
-    until(page, "document.getElementById('regret-0').data.some((t) => t.name === 'ucrl-vtr paper, ε = 1')")
+    until(
+        page,
+        "document.getElementById('regret-0').data.some((t) => t.name === 'ucrl-vtr paper, ε = 1')",
+    )
     assert first.get_attribute("aria-pressed") == "true"
     beside = page.locator("#regret .chip[data-beside]")
     beside.click()
-    until(page, "!document.getElementById('regret-0').data.some((t) => t.name?.endsWith('no privacy'))")
+    until(
+        page,
+        "!document.getElementById('regret-0').data.some((t) => t.name?.endsWith('no privacy'))",
+    )
     beside.click()
 
 
@@ -169,7 +203,9 @@ def test_a_curve_leads_to_its_commands(page, panel, name, share, title):
     assert page.locator("#shown-title").inner_text() == title
     problem = title.partition(" on ")[2]
     lines = page.locator("#shown-commands").inner_text().splitlines()
-    assert len(lines) == 8 and all(line.startswith("confide run ") and problem in line for line in lines)
+    assert len(lines) == 8 and all(
+        line.startswith("confide run ") and problem in line for line in lines
+    )
     assert [int(line.rpartition(" ")[2]) for line in lines] == list(range(8))
     page.get_by_role("button", name="Copy the commands of this curve").click()
     until(page, "window.copied?.startsWith('confide run')")
@@ -186,7 +222,8 @@ def test_rows_lead_to_commands_by_keyboard(page):
     assert page.locator("#shown-title").inner_text() == "ucrl-vtr, ε = 0.5, on lock"
     assert page.evaluate("location.hash") == "#lock-ucrl-vtr-joint-0.5"
     assert (
-        "below 0.5" in page.locator("#shown-facts").inner_text() or "the bound's 0.5" in page.locator("#shown-facts").inner_text()
+        "below 0.5" in page.locator("#shown-facts").inner_text()
+        or "the bound's 0.5" in page.locator("#shown-facts").inner_text()
     )
     page.get_by_role("button", name="Close").click()
     assert page.evaluate("document.activeElement.dataset.curve") == "lock-ucrl-vtr-joint-0.5"
@@ -226,7 +263,11 @@ def test_tables_sort_with_what_is_unknown_last_and_copy_what_they_show(page):
     until(page, "window.copied?.startsWith('problem,')")
     rows = list(csv.DictReader(io.StringIO(page.evaluate("window.copied"))))
     costs = [float(row["of_no_privacy"]) for row in rows if row["of_no_privacy"]]
-    assert len(rows) == 16 and costs == sorted(costs, reverse=True) and {row["epsilon"] for row in rows} == {"5", ""}
+    assert (
+        len(rows) == 16
+        and costs == sorted(costs, reverse=True)
+        and {row["epsilon"] for row in rows} == {"5", ""}
+    )
     page.locator("#results").get_by_role("button", name="Copy as Markdown").click()
     until(page, "window.copied?.startsWith('| agent')")
     lines = page.evaluate("window.copied").splitlines()
@@ -250,8 +291,12 @@ def test_pairs_sort_and_copy(page):
 
 
 def test_without_a_clipboard_tables_are_copied_the_old_way(page):
-    page.evaluate("() => { navigator.clipboard.writeText = async () => { throw new Error('not allowed'); }; }")
-    page.evaluate("() => { document.execCommand = () => { window.old = document.activeElement.value; return true; }; }")
+    page.evaluate(
+        "() => { navigator.clipboard.writeText = async () => { throw new Error('not allowed'); }; }"
+    )
+    page.evaluate(
+        "() => { document.execCommand = () => { window.old = document.activeElement.value; return true; }; }"
+    )
     page.locator("#results").get_by_role("button", name="Copy as Markdown").click()
     until(page, "window.old?.startsWith('| agent')")
     assert page.locator("textarea").count() == 0
@@ -262,7 +307,12 @@ def test_what_comes_from_outside_stays_text(visit, sweeps, name):
     page = visit(name)
     seen_on(page, "desktop")
     assert page.locator("h1").inner_text() == sweeps.EVIL
-    x, y = place(page, "regret-0", page.evaluate("document.getElementById('regret-0').data.find((t) => t.name).name"), 0.9)
+    x, y = place(
+        page,
+        "regret-0",
+        page.evaluate("document.getElementById('regret-0').data.find((t) => t.name).name"),
+        0.9,
+    )
     page.mouse.move(x - 3, y)
     page.mouse.move(x, y)
     page.wait_for_selector("#regret-0 .hoverlayer text")
@@ -277,7 +327,9 @@ def test_what_comes_from_outside_stays_text(visit, sweeps, name):
 
 
 def test_the_figures_follow_the_screen_into_the_dark(page):
-    line = "getComputedStyle([...document.querySelectorAll('#regret-0 path.js-line')].at(-1)).stroke"
+    line = (
+        "getComputedStyle([...document.querySelectorAll('#regret-0 path.js-line')].at(-1)).stroke"
+    )
     light = page.evaluate(line)
     page.emulate_media(color_scheme="dark")
     until(page, f"{line} !== '{light}'")
@@ -309,7 +361,10 @@ def curves(page):
 def test_bands_and_lines_of_the_study(study):
     assert study.locator("#regret-0 .scatterlayer path.js-fill").count() == 2
     assert len(curves(study)["regret-0"]) == 3
-    assert study.locator("#value-0 .annotation-text").all_text_contents() == ["optimal play 1.17", "uniform play 0.11"]
+    assert study.locator("#value-0 .annotation-text").all_text_contents() == [
+        "optimal play 1.17",
+        "uniform play 0.11",
+    ]
 
 
 def test_a_series_can_be_hidden_in_all_figures(study):
@@ -327,7 +382,9 @@ def test_a_series_can_be_hidden_in_all_figures(study):
 
 def test_the_table_fits_a_small_desktop(study):
     study.set_viewport_size({"width": 1100, "height": 900})
-    assert study.evaluate("[...document.querySelectorAll('.scroll')].every((e) => e.scrollWidth <= e.clientWidth)")
+    assert study.evaluate(
+        "[...document.querySelectorAll('.scroll')].every((e) => e.scrollWidth <= e.clientWidth)"
+    )
 
 
 def test_the_table_sorts(study):
@@ -346,9 +403,14 @@ def test_the_table_sorts(study):
 
 
 def test_command_and_certificate_are_copied(study, made_up):
-    study.evaluate("() => { navigator.clipboard.writeText = async (text) => { window.copied = text; }; }")
+    study.evaluate(
+        "() => { navigator.clipboard.writeText = async (text) => { window.copied = text; }; }"
+    )
     study.get_by_role("button", name="Copy the command").click()
-    until(study, "[...document.querySelectorAll('.copy')].some((button) => button.textContent === 'Copied')")
+    until(
+        study,
+        "[...document.querySelectorAll('.copy')].some((button) => button.textContent === 'Copied')",
+    )
     assert study.evaluate("window.copied") == made_up.COMMAND
     assert not study.locator("#certificate-0").is_visible()
     study.locator("summary").first.click()
@@ -358,7 +420,9 @@ def test_command_and_certificate_are_copied(study, made_up):
 
 
 def test_without_a_clipboard_the_text_is_selected(study, made_up):
-    study.evaluate("() => { navigator.clipboard.writeText = async () => { throw new Error('not allowed'); }; }")
+    study.evaluate(
+        "() => { navigator.clipboard.writeText = async () => { throw new Error('not allowed'); }; }"
+    )
     study.get_by_role("button", name="Copy the command").click()
     until(study, "getSelection().toString().length > 0")
     assert study.evaluate("getSelection().toString()") == made_up.COMMAND

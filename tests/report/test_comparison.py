@@ -57,15 +57,26 @@ def here(tmp_path, monkeypatch):
 
 def test_a_cell_is_the_run_that_its_command_makes(made, capsys):
     cell = next(
-        cell for cell in SMALL.cells() if cell.seed == 1 and cell.spec.agent == "likelihood-vi" and cell.problem.seed == 1
+        cell
+        for cell in SMALL.cells()
+        if cell.seed == 1 and cell.spec.agent == "likelihood-vi" and cell.problem.seed == 1
     )
     problem = world(cell.problem)
     alone = run(cell.spec.ready(problem, 1), problem, episodes=300, seed=1)
-    group = next(g for g in made.groups if (g.agent, g.problem, g.epsilon) == ("likelihood-vi", "lock seed=1", 1.0))
-    assert np.array_equal(group.regret[1], alone.regret) and np.array_equal(group.value[1], alone.value)
+    group = next(
+        g
+        for g in made.groups
+        if (g.agent, g.problem, g.epsilon) == ("likelihood-vi", "lock seed=1", 1.0)
+    )
+    assert np.array_equal(group.regret[1], alone.regret) and np.array_equal(
+        group.value[1], alone.value
+    )
     assert group.guarantee == alone.guarantee and group.users.tolist() == alone.checkpoints.tolist()
     command = group.commands[1]
-    assert command == "confide run likelihood-vi lock --epsilon 1.0 --delta 1e-05 --episodes 300 --seed 1 --problem-seed 1"
+    assert (
+        command
+        == "confide run likelihood-vi lock --epsilon 1.0 --delta 1e-05 --episodes 300 --seed 1 --problem-seed 1"
+    )
     with pytest.raises(SystemExit, match="0"):
         main([*command.split()[1:], "--json"])
     assert json.loads(capsys.readouterr().out)[0]["regret"] == group.regret[1, -1]
@@ -74,7 +85,11 @@ def test_a_cell_is_the_run_that_its_command_makes(made, capsys):
 def test_the_table_is_tidy(made, tmp_path):
     assert tuple(made.table.column_names) == COLUMNS
     assert len(set(made.table.column("key").to_pylist())) == CELLS
-    assert len(made.groups) == 14 and all(group.seeds == (0, 1) for group in made.groups) and not made.failures
+    assert (
+        len(made.groups) == 14
+        and all(group.seeds == (0, 1) for group in made.groups)
+        and not made.failures
+    )
     saved = Comparison.load(made.save(tmp_path / "results.parquet"))
     assert same(saved, made) and same(Comparison.load(tmp_path), made)
     (tmp_path / "other.parquet").write_bytes(b"PAR1 nothing")
@@ -88,7 +103,12 @@ def test_nothing_is_computed_twice(made, tmp_path, monkeypatch):
     seen = []
     again = compare(SMALL, workers=1, store=tmp_path, progress=seen.append)
     assert same(again, first) and same(again, made)
-    assert (seen[-1].cells, seen[-1].done, seen[-1].failed, seen[-1].stored) == (CELLS, CELLS, 0, CELLS)
+    assert (seen[-1].cells, seen[-1].done, seen[-1].failed, seen[-1].stored) == (
+        CELLS,
+        CELLS,
+        0,
+        CELLS,
+    )
 
 
 def test_a_damaged_result_is_computed_again(tmp_path, made, kept):
@@ -119,7 +139,9 @@ def test_whatever_decides_a_result_is_in_its_key():
 
 def test_what_fails_is_a_row_and_stops_nothing(tmp_path):
     """LSVI-UCB needs a linear MDP, which lock is not."""
-    mixed = Sweep(agents=["lsvi-ucb", "uniform"], problems=["lock"], seeds=2, episodes=50, no_privacy=False)
+    mixed = Sweep(
+        agents=["lsvi-ucb", "uniform"], problems=["lock"], seeds=2, episodes=50, no_privacy=False
+    )
     found = compare(mixed, workers=2, store=tmp_path)
     assert [group.agent for group in found.groups] == ["uniform"]
     assert len(found.failures) == 2
@@ -138,14 +160,23 @@ def test_an_agent_of_ones_own_and_a_saved_problem(here):
     confide.problems.lock(seed=4).save(here / "world.npz")
     sweep = Sweep(agents=["mine:Lazy", "mine:Broken"], problems=["world.npz"], seeds=1, episodes=20)
     found = compare(sweep, workers=2, store="kept")
-    assert [group.agent for group in found.groups] == ["mine:Lazy"], [each["error"] for each in found.failures]
+    assert [group.agent for group in found.groups] == ["mine:Lazy"], [
+        each["error"] for each in found.failures
+    ]
     assert "ZeroDivisionError" in found.failures[0]["error"]
     before = key_of(next(iter(sweep.cells())))
     confide.problems.lock(seed=5).save(here / "world.npz")
     assert key_of(next(iter(sweep.cells()))) != before
 
 
-@given(st.one_of(st.booleans(), st.integers(-(10**12), 10**12), st.floats(allow_nan=False), st.text(max_size=8)))
+@given(
+    st.one_of(
+        st.booleans(),
+        st.integers(-(10**12), 10**12),
+        st.floats(allow_nan=False),
+        st.text(max_size=8),
+    )
+)
 def test_options_survive_the_command_line(value):
     """A command makes the same run again: 1, 1.0, true, "1" and "true" are five different values."""
     found = read_value(written(value))
@@ -153,7 +184,10 @@ def test_options_survive_the_command_line(value):
 
 
 def test_two_agents_that_look_alike_are_told_apart_or_refused():
-    told = Sweep(agents=[{"agent": "ucrl-vtr", "schedule": 10}, {"agent": "ucrl-vtr", "schedule": "10"}], problems=["lock"])
+    told = Sweep(
+        agents=[{"agent": "ucrl-vtr", "schedule": 10}, {"agent": "ucrl-vtr", "schedule": "10"}],
+        problems=["lock"],
+    )
     assert [cell.spec.title for cell in told.cells()][:: len(list(told.cells())) // 2] == [
         "ucrl-vtr schedule=10",
         'ucrl-vtr schedule="10"',
@@ -190,11 +224,19 @@ class Prints(Uniform):
 def test_a_run_that_kills_its_process_stops_nobody_else(here, capsys):
     (here / "killers.py").write_text(OWN)
     (here / "explorers.py").write_text("name = 'a'\n")
-    sweep = Sweep(agents=["killers:Dies", "killers:Leaves", "killers:Prints", "uniform"], problems=["lock"], seeds=1, episodes=20)
+    sweep = Sweep(
+        agents=["killers:Dies", "killers:Leaves", "killers:Prints", "uniform"],
+        problems=["lock"],
+        seeds=1,
+        episodes=20,
+    )
     found = compare(sweep, workers=2, store="kept")
     assert sorted(group.agent for group in found.groups) == ["killers:Prints", "uniform"]
     errors = {failure["agent"]: failure["error"] for failure in found.failures}
-    assert "its process was killed" in errors["killers:Dies"] and "SystemExit: bye" in errors["killers:Leaves"]
+    assert (
+        "its process was killed" in errors["killers:Dies"]
+        and "SystemExit: bye" in errors["killers:Leaves"]
+    )
     assert len(found.failures) == 2 and "hello" not in capsys.readouterr().out
 
 
@@ -238,6 +280,13 @@ compare(sweep, workers=1, store="store").save("resumed.parquet")
 
 def test_the_driver_is_killed_again_and_again(tmp_path):
     """Three times kill -9, at a random moment of the work each; then the table is bit for bit that of a sweep that was left alone."""
-    done = subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, check=True, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert 3 <= int(done.stdout) < 24
     assert (tmp_path / "resumed.parquet").read_bytes() == (tmp_path / "fresh.parquet").read_bytes()

@@ -55,7 +55,9 @@ def read(path):
 
 @pytest.fixture(scope="module")
 def page(made_up, tmp_path_factory):
-    return read(write_report(made_up.study(), tmp_path_factory.mktemp("study") / "new" / "report.html"))
+    return read(
+        write_report(made_up.study(), tmp_path_factory.mktemp("study") / "new" / "report.html")
+    )
 
 
 @pytest.fixture
@@ -64,13 +66,18 @@ def report(tmp_path):
 
 
 def test_one_file_that_needs_nothing_else(page):
-    assert [name for name, _ in page.elements].count("script") == 4  # the data, plotly.js once, the drawing, the tables
+    # the data, plotly.js once, the drawing, the tables
+    assert [name for name, _ in page.elements].count("script") == 4
     for name, attributes in page.elements:
         assert name not in ("link", "iframe", "object", "embed", "base", "form", "img")
         assert not {"src", "srcset", "action"} & set(attributes)
         assert attributes.get("href", "#").startswith("#")
         assert not [key for key in attributes if key.startswith("on")]
-    (policy,) = [a["content"] for name, a in page.elements if a.get("http-equiv") == "Content-Security-Policy"]
+    (policy,) = [
+        a["content"]
+        for name, a in page.elements
+        if a.get("http-equiv") == "Content-Security-Policy"
+    ]
     assert policy.startswith("default-src 'none';") and "http" not in policy
     assert "unsafe" not in policy.split("script-src")[1]
 
@@ -106,17 +113,27 @@ def test_it_says_what_happened_and_what_is_promised(page):
 
 def test_reference_policies_are_not_called_no_privacy(report, made_up):
     page = report([made_up.fixed("uniform", made_up.UNIFORM)])
-    assert "NO PRIVACY" not in page.text and "does not use their data" in page.text and "reference" in page.text
+    assert (
+        "NO PRIVACY" not in page.text
+        and "does not use their data" in page.text
+        and "reference" in page.text
+    )
 
 
 def test_the_figures_and_their_data(page, made_up):
     panels = page.figures["panels"]
     assert list(panels) == ["regret-0", "value-0", "noise-0"]
     regret = panels["regret-0"]
-    assert [trace["label"] for trace in regret["traces"]] == ["ucrl-vtr, ε = 1", "ucrl-vtr, no privacy", "uniform"]
+    assert [trace["label"] for trace in regret["traces"]] == [
+        "ucrl-vtr, ε = 1",
+        "ucrl-vtr, no privacy",
+        "uniform",
+    ]
     private = regret["traces"][0]
     assert len(private["x"]) == len(private["y"]) == len(private["low"]) == len(private["high"])
-    assert private["x"][-1] == 100_000 and private["low"][-1] < private["y"][-1] < private["high"][-1]
+    assert (
+        private["x"][-1] == 100_000 and private["low"][-1] < private["y"][-1] < private["high"][-1]
+    )
     assert "low" not in regret["traces"][2]  # uniform play is the same for every seed
     assert [line["y"] for line in panels["value-0"]["lines"]] == [made_up.OPTIMAL, made_up.UNIFORM]
     assert len(panels["noise-0"]["traces"]) == 2  # noise and signal of the private learner
@@ -124,12 +141,18 @@ def test_the_figures_and_their_data(page, made_up):
     assert len(described) == 3 and "ucrl-vtr, ε = 1:" in described[0]
 
 
-def test_the_same_seeds_have_the_same_interval_in_the_figure_the_table_and_the_summary(page, made_up):
+def test_the_same_seeds_have_the_same_interval_in_the_figure_the_table_and_the_summary(
+    page, made_up
+):
     regrets = [run.regret[-1] for run in made_up.study()[:5]]
     found = interval(regrets, positive=True)
     table = page.figures["tables"]["results"]["csv"]
     row = dict(zip(table["heads"], table["rows"][0], strict=True))
-    assert (row["regret"], row["regret_low"], row["regret_high"]) == (found.estimate, found.low, found.high)
+    assert (row["regret"], row["regret_low"], row["regret_high"]) == (
+        found.estimate,
+        found.low,
+        found.high,
+    )
     drawn = page.figures["panels"]["regret-0"]["traces"][0]
     ends = [float(f"{end:.6g}") for end in (found.estimate, found.low, found.high)]
     assert [drawn[part][-1] for part in ("y", "low", "high")] == ends
@@ -167,26 +190,45 @@ def test_the_privacy_panel_says_whom_to_trust(report, made_up, kind, against, tr
 
 
 def test_secure_noise_has_no_warning(report, made_up):
-    text = report([made_up.learner(certificate=None, guarantee=str(made_up.guarantee_of("joint", source="secure")))]).text
+    text = report(
+        [
+            made_up.learner(
+                certificate=None, guarantee=str(made_up.guarantee_of("joint", source="secure"))
+            )
+        ]
+    ).text
     assert "Simulation only" not in text and "from the system’s entropy" in text
 
 
 def test_a_guarantee_in_other_words_is_shown_as_it_stands(report, made_up):
     text = report([made_up.learner(certificate=None, guarantee="as private as can be")]).text
-    assert "as private as can be" in text and "Privacy as stated by the agent" in text and "e ε" not in text
+    assert (
+        "as private as can be" in text
+        and "Privacy as stated by the agent" in text
+        and "e ε" not in text
+    )
 
 
 def test_returns_where_values_are_unknown(report, made_up):
     page = report([made_up.learner(exact=False, seed=i) for i in range(3)])
     assert list(page.figures["panels"]) == ["regret-0", "noise-0"]
-    assert page.figures["panels"]["regret-0"]["y"]["title"] == "average return" and "ucrl-vtr earned" in page.text
+    assert (
+        page.figures["panels"]["regret-0"]["y"]["title"] == "average return"
+        and "ucrl-vtr earned" in page.text
+    )
     assert "The average returns in this report" in page.text  # measured on raw data, and it says so
 
 
 def test_the_last_policys_return_has_an_interval_over_its_users(report, made_up):
     """Of two seeds, with margins .03 and .04: that of their average is half of .05."""
     runs = [
-        made_up.fixed("uniform", None, exact=False, seed=seed, segments=(Segment(10, None, 0.5, return_error=margin / 1.959964),))
+        made_up.fixed(
+            "uniform",
+            None,
+            exact=False,
+            seed=seed,
+            segments=(Segment(10, None, 0.5, return_error=margin / 1.959964),),
+        )
         for seed, margin in ((0, 0.03), (1, 0.04))
     ]
     assert "0.475 to 0.525" in report(runs).text
@@ -194,7 +236,9 @@ def test_the_last_policys_return_has_an_interval_over_its_users(report, made_up)
 
 
 def test_every_certificate_once(page, made_up):
-    places = [a["id"] for name, a in page.elements if name == "pre" and a["id"].startswith("certificate")]
+    places = [
+        a["id"] for name, a in page.elements if name == "pre" and a["id"].startswith("certificate")
+    ]
     assert len(places) == 2  # one per series, not per seed
     assert made_up.learner().certificate.document["subject"] in page.text
 
@@ -208,7 +252,13 @@ def test_the_command_given_beats_the_commands_of_the_runs(report, made_up):
 def test_nothing_that_comes_from_outside_becomes_markup(report, made_up):
     document = made_up.learner().certificate.document | {"subject": EVIL}
     runs = [
-        made_up.learner(agent=EVIL, problem=EVIL, command=EVIL, certificate=Certificate(document), versions={EVIL: EVIL}),
+        made_up.learner(
+            agent=EVIL,
+            problem=EVIL,
+            command=EVIL,
+            certificate=Certificate(document),
+            versions={EVIL: EVIL},
+        ),
         made_up.learner(agent="b", problem=EVIL, certificate=None, guarantee=EVIL),
     ]
     page = report(runs, title=EVIL)
@@ -216,11 +266,15 @@ def test_nothing_that_comes_from_outside_becomes_markup(report, made_up):
     assert names.count("script") == 4 and "img" not in names
     assert not [a for _, a in page.elements if "onerror" in a]
     assert page.text.count("<img src=x onerror=alert(1)></script>") >= 6
-    assert "&lt;img" in page.figures["panels"]["regret-0"]["traces"][0]["label"]  # plotly.js reads labels as HTML
+    # plotly.js reads labels as HTML
+    assert "&lt;img" in page.figures["panels"]["regret-0"]["traces"][0]["label"]
 
 
 def test_names_are_no_templates(report, made_up):
-    assert "{{ title }} {% raw %} $body" in report([made_up.learner(agent="{{ title }} {% raw %} $body")]).text
+    assert (
+        "{{ title }} {% raw %} $body"
+        in report([made_up.learner(agent="{{ title }} {% raw %} $body")]).text
+    )
 
 
 def test_odd_runs_make_a_page(report, made_up):
@@ -228,7 +282,9 @@ def test_odd_runs_make_a_page(report, made_up):
         made_up.learner(users=1, segments=(Segment(1, 1.0, 1.0, 0.0, 0.0),)),
         made_up.fixed("oracle", made_up.OPTIMAL),
         made_up.learner(uniform_value=None),
-        made_up.learner(optimal_value=1.0, uniform_value=1.0, segments=(Segment(100_000, 1.0, 1.0),)),
+        made_up.learner(
+            optimal_value=1.0, uniform_value=1.0, segments=(Segment(100_000, 1.0, 1.0),)
+        ),
         made_up.learner(segments=(Segment(100_000, None, 1.0, 2.0, None),)),
     ]
     for run in odd:
@@ -246,13 +302,30 @@ def test_questions_are_shown_folded_and_escaped(made_up, tmp_path):
     from confide.learning.question import Question
 
     def asked(number, **more):
-        return Question(number, 1 + 10 * (number - 1), 10, "all users: <b>", EVIL, "yes to 1", "no to 2", 0.25, 1.0, **more)
+        return Question(
+            number,
+            1 + 10 * (number - 1),
+            10,
+            "all users: <b>",
+            EVIL,
+            "yes to 1",
+            "no to 2",
+            0.25,
+            1.0,
+            **more,
+        )
 
-    run = replace(made_up.learner(), questions=(asked(1, answer=3.0, noise=1.0), asked(1, answer=-9.0, noise=1.0), asked(2)))
+    run = replace(
+        made_up.learner(),
+        questions=(asked(1, answer=3.0, noise=1.0), asked(1, answer=-9.0, noise=1.0), asked(2)),
+    )
     page = read(write_report([run], tmp_path / "asked.html"))
     folds = [attributes for name, attributes in page.elements if name == "details"]
     assert folds and not any("open" in attributes for attributes in folds)
-    assert "3 questions in 2 rounds" in page.text and "Round 1: users 1 to 10, 2 questions" in page.text
+    assert (
+        "3 questions in 2 rounds" in page.text
+        and "Round 1: users 1 to 10, 2 questions" in page.text
+    )
     assert (
         "6 more yes than no (noise: ± 4); 2 more yes expected" in page.text
         and "18 more no than yes (noise: ± 4); 2 more yes expected: a surprise" in page.text

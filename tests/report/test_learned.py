@@ -17,22 +17,37 @@ EVIL = "<img src=x onerror=alert(1)>"
 @pytest.fixture(scope="module")
 def learned():
     world = riverswim(states=4, horizon=21)
-    log = in_memory(simulate(world, uniform_policy(21, 4, 2), 3000, np.random.default_rng(0)), max_steps=21)
+    log = in_memory(
+        simulate(world, uniform_policy(21, 4, 2), 3000, np.random.default_rng(0)), max_steps=21
+    )
     asked = ModelRelease(states=4, actions=2, discount=0.9, rewards=world.rewards[0], ends=False)
     model = asked.release(log, privacy=confide.CentralDP(2.0, 1e-6), rng=np.random.default_rng(1))
-    object.__setattr__(model, "labels", Labels(("bank", "shallow", EVIL, "far bank"), ("left", "right")))
+    object.__setattr__(
+        model, "labels", Labels(("bank", "shallow", EVIL, "far bank"), ("left", "right"))
+    )
     return Learned(model, model.plan(1.0))
 
 
 def test_the_cards_say_what_is_predicted_what_was_tested_and_what_is_revealed(learned):
     worth, better, revealed = cards(learned)
-    assert worth[1] == f"{learned.policy.value:.3g}" and f"instead of {learned.policy.behaviour_value:.3g}" in worth[2]
+    assert (
+        worth[1] == f"{learned.policy.value:.3g}"
+        and f"instead of {learned.policy.behaviour_value:.3g}" in worth[2]
+    )
     assert better[1] == "not tested" and "--holdout" in better[2]
-    assert revealed[1] == "ε = 2" and "replaced by somebody else’s" in revealed[2] and "e^ε = 7.39" in revealed[2]
+    assert (
+        revealed[1] == "ε = 2"
+        and "replaced by somebody else’s" in revealed[2]
+        and "e^ε = 7.39" in revealed[2]
+    )
     model = learned.model
     as_before = Learned(model, model.plan(1e6))
-    assert [card[0] for card in cards(as_before)] == ["Worth", "Revealed about one user"]  # there is nothing to test
-    assert "as before" in cards(as_before)[0][1] and "the logged one: keep it" in cards(as_before)[0][2]
+    # there is nothing to test
+    assert [card[0] for card in cards(as_before)] == ["Worth", "Revealed about one user"]
+    assert (
+        "as before" in cards(as_before)[0][1]
+        and "the logged one: keep it" in cards(as_before)[0][2]
+    )
 
 
 def test_the_report_states_what_it_assumes_of_the_log(learned, tmp_path):
@@ -40,7 +55,10 @@ def test_the_report_states_what_it_assumes_of_the_log(learned, tmp_path):
     page = write_learned(learned, tmp_path / "out").read_text()
     texts = [text for name, text in words(learned) if name == "assumed"]
     stated = [each["text"] for each in record(learned)["said"] if each["about"] == "assumed"]
-    for start in ("Nothing that the log does not record influenced both the choice", "The recorded state is enough to predict"):
+    for start in (
+        "Nothing that the log does not record influenced both the choice",
+        "The recorded state is enough to predict",
+    ):
         assert sum(text.startswith(start) for text in texts) == 1
         assert sum(text.startswith(start) for text in stated) == 1
         assert start in page
@@ -50,13 +68,19 @@ def test_the_report_states_what_it_assumes_of_the_log(learned, tmp_path):
 def test_the_table_sorts_and_filters(learned, browser, tmp_path, width):
     page = browser.new_page(viewport={"width": width, "height": 900})
     complaints = []
-    page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+    page.on(
+        "console",
+        lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None,
+    )
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.goto(write_learned(learned, tmp_path / "out").as_uri())
     names = "() => [...document.querySelectorAll('#table-values tbody tr:not([hidden]) th')].map((th) => th.textContent)"
-    assert set(page.evaluate(names)) == {"bank", "shallow", EVIL, "far bank"}  # text, not an element
+    # text, not an element
+    assert set(page.evaluate(names)) == {"bank", "shallow", EVIL, "far bank"}
     page.click("#table-values thead th:nth-child(6) button")
-    assert page.evaluate(names) == [learned.policy.labels.state[s] for s in np.argsort(learned.policy.visits)]
+    assert page.evaluate(names) == [
+        learned.policy.labels.state[s] for s in np.argsort(learned.policy.visits)
+    ]
     page.fill("input[data-filter]", "BANK")
     assert sorted(page.evaluate(names)) == ["bank", "far bank"]
     assert page.inner_text("#told") == "2 of 4 rows"

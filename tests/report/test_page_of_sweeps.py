@@ -8,11 +8,15 @@ from confide.report.words import headline
 
 def body(path):
     """What is between the scripts and the style sheet."""
-    return re.sub(r"<(script|style)[^>]*>.*?</\1>", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return re.sub(
+        r"<(script|style)[^>]*>.*?</\1>", "", path.read_text(encoding="utf-8"), flags=re.DOTALL
+    )
 
 
 def figures(path):
-    return json.loads(re.search(r'id="figures">(.*?)</script>', path.read_text(encoding="utf-8"), re.DOTALL)[1])
+    return json.loads(
+        re.search(r'id="figures">(.*?)</script>', path.read_text(encoding="utf-8"), re.DOTALL)[1]
+    )
 
 
 def test_headline_says_what_is_best_what_it_cost_and_what_is_luck(sweeps):
@@ -22,13 +26,18 @@ def test_headline_says_what_is_best_what_it_cost_and_what_is_luck(sweeps):
     assert "Privacy cost it 1.8 times the regret without privacy." in said
     assert "12 of 12 differences between agents are statistically significant" in said
     few = headline(sweeps.everything(4, **some).study)
-    assert "none of 12 differences between agents can be significant" in few and "; 6 seeds could show one" in few
+    assert (
+        "none of 12 differences between agents can be significant" in few
+        and "; 6 seeds could show one" in few
+    )
 
 
 def test_headline_of_one_learner_of_reference_play_and_of_nothing(sweeps):
     alone = sweeps.made([sweeps.cell("lock", "ucrl-vtr", 1.0, s, half=30.0) for s in range(3)])
     assert headline(alone.study).startswith("At ε = 1, ucrl-vtr lost 2")
-    assert headline(sweeps.made([sweeps.cell("lock", "uniform", None, 0)]).study).startswith("No learner took part")
+    assert headline(sweeps.made([sweeps.cell("lock", "uniform", None, 0)]).study).startswith(
+        "No learner took part"
+    )
     assert (
         headline(sweeps.made([sweeps.cell("lock", "ucrl-vtr", 1.0, 0, error="no")]).study)
         == "There are no results: every run failed."
@@ -38,7 +47,9 @@ def test_headline_of_one_learner_of_reference_play_and_of_nothing(sweeps):
         for s in range(2)
         for p, a, h in (("x", "A", 9), ("x", "B", 99), ("y", "A", 99), ("y", "B", 9))
     ]
-    assert headline(sweeps.made(split).study).startswith("Without privacy, the best was A on x and B on y: ")
+    assert headline(sweeps.made(split).study).startswith(
+        "Without privacy, the best was A on x and B on y: "
+    )
 
 
 def test_the_page_is_quiet_and_has_every_row_and_command(pages, sweeps):
@@ -64,15 +75,25 @@ def test_anchors_are_unique_and_every_curve_has_one(pages, sweeps):
     text, data = body(pages["everything"]), figures(pages["everything"])
     names = re.findall(r'\bid="([^"]+)"', text)
     assert len(names) == len(set(names))
-    drawn = {trace["curve"] for key, panel in data["panels"].items() if key.startswith("regret") for trace in panel["traces"]}
+    drawn = {
+        trace["curve"]
+        for key, panel in data["panels"].items()
+        if key.startswith("regret")
+        for trace in panel["traces"]
+    }
     assert drawn == set(re.findall(r'<tr id="([^"]+)"', text))
-    assert "lock-ucrl-vtr-joint-0.5" in drawn and {f"commands-{name}" for name in drawn} <= set(names)
-    alike = sweeps.made([sweeps.cell("lock", agent, 1.0, 0, half=30.0) for agent in ("a b", "a-b", "A_b")]).study
+    assert "lock-ucrl-vtr-joint-0.5" in drawn and {f"commands-{name}" for name in drawn} <= set(
+        names
+    )
+    alike = sweeps.made(
+        [sweeps.cell("lock", agent, 1.0, 0, half=30.0) for agent in ("a b", "a-b", "A_b")]
+    ).study
     assert len({row.anchor for row in alike.rows}) == 3
 
 
 def test_the_ladder_needs_both_calibrations(pages):
-    assert body(pages["everything"]).count("paper constants") == 3 * 4  # where regret is known, for each epsilon
+    # where regret is known, for each epsilon
+    assert body(pages["everything"]).count("paper constants") == 3 * 4
     assert "paper constants" not in body(pages["unknown"])
 
 
@@ -80,6 +101,9 @@ def test_what_is_not_known_is_not_made_up(pages):
     text, data = body(pages["unknown"]), figures(pages["unknown"])
     assert "Average return" in text and "regret</button>" not in text
     assert data["panels"]["regret-0"]["y"] == {"title": "average return", "zero": False, "from": 50}
-    assert "regret" not in data["tables"]["results"]["markdown"]["heads"]  # nor any other column that nothing is in
-    assert "With one seed nothing can be said about statistical significance." in body(pages["one seed"])
+    # nor any other column that nothing is in
+    assert "regret" not in data["tables"]["results"]["markdown"]["heads"]
+    assert "With one seed nothing can be said about statistical significance." in body(
+        pages["one seed"]
+    )
     assert "low" not in figures(pages["one seed"])["panels"]["regret-0"]["traces"][0]

@@ -41,7 +41,12 @@ def test_drawing_needs_no_display_and_no_global_state():
 def test_regret_and_value_of_a_study(made_up):
     figure = plot_runs(made_up.study())
     regret, value = axes(figure)
-    assert (regret.get_xscale(), regret.get_yscale(), value.get_xscale(), value.get_yscale()) == ("log", "log", "log", "linear")
+    assert (regret.get_xscale(), regret.get_yscale(), value.get_xscale(), value.get_yscale()) == (
+        "log",
+        "log",
+        "log",
+        "linear",
+    )
     assert legend(figure) == ["ucrl-vtr", "ε = 1", "no privacy", "uniform play"]
     assert len(regret.lines) == 3  # optimal play loses nothing, and zero has no logarithm
     assert len(regret.collections) == 2 and len(value.collections) == 2  # bands where seeds differ
@@ -66,8 +71,13 @@ def test_a_run_plots_itself_as_a_study_of_one_run_does(made_up):
         == ["cumulative regret", "value per user"]
     )
     assert alone.axes[0].lines[0].get_ydata().tolist() == run.regret.tolist()
-    assert alone.axes[0].lines[-1].get_ydata().tolist() == study.axes[0].lines[-1].get_ydata().tolist()  # uniform play
-    assert [ax.get_ylabel() for ax in made_up.learner(exact=False).plot().axes] == ["average return"]
+    # uniform play
+    assert (
+        alone.axes[0].lines[-1].get_ydata().tolist() == study.axes[0].lines[-1].get_ydata().tolist()
+    )
+    assert [ax.get_ylabel() for ax in made_up.learner(exact=False).plot().axes] == [
+        "average return"
+    ]
 
 
 def test_two_seeds_do_not_blow_up_the_axis(made_up):
@@ -78,7 +88,11 @@ def test_two_seeds_do_not_blow_up_the_axis(made_up):
 
 def test_a_row_per_problem_and_returns_where_values_are_unknown(made_up, tmp_path):
     figure = plot_runs(made_up.everything())
-    assert [ax.get_ylabel() for ax in axes(figure)] == ["cumulative regret", "value per user", "average return"]
+    assert [ax.get_ylabel() for ax in axes(figure)] == [
+        "cumulative regret",
+        "value per user",
+        "average return",
+    ]
     assert [ax.get_title() for ax in axes(figure)] == ["lock", "lock", "cartpole"]
     figure.savefig(tmp_path / "x.svg")
     assert ET.parse(tmp_path / "x.svg").getroot().tag.endswith("svg")
@@ -104,20 +118,30 @@ def test_many_series_are_still_drawn(made_up):
 
 def test_each_figure_is_saved_in_three_formats(made_up, tmp_path):
     written = save_figures(made_up.study(2), tmp_path / "figures")
-    names = [f"{name}{end}" for name in ("regret", "value", "noise", "privacy") for end in (".svg", ".pdf", ".png")]
+    names = [
+        f"{name}{end}"
+        for name in ("regret", "value", "noise", "privacy")
+        for end in (".svg", ".pdf", ".png")
+    ]
     assert [path.name for path in written] == names
     heads = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
     assert all(path.read_bytes().startswith(heads[path.suffix]) for path in written)
 
 
 def test_the_same_runs_give_the_same_files(made_up, tmp_path):
-    once, again = (save_figures([made_up.learner(kind="none", exact=False)], tmp_path / name) for name in ("once", "again"))
+    once, again = (
+        save_figures([made_up.learner(kind="none", exact=False)], tmp_path / name)
+        for name in ("once", "again")
+    )
     assert [path.name for path in once] == ["return.svg", "return.pdf", "return.png"]
     assert [path.read_bytes() for path in once] == [path.read_bytes() for path in again]
 
 
 def test_figures_that_do_not_exist_are_not_saved(made_up, tmp_path):
-    assert {path.stem for path in save_figures([made_up.learner(kind="none")], tmp_path)} == {"regret", "value"}
+    assert {path.stem for path in save_figures([made_up.learner(kind="none")], tmp_path)} == {
+        "regret",
+        "value",
+    }
 
 
 def test_negative_values_and_costs(made_up):
@@ -125,7 +149,9 @@ def test_negative_values_and_costs(made_up):
     from confide.experiments.run import Segment
 
     run = made_up.learner(
-        segments=(Segment(10, -900.0, -900.0), Segment(99_990, -0.6, -0.6)), optimal_value=-0.5, uniform_value=-1.0
+        segments=(Segment(10, -900.0, -900.0), Segment(99_990, -0.6, -0.6)),
+        optimal_value=-0.5,
+        uniform_value=-1.0,
     )
     value = axes(plot_runs([run]))[1]
     assert value.get_ylim()[0] > -2

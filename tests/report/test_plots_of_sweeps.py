@@ -18,7 +18,12 @@ def cell(problem, agent, epsilon, seed, *, loss, known=True, spread=1.1):
     lost = [loss * min(n, 100) * spread**seed for n in users]
     return {
         "cell": {
-            **{"problem": problem, "agent": agent, "trust": "none" if epsilon is None else "joint", "epsilon": epsilon},
+            **{
+                "problem": problem,
+                "agent": agent,
+                "trust": "none" if epsilon is None else "joint",
+                "epsilon": epsilon,
+            },
             **{"delta": None if epsilon is None else 1e-5, "seed": seed, "episodes": users[-1]},
         },
         **{"status": "done", "command": "confide run", "guarantee": "", "true_epsilon": epsilon},
@@ -27,15 +32,32 @@ def cell(problem, agent, epsilon, seed, *, loss, known=True, spread=1.1):
             "uniform_value": 1.0 if known else None,
             "episodes_to_90": 100 if known else None,
         },
-        **{"users": users, "regret": lost if known else [None] * 5, "value": [1.5] * 5 if known else [None] * 5},
+        **{
+            "users": users,
+            "regret": lost if known else [None] * 5,
+            "value": [1.5] * 5 if known else [None] * 5,
+        },
         "mean_return": None if known else [1.0, 1.2, 1.4, 1.5, 1.5 + 0.01 * seed],
     }
 
 
-def made(agents=("a", "a paper", "b"), problems=("lock", "rand"), epsilons=(0.5, 1.0, 5.0, None), seeds=4, **more):
+def made(
+    agents=("a", "a paper", "b"),
+    problems=("lock", "rand"),
+    epsilons=(0.5, 1.0, 5.0, None),
+    seeds=4,
+    **more,
+):
     losses = {agent: 0.1 * (i + 1) for i, agent in enumerate(agents)}
     cells = [
-        cell(problem, agent, epsilon, seed, loss=losses[agent] * (1 + (1 / epsilon if epsilon else 0)), **more)
+        cell(
+            problem,
+            agent,
+            epsilon,
+            seed,
+            loss=losses[agent] * (1 + (1 / epsilon if epsilon else 0)),
+            **more,
+        )
         for problem in problems
         for agent in agents
         for epsilon in epsilons
@@ -59,16 +81,25 @@ def test_regret_of_many_is_that_of_the_epsilon_nearest_to_one(many):
     assert legend(figure) == ["a", "a paper", "b", "ε = 1", "no privacy", "uniform play"]
     lines = figure.axes[0].lines
     assert len(lines) == 3 * 2 + 1
-    expected = np.mean([group.final_regret for group in many.groups if group.label == "a, ε = 1" and group.problem == "lock"])
+    expected = np.mean(
+        [
+            group.final_regret
+            for group in many.groups
+            if group.label == "a, ε = 1" and group.problem == "lock"
+        ]
+    )
     assert lines[0].get_ydata()[-1] == pytest.approx(expected)
     assert len(figure.axes[0].collections) == 6  # bands
     styles = {(line.get_color(), line.get_marker(), str(line.get_linestyle())) for line in lines}
     assert len(styles) == 7
-    assert len({(marker, style) for _, marker, style in styles}) == 7  # told apart in black and white, too
+    # told apart in black and white, too
+    assert len({(marker, style) for _, marker, style in styles}) == 7
 
 
 def test_some_of_it(many):
-    figure = many.plot("regret", problems=["rand"], agents=["b"], epsilons=[0.5, 5.0], figsize=(5, 3))
+    figure = many.plot(
+        "regret", problems=["rand"], agents=["b"], epsilons=[0.5, 5.0], figsize=(5, 3)
+    )
     assert legend(figure) == ["b", "ε = 0.5", "ε = 5", "no privacy", "uniform play"]
     assert tuple(figure.get_size_inches()) == (5, 3) and len(figure.axes) == 1
     widths = [line.get_linewidth() for line in figure.axes[0].lines]
@@ -84,7 +115,9 @@ def test_regret_against_epsilon(many):
     assert len(ax.containers) == 3
     x, y = ax.containers[0].lines[0].get_data()
     assert x.tolist() == [0.5, 1.0, 5.0] and (np.diff(y) < 0).all()
-    levels = [line for line in ax.lines if line.get_linestyle() == "--" and line.get_color() != NEUTRAL[0]]
+    levels = [
+        line for line in ax.lines if line.get_linestyle() == "--" and line.get_color() != NEUTRAL[0]
+    ]
     assert len(levels) == 3
     free = next(group for group in many.groups if group.label == "a, no privacy")
     assert levels[0].get_ydata()[0] == pytest.approx(free.final_regret.mean())
@@ -101,10 +134,16 @@ def test_the_ladder_goes_from_paper_to_tight_to_no_privacy(many):
     figure = many.plot("ladder")
     assert [ax.get_title() for ax in figure.axes] == ["lock", "rand"]
     ax = figure.axes[0]
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["paper constants", "tight", "no privacy"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == [
+        "paper constants",
+        "tight",
+        "no privacy",
+    ]
     ends = [bar.get_x() + bar.get_width() for bar in ax.patches]
     wanted = ["a paper, ε = 1", "a, ε = 1", "a, no privacy"]
-    found = {group.label: group.final_regret.mean() for group in many.groups if group.problem == "lock"}
+    found = {
+        group.label: group.final_regret.mean() for group in many.groups if group.problem == "lock"
+    }
     assert ends == pytest.approx([found[label] for label in wanted])
     assert len({bar.get_hatch() for bar in ax.patches}) == 3
     assert "ε = 5" in many.plot("ladder", epsilons=[5.0]).axes[0].get_xlabel()
@@ -116,7 +155,11 @@ def test_the_ladder_goes_from_paper_to_tight_to_no_privacy(many):
         ("regrets", {}, "must be one of regret, value, noise, privacy, ladder, got what='regrets'"),
         ("regret", {"agents": ["c"]}, "no agent 'c'"),
         ("regret", {"problems": ["x"]}, "no problem 'x'"),
-        ("regret", {"epsilons": [2.0]}, "no epsilon = 2 in this comparison; choose one of 0.5, 1, 5"),
+        (
+            "regret",
+            {"epsilons": [2.0]},
+            "no epsilon = 2 in this comparison; choose one of 0.5, 1, 5",
+        ),
         ("ladder", {"agents": ["b"]}, "needs an agent that was run with"),
     ],
 )
@@ -126,9 +169,13 @@ def test_what_cannot_be_drawn(many, what, options, said):
 
 
 def test_figures_are_saved_with_their_fonts(tmp_path):
-    written = save_study_figures(made(problems=("lock",), epsilons=(1.0, None), seeds=2).study, tmp_path / "new")
+    written = save_study_figures(
+        made(problems=("lock",), epsilons=(1.0, None), seeds=2).study, tmp_path / "new"
+    )
     assert [path.name for path in written] == [
-        f"{n}{e}" for n in ("regret", "value", "privacy", "ladder") for e in (".svg", ".pdf", ".png")
+        f"{n}{e}"
+        for n in ("regret", "value", "privacy", "ladder")
+        for e in (".svg", ".pdf", ".png")
     ]
     for path in written:
         if path.suffix == ".pdf":
@@ -162,4 +209,9 @@ def test_no_privacy_alone_has_no_epsilon_and_the_same_runs_give_the_same_files(t
 def test_importing_imports_no_plotting():
     code = "import sys, confide.report.comparison, confide.report.plots, confide.report.html\n"
     code += "print([m for m in ('plotly', 'matplotlib', 'scipy', 'numba', 'pyarrow', 'jinja2') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
+    )

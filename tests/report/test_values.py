@@ -8,7 +8,17 @@ import pytest
 
 from confide.evaluation import ValueEstimate
 from confide.privacy.certificate import Mechanism, certify
-from confide.report.values import Shown, cells, heads, plot_values, promise_words, rows, titles, words, write_values
+from confide.report.values import (
+    Shown,
+    cells,
+    heads,
+    plot_values,
+    promise_words,
+    rows,
+    titles,
+    words,
+    write_values,
+)
 
 EVIL = "<img src=x onerror=alert(1)></script><script>alert(2)</script>\"'&<!--"
 
@@ -17,7 +27,9 @@ def estimate(made_up, *, states=5, kind="central", bars=True, subject="values"):
     """Counts fall with the number of the state, but for the last, which has the most; the first has too few for an interval."""
     guarantee = made_up.guarantee_of(kind, users=1000, source="secure")
     plain = kind == "none"
-    mechanism = Mechanism("exact", "none" if plain else "gaussian", 2, 1.0, 0.0 if plain else 3.0, {"leaves": 1})
+    mechanism = Mechanism(
+        "exact", "none" if plain else "gaussian", 2, 1.0, 0.0 if plain else 3.0, {"leaves": 1}
+    )
     counts = np.append(0.5, 10.0 * np.arange(1, states))
     values = np.linspace(0, 1, states)
     ratio = {
@@ -29,7 +41,9 @@ def estimate(made_up, *, states=5, kind="central", bars=True, subject="values"):
     }
     noise = np.full(states, 0.05) if bars or plain else None
     certificate = certify(guarantee, [mechanism], subject=subject)
-    return ValueEstimate(values, noise, guarantee, certificate, 0.0, 1.0, released=ratio if bars else {})
+    return ValueEstimate(
+        values, noise, guarantee, certificate, 0.0, 1.0, released=ratio if bars else {}
+    )
 
 
 def shown(made_up, title="The values of 5 states", **options):
@@ -50,13 +64,17 @@ def test_rows_in_the_order_of_visits(made_up):
 def test_what_intervals_are_about_and_why_they_are_the_whole_range(made_up):
     one = shown(made_up)
     assert "covers the true value with probability 90 %" in dict(words(one))["intervals"]
-    assert "the whole range: there are too few data for this much noise." in dict(words(one))["intervals"]
+    assert (
+        "the whole range: there are too few data for this much noise."
+        in dict(words(one))["intervals"]
+    )
     linear = Shown(one.estimate, "", about="the best linear fit")
     assert "covers the best linear fit with probability" in dict(words(linear))["intervals"]
     one.estimate.released["sampling_variance"][:] = np.inf
     linear = Shown(one.estimate, "")
     assert (
-        "5 intervals are the whole range: with this much noise the matrix could be singular" in dict(words(linear))["intervals"]
+        "5 intervals are the whole range: with this much noise the matrix could be singular"
+        in dict(words(linear))["intervals"]
     )
 
 
@@ -92,7 +110,14 @@ def test_files(made_up, tmp_path):
     one = shown(made_up)
     page = write_values(one, tmp_path / "new", command="confide evaluate log.parquet").read_text()
     names = {path.name for path in (tmp_path / "new").rglob("*") if path.is_file()}
-    assert names == {"estimate.npz", "certificate.json", "values.csv", "values.svg", "values.png", "report.html"}
+    assert names == {
+        "estimate.npz",
+        "certificate.json",
+        "values.csv",
+        "values.svg",
+        "values.png",
+        "report.html",
+    }
     with (tmp_path / "new/values.csv").open() as file:
         table = list(csv.DictReader(file))
     assert [float(row["value"]) for row in table] == one.estimate.values.tolist()
@@ -108,7 +133,9 @@ def test_one_value_is_one(made_up, tmp_path):
 
 
 def test_nothing_is_taken_for_markup(made_up, tmp_path):
-    page = write_values(shown(made_up, title=EVIL, subject=EVIL), tmp_path, command=EVIL).read_text()
+    page = write_values(
+        shown(made_up, title=EVIL, subject=EVIL), tmp_path, command=EVIL
+    ).read_text()
     assert page.count("<script") == 1 and "<img src=x" not in page
 
 
@@ -126,8 +153,14 @@ def test_no_privacy_is_loud(made_up, tmp_path):
         (0.99, 20.0, "the model of `confide learn`"),
     ],
 )
-def test_weights_say_what_was_clipped_what_is_left_and_which_estimator_to_use(made_up, weight, effective, advice):
+def test_weights_say_what_was_clipped_what_is_left_and_which_estimator_to_use(
+    made_up, weight, effective, advice
+):
     one = shown(made_up)
     one.estimate.released.update(weight=np.array([weight]), effective=np.array([effective]))
     said = dict(words(one))["weights"]
-    assert f"takes off about {100 * (1 - weight):.2g} %" in said and f"{effective:,.0f} of 1,000 users" in said and advice in said
+    assert (
+        f"takes off about {100 * (1 - weight):.2g} %" in said
+        and f"{effective:,.0f} of 1,000 users" in said
+        and advice in said
+    )

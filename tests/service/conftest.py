@@ -12,7 +12,9 @@ def postgres():
     """A server of its own."""
     where = programs()
     if where is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("PostgreSQL is not installed: apt-get install postgresql")
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(
+            "PostgreSQL is not installed: apt-get install postgresql"
+        )
     with cluster(where) as made:
         yield made
 

@@ -85,7 +85,9 @@ class Crashes:
 
     def workers(self, count):
         """So many at the same time, each with people of its own."""
-        for each in [self.started("nowhere", people=slice(number, None, count)) for number in range(count)]:
+        for each in [
+            self.started("nowhere", people=slice(number, None, count)) for number in range(count)
+        ]:
             assert not self.heard(each)
 
     def stopped(self, point, nth=1, others=1):
@@ -93,7 +95,10 @@ class Crashes:
         late = self.started(point, nth, how=signal.SIGSTOP, people=slice(0, None, others + 1))
         _, status = os.waitpid(late[0], os.WUNTRACED)
         assert os.WIFSTOPPED(status), f"{point} was not reached"
-        for each in [self.started("nowhere", people=slice(number + 1, None, others + 1)) for number in range(others)]:
+        for each in [
+            self.started("nowhere", people=slice(number + 1, None, others + 1))
+            for number in range(others)
+        ]:
             assert not self.heard(each)
         os.kill(late[0], signal.SIGCONT)
         assert not self.heard(late)
@@ -105,7 +110,9 @@ class Crashes:
         if child == 0:
             with contextlib.suppress(BaseException):
                 os.close(read)
-                self._live(lambda line: os.write(write, f"{line}\n".encode()), point, nth, how, people)
+                self._live(
+                    lambda line: os.write(write, f"{line}\n".encode()), point, nth, how, people
+                )
                 os._exit(0)
             os._exit(1)
         os.close(write)
@@ -142,24 +149,36 @@ class Crashes:
         tell(f"shown {run.generation} {run.release.digest}")
         bench.rng = np.random.default_rng()
         settled = {"counted", "same", "late", "finished"}
-        waiting = [number for number in range(self.people)[people] if not self.told[number] & settled]
+        waiting = [
+            number for number in range(self.people)[people] if not self.told[number] & settled
+        ]
         for start in range(0, len(waiting), 4):
             tickets = []
             for number in waiting[start : start + 4]:
                 if number not in self.sent:
                     made = bench.report(f"person {number}")
                     self.sent[number] = made.nonce, made.generation, made.content
-                    tell(f"sent {number} {made.nonce.hex()} {made.generation} {repr(made.content).encode().hex()}")
+                    tell(
+                        f"sent {number} {made.nonce.hex()} {made.generation} {repr(made.content).encode().hex()}"
+                    )
                 nonce, generation, content = self.sent[number]
-                made = bench.report(f"person {number}", nonce=nonce, generation=generation, content=content)
-                tickets.append((made, lambda answer, number=number: tell(f"told {number} {answer.outcome}")))
+                made = bench.report(
+                    f"person {number}", nonce=nonce, generation=generation, content=content
+                )
+                tickets.append(
+                    (made, lambda answer, number=number: tell(f"told {number} {answer.outcome}"))
+                )
             bench.service.handle(tickets)
         bench.stop()
 
     def _hear(self, words):
         match words:
             case ["sent", number, nonce, generation, content]:
-                self.sent[int(number)] = bytes.fromhex(nonce), int(generation), eval(bytes.fromhex(content).decode())
+                self.sent[int(number)] = (
+                    bytes.fromhex(nonce),
+                    int(generation),
+                    eval(bytes.fromhex(content).decode()),
+                )
             case ["told", number, outcome]:
                 self.told[int(number)].add(outcome)
             case ["shown", generation, digest]:
@@ -183,7 +202,11 @@ class Crashes:
         for number, outcomes in self.told.items():
             if outcomes & {"counted", "same"}:
                 nonce, generation, content = self.sent[number]
-                again = bench.send(bench.report(f"person {number}", nonce=nonce, generation=generation, content=content))
+                again = bench.send(
+                    bench.report(
+                        f"person {number}", nonce=nonce, generation=generation, content=content
+                    )
+                )
                 found += [f"person {number} was lost: {again}"] if again != ["same"] else []
         return found
 
@@ -196,14 +219,22 @@ class Crashes:
             for who, places in tx.taken("demo", list(names)).items():
                 for place in places:
                     people[place.generation].append(names[who])
-        counted, releases = store.participants("demo"), {row.generation: row for row in store.releases("demo")}
+        counted, releases = (
+            store.participants("demo"),
+            {row.generation: row for row in store.releases("demo")},
+        )
         for generation in range(run.generation):
-            if counted.get(generation) != releases[generation + 1].users or len(people[generation]) != counted[generation]:
+            if (
+                counted.get(generation) != releases[generation + 1].users
+                or len(people[generation]) != counted[generation]
+            ):
                 found.append(
                     f"batch {generation} has {counted.get(generation)} people, its release {releases[generation + 1].users}"
                 )
             if len(self.totals[generation]) != 1:
-                found.append(f"batch {generation} was noised with {len(self.totals[generation])} different sums")
+                found.append(
+                    f"batch {generation} was noised with {len(self.totals[generation])} different sums"
+                )
             elif {self._total(run, people[generation]).tobytes().hex()} != self.totals[generation]:
                 found.append(f"the sum of batch {generation} is not that of its people")
         return found
@@ -213,4 +244,7 @@ class Crashes:
         if self.trust == "joint":
             return run.contribution(contents)
         channel = run.learner.channel()
-        return sum(np.rint(channel.decode(Message.from_bytes(each)) / channel.bound.grid).astype(np.int64) for each in contents)
+        return sum(
+            np.rint(channel.decode(Message.from_bytes(each)) / channel.bound.grid).astype(np.int64)
+            for each in contents
+        )

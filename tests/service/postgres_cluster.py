@@ -17,8 +17,19 @@ import psycopg
 def programs():
     """The folder of `initdb` and `postgres`; None if there is none."""
     found = shutil.which("initdb")
-    places = [Path(found).resolve().parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    return next((each for each in reversed(places) if (each / "initdb").exists() and (each / "postgres").exists()), None)
+    places = (
+        [Path(found).resolve().parent]
+        if found
+        else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    )
+    return next(
+        (
+            each
+            for each in reversed(places)
+            if (each / "initdb").exists() and (each / "postgres").exists()
+        ),
+        None,
+    )
 
 
 class Cluster:
@@ -59,9 +70,21 @@ def cluster(where):
             "--auth=trust",
         ]
         subprocess.run(made, check=True, capture_output=True, cwd=place, **user)
-        settings = {"listen_addresses": "", "unix_socket_directories": place, "max_connections": 60, "shared_buffers": "16MB"}
-        command = [where / "postgres", "-D", folder, *(f"--{name}={value}" for name, value in settings.items())]
-        server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=place, **user)
+        settings = {
+            "listen_addresses": "",
+            "unix_socket_directories": place,
+            "max_connections": 60,
+            "shared_buffers": "16MB",
+        }
+        command = [
+            where / "postgres",
+            "-D",
+            folder,
+            *(f"--{name}={value}" for name, value in settings.items()),
+        ]
+        server = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=place, **user
+        )
         try:
             made = Cluster(place)
             wait_for(made, server)

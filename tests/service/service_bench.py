@@ -40,7 +40,11 @@ def spec(name="demo", *, trust="joint", users=60, every=20, batch=None, **more):
 def still_open(path):
     """Files of this process that are the database, its log or its index."""
     links = (Path("/proc/self/fd") / name for name in os.listdir("/proc/self/fd"))
-    return [found for link in links if link.is_symlink() and (found := os.readlink(link)).startswith(str(path))]
+    return [
+        found
+        for link in links
+        if link.is_symlink() and (found := os.readlink(link)).startswith(str(path))
+    ]
 
 
 class Bench:
@@ -78,7 +82,9 @@ class Bench:
             client = live.learner.client()
             client.plan(live.learner.released())
             return client.report(episode)
-        return tuple(part[0].tolist() for part in (episode.states, episode.actions, episode.rewards))
+        return tuple(
+            part[0].tolist() for part in (episode.states, episode.actions, episode.rewards)
+        )
 
     def send(self, *reports):
         answers = []
@@ -105,7 +111,9 @@ class Http:
         self.application = application
 
     def request(self, method, url, **more):
-        return asyncio.run_coroutine_threadsafe(self._client.request(method, url, **more), self._loop).result()
+        return asyncio.run_coroutine_threadsafe(
+            self._client.request(method, url, **more), self._loop
+        ).result()
 
     def get(self, url, role=None, **headers):
         return self.request("GET", url, headers=headers | self._key(role))
@@ -125,7 +133,12 @@ class Http:
         body = {"subject": "nobody", "generation": 10**9, "trajectory": {}, "message": ""}
         deadline = time.monotonic() + 20
         while True:
-            answer = self.post(f"/v1/runs/{run}/reports", "device", json=body, headers={"Idempotency-Key": "0" * 16})
+            answer = self.post(
+                f"/v1/runs/{run}/reports",
+                "device",
+                json=body,
+                headers={"Idempotency-Key": "0" * 16},
+            )
             if answer.status_code != 503 or time.monotonic() > deadline:
                 break
             time.sleep(0.02)
@@ -146,7 +159,10 @@ def serving(folder, *specs, limits=None, **more):
     service = folder.open(**more)
     for each in specs:
         service.create(each)
-    keys = {role: new_api_key(service.store, role, "test", "test") for role in ("device", "operator", "admin", "auditor")}
+    keys = {
+        role: new_api_key(service.store, role, "test", "test")
+        for role in ("device", "operator", "admin", "auditor")
+    }
     service.start()
     http = Http(app(service, limits))
     http.keys, http.service = keys, service
@@ -170,7 +186,12 @@ def through(http):
 
 def device(http, subject, *, trust="joint", run="demo", store=None, **more):
     accepts = Accepts(4.0, 1e-5, trust=trust, simulation=True)
-    given = {"subject": subject, "api_key": http.keys["device"], "accepts": accepts, "send": through(http)}
+    given = {
+        "subject": subject,
+        "api_key": http.keys["device"],
+        "accepts": accepts,
+        "send": through(http),
+    }
     given |= {"source": noise_source("fast"), "sleep": lambda _: None}
     return Device(URL, run, store=store, **(given | more))
 

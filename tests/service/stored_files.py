@@ -31,7 +31,10 @@ from confide.service.folder import ServiceFolder
 from confide.service.spec import Batching, RunSpec
 
 RUN = "attacked"
-COLUMNS = "SELECT generation, state FROM run", "SELECT shard, generation, users, total FROM open_sum"
+COLUMNS = (
+    "SELECT generation, state FROM run",
+    "SELECT shard, generation, users, total FROM open_sum",
+)
 # An array with fewer cells that are not zero may stand in some file by chance.
 TELLING_CELLS = 3
 CHECKPOINT_RECORDS = ("XLOG", "Standby")
@@ -71,7 +74,9 @@ class Reports:
             self.run = self.service.runs[RUN]
             assigned = self.run.learner.assign(int(self.rng.integers(2**62)) << 66)
             episode = self.world.sample(assigned.policy, 1, self.rng)
-            content = tuple(part[0].tolist() for part in (episode.states, episode.actions, episode.rewards))
+            content = tuple(
+                part[0].tolist() for part in (episode.states, episode.actions, episode.rewards)
+            )
             contribution = self.run.contribution([content])
             subject = f"person {number}"
             names = self.run.pseudonyms.who(subject), self.run.pseudonyms.person(subject)
@@ -139,11 +144,20 @@ class SqliteFiles:
         """The pages that each transaction in the log has written, and the lengths of all values."""
         log = self._log(copied)
         page_bytes = struct.unpack(">I", log[8:12])[0] if log else 4096
-        frames = [struct.unpack(">II", log[at : at + 8]) for at in range(32, len(log), 24 + page_bytes)]
-        sizes = {path.relative_to(copied).as_posix(): path.stat().st_size for path in _files(copied)}
+        frames = [
+            struct.unpack(">II", log[at : at + 8]) for at in range(32, len(log), 24 + page_bytes)
+        ]
+        sizes = {
+            path.relative_to(copied).as_posix(): path.stat().st_size for path in _files(copied)
+        }
         with self._opened(copied, log) as db:
-            tables = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-            lengths = [(table, _lengths(db.execute(f"SELECT * FROM {table}"))) for table in sorted(tables)]
+            tables = [
+                name
+                for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+            ]
+            lengths = [
+                (table, _lengths(db.execute(f"SELECT * FROM {table}"))) for table in sorted(tables)
+            ]
         return frames, sizes, lengths
 
 
@@ -161,7 +175,11 @@ def _commits(log):
 
 def _lengths(rows):
     """Of values that are not numbers: how often each combination occurs."""
-    return sorted(Counter(tuple(len(each) for each in row if isinstance(each, bytes | str)) for row in rows).items())
+    return sorted(
+        Counter(
+            tuple(len(each) for each in row if isinstance(each, bytes | str)) for row in rows
+        ).items()
+    )
 
 
 def _files(folder):
@@ -176,11 +194,26 @@ class PostgresServer:
 
     @contextlib.contextmanager
     def running(self):
-        settings = {"listen_addresses": "", "unix_socket_directories": self.socket, "shared_buffers": "16MB"}
+        settings = {
+            "listen_addresses": "",
+            "unix_socket_directories": self.socket,
+            "shared_buffers": "16MB",
+        }
         settings |= {"autovacuum": "off", "checkpoint_timeout": "1h", "wal_writer_delay": "10ms"}
         settings |= self.settings
-        command = [programs() / "postgres", "-D", self.data, *(f"--{name}={value}" for name, value in settings.items())]
-        server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.socket, **_user())
+        command = [
+            programs() / "postgres",
+            "-D",
+            self.data,
+            *(f"--{name}={value}" for name, value in settings.items()),
+        ]
+        server = subprocess.Popen(
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=self.socket,
+            **_user(),
+        )
         try:
             cluster = Cluster(self.socket)
             for _ in range(2000):
@@ -281,19 +314,42 @@ class PostgresFiles:
     def written(self, copied):
         """The records in the server's log since the last call, without those of the server itself."""
         start, self.position = self.position, self.end
-        command = [programs() / "pg_waldump", "-p", copied / "data" / "pg_wal", "-s", start, "-e", self.position]
+        command = [
+            programs() / "pg_waldump",
+            "-p",
+            copied / "data" / "pg_wal",
+            "-s",
+            start,
+            "-e",
+            self.position,
+        ]
         # It says so, with an exit code, if the server has not filled the rest of the page.
-        lines = subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
-        found = [re.match(r"rmgr: (\w+) +len \(rec/tot\): +(\d+)/ +(\d+),.*desc: (\w+)", line) for line in lines]
-        records = [each.groups() for each in found if each and each.group(1) not in CHECKPOINT_RECORDS]
+        lines = subprocess.run(
+            command, capture_output=True, text=True, check=False
+        ).stdout.splitlines()
+        found = [
+            re.match(r"rmgr: (\w+) +len \(rec/tot\): +(\d+)/ +(\d+),.*desc: (\w+)", line)
+            for line in lines
+        ]
+        records = [
+            each.groups() for each in found if each and each.group(1) not in CHECKPOINT_RECORDS
+        ]
         with psycopg.connect(self.address, autocommit=True) as db:
             query = (
                 "SELECT relname, pg_relation_size(oid), pg_relation_size(nullif(reltoastrelid, 0)) FROM pg_class "
                 "WHERE relnamespace = current_schema::regnamespace ORDER BY relname"
             )
             sizes = db.execute(query).fetchall()
-            tables = [name for (name,) in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema")]
-            lengths = [(table, _lengths(db.execute(f"SELECT * FROM {table}", binary=True))) for table in sorted(tables)]
+            tables = [
+                name
+                for (name,) in db.execute(
+                    "SELECT tablename FROM pg_tables WHERE schemaname = current_schema"
+                )
+            ]
+            lengths = [
+                (table, _lengths(db.execute(f"SELECT * FROM {table}", binary=True)))
+                for table in sorted(tables)
+            ]
         return records, sizes, lengths
 
 
@@ -343,14 +399,22 @@ class Attack:
         before, self.before = self.before, columns
         if before is not None and columns.generation != before.generation:
             batches = closed_batches(columns.state, self.size)
-            rest = [batches[before.generation] - self.total] if len(batches) > before.generation else []
+            rest = (
+                [batches[before.generation] - self.total]
+                if len(batches) > before.generation
+                else []
+            )
             self.total = np.zeros(self.size, dtype=np.int64)
             return {each.tobytes() for each in rest}
         guesses = set()
         for row in columns.sums:
             same = [old for old in before.sums if old[0] == row[0]] if before else []
             guesses |= differences(same[0][3] if same else b"", row[3], self.size)
-        if len(guesses) <= 2 and len(columns.sums) == 1 and len(columns.sums[0][3]) == 8 * self.size:
+        if (
+            len(guesses) <= 2
+            and len(columns.sums) == 1
+            and len(columns.sums[0][3]) == 8 * self.size
+        ):
             self.total = np.frombuffer(columns.sums[0][3], dtype="<i8")
         return guesses
 
@@ -389,7 +453,9 @@ def attack(files, reports, *, place):
         recovered.patterns.append(files.written(copied))
         columns = files.columns(copied)
         recovered.by_copies += contribution.tobytes() in by_copies.guesses(columns)
-        recovered.record_lengths |= {len(row[3]) for row in columns.sums if row[2]} | {-len(columns.state)}
+        recovered.record_lengths |= {len(row[3]) for row in columns.sums if row[2]} | {
+            -len(columns.state)
+        }
         total = total + contribution
         blobs = [path.read_bytes() for path in _files(copied)]
         exact = [each for each in (contribution, total) if np.count_nonzero(each) >= TELLING_CELLS]
@@ -400,7 +466,9 @@ def attack(files, reports, *, place):
             batch, total = [], np.zeros(reports.size, dtype=np.int64)
         else:
             batch.append(contribution)
-            recovered.by_log = max(recovered.by_log, _recovered_from_log(files, copied, batch, reports.size))
+            recovered.by_log = max(
+                recovered.by_log, _recovered_from_log(files, copied, batch, reports.size)
+            )
         shutil.rmtree(copied)
     return recovered
 

@@ -20,7 +20,15 @@ def test_a_key_is_shown_once_and_found_by_its_secret(bench):
     key = new_api_key(store, "device", "phones", "test")
     ring = Keyring(store, clock)
     assert ring.find(key).role == "device"
-    for wrong in (key[:-1], key + "x", "", "cfd__", "x" + key[1:], "cfd_ü_ü", key.replace("_", "-")):
+    for wrong in (
+        key[:-1],
+        key + "x",
+        "",
+        "cfd__",
+        "x" + key[1:],
+        "cfd_ü_ü",
+        key.replace("_", "-"),
+    ):
         assert ring.find(wrong) is None
     assert key.split("_", 2)[2].encode() not in bench.folder.database.read_bytes()
     revoke_api_key(store, key.split("_")[1], "test")
@@ -47,7 +55,12 @@ def test_a_key_expires(bench):
 
 @pytest.mark.parametrize(
     ("written", "seconds"),
-    [("1d", 86_401), ("1970-01-03", 172_800), ("1970-01-02T00:00+01:00", 82_800), ("1970-01-01T12:00", 43_200)],
+    [
+        ("1d", 86_401),
+        ("1970-01-03", 172_800),
+        ("1970-01-02T00:00+01:00", 82_800),
+        ("1970-01-01T12:00", 43_200),
+    ],
 )
 def test_expiry_is_a_number_of_days_or_a_date(written, seconds):
     assert parse_expiry(written, now=1.5) == seconds
@@ -56,7 +69,9 @@ def test_expiry_is_a_number_of_days_or_a_date(written, seconds):
 OUTSIDE = "9999-12-31T23:59:59-23:59"  # the year 10000 in UTC
 
 
-@pytest.mark.parametrize("written", ["", "d", "0d", "-1d", "99999d", "tomorrow", "1970-01-01", OUTSIDE, 5, None])
+@pytest.mark.parametrize(
+    "written", ["", "d", "0d", "-1d", "99999d", "tomorrow", "1970-01-01", OUTSIDE, 5, None]
+)
 def test_other_expiries_are_refused(written):
     with pytest.raises(InvalidParameter, match="expires"):
         parse_expiry(written, now=1.5)

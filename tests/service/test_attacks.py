@@ -19,7 +19,12 @@ DEADLINE = Batching(rule="deadline", schedule=40, every=1e6, start=1000.0)
 
 
 def attack(served, role="admin", **more):
-    given = {"api_key": served.keys[role], "send": through(served), "sleep": lambda _: None, "reports": 40}
+    given = {
+        "api_key": served.keys[role],
+        "send": through(served),
+        "sleep": lambda _: None,
+        "reports": 40,
+    }
     return attack_service(URL, "demo", **(given | more))
 
 
@@ -32,20 +37,30 @@ def worked(found):
     return {each.attack for each in found.tried if each.verdict == WORKED}
 
 
-@pytest.mark.parametrize(("trust", "role"), [("joint", "admin"), ("local", "admin"), ("joint", "device")])
+@pytest.mark.parametrize(
+    ("trust", "role"), [("joint", "admin"), ("local", "admin"), ("joint", "device")]
+)
 def test_an_honest_service(folder, trust, role):
     """Everything is tried and refused; with the key of a device alone, requests of an admin are not tried."""
     with serving(folder, spec(trust=trust, users=200, every=10)) as served:
         found = attack(served, role)
         left = {each.tried.split(":")[0] for each in found.tried if each.verdict != REFUSED}
-        expected = {"compare with what an audit saw before a restart", "compare the newest release with the public times"}
-        assert left == expected | ({"close the batch by an admin's request"} if role == "device" else set()), found.tried
+        expected = {
+            "compare with what an audit saw before a restart",
+            "compare the newest release with the public times",
+        }
+        assert left == expected | (
+            {"close the batch by an admin's request"} if role == "device" else set()
+        ), found.tried
         assert {each.attack for each in found.tried if each.verdict == REFUSED} == ALL
         assert not found.worked and not found.undecided
-        assert served.service.runs["demo"].generation == 1  # the first batch was filled, to be late for it
+        # the first batch was filled, to be late for it
+        assert served.service.runs["demo"].generation == 1
         assert found.spent == sum(served.service.store.participants("demo").values()) == 10
         again = attack(served, role, seen=found.seen)
-        assert {each.verdict for each in again.tried if "before a restart" in each.tried} == {REFUSED} and again.spent == 2
+        assert {each.verdict for each in again.tried if "before a restart" in each.tried} == {
+            REFUSED
+        } and again.spent == 2
 
 
 def test_an_honest_service_with_deadlines(folder):
@@ -59,7 +74,10 @@ def test_an_honest_service_with_deadlines(folder):
         refused = {each.attack for each in found.tried if each.verdict == REFUSED}
         assert refused == ALL and found.spent == 2
         alone = attack(served, "device", clock=clock)
-        assert any("enrolled" in each.happened and each.verdict == NOT_TRIED for each in alone.tried) and not alone.worked
+        assert (
+            any("enrolled" in each.happened and each.verdict == NOT_TRIED for each in alone.tried)
+            and not alone.worked
+        )
 
 
 def counts_replays(patch):
@@ -100,9 +118,14 @@ def two_faces(patch):
     async def other(self, request):
         answer = await honest(self, request)
         run = self.service.runs["demo"]
-        if "authorization" not in request.headers or request.path_params["generation"] != run.generation:
+        if (
+            "authorization" not in request.headers
+            or request.path_params["generation"] != run.generation
+        ):
             return answer
-        row = signed_release(run, run.release.body + b" ", 0, run.generation, run.release.previous, self.service.key)
+        row = signed_release(
+            run, run.release.body + b" ", 0, run.generation, run.release.previous, self.service.key
+        )
         return shown_release(row, "no-cache")
 
     patch.setattr(http.Web, "old_release", other)
@@ -162,7 +185,9 @@ def draws_again(service):
     learner = live.made_learner(replace(run.spec, seed=1))
     learner.next_batch()
     learner.close(run._nothing(), run.release.users)
-    run.release = signed_release(run, learner.publish("demo"), run.release.users, 1, run.release.previous, service.key)
+    run.release = signed_release(
+        run, learner.publish("demo"), run.release.users, 1, run.release.previous, service.key
+    )
 
 
 def test_noise_that_is_drawn_again_at_a_restart_is_caught(folder):
@@ -175,14 +200,18 @@ def test_noise_that_is_drawn_again_at_a_restart_is_caught(folder):
         draws_again(served.service)
         found = attack(served, seen=seen)
     assert worked(found) == {"re-noise"}
-    assert [each.happened for each in found.tried if each.verdict == WORKED] == ["not the same, or gone: release/1"]
+    assert [each.happened for each in found.tried if each.verdict == WORKED] == [
+        "not the same, or gone: release/1"
+    ]
 
 
 def test_a_release_that_is_drawn_for_each_reader_is_caught(folder, monkeypatch):
     async def drawn(self, _):
         run = self.service.runs["demo"]
         body = run.release.body + bytes([noise_source("fast").token(1)[0]])
-        return shown_release(signed_release(run, body, 0, 0, run.release.previous, self.service.key), "no-cache")
+        return shown_release(
+            signed_release(run, body, 0, 0, run.release.previous, self.service.key), "no-cache"
+        )
 
     monkeypatch.setattr(http.Web, "old_release", drawn)
     with serving(folder, spec(users=200, every=10)) as served:
@@ -192,7 +221,9 @@ def test_a_release_that_is_drawn_for_each_reader_is_caught(folder, monkeypatch):
 def test_a_changed_chain_ends_the_attack(folder):
     with serving(folder, spec(users=200, every=10)) as served:
         found = attack(served, signing_key="0" * 64)
-    assert len(found.tried) == 1 and found.worked and "another signing key" in found.tried[0].happened
+    assert (
+        len(found.tried) == 1 and found.worked and "another signing key" in found.tried[0].happened
+    )
 
 
 def test_real_runs_are_attacked_only_if_somebody_says_so(folder):
@@ -211,8 +242,13 @@ def test_a_run_that_takes_no_reports(folder, action):
         served.post(f"/v1/runs/demo/{action}", "admin")
         found = attack(served)
         assert not found.worked and found.spent == 0
-        assert {each.attack for each in found.tried if each.verdict == REFUSED} >= {"equivocation", "re-noise"}
-        assert served.service.runs["demo"].status == {"pause": "paused", "finish": "finished"}[action]
+        assert {each.attack for each in found.tried if each.verdict == REFUSED} >= {
+            "equivocation",
+            "re-noise",
+        }
+        assert (
+            served.service.runs["demo"].status == {"pause": "paused", "finish": "finished"}[action]
+        )
 
 
 def test_a_service_that_says_something_strange(folder):
@@ -221,7 +257,9 @@ def test_a_service_that_says_something_strange(folder):
 
         def strange(method, url, headers, body):
             answer = honest(method, url, headers, body)
-            return replace(answer, body=json.dumps([]).encode()) if url.endswith("/status") else answer
+            return (
+                replace(answer, body=json.dumps([]).encode()) if url.endswith("/status") else answer
+            )
 
         found = attack(served, send=strange)
     assert found.undecided and not found.worked

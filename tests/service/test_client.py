@@ -27,7 +27,13 @@ from confide.errors import (
     StateError,
 )
 from confide.mechanisms.sources import noise_source
-from confide.policy import ContextPolicy, LinearPolicy, RandomPolicy, StochasticPolicy, TabularPolicy
+from confide.policy import (
+    ContextPolicy,
+    LinearPolicy,
+    RandomPolicy,
+    StochasticPolicy,
+    TabularPolicy,
+)
 from confide.privatizers import Message
 from confide.service import client, transport
 from confide.service.client import Accepts, Device, act
@@ -47,7 +53,8 @@ def test_learning_over_http(folder, trust):
             one = device(http, f"person {number}", trust=trust)
             one.join()
             assert one.report(*play(one, rng)) == "counted"
-            assert one.report(*play(one, rng)) == "same"  # it was answered: nothing is sent, whatever is reported
+            # it was answered: nothing is sent, whatever is reported
+            assert one.report(*play(one, rng)) == "same"
             http.settle()
         run = http.service.runs["demo"]
         assert (run.generation, run.status, run.learner.users) == (2, "finished", 40)
@@ -66,7 +73,11 @@ def test_a_crowd_of_devices_at_once(folder):
             send=through(http),
         )
         crowd.come(300, at_once=4)
-        assert crowd.outcomes["counted"] == 100 == sum(http.service.store.participants("demo").values())
+        assert (
+            crowd.outcomes["counted"]
+            == 100
+            == sum(http.service.store.participants("demo").values())
+        )
         assert set(crowd.outcomes) <= {"counted", "late", "finished"}
         assert http.service.runs["demo"].generation == 4
 
@@ -107,7 +118,10 @@ def test_devices_that_share_a_store_send_one_message(folder, tmp_path):
                 posts.append((headers["Idempotency-Key"], body))
             return through(http)(method, url, headers, body)
 
-        devices = [device(http, "ann", trust="local", store=tmp_path / "device", send=watching) for _ in range(8)]
+        devices = [
+            device(http, "ann", trust="local", store=tmp_path / "device", send=watching)
+            for _ in range(8)
+        ]
         for one in devices:
             one.join()
         assert len({json.dumps(one.round.policy) for one in devices}) == 1
@@ -134,11 +148,16 @@ def test_processes_that_share_a_store_send_one_message(folder, tmp_path):
 
         def written(method, url, headers, body):
             if method == "POST":
-                (tmp_path / f"sent {os.getpid()}").write_bytes(headers["Idempotency-Key"].encode() + body)
+                (tmp_path / f"sent {os.getpid()}").write_bytes(
+                    headers["Idempotency-Key"].encode() + body
+                )
                 return client.Response(201, {}, b'{"outcome": "counted"}')
             return through(http)(method, url, headers, body)
 
-        devices = [device(http, "ann", trust="local", store=tmp_path / "device", send=written) for _ in range(2)]
+        devices = [
+            device(http, "ann", trust="local", store=tmp_path / "device", send=written)
+            for _ in range(2)
+        ]
         for one in devices:
             one.join()
         episodes = [play(one, np.random.default_rng(number)) for number, one in enumerate(devices)]
@@ -180,7 +199,14 @@ def test_a_store_without_its_person_is_damaged_or_of_another_one(tmp_path, perso
     store = tmp_path / "device"
     store.write_text(json.dumps({"which": 1, "salt": "00", "person": person}))
     with pytest.raises(StateError, match="the store is"):
-        Device("http://service", "demo", subject="ann", api_key="key", accepts=Accepts(1.0), store=store)
+        Device(
+            "http://service",
+            "demo",
+            subject="ann",
+            api_key="key",
+            accepts=Accepts(1.0),
+            store=store,
+        )
 
 
 @pytest.mark.process
@@ -224,14 +250,23 @@ def test_a_report_that_is_answered_is_not_kept(folder, tmp_path, trust, late):
             other.join()
             other.report([0] * 6, [0] * 5, [0.5] * 5)
         for asked in range(2):
-            again = one if asked == 0 else device(http, "ann", trust=trust, store=store, send=watching)
+            again = (
+                one if asked == 0 else device(http, "ann", trust=trust, store=store, send=watching)
+            )
             if late:
                 with pytest.raises(StaleMessage, match="was not counted"):
                     again.report([1, 2, 3], [1, 2], [0.0, 0.123456789])
             else:
-                assert again.report([1, 2, 3], [1, 2], [0.0, 0.123456789]) == ("counted", "same")[asked]
+                assert (
+                    again.report([1, 2, 3], [1, 2], [0.0, 0.123456789])
+                    == ("counted", "same")[asked]
+                )
             kept = json.loads(store.read_text())
-            assert "sent" not in kept and "nonce" not in kept and kept["outcome"] in ("late", "counted")
+            assert (
+                "sent" not in kept
+                and "nonce" not in kept
+                and kept["outcome"] in ("late", "counted")
+            )
     assert posts == [True]
 
 
@@ -265,7 +300,11 @@ def test_a_device_waits_as_long_as_it_is_asked_but_not_for_ever(folder):
 
         def busy(method, url, headers, body):
             said = next(asked, None)
-            return through(http)(method, url, headers, body) if said is None else client.Response(429, {"retry-after": said}, b"")
+            return (
+                through(http)(method, url, headers, body)
+                if said is None
+                else client.Response(429, {"retry-after": said}, b"")
+            )
 
         device(http, "ann", send=busy, sleep=waited.append).join()
     assert waited[0] == 7 and waited[1] == 300 and max(waited[2:]) < 2
@@ -300,7 +339,14 @@ def test_a_promise_that_is_weaker_than_accepted_is_refused(folder, accepts, why)
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"trust": "Local"}, {"trust": None}, {"simulation": "no"}, {"simulation": 0}, {"relation": "Null"}, {"relation": None}],
+    [
+        {"trust": "Local"},
+        {"trust": None},
+        {"simulation": "no"},
+        {"simulation": 0},
+        {"relation": "Null"},
+        {"relation": None},
+    ],
     ids=str,
 )
 def test_what_a_person_accepts_has_no_misspelt_words(wrong):
@@ -323,7 +369,10 @@ def test_a_store_is_one_store_however_it_is_reached(folder, tmp_path, monkeypatc
     place.mkdir()
     (tmp_path / "folder").symlink_to(place)
     (tmp_path / "link").symlink_to(place / "device")
-    store = {"a link to the file": tmp_path / "link", "a link to the folder": tmp_path / "folder" / "device"}.get(way, "device")
+    store = {
+        "a link to the file": tmp_path / "link",
+        "a link to the folder": tmp_path / "folder" / "device",
+    }.get(way, "device")
     with serving(folder, spec(trust="local")) as http:
         monkeypatch.chdir(place)
         first = device(http, "ann", trust="local", store=place / "device")
@@ -337,7 +386,9 @@ def test_a_store_is_one_store_however_it_is_reached(folder, tmp_path, monkeypatc
     assert (tmp_path / "link").is_symlink()
 
 
-@pytest.mark.parametrize("field", ["generation", "run", "key", "manifest", "digest", "sent", "nonce", "outcome"])
+@pytest.mark.parametrize(
+    "field", ["generation", "run", "key", "manifest", "digest", "sent", "nonce", "outcome"]
+)
 def test_a_damaged_store_is_a_state_error(folder, tmp_path, field):
     store = tmp_path / "device"
     with serving(folder, spec()) as http:
@@ -376,13 +427,18 @@ def test_a_report_that_answers_another_round_is_refused(folder, trust, tmp_path)
         one.join()
         one.round = replace(one.round, document={**one.round.document, "round": "ab" * 32})
         for _ in range(2):
-            with pytest.raises(AnotherRound, match="another round than the one that the report answers"):
+            with pytest.raises(
+                AnotherRound, match="another round than the one that the report answers"
+            ):
                 one.report(*play(one, np.random.default_rng(0)))
         assert "sent" not in json.loads((tmp_path / "device").read_text())
         assert http.service.store.participants("demo") == {}
         other = device(http, "bob", trust=trust)
         other.join()
-        assert other.round.document["round"] == http.service.runs["demo"].learner.current_round().digest.hex()
+        assert (
+            other.round.document["round"]
+            == http.service.runs["demo"].learner.current_round().digest.hex()
+        )
         assert other.report(*play(other, np.random.default_rng(0))) == "counted"
 
 
@@ -464,7 +520,9 @@ def test_contributions_from_tables_are_those_of_the_learner(bench, agent, proble
     episodes = []
     for _ in range(20):
         played = world.sample(run.learner.assign().policy, 1, rng)
-        episodes.append([part[0].tolist() for part in (played.states, played.actions, played.rewards)])
+        episodes.append(
+            [part[0].tolist() for part in (played.states, played.actions, played.rewards)]
+        )
     episodes += [
         ([0.5, "x", 2], [0, 1], [0.1]),
         ([], [], []),
@@ -474,12 +532,18 @@ def test_contributions_from_tables_are_those_of_the_learner(bench, agent, proble
     for episode in episodes:
         users = collect([episode], world.horizon)
         expected = run.learner.current_round().statistic.contribution(users).steps
-        np.testing.assert_array_equal(contribution(document["statistic"], document["channel"], episode), expected)
+        np.testing.assert_array_equal(
+            contribution(document["statistic"], document["channel"], episode), expected
+        )
 
 
 def test_a_statistic_that_makes_no_sense_is_refused():
     channel = {"size": 3, "grid": 0.5}
-    for statistic in ({"kind": "transitions", "steps": 1, "table": [[[[1, 2]]]]}, {"kind": "answers"}, None):
+    for statistic in (
+        {"kind": "transitions", "steps": 1, "table": [[[[1, 2]]]]},
+        {"kind": "answers"},
+        None,
+    ):
         with pytest.raises(InvalidDocument):
             contribution(statistic, channel, ([0, 0], [0], [1.0]))
 
@@ -487,8 +551,20 @@ def test_a_statistic_that_makes_no_sense_is_refused():
 def test_messages_have_the_bytes_of_the_library(bench):
     run = bench.create(trust="local")
     channel = plain_channel(run.learner.channel())
-    made = Message(3, bytes(range(16)), bytes.fromhex(channel["id"]), np.array([17.0]), "index", bytes(range(32)))
-    assert message_bytes(3, bytes(range(32)), bytes(range(16)), bytes.fromhex(channel["id"]), "index", [17.0]) == made.to_bytes()
+    made = Message(
+        3,
+        bytes(range(16)),
+        bytes.fromhex(channel["id"]),
+        np.array([17.0]),
+        "index",
+        bytes(range(32)),
+    )
+    assert (
+        message_bytes(
+            3, bytes(range(32)), bytes(range(16)), bytes.fromhex(channel["id"]), "index", [17.0]
+        )
+        == made.to_bytes()
+    )
 
 
 def test_a_server_cannot_raise_the_epsilon_of_a_message(folder):
@@ -502,7 +578,9 @@ def test_a_server_cannot_raise_the_epsilon_of_a_message(folder):
             one.report(*play(one, np.random.default_rng(0)))
 
 
-@pytest.mark.parametrize(("agent", "problem"), [("likelihood-vi", "lock"), ("tabular-psrl", "riverswim")])
+@pytest.mark.parametrize(
+    ("agent", "problem"), [("likelihood-vi", "lock"), ("tabular-psrl", "riverswim")]
+)
 def test_gaussian_noise_is_of_the_sensitivity_that_the_device_computes(folder, agent, problem):
     """A run for clients that draw numbers; the noise is not weaker than what the tables need, up to the rounding that the server adds."""
     made = spec(agent=agent, problem=problem, trust="local", local_noise="gaussian")
@@ -514,7 +592,11 @@ def test_gaussian_noise_is_of_the_sensitivity_that_the_device_computes(folder, a
         one = device(http, "ann", trust="local")
         one.join()
         world, rng = made.world(), np.random.default_rng(0)
-        episode = world.sample(TabularPolicy(np.array(one.round.policy["actions"]), one.round.policy["choices"]), 1, rng)
+        episode = world.sample(
+            TabularPolicy(np.array(one.round.policy["actions"]), one.round.policy["choices"]),
+            1,
+            rng,
+        )
         assert one.report(episode.states[0], episode.actions[0], episode.rewards[0]) == "counted"
         weak = json.loads(json.dumps(one.round.document))
         weak["channel"]["noise"]["scale"] *= 0.9
@@ -541,12 +623,18 @@ def test_plain_policies_act_as_those_of_the_library(policy, state):
     if isinstance(policy, ContextPolicy):
         expected = policy.choose(np.array([state]))[0]
     else:
-        expected = policy.act(0, np.array(state) if isinstance(state, list) else state, np.random.default_rng())
+        expected = policy.act(
+            0, np.array(state) if isinstance(state, list) else state, np.random.default_rng()
+        )
     np.testing.assert_array_equal(act(plain, 0, state), expected)
 
 
-@pytest.mark.parametrize(("step", "state"), [(0, -1), (-1, 0), (0, 2), (1, 0), (0, True), (0, 2**63), (0, None)])
-@pytest.mark.parametrize("policy", [TabularPolicy(np.array([[1, 0]]), 2), StochasticPolicy(np.full((1, 2, 2), 0.5))])
+@pytest.mark.parametrize(
+    ("step", "state"), [(0, -1), (-1, 0), (0, 2), (1, 0), (0, True), (0, 2**63), (0, None)]
+)
+@pytest.mark.parametrize(
+    "policy", [TabularPolicy(np.array([[1, 0]]), 2), StochasticPolicy(np.full((1, 2, 2), 0.5))]
+)
 def test_a_step_or_a_state_that_does_not_exist_has_no_action(policy, step, state):
     """Python counts negative indices from the end, so a state of -1 got the action of the last state."""
     with pytest.raises(InvalidParameter, match="must be"):
@@ -565,9 +653,23 @@ def test_random_and_unknown_policies():
 
 @pytest.mark.process
 def test_a_device_needs_no_compiler_and_no_planner():
-    heavy = ("numba", "scipy", "opendp", "starlette", "httpx", "confide.learning", "confide.planners", "confide.problems")
+    heavy = (
+        "numba",
+        "scipy",
+        "opendp",
+        "starlette",
+        "httpx",
+        "confide.learning",
+        "confide.planners",
+        "confide.problems",
+    )
     code = f"import sys, confide.service.client\nprint([name for name in {heavy!r} if name in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
+    )
 
 
 def test_what_is_stored_before_it_is_sent_is_what_is_sent(folder, tmp_path):
@@ -578,7 +680,10 @@ def test_what_is_stored_before_it_is_sent_is_what_is_sent(folder, tmp_path):
         def watching(method, url, headers, body):
             if method == "POST":
                 kept = json.loads((tmp_path / "device").read_text())
-                seen.append(base64.b64decode(kept["sent"]) == body and kept["nonce"] == headers["Idempotency-Key"])
+                seen.append(
+                    base64.b64decode(kept["sent"]) == body
+                    and kept["nonce"] == headers["Idempotency-Key"]
+                )
             return through(http)(method, url, headers, body)
 
         one = device(http, "ann", trust="local", store=tmp_path / "device", send=watching)
@@ -594,7 +699,15 @@ def test_a_crowd_stops_when_it_is_told():
         raise ConnectionRefusedError
 
     answers = iter([False, False] + [True] * 100)
-    crowd = Crowd(URL, "demo", WORLD, api_key="", accepts=Accepts(1.0, 1e-5), source=lambda: noise_source("fast"), send=gone)
+    crowd = Crowd(
+        URL,
+        "demo",
+        WORLD,
+        api_key="",
+        accepts=Accepts(1.0, 1e-5),
+        source=lambda: noise_source("fast"),
+        send=gone,
+    )
     crowd.come(50, at_once=1, stop=lambda: next(answers, True))
     assert crowd.outcomes == {"stopped": 1}
 
@@ -603,7 +716,10 @@ def test_an_episode_without_its_last_state_is_refused_on_the_device(folder):
     with serving(folder, spec(every=2)) as http:
         one = device(http, "ann")
         one.join()
-        with pytest.raises(InvalidParameter, match="one more state than steps, got 5 states, 5 actions and 5 rewards"):
+        with pytest.raises(
+            InvalidParameter,
+            match="one more state than steps, got 5 states, 5 actions and 5 rewards",
+        ):
             one.report([0] * 5, [0] * 5, [0.5] * 5)
         assert one.report([0] * 6, [0] * 5, [0.5] * 5) == "counted"
 
@@ -612,7 +728,10 @@ def test_a_service_that_is_away_has_not_answered(folder):
     def away(*_):
         raise ConnectionRefusedError
 
-    with serving(folder, spec(every=2)) as http, pytest.raises(ServiceRefused, match="cannot be reached: ConnectionRefusedError"):
+    with (
+        serving(folder, spec(every=2)) as http,
+        pytest.raises(ServiceRefused, match="cannot be reached: ConnectionRefusedError"),
+    ):
         device(http, "ann", send=away).join()
 
 

@@ -52,7 +52,8 @@ def test_a_person_is_counted_once(bench, trust):
     assert bench.send(report, report) == ["counted", "same"]
     assert bench.send(report) == ["same"]
     assert bench.send(bench.report("ann")) == ["another-report"]
-    assert bench.send(bench.report("bob", nonce=report.nonce)) == ["counted"]  # a nonce is a person's own
+    # a nonce is a person's own
+    assert bench.send(bench.report("bob", nonce=report.nonce)) == ["counted"]
     assert bench.service.runs["demo"].users == 2
 
 
@@ -63,7 +64,9 @@ def test_what_is_released_is_what_the_library_releases(bench):
     alone = live.made_learner(run.spec)
     for batch in range(3):
         contents = [bench.content() for _ in range(5)]
-        bench.send(*(bench.report(f"{batch} {i}", content=content) for i, content in enumerate(contents)))
+        bench.send(
+            *(bench.report(f"{batch} {i}", content=content) for i, content in enumerate(contents))
+        )
         users = collect(contents, 5)
         for i in range(5):
             alone.next_batch()
@@ -86,8 +89,18 @@ def test_a_group_is_the_sum_of_its_people(bench, agent, problem):
     run = bench.create(agent=agent, problem=problem)
     world, rng = run.spec.world(), np.random.default_rng(0)
     played = world.sample(run.learner.assign().policy, 4, rng)
-    contents = [tuple(part[i].tolist() for part in (played.states, played.actions, played.rewards)) for i in range(4)]
-    contents += [None, ("x", None, [[]]), ([1e300] * 9, [-1] * 9, [math.nan] * 9), ([0, 1], [0], [1.0]), ({}, {}, {}), (1, 2, 3)]
+    contents = [
+        tuple(part[i].tolist() for part in (played.states, played.actions, played.rewards))
+        for i in range(4)
+    ]
+    contents += [
+        None,
+        ("x", None, [[]]),
+        ([1e300] * 9, [-1] * 9, [math.nan] * 9),
+        ([0, 1], [0], [1.0]),
+        ({}, {}, {}),
+        (1, 2, 3),
+    ]
     together = run.contribution(contents)
     np.testing.assert_array_equal(together, sum(run.contribution([each]) for each in contents))
     assert together.any() and not run.contribution([contents[4]]).any()
@@ -113,7 +126,16 @@ def test_a_restart_goes_on_where_it_stopped(bench, trust):
     bench.send(bench.report("open"))
     other = bench.restart()
     again = other.service.runs["demo"]
-    for name in ("release", "manifest", "certificate", "round", "users", "size", "generation", "status"):
+    for name in (
+        "release",
+        "manifest",
+        "certificate",
+        "round",
+        "users",
+        "size",
+        "generation",
+        "status",
+    ):
         assert getattr(again, name) == getattr(run, name), name
     opened = other.service.store.open_sum("demo")
     assert (opened.users, opened.generation) == (run.users, 1) and any(opened.total)
@@ -137,7 +159,11 @@ def test_what_cannot_be_written_is_not_counted(bench, monkeypatch):
     run = bench.create()
     report = bench.report("ann")
     with monkeypatch.context() as patch:
-        patch.setattr(type(bench.service.store), "transaction", lambda _: (_ for _ in ()).throw(StoreError("disk full")))
+        patch.setattr(
+            type(bench.service.store),
+            "transaction",
+            lambda _: (_ for _ in ()).throw(StoreError("disk full")),
+        )
         assert bench.send(report) == ["unavailable"]
         assert not bench.service.ready
     assert bench.send(report) == ["counted"]
@@ -150,7 +176,9 @@ def test_two_writers_of_one_database(bench):
     bench.create(every=4, users=8)
     second = Bench.__new__(Bench)
     second.folder, second.rng = bench.folder, bench.rng
-    second.service = type(bench.service)(bench.folder.store(), bench.folder.keys, bench.folder.marks)
+    second.service = type(bench.service)(
+        bench.folder.store(), bench.folder.keys, bench.folder.marks
+    )
     late = second.report("in the second")
     assert bench.send(*(bench.report(f"person {i}") for i in range(4))) == ["counted"] * 4
     assert second.send(late) == ["late"]
@@ -173,7 +201,10 @@ def test_a_backup_that_is_put_back_is_refused(bench, tmp_path):
     now = bench.folder.database.read_bytes()
     shutil.copy(tmp_path / "backup", bench.folder.database)
     old = bench.folder.open()
-    assert not old.ready and "release 1 was already shown: a backup was put back" in old.not_ready["demo"]
+    assert (
+        not old.ready
+        and "release 1 was already shown: a backup was put back" in old.not_ready["demo"]
+    )
     old.stop()
     assert still_open(bench.folder.database) == []
     bench.folder.let_go()
@@ -275,7 +306,9 @@ def test_a_person_has_one_budget_over_all_runs(bench):
     runs = [f"run-{i}" for i in range(5)]
     for name in runs:
         bench.create(name, person_epsilon=most, person_delta=1e-5)
-    assert [bench.send(bench.report("ann", name))[0] for name in runs] == ["counted"] * 4 + ["over-budget"]
+    assert [bench.send(bench.report("ann", name))[0] for name in runs] == ["counted"] * 4 + [
+        "over-budget"
+    ]
     assert bench.send(bench.report("bob", runs[4])) == ["counted"]
     assert bench.service.runs[runs[4]].users == 1
 
@@ -289,7 +322,11 @@ def test_an_account_measures_all_runs_under_one_relation(bench):
     assert [first.cost(1) / mu**2, second.cost(1) / mu**2] == pytest.approx([4, 1])
     assert bench.send(bench.report("ann", "first")) == ["counted"]
     assert bench.send(bench.report("ann", "second")) == ["over-budget"]
-    assert json.loads(first.manifest.body)["person"] == {"epsilon": most, "delta": 1e-5, "relation": "replace"}
+    assert json.loads(first.manifest.body)["person"] == {
+        "epsilon": most,
+        "delta": 1e-5,
+        "relation": "replace",
+    }
 
 
 def test_a_budget_over_all_runs_is_kept_by_those_that_promise_none(bench):
@@ -298,7 +335,11 @@ def test_a_budget_over_all_runs_is_kept_by_those_that_promise_none(bench):
     bench.create("free")
     assert bench.send(bench.report("ann", "free"), bench.report("bob", "free")) == ["counted"] * 2
     bench.create("free-too")
-    assert bench.send(bench.report("ann", "limited")) == bench.send(bench.report("cem", "limited")) == ["counted"]
+    assert (
+        bench.send(bench.report("ann", "limited"))
+        == bench.send(bench.report("cem", "limited"))
+        == ["counted"]
+    )
     assert bench.send(*(bench.report(name, "free-too") for name in ("ann", "bob", "cem"))) == [
         "over-budget",
         "counted",
@@ -323,12 +364,19 @@ def test_a_run_whose_first_deadline_has_passed_is_refused(bench):
 
 
 def test_a_person_who_reports_twice_loses_as_a_group(bench):
-    joint, local = bench.create(reports_per_person=2), bench.create("local", trust="local", reports_per_person=2)
+    joint, local = (
+        bench.create(reports_per_person=2),
+        bench.create("local", trust="local", reports_per_person=2),
+    )
     mu = confide.privacy.accounting.gaussian_mu(1.0, 1e-5)
     assert [joint.cost(k) / mu**2 for k in (1, 2, 3)] == pytest.approx([1, 3, 5])
     pure = 2 * NormalDist().inv_cdf(1 / (1 + math.exp(-4.0)))  # the mu of 4-DP
     assert local.cost(1) == local.cost(2) == pytest.approx(pure**2)
-    assert bench.send(bench.report("ann"), bench.report("ann"), bench.report("ann")) == ["counted", "counted", "another-report"]
+    assert bench.send(bench.report("ann"), bench.report("ann"), bench.report("ann")) == [
+        "counted",
+        "counted",
+        "another-report",
+    ]
 
 
 # deadlines
@@ -392,10 +440,15 @@ def test_what_is_no_message_is_refused_before_the_service_looks_at_the_person(fo
         message[:20] + bytes(len(message) - 20),
     )
     for content in malformed:
-        answers = [bench.send(bench.report(name, content=content)) for name in ("ann", "bob", "zoe")]
+        answers = [
+            bench.send(bench.report(name, content=content)) for name in ("ann", "bob", "zoe")
+        ]
         assert answers == [["invalid"]] * 3, content
     bench.service.set_status("demo", "paused", "test")
-    assert bench.send(bench.report("ann", content=b"nonsense"), bench.report("ann")) == ["invalid", "paused"]
+    assert bench.send(bench.report("ann", content=b"nonsense"), bench.report("ann")) == [
+        "invalid",
+        "paused",
+    ]
     bench.stop()
 
 
@@ -405,10 +458,17 @@ def test_nobody_comes_in_after_a_deadline_that_could_not_be_kept(timed, monkeypa
     timed.send(ann)
     timed.clock.now = 1100.0
     with monkeypatch.context() as patch:
-        patch.setattr(type(timed.service.store), "transaction", lambda _: (_ for _ in ()).throw(StoreError("disk full")))
+        patch.setattr(
+            type(timed.service.store),
+            "transaction",
+            lambda _: (_ for _ in ()).throw(StoreError("disk full")),
+        )
         assert timed.send(bob) == ["unavailable"]
     assert timed.send(bob, ann) == ["late", "same"]
-    assert timed.service.store.participants("demo") == {0: 1} and timed.service.runs["demo"].generation == 1
+    assert (
+        timed.service.store.participants("demo") == {0: 1}
+        and timed.service.runs["demo"].generation == 1
+    )
 
 
 def test_a_deadline_that_could_not_be_kept_is_kept_later_though_nobody_reports(timed, monkeypatch):
@@ -417,11 +477,16 @@ def test_a_deadline_that_could_not_be_kept_is_kept_later_though_nobody_reports(t
     monkeypatch.setattr(core, "LOOK", 0.0)
     timed.clock.now = 1100.0
     with monkeypatch.context() as patch:
-        patch.setattr(type(timed.service.store), "transaction", lambda _: (_ for _ in ()).throw(StoreError("disk full")))
+        patch.setattr(
+            type(timed.service.store),
+            "transaction",
+            lambda _: (_ for _ in ()).throw(StoreError("disk full")),
+        )
         timed.service.handle([])
     assert not timed.service.ready
     waits = []
-    timed.service._queue = SimpleNamespace(get=lambda timeout: waits.append(timeout))  # None: nothing more comes
+    # None: nothing more comes
+    timed.service._queue = SimpleNamespace(get=lambda timeout: waits.append(timeout))
     timed.service._next()
     assert waits == [1.0 if timed.service.store.workers == 1 else core.LOOK]
     timed.service.handle([])
@@ -440,7 +505,11 @@ def test_what_is_public_does_not_depend_on_who_reported(timed, tmp_path):
         clock.now = 1150.0
         each.service.handle([])
     one, two = timed.service.runs["demo"], silent.service.runs["demo"]
-    assert (one.release.body, one.round.body, one.release.users) == (two.release.body, two.round.body, two.release.users)
+    assert (one.release.body, one.round.body, one.release.users) == (
+        two.release.body,
+        two.round.body,
+        two.release.users,
+    )
     silent.stop()
 
 
@@ -474,11 +543,19 @@ def test_nobody_is_enrolled_into_a_batch_whose_size_is_not_decided(changing):
         changing.service.enrol("demo", ["ann"], 1, "test")
     with pytest.raises(InvalidParameter, match=f"{run.size} places"):
         changing.service.enrol("demo", [f"person {i}" for i in range(run.size + 1)], 0, "test")
-    assert changing.service.enrol("demo", [f"person {i}" for i in range(run.size)], 0, "test") == run.size
+    assert (
+        changing.service.enrol("demo", [f"person {i}" for i in range(run.size)], 0, "test")
+        == run.size
+    )
     changing.service._clock.now = 1100.0
     changing.service.handle([])
     assert changing.service.enrol("demo", ["ann"], 1, "test") == 1
-    assert [row.action for row in changing.service.store.audit_rows()] == ["init", "create", "enrol", "enrol"]
+    assert [row.action for row in changing.service.store.audit_rows()] == [
+        "init",
+        "create",
+        "enrol",
+        "enrol",
+    ]
 
 
 @pytest.mark.parametrize("steps", [-(2**60), 2**60])
@@ -509,7 +586,13 @@ def test_a_run_is_paused_and_finished(bench):
     assert other.send(report, other.report("bob")) == ["same", "finished"]
     with pytest.raises(InvalidParameter, match="finished"):
         other.service.set_status("demo", "open", "admin")
-    assert [row.action for row in other.service.store.audit_rows()] == ["init", "create", "paused", "open", "finished"]
+    assert [row.action for row in other.service.store.audit_rows()] == [
+        "init",
+        "create",
+        "paused",
+        "open",
+        "finished",
+    ]
     other.stop()
 
 
@@ -534,7 +617,9 @@ def test_nothing_of_a_report_is_written_anywhere(bench, caplog):
     bench.send(report, bench.report("ann", content=("planted-text", {"planted": 1}, None)))
     files = [path for path in bench.folder.folder.rglob("*") if path.is_file()]
     assert any("wal" in path.name for path in files)
-    written = b"".join(path.read_bytes() for path in files) + caplog.text.encode() + repr(report).encode()
+    written = (
+        b"".join(path.read_bytes() for path in files) + caplog.text.encode() + repr(report).encode()
+    )
     for planted in (
         b"4711",
         b"planted",
@@ -551,7 +636,9 @@ def test_exact_sums_are_never_in_the_files_and_old_records_are_gone_after_a_clos
     run = bench.create(every=4)
     store = bench.service.store
     sums, records = [], []
-    written = lambda: b"".join(path.read_bytes() for path in bench.folder.folder.glob("service.sqlite*"))  # noqa: E731
+    written = lambda: b"".join(  # noqa: E731
+        path.read_bytes() for path in bench.folder.folder.glob("service.sqlite*")
+    )
     for i in range(3):
         bench.send(bench.report(f"person {i}"))
         sums.append(store.open_sum("demo").total)

@@ -20,7 +20,9 @@ def test_killed_again_and_again_nothing_is_lost(folder, point, trust):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("twin", "point"), [(AnswersBeforeCommit, "summed"), (ShowsBeforeCommit, "drawn")])
+@pytest.mark.parametrize(
+    ("twin", "point"), [(AnswersBeforeCommit, "summed"), (ShowsBeforeCommit, "drawn")]
+)
 def test_broken_twins_are_caught(folder, twin, point):
     crashes = Crashes(folder, trust="joint", service=twin, users=12, every=4)
     crashes.run(point, 1)

@@ -5,18 +5,31 @@ import hmac
 import pytest
 
 from confide.errors import SignatureError, StateError
-from confide.service.documents import SigningKey, Statement, canonical, check_chain, check_signature, endorsed
+from confide.service.documents import (
+    SigningKey,
+    Statement,
+    canonical,
+    check_chain,
+    check_signature,
+    endorsed,
+)
 from confide.service.keys import KeyFolder, Tagger
 from confide.service.marks import Marks
 
 
 def row(key, by=None):
     endorsement = "" if by is None else by.sign(endorsed(key.public)).hex()
-    return {"public": key.public.hex(), "endorsed_by": "" if by is None else by.id, "endorsement": endorsement}
+    return {
+        "public": key.public.hex(),
+        "endorsed_by": "" if by is None else by.id,
+        "endorsement": endorsement,
+    }
 
 
 def test_statements_have_the_same_bytes_everywhere():
-    assert canonical({"b": 1.0, "a": 1e-5, "ä": "é"}) == b'{"a":0.00001,"b":1,"\xc3\xa4":"\xc3\xa9"}'
+    assert (
+        canonical({"b": 1.0, "a": 1e-5, "ä": "é"}) == b'{"a":0.00001,"b":1,"\xc3\xa4":"\xc3\xa9"}'
+    )
     statement = Statement("release", "demo", "m" * 64, 3, "b" * 64, "p" * 64)
     assert statement.to_bytes().startswith(b'{"body":"bbb') and len(statement.digest) == 64
     assert statement.digest != Statement("release", "demo", "m" * 64, 4, "b" * 64, "p" * 64).digest

@@ -10,7 +10,10 @@ from confide.service.estimates import NO_MODEL, NOT_MADE, TOO_LARGE, estimates, 
 
 def closed(bench, batches, size=10, run="demo"):
     for batch in range(batches):
-        assert bench.send(*(bench.report(f"{run} {batch} {i}", run) for i in range(size))) == ["counted"] * size
+        assert (
+            bench.send(*(bench.report(f"{run} {batch} {i}", run) for i in range(size)))
+            == ["counted"] * size
+        )
     return list(bench.service.store.releases(run))
 
 
@@ -30,13 +33,17 @@ def test_the_last_release_waits_for_nobody(bench):
     assert found.next_batch is None and found.valued is not None
 
 
-@pytest.mark.parametrize("more", [{}, {"trust": "local"}, {"trust": "local", "local_noise": "gaussian"}], ids=str)
+@pytest.mark.parametrize(
+    "more", [{}, {"trust": "local"}, {"trust": "local", "local_noise": "gaussian"}], ids=str
+)
 def test_the_manifest_makes_the_learner(folder, more):
     bench = Bench(folder)
     run = bench.create(horizon=6, options=(("bonus_scale", 0.5),), **more)
     made = spec_of(json.loads(run.manifest.body)).learner(run.learner.noise)
     assert made.settings == run.learner.settings
-    assert estimates(run.manifest.body, list(bench.service.store.releases("demo"))).valued is not None
+    assert (
+        estimates(run.manifest.body, list(bench.service.store.releases("demo"))).valued is not None
+    )
     bench.stop()
 
 

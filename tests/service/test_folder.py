@@ -16,13 +16,23 @@ from confide.service.vault import Vault
 from confide.service.verification import verify_store
 
 ON_BOTH = pytest.mark.parametrize("folder", ["sqlite", "postgres"], indirect=True)
-CHANGES = {"os.mkdir", "os.chmod", "os.link", "os.rename", "os.remove", "fcntl.flock", "sqlite3.connect"}
+CHANGES = {
+    "os.mkdir",
+    "os.chmod",
+    "os.link",
+    "os.rename",
+    "os.remove",
+    "fcntl.flock",
+    "sqlite3.connect",
+}
 
 
 def failed_checks(folder):
     store = folder.store()
     try:
-        return [each.about for each in verify_store(store, folder.keys, folder.marks) if not each.holds]
+        return [
+            each.about for each in verify_store(store, folder.keys, folder.marks) if not each.holds
+        ]
     finally:
         store.close()
 
@@ -40,7 +50,9 @@ def killed(call, point):
                 os.kill(os.getpid(), signal.SIGKILL)
 
         def hook(event, arguments):
-            if event in CHANGES or (event == "open" and isinstance(arguments[2], int) and arguments[2] & os.O_CREAT):
+            if event in CHANGES or (
+                event == "open" and isinstance(arguments[2], int) and arguments[2] & os.O_CREAT
+            ):
                 operation()
 
         def traced(store, opened):
@@ -90,7 +102,9 @@ def test_init_on_postgres_that_was_killed_can_be_repeated(folder):
         if not killed(folder.init, point):
             break
         folder.init()
-        assert failed_checks(folder) == [] and ServiceFolder(folder.folder).address == folder.address
+        assert (
+            failed_checks(folder) == [] and ServiceFolder(folder.folder).address == folder.address
+        )
     assert point > 1 and not folder.init()
 
 
@@ -118,7 +132,9 @@ def test_a_key_that_was_lost_is_named_and_not_made_anew(folder, name):
     (path,) = folder.keys.folder.glob(name)
     path.unlink()
     for call in (folder.init, lambda: open_service(folder, [])):
-        with pytest.raises(StateError, match=f"cannot read {path.name} .* Copy it there from your backup"):
+        with pytest.raises(
+            StateError, match=f"cannot read {path.name} .* Copy it there from your backup"
+        ):
             call()
     assert not path.exists()
     assert failed_checks(folder) == ["keys"]
@@ -138,11 +154,16 @@ def test_the_key_of_the_vault_can_be_replaced(bench, folder):
     assert (folder.keys.folder / "vault.key").read_bytes() != old
     again = Bench(folder)
     assert [again.service.store.open_sum(name) for name in ("demo", "local")] == sums
-    assert again.send(again.report("bob", generation=1), again.report("bob", "local")) == ["counted", "counted"]
+    assert again.send(again.report("bob", generation=1), again.report("bob", "local")) == [
+        "counted",
+        "counted",
+    ]
     again.stop()
     assert failed_checks(folder) == []
     (folder.keys.folder / "vault.key").write_bytes(old)
-    assert set(failed_checks(folder)) == {f"{name}: {about}" for name in ("demo", "local") for about in ("people", "state")}
+    assert set(failed_checks(folder)) == {
+        f"{name}: {about}" for name in ("demo", "local") for about in ("people", "state")
+    }
 
 
 @ON_BOTH

@@ -14,15 +14,39 @@ from confide.service.openapi import openapi
 from confide.service.spec import Batching
 
 DOCUMENT = openapi()
-PROBLEM = DOCUMENT["components"]["responses"]["problem"]["content"]["application/problem+json"]["schema"]
-OPERATIONS = [(path, method) for path, item in DOCUMENT["paths"].items() for method in item if method != "parameters"]
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PLANTED")
-ROLES = (None, "device", "operator", "admin", "auditor")
-TEXT = st.sampled_from(["planted", "", "planted" * 60, "\x00", "\ud800", "../planted", "ü", "0"]) | st.text(max_size=20)
-NUMBER = (
-    st.sampled_from([0, -1, 2**53, 2**64, 10**400, 1.5, 1e308, float("nan"), float("inf"), True]) | st.integers() | st.floats()
+PROBLEM = DOCUMENT["components"]["responses"]["problem"]["content"]["application/problem+json"][
+    "schema"
+]
+OPERATIONS = [
+    (path, method)
+    for path, item in DOCUMENT["paths"].items()
+    for method in item
+    if method != "parameters"
+]
+METHODS = (
+    "GET",
+    "HEAD",
+    "POST",
+    "PUT",
+    "PATCH",
+    "DELETE",
+    "OPTIONS",
+    "TRACE",
+    "CONNECT",
+    "PLANTED",
 )
-NAMES = st.sampled_from(["subject", "generation", "trajectory", "states", "role", "step", "planted"])
+ROLES = (None, "device", "operator", "admin", "auditor")
+TEXT = st.sampled_from(
+    ["planted", "", "planted" * 60, "\x00", "\ud800", "../planted", "ü", "0"]
+) | st.text(max_size=20)
+NUMBER = (
+    st.sampled_from([0, -1, 2**53, 2**64, 10**400, 1.5, 1e308, float("nan"), float("inf"), True])
+    | st.integers()
+    | st.floats()
+)
+NAMES = st.sampled_from(
+    ["subject", "generation", "trajectory", "states", "role", "step", "planted"]
+)
 ANY = st.recursive(
     st.none() | NUMBER | TEXT,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=4),
@@ -35,7 +59,12 @@ def http(tmp_path_factory):
     """`other` is paused and finished; reports go to the first three."""
     every = {"users": 60_000, "every": 20_000}
     timed = Batching(rule="deadline", schedule=20_000, every=1e9)
-    runs = [spec(**every), spec("local", trust="local", **every), spec("timed", users=60_000, batch=timed), spec("other")]
+    runs = [
+        spec(**every),
+        spec("local", trust="local", **every),
+        spec("timed", users=60_000, batch=timed),
+        spec("other"),
+    ]
     with serving(ServiceFolder(tmp_path_factory.mktemp("fuzz") / "service"), *runs) as made:
         yield made
 
@@ -79,7 +108,9 @@ def bodies(told):
         return st.sampled_from([b"", b"planted", b"{}"])
     (schema,) = (content["schema"] for content in told["requestBody"]["content"].values())
     written = fitting(schema).map(
-        lambda made: (made if isinstance(made, str) else json.dumps(made)).encode("utf-8", "surrogatepass")
+        lambda made: (made if isinstance(made, str) else json.dumps(made)).encode(
+            "utf-8", "surrogatepass"
+        )
     )
     return written | written.flatmap(spoiled)
 
@@ -90,9 +121,16 @@ def addresses(path):
         if path.endswith(("pause", "resume", "finish"))
         else ["demo", "local", "timed", "planted", "%00", "%ff", "a" * 600]
     )
-    runs, numbers = st.sampled_from(names), st.sampled_from(["0", "1", "-1", "9" * 400, "0x1", "%20", "planted"])
+    runs, numbers = (
+        st.sampled_from(names),
+        st.sampled_from(["0", "1", "-1", "9" * 400, "0x1", "%20", "planted"]),
+    )
     return st.builds(
-        lambda run, number: path.replace("{run}", run).replace("{generation}", number).replace("{key}", number), runs, numbers
+        lambda run, number: (
+            path.replace("{run}", run).replace("{generation}", number).replace("{key}", number)
+        ),
+        runs,
+        numbers,
     )
 
 
@@ -107,7 +145,9 @@ def _usual(path):
 HEADERS = st.fixed_dictionaries(
     {},
     optional={
-        "Content-Type": st.sampled_from(["application/json", "text/planted", "", "multipart/form-data; boundary=planted"]),
+        "Content-Type": st.sampled_from(
+            ["application/json", "text/planted", "", "multipart/form-data; boundary=planted"]
+        ),
         "Idempotency-Key": st.sampled_from(["n" * 16, "m" * 128, "planted", "", "x" * 5000]),
         "If-None-Match": st.sampled_from(["*", '"planted"', ", ,", 'W/"' + "x" * 5000 + '"']),
         "Accept-Encoding": st.just("planted"),
@@ -125,7 +165,12 @@ def test_every_answer_is_one_that_the_document_names(http, caplog, path, method)
     caplog.set_level(logging.DEBUG)
     told = DOCUMENT["paths"][path][method]
 
-    usual = {"address": _usual(path), "used": method.upper(), "role": told.get("x-roles", [None])[0], "headers": USUAL}
+    usual = {
+        "address": _usual(path),
+        "used": method.upper(),
+        "role": told.get("x-roles", [None])[0],
+        "headers": USUAL,
+    }
     spoilt = {
         "address": addresses(path),
         "used": st.sampled_from(METHODS),
@@ -133,20 +178,33 @@ def test_every_answer_is_one_that_the_document_names(http, caplog, path, method)
         "headers": HEADERS,
     }
     one = [
-        st.fixed_dictionaries({**{name: st.just(value) for name, value in usual.items()}, name: spoilt[name]}) for name in usual
+        st.fixed_dictionaries(
+            {**{name: st.just(value) for name, value in usual.items()}, name: spoilt[name]}
+        )
+        for name in usual
     ]
 
-    @settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(asked=st.just(usual) | st.one_of(one) | st.fixed_dictionaries(spoilt), body=bodies(told), chunked=st.booleans())
+    @settings(
+        max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    )
+    @given(
+        asked=st.just(usual) | st.one_of(one) | st.fixed_dictionaries(spoilt),
+        body=bodies(told),
+        chunked=st.booleans(),
+    )
     def send(asked, body, chunked):
         """All of it fits but the body, or but one thing more, or nothing does."""
-        address, used, role, headers = (asked[name] for name in ("address", "used", "role", "headers"))
+        address, used, role, headers = (
+            asked[name] for name in ("address", "used", "role", "headers")
+        )
 
         async def parts():
             for start in range(0, len(body), 1000):
                 yield body[start : start + 1000]
 
-        answer = http.request(used, address, content=parts() if chunked else body, headers=headers | http._key(role))
+        answer = http.request(
+            used, address, content=parts() if chunked else body, headers=headers | http._key(role)
+        )
         said = (used, address, role, body[:200], answer.status_code, answer.text[:200])
         assert answer.status_code < 500, said
         if used == method.upper():
@@ -155,12 +213,15 @@ def test_every_answer_is_one_that_the_document_names(http, caplog, path, method)
             assert answer.headers["content-type"] == "application/problem+json", said
             if used != "HEAD":
                 jsonschema.validate(answer.json(), PROBLEM)
-        if role in (None, "device"):  # admins are told what is wrong with public settings, and auditors what admins wrote
+        # admins are told what is wrong with public settings, and auditors what admins wrote
+        if role in (None, "device"):
             assert "planted" not in answer.text, said
 
     send()
     logged = [
-        record.getMessage() for record in caplog.records if not record.name.startswith(("httpx", "httpcore"))
+        record.getMessage()
+        for record in caplog.records
+        if not record.name.startswith(("httpx", "httpcore"))
     ]  # of the client
     assert not any("planted" in line or "internal error" in line for line in logged)
 
@@ -170,5 +231,10 @@ def test_after_all_that_the_service_still_counts(http):
     assert http.service.ready
     users = http.service.runs["demo"].users
     body = {"subject": "the last one", "generation": 0, "trajectory": {}}
-    assert http.post("/v1/runs/demo/reports", "device", json=body, headers={"Idempotency-Key": "l" * 16}).status_code == 201
+    assert (
+        http.post(
+            "/v1/runs/demo/reports", "device", json=body, headers={"Idempotency-Key": "l" * 16}
+        ).status_code
+        == 201
+    )
     assert http.service.runs["demo"].users == users + 1

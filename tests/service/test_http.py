@@ -24,13 +24,21 @@ def http(tmp_path_factory):
     from confide.service.folder import ServiceFolder
 
     folder = ServiceFolder(tmp_path_factory.mktemp("http") / "service")
-    with serving(folder, spec(users=6000, every=2000), spec("local", trust="local", users=6000, every=2000)) as made:
+    with serving(
+        folder, spec(users=6000, every=2000), spec("local", trust="local", users=6000, every=2000)
+    ) as made:
         yield made
 
 
 def report(http, subject="ann", *, nonce="n" * 16, role="device", run="demo", **more):
-    body = {"subject": subject, "generation": 0, "trajectory": {"states": [0] * 6, "actions": [0] * 5, "rewards": [0.0] * 5}}
-    return http.post(f"/v1/runs/{run}/reports", role, json=body | more, headers={"Idempotency-Key": nonce})
+    body = {
+        "subject": subject,
+        "generation": 0,
+        "trajectory": {"states": [0] * 6, "actions": [0] * 5, "rewards": [0.0] * 5},
+    }
+    return http.post(
+        f"/v1/runs/{run}/reports", role, json=body | more, headers={"Idempotency-Key": nonce}
+    )
 
 
 def problem(answer, status, kind):
@@ -56,7 +64,11 @@ def test_reports_have_the_status_codes_of_the_contract(http):
     problem(report(http, "x", trajectory=None), 400, "invalid")
 
 
-@pytest.mark.parametrize("content", [{}, {"states": "x"}, {"states": [1e300, None], "actions": {}, "rewards": [[]]}], ids=str)
+@pytest.mark.parametrize(
+    "content",
+    [{}, {"states": "x"}, {"states": [1e300, None], "actions": {}, "rewards": [[]]}],
+    ids=str,
+)
 def test_content_that_makes_no_sense_is_counted_and_adds_zero(http, content):
     http.settle()
     run = http.service.runs["demo"]
@@ -73,12 +85,19 @@ def test_a_number_of_thousands_of_digits_is_counted_and_adds_zero(http):
     before, users = http.service.store.open_sum("demo").total, run.users
     long = f'{{"states": [{"9" * 5000}], "actions": [], "rewards": []}}'
     body = f'{{"subject": "digits", "generation": {run.generation}, "trajectory": {long}}}'
-    assert http.post(f"{RUN}/reports", "device", content=body, headers={"Idempotency-Key": "d" * 16}).status_code == 201
+    assert (
+        http.post(
+            f"{RUN}/reports", "device", content=body, headers={"Idempotency-Key": "d" * 16}
+        ).status_code
+        == 201
+    )
     http.settle()
     assert http.service.store.open_sum("demo").total == before and run.users == users + 1
 
 
-@pytest.mark.parametrize("message", [None, "", "!", "AAAA", base64.b64encode(b"cfdm" + bytes(60)).decode()], ids=str)
+@pytest.mark.parametrize(
+    "message", [None, "", "!", "AAAA", base64.b64encode(b"cfdm" + bytes(60)).decode()], ids=str
+)
 def test_what_is_no_message_is_refused(http, message):
     problem(report(http, "m", run="local", message=message), 400, "invalid")
 
@@ -88,7 +107,9 @@ def test_documents_are_signed_and_tagged(http):
     manifest = http.get(f"{RUN}/manifest")
     public = bytes.fromhex(manifest.json()["key"]["public"])
     signature = bytes.fromhex(manifest.headers["confide-signature"])
-    check_signature(public, signature, Statement("manifest", "demo", "", 0, digest(manifest.content)).to_bytes())
+    check_signature(
+        public, signature, Statement("manifest", "demo", "", 0, digest(manifest.content)).to_bytes()
+    )
     assert manifest.json()["simulation"] is True
     for path in ("manifest", "certificate", "release", "release/0", "round/0"):
         answer = http.get(f"{RUN}/{path}")
@@ -98,7 +119,10 @@ def test_documents_are_signed_and_tagged(http):
     release = http.get(f"{RUN}/release")
     assert release.content == run.release.body and release.headers["confide-generation"] == "0"
     assert release.headers["confide-previous"] == digest(manifest.content)
-    assert "immutable" in http.get(f"{RUN}/release/0").headers["cache-control"] and "no-cache" in release.headers["cache-control"]
+    assert (
+        "immutable" in http.get(f"{RUN}/release/0").headers["cache-control"]
+        and "no-cache" in release.headers["cache-control"]
+    )
     problem(http.get(f"{RUN}/release/7"), 404, "unknown")
     problem(http.get(f"{RUN}/round/7"), 404, "unknown")
     assert [key["id"] for key in http.get(f"{RUN}/keys").json()["keys"]] == [run.manifest.key]
@@ -127,7 +151,9 @@ def test_who_may_do_what(http):
     for (method, path), allowed in asked.items():
         problem(http.request(method, path), 401, "unauthorised")
         for role in ("device", "operator", "admin", "auditor"):
-            answer = http.request(method, path, headers={"Authorization": f"Bearer {http.keys[role]}"})
+            answer = http.request(
+                method, path, headers={"Authorization": f"Bearer {http.keys[role]}"}
+            )
             assert (answer.status_code == 403) == (role not in allowed), (path, role, answer.text)
             assert answer.status_code < 500
 
@@ -155,18 +181,33 @@ def test_a_key_of_one_run_is_for_that_run_alone(http, role):
 
 
 def test_keys_with_a_scope_that_cannot_be_are_refused(http):
-    for wrong in ({"run": "none"}, {"run": 5}, {"expires": "soon"}, {"expires": 5}, {"expires": "1999-01-01"}):
+    for wrong in (
+        {"run": "none"},
+        {"run": 5},
+        {"expires": "soon"},
+        {"expires": 5},
+        {"expires": "1999-01-01"},
+    ):
         problem(http.post("/v1/keys", "admin", json={"role": "device"} | wrong), 400, "invalid")
 
 
 def test_an_administrator_makes_runs_and_keys(folder):
     with serving(folder, spec()) as http:
-        made = http.post("/v1/keys", "admin", json={"role": "device", "label": "new phones"}).json()["key"]
+        made = http.post(
+            "/v1/keys", "admin", json={"role": "device", "label": "new phones"}
+        ).json()["key"]
         sent = {"Authorization": f"Bearer {made}", "Idempotency-Key": "n" * 16}
         body = {"subject": "ann", "generation": 0, "trajectory": {}}
         assert http.request("POST", f"{RUN}/reports", json=body, headers=sent).status_code == 201
-        assert http.request("DELETE", f"/v1/keys/{made.split('_')[1]}", headers=http._key("admin")).status_code == 204
-        problem(http.request("POST", f"{RUN}/reports", json=body, headers=sent), 401, "unauthorised")
+        assert (
+            http.request(
+                "DELETE", f"/v1/keys/{made.split('_')[1]}", headers=http._key("admin")
+            ).status_code
+            == 204
+        )
+        problem(
+            http.request("POST", f"{RUN}/reports", json=body, headers=sent), 401, "unauthorised"
+        )
         problem(http.post("/v1/keys", "admin", json={"role": "king"}), 400, "invalid")
         written = 'name="second"\nagent="likelihood-vi"\nproblem="lock"\nepsilon=1.0\ndelta=1e-5\nusers=50\nnoise="fast"'
         assert http.post("/v1/runs", "admin", content=written).status_code == 201
@@ -185,9 +226,12 @@ def test_an_administrator_makes_runs_and_keys(folder):
 
 
 @pytest.mark.parametrize(
-    ("agent", "problem"), [("likelihood-vi", "{file}"), ("likelihood-vi", "gym:called:now"), ("called:now", "lock")]
+    ("agent", "problem"),
+    [("likelihood-vi", "{file}"), ("likelihood-vi", "gym:called:now"), ("called:now", "lock")],
 )
-def test_an_administrator_calls_no_code_and_opens_no_file_of_the_machine(http, tmp_path, monkeypatch, agent, problem):
+def test_an_administrator_calls_no_code_and_opens_no_file_of_the_machine(
+    http, tmp_path, monkeypatch, agent, problem
+):
     (tmp_path / "called.py").write_text("def now():\n    open('was called', 'w').close()\n")
     (tmp_path / "problem.npz").write_bytes(b"")
     monkeypatch.chdir(tmp_path)
@@ -236,7 +280,10 @@ def test_too_many_requests(folder):
         codes = [report(http, f"person {i}").status_code for i in range(8)]
         assert codes[:4] == [201] * 4 and codes[-1] == 429
         reads = [http.get(f"{RUN}/release") for _ in range(5)]
-        assert reads[0].status_code == 200 and int(problem(reads[-1], 429, "too-many").headers["retry-after"]) >= 1
+        assert (
+            reads[0].status_code == 200
+            and int(problem(reads[-1], 429, "too-many").headers["retry-after"]) >= 1
+        )
 
 
 def test_a_body_of_a_gigabyte_is_refused_at_once(http):
@@ -249,9 +296,13 @@ def test_a_body_of_a_gigabyte_is_refused_at_once(http):
             yield b"x" * 100_000
 
     headers = {"Idempotency-Key": "n" * 16}
-    problem(http.post(f"{RUN}/reports", "device", content=endless(), headers=headers), 413, "too-large")
+    problem(
+        http.post(f"{RUN}/reports", "device", content=endless(), headers=headers), 413, "too-large"
+    )
     assert read < 10
-    answer = http.post(f"{RUN}/reports", "device", content=b"{}", headers=headers | {"Content-Length": str(2**30)})
+    answer = http.post(
+        f"{RUN}/reports", "device", content=b"{}", headers=headers | {"Content-Length": str(2**30)}
+    )
     problem(answer, 413, "too-large")
 
 
@@ -261,10 +312,19 @@ def test_numbers_of_thousands_of_digits_are_no_error_of_the_server(http):
     headers = {"Idempotency-Key": "n" * 16, "Content-Length": digits}
     problem(http.post(f"{RUN}/reports", "device", content=b"{}", headers=headers), 413, "too-large")
     body = f'{{"subject": "ann", "generation": {digits}, "trajectory": {{}}}}'
-    problem(http.post(f"{RUN}/reports", "device", content=body, headers={"Idempotency-Key": "n" * 16}), 400, "invalid")
+    problem(
+        http.post(f"{RUN}/reports", "device", content=body, headers={"Idempotency-Key": "n" * 16}),
+        400,
+        "invalid",
+    )
 
 
-HOSTILE_RUNS = ("problem = ['lock']", "[options]\nnoise = 1", "[options]\nepisodes = 1", "seed = " + "[" * 5000)
+HOSTILE_RUNS = (
+    "problem = ['lock']",
+    "[options]\nnoise = 1",
+    "[options]\nepisodes = 1",
+    "seed = " + "[" * 5000,
+)
 
 
 @pytest.mark.parametrize("line", HOSTILE_RUNS, ids=lambda line: line[:20])
@@ -275,8 +335,12 @@ def test_a_hostile_run_is_refused(http, line):
 
 
 def test_numbers_that_json_cannot_hold_are_refused_in_a_run(http):
-    written = 'name = "hostile"\nagent = "likelihood-vi"\nproblem = "lock"\ndelta = 1e-6\nusers = 60\n'
-    problem(http.post("/v1/runs", "admin", content=f"{written}epsilon = {2**63 - 1}"), 400, "invalid")
+    written = (
+        'name = "hostile"\nagent = "likelihood-vi"\nproblem = "lock"\ndelta = 1e-6\nusers = 60\n'
+    )
+    problem(
+        http.post("/v1/runs", "admin", content=f"{written}epsilon = {2**63 - 1}"), 400, "invalid"
+    )
 
 
 def test_a_key_cannot_expire_after_the_last_year(http):
@@ -285,7 +349,18 @@ def test_a_key_cannot_expire_after_the_last_year(http):
 
 
 HUGE = 10**400
-ODD_PLACES = ((0, [HUGE]), (0, HUGE), (0, 2**63), (2**63, 0), (0, -1), (-1, 0), (0, True), (0, None), (0, {}), (0, [[[0]]]))
+ODD_PLACES = (
+    (0, [HUGE]),
+    (0, HUGE),
+    (0, 2**63),
+    (2**63, 0),
+    (0, -1),
+    (-1, 0),
+    (0, True),
+    (0, None),
+    (0, {}),
+    (0, [[[0]]]),
+)
 
 
 @pytest.mark.parametrize(("step", "state"), ODD_PLACES, ids=lambda value: str(value)[:20])
@@ -296,7 +371,9 @@ def test_there_is_an_action_for_steps_and_states_alone(http, step, state):
 
 
 def test_an_action_that_is_not_finite_is_no_error_of_the_server(folder):
-    with serving(folder, spec("pendulum", agent="thompson-lq", problem="oscillator", users=60)) as http:
+    with serving(
+        folder, spec("pendulum", agent="thompson-lq", problem="oscillator", users=60)
+    ) as http:
         for state in ([HUGE, 0], [float("nan"), 0.0]):
             body = json.dumps({"subject": "ann", "step": 0, "state": state}).encode()
             problem(http.post("/v1/runs/pendulum/act", "device", content=body), 400, "invalid")
@@ -309,10 +386,17 @@ def test_a_body_that_comes_slowly_is_given_up(folder):
             yield b"{"
             await asyncio.sleep(1)
 
-        problem(http.post(f"{RUN}/reports", "device", content=slow(), headers={"Idempotency-Key": "n" * 16}), 408, "too-slow")
+        problem(
+            http.post(
+                f"{RUN}/reports", "device", content=slow(), headers={"Idempotency-Key": "n" * 16}
+            ),
+            408,
+            "too-slow",
+        )
         for path in (f"{RUN}/enrolments", "/v1/runs", "/v1/keys"):
             problem(http.post(path, "admin", content=slow()), 408, "too-slow")
-        assert http.post("/operator/login", content=slow()).status_code == 408  # anybody can ask for this one
+        # anybody can ask for this one
+        assert http.post("/operator/login", content=slow()).status_code == 408
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -328,7 +412,11 @@ def test_whatever_is_asked_for_the_answer_is_no_error_of_the_server(http, path):
 def test_an_error_that_nobody_foresaw_says_nothing(folder, caplog, monkeypatch):
     caplog.set_level(logging.DEBUG)
     with serving(folder, spec()) as http:
-        monkeypatch.setattr(type(http.service), "submit", lambda *_: (_ for _ in ()).throw(RuntimeError("planted secret")))
+        monkeypatch.setattr(
+            type(http.service),
+            "submit",
+            lambda *_: (_ for _ in ()).throw(RuntimeError("planted secret")),
+        )
         answer = problem(report(http, "planted-subject"), 500, "internal")
     assert "planted" not in answer.text + caplog.text and "RuntimeError" in caplog.text
 

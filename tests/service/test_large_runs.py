@@ -20,18 +20,33 @@ TOML = 'name = "large"\nagent = "{agent}"\nproblem = "{problem}"\nepsilon = 1.0\
 
 def report(http, run, subject, generation=0):
     body = {"subject": subject, "generation": generation, "trajectory": {}}
-    return http.post(f"/v1/runs/{run}/reports", "device", json=body, headers={"Idempotency-Key": f"a random key of {subject}"})
+    return http.post(
+        f"/v1/runs/{run}/reports",
+        "device",
+        json=body,
+        headers={"Idempotency-Key": f"a random key of {subject}"},
+    )
 
 
 @pytest.mark.parametrize(
     ("agent", "problem", "horizon"),
-    [("tabular-psrl", "riverswim", 10**9), ("likelihood-vi", "lock", 10**7), ("ucbvi", "riverswim", 10**8)],
+    [
+        ("tabular-psrl", "riverswim", 10**9),
+        ("likelihood-vi", "lock", 10**7),
+        ("ucbvi", "riverswim", 10**8),
+    ],
 )
-def test_what_is_too_large_is_refused_at_once_and_before_anything_is_made(folder, monkeypatch, agent, problem, horizon):
+def test_what_is_too_large_is_refused_at_once_and_before_anything_is_made(
+    folder, monkeypatch, agent, problem, horizon
+):
     with serving(folder, spec()) as http:
         monkeypatch.setattr(specs.RunSpec, "learner", lambda *_: pytest.fail("a learner was made"))
         began = time.monotonic()
-        answer = http.post("/v1/runs", "admin", content=TOML.format(agent=agent, problem=problem) + f"horizon = {horizon}\n")
+        answer = http.post(
+            "/v1/runs",
+            "admin",
+            content=TOML.format(agent=agent, problem=problem) + f"horizon = {horizon}\n",
+        )
         assert time.monotonic() - began < 1.0
         assert answer.status_code == 400, answer.text
         assert "of memory, and a run may need at most 1 GB: " in answer.json()["detail"]
@@ -40,7 +55,10 @@ def test_what_is_too_large_is_refused_at_once_and_before_anything_is_made(folder
 
 
 def test_the_limit_is_the_operators(folder):
-    with serving(folder, run_memory=1000) as http, pytest.raises(InvalidParameter, match="raise the limit"):
+    with (
+        serving(folder, run_memory=1000) as http,
+        pytest.raises(InvalidParameter, match="raise the limit"),
+    ):
         http.service.create(spec())
     with serving(folder, spec()) as http:
         assert report(http, "demo", "ann").status_code == 201
@@ -83,7 +101,9 @@ def test_other_runs_go_on_while_one_is_planned(folder, planning, monkeypatch):
         assert late.status_code == 503 and int(late.headers["retry-after"]) >= 1
         go_on.set()
         assert http.get("/v1/runs/quick/release").headers["confide-generation"] == "1"
-        assert [report(http, "slow", name, generation=1).status_code for name in ("late", "a", "b", "c")] == [201] * 4
+        assert [
+            report(http, "slow", name, generation=1).status_code for name in ("late", "a", "b", "c")
+        ] == [201] * 4
 
 
 def test_reports_wait_for_a_round_that_is_planned_soon(folder, planning):
@@ -135,7 +155,9 @@ def test_the_process_ends_soon_while_a_large_run_is_made(tmp_path, moment):
     """After SIGTERM it waits neither for a run that is being created, nor for one that is being planned."""
     place = ServiceFolder(tmp_path / "service")
     place.init()
-    target = {"created": ("core", "made_learner"), "planned": ("live.LiveRun", "_plan_round")}[moment]
+    target = {"created": ("core", "made_learner"), "planned": ("live.LiveRun", "_plan_round")}[
+        moment
+    ]
     script = textwrap.dedent(f"""
         import sys, time
         from confide.cli import main
@@ -149,12 +171,16 @@ def test_the_process_ends_soon_while_a_large_run_is_made(tmp_path, moment):
         {target[0]}.{target[1]} = slow
         main(["serve", "--folder", {str(place.folder)!r}, "--port", "18741"])
     """)
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as server:
         try:
             assert "serving at" in server.stdout.readline()
             key = (place.keys.folder / "api-admin.key").read_text().strip()
             body = TOML.format(agent="likelihood-vi", problem="lock").encode()
-            request = urllib.request.Request("http://127.0.0.1:18741/v1/runs", body, {"Authorization": f"Bearer {key}"})
+            request = urllib.request.Request(
+                "http://127.0.0.1:18741/v1/runs", body, {"Authorization": f"Bearer {key}"}
+            )
             statuses = []
 
             def create():
@@ -177,7 +203,11 @@ def test_the_process_ends_soon_while_a_large_run_is_made(tmp_path, moment):
 
 def test_a_close_that_always_fails_does_not_keep_reports_waiting(folder, monkeypatch):
     """The run is read again after each attempt, which works. A report that waited for it must not wait for the next attempt."""
-    monkeypatch.setattr(live.LiveRun, "draw", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    monkeypatch.setattr(
+        live.LiveRun,
+        "draw",
+        lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")),
+    )
     with serving(folder, spec("full", users=8, every=4), spec("good")) as http:
         assert [report(http, "full", f"{i}").status_code for i in range(4)] == [201] * 4
         began = time.monotonic()

@@ -20,7 +20,9 @@ def learner_of(epsilon, delta):
     return made_learner(spec(trust="local", noise="secure", epsilon=epsilon, delta=delta))
 
 
-@pytest.mark.parametrize(("epsilon", "delta", "distribution"), [(60.0, 1e-5, "gaussian"), (200.0, 0.0, "laplace")])
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "distribution"), [(60.0, 1e-5, "gaussian"), (200.0, 0.0, "laplace")]
+)
 def test_additive_noise_of_a_run(epsilon, delta, distribution):
     """A run's own channel keeps its promise and not a little more; its server takes the message. 300 messages: the noise's standard
     deviation within 6 standard errors, 7 % over 20 numbers (false alarms below 1e-6)."""
@@ -60,9 +62,19 @@ def test_a_server_cannot_make_the_noise_worth_less(gaussian):
     with pytest.raises(PromiseBroken):
         mechanism_of(channel, larger, 60.0, 1e-5)
     with pytest.raises(PromiseBroken):
-        mechanism_of(channel | {"noise": channel["noise"] | {"scale": channel["noise"]["scale"] / 2}}, statistic, 60.0, 1e-5)
+        mechanism_of(
+            channel | {"noise": channel["noise"] | {"scale": channel["noise"]["scale"] / 2}},
+            statistic,
+            60.0,
+            1e-5,
+        )
     with pytest.raises(InvalidDocument, match="lattice"):
-        mechanism_of(channel | {"noise": channel["noise"] | {"step": 2 * channel["grid"]}}, statistic, 60.0, 1e-5)
+        mechanism_of(
+            channel | {"noise": channel["noise"] | {"step": 2 * channel["grid"]}},
+            statistic,
+            60.0,
+            1e-5,
+        )
     with pytest.raises(InvalidDocument, match="lattice"):
         mechanism_of(channel | {"noise": channel["noise"] | {"step": None}}, statistic, 60.0, 1e-5)
     with pytest.raises(InvalidDocument, match="knows no noise"):
@@ -77,9 +89,19 @@ def test_a_server_cannot_make_a_budget_buy_more():
     assert (l2, l1) == (math.sqrt(2), 2 * math.sqrt(2))
     assert sensitivity(statistic, 2.0**-20) == (16 * l2, 16 * l1)
     noise = {"distribution": "gaussian", "scale": 20.0, "step": 2.0**-24}
-    channel = {"id": "00" * 8, "kind": "numbers", "size": 4, "grid": 2.0**-24, "source": "secure", "noise": noise}
+    channel = {
+        "id": "00" * 8,
+        "kind": "numbers",
+        "size": 4,
+        "grid": 2.0**-24,
+        "source": "secure",
+        "noise": noise,
+    }
     rng = np.random.default_rng(0)
-    made = [contribution(statistic, channel, (rng.integers(0, 2, 9).tolist(), [0] * 8, [])) * 2.0**-24 for _ in range(200)]
+    made = [
+        contribution(statistic, channel, (rng.integers(0, 2, 9).tolist(), [0] * 8, [])) * 2.0**-24
+        for _ in range(200)
+    ]
     assert 0.9 < max(np.linalg.norm(one - other) for one in made for other in made) <= l2
     for indptr in ([0, 0, 2, 4], [0, 2, 1], [-1, 2, 4], [0, 2, 5]):
         with pytest.raises(InvalidDocument):

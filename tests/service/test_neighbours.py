@@ -52,7 +52,9 @@ class Clock:
 
 
 def describe_run(agent, problem, trust, rule):
-    batch = Batching(rule=rule, schedule=None if agent == "questions-vi" else 5, every=100.0, start=1000.0)
+    batch = Batching(
+        rule=rule, schedule=None if agent == "questions-vi" else 5, every=100.0, start=1000.0
+    )
     if rule == "count":
         batch = Batching(schedule=batch.schedule)
     return RunSpec(
@@ -75,17 +77,23 @@ class PublicBytes:
         self._served = served
         self.read = []
         routes = served.application.routes
-        self._paths = [route.path for route in routes if "GET" in (getattr(route, "methods", None) or ())]
+        self._paths = [
+            route.path for route in routes if "GET" in (getattr(route, "methods", None) or ())
+        ]
 
     def look(self, generation):
         for path in self._paths:
             address = path.replace("{run}", RUN).replace("{path:path}", "site.css")
-            for number in (0, generation, generation + 1) if "{generation:int}" in address else (0,):
+            for number in (
+                (0, generation, generation + 1) if "{generation:int}" in address else (0,)
+            ):
                 self._get(address.replace("{generation:int}", str(number)))
 
     def _get(self, address):
         answer = self._served.get(address)
-        self.read.append((address, answer.status_code, sorted(answer.headers.items()), answer.content))
+        self.read.append(
+            (address, answer.status_code, sorted(answer.headers.items()), answer.content)
+        )
 
     def wait(self):
         """Until the writer has done all that came before: the answer to a report of the future comes after it."""
@@ -96,7 +104,12 @@ class PublicBytes:
 
     def provoke_errors(self, generation):
         """What anybody may send: without a key, to another run, in a form that is no report, in another name, or too late."""
-        report = {"subject": "nobody", "generation": generation, "trajectory": {}, "message": "AAAA"}
+        report = {
+            "subject": "nobody",
+            "generation": generation,
+            "trajectory": {},
+            "message": "AAAA",
+        }
         path = f"/v1/runs/{RUN}/reports"
         headers = {"Idempotency-Key": "0" * 16}
         for name, role, address, body in (
@@ -157,7 +170,10 @@ class Crowd:
         source = TapedSource(noise_source("fast", number), tape)
         client = LocalClient(learner.algorithm, learner.privacy, source, loss=learner.loss)
         client.plan(learner.released())
-        parts = [episode.get(name) if isinstance(episode, dict) else None for name in ("states", "actions", "rewards")]
+        parts = [
+            episode.get(name) if isinstance(episode, dict) else None
+            for name in ("states", "actions", "rewards")
+        ]
         public = self._problem.public
         try:
             trajectory = collect([tuple(parts)], public.horizon)
@@ -181,7 +197,9 @@ def drive(folder, crowd, clock, *, target_comes=True):
             arrivals.insert(1, TARGET) if generation == 0 else arrivals.append(next(people))
             if deadline:
                 body = {"subjects": arrivals, "generation": generation}
-                public.note("enrolments", served.post(f"/v1/runs/{RUN}/enrolments", "admin", json=body))
+                public.note(
+                    "enrolments", served.post(f"/v1/runs/{RUN}/enrolments", "admin", json=body)
+                )
             public.look(generation)
             learner = served.service.runs[RUN].learner
             for person in arrivals:
@@ -190,9 +208,15 @@ def drive(folder, crowd, clock, *, target_comes=True):
                     public.wait()
                     public.look(generation)
                     continue
-                body = {"subject": person, "generation": generation, **crowd.content(person, learner)}
+                body = {
+                    "subject": person,
+                    "generation": generation,
+                    **crowd.content(person, learner),
+                }
                 headers = {"Idempotency-Key": f"{person:->16}"}
-                answer = served.post(f"/v1/runs/{RUN}/reports", "device", json=body, headers=headers)
+                answer = served.post(
+                    f"/v1/runs/{RUN}/reports", "device", json=body, headers=headers
+                )
                 if person != TARGET:
                     public.note("an answer to somebody else", answer)
                     continue
@@ -213,7 +237,9 @@ def drive(folder, crowd, clock, *, target_comes=True):
 def neighbours(tmp_path, monkeypatch):
     """Runs a service twice from copies of one folder; the second one gets the releases of the first one."""
 
-    monkeypatch.setattr(pages, "secrets", types.SimpleNamespace(token_urlsafe=lambda size: "x" * size))
+    monkeypatch.setattr(
+        pages, "secrets", types.SimpleNamespace(token_urlsafe=lambda size: "x" * size)
+    )
 
     def play(case, replacements):
         name, *facts = case
@@ -228,16 +254,22 @@ def neighbours(tmp_path, monkeypatch):
 
         def play_once(place, tape, crowd, **more):
             shutil.copytree(template, tmp_path / place)
-            monkeypatch.setattr(live, "noise_source", lambda _: TapedSource(noise_source("fast", 0), tape))
+            monkeypatch.setattr(
+                live, "noise_source", lambda _: TapedSource(noise_source("fast", 0), tape)
+            )
             clock.now = 1000.0
             return drive(ServiceFolder(tmp_path / place), crowd, clock, **more)
 
-        first = play_once(f"{name}-first", first_tape, Crowd(spec, "the first run").with_tapes(device_tapes))
+        first = play_once(
+            f"{name}-first", first_tape, Crowd(spec, "the first run").with_tapes(device_tapes)
+        )
         different = {}
         for number, replacement in enumerate(replacements):
             crowd = Crowd(spec, replacement).with_tapes(dict(device_tapes))
             place = f"{name}-{number}"
-            second = play_once(place, Tape(first_tape), crowd, target_comes=replacement is not STAYS_AWAY)
+            second = play_once(
+                place, Tape(first_tape), crowd, target_comes=replacement is not STAYS_AWAY
+            )
             different[json.dumps(replacement)] = first.different(second)
         return first, different
 
@@ -245,7 +277,9 @@ def neighbours(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("case", RUNS, ids=[case[0] for case in RUNS])
-def test_public_bytes_of_a_service_are_the_same_for_neighbours_with_the_same_releases(case, neighbours):
+def test_public_bytes_of_a_service_are_the_same_for_neighbours_with_the_same_releases(
+    case, neighbours
+):
     _, _, problem, trust, rule = case
     replacements = [extreme_episode(problem), *NONSENSE]
     # Local privacy is about what a message says. That a device sent nothing is seen.
@@ -263,7 +297,11 @@ def extreme_episode(problem):
     continuous = not hasattr(public, "states")
     state = [1e3] * getattr(public, "dimension", 2) if continuous else public.states - 1
     action = 0
-    return {"states": [state] * (horizon + 1), "actions": [action] * horizon, "rewards": [1.0] * horizon}
+    return {
+        "states": [state] * (horizon + 1),
+        "actions": [action] * horizon,
+        "rewards": [1.0] * horizon,
+    }
 
 
 def break_by_a_missing_release(monkeypatch):
@@ -313,6 +351,10 @@ def break_by_a_round_with_private_state(monkeypatch):
 )
 def test_a_service_that_leaks_is_caught(spoil, case, leaks_in, neighbours, monkeypatch):
     spoil(monkeypatch)
-    replacements = [extreme_episode(case[2]), STAYS_AWAY] if case[-1] == "deadline" else [extreme_episode(case[2])]
+    replacements = (
+        [extreme_episode(case[2]), STAYS_AWAY]
+        if case[-1] == "deadline"
+        else [extreme_episode(case[2])]
+    )
     _, different = neighbours(case, replacements)
     assert any(leaks_in in places for places in different.values()), different

@@ -11,8 +11,15 @@ from confide.service.access import ROLES
 from confide.service.folder import ServiceFolder
 from confide.service.openapi import openapi
 
-PROBLEM = openapi()["components"]["responses"]["problem"]["content"]["application/problem+json"]["schema"]
-OPERATIONS = [(path, method) for path, item in openapi()["paths"].items() for method in item if method != "parameters"]
+PROBLEM = openapi()["components"]["responses"]["problem"]["content"]["application/problem+json"][
+    "schema"
+]
+OPERATIONS = [
+    (path, method)
+    for path, item in openapi()["paths"].items()
+    for method in item
+    if method != "parameters"
+]
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +40,22 @@ def test_every_route_of_the_api_is_in_it(http):
 
 def test_it_is_served_and_has_no_loose_ends(http):
     answer = http.get("/v1/openapi.json")
-    assert answer.json() == json.loads(json.dumps(openapi())) and answer.json()["openapi"] == "3.1.0"
-    assert http.get("/v1/openapi.json", **{"If-None-Match": answer.headers["etag"]}).status_code == 304
+    assert (
+        answer.json() == json.loads(json.dumps(openapi())) and answer.json()["openapi"] == "3.1.0"
+    )
+    assert (
+        http.get("/v1/openapi.json", **{"If-None-Match": answer.headers["etag"]}).status_code == 304
+    )
     for path, method in OPERATIONS:
         item = openapi()["paths"][path]
         named = {each["name"] for each in item.get("parameters", ())}
         assert named == set(re.findall(r"{(\w+)}", path)), path
         for code, told in item[method]["responses"].items():
-            assert told.get("$ref", "#/components/responses/problem") == "#/components/responses/problem" and code.isdigit()
+            assert (
+                told.get("$ref", "#/components/responses/problem")
+                == "#/components/responses/problem"
+                and code.isdigit()
+            )
         if "requestBody" in item[method]:
             for content in item[method]["requestBody"]["content"].values():
                 jsonschema.Draft202012Validator.check_schema(content["schema"])
@@ -63,4 +78,9 @@ def test_answers_are_among_those_that_it_names(http, path, method):
         if answer.status_code >= 400:
             jsonschema.validate(answer.json(), PROBLEM)
         for role in set(ROLES) - set(roles):
-            assert http.request(method.upper(), address, headers=http._key(role), content=b"{}").status_code == 403
+            assert (
+                http.request(
+                    method.upper(), address, headers=http._key(role), content=b"{}"
+                ).status_code
+                == 403
+            )

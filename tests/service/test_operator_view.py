@@ -16,7 +16,13 @@ NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(0, "< 1 minute"), (60, "1 minute"), (7300, "2 hours"), (86_400 * 3, "3 days"), (86_400 * 800, "2 years")],
+    [
+        (0, "< 1 minute"),
+        (60, "1 minute"),
+        (7300, "2 hours"),
+        (86_400 * 3, "3 days"),
+        (86_400 * 800, "2 years"),
+    ],
 )
 def test_ages(seconds, said):
     assert age((NOW - timedelta(seconds=seconds)).isoformat(), NOW) == said
@@ -28,7 +34,10 @@ def test_counts_are_of_all_workers_and_the_page_recommends_what_works(folder):
         for http, subject in ((one, "ann"), (other, "bob"), (other, "cem")):
             body = {"subject": subject, "generation": 0, "trajectory": {}}
             headers = {"Idempotency-Key": f"a random number {subject}"}
-            assert http.post("/v1/runs/demo/reports", "device", json=body, headers=headers).status_code == 201
+            assert (
+                http.post("/v1/runs/demo/reports", "device", json=body, headers=headers).status_code
+                == 201
+            )
         for http in (one, other):
             (run,) = operator_view(http.service, {}, datetime.now(UTC))["runs"]
             assert (run["counted"], run["users"]) == (3, 3)
@@ -55,10 +64,19 @@ def test_keys_refusals_and_backups(bench):
         ("another-report", "demo", 1),
     ]
     assert seen["ready"] and seen["backup"] is None and seen["runs"][0]["users"] == 1
-    assert [(each.role, each.status, each.age) for each in seen["api_keys"]] == [("operator", "revoked", "< 1 minute")]
-    assert seen["signing"][0].age == "< 1 minute" and seen["chain"].endswith("each follows the one before.")
+    assert [(each.role, each.status, each.age) for each in seen["api_keys"]] == [
+        ("operator", "revoked", "< 1 minute")
+    ]
+    assert seen["signing"][0].age == "< 1 minute" and seen["chain"].endswith(
+        "each follows the one before."
+    )
     with bench.service.store.transaction() as tx:
-        tx.audit((datetime.now(UTC) - timedelta(hours=5)).isoformat(timespec="seconds"), "test", "backup", "copy")
+        tx.audit(
+            (datetime.now(UTC) - timedelta(hours=5)).isoformat(timespec="seconds"),
+            "test",
+            "backup",
+            "copy",
+        )
     assert operator_view(bench.service, {}, datetime.now(UTC))["backup"]["ago"] == "5 hours ago"
     with bench.service.store.transaction() as tx:
         for action in ("backup", "backup failed"):

@@ -27,7 +27,9 @@ class Site:
         self.service.create(spec("local", trust="local"))
         self.key = new_api_key(self.service.store, "operator", "on call", "test")
         self._server = uvicorn.Server(uvicorn.Config(app(self.service), port=0, log_level="error"))
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._server.serve()), daemon=True)
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._server.serve()), daemon=True
+        )
         self._thread.start()
         while not self._server.started:
             time.sleep(0.01)
@@ -63,9 +65,19 @@ def visit(browser, site):
         page = context.new_page()
         opened.append(context)
         page.set_default_timeout(15_000)
-        page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+        page.on(
+            "console",
+            lambda said: (
+                complaints.append(said.text) if said.type in ("error", "warning") else None
+            ),
+        )
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: None if request.url.startswith(site.url) else complaints.append(request.url))
+        page.on(
+            "request",
+            lambda request: (
+                None if request.url.startswith(site.url) else complaints.append(request.url)
+            ),
+        )
         page.goto(site.url + path)
         return page
 
@@ -79,7 +91,10 @@ def visit(browser, site):
 @pytest.mark.parametrize("path", ["/", "/runs/demo", "/runs/local", "/operator"])
 def test_pages_fit_the_screen(visit, path, screen):
     page = visit(path, screen)
-    assert page.locator("h1").is_visible() and page.get_by_text("SIMULATION", exact=True).first.is_visible()
+    assert (
+        page.locator("h1").is_visible()
+        and page.get_by_text("SIMULATION", exact=True).first.is_visible()
+    )
     assert page.evaluate(WIDEST) <= SCREENS[screen]["width"]
 
 
@@ -89,7 +104,9 @@ def test_the_learning_curve_is_drawn(visit, screen):
     charts = page.locator("#value .chart:visible")
     assert charts.count() == 1
     assert charts.locator("polyline.value").evaluate("line => line.getTotalLength()") > 100
-    ticks = page.evaluate("[...document.querySelectorAll('.tick')].map((t) => t.getBoundingClientRect().height).filter(Boolean)")
+    ticks = page.evaluate(
+        "[...document.querySelectorAll('.tick')].map((t) => t.getBoundingClientRect().height).filter(Boolean)"
+    )
     assert min(ticks) >= 9  # pixels: readable on a phone
     assert page.locator(".error rect.sampling").bounding_box()["width"] > 1
 
@@ -105,7 +122,10 @@ def test_an_open_page_follows_the_releases(visit, site):
 
 def test_it_works_without_scripts(visit):
     page = visit("/runs/demo", java_script_enabled=False)
-    assert page.locator("#value .chart:visible").count() == 1 and not page.locator(".beat").is_visible()
+    assert (
+        page.locator("#value .chart:visible").count() == 1
+        and not page.locator(".beat").is_visible()
+    )
 
 
 def test_operators_log_in_and_out(visit, site):
@@ -114,6 +134,9 @@ def test_operators_log_in_and_out(visit, site):
     page.get_by_label("API key").fill(site.key)
     page.get_by_role("button", name="Log in").click()
     page.get_by_role("heading", name="Audit").wait_for()
-    assert page.evaluate(WIDEST) <= SCREENS["phone"]["width"] and page.evaluate("document.cookie") == ""
+    assert (
+        page.evaluate(WIDEST) <= SCREENS["phone"]["width"]
+        and page.evaluate("document.cookie") == ""
+    )
     page.get_by_role("button", name="Log out").click()
     page.get_by_label("API key").wait_for()

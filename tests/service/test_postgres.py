@@ -97,7 +97,10 @@ def test_a_transaction_is_all_or_nothing(store):
     assert [key.id for key in store.api_keys()] == ["a"]
 
 
-@pytest.mark.parametrize("change", ["UPDATE audit SET actor = 'x'", "DELETE FROM audit", "TRUNCATE audit", "DELETE FROM release"])
+@pytest.mark.parametrize(
+    "change",
+    ["UPDATE audit SET actor = 'x'", "DELETE FROM audit", "TRUNCATE audit", "DELETE FROM release"],
+)
 def test_audit_rows_and_releases_are_only_added(store, folder, change):
     with store.transaction() as tx:
         tx.audit("now", "ann", "did", "this")
@@ -134,7 +137,9 @@ def test_a_newer_schema_and_other_databases_are_refused(folder, postgres):
     execute(other, "CREATE TABLE run (name TEXT)")
     with pytest.raises(StoreError, match="DuplicateTable"):
         PostgresStore(other.address, Vault(folder.keys))
-    assert "confide_schema" not in str(execute(other, "SELECT tablename FROM pg_tables WHERE schemaname = current_schema"))
+    assert "confide_schema" not in str(
+        execute(other, "SELECT tablename FROM pg_tables WHERE schemaname = current_schema")
+    )
 
 
 def test_addresses_that_are_none_are_refused_and_no_password_is_said(folder):
@@ -158,7 +163,13 @@ def test_nothing_of_a_report_is_written_anywhere(bench, postgres):
     execute(bench.folder, "CHECKPOINT")
     written = [path.read_bytes() for path in postgres.folder.rglob("*") if path.is_file()]
     assert any(report.who in each for each in written)
-    for planted in (b"subject-4711", b"planted", b"0.123456789", np.array(0.123456789).tobytes(), np.array(states).tobytes()):
+    for planted in (
+        b"subject-4711",
+        b"planted",
+        b"0.123456789",
+        np.array(0.123456789).tobytes(),
+        np.array(states).tobytes(),
+    ):
         assert not any(planted in each for each in written)
 
 
@@ -167,7 +178,10 @@ def test_a_generation_is_closed_once(bench):
     store = bench.service.store
     bench.send(*(bench.report(f"person {i}") for i in range(4)))
     release = store.release("demo", 1)
-    for call in (lambda tx: tx.close(release, b""), lambda tx: tx.add_to_sum("demo", OpenSum(0, 1, b""))):
+    for call in (
+        lambda tx: tx.close(release, b""),
+        lambda tx: tx.add_to_sum("demo", OpenSum(0, 1, b"")),
+    ):
         with pytest.raises(StateError), store.transaction() as tx:
             call(tx)
     assert store.open_sum("demo").users == 0
@@ -178,7 +192,10 @@ def test_a_lost_connection_loses_nobody(bench):
     bench.create(every=4)
     reports = [bench.report(f"person {i}") for i in range(2)]
     bench.send(reports[0])
-    execute(bench.folder, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'confide'")
+    execute(
+        bench.folder,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'confide'",
+    )
     assert bench.send(reports[1]) == ["unavailable"]
     assert not bench.service.ready
     assert bench.send(*reports) == ["same", "counted"]
@@ -229,7 +246,9 @@ def test_a_draw_may_take_longer_than_the_lease(bench, monkeypatch):
     other = bench.restart()
     run = other.create(every=4)
     draw = type(run).draw
-    monkeypatch.setattr(type(run), "draw", lambda *given: [threading.Event().wait(0.4), draw(*given)][1])
+    monkeypatch.setattr(
+        type(run), "draw", lambda *given: [threading.Event().wait(0.4), draw(*given)][1]
+    )
     assert other.send(*(other.report(f"person {i}") for i in range(4))) == ["counted"] * 4
     assert run.generation == 1 and other.service.ready
     other.stop()
@@ -247,7 +266,8 @@ def test_a_database_that_went_back_is_not_served(bench, second):
     bench.service.handle([])
     assert not bench.service.ready
     assert bench.send(bench.report("ann", generation=0)) == ["unavailable"]
-    second.send(*(second.report(f"more {i}") for i in range(4)))  # it has not seen release 1, and must not make another one
+    # it has not seen release 1, and must not make another one
+    second.send(*(second.report(f"more {i}") for i in range(4)))
     assert not second.service.ready and second.service.runs["demo"].generation == 0
     assert second.service.store.head("demo").generation == 0
 
@@ -274,8 +294,15 @@ def test_what_one_worker_does_the_other_one_shows(bench, second):
     assert second.service.key.id == key
     assert second.send(*(second.report(f"last {i}") for i in range(4))) == ["counted"] * 4
     bench.service.handle([])
-    assert bench.service.runs["demo"].status == "finished" and bench.service.ready and second.service.ready
-    assert all(each.holds for each in verify_store(bench.service.store, bench.folder.keys, bench.folder.marks))
+    assert (
+        bench.service.runs["demo"].status == "finished"
+        and bench.service.ready
+        and second.service.ready
+    )
+    assert all(
+        each.holds
+        for each in verify_store(bench.service.store, bench.folder.keys, bench.folder.marks)
+    )
 
 
 def test_a_host_without_the_new_signing_key_says_so_once_and_goes_on(bench, second, caplog):
@@ -286,7 +313,9 @@ def test_a_host_without_the_new_signing_key_says_so_once_and_goes_on(bench, seco
     for _ in range(3):
         second.service.handle([])
     (logged,) = (record.getMessage() for record in caplog.records)
-    assert logged.startswith(f"what other workers do could not be read: cannot read signing-{made}.key in the folder of keys")
+    assert logged.startswith(
+        f"what other workers do could not be read: cannot read signing-{made}.key in the folder of keys"
+    )
     assert second.service.key.id == before and second.send(second.report("ann")) == ["counted"]
 
 
@@ -298,11 +327,16 @@ def test_nobody_is_shown_an_older_release_after_a_newer_one(bench, second):
     http, base = Http(app(second.service)), "/v1/runs/demo"
     try:
         for path in ("release", "release/1", "round/1"):
-            assert (http.get(f"{base}/{path}").status_code, http.get(f"{base}/{path}").headers["Retry-After"]) == (503, "1")
+            assert (
+                http.get(f"{base}/{path}").status_code,
+                http.get(f"{base}/{path}").headers["Retry-After"],
+            ) == (503, "1")
         assert http.get(f"{base}/release/0").status_code == 200
         second.service.handle([])
         assert http.get(f"{base}/release").headers["Confide-Generation"] == "1"
-        assert [http.get(f"{base}/{path}").status_code for path in ("release/1", "round/1", "round/2")] == [200, 200, 404]
+        assert [
+            http.get(f"{base}/{path}").status_code for path in ("release/1", "round/1", "round/2")
+        ] == [200, 200, 404]
     finally:
         http.close()
 
@@ -315,20 +349,38 @@ def test_a_batch_has_at_least_as_many_users_as_its_size(bench, second):
         assert each.send(each.report(f"early {each is second}")) == ["counted"]
     more = [second.report(f"second {i}") for i in range(2)]
     answers = []
-    meanwhile(bench, "summed", lambda: second.service._settled("demo", [(each, answers.append) for each in more]))
+    meanwhile(
+        bench,
+        "summed",
+        lambda: second.service._settled("demo", [(each, answers.append) for each in more]),
+    )
     assert bench.send(*(bench.report(f"first {i}") for i in range(2))) == ["counted"] * 2
     assert [answer.outcome for answer in answers] == ["counted"] * 2
     assert run.release.users == 6 and bench.service.store.participants("demo") == {0: 6}
     assert second.send(*more) == ["same", "same"]
-    assert all(each.holds for each in verify_store(bench.service.store, bench.folder.keys, bench.folder.marks))
+    assert all(
+        each.holds
+        for each in verify_store(bench.service.store, bench.folder.keys, bench.folder.marks)
+    )
 
 
 @pytest.mark.parametrize(
     ("agent", "trust"),
-    [("questions-vi", "joint"), ("questions-vi", "local"), ("tabular-psrl", "joint"), ("likelihood-vi", "local")],
+    [
+        ("questions-vi", "joint"),
+        ("questions-vi", "local"),
+        ("tabular-psrl", "joint"),
+        ("likelihood-vi", "local"),
+    ],
 )
 def test_learners_take_more_users_than_the_size_of_a_batch(bench, agent, trust):
-    given = {"problem": "riverswim"} if agent == "tabular-psrl" else {"batch": Batching()} if agent == "questions-vi" else {}
+    given = (
+        {"problem": "riverswim"}
+        if agent == "tabular-psrl"
+        else {"batch": Batching()}
+        if agent == "questions-vi"
+        else {}
+    )
     run = bench.create(agent=agent, trust=trust, users=200, **given)
     learner = run.learner
     learner.close(np.zeros(run.coordinates, dtype=np.int64), run.size + 3)
@@ -354,7 +406,10 @@ def test_the_same_report_to_two_workers_is_counted_once(bench, second):
     bench.create(every=4, users=100)
     second.service.handle([])
     report, answers = bench.report("ann"), []
-    thread, start = in_a_thread(bench, lambda: answers.extend(second.send(report, second.report("ann"), second.report("bob"))))
+    thread, start = in_a_thread(
+        bench,
+        lambda: answers.extend(second.send(report, second.report("ann"), second.report("bob"))),
+    )
     meanwhile(bench, "summed", start)
     assert bench.send(report) == ["counted"]
     thread.join()
@@ -375,12 +430,16 @@ def test_a_person_has_one_budget_at_two_workers(bench, second, before, monkeypat
     both = [second.report("ann", "two"), second.report("bob", "two")]
     thread, start = in_a_thread(bench, lambda: answers.extend(second.send(*both)))
     calls, write = [start], Admission.write
-    monkeypatch.setattr(Admission, "write", lambda group: [calls.pop()() if calls else None, write(group)][1])
+    monkeypatch.setattr(
+        Admission, "write", lambda group: [calls.pop()() if calls else None, write(group)][1]
+    )
     assert bench.send(bench.report("ann", "one")) == ["counted"]
     thread.join()
     assert answers == ["over-budget", "counted"]
     spent = [mu**2, (before + 1) * mu**2]
-    assert execute(bench.folder, "SELECT spent FROM account ORDER BY spent") == [(pytest.approx(each),) for each in spent]
+    assert execute(bench.folder, "SELECT spent FROM account ORDER BY spent") == [
+        (pytest.approx(each),) for each in spent
+    ]
 
 
 def test_who_is_refused_gets_no_account(bench):
@@ -422,7 +481,9 @@ def test_a_worker_that_is_stopped_past_its_lease(folder, point, others, monkeypa
 @pytest.mark.process
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_again_and_again_nothing_is_lost(folder, point):
-    crashes = Crashes(folder, trust="local" if point in ("summed", "drawn") else "joint", users=12, every=4)
+    crashes = Crashes(
+        folder, trust="local" if point in ("summed", "drawn") else "joint", users=12, every=4
+    )
     for nth in (1, 2):
         crashes.run(point, nth)
     assert crashes.kills >= (1 if point in CLOSES else 2)
@@ -430,7 +491,9 @@ def test_killed_again_and_again_nothing_is_lost(folder, point):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("twin", "point"), [(AnswersBeforeCommit, "summed"), (ShowsBeforeCommit, "drawn")])
+@pytest.mark.parametrize(
+    ("twin", "point"), [(AnswersBeforeCommit, "summed"), (ShowsBeforeCommit, "drawn")]
+)
 def test_broken_twins_are_caught(folder, twin, point):
     crashes = Crashes(folder, trust="joint", service=twin, users=12, every=4)
     crashes.run(point, 1)
@@ -442,33 +505,58 @@ def test_broken_twins_are_caught(folder, twin, point):
 def test_two_processes_serve_one_folder(folder, tmp_path):
     """By one option: both are started at the same time, and each shows the release that the other one has made."""
     (tmp_path / "run.toml").write_text(RUN)
-    command = [sys.executable, "-m", "confide", "serve", "run.toml", "--folder", str(folder.folder), "--database", folder.address]
+    command = [
+        sys.executable,
+        "-m",
+        "confide",
+        "serve",
+        "run.toml",
+        "--folder",
+        str(folder.folder),
+        "--database",
+        folder.address,
+    ]
     ports, said = (18731, 18732), []
     with contextlib.ExitStack() as stack:
         servers = []
         for port in ports:
             given = [*command, "--port", str(port)]
-            server = subprocess.Popen(given, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            server = subprocess.Popen(
+                given, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
             servers.append(stack.enter_context(server))
             stack.callback(server.terminate)
         for server in servers:
             assert "serving at" in [server.stdout.readline() for _ in range(3)][2]
-        key = new_api_key(stack.enter_context(contextlib.closing(folder.store())), "device", "", "test")
+        key = new_api_key(
+            stack.enter_context(contextlib.closing(folder.store())), "device", "", "test"
+        )
         accepts = Accepts(1.0, 1e-5, trust="joint", simulation=True)
         for number in range(2):  # the batch is full after the second
-            one = Device(f"http://127.0.0.1:{ports[number]}", "demo", subject=f"{number}", api_key=key, accepts=accepts)
+            one = Device(
+                f"http://127.0.0.1:{ports[number]}",
+                "demo",
+                subject=f"{number}",
+                api_key=key,
+                accepts=accepts,
+            )
             one.join()
             one.report(*play(one, np.random.default_rng(number)))
         for port in ports:
-            reader = Device(f"http://127.0.0.1:{port}", "demo", subject="reader", api_key=key, accepts=accepts)
-            while reader.join().generation != 1:  # the second is answered before the batch is closed
+            reader = Device(
+                f"http://127.0.0.1:{port}", "demo", subject="reader", api_key=key, accepts=accepts
+            )
+            # the second is answered before the batch is closed
+            while reader.join().generation != 1:
                 pass
         bodies = {read(f"http://127.0.0.1:{port}/v1/runs/demo/release")[0] for port in ports}
         for server in servers:
             server.terminate()
             said.append(server.stderr.read())
     assert len(bodies) == 1 and [server.returncode for server in servers] == [0, 0]
-    assert sum("API key for admin" in each for each in said) == 1 and "Traceback" not in "".join(said)
+    assert sum("API key for admin" in each for each in said) == 1 and "Traceback" not in "".join(
+        said
+    )
 
 
 def read(url):

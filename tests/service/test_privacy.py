@@ -19,13 +19,29 @@ from confide.service.spec import Batching
 from confide.trajectory import collect
 
 SUBJECT = "planted-subject-4711"
-NONSENSE = {"states": [70001, 70003, 70007], "actions": [80009, 80011], "rewards": [0.777123456, 0.777654321]}  # it adds zero
+# it adds zero
+NONSENSE = {
+    "states": [70001, 70003, 70007],
+    "actions": [80009, 80011],
+    "rewards": [0.777123456, 0.777654321],
+}
 EPISODE = {
     "states": [3, 1, 4, 1, 5, 2],
     "actions": [2, 3, 1, 3, 2],
     "rewards": [0.123456789, 0.987654321, 0.5, 0.25, 0.111222333],
 }
-PUBLIC = ("manifest", "certificate", "keys", "release", "release/0", "release/1", "release/2", "round/0", "round/1", "round/2")
+PUBLIC = (
+    "manifest",
+    "certificate",
+    "keys",
+    "release",
+    "release/0",
+    "release/1",
+    "release/2",
+    "round/0",
+    "round/1",
+    "round/2",
+)
 SITE = (
     "/",
     "/runs/demo",
@@ -68,10 +84,14 @@ def shown(served):
 
 def report(served, subject, generation=0, nonce="n" * 16, **content):
     body = {"subject": subject, "generation": generation, **(content or {"trajectory": {}})}
-    return served.post("/v1/runs/demo/reports", "device", json=body, headers={"Idempotency-Key": nonce})
+    return served.post(
+        "/v1/runs/demo/reports", "device", json=body, headers={"Idempotency-Key": nonce}
+    )
 
 
-def test_public_bytes_of_a_run_with_deadlines_do_not_depend_on_who_reported_or_how_many(tmp_path, monkeypatch):
+def test_public_bytes_of_a_run_with_deadlines_do_not_depend_on_who_reported_or_how_many(
+    tmp_path, monkeypatch
+):
     """Two databases that were the same when people were enrolled. In one nobody comes; in the other all do, twice, late and uninvited.
     Their episodes are empty, so that with the same noise all releases are the same: then all that is public must be, at any time."""
     monkeypatch.setattr(live, "noise_source", lambda _: noise_source("fast", 0))
@@ -79,16 +99,31 @@ def test_public_bytes_of_a_run_with_deadlines_do_not_depend_on_who_reported_or_h
     first, clock = ServiceFolder(tmp_path / "one"), Clock()
     with serving(first, spec(users=12, batch=batch), clock=clock) as served:
         for generation, people in enumerate((["a", "b", "c", "d"], ["e", "f"])):
-            served.post("/v1/runs/demo/enrolments", "admin", json={"subjects": people, "generation": generation})
+            served.post(
+                "/v1/runs/demo/enrolments",
+                "admin",
+                json={"subjects": people, "generation": generation},
+            )
     shutil.copytree(tmp_path / "one", tmp_path / "two")
     seen = []
     for place, come in (("one", False), ("two", True)):
         clock.now, found = 1000.0, []
         with serving(ServiceFolder(tmp_path / place), clock=clock) as served:
-            for now, generation, people in ((1050.0, 0, "abcdabe?"), (1150.0, 1, "efaz"), (1250.0, 2, "bz"), (1350.0, 3, "z")):
+            for now, generation, people in (
+                (1050.0, 0, "abcdabe?"),
+                (1150.0, 1, "efaz"),
+                (1250.0, 2, "bz"),
+                (1350.0, 3, "z"),
+            ):
                 clock.now = now
-                codes = [report(served, person, generation).status_code for person in people] if come else []
-                assert not come or generation > 0 or codes == [201, 201, 201, 201, 200, 200, 403, 403]
+                codes = (
+                    [report(served, person, generation).status_code for person in people]
+                    if come
+                    else []
+                )
+                assert (
+                    not come or generation > 0 or codes == [201, 201, 201, 201, 200, 200, 403, 403]
+                )
                 report(served, "nobody", 10**9)  # answered when the writer has closed what was due
                 found.append(shown(served))
             counted = served.service.store.participants("demo")
@@ -98,21 +133,37 @@ def test_public_bytes_of_a_run_with_deadlines_do_not_depend_on_who_reported_or_h
         assert alone.keys() == together.keys()
         for path in alone:
             assert alone[path] == together[path], path
-    assert seen[0][0]["/v1/runs/demo/release"][2] != seen[0][3]["/v1/runs/demo/release"][2]  # there were releases
-    assert seen[0][0]["/metrics"][0] == 404  # metrics count arrivals: they are on a port of their own
+    # there were releases
+    assert seen[0][0]["/v1/runs/demo/release"][2] != seen[0][3]["/v1/runs/demo/release"][2]
+    # metrics count arrivals: they are on a port of their own
+    assert seen[0][0]["/metrics"][0] == 404
 
 
 def planted(local):
     """As text, in the encodings that programs use, and as hashes: a hash of a small space can be searched."""
-    parts = [SUBJECT.encode(), SUBJECT.encode("utf-16-le"), SUBJECT.encode().hex().encode(), base64.b64encode(SUBJECT.encode())]
+    parts = [
+        SUBJECT.encode(),
+        SUBJECT.encode("utf-16-le"),
+        SUBJECT.encode().hex().encode(),
+        base64.b64encode(SUBJECT.encode()),
+    ]
     for hashed in (hashlib.sha256, hashlib.sha1, hashlib.md5):
-        for data in (SUBJECT.encode(), json.dumps(EPISODE).encode(), json.dumps(EPISODE, separators=(",", ":")).encode()):
+        for data in (
+            SUBJECT.encode(),
+            json.dumps(EPISODE).encode(),
+            json.dumps(EPISODE, separators=(",", ":")).encode(),
+        ):
             parts += [hashed(data).digest(), hashed(data).hexdigest().encode()]
-    for numbers in (EPISODE["states"], NONSENSE["states"], NONSENSE["actions"]):  # five actions may be a part of a public policy
+    # five actions may be a part of a public policy
+    for numbers in (EPISODE["states"], NONSENSE["states"], NONSENSE["actions"]):
         texts = [sep.join(map(str, numbers)).encode() for sep in (", ", ",", " ")]
         parts += texts + [np.array(numbers, dtype=kind).tobytes() for kind in ("<i8", "<i4", "<f8")]
     for reward in (*EPISODE["rewards"][:2], *NONSENSE["rewards"]):
-        parts += [str(reward).encode(), np.array(reward).tobytes(), np.array(reward, dtype=np.float32).tobytes()]
+        parts += [
+            str(reward).encode(),
+            np.array(reward).tobytes(),
+            np.array(reward, dtype=np.float32).tobytes(),
+        ]
     return parts + [each for each in local if each]
 
 
@@ -128,8 +179,12 @@ def kept(folder, postgres=None):
     """Files of the service; of PostgreSQL a dump, and all files of the server."""
     found = {str(path): path.read_bytes() for path in folder.folder.rglob("*") if path.is_file()}
     if postgres is not None:
-        found["pg_dump"] = subprocess.run([programs() / "pg_dump", folder.address], check=True, capture_output=True).stdout
-        found |= {str(path): path.read_bytes() for path in postgres.folder.rglob("*") if path.is_file()}
+        found["pg_dump"] = subprocess.run(
+            [programs() / "pg_dump", folder.address], check=True, capture_output=True
+        ).stdout
+        found |= {
+            str(path): path.read_bytes() for path in postgres.folder.rglob("*") if path.is_file()
+        }
     return found
 
 
@@ -140,7 +195,10 @@ def search(found, parts, clean):
         if content in clean:
             continue
         for part in parts:
-            assert part not in data and (name != "pg_dump" or part.hex().encode() not in data), (name, part)
+            assert part not in data and (name != "pg_dump" or part.hex().encode() not in data), (
+                name,
+                part,
+            )
         clean.add(content)
 
 
@@ -160,10 +218,23 @@ def test_planted_people_are_found_nowhere(folder, trust, request, caplog):
         search(kept(folder, postgres), planted(sent), clean)  # nothing is found by chance
         answers.append(report(served, SUBJECT, **content))
         assert answers[0].status_code == 201
-        answers += [report(served, SUBJECT, nonce="m" * 16, **content), report(served, SUBJECT, generation=7, **content)]
+        answers += [
+            report(served, SUBJECT, nonce="m" * 16, **content),
+            report(served, SUBJECT, generation=7, **content),
+        ]
         answers.append(report(served, SUBJECT, nonce=SUBJECT, trajectory=SUBJECT, message=SUBJECT))
-        answers.append(served.post("/v1/runs/demo/act", "device", json={"subject": SUBJECT, "state": SUBJECT, "step": 0}))
-        answers.append(served.post("/v1/runs/demo/enrolments", "admin", json={"subjects": [SUBJECT], "generation": 0}))
+        answers.append(
+            served.post(
+                "/v1/runs/demo/act",
+                "device",
+                json={"subject": SUBJECT, "state": SUBJECT, "step": 0},
+            )
+        )
+        answers.append(
+            served.post(
+                "/v1/runs/demo/enrolments", "admin", json={"subjects": [SUBJECT], "generation": 0}
+            )
+        )
         served.settle()
         opened = kept(folder, postgres)
         who = served.service.runs["demo"].pseudonyms.who(SUBJECT)
@@ -173,7 +244,9 @@ def test_planted_people_are_found_nowhere(folder, trust, request, caplog):
         search(opened, planted(sent), clean)
         for other in "bcd":
             more = (
-                {"trajectory": NONSENSE} if trust == "joint" else {"message": message_of(served, ([0] * 6, [0] * 5, [0.0] * 5))}
+                {"trajectory": NONSENSE}
+                if trust == "joint"
+                else {"message": message_of(served, ([0] * 6, [0] * 5, [0.0] * 5))}
             )
             assert report(served, other, **more).status_code == 201
         served.settle()
@@ -181,12 +254,27 @@ def test_planted_people_are_found_nowhere(folder, trust, request, caplog):
         answers.append(report(served, SUBJECT + "-late", **content))
         public = b"".join(repr(each).encode() for each in shown(served).values())
         told = b"".join(answer.content + repr(answer.headers).encode() for answer in answers)
-        logged = "\n".join(record.getMessage() for record in caplog.records if not record.name.startswith("http")).encode()
-        audit = served.get("/v1/audit", "auditor").content + served.get("/v1/runs/demo/status", "operator").content
+        logged = "\n".join(
+            record.getMessage() for record in caplog.records if not record.name.startswith("http")
+        ).encode()
+        audit = (
+            served.get("/v1/audit", "auditor").content
+            + served.get("/v1/runs/demo/status", "operator").content
+        )
         search(
-            {"metrics": metrics(served), "public": public, "answers": told, "logs": logged, "audit": audit}, planted(sent), clean
+            {
+                "metrics": metrics(served),
+                "public": public,
+                "answers": told,
+                "logs": logged,
+                "audit": audit,
+            },
+            planted(sent),
+            clean,
         )
         search(kept(folder, postgres), planted(sent), clean)
     # The third report names another release than before. A message of a local run then contradicts the report.
     again = 200 if trust == "joint" else 400
-    assert [answer.status_code for answer in answers][1:4] == [409, again, 400] and answers[-1].status_code == 410
+    assert [answer.status_code for answer in answers][1:4] == [409, again, 400] and answers[
+        -1
+    ].status_code == 410

@@ -11,10 +11,14 @@ from confide.service.transport import Response
 
 @pytest.fixture(scope="module")
 def http(tmp_path_factory):
-    with serving(ServiceFolder(tmp_path_factory.mktemp("check") / "service"), spec(users=6, every=2)) as made:
+    with serving(
+        ServiceFolder(tmp_path_factory.mktemp("check") / "service"), spec(users=6, every=2)
+    ) as made:
         for name in "abcd":
             body = {"subject": name, "generation": "abcd".index(name) // 2, "trajectory": {}}
-            made.post("/v1/runs/demo/reports", "device", json=body, headers={"Idempotency-Key": name * 16})
+            made.post(
+                "/v1/runs/demo/reports", "device", json=body, headers={"Idempotency-Key": name * 16}
+            )
             made.settle()
             if name == "b":
                 made.service.rotate("test")
@@ -29,10 +33,19 @@ def said(http, change=lambda _, answer: answer, **more):
 
 
 def test_an_honest_service(http):
-    found = said(http, key=http.service.keys.signing_key(http.service.runs["demo"].manifest.key).public.hex())
+    found = said(
+        http, key=http.service.keys.signing_key(http.service.runs["demo"].manifest.key).public.hex()
+    )
     assert [each.holds for each in found] == [True] * 4
-    assert found[-1].says == f"3, signed and chained; the newest is {http.service.runs['demo'].release.digest}"
-    assert "believed" not in found[0].says and "believed" in said(http)[0].says and "SIMULATION" in found[2].says
+    assert (
+        found[-1].says
+        == f"3, signed and chained; the newest is {http.service.runs['demo'].release.digest}"
+    )
+    assert (
+        "believed" not in found[0].says
+        and "believed" in said(http)[0].says
+        and "SIMULATION" in found[2].says
+    )
 
 
 def flipped(path):
@@ -43,7 +56,10 @@ def flipped(path):
     return change
 
 
-@pytest.mark.parametrize(("path", "last"), [("manifest", 1), ("keys", 2), ("certificate", 3), ("release/1", 4), ("release/2", 4)])
+@pytest.mark.parametrize(
+    ("path", "last"),
+    [("manifest", 1), ("keys", 2), ("certificate", 3), ("release/1", 4), ("release/2", 4)],
+)
 def test_a_changed_document_is_found(http, path, last):
     found = said(http, flipped(path))
     assert [each.holds for each in found] == [True] * (last - 1) + [False]
@@ -53,8 +69,13 @@ def test_a_missing_or_exchanged_release_is_found(http):
     other = through(http)("GET", f"{URL}/v1/runs/demo/release/0", {}, None)
     assert not said(http, lambda path, answer: other if path == "release/1" else answer)[-1].holds
     gone = Response(404, {}, b"")
-    assert "404" in said(http, lambda path, answer: gone if path == "release/1" else answer)[-1].says
-    assert "it has no run 'demo'" in said(http, lambda path, answer: gone if path == "manifest" else answer)[-1].says
+    assert (
+        "404" in said(http, lambda path, answer: gone if path == "release/1" else answer)[-1].says
+    )
+    assert (
+        "it has no run 'demo'"
+        in said(http, lambda path, answer: gone if path == "manifest" else answer)[-1].says
+    )
 
 
 def test_another_key_and_no_service(http):
@@ -64,7 +85,8 @@ def test_another_key_and_no_service(http):
 
 
 @pytest.mark.parametrize(
-    ("url", "run"), [("file:///etc/passwd", "demo"), ("", "demo"), ("http://x", "../x"), ("http://ü", "demo")]
+    ("url", "run"),
+    [("file:///etc/passwd", "demo"), ("", "demo"), ("http://x", "../x"), ("http://ü", "demo")],
 )
 def test_addresses_that_are_none(url, run):
     with pytest.raises(InvalidParameter):

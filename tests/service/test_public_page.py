@@ -8,7 +8,14 @@ import pytest
 from service_bench import Bench
 
 from confide.privacy.accounting import gaussian_epsilon
-from confide.service.public_page import all_reports, digits, public_index, public_page, size, unbroken
+from confide.service.public_page import (
+    all_reports,
+    digits,
+    public_index,
+    public_page,
+    size,
+    unbroken,
+)
 from confide.service.spec import Batching
 
 EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>\"'&"
@@ -24,7 +31,10 @@ def test_the_page_says_everything_as_text(bench):
     for batch in range(2):
         bench.send(*(bench.report(f"{batch} {i}") for i in range(10)))
     page = made(bench)
-    assert "SIMULATION" in page and "Whatever you do here, all other users together learn almost nothing about it" in page
+    assert (
+        "SIMULATION" in page
+        and "Whatever you do here, all other users together learn almost nothing about it" in page
+    )
     assert "Release 3 is made when 10 more people have reported." in page
     assert "Learning curve" in page and page.count('<svg class="chart') == 4
     errors = re.findall(r"<span>± ([0-9.e-]+)</span>", page)
@@ -51,7 +61,11 @@ def test_arrivals_do_not_change_it(bench, rule):
 def test_before_the_first_release_nothing_is_estimated(bench):
     bench.create()
     page = made(bench)
-    assert "from release 1 on" in page and "95 % interval" not in page and '<svg class="chart' not in page
+    assert (
+        "from release 1 on" in page
+        and "95 % interval" not in page
+        and '<svg class="chart' not in page
+    )
 
 
 def test_a_run_that_is_finished(bench):
@@ -64,14 +78,21 @@ def test_agents_without_a_model_and_secure_noise(bench):
     bench.create(agent="ucrl-vtr", users=20, every=10, noise="secure")
     bench.send(*(bench.report(str(i)) for i in range(10)))
     page = made(bench)
-    assert "is not estimated here" in page and "SIMULATION" not in page and "standard deviation of" in page
+    assert (
+        "is not estimated here" in page
+        and "SIMULATION" not in page
+        and "standard deviation of" in page
+    )
 
 
 def test_deadlines_are_public(folder):
     bench = Bench(folder, clock=lambda: 1_000_000.0)
     bench.create(batch=Batching(rule="deadline", schedule=20, every=3600.0), person_epsilon=4.0)
     page = made(bench)
-    assert '<time data-deadline="1003600">1970-01-12 14:46 UTC</time>' in page and "places in closed batches" in page
+    assert (
+        '<time data-deadline="1003600">1970-01-12 14:46 UTC</time>' in page
+        and "places in closed batches" in page
+    )
     assert "Over all runs" in page
     bench.stop()
 
@@ -87,7 +108,9 @@ def test_the_list_of_runs(folder):
     bench = Bench(folder)
     runs = [bench.create("one"), bench.create("two", trust="local", noise="secure")]
     page = public_index([(run.manifest.body, run.release) for run in runs])
-    assert 'href="/runs/one"' in page and 'href="/runs/two"' in page and page.count("SIMULATION") == 2
+    assert (
+        'href="/runs/one"' in page and 'href="/runs/two"' in page and page.count("SIMULATION") == 2
+    )
     assert "local privacy" in page and "no runs yet" in public_index([])
     bench.stop()
 
@@ -114,18 +137,33 @@ def test_numbers_of_the_promise_stay_together():
 
 
 def test_sizes_have_no_exponent():
-    assert [size(value) for value in (1583.2, 999.6, 31.04, 0.5, 1.2e6)] == ["1,583", "1,000", "31", "0.5", "1,200,000"]
+    assert [size(value) for value in (1583.2, 999.6, 31.04, 0.5, 1.2e6)] == [
+        "1,583",
+        "1,000",
+        "31",
+        "0.5",
+        "1,200,000",
+    ]
 
 
 def test_digits():
-    assert [digits(value) for value in (1.23456, 0.012, 0.0056789, 0.0, -0.5)] == ["1.235", "0.012", "0.0057", "0.000", "-0.500"]
+    assert [digits(value) for value in (1.23456, 0.012, 0.0056789, 0.0, -0.5)] == [
+        "1.235",
+        "0.012",
+        "0.0057",
+        "0.000",
+        "-0.500",
+    ]
 
 
 @pytest.mark.parametrize("trust", ["joint", "local"])
 def test_what_all_reports_of_a_person_cost_is_said(bench, trust):
     """Two in the same sums are a group; two messages of a device add up."""
     run = bench.create(trust=trust, reports_per_person=2)
-    page, together = public_page(run.manifest.body, [run.release]), all_reports(json.loads(run.manifest.body))
+    page, together = (
+        public_page(run.manifest.body, [run.release]),
+        all_reports(json.loads(run.manifest.body)),
+    )
     assert "Whatever you do in one report, " in page and f"together ε = {together:.3g}." in page
     cost = run.cost(1) + run.cost(2)
     if trust == "joint":

@@ -12,9 +12,16 @@ def test_a_view_follows_from_manifest_and_releases(bench):
     for batch in range(2):
         bench.send(*(bench.report(f"{batch} {i}") for i in range(4)))
     view = public_view(run.manifest.body, bench.service.store.releases("demo"))
-    assert (view.users, view.users_at_most, view.releases_at_most, view.simulation) == (8, 8, 2, True)
+    assert (view.users, view.users_at_most, view.releases_at_most, view.simulation) == (
+        8,
+        8,
+        2,
+        True,
+    )
     assert [each.generation for each in view.releases] == [2, 1, 0]
-    assert [each.previous for each in view.releases[:2]] == [each.digest for each in view.releases[1:]]
+    assert [each.previous for each in view.releases[:2]] == [
+        each.digest for each in view.releases[1:]
+    ]
     assert view.releases[0].noise > 0 and view.releases[0].digest == run.release.digest
     assert (
         view.promise

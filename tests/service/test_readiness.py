@@ -73,7 +73,12 @@ def two_runs(folder):
 
 def report(http, run, subject="ann"):
     body = {"subject": subject, "generation": 0, "trajectory": {}}
-    return http.post(f"/v1/runs/{run}/reports", "device", json=body, headers={"Idempotency-Key": f"a random key {subject}"})
+    return http.post(
+        f"/v1/runs/{run}/reports",
+        "device",
+        json=body,
+        headers={"Idempotency-Key": f"a random key {subject}"},
+    )
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
@@ -82,7 +87,11 @@ def test_one_bad_run_is_named_and_the_others_work(two_runs, damage, caplog):
     with serving(two_runs) as http:
         assert http.get("/ready").status_code == 200
         assert http.get("/ready").json() == {"ready": True, "not_ready": ["bad"]}
-        for answer in (report(http, "bad"), http.get(f"{RUN}/release"), http.get(f"{RUN}/manifest")):
+        for answer in (
+            report(http, "bad"),
+            http.get(f"{RUN}/release"),
+            http.get(f"{RUN}/manifest"),
+        ):
             assert answer.status_code == 503 and int(answer.headers["retry-after"]) > 0
         assert report(http, "good").status_code == 201
         assert http.get("/v1/runs/good/release").status_code == 200
@@ -92,7 +101,11 @@ def test_one_bad_run_is_named_and_the_others_work(two_runs, damage, caplog):
         assert http.get("/v1/runs/none/status", "operator").status_code == 404
 
 
-@pytest.mark.parametrize("damage", [damage_the_state, put_a_backup_back, damage_the_settings], ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "damage",
+    [damage_the_state, put_a_backup_back, damage_the_settings],
+    ids=lambda each: each.__name__,
+)
 def test_what_a_bad_run_promises_a_person_is_kept_by_others(two_runs, damage):
     """Ann took part in `bad` and was promised a budget over all runs."""
     bench = Bench(two_runs)
@@ -138,7 +151,9 @@ def test_a_bad_run_is_not_read_again_all_the_time(two_runs, monkeypatch):
     bench = Bench(two_runs)
     attempts = []
     monkeypatch.setattr(
-        live_runs, "load", lambda *given: attempts.append(given) or (_ for _ in ()).throw(live_runs.StateError("no"))
+        live_runs,
+        "load",
+        lambda *given: attempts.append(given) or (_ for _ in ()).throw(live_runs.StateError("no")),
     )
     now = live_runs.time.monotonic()
     for second in range(200):
@@ -200,7 +215,12 @@ def another_processor(run):
         return learner
 
     def turn_around(planned):
-        return replace(planned, policies=tuple(TabularPolicy(p.choices - 1 - p.actions, p.choices) for p in planned.policies))
+        return replace(
+            planned,
+            policies=tuple(
+                TabularPolicy(p.choices - 1 - p.actions, p.choices) for p in planned.policies
+            ),
+        )
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(live, "made_learner", make)
@@ -219,7 +239,10 @@ def assert_not_served(http, caplog, generation=0):
     assert http.get(f"{RUN}/round/{generation}").status_code == 503
     assert report(http, "good", f"eve {generation}").status_code == 201
     cause = http.get(f"{RUN}/status", "operator").json()["cause"]
-    assert f"round of release {generation}" in cause and "the kind of processor that planned the round" in cause
+    assert (
+        f"round of release {generation}" in cause
+        and "the kind of processor that planned the round" in cause
+    )
     assert cause in caplog.text
 
 
@@ -238,7 +261,10 @@ def test_a_restart_on_another_processor_does_not_serve_the_open_round(folder, tr
             assert open_sum(http.service) == before
         # A command that only shows the status stores nothing, and finds the same.
         with closing(folder.store()) as store:
-            facts = {each["run"]: each["cause"] for each in (_facts(name, store, folder) for name in store.runs())}
+            facts = {
+                each["run"]: each["cause"]
+                for each in (_facts(name, store, folder) for name in store.runs())
+            }
         assert facts["good"] is None and "plans a different one" in facts["bad"]
     back = Bench(folder)
     assert not back.service.not_ready
@@ -259,7 +285,9 @@ def test_workers_on_two_kinds_of_processors_do_not_add_to_one_sum(folder, caplog
         assert_not_served(http, caplog)
         assert open_sum(first.service) == before
         # The first worker closes the batch and plans the next round. The other one refuses that, too.
-        assert first.send(*(first.report(f"person {i}", "bad") for i in range(3))) == ["counted"] * 3
+        assert (
+            first.send(*(first.report(f"person {i}", "bad") for i in range(3))) == ["counted"] * 3
+        )
         assert open_sum(first.service) == (1, 0, b"")
         deadline = time.monotonic() + 30
         while "release 1" not in http.get(f"{RUN}/status", "operator").json()["cause"]:
@@ -315,7 +343,10 @@ def test_after_a_crash_between_close_and_plan_whoever_comes_next_plans(folder, p
         bench = Bench(folder)
         assert not bench.service.not_ready
         assert bench.send(bench.report("ann", "bad")) == ["counted"]
-        assert bench.service.store.round_digest("bad", 1) == bench.service.runs["bad"].learner.current_round().digest
+        assert (
+            bench.service.store.round_digest("bad", 1)
+            == bench.service.runs["bad"].learner.current_round().digest
+        )
         bench.stop()
     bench = Bench(folder)
     assert bench.service.not_ready.keys() == {"bad"}

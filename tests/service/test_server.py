@@ -24,7 +24,9 @@ PLANTED = b"planted-secret"
 def port(tmp_path_factory):
     limits = Limits(header_seconds=0.4, body_seconds=0.4)
     with serving(
-        ServiceFolder(tmp_path_factory.mktemp("server") / "service"), spec(users=6000, every=2000), limits=limits
+        ServiceFolder(tmp_path_factory.mktemp("server") / "service"),
+        spec(users=6000, every=2000),
+        limits=limits,
     ) as made:
         server = uvicorn.Server(configured(made.application, Listening(port=0, limits=limits)))
         thread = threading.Thread(target=server.run, daemon=True)
@@ -56,7 +58,9 @@ def read(connection):
 def answered(connection):
     """One answer, of a connection that stays open."""
     found = b""
-    while not (size := re.search(rb"content-length: (\d+)", found)) or len(found.partition(b"\r\n\r\n")[2]) < int(size[1]):
+    while not (size := re.search(rb"content-length: (\d+)", found)) or len(
+        found.partition(b"\r\n\r\n")[2]
+    ) < int(size[1]):
         part = connection.recv(2**16)
         assert part, found
         found += part
@@ -88,12 +92,24 @@ def problem(answer, status):
         b"GET /" + PLANTED + b"\xff\xfe HTTP/1.1\r\nHost: x\r\n\r\n",
         b"GET / HTTP/1.1\r\n" + PLANTED + b"\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\nX: \x00" + PLANTED + b"\r\n\r\n",
-        b"POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n" + PLANTED,
+        b"POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n"
+        + PLANTED,
         b"POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n" + PLANTED,
         b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X: " + PLANTED * (32 * HEADERS // 14) + b"\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\n" + b"".join(b"X%d: y\r\n" % number for number in range(32 * HEADERS // 7)) + b"\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n"
+        + b"".join(b"X%d: y\r\n" % number for number in range(32 * HEADERS // 7))
+        + b"\r\n",
     ],
-    ids=["tls", "target", "header", "zero", "two lengths", "negative", "large header", "many headers"],
+    ids=[
+        "tls",
+        "target",
+        "header",
+        "zero",
+        "two lengths",
+        "negative",
+        "large header",
+        "many headers",
+    ],
 )
 def test_what_is_no_request_is_a_problem(port, sent, caplog):
     caplog.set_level(logging.DEBUG)
@@ -105,7 +121,13 @@ def test_what_is_no_request_is_a_problem(port, sent, caplog):
 
 
 @pytest.mark.parametrize(
-    "body", [b"zz\r\nplanted-secret\r\n", b"5\r\nplanted-secret\r\n0\r\n\r\n", b"-5\r\n", b"1" * 5000 + b"\r\n"]
+    "body",
+    [
+        b"zz\r\nplanted-secret\r\n",
+        b"5\r\nplanted-secret\r\n0\r\n\r\n",
+        b"-5\r\n",
+        b"1" * 5000 + b"\r\n",
+    ],
 )
 def test_chunks_that_are_none(port, body, caplog):
     """The body ends in the middle: nobody is counted, and nothing is said about it in a log."""
@@ -114,7 +136,11 @@ def test_chunks_that_are_none(port, body, caplog):
         made.sendall(head(port, b"Transfer-Encoding: chunked") + body)
         answer = read(made)
     assert answer == b"" or answer.startswith(b"HTTP/1.1 4")
-    assert "planted" not in caplog.text and "Traceback" not in caplog.text and "Fatal" not in caplog.text
+    assert (
+        "planted" not in caplog.text
+        and "Traceback" not in caplog.text
+        and "Fatal" not in caplog.text
+    )
 
 
 def test_a_body_without_an_end_is_refused_early_and_not_read_on(port):
@@ -140,7 +166,11 @@ def test_the_rest_of_a_body_that_was_on_the_way_is_read_and_the_connection_goes_
         assert b"alive" in answered(made)
 
 
-@pytest.mark.parametrize("begun", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n"], ids=["nothing", "a line", "a header"])
+@pytest.mark.parametrize(
+    "begun",
+    [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n"],
+    ids=["nothing", "a line", "a header"],
+)
 def test_headers_that_come_slowly_are_given_up(port, begun):
     with connected(port) as made:
         made.sendall(begun)
@@ -185,7 +215,10 @@ def test_metrics_are_not_where_users_are(folder):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with serving(folder, spec()) as http, _metrics(http.service, {}, Listening(host="0.0.0.0", metrics_port=port)):
+    with (
+        serving(folder, spec()) as http,
+        _metrics(http.service, {}, Listening(host="0.0.0.0", metrics_port=port)),
+    ):
         with socket.create_connection(("127.0.0.1", port)):
             pass
         with pytest.raises(ConnectionRefusedError):

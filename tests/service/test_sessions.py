@@ -10,7 +10,8 @@ def test_a_session_ends():
     made = Sessions(b"k" * 32, clock=lambda: now)
     cookie = made.open("abc")
     assert made.owner(cookie) == "abc" and made.open("abc") != cookie
-    assert Sessions(b"k" * 32, clock=lambda: now).owner(cookie) == "abc"  # another process with the same key
+    # another process with the same key
+    assert Sessions(b"k" * 32, clock=lambda: now).owner(cookie) == "abc"
     now = LASTS + 1.0
     assert made.owner(cookie) is None
 
@@ -22,7 +23,9 @@ def test_a_session_is_closed():
     assert made.owner(first) is None and made.owner(second) == "abc"
 
 
-@pytest.mark.parametrize("forged", ["", "abc", "abc.9999999999.x", "abc.9999999999.x.y", "ü.1.2.3", "...", "abc.x.y.z"])
+@pytest.mark.parametrize(
+    "forged", ["", "abc", "abc.9999999999.x", "abc.9999999999.x.y", "ü.1.2.3", "...", "abc.x.y.z"]
+)
 def test_what_the_service_did_not_make_is_nothing(forged):
     assert Sessions(b"k" * 32).owner(forged) is None
     other = Sessions(b"other" * 7).open("abc")
@@ -34,5 +37,7 @@ def test_tokens_belong_to_cookies():
     cookie = made.open("abc")
     assert made.fits(cookie, made.token(cookie))
     assert (
-        not made.fits(made.open("abc"), made.token(cookie)) and not made.fits("", made.token("")) and not made.fits(cookie, "ü")
+        not made.fits(made.open("abc"), made.token(cookie))
+        and not made.fits("", made.token(""))
+        and not made.fits(cookie, "ü")
     )

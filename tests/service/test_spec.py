@@ -54,7 +54,9 @@ def test_a_file_and_back(tmp_path):
 )
 def test_what_makes_no_sense_is_refused(change, why):
     name, value = change
-    lines = [f"{name} = {value}" if line.startswith(f"{name} ") else line for line in FULL.splitlines()]
+    lines = [
+        f"{name} = {value}" if line.startswith(f"{name} ") else line for line in FULL.splitlines()
+    ]
     with pytest.raises(InvalidParameter, match=why):
         parse_spec("\n".join(lines))
 
@@ -69,12 +71,21 @@ def test_what_makes_no_sense_is_refused(change, why):
         ("seed = 1" + "0" * 400, "more than 64 bits"),
         ("seed = 0x" + "f" * 5000, "more than 64 bits"),
         ("seed = " + "[" * 5000, "nested too deeply"),
-        *((f"[options]\n{name} = 1", f"got {name}: the run itself decides it") for name in RESERVED),
+        *(
+            (f"[options]\n{name} = 1", f"got {name}: the run itself decides it")
+            for name in RESERVED
+        ),
     ],
     ids=lambda text: text[:24],
 )
 def test_hostile_files_are_refused_in_one_line(line, why):
-    settings = {"name": '"x"', "agent": '"likelihood-vi"', "problem": '"lock"', "epsilon": "1.0", "users": "9"}
+    settings = {
+        "name": '"x"',
+        "agent": '"likelihood-vi"',
+        "problem": '"lock"',
+        "epsilon": "1.0",
+        "users": "9",
+    }
     settings.pop(line.split(" ")[0], None)
     lines = [f"{name} = {value}" for name, value in settings.items()]
     with pytest.raises(InvalidParameter, match=why) as error:
@@ -90,10 +101,20 @@ def test_missing_settings_and_files_are_named(tmp_path):
     with pytest.raises(InvalidParameter, match="must be tables"):
         parse_spec("batch = 1")
     with pytest.raises(InvalidParameter, match="reports_per_person must be 1"):
-        RunSpec(name="x", agent="a", problem="p", epsilon=1.0, users=9, reports_per_person=2, batch=Batching(rule="deadline"))
+        RunSpec(
+            name="x",
+            agent="a",
+            problem="p",
+            epsilon=1.0,
+            users=9,
+            reports_per_person=2,
+            batch=Batching(rule="deadline"),
+        )
 
 
 def test_a_file_that_is_not_where_it_was_is_named_with_its_run():
     chosen = RunSpec(name="mine", agent="likelihood-vi", problem="gone.npz", epsilon=1.0, users=10)
-    with pytest.raises(InvalidParameter, match=r"run mine: no such file: gone\.npz\. A file is read at each start"):
+    with pytest.raises(
+        InvalidParameter, match=r"run mine: no such file: gone\.npz\. A file is read at each start"
+    ):
         chosen.world()

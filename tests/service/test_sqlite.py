@@ -27,7 +27,9 @@ def store(tmp_path):
 
 def test_it_is_durable_and_private(store, tmp_path):
     pragmas = {"journal_mode": "wal", "synchronous": 2, "secure_delete": 1, "foreign_keys": 1}
-    assert {name: store._writer.execute(f"PRAGMA {name}").fetchone()[0] for name in pragmas} == pragmas
+    assert {
+        name: store._writer.execute(f"PRAGMA {name}").fetchone()[0] for name in pragmas
+    } == pragmas
     with store.transaction() as tx:
         tx.audit("now", "x", "y", "z")
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
@@ -75,7 +77,10 @@ def test_a_generation_is_closed_once(bench):
     store = bench.service.store
     bench.send(*(bench.report(f"person {i}") for i in range(4)))
     release = store.release("demo", 1)
-    for call in (lambda tx: tx.close(release, b""), lambda tx: tx.add_to_sum("demo", OpenSum(0, 1, b""))):
+    for call in (
+        lambda tx: tx.close(release, b""),
+        lambda tx: tx.add_to_sum("demo", OpenSum(0, 1, b"")),
+    ):
         with pytest.raises(StateError), store.transaction() as tx:
             call(tx)
     assert store.open_sum("demo").users == 0

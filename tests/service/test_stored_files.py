@@ -44,7 +44,11 @@ def test_a_service_that_does_not_seal_is_caught(tmp_path, monkeypatch):
 def test_lengths_that_depend_on_what_was_reported_are_caught(tmp_path, monkeypatch):
     """A vault that compresses before it seals."""
     seal, unseal = Vault.seal, Vault.open
-    monkeypatch.setattr(Vault, "seal", lambda vault, place, data: seal(vault, place, zlib.compress(data)))
-    monkeypatch.setattr(Vault, "open", lambda vault, place, record: zlib.decompress(unseal(vault, place, record)))
+    monkeypatch.setattr(
+        Vault, "seal", lambda vault, place, data: seal(vault, place, zlib.compress(data))
+    )
+    monkeypatch.setattr(
+        Vault, "open", lambda vault, place, record: zlib.decompress(unseal(vault, place, record))
+    )
     one, other = (attack_with_keys(tmp_path, "sqlite", seed) for seed in (0, 1))
     assert one.record_lengths != other.record_lengths and one.patterns != other.patterns

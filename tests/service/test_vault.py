@@ -54,17 +54,24 @@ def test_the_length_of_an_open_sum_is_that_of_its_numbers_and_a_states_length_hi
 def test_a_record_that_is_moved_does_not_open(vault, moved):
     record = vault.seal(SUM, b"a secret")
     elsewhere = replace(SUM, **moved)
-    with pytest.raises(StoreError, match=f"of run {elsewhere.run} at generation {elsewhere.generation} cannot be opened"):
+    with pytest.raises(
+        StoreError,
+        match=f"of run {elsewhere.run} at generation {elsewhere.generation} cannot be opened",
+    ):
         vault.open(elsewhere, record)
 
 
 def test_a_record_that_was_changed_does_not_open(vault):
     """Each byte of it, and each length."""
     record = vault.seal(SUM, b"a secret")
-    changed = [record[:at] + bytes([record[at] ^ 1]) + record[at + 1 :] for at in range(len(record))]
+    changed = [
+        record[:at] + bytes([record[at] ^ 1]) + record[at + 1 :] for at in range(len(record))
+    ]
     changed += [record[:end] for end in range(len(record))] + [record + b"\0"]
     for each in changed:
-        with pytest.raises(StoreError, match="open sum of run demo at generation 3 cannot be opened") as error:
+        with pytest.raises(
+            StoreError, match="open sum of run demo at generation 3 cannot be opened"
+        ) as error:
             vault.open(SUM, each)
         assert "secret" not in str(error.value)
 
@@ -89,7 +96,10 @@ def test_no_two_seals_have_one_nonce_and_their_bytes_look_random(vault):
 
 def test_each_run_and_batch_has_a_key_of_its_own(vault):
     places = [SUM, replace(SUM, run="other"), replace(SUM, generation=4)]
-    ciphers = {id(vault._cipher(vault.header, place)) for place in [*places, replace(SUM, shard=2, users=9)]}
+    ciphers = {
+        id(vault._cipher(vault.header, place))
+        for place in [*places, replace(SUM, shard=2, users=9)]
+    }
     assert len(ciphers) == 3
 
 
@@ -116,7 +126,9 @@ def test_the_database_holds_sealed_records_only(bench, folder, trust):
     assert (saved.generation, opened.generation, opened.users) == (1, 1, 1)
     assert b"confide-state" in saved.data and b"confide-state" not in state
     assert opened.total not in total and len(opened.total) == 8 * run.coordinates
-    assert len(state) == record_bytes("state", len(saved.data)) and len(total) == record_bytes("open-sum", len(opened.total))
+    assert len(state) == record_bytes("state", len(saved.data)) and len(total) == record_bytes(
+        "open-sum", len(opened.total)
+    )
 
 
 @ON_BOTH
@@ -130,7 +142,10 @@ def test_a_contribution_of_zero_is_written_like_any_other(bench, folder):
 
 
 @pytest.mark.parametrize("trust", ["joint", "local"])
-@pytest.mark.parametrize(("agent", "problem"), [("likelihood-vi", "lock"), ("tabular-psrl", "riverswim"), ("pucb", "riverswim")])
+@pytest.mark.parametrize(
+    ("agent", "problem"),
+    [("likelihood-vi", "lock"), ("tabular-psrl", "riverswim"), ("pucb", "riverswim")],
+)
 def test_the_length_of_a_state_does_not_depend_on_what_was_reported(agent, problem, trust):
     lengths = set()
     for steps in (0, 1, 10**6):
@@ -150,6 +165,8 @@ def test_a_run_whose_records_are_swapped_with_anothers_is_named(bench, folder):
     change = "UPDATE open_sum SET total = (SELECT total FROM open_sum WHERE run = 'one') WHERE run = 'two'"
     with bench.service.store.transaction() as tx:
         tx._changed(change)
-    with pytest.raises(StoreError, match="the open sum of run two at generation 0 cannot be opened"):
+    with pytest.raises(
+        StoreError, match="the open sum of run two at generation 0 cannot be opened"
+    ):
         load("two", bench.service.store, folder.keys, folder.marks)
     assert bench.send(bench.report("bob", "one")) == ["counted"]

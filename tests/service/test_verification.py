@@ -22,7 +22,11 @@ def served(bench):
 def found(folder):
     store = folder.store()
     try:
-        return {each.about: each.says for each in verify_store(store, folder.keys, folder.marks) if not each.holds}
+        return {
+            each.about: each.says
+            for each in verify_store(store, folder.keys, folder.marks)
+            if not each.holds
+        }
     finally:
         store.close()
 
@@ -40,17 +44,32 @@ def test_a_service_verifies(served):
         ("UPDATE open_sum SET users = users + 1 WHERE run = 'demo'", "demo: people"),
         ("DELETE FROM participant WHERE run = 'demo' AND generation = 1", "demo: people"),
         ("UPDATE participant SET slot = 1 WHERE run = 'demo'", "demo: people"),
-        ("UPDATE run SET manifest = CAST(REPLACE(CAST(manifest AS TEXT), 'demo', 'dem0') AS BLOB)", "demo: manifest"),
-        ("UPDATE run SET certificate = CAST(CAST(certificate AS TEXT) || ' ' AS BLOB)", "demo: certificate"),
+        (
+            "UPDATE run SET manifest = CAST(REPLACE(CAST(manifest AS TEXT), 'demo', 'dem0') AS BLOB)",
+            "demo: manifest",
+        ),
+        (
+            "UPDATE run SET certificate = CAST(CAST(certificate AS TEXT) || ' ' AS BLOB)",
+            "demo: certificate",
+        ),
         ("UPDATE run SET state = CAST(state || 'x' AS BLOB)", "demo: state"),
         ("UPDATE run SET generation = 1 WHERE name = 'demo'", "demo: releases"),
-        ("DROP TRIGGER release_is_not_changed; UPDATE release SET users = 5 WHERE run = 'demo'", "demo: releases"),
+        (
+            "DROP TRIGGER release_is_not_changed; UPDATE release SET users = 5 WHERE run = 'demo'",
+            "demo: releases",
+        ),
         (
             "DROP TRIGGER release_is_not_changed; UPDATE release SET signature = zeroblob(64) WHERE generation = 1",
             "demo: releases",
         ),
-        ("DROP TRIGGER release_is_not_deleted; DELETE FROM release WHERE generation = 1", "demo: releases"),
-        ("DROP TRIGGER audit_is_not_changed; UPDATE audit SET actor = 'x' WHERE number = 2", "audit"),
+        (
+            "DROP TRIGGER release_is_not_deleted; DELETE FROM release WHERE generation = 1",
+            "demo: releases",
+        ),
+        (
+            "DROP TRIGGER audit_is_not_changed; UPDATE audit SET actor = 'x' WHERE number = 2",
+            "audit",
+        ),
         ("DROP TRIGGER audit_is_not_deleted; DELETE FROM audit WHERE number = 2", "audit"),
     ],
 )

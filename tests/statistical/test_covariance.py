@@ -18,7 +18,12 @@ def test_releases_have_the_covariance_of_the_factorisation(name):
     runs, leaves = 40_000, 12
     bound = L2Ball(1.0, runs)
     counter = Counter(
-        bound, FACTORISATIONS[name](leaves), loss=loss_for(PRIVACY), request=PRIVACY, users=leaves, noise=noise_source("fast", 8)
+        bound,
+        FACTORISATIONS[name](leaves),
+        loss=loss_for(PRIVACY),
+        request=PRIVACY,
+        users=leaves,
+        noise=noise_source("fast", 8),
     )
     seen = []
     for _ in range(leaves):

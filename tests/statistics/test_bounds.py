@@ -21,7 +21,9 @@ def test_broken_data_contributes_zero():
     bound = RegressionRows(1, 2)
     for bad_X, bad_y in itertools.product((1.0, math.nan, math.inf), (1.0, math.nan, -math.inf)):
         if (bad_X, bad_y) != (1.0, 1.0):
-            assert not bound.contribution(np.array([[[bad_X, 0.1]]]), np.array([[bad_y]])).values.any()
+            assert not bound.contribution(
+                np.array([[[bad_X, 0.1]]]), np.array([[bad_y]])
+            ).values.any()
 
 
 def test_unpack_gives_design_and_response_back():
@@ -29,7 +31,8 @@ def test_unpack_gives_design_and_response_back():
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, size=(5, 3, 4)), rng.uniform(-1, 1, size=(5, 3))
     Lambda, u = bound.unpack(bound.contribution(X, y).values)
-    np.testing.assert_allclose(Lambda, np.einsum("khi,khj->hij", X, X), atol=1e-4)  # rounded to the grid
+    # rounded to the grid
+    np.testing.assert_allclose(Lambda, np.einsum("khi,khj->hij", X, X), atol=1e-4)
     np.testing.assert_allclose(u, np.einsum("khi,kh->hi", X, y), atol=1e-4)
 
 
@@ -39,8 +42,16 @@ def test_private_text_contributes_zero():
 
 
 def test_shapes_and_parameters_are_checked():
-    with pytest.raises(InvalidParameter, match=r"\(users, 1, 2\) and \(users, 1\), got \(1, 1, 3\) and \(1, 1\)"):
+    with pytest.raises(
+        InvalidParameter, match=r"\(users, 1, 2\) and \(users, 1\), got \(1, 1, 3\) and \(1, 1\)"
+    ):
         RegressionRows(1, 2).contribution(np.zeros((1, 1, 3)), np.zeros((1, 1)))
-    for wrong in ({"steps": 0}, {"dimension": 0}, {"row_norm": 0.0}, {"target": math.nan}, {"balance": math.inf}):
+    for wrong in (
+        {"steps": 0},
+        {"dimension": 0},
+        {"row_norm": 0.0},
+        {"target": math.nan},
+        {"balance": math.inf},
+    ):
         with pytest.raises(InvalidParameter, match=next(iter(wrong))):
             RegressionRows(**({"steps": 1, "dimension": 1} | wrong))

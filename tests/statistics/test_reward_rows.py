@@ -31,9 +31,13 @@ def counted(users):
     """With the rewards, which differ between users in the same transition."""
     s, a, after, r = users.states[:, :-1], users.actions, users.states[:, 1:], users.rewards
     h = np.broadcast_to(np.arange(users.horizon), r.shape)
-    different, count = np.unique(np.stack([x.ravel() for x in (h, s, a, after, r)], axis=1), axis=0, return_counts=True)
+    different, count = np.unique(
+        np.stack([x.ravel() for x in (h, s, a, after, r)], axis=1), axis=0, return_counts=True
+    )
     step, state, action, next_state = different[:, :4].astype(np.int64).T
-    return TransitionCounts(step, state, action, next_state, different[:, 4], count, users.users, users.horizon)
+    return TransitionCounts(
+        step, state, action, next_state, different[:, 4], count, users.users, users.horizon
+    )
 
 
 @pytest.mark.parametrize("relation", list(Relation))
@@ -52,7 +56,9 @@ def test_the_weight_splits_one_budget(relation):
 @given(st.floats(allow_nan=True, allow_infinity=True))
 def test_rewards_are_clipped_and_what_is_no_number_contributes_zero(reward):
     def sent(r):
-        user = Trajectories(np.array([[5, 0, 3, 1]]), np.zeros((1, 3), dtype=int), np.array([[r, 0.0, 1.0]]))
+        user = Trajectories(
+            np.array([[5, 0, 3, 1]]), np.zeros((1, 3), dtype=int), np.array([[r, 0.0, 1.0]])
+        )
         return REWARDS.contribution(user).values
 
     expected = sent(min(max(reward, 0.0), 1.0)) if math.isfinite(reward) else sent(math.nan)
@@ -63,7 +69,10 @@ def test_rewards_are_clipped_and_what_is_no_number_contributes_zero(reward):
 def test_users_one_by_one_and_counts_are_the_same_bits_as_all_together():
     users = sample(60)
     together = STATISTIC.contribution(users)
-    one_by_one = sum((STATISTIC.contribution(users[i : i + 1]) for i in range(1, 60)), start=STATISTIC.contribution(users[:1]))
+    one_by_one = sum(
+        (STATISTIC.contribution(users[i : i + 1]) for i in range(1, 60)),
+        start=STATISTIC.contribution(users[:1]),
+    )
     np.testing.assert_array_equal(one_by_one.values, together.values)
     np.testing.assert_array_equal(STATISTIC.contribution(counted(users)).values, together.values)
     assert one_by_one.users == together.users == 60
@@ -87,7 +96,12 @@ def test_the_regression_is_right(make, weights):
 
 def test_public_weights_clip_no_reward():
     """Sum of ||v||^2 over users, from the released blocks, stays what the rows say."""
-    v = np.hstack([REWARDS._rows.reshape(-1, 3), (VARPHI.largest * REWARDS._weight * 2.1 / math.sqrt(2)).reshape(-1, 1)])
+    v = np.hstack(
+        [
+            REWARDS._rows.reshape(-1, 3),
+            (VARPHI.largest * REWARDS._weight * 2.1 / math.sqrt(2)).reshape(-1, 1),
+        ]
+    )
     np.testing.assert_allclose(np.linalg.norm(v, axis=1), 1.0)
     assert VARPHI.largest.max() == pytest.approx(0.5)
     assert (VARPHI.pattern == np.eye(3)).all()
@@ -121,4 +135,6 @@ def test_private_text_contributes_zero_and_nothing_is_printed():
     assert not REWARDS.contribution(text).values.any()
     with np.errstate(all="raise"):
         strange = np.array([[np.nan, np.inf, 1e300, -1.0]])
-        assert not REWARDS.contribution(Trajectories(strange, np.zeros((1, 3)), np.ones((1, 3)))).values.any()
+        assert not REWARDS.contribution(
+            Trajectories(strange, np.zeros((1, 3)), np.ones((1, 3)))
+        ).values.any()

@@ -15,15 +15,23 @@ from confide.tables.support_features import support_of
 from confide.trajectory import Trajectories, nobody_counted
 
 
-def statistic(states, actions, steps, weight, *, layers=1, balance=0.0, support=None, terminal=None):
+def statistic(
+    states, actions, steps, weight, *, layers=1, balance=0.0, support=None, terminal=None
+):
     cells = support_of(support, layers=layers, states=states, actions=actions, terminal=terminal)
     bound = BudgetedCounts(cells.cells, cells.pairs, steps, balance)
-    return BudgetedVisits(cells, np.broadcast_to(np.sqrt(np.asarray(weight, dtype=float)), (cells.pairs,)).copy(), bound)
+    return BudgetedVisits(
+        cells,
+        np.broadcast_to(np.sqrt(np.asarray(weight, dtype=float)), (cells.pairs,)).copy(),
+        bound,
+    )
 
 
 def one(states, actions, rewards=None):
     return Trajectories(
-        np.array([states]), np.array([actions]), np.array([np.zeros(len(actions)) if rewards is None else rewards])
+        np.array([states]),
+        np.array([actions]),
+        np.array([np.zeros(len(actions)) if rewards is None else rewards]),
     )
 
 
@@ -56,7 +64,9 @@ def test_two_users_without_a_common_pair_attain_the_sensitivity():
     visits = statistic(4, 2, 20, 1 / 20, balance=180 / 256)
     one_place = visits.contribution(one([0] * 21, [0] * 20, np.ones(20))).values
     other = visits.contribution(one([1] * 21, [1] * 20, np.ones(20))).values
-    assert 0.9999 < np.linalg.norm(one_place - other) / visits.bound.sensitivity(Relation.REPLACE) <= 1
+    assert (
+        0.9999 < np.linalg.norm(one_place - other) / visits.bound.sensitivity(Relation.REPLACE) <= 1
+    )
     assert 0.9999 < np.linalg.norm(one_place) / visits.bound.sensitivity(Relation.NULL) <= 1
 
 
@@ -67,7 +77,9 @@ def test_counts_are_in_proportion_to_the_transition_probabilities_where_the_budg
     problem, blocks = garnet(states=3, actions=2, branches=3, horizon=12, rewarded=1), 40
     visits = statistic(3, 2, 12, 0.2, layers=layers)
     rng, uniform = np.random.default_rng(1), uniform_policy(12, 3, 2)
-    sums = np.stack([visits.contribution(problem.sample(uniform, 5_000, rng)).values for _ in range(blocks)])
+    sums = np.stack(
+        [visits.contribution(problem.sample(uniform, 5_000, rng)).values for _ in range(blocks)]
+    )
     cells = sums.reshape(blocks, layers, 3, 2, 3).sum(axis=1)
     truth = problem.transitions.dense()[0]
     residual = cells - cells.sum(axis=3, keepdims=True) * truth
@@ -80,16 +92,23 @@ def test_counts_are_in_proportion_to_the_transition_probabilities_where_the_budg
 def test_a_pair_that_counts_again_adds_less_and_one_that_is_too_dear_is_left_out():
     visits = statistic(3, 1, 6, [0.2, 0.5, 0.3])
     values = visits.contribution(one([0, 0, 1, 2, 0, 1, 1], [0] * 6)).values.reshape(3, 3)
-    a, b = math.sqrt(0.2), math.sqrt(0.5)  # 0, 0, 1 are paid with .9; 2 costs .3, and is not; 0 would cost .2, and neither is 1
-    np.testing.assert_allclose(values, [[a, a * (math.sqrt(2) - 1), 0], [0, 0, b], [0, 0, 0]], atol=1e-6)
+    # 0, 0, 1 are paid with .9; 2 costs .3, and is not; 0 would cost .2, and neither is 1
+    a, b = math.sqrt(0.2), math.sqrt(0.5)
+    np.testing.assert_allclose(
+        values, [[a, a * (math.sqrt(2) - 1), 0], [0, 0, b], [0, 0, 0]], atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("strange", [-1, 3, 2**40, np.nan, np.inf, 0.5])
 def test_a_step_that_makes_no_sense_is_dropped_and_pays_nothing(strange):
     visits = statistic(3, 2, 4, 1 / 4, balance=0.5)
     whole = visits.contribution(one([0, 1, 2, 0, 1], [0, 1, 0, 1], np.ones(4))).values
-    states = visits.contribution(one([0.0, 1.0, 2.0, 0.0, strange], [0.0, 1.0, 0.0, 1.0], np.ones(4))).values
-    actions = visits.contribution(one([0.0, 1.0, 2.0, 0.0, 1.0], [0.0, 1.0, 0.0, strange], np.ones(4))).values
+    states = visits.contribution(
+        one([0.0, 1.0, 2.0, 0.0, strange], [0.0, 1.0, 0.0, 1.0], np.ones(4))
+    ).values
+    actions = visits.contribution(
+        one([0.0, 1.0, 2.0, 0.0, 1.0], [0.0, 1.0, 0.0, strange], np.ones(4))
+    ).values
     np.testing.assert_array_equal(states, actions)
     assert (states <= whole).all() and (states < whole).sum() == 2
 
@@ -106,7 +125,11 @@ def test_a_state_that_does_not_exist_is_looked_up_nowhere(layers, actions, monke
 def test_a_reward_that_is_no_number_drops_its_step_and_others_are_clipped():
     visits = statistic(3, 2, 4, 1 / 4, balance=0.5)
     states, actions = [0, 1, 2, 0, 1], [0, 1, 0, 1]
-    rewards = visits.contribution(one(states, actions, [7.0, -1.0, np.nan, 0.5])).values[18:].reshape(3, 2)
+    rewards = (
+        visits.contribution(one(states, actions, [7.0, -1.0, np.nan, 0.5]))
+        .values[18:]
+        .reshape(3, 2)
+    )
     np.testing.assert_allclose(rewards, [[0.25, 0.125], [0, 0], [0, 0]], atol=1e-6)
 
 
@@ -114,7 +137,8 @@ def test_what_the_support_excludes_and_terminal_states_do_not_count():
     ends = np.array([False, False, True])
     chain = np.array([[1, 1, 0], [0, 1, 1], [0, 0, 1]], dtype=bool)
     visits = statistic(3, 1, 4, 1 / 4, support=chain, terminal=ends)
-    values = visits.contribution(one([0, 2, 1, 2, 2], [0] * 4)).values  # 0 -> 2 cannot be, 2 -> 1 and 2 -> 2 are after the end
+    # 0 -> 2 cannot be, 2 -> 1 and 2 -> 2 are after the end
+    values = visits.contribution(one([0, 2, 1, 2, 2], [0] * 4)).values
     np.testing.assert_allclose(values, [0, 0, 0, 0.5], atol=1e-6)
 
 
@@ -132,6 +156,8 @@ def test_long_and_short_episodes_are_taken():
     users = problem.sample(uniform_policy(8, 6, 2), 50, np.random.default_rng(0))
     visits = statistic(6, 2, 6, 1 / 6)
     cut = Trajectories(users.states[:, :7], users.actions[:, :6], users.rewards[:, :6])
-    np.testing.assert_array_equal(visits.contribution(users).values, visits.contribution(cut).values)
+    np.testing.assert_array_equal(
+        visits.contribution(users).values, visits.contribution(cut).values
+    )
     short = Trajectories(users.states[:, :3], users.actions[:, :2], users.rewards[:, :2])
     assert visits.contribution(short).values.sum() == pytest.approx(50 * 2 / math.sqrt(6), rel=0.3)

@@ -11,7 +11,9 @@ from confide.tables.count_contributions import VisitCounts, Visits
 from confide.trajectory import Trajectories
 
 RIVER = riverswim(states=3, horizon=4)
-COINS = TabularMDP(RIVER.transitions, np.full((3, 2), 0.5), RIVER.start, horizon=4, stochastic_rewards=True)
+COINS = TabularMDP(
+    RIVER.transitions, np.full((3, 2), 0.5), RIVER.start, horizon=4, stochastic_rewards=True
+)
 
 
 def one(states, actions, rewards):
@@ -23,7 +25,11 @@ def test_counts_are_those_of_a_loop(layers):
     users = COINS.sample(uniform_policy(4, 3, 2), 50, np.random.default_rng(0))
     bound = VisitCounts(layers, 3, 2, 4, pairs=True, rewards=True)
     cells, visits, rewards = bound.unpack(Visits(bound).contribution(users).values)
-    expected, seen, earned = np.zeros((layers, 3, 2, 3)), np.zeros((layers, 3, 2)), np.zeros((layers, 3, 2))
+    expected, seen, earned = (
+        np.zeros((layers, 3, 2, 3)),
+        np.zeros((layers, 3, 2)),
+        np.zeros((layers, 3, 2)),
+    )
     for i in range(50):
         for h in range(4):
             place = (h if layers > 1 else 0, users.states[i, h], users.actions[i, h])

@@ -34,27 +34,44 @@ Q = 4
 
 
 @pytest.mark.parametrize(
-    ("y", "s", "N"), [(3.0, 2.0, 10.0), (-4.0, 2.0, 10.0), (9.5, 1.0, 10.0), (25.0, 3.0, 10.0), (0.1, 5.0, 2.0)]
+    ("y", "s", "N"),
+    [(3.0, 2.0, 10.0), (-4.0, 2.0, 10.0), (9.5, 1.0, 10.0), (25.0, 3.0, 10.0), (0.1, 5.0, 2.0)],
 )
 def test_spike_and_slab_is_what_quadrature_gives(y, s, N):
     slab = 0.2
     inside = integrate.quad(lambda n: stats.norm.pdf(y, n, s) / N, 0, N)[0]
     first = integrate.quad(lambda n: n * stats.norm.pdf(y, n, s) / N, 0, N)[0]
-    (chance,), (mean,) = kernels.spike_and_slab(np.array([y]), np.array([s]), np.array([N]), np.array([slab]), np.array([0, 1]))
-    assert chance == pytest.approx(slab * inside / (slab * inside + (1 - slab) * stats.norm.pdf(y, 0, s)), rel=1e-6)
+    (chance,), (mean,) = kernels.spike_and_slab(
+        np.array([y]), np.array([s]), np.array([N]), np.array([slab]), np.array([0, 1])
+    )
+    assert chance == pytest.approx(
+        slab * inside / (slab * inside + (1 - slab) * stats.norm.pdf(y, 0, s)), rel=1e-6
+    )
     assert mean == pytest.approx(first / inside, rel=1e-6)
 
 
 def test_far_away_and_without_noise_nothing_is_lost_to_rounding():
     y = np.array([-1e6, 1e6, 0.0, 3.0])
-    chances, means = kernels.spike_and_slab(y, np.array([1.0]), np.array([10.0]), np.array([0.2]), np.array([0, 4]))
-    assert np.isfinite(chances).all() and np.isfinite(means).all() and chances[0] < 1e-3 and (chances[1], means[1]) == (1.0, 10.0)
-    chances, means = kernels.spike_and_slab(y, np.zeros(1), np.array([10.0]), np.array([0.2]), np.array([0, 4]))
+    chances, means = kernels.spike_and_slab(
+        y, np.array([1.0]), np.array([10.0]), np.array([0.2]), np.array([0, 4])
+    )
+    assert (
+        np.isfinite(chances).all()
+        and np.isfinite(means).all()
+        and chances[0] < 1e-3
+        and (chances[1], means[1]) == (1.0, 10.0)
+    )
+    chances, means = kernels.spike_and_slab(
+        y, np.zeros(1), np.array([10.0]), np.array([0.2]), np.array([0, 4])
+    )
     np.testing.assert_array_equal(chances, [0, 1, 0, 1])
     np.testing.assert_array_equal(means, [0, 1e6, 0, 3])
 
 
-@pytest.mark.parametrize(("a", "b"), [(-1.0, 1.0), (-5.0, 0.5), (0.5, 0.9), (2.0, 9.0), (-9.0, -3.0), (6.0, 6.1), (-0.2, 8.0)])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [(-1.0, 1.0), (-5.0, 0.5), (0.5, 0.9), (2.0, 9.0), (-9.0, -3.0), (6.0, 6.1), (-0.2, 8.0)],
+)
 def test_truncated_normals(a, b):
     """Kolmogorov-Smirnov, 4000 draws: a false alarm is one in 1e4 for each, before the seed is fixed."""
     rng = np.random.default_rng(3)
@@ -68,7 +85,9 @@ def test_best_policy_and_visits_are_those_of_the_exact_planner():
     actions = best_policy(TRUTH, rewards, SUPPORT)
     assert GARNET.value(TabularPolicy(actions, 2)) == pytest.approx(GARNET.optimal_value, rel=1e-12)
     visits = expected_visits(actions[None], TRUTH, SUPPORT, GARNET.start)[0].reshape(4, 2)
-    assert visits.sum() == pytest.approx(6) and (visits * rewards[0]).sum() == pytest.approx(GARNET.optimal_value)
+    assert visits.sum() == pytest.approx(6) and (visits * rewards[0]).sum() == pytest.approx(
+        GARNET.optimal_value
+    )
 
 
 @pytest.mark.parametrize("graph", [None, TRUTH.reshape(4, 2, 4) > 0], ids=["all", "support"])
@@ -77,19 +96,26 @@ def test_a_hopeful_pair_leads_to_the_best_that_may_follow(graph, large, monkeypa
     monkeypatch.setattr(model_planning, "LARGE", large)
     support = support_of(graph, layers=1, states=4, actions=2, terminal=None)
     model = TRUTH if graph is None else TRUTH[TRUTH > 0]
-    hopeful, reached = np.arange(8) % 3 == 0, np.ones((8, 4), bool) if graph is None else graph.reshape(8, 4)
+    hopeful, reached = (
+        np.arange(8) % 3 == 0,
+        np.ones((8, 4), bool) if graph is None else graph.reshape(8, 4),
+    )
 
     def ahead(_, v):
         best = np.where(reached, v, -np.inf).max(axis=1)
         return np.where(hopeful, best, TRUTH.reshape(8, 4) @ v).reshape(4, 2)
 
     rewards = np.random.default_rng(0).random((6, 4, 2))
-    np.testing.assert_array_equal(best_policy(model, rewards, support, hopeful), optimal(ahead, rewards)[1].actions)
+    np.testing.assert_array_equal(
+        best_policy(model, rewards, support, hopeful), optimal(ahead, rewards)[1].actions
+    )
 
 
 def test_untried_is_what_may_be_noise():
     counts = model_planning.Counts(
-        np.repeat([2.0, 30.0, 2.0, 100.0, 1.0, 9.0, 400.0, 0.0], 4) / 4, np.zeros(0), np.repeat([0.0, 10.0], 4)
+        np.repeat([2.0, 30.0, 2.0, 100.0, 1.0, 9.0, 400.0, 0.0], 4) / 4,
+        np.zeros(0),
+        np.repeat([0.0, 10.0], 4),
     )
     found = model_planning.untried(posterior(counts, SUPPORT), SUPPORT).tolist()
     assert found[:4] == [True, False, True, False] and found[4:] == [True, True, False, True]
@@ -102,7 +128,9 @@ def test_a_terminal_state_keeps_what_it_earns():
     rewards = np.broadcast_to(np.array([[0.0, 0.2], [0.5, 0.5]]), (5, 2, 2))
     actions = best_policy(model, rewards, support)
     P = np.array([[[0.0, 1.0], [1.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]])
-    np.testing.assert_array_equal(actions[:, 0], optimal(lambda _, v: P @ v, rewards)[1].actions[:, 0])
+    np.testing.assert_array_equal(
+        actions[:, 0], optimal(lambda _, v: P @ v, rewards)[1].actions[:, 0]
+    )
 
 
 def rounds(n, users, sigma, ratio, seed=0, window=12):
@@ -111,10 +139,17 @@ def rounds(n, users, sigma, ratio, seed=0, window=12):
     bound = BudgetedCounts(SUPPORT.cells, SUPPORT.pairs, 6)
     weights = np.full(SUPPORT.pairs, math.sqrt(1 / 6))
     visits = BudgetedVisits(SUPPORT, weights, bound)
-    history, total, variance = beginning(SUPPORT, bound.size, policies=Q, horizon=6), np.zeros(bound.size), 0.0
+    history, total, variance = (
+        beginning(SUPPORT, bound.size, policies=Q, horizon=6),
+        np.zeros(bound.size),
+        0.0,
+    )
     for _ in range(n):
         policies = rng.integers(2, size=(Q, 6, 4))
-        leaf = sum(visits.contribution(GARNET.sample(TabularPolicy(p, 2), users, rng)).values for p in policies)
+        leaf = sum(
+            visits.contribution(GARNET.sample(TabularPolicy(p, 2), users, rng)).values
+            for p in policies
+        )
         noise = rng.normal(size=bound.size) * sigma
         if ratio:
             total, variance = ratio * total + leaf, sigma**2
@@ -122,7 +157,15 @@ def rounds(n, users, sigma, ratio, seed=0, window=12):
         else:
             total, variance = total + leaf + noise, variance + sigma**2
             release = total
-        history = closed(history, policies, np.full(Q, float(users)), weights, release, variance, differences=not ratio)
+        history = closed(
+            history,
+            policies,
+            np.full(Q, float(users)),
+            weights,
+            release,
+            variance,
+            differences=not ratio,
+        )
         for _ in range(2):
             history = predicted(history, SUPPORT, GARNET.start)
             known = posterior(estimate(history, SUPPORT, ratio), SUPPORT)
@@ -156,8 +199,13 @@ def test_the_noise_of_a_count_is_what_is_said(ratio):
     for seed in range(300):
         history, _ = CACHED[ratio]
         rng = np.random.default_rng([seed, 7])
-        noisy = history.releases + rng.normal(size=history.releases.shape) * np.sqrt(history.noises)[:, None]
-        found.append(estimate(type(history)(**history.arrays() | {"releases": noisy}), SUPPORT, ratio))
+        noisy = (
+            history.releases
+            + rng.normal(size=history.releases.shape) * np.sqrt(history.noises)[:, None]
+        )
+        found.append(
+            estimate(type(history)(**history.arrays() | {"releases": noisy}), SUPPORT, ratio)
+        )
     spread = np.stack([one.moves for one in found]).std(axis=0)
     np.testing.assert_allclose(spread, np.repeat(found[0].noise, 4), rtol=0.15)
 

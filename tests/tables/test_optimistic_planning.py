@@ -19,7 +19,9 @@ def plain(P, rewards, bonus, left, ceiling, policy=None):
         mean = P @ V
         spread = np.sqrt(np.maximum(P @ V**2 - mean**2, 0))
         total = mean + bonus.fixed + left[h] * bonus.slope + bonus.spread * spread
-        Q[h] = np.clip(np.nan_to_num(rewards[h] + total.reshape(S, A), posinf=np.inf), 0, ceiling[h])
+        Q[h] = np.clip(
+            np.nan_to_num(rewards[h] + total.reshape(S, A), posinf=np.inf), 0, ceiling[h]
+        )
         V = Q[h].max(axis=1) if policy is None else (Q[h] * policy[h]).sum(axis=1)
     return Q
 
@@ -36,7 +38,9 @@ def test_every_part_of_a_bonus_is_added_and_cut(with_policy):
     bonus.fixed[3] = np.inf
     policy = rng.dirichlet(np.ones(A), size=(H, S)) if with_policy else None
     Q = Optimist(np.full(H, 4.0), LEFT - 1, ENDS).q_values(P, PROBLEM.rewards, bonus, policy)
-    np.testing.assert_allclose(Q, plain(P, PROBLEM.rewards, bonus, LEFT - 1, np.full(H, 4.0), policy))
+    np.testing.assert_allclose(
+        Q, plain(P, PROBLEM.rewards, bonus, LEFT - 1, np.full(H, 4.0), policy)
+    )
     assert (Q[:, 1, 0] == 4).all() and 0 < (Q == 4).mean() < 0.9
 
 
@@ -49,7 +53,9 @@ def test_layers_and_ends():
     np.testing.assert_allclose(optimist.q_values(layers, PROBLEM.rewards, none), one)
     ends = ENDS.copy()
     ends[2] = True
-    Q = Optimist(LEFT, LEFT, ends).q_values(P, PROBLEM.rewards, Bonus(np.full(S * A, 9.0), NONE.slope, NONE.spread))
+    Q = Optimist(LEFT, LEFT, ends).q_values(
+        P, PROBLEM.rewards, Bonus(np.full(S * A, 9.0), NONE.slope, NONE.spread)
+    )
     np.testing.assert_allclose(Q[:, 2].max(axis=1), PROBLEM.rewards[0, 2].max() * LEFT)
     np.testing.assert_allclose(Q[:, 1], LEFT[:, None] + np.zeros(A))
 

@@ -12,7 +12,16 @@ from confide.agents import DPUCBVI, LDPOBI, PUCB, UCBVI
 from confide.errors import ConfideError, InvalidParameter, PrivacyError
 from confide.problems import TabularMDP, riverswim
 from confide.tables.optimistic_planning import Errors
-from confide.tables.printed import MOST, DPUCBVIRule, OBIRule, PUCBRule, TableSetting, UCBVIRule, bonus_of_one, starts
+from confide.tables.printed import (
+    MOST,
+    DPUCBVIRule,
+    OBIRule,
+    PUCBRule,
+    TableSetting,
+    UCBVIRule,
+    bonus_of_one,
+    starts,
+)
 
 RIVER = riverswim()
 COINS = TabularMDP(RIVER.transitions, RIVER.rewards, RIVER.start, stochastic_rewards=True)
@@ -38,7 +47,10 @@ def test_another_reading_of_pucb():
     found = []
     for K in USERS:
         E = 60 * math.log(1920 / 0.025) * math.log(20 * K) ** 2.5
-        found.append(21 * math.sqrt(2 * math.log(20 * K / 0.025) / max(K - E, 1)) + 121 * (3 * E / K + 2 * (E / K) ** 2))
+        found.append(
+            21 * math.sqrt(2 * math.log(20 * K / 0.025) / max(K - E, 1))
+            + 121 * (3 * E / K + 2 * (E / K) ** 2)
+        )
     assert found == pytest.approx([1.06e5, 432, 5.24], rel=0.01)
     ours = bonuses(PUCBRule(setting(), 1.0))
     assert all(1 < other / one < 3.2 for other, one in zip(found, ours, strict=True))
@@ -47,7 +59,10 @@ def test_another_reading_of_pucb():
 def test_the_bonus_of_private_ucb_vi():
     """By hand at K = 1e6, central: E1 = 60 sqrt(8 x 19.9316^3 x ln(1.44e10)) = 72 951, E2 with ln(8.64e10) 75 694, n = 1 072 951:
     20 (6 x 75 694 + 2 x 72 951) / n = 11.185, and 20 sqrt(2 ln(9.6e9)) / sqrt(n) = .131 for sampling: together 11.32."""
-    central, local = UCBVIRule(setting(), 1.0, learned=False), UCBVIRule(setting(), 1.0, learned=False, local=True)
+    central, local = (
+        UCBVIRule(setting(), 1.0, learned=False),
+        UCBVIRule(setting(), 1.0, learned=False, local=True),
+    )
     assert bonuses(central) == pytest.approx([111.18, 11.328, 0.21613], rel=1e-3)
     assert bonuses(local) == pytest.approx([139.48, 74.259, 13.509], rel=1e-3)
 
@@ -55,7 +70,9 @@ def test_the_bonus_of_private_ucb_vi():
 def test_the_bonus_of_ldp_obi():
     """By hand at K = 1e8: b = 120, l = ln(4 pi^2 1e16 x 12 / .3) = 44.21: c3 = 120 sqrt(6e8 x 8 l) = 5.528e7, and c4 with l = 46.00 and 1e8
     noises 2.302e7. n = 1e8 + 2 c3 = 2.1056e8; 20 (6 c4 + 3 c3) / n = 28.87, and sampling 20 sqrt(84 L / n) = .10 with L = 65.6."""
-    assert bonuses(OBIRule(setting(), 1.0, learned=False)) == pytest.approx([55.442, 50.429, 28.974], rel=1e-4)
+    assert bonuses(OBIRule(setting(), 1.0, learned=False)) == pytest.approx(
+        [55.442, 50.429, 28.974], rel=1e-4
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,7 +89,9 @@ def test_the_bonus_of_ldp_obi():
 def test_learning_cannot_start_before(rule, most, one):
     """Where the bonus of a pair that everybody visits gets below H, and below what one step can bring."""
     users = starts(rule)
-    assert users == pytest.approx(most, rel=0.05) and starts(rule, 1.0) == pytest.approx(one, rel=0.1)
+    assert users == pytest.approx(most, rel=0.05) and starts(rule, 1.0) == pytest.approx(
+        one, rel=0.1
+    )
     below, above = (bonus_of_one(replace(rule, setting=setting(k))) for k in (users, users - 1))
     assert below < RIVER.horizon <= above
     assert starts(replace(rule, epsilon=math.inf)) < 0.01 * users
@@ -81,9 +100,14 @@ def test_learning_cannot_start_before(rule, most, one):
 def test_the_bonus_of_dp_ucbvi():
     """By hand at K = 1e6, central: E = 4 x 60 sqrt(8 x 19.9316^3 x ln(8.64e10)) = 303 121, n = 1e6 + E / 2 = 1 151 560, i = ln(1.44e12) =
     27.9957: 20 x 20 x 6 E i / n = 17 686.1, 4 x 20 sqrt(i / n) = .394, and 2 sqrt(i / n) times a spread of at most H / 2, .099."""
-    assert bonuses(DPUCBVIRule(setting(), 1.0, learned=False)) == pytest.approx([93_487, 17_686.5, 396.18], rel=1e-4)
+    assert bonuses(DPUCBVIRule(setting(), 1.0, learned=False)) == pytest.approx(
+        [93_487, 17_686.5, 396.18], rel=1e-4
+    )
     local = DPUCBVIRule(setting(), 1.0, learned=False, local=True)
-    assert bonuses(local) == pytest.approx([106_024, 84_669, 24_457], rel=1e-4) and starts(local) > MOST
+    assert (
+        bonuses(local) == pytest.approx([106_024, 84_669, 24_457], rel=1e-4)
+        and starts(local) > MOST
+    )
 
 
 def test_the_minimum_in_the_bonus_of_dp_ucbvi_is_h_squared():
@@ -103,7 +127,9 @@ def test_consistent_counts_are_next_to_the_noisy_ones():
     assert (found >= 0).all() and (found.sum(axis=1) <= np.maximum(visits + slack, 0) + 1e-6).all()
     for c, v, x in zip(cells, visits, found, strict=True):
         sides = np.r_[
-            np.c_[np.eye(6), -np.ones(6)], np.c_[-np.eye(6), -np.ones(6)], [np.r_[np.ones(6), 0], np.r_[-np.ones(6), 0]]
+            np.c_[np.eye(6), -np.ones(6)],
+            np.c_[-np.eye(6), -np.ones(6)],
+            [np.r_[np.ones(6), 0], np.r_[-np.ones(6), 0]],
         ]
         limits = np.r_[c, -c, max(v + slack, 0), -(v - slack)]
         best = linprog(np.r_[np.zeros(6), 1], A_ub=sides, b_ub=limits, bounds=(0, None))
@@ -111,7 +137,11 @@ def test_consistent_counts_are_next_to_the_noisy_ones():
 
 
 def test_an_unvisited_pair_may_be_worth_anything():
-    for rule in (PUCBRule(setting(), math.inf), OBIRule(setting(), math.inf), DPUCBVIRule(setting(), math.inf)):
+    for rule in (
+        PUCBRule(setting(), math.inf),
+        OBIRule(setting(), math.inf),
+        DPUCBVIRule(setting(), math.inf),
+    ):
         errors = rule.errors(1)
         assert np.isinf(rule.bonus(rule.totals(np.zeros(1), errors), errors).at_most(20)).all()
     rule = UCBVIRule(setting(), math.inf)
@@ -146,9 +176,13 @@ def test_the_true_epsilon_of_the_printed_noise(kind, problem, privacy, epsilon):
 
 def test_what_a_paper_does_not_print_is_refused():
     with pytest.raises(PrivacyError, match=r"no constants for LocalDP"):
-        PUCB(RIVER.public, episodes=10, privacy=confide.LocalDP(1.0, delta=0.0), calibration="paper")
+        PUCB(
+            RIVER.public, episodes=10, privacy=confide.LocalDP(1.0, delta=0.0), calibration="paper"
+        )
     with pytest.raises(PrivacyError, match=r"LocalDP alone"):
-        LDPOBI(RIVER.public, episodes=10, privacy=confide.JointDP(1.0, delta=0.0), calibration="paper")
+        LDPOBI(
+            RIVER.public, episodes=10, privacy=confide.JointDP(1.0, delta=0.0), calibration="paper"
+        )
     with pytest.raises(InvalidParameter, match="episodes must be"):
         TableSetting(0, 1, 1, 1)
     with pytest.raises(InvalidParameter, match="below must be"):

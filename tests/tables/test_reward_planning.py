@@ -18,15 +18,25 @@ BALANCE = 180 / 256
 
 def known(rewards, samples, noise):
     """A posterior of S states, from exact sums of rewards [s, a] in so many samples [s, a]."""
-    rewards, samples = (np.broadcast_to(np.asarray(each, dtype=float), (S, A)).ravel() for each in (rewards, samples))
+    rewards, samples = (
+        np.broadcast_to(np.asarray(each, dtype=float), (S, A)).ravel()
+        for each in (rewards, samples)
+    )
     counts = Counts(np.zeros(SUPPORT.cells), rewards * samples, np.full(S * A, float(noise)))
     return Posterior(counts, np.maximum(samples, max(2 * noise, 1e-12)), np.zeros(0), np.zeros(0))
 
 
-@pytest.mark.parametrize(("m", "s"), [(0.5, 0.1), (0.5, 2.0), (-1.0, 0.4), (1.4, 0.3), (0.01, 0.02), (0.0, 100.0)])
+@pytest.mark.parametrize(
+    ("m", "s"), [(0.5, 0.1), (0.5, 2.0), (-1.0, 0.4), (1.4, 0.3), (0.01, 0.02), (0.0, 100.0)]
+)
 def test_normals_that_are_cut(m, s):
-    unit, exact = Unit(np.full(4000, m), np.full(4000, s)), stats.truncnorm(-m / s, (1 - m) / s, m, s)
-    assert unit.mass[0] == pytest.approx(integrate.quad(lambda r: stats.norm.pdf(r, m, s), 0, 1)[0], rel=1e-6)
+    unit, exact = (
+        Unit(np.full(4000, m), np.full(4000, s)),
+        stats.truncnorm(-m / s, (1 - m) / s, m, s),
+    )
+    assert unit.mass[0] == pytest.approx(
+        integrate.quad(lambda r: stats.norm.pdf(r, m, s), 0, 1)[0], rel=1e-6
+    )
     assert unit.mean[0] == pytest.approx(exact.mean(), rel=1e-5)
     assert stats.kstest(unit.drawn(np.random.default_rng(0)), exact.cdf).pvalue > 1e-4
 
@@ -45,12 +55,16 @@ def test_chances_are_what_quadrature_gives():
     m, s = found.action.centres[0], found.action.spreads[0]
     np.testing.assert_allclose(m, rewards[0])
     spike = stats.norm.pdf(m, found.common[0], s)
-    slab = np.array([integrate.quad(lambda r, a=a: stats.norm.pdf(m[a], r, s[a]), 0, 1)[0] for a in range(A)])
+    slab = np.array(
+        [integrate.quad(lambda r, a=a: stats.norm.pdf(m[a], r, s[a]), 0, 1)[0] for a in range(A)]
+    )
     alike = integrate.quad(lambda r: stats.norm.pdf(m, r, s).prod(), 0, 1)[0]
     mixed = ((1 - OWN) * spike + OWN * slab).prod()
     weights = np.array([(1 - ALIKE - APART) * spike.prod(), ALIKE * alike, APART * mixed])
     np.testing.assert_allclose(found.chances[:, 0], weights / weights.sum(), rtol=1e-5)
-    np.testing.assert_allclose(found.own[0], OWN * slab / ((1 - OWN) * spike + OWN * slab), rtol=1e-5)
+    np.testing.assert_allclose(
+        found.own[0], OWN * slab / ((1 - OWN) * spike + OWN * slab), rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("noise", [0.0, 10.0])
@@ -59,7 +73,9 @@ def test_the_mean_and_the_draws_find_rewards(noise):
     found = reward_posterior(known(truth, 20_000.0, noise), SUPPORT, BALANCE)
     draws = np.stack([found.drawn(np.random.default_rng(i)) for i in range(50)])
     assert (
-        not found.common.any() and np.abs(found.mean - truth.ravel()).max() < 0.01 and np.abs(draws - truth.ravel()).max() < 0.05
+        not found.common.any()
+        and np.abs(found.mean - truth.ravel()).max() < 0.01
+        and np.abs(draws - truth.ravel()).max() < 0.05
     )
 
 
@@ -72,7 +88,9 @@ def test_what_nobody_tried_may_be_worth_anything(noise):
     rewards, samples = np.zeros((S, A)), np.full((S, A), 1000.0)
     samples[:2], samples[2], rewards[2] = 0.0, [0.0, 0.0, 1000.0], [0.0, 0.0, 1.0]
     found = reward_posterior(known(rewards, samples, noise), SUPPORT, BALANCE)
-    draws = np.stack([found.drawn(np.random.default_rng([i, 1])) for i in range(4000)]).reshape(4000, S, A)
+    draws = np.stack([found.drawn(np.random.default_rng([i, 1])) for i in range(4000)]).reshape(
+        4000, S, A
+    )
     prior = ALIKE + APART * OWN
     np.testing.assert_allclose((draws[:, :2] > 0).mean(axis=0), prior, atol=0.02)
     np.testing.assert_allclose((draws[:, :2] > 0.9).mean(axis=0), 0.1 * prior, atol=0.01)
@@ -90,7 +108,9 @@ def test_actions_may_have_a_common_reward_each():
     assert found.mean[2] < 0.2
     rewards = np.zeros((S, A))
     rewards[0] = 1.0, 0.0, 0.5
-    np.testing.assert_array_equal(reward_posterior(known(rewards, 300.0, 10.0), SUPPORT, BALANCE).common, np.zeros(A))
+    np.testing.assert_array_equal(
+        reward_posterior(known(rewards, 300.0, 10.0), SUPPORT, BALANCE).common, np.zeros(A)
+    )
 
 
 def test_noise_in_few_samples_is_no_evidence():
@@ -98,16 +118,25 @@ def test_noise_in_few_samples_is_no_evidence():
     rewards, samples = np.zeros((S, A)), np.full((S, A), 1000.0)
     rewards[0], samples[0] = -3.0, 20.0
     found = reward_posterior(known(rewards, samples, 10.0), SUPPORT, BALANCE)
-    draws = np.stack([found.drawn(np.random.default_rng(i)) for i in range(4000)]).reshape(4000, S, A)
-    np.testing.assert_allclose((draws[:, 0] > 0.5).mean(axis=0), (ALIKE + APART * OWN) / 2, atol=0.02)
+    draws = np.stack([found.drawn(np.random.default_rng(i)) for i in range(4000)]).reshape(
+        4000, S, A
+    )
+    np.testing.assert_allclose(
+        (draws[:, 0] > 0.5).mean(axis=0), (ALIKE + APART * OWN) / 2, atol=0.02
+    )
 
 
 def test_sums_are_in_the_unit_of_counts():
     """Users of riverswim without noise: what a pair earned, divided by its samples, is its mean reward, without the balance."""
     river = riverswim()
-    problem = TabularMDP(river.transitions, river.rewards, river.start, stochastic_rewards=True, name="coins")
+    problem = TabularMDP(
+        river.transitions, river.rewards, river.start, stochastic_rewards=True, name="coins"
+    )
     support = support_of(None, layers=1, states=6, actions=2, terminal=None)
-    bound, weights = BudgetedCounts(support.cells, support.pairs, 20, BALANCE), np.full(12, np.sqrt(1 / 20))
+    bound, weights = (
+        BudgetedCounts(support.cells, support.pairs, 20, BALANCE),
+        np.full(12, np.sqrt(1 / 20)),
+    )
     right = np.ones((1, 20, 6), dtype=np.int64)
     users = problem.sample(TabularPolicy(right[0], 2), 5_000, np.random.default_rng(0))
     values = BudgetedVisits(support, weights, bound).contribution(users).values
@@ -115,4 +144,5 @@ def test_sums_are_in_the_unit_of_counts():
     history = closed(history, right, np.array([5_000.0]), weights, values, 0.0, differences=True)
     counts = estimate(predicted(history, support, problem.start), support, 0.0, BALANCE)
     samples = counts.moves.reshape(12, 6).sum(axis=1)
-    assert counts.rewards[11] / samples[11] == pytest.approx(1.0, abs=1e-3)  # the right end, to the right
+    # the right end, to the right
+    assert counts.rewards[11] / samples[11] == pytest.approx(1.0, abs=1e-3)

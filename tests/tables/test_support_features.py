@@ -13,7 +13,10 @@ GRAPH = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]], dtype=bool)
 def test_a_mask_a_graph_and_a_list_say_the_same():
     mask = np.repeat(GRAPH[:, None], 2, axis=1)
     listed = np.argwhere(mask)[::-1]
-    made = [support_of(given, **SIZES) for given in (GRAPH, mask, listed, np.concatenate([listed, listed]).tolist())]
+    made = [
+        support_of(given, **SIZES)
+        for given in (GRAPH, mask, listed, np.concatenate([listed, listed]).tolist())
+    ]
     for support in made:
         assert support.known and support.cells == 12 and support.open.all()
         np.testing.assert_array_equal(support.successors, [0, 1, 0, 1, 1, 2, 1, 2, 0, 2, 0, 2])
@@ -46,7 +49,8 @@ def test_what_is_no_support_is_refused(given, message):
 
 
 @pytest.mark.parametrize(
-    ("horizon", "known", "layers"), [(1, True, 1), (1, False, 1), (2, True, 2), (2, False, 2), (3, True, 2), (3, False, 3)]
+    ("horizon", "known", "layers"),
+    [(1, True, 1), (1, False, 1), (2, True, 2), (2, False, 2), (3, True, 2), (3, False, 3)],
 )
 def test_one_layer_stands_for_steps_that_are_alike(horizon, known, layers):
     assert layers_of(horizon, stationary=False, known_rewards=known) == layers
@@ -54,5 +58,7 @@ def test_one_layer_stands_for_steps_that_are_alike(horizon, known, layers):
 
 
 def test_a_table_where_every_episode_is_over_is_refused():
-    with pytest.raises(InvalidParameter, match="every state is terminal: there is nothing to learn"):
+    with pytest.raises(
+        InvalidParameter, match="every state is terminal: there is nothing to learn"
+    ):
         support_of(None, **SIZES | {"terminal": np.ones(3, dtype=bool)})

@@ -11,15 +11,24 @@ from confide.problems import TabularMDP, deep_sea, double_chain, lock, riverswim
 PRIVATE = confide.JointDP(1.0, 1e-5)
 RIVER = riverswim()
 GRAPH = (RIVER.transitions.dense()[0] > 0).any(axis=1)
-COINS = TabularMDP(RIVER.transitions, RIVER.rewards, RIVER.start, stochastic_rewards=True, name="coins")
+COINS = TabularMDP(
+    RIVER.transitions, RIVER.rewards, RIVER.start, stochastic_rewards=True, name="coins"
+)
 
 
 def lost(problem, privacy, episodes=20_000, seeds=range(2), **more):
     """Regret relative to uniform play's."""
     done = [
-        confide.run(TabularPSRL(problem.public, episodes=episodes, privacy=privacy, **more), problem, seed=seed) for seed in seeds
+        confide.run(
+            TabularPSRL(problem.public, episodes=episodes, privacy=privacy, **more),
+            problem,
+            seed=seed,
+        )
+        for seed in seeds
     ]
-    return np.mean([run.regret[-1] / (episodes * (run.optimal_value - run.uniform_value)) for run in done])
+    return np.mean(
+        [run.regret[-1] / (episodes * (run.optimal_value - run.uniform_value)) for run in done]
+    )
 
 
 @pytest.mark.parametrize(
@@ -34,9 +43,25 @@ def lost(problem, privacy, episodes=20_000, seeds=range(2), **more):
         (RIVER, confide.DistributedDP(1.0, 1e-5), {}, 0.2),
         (riverswim_stage(), confide.JointDP(10.0, 1e-5), {}, 0.3),
         (deep_sea(), confide.NoPrivacy(), {}, 0.3),
-        (double_chain(), PRIVATE, {"support": (double_chain().transitions.dense()[0] > 0).any(axis=1)}, 0.1),
+        (
+            double_chain(),
+            PRIVATE,
+            {"support": (double_chain().transitions.dense()[0] > 0).any(axis=1)},
+            0.1,
+        ),
     ],
-    ids=["joint", "support", "none", "rewards", "local", "pure", "distributed", "stage", "deep sea", "double chain"],
+    ids=[
+        "joint",
+        "support",
+        "none",
+        "rewards",
+        "local",
+        "pure",
+        "distributed",
+        "stage",
+        "deep sea",
+        "double chain",
+    ],
 )
 def test_it_learns(problem, privacy, options, most):
     """Means of two seeds. Six others gave, at most: .048, .018, .006, .068, .067, .057, .097, .100, .035, .031."""
@@ -51,10 +76,14 @@ def near_and_far(stochastic):
         P[s, 1, s] += 0.2
         P[s, 1, min(s + 1, states - 1)] += 0.8
     r[0, 0], r[-1, 1] = 0.15, 1.0
-    return TabularMDP(P, r, np.eye(states)[2], horizon=20, stochastic_rewards=stochastic, name="near and far")
+    return TabularMDP(
+        P, r, np.eye(states)[2], horizon=20, stochastic_rewards=stochastic, name="near and far"
+    )
 
 
-@pytest.mark.parametrize("privacy", [confide.NoPrivacy(), confide.JointDP(10.0, 1e-5)], ids=["none", "epsilon 10"])
+@pytest.mark.parametrize(
+    "privacy", [confide.NoPrivacy(), confide.JointDP(10.0, 1e-5)], ids=["none", "epsilon 10"]
+)
 @pytest.mark.parametrize("stochastic", [False, True], ids=["known rewards", "learned rewards"])
 def test_what_is_near_does_not_hide_what_is_far(stochastic, privacy):
     """Without explorers most of these runs lost .72: nobody ever went to the far end. Six other seeds gave .042 at most."""
@@ -98,7 +127,9 @@ def test_what_it_cannot_do_is_said():
     with pytest.raises(InvalidParameter, match="in no paper"):
         TabularPSRL(RIVER.public, episodes=100, privacy=PRIVATE, calibration="paper")
     with pytest.raises(InvalidParameter, match="support must be"):
-        TabularPSRL(RIVER.public, episodes=100, privacy=PRIVATE, support=np.ones((2, 2), dtype=bool))
+        TabularPSRL(
+            RIVER.public, episodes=100, privacy=PRIVATE, support=np.ones((2, 2), dtype=bool)
+        )
     with pytest.raises(InvalidParameter, match="riverswim cannot"):
         confide.run(TabularPSRL(RIVER.public, episodes=100, privacy=PRIVATE), RIVER, counts=True)
 
@@ -114,7 +145,9 @@ def test_secure_noise_is_whole():
 @pytest.mark.parametrize("source", ["fast", "secure"])
 def test_the_noise_is_what_was_expected(source):
     """Also with whole coefficients, which are scaled up before the noise is added, and down afterwards."""
-    agent = TabularPSRL(RIVER.public, episodes=200, privacy=PRIVATE, noise=confide.mechanisms.noise_source(source))
+    agent = TabularPSRL(
+        RIVER.public, episodes=200, privacy=PRIVATE, noise=confide.mechanisms.noise_source(source)
+    )
     expected = agent.expected_noise()
     confide.run(agent, RIVER)
     assert expected.first == expected.last == pytest.approx(agent.noise_level.std)
@@ -122,7 +155,12 @@ def test_the_noise_is_what_was_expected(source):
 
 def test_too_many_releases_are_refused():
     with pytest.raises(InvalidParameter, match="1000 are too many"):
-        TabularPSRL(RIVER.public, episodes=1000, privacy=PRIVATE, schedule=confide.privatizers.every_episode(1000))
+        TabularPSRL(
+            RIVER.public,
+            episodes=1000,
+            privacy=PRIVATE,
+            schedule=confide.privatizers.every_episode(1000),
+        )
 
 
 def test_two_steps_that_differ_are_not_taken_for_one():

@@ -70,7 +70,10 @@ __getattr__ = lazy(
     __name__,
     {
         **dict.fromkeys(("Abilities", "Agent", "Batch"), "confide.learning.agent"),
-        **dict.fromkeys(("Algorithm", "Calibration", "Description", "Learner", "Round"), "confide.learning.learner"),
+        **dict.fromkeys(
+            ("Algorithm", "Calibration", "Description", "Learner", "Round"),
+            "confide.learning.learner",
+        ),
         "LocalClient": "confide.learning.client",
         "ShareClient": "confide.learning.share_client",
         **dict.fromkeys(("NoData", "Oracle", "Uniform"), "confide.learning.reference"),

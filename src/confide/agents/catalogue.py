@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from confide.linear_mdps.batches import Batches
     from confide.privatizers import Schedule
 
-_NUMBERS = ("bonus_scale", "failure")  # options that some agents take only into their arithmetic, where a text fails late
+# options that some agents take only into their arithmetic, where a text fails late
+_NUMBERS = ("bonus_scale", "failure")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,8 @@ class Entry:
     local: bool = True  # whether it can keep a local guarantee
     known_rewards: bool = False  # whether rewards must be public
     knows_truth: bool = False  # made from the problem itself: a yardstick, not a learner
-    stuck: str = ""  # problems on which `benchmarks/stuck.py` found runs that stay away from optimal
+    # problems on which `benchmarks/stuck.py` found runs that stay away from optimal
+    stuck: str = ""
 
 
 AGENTS = {
@@ -102,7 +104,10 @@ AGENTS = {
         "confide",
     ),
     "lin-ts": Entry(
-        "confide.bandits.lin_ts:LinTS", "posterior sampling on private sums of contexts and rewards", "linear bandit", "confide"
+        "confide.bandits.lin_ts:LinTS",
+        "posterior sampling on private sums of contexts and rewards",
+        "linear bandit",
+        "confide",
     ),
     "lin-ucb": Entry(
         "confide.bandits.lin_ucb:LinUCB",
@@ -147,7 +152,10 @@ AGENTS = {
         "Chowdhury21",
     ),
     "thompson-lq": Entry(
-        "confide.control.thompson_lq:ThompsonLQ", "posterior sampling on private residuals", "linear control", "confide"
+        "confide.control.thompson_lq:ThompsonLQ",
+        "posterior sampling on private residuals",
+        "linear control",
+        "confide",
     ),
     "certainty-equivalent-lq": Entry(
         "confide.control.certainty_equivalent_lq:CertaintyEquivalentLQ",
@@ -155,8 +163,13 @@ AGENTS = {
         "linear control",
         "confide",
     ),
-    "uniform": Entry("confide.learning.reference:Uniform", "plays uniformly random actions (linear control: zero input)"),
-    "oracle": Entry("confide.learning.reference:Oracle", "plays the optimal policy", knows_truth=True),
+    "uniform": Entry(
+        "confide.learning.reference:Uniform",
+        "plays uniformly random actions (linear control: zero input)",
+    ),
+    "oracle": Entry(
+        "confide.learning.reference:Oracle", "plays the optimal policy", knows_truth=True
+    ),
     "no-data": Entry(
         "confide.learning.reference:NoData",
         "plans with equal weights of all kernels, without data",
@@ -187,11 +200,19 @@ def _check_fit(name: str, problem: Any) -> None:
     if entry is None or fits(name, public):
         return
     fitting = [other for other in AGENTS if AGENTS[other].paper and fits(other, public)]
-    kind = f"a {public.family} problem" + (" with unknown rewards" if entry.family == public.family else "")
+    kind = f"a {public.family} problem" + (
+        " with unknown rewards" if entry.family == public.family else ""
+    )
     needs = f"{entry.family} problems" + (" with known rewards" if entry.known_rewards else "")
-    others = f"try {', '.join(fitting)}" if fitting else "no private learner supports it; use uniform or oracle"
+    others = (
+        f"try {', '.join(fitting)}"
+        if fitting
+        else "no private learner supports it; use uniform or oracle"
+    )
     asked = problem.name.partition(",")[0]
-    raise InvalidParameter(f"{name} is for {needs}, but {problem.name} is {kind}: {others}; confide list --for {asked}")
+    raise InvalidParameter(
+        f"{name} is for {needs}, but {problem.name} is {kind}: {others}; confide list --for {asked}"
+    )
 
 
 def why_not(name: str, public: Any) -> str:
@@ -205,8 +226,14 @@ def why_not(name: str, public: Any) -> str:
 def users_needed(name: str, problem: Any) -> dict[str, Any] | None:
     """What `benchmarks/which_learner.py` measured at epsilon = 1, delta = 1e-5: the median of the numbers of users after which policies
     are, lastingly, 90 % of the way from uniform to optimal play (`users`; None if not within `episodes`). None: not measured."""
-    written = importlib.resources.files("confide.agents").joinpath("users_needed.json").read_text(encoding="utf-8")
-    of_problem: dict[str, Any] = json.loads(written).get(f"{problem.name}, H = {problem.horizon}", {})
+    written = (
+        importlib.resources.files("confide.agents")
+        .joinpath("users_needed.json")
+        .read_text(encoding="utf-8")
+    )
+    of_problem: dict[str, Any] = json.loads(written).get(
+        f"{problem.name}, H = {problem.horizon}", {}
+    )
     return of_problem.get(name)
 
 
@@ -231,7 +258,9 @@ def make_agent(name: str, problem: Any, *, episodes: int, privacy: Request, **op
     elif not isinstance(privacy, NoPrivacy):
         raise InvalidParameter(f"{name} is not private and accepts no epsilon: omit it")
     try:
-        return made(problem if entry and entry.knows_truth else problem.public, episodes=episodes, **given)
+        return made(
+            problem if entry and entry.knows_truth else problem.public, episodes=episodes, **given
+        )
     except ConfideError:
         raise
     except (TypeError, AttributeError) as error:
@@ -257,7 +286,9 @@ def read_schedule(given: Any, episodes: int) -> "Schedule | Batches":
     from confide.privatizers import Schedule
 
     if not isinstance(given, Schedule | Batches | str | int):
-        raise InvalidParameter(f"schedule must be a Schedule, a name or a number of users, got schedule={given!r}")
+        raise InvalidParameter(
+            f"schedule must be a Schedule, a name or a number of users, got schedule={given!r}"
+        )
     return given if isinstance(given, Schedule | Batches) else schedule_of(given, episodes)
 
 
@@ -270,7 +301,9 @@ def schedule_of(text: "str | int", episodes: int) -> "Schedule | Batches":
         return every(int(text), episodes)
     named: dict[str, Any] = {"geometric": geometric, "every": every_episode, "adaptive": adaptive}
     if str(text) not in named:
-        raise InvalidParameter(f"schedule must be geometric, every, adaptive or a number of users, got {text!r}")
+        raise InvalidParameter(
+            f"schedule must be geometric, every, adaptive or a number of users, got {text!r}"
+        )
     made: Schedule | Batches = named[str(text)](episodes)
     return made
 
@@ -296,7 +329,11 @@ def _load(place: str) -> Any:
     module, colon, attribute = place.partition(":")
     if not colon:
         near = difflib.get_close_matches(place, AGENTS, n=1)
-        hint = f"; did you mean {near[0]}?" if near else f"; choose one of {', '.join(AGENTS)}, or package.module:Class"
+        hint = (
+            f"; did you mean {near[0]}?"
+            if near
+            else f"; choose one of {', '.join(AGENTS)}, or package.module:Class"
+        )
         raise InvalidParameter(f"unknown agent {place!r}{hint}")
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # a class of one's own is looked for where one stands
@@ -305,5 +342,9 @@ def _load(place: str) -> Any:
     except ConfideError:
         raise
     except Exception as error:  # whatever is wrong in somebody's own file is said in one line
-        said = f"{type(error).__name__}: {error}" if not isinstance(error, ImportError | AttributeError) else f"{error}"
+        said = (
+            f"{type(error).__name__}: {error}"
+            if not isinstance(error, ImportError | AttributeError)
+            else f"{error}"
+        )
         raise InvalidParameter(f"cannot import the agent {place}: {said}") from None

@@ -68,10 +68,14 @@ def estimate_resources(
     if "schedule" in given:
         given["schedule"] = read_schedule(given["schedule"], episodes)
     describe = getattr(made_by, "footprint", None)
-    footprint = None if describe is None else describe(sizes, episodes=episodes, privacy=privacy, **given)
+    footprint = (
+        None if describe is None else describe(sizes, episodes=episodes, privacy=privacy, **given)
+    )
     if footprint is None:
         return Resources(sizes.memory, 0, 0.0)
-    return Resources(sizes.memory, footprint.memory(privacy, discrete=secure), footprint.planning_seconds)
+    return Resources(
+        sizes.memory, footprint.memory(privacy, discrete=secure), footprint.planning_seconds
+    )
 
 
 def estimate_agent(agent: Any, problem: Any) -> Resources:
@@ -85,7 +89,9 @@ def estimate_agent(agent: Any, problem: Any) -> Resources:
         "support": getattr(agent.algorithm, "support", None),
     }
     secure = agent.noise is not None and agent.noise.discrete
-    return estimate_resources(type(agent), sizes, episodes=agent.episodes, privacy=agent.privacy, secure=secure, **options)
+    return estimate_resources(
+        type(agent), sizes, episodes=agent.episodes, privacy=agent.privacy, secure=secure, **options
+    )
 
 
 def _calibration_of(agent: Learner) -> str:
@@ -119,4 +125,8 @@ def refuse_above(resources: Resources, limit: int, agent: str, problem: Any) -> 
 def advice(agent: str, problem: Any) -> str:
     """What would help, for the end of a sentence."""
     sizes = problem if isinstance(problem, ProblemSizes) else sizes_of(problem)
-    return STATE_SUPPORT if agent.startswith("tabular-psrl") else _ADVICE.get(sizes.family, _USUAL_ADVICE)
+    return (
+        STATE_SUPPORT
+        if agent.startswith("tabular-psrl")
+        else _ADVICE.get(sizes.family, _USUAL_ADVICE)
+    )

@@ -19,7 +19,10 @@ _COUNTERS = {
     "buffered": "buffered Toeplitz",
     "discounted": "discounted sums",
 }
-_CALIBRATION = {"paper": "paper: the printed constants", "tight": "tight: the least noise that the guarantee needs"}
+_CALIBRATION = {
+    "paper": "paper: the printed constants",
+    "tight": "tight: the least noise that the guarantee needs",
+}
 _TRUST = {
     Trust.NONE: "none: data and statistics are not protected",
     Trust.JOINT: "joint: a curator sees the data; protects each user from all other users together",
@@ -63,7 +66,9 @@ class Explanation:
 
         width = min(max(shutil.get_terminal_size((100, 24)).columns, 20), 140)
         rows, together, said = self.rows(), max(1, (width - 20) // 26), io.StringIO()
-        console = Console(file=said, width=width, color_system=None, force_terminal=False, force_jupyter=False)
+        console = Console(
+            file=said, width=width, color_system=None, force_terminal=False, force_jupyter=False
+        )
         common = [row for row in rows if len(self.agents) > 1 and len(set(row[1])) == 1]
         for start in range(0, len(self.agents), together):
             shown, table = slice(start, start + together), Table("")
@@ -76,7 +81,9 @@ class Explanation:
             table = Table.grid(padding=(0, 2))
             for heading, texts in common:
                 table.add_row(Text(f"  {heading}"), Text(texts[0]))
-            console.print("the same for " + ("both" if len(self.agents) == 2 else "all"), table, sep="\n")
+            console.print(
+                "the same for " + ("both" if len(self.agents) == 2 else "all"), table, sep="\n"
+            )
         console.print(*map(Text, self.sentences()), sep="\n")
         return "\n".join(line.rstrip() for line in said.getvalue().splitlines())
 
@@ -88,7 +95,9 @@ class Explanation:
 
         head = line("th", "", [one.name for one in self.agents])
         body = "".join(line("td", heading, texts) for heading, texts in self.rows())
-        return f"<table>{head}{body}</table>" + "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences())
+        return f"<table>{head}{body}</table>" + "".join(
+            f"<p>{escape(sentence)}</p>" for sentence in self.sentences()
+        )
 
 
 def explain(*agents: Learner, problem: Any = None) -> Explanation:
@@ -121,7 +130,9 @@ def _cells(one: Facts) -> dict[str, str]:
         "planning": one.planning,
         "peak memory": f"about {in_words(one.resources.memory)}" if one.resources else "",
         "planning time": _planning_time(one) if one.resources else "",
-        "warning": f"measured runs on problems with {one.stuck} ended more than 2 % from optimal" if one.stuck else "",
+        "warning": f"measured runs on problems with {one.stuck} ended more than 2 % from optimal"
+        if one.stuck
+        else "",
     }
 
 
@@ -162,7 +173,9 @@ def _signal(one: Facts, users: int) -> str:
     needed = one.users_until_signal
     if needed is None:
         return _NO_RULE
-    return f"after {_number(needed)} users at best" + (f": MORE than these {users:,}" if needed > users else "")
+    return f"after {_number(needed)} users at best" + (
+        f": MORE than these {users:,}" if needed > users else ""
+    )
 
 
 def _number(value: float) -> str:
@@ -174,25 +187,38 @@ def _told_apart(facts: list[Facts]) -> tuple[Facts, ...]:
     for extra in ("calibration", "request"):
         said = [(one.name, str(getattr(one, extra))) for one in facts]
         facts = [
-            replace(one, name=" ".join(own)) if len({other for name, other in said if name == one.name}) > 1 else one
+            replace(one, name=" ".join(own))
+            if len({other for name, other in said if name == one.name}) > 1
+            else one
             for one, own in zip(facts, said, strict=True)
         ]
     names = [one.name for one in facts]
-    twice = [f"{name} ({names[:i].count(name) + 1})" if names.count(name) > 1 else name for i, name in enumerate(names)]
+    twice = [
+        f"{name} ({names[:i].count(name) + 1})" if names.count(name) > 1 else name
+        for i, name in enumerate(names)
+    ]
     return tuple(replace(one, name=name) for one, name in zip(facts, twice, strict=True))
 
 
 def _comparison(agents: tuple[Facts, ...]) -> list[str]:
     """Sentences that compare each agent with the first; agents with the same result share a sentence."""
-    open_, private = [[one for one in agents if (one.trust is Trust.NONE) is none] for none in (True, False)]
-    said = [f"{_names(open_)} {_verb('add', open_)} no noise: users are not protected."] if open_ else []
+    open_, private = [
+        [one for one in agents if (one.trust is Trust.NONE) is none] for none in (True, False)
+    ]
+    said = (
+        [f"{_names(open_)} {_verb('add', open_)} no noise: users are not protected."]
+        if open_
+        else []
+    )
     if len(private) == 1:
         said.append(_alone(private[0]))
     elif private:
         first, *others = private
         groups: dict[tuple[str, str, bool], list[Facts]] = {}
         for one in others:
-            groups.setdefault((*_compared(one, first), one.request == first.request), []).append(one)
+            groups.setdefault((*_compared(one, first), one.request == first.request), []).append(
+                one
+            )
         said += [_against(members, first, *key) for key, members in groups.items()]
         said += [_really(one) for one in private if one.epsilon < 0.95 * one.request.epsilon]
     return said + [_broken(one) for one in private if not one.kept]
@@ -216,7 +242,9 @@ def _compared(one: Facts, first: Facts) -> tuple[str, str]:
     return ("more", _number(ratio)) if ratio > 1 else ("less", _number(1 / ratio))
 
 
-def _against(members: list[Facts], first: Facts, relation: str, factor: str, same_promise: bool) -> str:
+def _against(
+    members: list[Facts], first: Facts, relation: str, factor: str, same_promise: bool
+) -> str:
     measure = f"relative to the L{first.noise.norm} sensitivity"
     if relation == "other":
         return (

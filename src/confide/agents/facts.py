@@ -34,7 +34,8 @@ class Facts:
     bound: Bound
     noise: ExpectedNoise
     resources: Resources | None = None  # on a problem, if one is given
-    stuck: str = ""  # problems on which its default may stay away from optimal, by `benchmarks/stuck.py`
+    # problems on which its default may stay away from optimal, by `benchmarks/stuck.py`
+    stuck: str = ""
 
     @property
     def calibration(self) -> str:
@@ -115,12 +116,28 @@ def facts(agent: Any, problem: Any = None) -> Facts:
             f"expected an agent, got the class {name}: create an agent first, with a problem, episodes and privacy"
         )
     if not isinstance(agent, Learner):
-        raise InvalidParameter(f"explain needs a learner (confide.agents.Learner), got {agent_name(agent)}")
-    trust = agent.privacy.trust if isinstance(agent.privacy, NoPrivacy | LocalDP | DistributedDP) else Trust.JOINT
+        raise InvalidParameter(
+            f"explain needs a learner (confide.agents.Learner), got {agent_name(agent)}"
+        )
+    trust = (
+        agent.privacy.trust
+        if isinstance(agent.privacy, NoPrivacy | LocalDP | DistributedDP)
+        else Trust.JOINT
+    )
     bound, noise = agent.algorithm.bound, agent.expected_noise()
     said, entry = agent.describe(), AGENTS.get(agent.name)
     if problem is not None and not isinstance(problem, ProblemSizes):
         has("problem", problem, ("public", "horizon"), "a problem, such as confide.problems.lock()")
     resources = None if problem is None else estimate_agent(agent, problem)
     stuck = entry.stuck if entry and said.calibration == "tight" else ""
-    return Facts(agent_name(agent), said, agent.privacy, trust, agent.schedule, bound, noise, resources, stuck)
+    return Facts(
+        agent_name(agent),
+        said,
+        agent.privacy,
+        trust,
+        agent.schedule,
+        bound,
+        noise,
+        resources,
+        stuck,
+    )

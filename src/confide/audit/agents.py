@@ -71,7 +71,9 @@ class Attacked:
         return replay(self._make, self._problem, neighbours=neighbours)
 
     def _make(self, source: NoiseSource) -> Any:
-        return make_agent(self.agent, self._problem, episodes=USERS, privacy=self._request(), noise=source)
+        return make_agent(
+            self.agent, self._problem, episodes=USERS, privacy=self._request(), noise=source
+        )
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,12 @@ class AgentSubject(Attacked):
     def _users(self) -> tuple[Trajectories, Trajectories]:
         others = silent(self._problem, USERS - 1)
         one, other = (
-            Trajectories(*(np.concatenate([getattr(part, name) for part in (first, others)]) for name in _PARTS))
+            Trajectories(
+                *(
+                    np.concatenate([getattr(part, name) for part in (first, others)])
+                    for name in _PARTS
+                )
+            )
             for first in self._pair
         )
         return one, other
@@ -100,7 +107,9 @@ class AgentSubject(Attacked):
     def reach(self) -> float:
         """How much of the stated loss the two data sets use up: an attack cannot show more."""
         shift, loss = self._expected[0].shift(self._expected[1]), self.loss
-        return shift[0] / loss.mu if isinstance(loss, GaussianDP) else shift[1] / loss.epsilon_at(0.0)
+        return (
+            shift[0] / loss.mu if isinstance(loss, GaussianDP) else shift[1] / loss.epsilon_at(0.0)
+        )
 
     def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
         source = make_source(self.source, self.twin, rng)
@@ -112,14 +121,23 @@ class AgentSubject(Attacked):
         for _ in range(copies(self.twin)):
             tape, released = self._serve(world, source, Tape())
             mine = self._read(tape)
-            other = self._expected[1 - world] if mine.same(self._expected[world]) else self._other(1 - world, tape)
+            other = (
+                self._expected[1 - world]
+                if mine.same(self._expected[world])
+                else self._other(1 - world, tape)
+            )
             likelihood += mine.likelihood(other) * (1 if world == 0 else -1)
             adaptive = isinstance(getattr(self._made_once, "schedule", None), AtMost)
-            seen += released[:1] if adaptive else released  # how many numbers later rounds release depends on the first ones
+            # how many numbers later rounds release depends on the first ones
+            seen += released[:1] if adaptive else released
         likelihood = round(
-            likelihood, 9
-        )  # in real arithmetic: the low bits of fast noise tell the two worlds apart, as its source says
-        return np.array([likelihood]) if self._known else np.append(likelihood, np.concatenate(seen))
+            likelihood,
+            9,
+            # in real arithmetic: the low bits of fast noise tell the two worlds apart, as its source says
+        )
+        return (
+            np.array([likelihood]) if self._known else np.append(likelihood, np.concatenate(seen))
+        )
 
     @cached_property
     def _known(self) -> bool:
@@ -182,16 +200,26 @@ class DeviceSubject(Attacked):
     def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
         server = self._make(make_source(self.source, self.twin, rng))
         users = (self._pair[world], silent(self._problem, 1))
-        return np.stack([np.concatenate([self._asked(server, user) for user in users]) for _ in range(runs)])
+        return np.stack(
+            [np.concatenate([self._asked(server, user) for user in users]) for _ in range(runs)]
+        )
 
     def _asked(self, server: Learner, user: Trajectories) -> Array:
         """All that can be got out of one device. The twin that redraws forgets what it has sent."""
         client = _ready(server)
-        said = [client.report(user), (_ready(server) if self.twin == "redraw" else client).report(user)]
+        said = [
+            client.report(user),
+            (_ready(server) if self.twin == "redraw" else client).report(user),
+        ]
         messages = [Message.from_bytes(data) for data in dict.fromkeys(said)]
         nonce = np.frombuffer(messages[0].nonce, dtype=">u8") / 2.0**64
         about = [len(said[0]), messages[0].generation, *nonce]
-        return np.array([*about, np.mean([self._likelihood(client.channel.noise, message) for message in messages])])
+        return np.array(
+            [
+                *about,
+                np.mean([self._likelihood(client.channel.noise, message) for message in messages]),
+            ]
+        )
 
     def _likelihood(self, noise: object, message: Message) -> float:
         """How much more the message looks like the second user, up to a factor."""
@@ -230,7 +258,10 @@ def silent(problem: Any, users: int) -> Trajectories:
     """Users who contribute zero: their states do not exist, or are no numbers."""
     H = problem.horizon
     if isinstance(problem, LQSystem):
-        nowhere, nothing = np.full((users, H + 1, len(problem.A)), np.nan), np.full((users, H, len(problem.R)), np.nan)
+        nowhere, nothing = (
+            np.full((users, H + 1, len(problem.A)), np.nan),
+            np.full((users, H, len(problem.R)), np.nan),
+        )
         return Trajectories(nowhere, nothing, np.zeros((users, H)))
     if isinstance(problem, LinearBandit):
         nowhere = np.full((users, H + 1, problem.actions, problem.dimension), np.nan)
@@ -261,7 +292,11 @@ def farthest(agent: Learner, problem: Any) -> tuple[Trajectories, Trajectories]:
     if isinstance(problem, LQSystem):
         return _episode(problem, 1.0), _episode(problem, -1.0)
     agent.next_batch()
-    everybody = _contexts(problem) if isinstance(problem, LinearBandit) else _that_matter(agent, _everybody(problem))
+    everybody = (
+        _contexts(problem)
+        if isinstance(problem, LinearBandit)
+        else _that_matter(agent, _everybody(problem))
+    )
     sent = _sent(agent, everybody)
     first = np.sort(np.unique(sent, axis=0, return_index=True)[1])  # each contribution once
     sent = sent[first]
@@ -271,16 +306,20 @@ def farthest(agent: Learner, problem: Any) -> tuple[Trajectories, Trajectories]:
     else:
         distance = np.stack([np.abs(sent - one).sum(axis=1) for one in sent])
     if distance.max() <= 0:
-        raise InvalidParameter(f"no two users of {problem.name} differ in what they contribute: this audit cannot show anything")
+        raise InvalidParameter(
+            f"no two users of {problem.name} differ in what they contribute: this audit cannot show anything"
+        )
     common = np.subtract.outer(sent.sum(axis=1), sent.sum(axis=1)) ** 2 / sent.shape[1]
     distance -= (
         1e-6 * common
-    )  # of pairs that are equally far apart one whose difference a draw shared by all coordinates cannot hide
+        # of pairs that are equally far apart one whose difference a draw shared by all coordinates cannot hide
+    )
     one, other = first[list(np.unravel_index(distance.argmax(), distance.shape))]
     return everybody[int(one) : int(one) + 1], everybody[int(other) : int(other) + 1]
 
 
-_SHOWN = 1000  # a contribution that one transition of one step decides in the smallest lock is missed with probability 1e-3
+# a contribution that one transition of one step decides in the smallest lock is missed with probability 1e-3
+_SHOWN = 1000
 
 
 def _sent(agent: Learner, users: Trajectories) -> Array:
@@ -297,16 +336,24 @@ def _that_matter(agent: Learner, users: Trajectories) -> Trajectories:
     sent = _sent(agent, Trajectories(states[some], actions[some], rewards[some]))
     last = np.arange(states.shape[1]) == states.shape[1] - 1
     kept = np.ones(users.users, dtype=np.bool_)
-    if np.array_equal(sent, _sent(agent, Trajectories(states[some], actions[some], np.zeros_like(rewards[some])))):
+    if np.array_equal(
+        sent, _sent(agent, Trajectories(states[some], actions[some], np.zeros_like(rewards[some])))
+    ):
         kept &= (rewards == 0).all(axis=1)
-    if np.array_equal(sent, _sent(agent, Trajectories(np.where(last, 0, states[some]), actions[some], rewards[some]))):
+    if np.array_equal(
+        sent,
+        _sent(agent, Trajectories(np.where(last, 0, states[some]), actions[some], rewards[some])),
+    ):
         kept &= states[:, -1] == 0
     return Trajectories(states[kept], actions[kept], rewards[kept])
 
 
 def _episode(system: LQSystem, sign: float) -> Trajectories:
     """From an ordinary start one jump along the same axis, up or down, which uses up the clip of residuals; then rest."""
-    states, inputs = np.zeros((1, system.horizon + 1, len(system.A))), np.zeros((1, system.horizon, len(system.R)))
+    states, inputs = (
+        np.zeros((1, system.horizon + 1, len(system.A))),
+        np.zeros((1, system.horizon, len(system.R))),
+    )
     states[0, 0, 0], states[0, 1, 0] = 1.0, sign * 1e3
     return Trajectories(states, inputs, np.zeros((1, system.horizon)))
 
@@ -317,13 +364,15 @@ def _everybody(problem: Any) -> Trajectories:
     grids = np.meshgrid(*[np.arange(S), np.arange(A)] * H, np.arange(S), indexing="ij")
     flat = np.stack([grid.ravel() for grid in grids], axis=1)  # s_0, a_0, s_1, a_1, ..., s_H
     states, actions = flat[:, ::2], flat[:, 1::2]
-    rewards = np.concatenate([np.zeros(actions.shape), np.ones(actions.shape)])  # both ends of their range
+    # both ends of their range
+    rewards = np.concatenate([np.zeros(actions.shape), np.ones(actions.shape)])
     return Trajectories(np.tile(states, (2, 1)), np.tile(actions, (2, 1)), rewards)
 
 
 def _contexts(bandit: LinearBandit) -> Trajectories:
     """Contexts of all directions of a plane, in steps of five degrees, with rewards at both ends of their range."""
-    angles = np.deg2rad(np.arange(0, 180, 5))  # of x and -x with the other reward the contributions are the same
+    # of x and -x with the other reward the contributions are the same
+    angles = np.deg2rad(np.arange(0, 180, 5))
     states = np.zeros((len(angles), 2, bandit.actions, bandit.dimension))
     states[:, 0, :, 0], states[:, 0, :, 1] = np.cos(angles)[:, None], np.sin(angles)[:, None]
     rewards = np.repeat([[0.0], [1.0]], len(angles), axis=0)

@@ -27,7 +27,9 @@ def _digest(value: Any, above: frozenset[int]) -> bytes:
     found = hashlib.blake2b(type(value).__qualname__.encode(), digest_size=16)
     if isinstance(value, np.ndarray | np.generic) and value.dtype != object:
         array = np.asarray(value)
-        found.update(f"{array.dtype.str}{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+        found.update(
+            f"{array.dtype.str}{array.shape}".encode() + np.ascontiguousarray(array).tobytes()
+        )
         return found.digest()
     if isinstance(value, _PLAIN):
         found.update(repr(value).encode())
@@ -70,14 +72,28 @@ def _parts(value: Any) -> list[Any]:
 
 def _function(function: types.FunctionType) -> list[Any]:
     code = function.__code__
-    constants = [each.co_code if isinstance(each, types.CodeType) else each for each in code.co_consts]
+    constants = [
+        each.co_code if isinstance(each, types.CodeType) else each for each in code.co_consts
+    ]
     enclosed = [cell.cell_contents for cell in function.__closure__ or ()]
-    return [function.__module__, function.__qualname__, code.co_code, constants, function.__defaults__, enclosed]
+    return [
+        function.__module__,
+        function.__qualname__,
+        code.co_code,
+        constants,
+        function.__defaults__,
+        enclosed,
+    ]
 
 
 def _attributes(value: Any) -> list[Any]:
     kinds = type(value).__mro__
-    slots = [name for kind in kinds for name in _names(getattr(kind, "__slots__", ())) if name not in ("__dict__", "__weakref__")]
+    slots = [
+        name
+        for kind in kinds
+        for name in _names(getattr(kind, "__slots__", ()))
+        if name not in ("__dict__", "__weakref__")
+    ]
     own = list(vars(value)) if hasattr(value, "__dict__") else []
     listed = [field.name for field in fields(value)] if is_dataclass(value) else []
     names = sorted({*slots, *own, *listed})

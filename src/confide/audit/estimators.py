@@ -26,7 +26,8 @@ from confide.trajectory import LoggedUsers
 _FEW, _MANY = (
     4,
     32,
-)  # with more parameters the smooth calibration pays less for a change of variance, which this pair does not have
+    # with more parameters the smooth calibration pays less for a change of variance, which this pair does not have
+)
 _RESTARTS = 5
 _FAR = 1e3  # the return that the user tries to get
 
@@ -51,7 +52,9 @@ class SmallLog:
     def blocks(self) -> Iterator[LoggedUsers]:
         returns = _FAR * signs(self.states) * (1 if self.world else -1)
         rewards, one = returns - np.append(returns[1:], 0.0), np.arange(2)
-        yield LoggedUsers(np.arange(self.states), rewards, one * self.states, one, np.ones(1, dtype=bool))
+        yield LoggedUsers(
+            np.arange(self.states), rewards, one * self.states, one, np.ones(1, dtype=bool)
+        )
 
 
 def signs(states: int) -> Array:
@@ -74,7 +77,10 @@ class CountsAndSumsSubject:
         return loss_for(self.privacy)
 
     def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
-        source, log = make_source(self.source, self.twin, rng), SmallLog(world, _FEW, self.twin == "clip")
+        source, log = (
+            make_source(self.source, self.twin, rng),
+            SmallLog(world, _FEW, self.twin == "clip"),
+        )
         statistic, draws = (
             CountsAndSums(states=_FEW, return_bound=1.0).statistic(pure=self.privacy.delta == 0),
             range(copies(self.twin)),
@@ -83,7 +89,11 @@ class CountsAndSumsSubject:
 
         def released() -> Array:
             one = Share(statistic.bound, 1.0)
-            return SharedBudget([one], privacy=self.privacy, noise=source, users=1, loss=self.loss).release(total).values
+            return (
+                SharedBudget([one], privacy=self.privacy, noise=source, users=1, loss=self.loss)
+                .release(total)
+                .values
+            )
 
         return np.stack([np.concatenate([released() for _ in draws]) for _ in range(runs)])
 
@@ -128,15 +138,25 @@ class SmoothEstimateSubject:
         if self.twin == "noise":
             source = Scaled(FastSource(rng), 0.5)
         estimator = (
-            DPLSW(states=_MANY, return_bound=1.0) if self.name == "dp-lsw" else DPLSL(states=_MANY, ridge=1e4, return_bound=1.0)
+            DPLSW(states=_MANY, return_bound=1.0)
+            if self.name == "dp-lsw"
+            else DPLSL(states=_MANY, ridge=1e4, return_bound=1.0)
         )  # where its bound is tight
         mechanism, log = self._mechanism(), SmallLog(world, _MANY, self.twin == "clip")
         counts, returns, users = exact_sums(estimator, log, None)
-        exact, least = estimator.solve(counts, returns), estimator.least_sensitivity(users, printed=False)
+        exact, least = (
+            estimator.solve(counts, returns),
+            estimator.least_sensitivity(users, printed=False),
+        )
         smooth = estimator.smooth_sensitivity(counts, users, mechanism.beta, printed=False)
         draws = range(_RESTARTS if self.twin == "redraw" else 1)
         return np.stack(
-            [np.concatenate([mechanism.release(exact, smooth, source, least=least) for _ in draws]) for _ in range(runs)]
+            [
+                np.concatenate(
+                    [mechanism.release(exact, smooth, source, least=least) for _ in draws]
+                )
+                for _ in range(runs)
+            ]
         )
 
     def score(self) -> Score | None:
@@ -161,23 +181,37 @@ class TwoQuestionsSubject:
     def _estimator(self) -> Any:
         features, target = np.eye(_FEW), np.tile([0.9, 0.1], (_FEW, 1))
         made: dict[str, Callable[[], Any]] = {
-            "sufficient-statistics": lambda: SufficientStatistics(features, 1.0, visits=_FEW, return_bound=1.0),
+            "sufficient-statistics": lambda: SufficientStatistics(
+                features, 1.0, visits=_FEW, return_bound=1.0
+            ),
             "lstd": lambda: PrivateLSTD(features, 0.5, visits=_FEW, return_bound=1.0),
-            "importance-sampling": lambda: ImportanceSampling(target, 1.0, clip=2.0, return_bound=1.0),
-            "weighted-importance-sampling": lambda: WeightedImportanceSampling(target, 1.0, clip=2.0, return_bound=1.0),
+            "importance-sampling": lambda: ImportanceSampling(
+                target, 1.0, clip=2.0, return_bound=1.0
+            ),
+            "weighted-importance-sampling": lambda: WeightedImportanceSampling(
+                target, 1.0, clip=2.0, return_bound=1.0
+            ),
         }
         return made[self.name]()
 
     def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
-        source, estimator, log = make_source(self.source, self.twin, rng), self._estimator(), ActingLog(world)
+        source, estimator, log = (
+            make_source(self.source, self.twin, rng),
+            self._estimator(),
+            ActingLog(world),
+        )
         return np.stack([self._seen(estimator, log, source) for _ in range(runs)])
 
     def _seen(self, estimator: Any, log: "ActingLog", source: NoiseSource) -> Array:
         found: list[Array] = []
         for _ in range(copies(self.twin)):
             estimate = estimator.release(log, privacy=self.privacy, noise=source)
-            found += [np.ravel(estimate.values), *(np.ravel(part) for part in estimate.released.values())]
-        return np.nan_to_num(np.concatenate(found), posinf=0.0)  # an error that is not known is infinite
+            found += [
+                np.ravel(estimate.values),
+                *(np.ravel(part) for part in estimate.released.values()),
+            ]
+        # an error that is not known is infinite
+        return np.nan_to_num(np.concatenate(found), posinf=0.0)
 
     def score(self) -> Score | None:
         return None
@@ -198,7 +232,20 @@ class ActingLog:
     def blocks(self) -> Iterator[LoggedUsers]:
         one, zeros = np.arange(2), np.zeros(_FEW, dtype=np.int64)
         rewards = np.full(_FEW, _FAR * (1 if self.world else -1))
-        yield LoggedUsers(np.arange(_FEW), rewards, one * _FEW, one, np.ones(1, dtype=bool), zeros, np.full(_FEW, 0.01))
+        yield LoggedUsers(
+            np.arange(_FEW),
+            rewards,
+            one * _FEW,
+            one,
+            np.ones(1, dtype=bool),
+            zeros,
+            np.full(_FEW, 0.01),
+        )
 
 
-TWO_QUESTIONS = ("sufficient-statistics", "lstd", "importance-sampling", "weighted-importance-sampling")
+TWO_QUESTIONS = (
+    "sufficient-statistics",
+    "lstd",
+    "importance-sampling",
+    "weighted-importance-sampling",
+)

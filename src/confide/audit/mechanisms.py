@@ -129,7 +129,11 @@ class CounterSubject:
         source = make_source(self.source, self.twin, rng)
         sent = _FAR * self._difference() * (1 if world else -1)
         grid = self.bound.grid
-        first = smuggled(np.rint(sent / grid) * grid, self.bound, 1) if self.twin == "clip" else self.bound.clip(sent)
+        first = (
+            smuggled(np.rint(sent / grid) * grid, self.bound, 1)
+            if self.twin == "clip"
+            else self.bound.clip(sent)
+        )
         nobody = Bounded(np.zeros(self.bound.size), self.bound)
         return np.stack([self._run(first, nobody, source) for _ in range(runs)])
 
@@ -143,7 +147,9 @@ class CounterSubject:
         for _ in range(copies(self.twin)):
             tapped = Tapped(self.factorisation)
             users = self.factorisation.leaves
-            counter = Counter(self.bound, tapped, loss=self.loss, request=self.privacy, users=users, noise=source)
+            counter = Counter(
+                self.bound, tapped, loss=self.loss, request=self.privacy, users=users, noise=source
+            )
             for t in range(users):
                 counter.absorb(nobody if t else first)
             seen += tapped.rows
@@ -159,8 +165,10 @@ class CounterSubject:
         def log_ratio(seen: Array) -> Array:
             ratio: Array = (np.abs(seen + shift) - np.abs(seen - shift)).sum(axis=1)
             return np.round(
-                ratio, 9
-            )  # in real arithmetic: the low bits of fast noise tell the two worlds apart, as its source says
+                ratio,
+                9,
+                # in real arithmetic: the low bits of fast noise tell the two worlds apart, as its source says
+            )
 
         return log_ratio
 
@@ -186,7 +194,12 @@ class KNormSubject:
         make = {"cube": cube_noise, "ball": ball_noise}[self.body]
         noise = make(bound, self.privacy.epsilon, Relation.REPLACE, discrete=source.discrete)
         exact = noise.to_lattice(values)[None]
-        return np.stack([np.concatenate([noise.add(exact, source)[0] for _ in range(copies(self.twin))]) for _ in range(runs)])
+        return np.stack(
+            [
+                np.concatenate([noise.add(exact, source)[0] for _ in range(copies(self.twin))])
+                for _ in range(runs)
+            ]
+        )
 
     def _difference(self) -> Array:
         return np.array([self.bound.radius, 0.0])
@@ -199,7 +212,10 @@ class KNormSubject:
 
         def log_ratio(seen: Array) -> Array:
             each = seen.reshape(len(seen), -1, 2)
-            ratio: Array = (np.linalg.norm(each + shift, order, axis=2) - np.linalg.norm(each - shift, order, axis=2)).sum(axis=1)
+            ratio: Array = (
+                np.linalg.norm(each + shift, order, axis=2)
+                - np.linalg.norm(each - shift, order, axis=2)
+            ).sum(axis=1)
             return np.round(ratio, 9)  # in real arithmetic, as fast noise is
 
         return log_ratio
@@ -227,7 +243,9 @@ class StreamSubject:
         source = make_source(self.source, self.twin, rng)
         return np.stack([self._run(bound, schedule, leaves, source) for _ in range(runs)])
 
-    def _run(self, bound: RegressionRows, schedule: Schedule, leaves: list[Bounded], source: NoiseSource) -> Array:
+    def _run(
+        self, bound: RegressionRows, schedule: Schedule, leaves: list[Bounded], source: NoiseSource
+    ) -> Array:
         seen: list[Array] = []
         for _ in range(copies(self.twin)):
             privatizer = CentralPrivatizer(bound, schedule, privacy=self.privacy, noise=source)
@@ -243,7 +261,9 @@ class StreamSubject:
 def _opposed(world: int) -> tuple[Array, Array]:
     """After the clip, the pair that attains the sensitivity of `RegressionRows` at kappa = L = Y = 1: X.X' = 1/2, y = -y'."""
     sign = 1.0 if world else -1.0
-    return _FAR * np.tile([math.cos(math.pi / 6), sign * math.sin(math.pi / 6)], (2, 1)), np.full(2, sign * _FAR)
+    return _FAR * np.tile([math.cos(math.pi / 6), sign * math.sin(math.pi / 6)], (2, 1)), np.full(
+        2, sign * _FAR
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +289,10 @@ class SmoothSubject:
         smooth = math.exp(mechanism.beta / 2 * (1 - world))  # beta bounds the change of its square
         draws = range(copies(self.twin))
         return np.stack(
-            [np.concatenate([mechanism.release(value, smooth, source, least=1.0) for _ in draws]) for _ in range(runs)]
+            [
+                np.concatenate([mechanism.release(value, smooth, source, least=1.0) for _ in draws])
+                for _ in range(runs)
+            ]
         )
 
     def score(self) -> Score | None:
@@ -280,7 +303,9 @@ class SmoothSubject:
         shift = np.tile(np.eye(self.dimension)[0], copies(self.twin))
 
         def log_ratio(seen: Array) -> Array:
-            ratio: Array = (seen**2).sum(axis=1) / (2 * wide**2) - ((seen - shift) ** 2).sum(axis=1) / (2 * narrow**2)
+            ratio: Array = (seen**2).sum(axis=1) / (2 * wide**2) - ((seen - shift) ** 2).sum(
+                axis=1
+            ) / (2 * narrow**2)
             return ratio
 
         return log_ratio

@@ -24,6 +24,8 @@ def nobody(user: Trajectories) -> Trajectories:
     """Data that contribute zero: states and actions do not exist, or are no numbers."""
 
     def missing(values: Any) -> Any:
-        return np.full_like(values, -1) if values.dtype.kind in "iu" else np.full_like(values, np.nan)
+        return (
+            np.full_like(values, -1) if values.dtype.kind in "iu" else np.full_like(values, np.nan)
+        )
 
     return Trajectories(missing(user.states), missing(user.actions), np.zeros_like(user.rewards))

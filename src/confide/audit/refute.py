@@ -53,7 +53,8 @@ class Audit:
     mu_lower: float | None
     runs: int
     confidence: float
-    detectable: float | None = None  # the smallest true epsilon that this many runs refute with probability 90 %; None: not known
+    # the smallest true epsilon that this many runs refute with probability 90 %; None: not known
+    detectable: float | None = None
 
     @property
     def refuted(self) -> bool:
@@ -67,21 +68,30 @@ class Audit:
         return self.epsilon_lower / self.epsilon if self.epsilon > 0 else math.inf
 
 
-def refute(subject: Subject, *, delta: float, runs: int, confidence: float = 0.99, rng: np.random.Generator) -> Audit:
+def refute(
+    subject: Subject, *, delta: float, runs: int, confidence: float = 0.99, rng: np.random.Generator
+) -> Audit:
     """Run the subject `runs` times on each of its two data sets, and compute a lower bound on its epsilon at `delta`."""
-    has("subject", subject, ("loss", "observe", "score"), "a subject, as confide.audit.subject makes")
+    has(
+        "subject",
+        subject,
+        ("loss", "observe", "score"),
+        "a subject, as confide.audit.subject makes",
+    )
     whole("runs", runs, at_least=100, at_most=10**9)
     real("confidence", confidence, above=0, below=1)
     real("delta", delta, at_least=0, below=1)
     generator("rng", rng)
     seen = [subject.observe(world, runs, rng) for world in (0, 1)]
     known, gaussian = subject.score(), isinstance(subject.loss, GaussianDP)
-    chosen = known is not None and gaussian  # only the threshold is to be chosen, and it is in the middle
+    # only the threshold is to be chosen, and it is in the middle
+    chosen = known is not None and gaussian
     split = max(runs // 10, min(runs // 3, _FITTED)) if chosen else runs // 3
     fitting, judging = [part[:split] for part in seen], [part[split:] for part in seen]
     score = known or fisher(*fitting)
     fitted, judged = [score(part) for part in fitting], [score(part) for part in judging]
-    miss = (1 - confidence) / (2 if gaussian else 1)  # the two kinds of bound share the risk of a false alarm
+    # the two kinds of bound share the risk of a false alarm
+    miss = (1 - confidence) / (2 if gaussian else 1)
     epsilon_lower = _epsilon_bound(fitted, judged, delta, miss)
     return Audit(
         epsilon=subject.loss.epsilon_at(delta),
@@ -108,7 +118,11 @@ def _detectable(subject: Subject, runs: int, delta: float, miss: float) -> float
 
     def gap(mu: float) -> float:
         half = reach * mu / 2
-        std = math.sqrt(2 * ndtr(half) * ndtr(-half) / runs) * math.sqrt(2 * math.pi) * math.exp(half**2 / 2)
+        std = (
+            math.sqrt(2 * ndtr(half) * ndtr(-half) / runs)
+            * math.sqrt(2 * math.pi)
+            * math.exp(half**2 / 2)
+        )
         return float(reach * mu - loss.mu - deviations * std)
 
     most = max((2.0 * loss.mu, 6.0)) / reach
@@ -134,10 +148,16 @@ def clopper_pearson(successes: int, trials: int, miss: float) -> tuple[float, fl
     from scipy.special import betaincinv
 
     if whole("successes", successes, at_least=0) > whole("trials", trials, at_least=1):
-        raise InvalidParameter(f"successes must be at most trials, got successes={successes}, trials={trials}")
+        raise InvalidParameter(
+            f"successes must be at most trials, got successes={successes}, trials={trials}"
+        )
     real("miss", miss, above=0, below=1)
     low = 0.0 if successes == 0 else float(betaincinv(successes, trials - successes + 1, miss))
-    high = 1.0 if successes == trials else float(betaincinv(successes + 1, trials - successes, 1 - miss))
+    high = (
+        1.0
+        if successes == trials
+        else float(betaincinv(successes + 1, trials - successes, 1 - miss))
+    )
     return low, high
 
 
@@ -152,7 +172,9 @@ def _epsilon_bound(fitted: list[Array], judged: list[Array], delta: float, miss:
     return max(0.0, _epsilon_of(judged, *test, delta, miss))
 
 
-def _epsilon_of(scores: list[Array], threshold: float, side: int, delta: float, miss: float) -> float:
+def _epsilon_of(
+    scores: list[Array], threshold: float, side: int, delta: float, miss: float
+) -> float:
     likely, unlikely = _beyond(scores, threshold, side)
     power, _ = clopper_pearson(*likely, miss / 2)
     _, false_alarm = clopper_pearson(*unlikely, miss / 2)
@@ -188,18 +210,28 @@ def _joint_bound(likely: Count, unlikely: Count, miss: float) -> float:
         return 0.0
     edges = np.linspace(*clopper_pearson(k0, n0, miss / 20), _CELLS + 1)[:, None]
     reach = _DEVIATIONS * math.sqrt(n0) / 2
-    counts = np.arange(max(0, math.floor(n0 * edges[0, 0] - reach)), min(n0, math.ceil(n0 * edges[-1, 0] + reach)) + 1)
-    needed = np.ceil(ndtr(ndtri((counts + 0.5) / (n0 + 1)) + found) * (n1 + 1) - 0.5 - 1e-9)  # successes, to be as far apart
+    counts = np.arange(
+        max(0, math.floor(n0 * edges[0, 0] - reach)),
+        min(n0, math.ceil(n0 * edges[-1, 0] + reach)) + 1,
+    )
+    # successes, to be as far apart
+    needed = np.ceil(ndtr(ndtri((counts + 0.5) / (n0 + 1)) + found) * (n1 + 1) - 0.5 - 1e-9)
     choose = gammaln(n0 + 1) - gammaln(counts + 1) - gammaln(n0 - counts + 1)
     weights = np.exp(choose + xlogy(counts, edges[:-1]) + xlog1py(n0 - counts, -edges[:-1]))
 
     def excess(mu: float) -> float:
-        beyond = np.where(needed > 0, bdtrc(np.clip(needed - 1, 0, n1), n1, ndtr(ndtri(edges[1:]) + mu)), 1.0)
+        beyond = np.where(
+            needed > 0, bdtrc(np.clip(needed - 1, 0, n1), n1, ndtr(ndtri(edges[1:]) + mu)), 1.0
+        )
         return float((weights * beyond).sum(axis=1).max()) + 1e-12 - 0.9 * miss
 
     if excess(0.0) >= 0:
         return 0.0
-    return found if excess(found) <= 0 else max(0.0, float(brentq(excess, 0.0, found, xtol=1e-4)) - 1e-4)
+    return (
+        found
+        if excess(found) <= 0
+        else max(0.0, float(brentq(excess, 0.0, found, xtol=1e-4)) - 1e-4)
+    )
 
 
 def _thresholds(fitted: list[Array]) -> Array:

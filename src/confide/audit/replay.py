@@ -80,12 +80,17 @@ class Replay:
     users: int
     compared: dict[str, int]  # by channel: how many values in each run
     differences: tuple[Difference, ...]  # the first one of each channel
-    shift: float | None  # largest distance of exact values, as a share of what the stated loss allows; None: no such statement
-    on_grid: bool  # whether policies were compared by their actions on a grid, too: their class is not the library's
-    undecided: tuple[str, ...] = ()  # channels that differ from run to run on the same data, or cannot be replayed
+    # largest distance of exact values, as a share of what the stated loss allows; None: no such statement
+    shift: float | None
+    # whether policies were compared by their actions on a grid, too: their class is not the library's
+    on_grid: bool
+    # channels that differ from run to run on the same data, or cannot be replayed
+    undecided: tuple[str, ...] = ()
     own_draws: bool = False  # whether the agent draws noise of its own, which no replay can follow
-    surface: dict[str, int] = field(default_factory=dict)  # public attributes and methods: how often each was read
-    left_out: dict[str, str] = field(default_factory=dict)  # what of the surface was not compared, and why
+    # public attributes and methods: how often each was read
+    surface: dict[str, int] = field(default_factory=dict)
+    # what of the surface was not compared, and why
+    left_out: dict[str, str] = field(default_factory=dict)
 
     def joined(self, other: "Replay") -> "Replay":
         """The results of two replays of one agent."""
@@ -93,7 +98,10 @@ class Replay:
         mine = {each.channel for each in self.differences}
         return replace(
             self,
-            differences=(*self.differences, *(each for each in other.differences if each.channel not in mine)),
+            differences=(
+                *self.differences,
+                *(each for each in other.differences if each.channel not in mine),
+            ),
             shift=max(shifts) if shifts else None,
             undecided=tuple(dict.fromkeys((*self.undecided, *other.undecided))),
             own_draws=self.own_draws or other.own_draws,
@@ -112,18 +120,31 @@ class Replay:
             found.append(
                 f"the exact statistics of two neighbours are {self.shift:.3g} times as far apart as the stated loss allows"
             )
-        same = [name for name in self.compared if name not in {each.channel for each in self.differences} | set(self.undecided)]
+        same = [
+            name
+            for name in self.compared
+            if name not in {each.channel for each in self.differences} | set(self.undecided)
+        ]
         whom = f"{self.neighbours} neighbouring data sets of {self.users} users, the same releases"
         said = [
             f"replay: {whom}: "
-            + ("; ".join(found) if found else f"the same bytes in {', '.join(same)}" if same else "nothing was compared")
+            + (
+                "; ".join(found)
+                if found
+                else f"the same bytes in {', '.join(same)}"
+                if same
+                else "nothing was compared"
+            )
         ]
         if self.surface:
             methods = [name for name in self.surface if name.endswith("()")]
             read = f"{len(self.surface) - len(methods)} public attributes and {len(methods)} methods of the agent were read"
             said.append(f"replay: {read} between users, as a service would use it")
         if self.left_out:
-            said.append("replay: not compared: " + "; ".join(f"{name} ({why})" for name, why in self.left_out.items()))
+            said.append(
+                "replay: not compared: "
+                + "; ".join(f"{name} ({why})" for name, why in self.left_out.items())
+            )
         if self.shift is not None and not found:
             said.append(
                 f"replay: exact statistics of neighbours were up to {100 * self.shift:.0f} % as far apart as the loss allows"
@@ -140,10 +161,25 @@ class Replay:
         return said
 
     def to_json(self) -> dict[str, Any]:
-        names = ("neighbours", "users", "compared", "shift", "on_grid", "refuted", "surface", "left_out")
+        names = (
+            "neighbours",
+            "users",
+            "compared",
+            "shift",
+            "on_grid",
+            "refuted",
+            "surface",
+            "left_out",
+        )
         plain = {name: getattr(self, name) for name in names}
-        differences = [{name: getattr(each, name) for name in each.__slots__} for each in self.differences]
-        return plain | {"differences": differences, "undecided": list(self.undecided), "said": self.said()}
+        differences = [
+            {name: getattr(each, name) for name in each.__slots__} for each in self.differences
+        ]
+        return plain | {
+            "differences": differences,
+            "undecided": list(self.undecided),
+            "said": self.said(),
+        }
 
 
 def replay(make: Maker, problem: Any, *, neighbours: int = 64, seed: int = 0) -> Replay:
@@ -158,7 +194,9 @@ def replay(make: Maker, problem: Any, *, neighbours: int = 64, seed: int = 0) ->
     whole("neighbours", neighbours, at_least=1)
     whole("seed", seed, at_least=0)
     result = _replayed(make, problem, neighbours, seed)
-    result = result.joined(_replayed_by_a_service(make, problem, max(1, neighbours // _SERVICE_SHARE), seed))
+    result = result.joined(
+        _replayed_by_a_service(make, problem, max(1, neighbours // _SERVICE_SHARE), seed)
+    )
     if callable(getattr(problem, "count", None)) and _counts(make):
         # Whatever it declares, an agent that fails here takes no counts: a run on counts would fail, too.
         with contextlib.suppress(Exception):
@@ -183,7 +221,14 @@ def _counts(make: Maker) -> bool:
 
 
 def _replayed(
-    make: Maker, problem: Any, neighbours: int, seed: int, *, counted: bool = False, surface: bool = False, service: bool = False
+    make: Maker,
+    problem: Any,
+    neighbours: int,
+    seed: int,
+    *,
+    counted: bool = False,
+    surface: bool = False,
+    service: bool = False,
 ) -> Replay:
     first = _Run(make, problem, seed, counted=counted, read=surface, service=service)
     first.go()
@@ -202,17 +247,25 @@ def _replayed(
         for each in differing:
             found.setdefault(each.channel, each)
         shift = max(shift, first.share(other.tape))
-    decided = tuple(each for name, each in found.items() if name not in unstable and not first.tape.own_draws)
+    decided = tuple(
+        each for name, each in found.items() if name not in unstable and not first.tape.own_draws
+    )
     return Replay(
         neighbours=neighbours,
         users=len(first.people),
         compared={name: len(first.shown[name]) for name in CHANNELS if first.shown[name]},
-        surface={name.removeprefix("agent."): len(values) for name, values in first.shown.items() if name not in CHANNELS},
+        surface={
+            name.removeprefix("agent."): len(values)
+            for name, values in first.shown.items()
+            if name not in CHANNELS
+        },
         left_out=first.surface.left_out if first.surface else {},
         differences=decided,
         shift=shift if first.comparable and not first.tape.own_draws else None,
         on_grid=first.on_grid,
-        undecided=tuple(CHANNELS) if first.tape.own_draws else tuple(name for name in first.shown if name in unstable),
+        undecided=tuple(CHANNELS)
+        if first.tape.own_draws
+        else tuple(name for name in first.shown if name in unstable),
         own_draws=bool(first.tape.own_draws),
     )
 
@@ -229,7 +282,9 @@ class _Run:
     read: bool = False  # its public surface is read
     service: bool = False  # it is used as a service uses it
     tape: Tape = field(default_factory=Tape)
-    shown: dict[str, list[tuple[int, bytes]]] = field(default_factory=lambda: {name: [] for name in CHANNELS})
+    shown: dict[str, list[tuple[int, bytes]]] = field(
+        default_factory=lambda: {name: [] for name in CHANNELS}
+    )
     failed: Exception | None = None
     on_grid: bool = False
     served: int = 0
@@ -240,24 +295,40 @@ class _Run:
 
     def again(self, people: list[Trajectories]) -> "_Run":
         """The same agent on other data, with the same releases."""
-        made = _Run(self.make, self.problem, self.seed, people, self.counted, self.read, self.service, Tape(self.tape))
+        made = _Run(
+            self.make,
+            self.problem,
+            self.seed,
+            people,
+            self.counted,
+            self.read,
+            self.service,
+            Tape(self.tape),
+        )
         made.go()
         return made
 
     def go(self) -> None:
         printed, sampled = io.StringIO(), not self.people
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), warnings.catch_warnings():
+        with (
+            contextlib.redirect_stdout(printed),
+            contextlib.redirect_stderr(printed),
+            warnings.catch_warnings(),
+        ):
             warnings.simplefilter("always")
             try:
                 self._serve(sampled)
-            except Exception as error:  # whether there is one, and what it says, is seen by whoever runs the agent
+            # whether there is one, and what it says, is seen by whoever runs the agent
+            except Exception as error:
                 self.failed = error
                 self._show("errors", (type(error).__qualname__, str(error)))
         self._show("printed", printed.getvalue())
         self._show("schedule", self.tape.kinds())
 
     def _serve(self, sampled: bool) -> None:
-        agent = self.agent = self.make(TapedSource(FastSource(np.random.default_rng([self.seed, 0])), self.tape))
+        agent = self.agent = self.make(
+            TapedSource(FastSource(np.random.default_rng([self.seed, 0])), self.tape)
+        )
         if getattr(agent, "rng", False) is None:
             agent.rng = np.random.default_rng([self.seed, 1])
         self.tape.stated = not isinstance(agent.guarantee.request, NoPrivacy)
@@ -275,7 +346,9 @@ class _Run:
         self._show("policies", self._handed)
         self._show_surface()
 
-    def _serve_batches(self, sampled: bool, world: np.random.Generator, sizes: np.random.Generator) -> None:
+    def _serve_batches(
+        self, sampled: bool, world: np.random.Generator, sizes: np.random.Generator
+    ) -> None:
         agent = self.agent
         total = int(agent.episodes)
         while self.served < total:
@@ -294,7 +367,9 @@ class _Run:
             self._show_surface()
             self.served += size
 
-    def _serve_like_a_service(self, sampled: bool, world: np.random.Generator, sizes: np.random.Generator) -> None:
+    def _serve_like_a_service(
+        self, sampled: bool, world: np.random.Generator, sizes: np.random.Generator
+    ) -> None:
         """Users are assigned one by one. Batches are closed early, in turn with a sum of the service's own, or when they are full."""
         agent, batches = self.agent, 0
         while self.served < int(agent.episodes):
@@ -312,7 +387,9 @@ class _Run:
             if sampled:
                 new = self.problem.sample(given.policy, users, world)
                 self.people += [new[i : i + 1] for i in range(users)]
-            self._report(self.people[self.served : self.served + users], given.generation, size, batches)
+            self._report(
+                self.people[self.served : self.served + users], given.generation, size, batches
+            )
             self.served += users
             batches += 1
 
@@ -348,7 +425,9 @@ class _Run:
 
     def _decoded(self, user: Trajectories) -> Any:
         device = self.agent.client()
-        self._show_policy(device.adopt(self.agent.current_round(), self.agent.released().generation))
+        self._show_policy(
+            device.adopt(self.agent.current_round(), self.agent.released().generation)
+        )
         message = device.report(user)
         decoded = self.agent.decoded(message)
         self._show("messages", (bytes(message), decoded))
@@ -360,7 +439,9 @@ class _Run:
                 self.shown.setdefault(f"agent.{name}", []).append((self.served, digest))
 
     def _observe(self, users: list[Trajectories]) -> None:
-        parts = ([getattr(user, name) for user in users] for name in ("states", "actions", "rewards"))
+        parts = (
+            [getattr(user, name) for user in users] for name in ("states", "actions", "rewards")
+        )
         batch = Trajectories(*(np.concatenate(part) for part in parts))
         self.agent.observe(_as_counts(batch) if self.counted else batch)
 
@@ -370,16 +451,22 @@ class _Run:
             return
         for user in users:
             device = self.agent.client()
-            self._show_policy(device.adopt(self.agent.current_round(), self.agent.released().generation))
+            self._show_policy(
+                device.adopt(self.agent.current_round(), self.agent.released().generation)
+            )
             message = device.report(user)
-            self._show("messages", (bytes(message), bytes(device.report(user)), bytes(device.save())))
+            self._show(
+                "messages", (bytes(message), bytes(device.report(user)), bytes(device.save()))
+            )
             self.agent.absorb(message)
 
     def _shares(self, users: list[Trajectories]) -> None:
         """Devices under an ideal aggregator. What it opens is in the releases; nothing else of a device may be seen."""
         for user in users:
             device = self.agent.shares.client()
-            self._show_policy(device.adopt(self.agent.current_round(), self.agent.released().generation))
+            self._show_policy(
+                device.adopt(self.agent.current_round(), self.agent.released().generation)
+            )
             device.contribute(user, self.agent.shares.simulate_aggregation)
             self._show("messages", (repr(device), device.batch))
 
@@ -411,7 +498,9 @@ class _Run:
         if not isinstance(agent, Learner):
             return
         released = agent.released()
-        self._show("releases", (released.values, released.noise, released.users, released.generation))
+        self._show(
+            "releases", (released.values, released.noise, released.users, released.generation)
+        )
         self._show("memory", dict(released.memory))
         try:
             planned = None if agent.users == agent.episodes else agent.current_round()
@@ -426,8 +515,13 @@ class _Run:
 
     def _describe(self) -> None:
         agent = self.agent
-        said = [str(agent.guarantee), getattr(agent, "name", None), getattr(agent, "settings", None)]
-        if "__repr__" in {name for kind in type(agent).__mro__[:-1] for name in vars(kind)}:  # object's has an address
+        said = [
+            str(agent.guarantee),
+            getattr(agent, "name", None),
+            getattr(agent, "settings", None),
+        ]
+        # object's has an address
+        if "__repr__" in {name for kind in type(agent).__mro__[:-1] for name in vars(kind)}:
             said.append(repr(agent))
         if abilities_of(agent).mechanisms:
             said += [mechanism.to_json() for mechanism in agent.mechanisms()]
@@ -438,14 +532,17 @@ class _Run:
     @property
     def comparable(self) -> bool:
         guarantee = self.agent.guarantee
-        told = isinstance(guarantee.loss, GaussianDP | PureDP) or guarantee.trust is Trust.DISTRIBUTED
+        told = (
+            isinstance(guarantee.loss, GaussianDP | PureDP) or guarantee.trust is Trust.DISTRIBUTED
+        )
         return told and not isinstance(guarantee.request, NoPrivacy)
 
     def share(self, other: Tape) -> float:
         """How far apart exact values are, as a share of what the stated loss allows."""
         mu, epsilon = self.tape.shift(other)
         loss = self.agent.guarantee.loss
-        if isinstance(loss, ApproxDP) and self.comparable and not epsilon:  # sums with Gaussian noise, in terms of epsilon
+        # sums with Gaussian noise, in terms of epsilon
+        if isinstance(loss, ApproxDP) and self.comparable and not epsilon:
             return gaussian_epsilon(mu, loss.delta) / loss.epsilon
         if isinstance(loss, GaussianDP):
             return mu / loss.mu if not epsilon else float("inf")
@@ -458,7 +555,9 @@ def _as_counts(users: Trajectories) -> TransitionCounts:
     states, actions = users.states.astype(np.int64), users.actions.astype(np.int64).ravel()
     step, ones = np.tile(np.arange(H), n), np.ones(n * H, dtype=np.int64)
     now, after = states[:, :-1].ravel(), states[:, 1:].ravel()
-    return TransitionCounts(step, now, actions, after, users.rewards.astype(float).ravel(), ones, n, H)
+    return TransitionCounts(
+        step, now, actions, after, users.rewards.astype(float).ravel(), ones, n, H
+    )
 
 
 def _acted(policy: Any, step: int, state: Any) -> Any:
@@ -473,7 +572,10 @@ def _compare(one: _Run, other: _Run, who: int) -> Iterator[Difference]:
     for channel in {**one.shown, **other.shown}:
         mine, others = one.shown.get(channel, []), other.shown.get(channel, [])
         if mine != others:
-            at = next((i for i, (a, b) in enumerate(zip(mine, others, strict=False)) if a != b), min(len(mine), len(others)))
+            at = next(
+                (i for i, (a, b) in enumerate(zip(mine, others, strict=False)) if a != b),
+                min(len(mine), len(others)),
+            )
             served = (mine[at:] or others[at:])[0][0]
             yield Difference(channel, who, served)
 
@@ -483,6 +585,13 @@ def _replacements(first: _Run, problem: Any, seed: int) -> Iterator[tuple[int, T
     rng, swap = np.random.default_rng([seed, 4]), 0
     while True:
         for turn, who in enumerate(rng.permutation(len(first.people))):
-            arbitrary = first.agent.guarantee.relation is not Relation.NULL and (turn + swap) % 2 == 0
-            yield int(who), stranger(first.people[who], problem, rng) if arbitrary else nobody(first.people[who])
+            arbitrary = (
+                first.agent.guarantee.relation is not Relation.NULL and (turn + swap) % 2 == 0
+            )
+            yield (
+                int(who),
+                stranger(first.people[who], problem, rng)
+                if arbitrary
+                else nobody(first.people[who]),
+            )
         swap += 1

@@ -5,8 +5,19 @@ from functools import partial
 
 from confide.arguments import choice, kind, shown
 from confide.audit.agents import LOCAL, PRIVATE, AgentSubject, AnswersSubject, DeviceSubject
-from confide.audit.estimators import TWO_QUESTIONS, CountsAndSumsSubject, SmoothEstimateSubject, TwoQuestionsSubject
-from confide.audit.mechanisms import TWINS, CounterSubject, KNormSubject, SmoothSubject, StreamSubject
+from confide.audit.estimators import (
+    TWO_QUESTIONS,
+    CountsAndSumsSubject,
+    SmoothEstimateSubject,
+    TwoQuestionsSubject,
+)
+from confide.audit.mechanisms import (
+    TWINS,
+    CounterSubject,
+    KNormSubject,
+    SmoothSubject,
+    StreamSubject,
+)
 from confide.audit.refute import Subject
 from confide.errors import InvalidParameter
 from confide.mechanisms.counters import FACTORISATIONS, Discounted, Factorisation, Toeplitz
@@ -19,7 +30,9 @@ def subjects() -> dict[str, Maker]:
     """Everything that `confide audit` can attack, by name."""
 
     def counter(name: str, leaves: int) -> Maker:
-        return lambda privacy, twin, source: CounterSubject(_counter(name, leaves, source), privacy, twin, source)
+        return lambda privacy, twin, source: CounterSubject(
+            _counter(name, leaves, source), privacy, twin, source
+        )
 
     return {
         "gaussian": counter("exact", 1),
@@ -41,7 +54,14 @@ def devices() -> dict[str, Maker]:
     return {name: partial(DeviceSubject, name) for name in LOCAL}
 
 
-def subject(name: str, privacy: CentralDP, *, twin: str | None = None, source: str = "fast", trust: str = "joint") -> Subject:
+def subject(
+    name: str,
+    privacy: CentralDP,
+    *,
+    twin: str | None = None,
+    source: str = "fast",
+    trust: str = "joint",
+) -> Subject:
     """The subject of that name with that guarantee, or its broken variant; `trust="local"`: the messages of an agent's devices."""
     choice("trust", trust, ("joint", "local"))
     choice("source", source, ("fast", "secure"))
@@ -49,18 +69,26 @@ def subject(name: str, privacy: CentralDP, *, twin: str | None = None, source: s
     known = subjects() if trust == "joint" else devices()
     if not isinstance(name, str) or name not in known:
         where = " under local trust" if trust == "local" else ""
-        raise InvalidParameter(f"unknown audit subject {shown(name)}{where}; choose one of {', '.join(known)}")
+        raise InvalidParameter(
+            f"unknown audit subject {shown(name)}{where}; choose one of {', '.join(known)}"
+        )
     if twin is not None:
         choice("twin", twin, TWINS)
-    clipped = isinstance(made := known[name](privacy, None, source), CounterSubject | KNormSubject | SmoothSubject) or hasattr(
-        made, "unclipped"
-    )
+    clipped = isinstance(
+        made := known[name](privacy, None, source), CounterSubject | KNormSubject | SmoothSubject
+    ) or hasattr(made, "unclipped")
     if twin == "clip" and not clipped:
-        raise InvalidParameter(f"{name} cannot be audited without clipping: a privatizer accepts clipped contributions only")
+        raise InvalidParameter(
+            f"{name} cannot be audited without clipping: a privatizer accepts clipped contributions only"
+        )
     if twin == "shared" and trust == "local":
-        raise InvalidParameter("devices that share their noise share the nonce, too: the server refuses the second message")
+        raise InvalidParameter(
+            "devices that share their noise share the nonce, too: the server refuses the second message"
+        )
     if twin in ("noise", "shared") and source != "fast":
-        raise InvalidParameter(f"the broken variant {twin!r} needs fast noise, got source={source!r}")
+        raise InvalidParameter(
+            f"the broken variant {twin!r} needs fast noise, got source={source!r}"
+        )
     if privacy.relation is not Relation.REPLACE:
         raise InvalidParameter('audits run under the relation "replace"')
     if name in ("laplace", "cube", "ball"):
@@ -73,4 +101,8 @@ def subject(name: str, privacy: CentralDP, *, twin: str | None = None, source: s
 def _counter(name: str, leaves: int, source: str) -> Factorisation:
     if source == "secure" and name == "toeplitz":
         return Toeplitz(leaves, bits=16)
-    return Discounted(leaves, bits=16) if (name, source) == ("discounted", "secure") else FACTORISATIONS[name](leaves)
+    return (
+        Discounted(leaves, bits=16)
+        if (name, source) == ("discounted", "secure")
+        else FACTORISATIONS[name](leaves)
+    )

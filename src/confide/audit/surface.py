@@ -38,7 +38,10 @@ REPLAYED = {
     "decoded": "messages",
 }
 # A service calls these methods with arguments that depend on nobody's data. `assign` draws at random without one.
-ARGUMENTS: Mapping[str, tuple[tuple[Any, ...], ...]] = {"assign": ((0,), (2**127,), (2**128 - 1,)), "publish": (("run",),)}
+ARGUMENTS: Mapping[str, tuple[tuple[Any, ...], ...]] = {
+    "assign": ((0,), (2**127,), (2**128 - 1,)),
+    "publish": (("run",),),
+}
 _HOLD_PRIVATE_STATE = {
     "a source of noise, which is private": (TapedSource, FastSource, SecureSource),
     "it holds exact sums, and its releases are compared": (
@@ -82,7 +85,11 @@ class Surface:
 
     def _declared(self) -> dict[str, str]:
         given = getattr(self._agent, "private", {})
-        return {str(name): str(why) for name, why in given.items()} if isinstance(given, Mapping) else {}
+        return (
+            {str(name): str(why) for name, why in given.items()}
+            if isinstance(given, Mapping)
+            else {}
+        )
 
     def _arguments(self, name: str, method: Callable[..., Any]) -> tuple[tuple[Any, ...], ...]:
         """With what a method is called; with nothing if it cannot be."""
@@ -94,7 +101,11 @@ class Surface:
             self.left_out[f"{name}()"] = "it does not say which arguments it needs"
             return ()
         optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        needed = [each.name for each in parameters if each.default is each.empty and each.kind not in optional]
+        needed = [
+            each.name
+            for each in parameters
+            if each.default is each.empty and each.kind not in optional
+        ]
         if needed:
             self.left_out[f"{name}()"] = f"it needs arguments: {', '.join(needed)}"
             return ()

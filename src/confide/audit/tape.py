@@ -36,19 +36,32 @@ class Tape:
 
     def kinds(self) -> list[tuple[Place, AdditiveNoise | Drawn, tuple[int, ...]]]:
         """How many releases there were, of which shape and with which noise. Public."""
-        return [(place, one.level, one.noisy.shape) for place, each in self.noised.items() for one in each]
+        return [
+            (place, one.level, one.noisy.shape)
+            for place, each in self.noised.items()
+            for one in each
+        ]
 
     @property
     def own_draws(self) -> int:
         """Draws that no privatizer of the library made: what became of them cannot be replayed."""
-        return self.draws - sum(one.level.distribution != "none" for each in self.noised.values() for one in each)
+        return self.draws - sum(
+            one.level.distribution != "none" for each in self.noised.values() for one in each
+        )
 
-    def take(self, place: Place, level: AdditiveNoise | Drawn, exact: npt.NDArray[Any], noisy: Array) -> Array:
+    def take(
+        self, place: Place, level: AdditiveNoise | Drawn, exact: npt.NDArray[Any], noisy: Array
+    ) -> Array:
         mine = self.noised.setdefault(place, [])
         if self._original is not None:
             first = self._original.noised.get(place, [])[len(mine) : len(mine) + 1]
             free = level.distribution == "none" or not level.scale > 0
-            if first and first[0].level == level and first[0].noisy.shape == noisy.shape and not (free and self.stated):
+            if (
+                first
+                and first[0].level == level
+                and first[0].noisy.shape == noisy.shape
+                and not (free and self.stated)
+            ):
                 noisy = first[0].noisy
         real = exact * (level.step or 1.0)
         mine.append(Noised(level, np.array(real, dtype=float), np.array(noisy, dtype=float)))
@@ -67,11 +80,16 @@ class Tape:
         loss that is stated.
         """
         squared = absolute = 0.0
-        if self.stated and not all(_equal(one, two) for one, two in self._pairs(other, noisy=False)):
+        if self.stated and not all(
+            _equal(one, two) for one, two in self._pairs(other, noisy=False)
+        ):
             return math.inf, math.inf
         for one, two in self._pairs(other):
             if isinstance(one.level, Drawn):
-                absolute += one.level.codebook.epsilon * (one.level.near(one.exact) != one.level.near(two.exact)).any()
+                absolute += (
+                    one.level.codebook.epsilon
+                    * (one.level.near(one.exact) != one.level.near(two.exact)).any()
+                )
                 continue
             apart = (one.exact - two.exact) / one.level.scale
             if one.level.distribution == "gaussian":
@@ -91,7 +109,9 @@ class Tape:
             if isinstance(one.level, Drawn):
                 found += one.level.log_ratio(int(one.noisy[0, 0]), one.exact, two.exact)
                 continue
-            mine, others = ((one.noisy - exact) / one.level.scale for exact in (one.exact, two.exact))
+            mine, others = (
+                (one.noisy - exact) / one.level.scale for exact in (one.exact, two.exact)
+            )
             if one.level.distribution == "gaussian":
                 found += float((mine**2 - others**2).sum()) / 2
             else:

@@ -21,7 +21,14 @@ from confide.mixtures.question_contributions import Answers
 from confide.offline.gain_contributions import Moments
 from confide.offline.transition_contributions import RootCounts
 from confide.privacy.bounded import L2Ball
-from confide.privacy.certificate import FORMER, Certificate, Json, check_schema, loss_from_json, standing_assumptions
+from confide.privacy.certificate import (
+    FORMER,
+    Certificate,
+    Json,
+    check_schema,
+    loss_from_json,
+    standing_assumptions,
+)
 from confide.privacy.discrete_sums import sum_epsilon
 from confide.privacy.loss import NO_PRIVACY, ApproxDP, GaussianDP, Loss, PureDP, compose
 from confide.privacy.request import Relation, Trust
@@ -81,38 +88,67 @@ def verify(certificate: Certificate) -> Verification:
         promise["trust"] in _TRUST[request["kind"]],
         f"the request is {request['kind']}, but the guarantee has {promise['trust']} trust",
     )
-    losses = tuple(_checked_loss(mechanism, promise, i) for i, mechanism in enumerate(document["mechanisms"], start=1))
+    losses = tuple(
+        _checked_loss(mechanism, promise, i)
+        for i, mechanism in enumerate(document["mechanisms"], start=1)
+    )
     delta = certificate.delta
     stated = loss_from_json(promise["loss"])
     pure = isinstance(stated, PureDP) and all(isinstance(loss, PureDP) for loss in losses)
     try:
         together = compose(losses, delta=0.0 if pure else delta)
     except InvalidParameter as error:
-        raise CertificateError(f"the mechanisms give no epsilon at delta={delta:g}: {error}") from None
+        raise CertificateError(
+            f"the mechanisms give no epsilon at delta={delta:g}: {error}"
+        ) from None
     epsilon = together.epsilon_at(delta)
     _check(
         promise["relation"] == request["relation"],
         f"the request has the relation {request['relation']}, but the guarantee {promise['relation']}",
     )
-    replaces = promise["relation"] == "replace" or request["kind"] not in ("LocalDP", "DistributedDP")
+    replaces = promise["relation"] == "replace" or request["kind"] not in (
+        "LocalDP",
+        "DistributedDP",
+    )
     _check(replaces, f"{request['kind']} needs the relation replace")
-    needed, stated_ones = standing_assumptions(Trust(promise["trust"]), promise["source"]), document["assumptions"]
-    missing = [said for said in needed if said not in stated_ones and FORMER.get(said) not in stated_ones]
+    needed, stated_ones = (
+        standing_assumptions(Trust(promise["trust"]), promise["source"]),
+        document["assumptions"],
+    )
+    missing = [
+        said for said in needed if said not in stated_ones and FORMER.get(said) not in stated_ones
+    ]
     _check(not missing, f"an assumption is missing: {missing[:1]}")
     if request["kind"] == "NoPrivacy":
-        _check(promise["epsilon"] is None and stated == NO_PRIVACY, "no privacy was requested, but a guarantee is stated")
+        _check(
+            promise["epsilon"] is None and stated == NO_PRIVACY,
+            "no privacy was requested, but a guarantee is stated",
+        )
         _check(promise["source"] == "none", "no privacy was requested, but a noise source is named")
         return Verification(epsilon, delta, losses)
     _check(promise["source"] != "none", "a guarantee is stated, but no noise source is named")
     _check(
-        delta <= request["delta"] * (1 + _TOLERANCE), f"the request has delta={request['delta']:g}, but the guarantee {delta:g}"
+        delta <= request["delta"] * (1 + _TOLERANCE),
+        f"the request has delta={request['delta']:g}, but the guarantee {delta:g}",
     )
-    _check(promise["epsilon"] is not None and request["epsilon"] is not None, "privacy was requested, but no epsilon is stated")
+    _check(
+        promise["epsilon"] is not None and request["epsilon"] is not None,
+        "privacy was requested, but no epsilon is stated",
+    )
     _check(NO_PRIVACY not in losses, "a guarantee is stated, but a mechanism adds no noise")
-    _check(_covers(stated, together), f"the stated loss is {stated}, but the mechanisms give {together}")
+    _check(
+        _covers(stated, together),
+        f"the stated loss is {stated}, but the mechanisms give {together}",
+    )
     given = f"the mechanisms give {epsilon:.6g} at delta={delta:g}"
-    _check(_close(epsilon, certificate.epsilon), f"epsilon={certificate.epsilon:.6g} is stated, but {given}")
-    _check(epsilon <= request["epsilon"] * (1 + _TOLERANCE), f"epsilon={request['epsilon']:.6g} was requested, but {given}")
+    _check(
+        _close(epsilon, certificate.epsilon),
+        f"epsilon={certificate.epsilon:.6g} is stated, but {given}",
+    )
+    _check(
+        epsilon <= request["epsilon"] * (1 + _TOLERANCE),
+        f"epsilon={request['epsilon']:.6g} was requested, but {given}",
+    )
     return Verification(epsilon, delta, losses)
 
 
@@ -149,7 +185,10 @@ def _loss(mechanism: Json, promise: Json) -> Loss:
     if distribution == "none":
         return NO_PRIVACY
     for trust in ("local", "distributed"):
-        _check((name == trust) == (promise["trust"] == trust), f"the guarantee has {promise['trust']} trust")
+        _check(
+            (name == trust) == (promise["trust"] == trust),
+            f"the guarantee has {promise['trust']} trust",
+        )
     if name == "distributed":
         return _shared_loss(mechanism, promise)
     if name == "smooth":
@@ -162,7 +201,10 @@ def _loss(mechanism: Json, promise: Json) -> Loss:
     if distribution in ("codebook", "signs"):
         return _report_loss(mechanism)
     norm = NORMS[distribution]
-    _check(name != "local" or distribution in ("gaussian", "laplace"), f"a device does not add noise from a {distribution}")
+    _check(
+        name != "local" or distribution in ("gaussian", "laplace"),
+        f"a device does not add noise from a {distribution}",
+    )
     _check(name != "rounds" or distribution == "cube", "rounds have noise from a cube")
     _check(mechanism["norm"] == norm, f"{distribution} noise needs the L{norm} sensitivity")
     _check(mechanism["scale"] > 0, "the noise has scale 0")
@@ -187,24 +229,39 @@ def _check_bound(mechanism: Json, promise: Json, norm: int | str) -> None:
     missing = (
         {"radius"} if described["name"] == "TableRows" else set()
     )  # earlier certificates do not state it: the default is the largest
-    _check(expected - missing <= set(made) <= expected, f"the bound must be described by {', '.join(sorted(expected))}")
+    _check(
+        expected - missing <= set(made) <= expected,
+        f"the bound must be described by {', '.join(sorted(expected))}",
+    )
     for field in fields(_BOUNDS[described["name"]]):
         if field.name not in made:
             continue
         value = made[field.name]
         whole = isinstance(value, int) and not isinstance(value, bool)
         _check(field.type is not int or whole, f"{field.name} of the bound must be a whole number")
-        _check(field.type is not bool or isinstance(value, bool), f"{field.name} of the bound must be true or false")
+        _check(
+            field.type is not bool or isinstance(value, bool),
+            f"{field.name} of the bound must be true or false",
+        )
     bound, relation = _BOUNDS[described["name"]](**made), Relation(promise["relation"])
     true = sensitivity_of(bound, norm, relation)
     stated = mechanism["sensitivity"]
-    _check(true <= stated * (1 + _TOLERANCE), f"its bound has sensitivity {true:.6g} under {relation.value}, not {stated:.6g}")
+    _check(
+        true <= stated * (1 + _TOLERANCE),
+        f"its bound has sensitivity {true:.6g} under {relation.value}, not {stated:.6g}",
+    )
     if step is not None and mechanism["distribution"] == "ball":
         shells = stated / (step * shell_width(bound.size))
-        _check(shells == round(shells), "on a lattice the sensitivity of a ball must be a whole number of shells")
+        _check(
+            shells == round(shells),
+            "on a lattice the sensitivity of a ball must be a whole number of shells",
+        )
     if step is not None:
         _check(step == bound.grid, "the lattice is not the grid of the bound")
-        _check((promise["users"] + 1) * bound.largest / step < 2.0**53, "the sums of this many users are not exact")
+        _check(
+            (promise["users"] + 1) * bound.largest / step < 2.0**53,
+            "the sums of this many users are not exact",
+        )
 
 
 def taken_on_trust(certificate: Certificate) -> list[str]:
@@ -221,7 +278,9 @@ def taken_on_trust(certificate: Certificate) -> list[str]:
         if name not in _BOUNDS:
             trusted.append(f"the sensitivity of mechanism {i} ({mechanism['name']})")
         elif getattr(_BOUNDS[name], "of_table", False):
-            trusted.append(f"how far apart the rows of the public table of mechanism {i} ({mechanism['name']}) are")
+            trusted.append(
+                f"how far apart the rows of the public table of mechanism {i} ({mechanism['name']}) are"
+            )
     return trusted
 
 
@@ -230,24 +289,44 @@ def _stream_norm(mechanism: Json, promise: Json) -> float:
         return 1.0  # every device sends once, and every user is in one round
     parameters = mechanism["parameters"]
     leaves = parameters["leaves"]
-    _check(leaves <= promise["users"] or mechanism["name"] == "exact", "there are more leaves than users")
-    _check(isinstance(leaves, int) and leaves <= _MOST_LEAVES, f"leaves must be a whole number, at most {_MOST_LEAVES}")
-    _check("bits" not in parameters or leaves <= 2**13, "a counter with rounded coefficients has at most 8192 leaves")
+    _check(
+        leaves <= promise["users"] or mechanism["name"] == "exact",
+        "there are more leaves than users",
+    )
+    _check(
+        isinstance(leaves, int) and leaves <= _MOST_LEAVES,
+        f"leaves must be a whole number, at most {_MOST_LEAVES}",
+    )
+    _check(
+        "bits" not in parameters or leaves <= 2**13,
+        "a counter with rounded coefficients has at most 8192 leaves",
+    )
     counter = FACTORISATIONS[mechanism["name"]](**parameters)
-    _check(mechanism["lattice"] is None or counter.integral, "a lattice needs a counter with whole coefficients")
+    _check(
+        mechanism["lattice"] is None or counter.integral,
+        "a lattice needs a counter with whole coefficients",
+    )
     return counter.column_norm(2 if mechanism["distribution"] == "gaussian" else 1)
 
 
 def _report_loss(mechanism: Json) -> Loss:
     """An index is 1 / e^-epsilon times as likely in the set of the nearest as outside, whatever the contribution and its bound are."""
     stated = mechanism["parameters"]
-    size, radius, epsilon, nearest = stated["dimension"], mechanism["sensitivity"], stated["epsilon"], stated["nearest"]
+    size, radius, epsilon, nearest = (
+        stated["dimension"],
+        mechanism["sensitivity"],
+        stated["epsilon"],
+        stated["nearest"],
+    )
     report: Codebook | SignReport
     if mechanism["distribution"] == "codebook":
         report = Codebook(size, radius, epsilon, nearest, stated["vectors"])
     else:
         report = SignReport(size, radius, epsilon, stated["asked"], nearest)
-    _check(mechanism["norm"] == report.norm, f"a report by {report.distribution} needs the L{report.norm} norm")
+    _check(
+        mechanism["norm"] == report.norm,
+        f"a report by {report.distribution} needs the L{report.norm} norm",
+    )
     scale = report.std
     _check(
         abs(mechanism["scale"] - scale) <= _OVERSTATED * scale,
@@ -259,27 +338,46 @@ def _report_loss(mechanism: Json) -> Loss:
 def _shared_loss(mechanism: Json, promise: Json) -> Loss:
     """Of the sum of the shares that the honest devices of the largest batch add."""
     _check(
-        mechanism["distribution"] == "gaussian" and mechanism["norm"] == 2, "shares of noise are Gaussian, for the L2 sensitivity"
+        mechanism["distribution"] == "gaussian" and mechanism["norm"] == 2,
+        "shares of noise are Gaussian, for the L2 sensitivity",
     )
     _check(mechanism["scale"] > 0, "the noise has scale 0")
     _check_bound(mechanism, promise, 2)
     parameters, step = mechanism["parameters"], mechanism["lattice"]
-    honest, dimension, described = parameters["honest"], parameters["dimension"], mechanism.get("bound")
-    _check(max(honest, parameters["leaves"]) <= promise["users"], "there are more honest devices, or more leaves, than users")
+    honest, dimension, described = (
+        parameters["honest"],
+        parameters["dimension"],
+        mechanism.get("bound"),
+    )
+    _check(
+        max(honest, parameters["leaves"]) <= promise["users"],
+        "there are more honest devices, or more leaves, than users",
+    )
     if described is not None and described["name"] in _BOUNDS:
-        size = _BOUNDS[described["name"]](**{key: value for key, value in described.items() if key != "name"}).size
+        size = _BOUNDS[described["name"]](
+            **{key: value for key, value in described.items() if key != "name"}
+        ).size
         _check(dimension == size, f"its bound has {size} numbers, not {dimension}")
     share = mechanism["scale"] / step / math.sqrt(honest)
-    return ApproxDP(sum_epsilon(share, honest, mechanism["sensitivity"] / step, dimension, promise["delta"]), promise["delta"])
+    return ApproxDP(
+        sum_epsilon(share, honest, mechanism["sensitivity"] / step, dimension, promise["delta"]),
+        promise["delta"],
+    )
 
 
 def _smooth_loss(parameters: Json) -> Loss:
     from confide.mechanisms.smooth import smooth_delta
 
     epsilon, delta, dimension = parameters["epsilon"], parameters["delta"], parameters["dimension"]
-    _check(isinstance(dimension, int) and dimension <= 10**9, "dimension must be a whole number, at most 1e9")
+    _check(
+        isinstance(dimension, int) and dimension <= 10**9,
+        "dimension must be a whole number, at most 1e9",
+    )
     true = smooth_delta(epsilon, parameters["alpha"], parameters["beta"], dimension)
-    _check(true <= delta * (1 + _TOLERANCE), f"alpha and beta give delta={true:.6g} at epsilon={epsilon:g}, not {delta:g}")
+    _check(
+        true <= delta * (1 + _TOLERANCE),
+        f"alpha and beta give delta={true:.6g} at epsilon={epsilon:g}, not {delta:g}",
+    )
     return ApproxDP(epsilon, delta)
 
 

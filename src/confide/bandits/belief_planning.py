@@ -38,14 +38,20 @@ class History:
 
 def recall(memory: Memory, size: int) -> History:
     """On a device a server says this: nothing in it is taken on faith."""
-    empty = History(np.zeros((0, size)), np.zeros(0), np.zeros(0), np.zeros(size), np.zeros(()), np.zeros(()))
+    empty = History(
+        np.zeros((0, size)), np.zeros(0), np.zeros(0), np.zeros(size), np.zeros(()), np.zeros(())
+    )
     if set(memory) == {"seed"}:
         return empty
     found = {name: memory.get(name) for name in empty.arrays()}
     for name, expected in empty.arrays().items():
         given = found[name]
         rounds = name in ("releases", "noises", "users")
-        if not isinstance(given, np.ndarray) or given.dtype != np.float64 or not np.isfinite(given).all():
+        if (
+            not isinstance(given, np.ndarray)
+            or given.dtype != np.float64
+            or not np.isfinite(given).all()
+        ):
             raise InvalidParameter("the memory of earlier rounds does not fit this problem")
         shape = (len(memory["users"]), *expected.shape[1:]) if rounds else expected.shape
         if given.shape != shape or (name not in ("releases", "last") and (given < 0).any()):
@@ -123,7 +129,10 @@ def believe(Lambda: Array, u: Array, *, noise: float, balance: float) -> Belief:
     variances = 0.25 / values + noise**2 * (1 / balance**2 + 1 / 16) / values**2
     variances *= min(1.0, 1.0 / float(variances.sum()))
     length = float(np.linalg.norm(mean))
-    return Belief(mean * min(1.0, LONGEST / length) if length > 0 else np.zeros(d), vectors * np.sqrt(variances))
+    return Belief(
+        mean * min(1.0, LONGEST / length) if length > 0 else np.zeros(d),
+        vectors * np.sqrt(variances),
+    )
 
 
 def random_directions(count: int, dimension: int, rng: np.random.Generator) -> list[Array]:

@@ -5,7 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from confide.bandits.belief_planning import Belief, believe, closed, combined, random_directions, recall
+from confide.bandits.belief_planning import (
+    Belief,
+    believe,
+    closed,
+    combined,
+    random_directions,
+    recall,
+)
 from confide.bandits.contributions import PlayedContexts
 from confide.errors import InvalidParameter
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
@@ -21,11 +28,13 @@ from confide.problems.sizes import ProblemSizes
 from confide.statistics.bounds import RegressionRows
 
 POLICIES = 16  # per round
-FIRST, GROWTH = 50, 1.3  # users of the first round, and growth of their number from release to release
+# users of the first round, and growth of their number from release to release
+FIRST, GROWTH = 50, 1.3
 # Of the estimate of planning time: one multiplication in a product of matrices, by `benchmarks/memory.py`.
 SECONDS_PER_PRODUCT = 2e-9
 BALANCE = 2.0  # kappa: of x y against x x^T
-SAMPLED, ADDED = 0.2, 0.3  # standard deviations of the belief: around which samples lie, and that a bonus adds
+# standard deviations of the belief: around which samples lie, and that a bonus adds
+SAMPLED, ADDED = 0.2, 0.3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +53,9 @@ class BanditPlanning:
         rng = np.random.default_rng([int(seed), released.generation])
         statistic = PlayedContexts(self.bound, self.public.actions)
         if released.generation == 0:
-            policies = tuple(ContextPolicy(weights) for weights in random_directions(POLICIES, d, rng))
+            policies = tuple(
+                ContextPolicy(weights) for weights in random_directions(POLICIES, d, rng)
+            )
         else:
             history = closed(history, released, differences=self.ratio == 0)
             values, noise = combined(history, self.ratio, 1 / d)
@@ -60,25 +71,39 @@ class BanditPlanning:
         return tuple(ContextPolicy(weights) for weights in (*drawn, belief.mean))
 
     def describe(self) -> Description:
-        how = f"{POLICIES - 1} samples within {self.spread:g} x its standard deviation, and its mean"
+        how = (
+            f"{POLICIES - 1} samples within {self.spread:g} x its standard deviation, and its mean"
+        )
         if not self.samples:
             how = f"its mean, with a bonus of {self.spread:g} x the standard error"
-        return Description("tight", f"a belief about the weights from all releases: {how}", self.bound.rows)
+        return Description(
+            "tight", f"a belief about the weights from all releases: {how}", self.bound.rows
+        )
 
 
 def check_bandit(public: Any, name: str) -> None:
     if not isinstance(public, LinearBanditPublic):
-        raise InvalidParameter(f"{name} needs a contextual bandit (LinearBandit.public), got {type(public).__name__}")
+        raise InvalidParameter(
+            f"{name} needs a contextual bandit (LinearBandit.public), got {type(public).__name__}"
+        )
 
 
 def tight(
-    public: LinearBanditPublic, *, episodes: int, privacy: Request, schedule: Schedule | None, samples: bool, spread: float
+    public: LinearBanditPublic,
+    *,
+    episodes: int,
+    privacy: Request,
+    schedule: Schedule | None,
+    samples: bool,
+    spread: float,
 ) -> Calibration:
     """One query per user, on discounted releases at geometric times."""
     chosen = choose_schedule(schedule, geometric(episodes, first=FIRST, ratio=GROWTH))
     counter, ratio = counter_of_rates(chosen, privacy)
     if ratio is None:
-        raise InvalidParameter(f"all releases are looked at together, and {chosen.leaves} are too many: choose fewer")
+        raise InvalidParameter(
+            f"all releases are looked at together, and {chosen.leaves} are too many: choose fewer"
+        )
     bound = RegressionRows(1, public.dimension, 1.0, CENTRE, BALANCE)
     return Calibration(BanditPlanning(public, bound, ratio, samples, spread), chosen, counter)
 
@@ -115,10 +140,13 @@ class LinTS(Learner):
     """
 
     name = "lin-ts"
-    abilities = replace(Learner.abilities, counts=False)  # contexts are real numbers: there is nothing to count
+    # contexts are real numbers: there is nothing to count
+    abilities = replace(Learner.abilities, counts=False)
 
     @classmethod
-    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+    def footprint(
+        cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any
+    ) -> Footprint:
         return bandit_footprint(sizes, episodes=episodes, privacy=privacy, **options)
 
     def __init__(
@@ -135,5 +163,12 @@ class LinTS(Learner):
         check_asked(episodes, privacy)
         check_choices("tight", bonus_scale)
         spread = SAMPLED if bonus_scale is None else float(bonus_scale)
-        made = tight(public, episodes=episodes, privacy=privacy, schedule=schedule, samples=True, spread=spread)
+        made = tight(
+            public,
+            episodes=episodes,
+            privacy=privacy,
+            schedule=schedule,
+            samples=True,
+            spread=spread,
+        )
         super().__init__(made, privacy=privacy, noise=noise)

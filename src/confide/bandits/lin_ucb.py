@@ -51,16 +51,26 @@ class PrintedOptimism:
     def describe(self) -> Description:
         made = self.printed
         widths = f"V + {made.shift(made.users):.3g} I after the last user, and the printed width"
-        return Description("paper", widths if self.scale == 1 else f"{widths} x {self.scale:g}", self.bound.rows)
+        return Description(
+            "paper", widths if self.scale == 1 else f"{widths} x {self.scale:g}", self.bound.rows
+        )
 
 
 def paper(
-    public: LinearBanditPublic, *, episodes: int, privacy: Request, schedule: Schedule | None, scale: float, failure: float
+    public: LinearBanditPublic,
+    *,
+    episodes: int,
+    privacy: Request,
+    schedule: Schedule | None,
+    scale: float,
+    failure: float,
 ) -> Calibration:
     """A release after every user, through a binary tree; with another schedule the tree is over its releases."""
     chosen = choose_schedule(schedule, one_tree(episodes))
     tree = Tree(chosen.leaves)
-    made = printed_bandit(privacy, dimension=public.dimension, users=episodes, levels=tree.levels, failure=failure)
+    made = printed_bandit(
+        privacy, dimension=public.dimension, users=episodes, levels=tree.levels, failure=failure
+    )
     algorithm = PrintedOptimism(public, made, scale)
     if isinstance(privacy, NoPrivacy):
         return Calibration(algorithm, chosen)
@@ -86,11 +96,16 @@ class LinUCB(Learner):
     """
 
     name = "lin-ucb"
-    abilities = replace(Learner.abilities, counts=False)  # contexts are real numbers: there is nothing to count
+    # contexts are real numbers: there is nothing to count
+    abilities = replace(Learner.abilities, counts=False)
 
     @classmethod
-    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
-        return bandit_footprint(sizes, episodes=episodes, privacy=privacy, copies_of_contexts=2.4, **options)
+    def footprint(
+        cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any
+    ) -> Footprint:
+        return bandit_footprint(
+            sizes, episodes=episodes, privacy=privacy, copies_of_contexts=2.4, **options
+        )
 
     def __init__(
         self,
@@ -107,9 +122,27 @@ class LinUCB(Learner):
         check_bandit(public, self.name)
         check_asked(episodes, privacy)
         check_choices(calibration, bonus_scale, failure)
-        scale = {"tight": ADDED, "paper": 1.0}[calibration] if bonus_scale is None else float(bonus_scale)
+        scale = (
+            {"tight": ADDED, "paper": 1.0}[calibration]
+            if bonus_scale is None
+            else float(bonus_scale)
+        )
         if calibration == "tight":
-            made = tight(public, episodes=episodes, privacy=privacy, schedule=schedule, samples=False, spread=scale)
+            made = tight(
+                public,
+                episodes=episodes,
+                privacy=privacy,
+                schedule=schedule,
+                samples=False,
+                spread=scale,
+            )
         else:
-            made = paper(public, episodes=episodes, privacy=privacy, schedule=schedule, scale=scale, failure=failure)
+            made = paper(
+                public,
+                episodes=episodes,
+                privacy=privacy,
+                schedule=schedule,
+                scale=scale,
+                failure=failure,
+            )
         super().__init__(made, privacy=privacy, noise=noise)

@@ -23,7 +23,8 @@ class PrintedBandit:
     """What is planned with: V + `shift` I is solved with, and the width is `width(log det V, users)`."""
 
     bound: RegressionRows
-    std: float  # of each noise, in the coordinates of the bound: on one node of the tree, or in one message
+    # of each noise, in the coordinates of the bound: on one node of the tree, or in one message
+    std: float
     levels: int  # m: of the tree; 0 for messages
     failure: float  # alpha
     users: int  # n
@@ -49,23 +50,37 @@ class PrintedBandit:
         d, n, alpha, upsilon = self.bound.dimension, self.users, self.failure, self.upsilon(served)
         if self.local:
             log = math.log(n)
-            rest = (math.sqrt(3 * upsilon) + self.std * math.sqrt(d * served / upsilon)) * d * log if upsilon else 0.0
+            rest = (
+                (math.sqrt(3 * upsilon) + self.std * math.sqrt(d * served / upsilon)) * d * log
+                if upsilon
+                else 0.0
+            )
             return 2 * self.std * math.sqrt(d * log) + rest
         low, high, gamma = (upsilon, 3 * upsilon, 0.0) if self.std else (1.0, 1.0, 0.0)
         if self.std:
             sigma = self.std / math.sqrt(2)  # of an entry off the diagonal
-            gamma = sigma * math.sqrt(self.levels / upsilon) * (math.sqrt(d) + math.sqrt(2 * math.log(2 * n / alpha)))
-        sampling = DEVIATION * math.sqrt(max(2 * math.log(2 / alpha) + log_determinant - d * math.log(low), 0.0))
+            gamma = (
+                sigma
+                * math.sqrt(self.levels / upsilon)
+                * (math.sqrt(d) + math.sqrt(2 * math.log(2 * n / alpha)))
+            )
+        sampling = DEVIATION * math.sqrt(
+            max(2 * math.log(2 / alpha) + log_determinant - d * math.log(low), 0.0)
+        )
         return sampling + LENGTH * math.sqrt(high) + gamma
 
     def loss(self, privacy: Request, column_norm: float) -> Loss:
         """Of a user who enters the counter with this norm; a message has norm 1."""
         if self.std == 0:
             return NO_PRIVACY
-        return GaussianDP(self.bound.sensitivity(Relation(privacy.relation)) * column_norm / self.std)
+        return GaussianDP(
+            self.bound.sensitivity(Relation(privacy.relation)) * column_norm / self.std
+        )
 
 
-def printed_bandit(privacy: Request, *, dimension: int, users: int, levels: int, failure: float) -> PrintedBandit:
+def printed_bandit(
+    privacy: Request, *, dimension: int, users: int, levels: int, failure: float
+) -> PrintedBandit:
     """[Shariff18, Sec. 4.2]: noise Z = (Z' + Z'^T) / sqrt(2) on nodes of a tree over (x; y)(x; y)^T, Z' with entries N(0, sigma^2),
     sigma^2 = 16 m L~^4 ln(4/delta)^2 / epsilon^2, L~^2 = 1 + Y^2. In the coordinates of `svec` all of Z has the deviation sqrt(2) sigma,
     if x y is multiplied by kappa = sqrt(2).
@@ -74,12 +89,18 @@ def printed_bandit(privacy: Request, *, dimension: int, users: int, levels: int,
     factor sqrt(2)). Here in the coordinates of `svec`, kappa = 1.
     """
     if isinstance(privacy, NoPrivacy):
-        return PrintedBandit(RegressionRows(1, dimension, 1.0, CENTRE, math.sqrt(2)), 0.0, 1, failure, users)
+        return PrintedBandit(
+            RegressionRows(1, dimension, 1.0, CENTRE, math.sqrt(2)), 0.0, 1, failure, users
+        )
     if privacy.delta == 0:
-        raise InvalidParameter('there are no printed constants for delta = 0: use calibration="tight", or delta > 0')
+        raise InvalidParameter(
+            'there are no printed constants for delta = 0: use calibration="tight", or delta > 0'
+        )
     if isinstance(privacy, LocalDP):
         sigma = 4 * math.sqrt(2 * math.log(1.25 / privacy.delta)) / privacy.epsilon
-        return PrintedBandit(RegressionRows(1, dimension, 1.0, CENTRE, 1.0), sigma, 0, failure, users)
+        return PrintedBandit(
+            RegressionRows(1, dimension, 1.0, CENTRE, 1.0), sigma, 0, failure, users
+        )
     sigma = 4 * math.sqrt(levels) * (1 + CENTRE**2) * math.log(4 / privacy.delta) / privacy.epsilon
     bound = RegressionRows(1, dimension, 1.0, CENTRE, math.sqrt(2))
     return PrintedBandit(bound, math.sqrt(2) * sigma, levels, failure, users)

@@ -78,7 +78,10 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version", help="Print the version and exit.", callback=_print_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
     pass
@@ -159,7 +162,9 @@ def _with_options(message: str, arguments: list[str]) -> str:
         if re.fullmatch(r"--[a-z]+(-[a-z]+)*", option):
             name = option[2:].replace("-", "_")
             message = re.sub(rf"\bgot {name}=", f"got {option} ", message)
-            message = re.sub(rf"\b{name}(?= must\b)" if "_" in name else rf"^{name}(?= must\b)", option, message)
+            message = re.sub(
+                rf"\b{name}(?= must\b)" if "_" in name else rf"^{name}(?= must\b)", option, message
+            )
     return message
 
 

@@ -25,7 +25,8 @@ _SUBJECTS = (
     "https://learn.example.org/runs/demo."
 )
 _RUNS = {"gaussian": 200_000, "laplace": 50_000, "smooth": 150_000}
-_COUNTER_RUNS, _AGENT_RUNS = 20_000, 8_000  # at epsilon = 1 a fifth too little noise is caught: docs/benchmarks/audit_power.md
+# at epsilon = 1 a fifth too little noise is caught: docs/benchmarks/audit_power.md
+_COUNTER_RUNS, _AGENT_RUNS = 20_000, 8_000
 _WEAK = 0.2  # of the stated epsilon: a weaker attack might not refute a broken guarantee either
 
 
@@ -33,7 +34,10 @@ def audit(
     subject: Annotated[str, typer.Argument(help=_SUBJECTS)],
     epsilon: Epsilon = 1.0,
     delta: Delta = 1e-2,
-    twin: Annotated[str | None, typer.Option(help="Attack a broken variant instead: noise, clip, redraw or shared.")] = None,
+    twin: Annotated[
+        str | None,
+        typer.Option(help="Attack a broken variant instead: noise, clip, redraw or shared."),
+    ] = None,
     runs: Annotated[
         int | None,
         typer.Option(
@@ -51,7 +55,10 @@ def audit(
     ] = 0.99,
     source: Annotated[str, typer.Option(help="The noise to attack: fast or secure.")] = "fast",
     trust: Annotated[
-        str, typer.Option(help="For an agent: joint attacks its releases, local the messages of its devices.")
+        str,
+        typer.Option(
+            help="For an agent: joint attacks its releases, local the messages of its devices."
+        ),
     ] = "joint",
     seed: Annotated[int, typer.Option(help="Seed of the attack.", min=0)] = 0,
     api_key: ApiKey = None,
@@ -101,18 +108,35 @@ def _refute(
     replayed = attacked.replay() if isinstance(attacked, Attacked) and twin is None else None
     with counting(as_json, subject, 2 * runs, "runs") as advance:
         watched = Watched(attacked, advance)
-        result = refute(watched, delta=delta, runs=runs, confidence=confidence, rng=np.random.default_rng(seed))
+        result = refute(
+            watched, delta=delta, runs=runs, confidence=confidence, rng=np.random.default_rng(seed)
+        )
     if as_json:
-        found = {name: getattr(result, name) for name in (*result.__slots__, "refuted", "sharpness")}
+        found = {
+            name: getattr(result, name) for name in (*result.__slots__, "refuted", "sharpness")
+        }
         compared = {} if replayed is None else {"replay": replayed.to_json()}
-        print_json({"subject": subject, "twin": twin, "source": source, "trust": trust, **found, **compared})
+        print_json(
+            {
+                "subject": subject,
+                "twin": twin,
+                "source": source,
+                "trust": trust,
+                **found,
+                **compared,
+            }
+        )
     else:
         broken = f", broken variant ({TWINS[twin]})" if twin else ""
         promised = f", mu = {result.mu:.4g}" if result.mu is not None else ""
         shown = f", mu >= {result.mu_lower:.4g}" if result.mu_lower is not None else ""
         typer.echo(f"{subject}{broken}: {runs:,} runs on each of two neighbouring data sets")
-        typer.echo(f"  stated     epsilon = {result.epsilon:.4g} at delta = {result.delta:g}{promised}")
-        typer.echo(f"  measured   epsilon >= {result.epsilon_lower:.4g}{shown} at {100 * confidence:g} % confidence")
+        typer.echo(
+            f"  stated     epsilon = {result.epsilon:.4g} at delta = {result.delta:g}{promised}"
+        )
+        typer.echo(
+            f"  measured   epsilon >= {result.epsilon_lower:.4g}{shown} at {100 * confidence:g} % confidence"
+        )
         if result.detectable is not None:
             typer.echo(
                 f"  power      a true epsilon of {result.detectable:.3g} or more is refuted by this attack with probability 90 %"
@@ -140,7 +164,9 @@ def _verdict(result: "Audit", replayed: "Replay | None", usual: int) -> str:
     shares = {"epsilon": result.sharpness}
     if result.mu and result.mu_lower is not None:
         shares["mu"] = result.mu_lower / result.mu
-    reached = " and ".join(f"{100 * share:.0f} % of the stated {name}" for name, share in shares.items())
+    reached = " and ".join(
+        f"{100 * share:.0f} % of the stated {name}" for name, share in shares.items()
+    )
     few = f": {result.runs:,} runs are few, the default is {usual:,}" if result.runs < usual else ""
     weak = f"; the attack was too weak to be conclusive, increase --runs{few}"
     return f"not refuted ({reached} reached)" + (weak if result.sharpness < _WEAK else "")
@@ -158,7 +184,9 @@ def _subject(name: str, privacy: "CentralDP", **options: Any) -> "Subject":
         return subject(name, privacy, **options)
     made = agent_class(name)
     if not (isinstance(made, type) and issubclass(made, Learner)):
-        raise InvalidParameter(f"{name} is not a learner: expected a subclass of confide.learning.learner.Learner")
+        raise InvalidParameter(
+            f"{name} is not a learner: expected a subclass of confide.learning.learner.Learner"
+        )
     known = subject("ucrl-vtr", privacy, **options)
     assert isinstance(known, AgentSubject | DeviceSubject)
     return replace(known, agent=name)

@@ -20,7 +20,8 @@ ApiKey = Annotated[
 SigningKey = Annotated[
     str | None,
     typer.Option(
-        help="For a service: the run's signing key, obtained through another channel.", show_default="the manifest's own"
+        help="For a service: the run's signing key, obtained through another channel.",
+        show_default="the manifest's own",
     ),
 ]
 Seen = Annotated[
@@ -30,11 +31,17 @@ Seen = Annotated[
         show_default=False,
     ),
 ]
-Reports = Annotated[int, typer.Option(help="For a service: the largest number of invented users in the run.", min=0, max=100_000)]
+Reports = Annotated[
+    int,
+    typer.Option(
+        help="For a service: the largest number of invented users in the run.", min=0, max=100_000
+    ),
+]
 RealRun = Annotated[
     bool,
     typer.Option(
-        "--real-run", help="For a service: attack a run that is not a simulation. Invented users take places of real ones."
+        "--real-run",
+        help="For a service: attack a run that is not a simulation. Invented users take places of real ones.",
     ),
 ]
 _ADDRESS = re.compile(r"(?P<url>https?://[^/?#]+(?:/[^/?#]+)*?)(?:/v1)?/runs/(?P<run>[^/?#]+)/?")
@@ -56,7 +63,9 @@ def audit_service(
 
     found = _ADDRESS.fullmatch(address)
     if found is None:
-        raise InvalidParameter("the address of a run is needed, such as https://learn.example.org/runs/demo")
+        raise InvalidParameter(
+            "the address of a run is needed, such as https://learn.example.org/runs/demo"
+        )
     if api_key is None:
         raise InvalidParameter("an API key is needed: --api-key, or CONFIDE_API_KEY")
     made = attack_service(
@@ -68,15 +77,28 @@ def audit_service(
         reports=reports,
         real_run=real_run,
     )
-    if seen is not None and not made.worked:  # what a broken service showed must not become what is expected
+    # what a broken service showed must not become what is expected
+    if seen is not None and not made.worked:
         replace(seen, json.dumps({"address": address, "seen": made.seen}, indent=2).encode())
     rows = [{name: getattr(each, name) for name in each.__slots__} for each in made.tried]
     if as_json:
-        print_json({"subject": address, "worked": made.worked, "undecided": made.undecided, "counted": made.spent, "tried": rows})
+        print_json(
+            {
+                "subject": address,
+                "worked": made.worked,
+                "undecided": made.undecided,
+                "counted": made.spent,
+                "tried": rows,
+            }
+        )
     else:
         for row in rows:
-            typer.echo(f"{row['verdict']:<10} {row['attack']:<13} {row['tried']}: {row['happened']}")
-        typer.echo(f"cost: {made.spent} invented people were counted in the run; their episodes are empty")
+            typer.echo(
+                f"{row['verdict']:<10} {row['attack']:<13} {row['tried']}: {row['happened']}"
+            )
+        typer.echo(
+            f"cost: {made.spent} invented people were counted in the run; their episodes are empty"
+        )
         typer.echo(_verdict(made.worked, made.undecided))
     if made.worked or made.undecided:
         raise typer.Exit(1 if made.worked else 3)
@@ -85,7 +107,11 @@ def audit_service(
 def _verdict(worked: bool, undecided: bool) -> str:
     if worked:
         return "REFUTED: an attack worked"
-    return "NOT DECIDED: see the lines above" if undecided else "not refuted: no attack that was tried worked"
+    return (
+        "NOT DECIDED: see the lines above"
+        if undecided
+        else "not refuted: no attack that was tried worked"
+    )
 
 
 def _read(path: Path | None, address: str) -> dict[str, str] | None:

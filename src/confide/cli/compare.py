@@ -20,17 +20,36 @@ def compare(
             help="A TOML file with agents, problems, epsilons and seeds; or the folder of a finished comparison, to show it again."
         ),
     ],
-    backend: Annotated[str, typer.Option(help="Where runs are executed: local (processes), ray or dask.")] = "local",
+    backend: Annotated[
+        str, typer.Option(help="Where runs are executed: local (processes), ray or dask.")
+    ] = "local",
     workers: Annotated[
-        int | None, typer.Option(help="Number of runs at a time.", show_default="one per core, or the whole cluster")
+        int | None,
+        typer.Option(
+            help="Number of runs at a time.", show_default="one per core, or the whole cluster"
+        ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Save the table, the report and figures to this folder.", show_default="the file's name")
+        Path | None,
+        typer.Option(
+            help="Save the table, the report and figures to this folder.",
+            show_default="the file's name",
+        ),
     ] = None,
-    store: Annotated[Path | None, typer.Option(help="Folder in which results are cached.", show_default=".confide-store")] = None,
-    again: Annotated[bool, typer.Option("--again", help="Compute everything again, including results in the store.")] = False,
+    store: Annotated[
+        Path | None,
+        typer.Option(help="Folder in which results are cached.", show_default=".confide-store"),
+    ] = None,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Compute everything again, including results in the store."),
+    ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check the file and print the command of each run, without running it.")
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Check the file and print the command of each run, without running it.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -47,14 +66,24 @@ def compare(
     sweep = read_sweep(spec)
     cells = list(sweep.cells())
     if dry_run:
-        print_json([cell.command for cell in cells]) if as_json else typer.echo("\n".join(cell.command for cell in cells))
+        print_json([cell.command for cell in cells]) if as_json else typer.echo(
+            "\n".join(cell.command for cell in cells)
+        )
         return
     folder = spec.with_suffix("") if out is None else out
     with output(folder):
-        before = signal.signal(signal.SIGTERM, _stop)  # as Ctrl-C: finished runs are kept, and all processes end
+        # as Ctrl-C: finished runs are kept, and all processes end
+        before = signal.signal(signal.SIGTERM, _stop)
         try:
             with sweeping(as_json, len(cells)) as watch:
-                made = run_all(sweep, backend=backend, workers=workers, store=store, again=again, progress=watch)
+                made = run_all(
+                    sweep,
+                    backend=backend,
+                    workers=workers,
+                    store=store,
+                    again=again,
+                    progress=watch,
+                )
         except KeyboardInterrupt:
             typer.echo("interrupted: run the same command again to resume", err=True)
             raise typer.Exit(130) from None

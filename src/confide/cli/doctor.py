@@ -16,7 +16,14 @@ def doctor(as_json: AsJson = False) -> None:
     extras = {extra: {name: version(name) for name in names} for extra, names in EXTRAS.items()}
     if as_json:
         checks = list(self_test())
-        print_json({"system": system(), "core": core, "extras": extras, "checks": [asdict(check) for check in checks]})
+        print_json(
+            {
+                "system": system(),
+                "core": core,
+                "extras": extras,
+                "checks": [asdict(check) for check in checks],
+            }
+        )
         raise typer.Exit(0 if all(check.holds for check in checks) else 1)
     for name, found in {**system(), **core}.items():
         typer.echo(f"  {name:<16}{found or 'MISSING'}")

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from confide.privacy.request import Request
 
-_TOLD = 3.0  # standard deviations of noise: a row with so many visits is told from noise, as `ModelRelease.warnings` says
+# standard deviations of noise: a row with so many visits is told from noise, as `ModelRelease.warnings` says
+_TOLD = 3.0
 _TRANSITIONS = 20  # of a person, the default of `confide learn`
 
 
@@ -33,7 +34,9 @@ def read_behaviour(path: Path | None) -> "npt.NDArray[np.float64] | None":
         return read_table(path, "behaviour")
     policy = load_policy(path)
     if not isinstance(policy, FinitePolicy):
-        raise InvalidParameter(f"--behaviour must be a policy over finitely many states and actions, got {type(policy).__name__}")
+        raise InvalidParameter(
+            f"--behaviour must be a policy over finitely many states and actions, got {type(policy).__name__}"
+        )
     steps: npt.NDArray[np.float64] = policy.probabilities()
     if (steps != steps[:1]).any():
         raise InvalidParameter("--behaviour must be the same at every step")
@@ -42,7 +45,12 @@ def read_behaviour(path: Path | None) -> "npt.NDArray[np.float64] | None":
 
 
 def explained(
-    files: list[str], layout: dict[str, Any], logged: tuple[str, str], states: int, options: dict[str, Any], privacy: "Request"
+    files: list[str],
+    layout: dict[str, Any],
+    logged: tuple[str, str],
+    states: int,
+    options: dict[str, Any],
+    privacy: "Request",
 ) -> dict[str, Any]:
     """What to use and why. The log's files are opened for the names of their columns; no row is read, and nothing is charged.
 
@@ -53,8 +61,15 @@ def explained(
     from confide.privacy.loss import GaussianDP, loss_for
     from confide.privacy.request import NoPrivacy
 
-    columns, action, probability = _columns(open_logs(files, **layout)), logged[0] or "action", logged[1] or "probability"
-    known = {"actions": action in columns, "probabilities": probability in columns or options["behaviour"] is not None}
+    columns, action, probability = (
+        _columns(open_logs(files, **layout)),
+        logged[0] or "action",
+        logged[1] or "probability",
+    )
+    known = {
+        "actions": action in columns,
+        "probabilities": probability in columns or options["behaviour"] is not None,
+    }
     loss = None if isinstance(privacy, NoPrivacy) else loss_for(privacy)
     mu = loss.mu if isinstance(loss, GaussianDP) else None
     if options["target"] is None:
@@ -92,7 +107,10 @@ def _rule(methods: dict[str, dict[str, Any]]) -> str:
 
 
 def _of_states(states: int) -> dict[str, Any]:
-    return {"releases": f"{2 * states:,} noisy numbers: a count and a sum of returns for each state", "numbers": 2 * states}
+    return {
+        "releases": f"{2 * states:,} noisy numbers: a count and a sum of returns for each state",
+        "numbers": 2 * states,
+    }
 
 
 def _of_model(states: int, actions: int, mu: float | None, privacy: "Request") -> dict[str, Any]:
@@ -100,7 +118,14 @@ def _of_model(states: int, actions: int, mu: float | None, privacy: "Request") -
     from confide.privacy.request import Relation
 
     bound = (
-        ModelRelease(states=states, actions=actions, discount=0.9, transitions=_TRANSITIONS, ends=True, reward_range=(0.0, 1.0))
+        ModelRelease(
+            states=states,
+            actions=actions,
+            discount=0.9,
+            transitions=_TRANSITIONS,
+            ends=True,
+            reward_range=(0.0, 1.0),
+        )
         .statistic()
         .bound
     )
@@ -118,7 +143,9 @@ def _of_model(states: int, actions: int, mu: float | None, privacy: "Request") -
     return found
 
 
-def _of_weights(weights: "npt.NDArray[np.float64]", clip: float | None, mu: float | None, privacy: "Request") -> dict[str, Any]:
+def _of_weights(
+    weights: "npt.NDArray[np.float64]", clip: float | None, mu: float | None, privacy: "Request"
+) -> dict[str, Any]:
     from confide.evaluation import ImportanceSampling
     from confide.privacy.request import Relation
 
@@ -134,8 +161,15 @@ def _of_weights(weights: "npt.NDArray[np.float64]", clip: float | None, mu: floa
         "assumes": "actions were taken with the stated probabilities; the interval covers what clipping removes",
     }
     if mu is not None:
-        std = asked.clip * bound.sensitivity(Relation(privacy.relation)) / (mu * math.sqrt(1 - asked.interval_share))
-        found |= {"noise": f"standard deviation {std:.3g} / users, as a share of half the range of returns", "noise_std": std}
+        std = (
+            asked.clip
+            * bound.sensitivity(Relation(privacy.relation))
+            / (mu * math.sqrt(1 - asked.interval_share))
+        )
+        found |= {
+            "noise": f"standard deviation {std:.3g} / users, as a share of half the range of returns",
+            "noise_std": std,
+        }
     return found
 
 
@@ -149,6 +183,10 @@ def show_explained(found: dict[str, Any], as_json: bool) -> None:
     columns = f"the log has {has[found['actions']]}actions, and {has[found['probabilities']]}probabilities of them"
     words = [("use", found["use"]), ("because", f"{found['why']}."), ("known", columns)]
     for name, method in found["methods"].items():
-        words += [(name, f"{key}: {method[key]}") for key in ("releases", "noise", "assumes", "command") if key in method]
+        words += [
+            (name, f"{key}: {method[key]}")
+            for key in ("releases", "noise", "assumes", "command")
+            if key in method
+        ]
     print_summary("Which estimator for this log? No row was read, and nothing was charged.", words)
     typer.echo('docs: evaluation.md and offline.md, "Model or importance sampling?"')

@@ -30,9 +30,14 @@ if TYPE_CHECKING:
 def explain(
     agents: Annotated[
         list[str],
-        typer.Argument(help="Agents from `confide list`, or your own classes as package.module:Class.", show_default=False),
+        typer.Argument(
+            help="Agents from `confide list`, or your own classes as package.module:Class.",
+            show_default=False,
+        ),
     ],
-    on: Annotated[str, typer.Option(help="A problem from `confide list`, or the file of a saved problem.")] = "lock",
+    on: Annotated[
+        str, typer.Option(help="A problem from `confide list`, or the file of a saved problem.")
+    ] = "lock",
     epsilon: Epsilon = 1.0,
     delta: Delta = DELTA,
     trust: Trust = "joint",
@@ -56,11 +61,19 @@ def explain(
 
     for name in agents:
         if not takes_privacy(name):
-            raise InvalidParameter(f"{name} is a reference agent: it does not learn from users and has no guarantee to explain")
+            raise InvalidParameter(
+                f"{name} is a reference agent: it does not learn from users and has no guarantee to explain"
+            )
     sizes = sizes_by_name(on, horizon)
     world = make_problem(on, seed=problem_seed, horizon=horizon)
-    promise, options = privacy_of(epsilon, delta, trust, dropouts), agent_options(calibration, bonus_scale, schedule, episodes)
-    specs = [RunSpec(agent=name, problem=world.name, episodes=episodes, privacy=promise, options=options) for name in agents]
+    promise, options = (
+        privacy_of(epsilon, delta, trust, dropouts),
+        agent_options(calibration, bonus_scale, schedule, episodes),
+    )
+    specs = [
+        RunSpec(agent=name, problem=world.name, episodes=episodes, privacy=promise, options=options)
+        for name in agents
+    ]
     found = make(*(spec.make(world) for spec in _with(specs, compare_with or [])), problem=sizes)
     if as_json:
         print_json(found.to_json())
@@ -75,8 +88,14 @@ def _with(specs: "list[RunSpec]", names: list[str]) -> "list[RunSpec]":
     if "paper" in names and not any(has_paper(spec.agent) for spec in specs):
         return [spec.printed() for spec in specs]  # the agent refuses it with its own message
     own = ("paper", "no-privacy")
-    same, others = [name for name in names if name in own], [name for name in names if name not in own]
+    same, others = (
+        [name for name in names if name in own],
+        [name for name in names if name not in own],
+    )
     found: list[RunSpec] = []
     for spec in specs:
-        found += [spec, *(spec.beside(name) for name in same if name != "paper" or has_paper(spec.agent))]
+        found += [
+            spec,
+            *(spec.beside(name) for name in same if name != "paper" or has_paper(spec.agent)),
+        ]
     return list(dict.fromkeys([*found, *map(specs[0].beside, others)]))

@@ -18,7 +18,17 @@ from confide.cli.log_release import (
     released,
     show_release,
 )
-from confide.cli.logs import Files, MaxSteps, MaxTrajectories, Probability, Reward, State, Step, Trajectory, User
+from confide.cli.logs import (
+    Files,
+    MaxSteps,
+    MaxTrajectories,
+    Probability,
+    Reward,
+    State,
+    Step,
+    Trajectory,
+    User,
+)
 from confide.cli.options import AsJson, Yes
 from confide.cli.plan import Delta, Discount, Epsilon, Relation, promise_of
 
@@ -29,21 +39,32 @@ if TYPE_CHECKING:
 _ROWS = 15  # of the table on a terminal
 
 Actions = Annotated[
-    int | None, typer.Option(help="Number of actions; actions are numbered from 0.", min=1, show_default="as the log declares")
+    int | None,
+    typer.Option(
+        help="Number of actions; actions are numbered from 0.",
+        min=1,
+        show_default="as the log declares",
+    ),
 ]
 Transitions = Annotated[
-    int, typer.Option(help="Number of transitions counted per user; the noise grows with its square root.", min=1)
+    int,
+    typer.Option(
+        help="Number of transitions counted per user; the noise grows with its square root.", min=1
+    ),
 ]
 Rewards = Annotated[
     Path | None,
     typer.Option(
-        help="Public rewards: .npy or .csv, one row per state; one column, or one column per action.", show_default="learned"
+        help="Public rewards: .npy or .csv, one row per state; one column, or one column per action.",
+        show_default="learned",
     ),
 ]
 RewardRange = Annotated[
     tuple[float, float] | None,
     typer.Option(
-        metavar="LOW HIGH", help="Public range that learned rewards are clipped to; needed without --rewards.", show_default=False
+        metavar="LOW HIGH",
+        help="Public range that learned rewards are clipped to; needed without --rewards.",
+        show_default=False,
     ),
 ]
 Terminal = Annotated[
@@ -65,16 +86,24 @@ Ends = Annotated[
 ]
 Support = Annotated[
     Path | None,
-    typer.Option(help="Public transitions that are possible: rows s,a,s' in .npy or .csv.", show_default="all"),
+    typer.Option(
+        help="Public transitions that are possible: rows s,a,s' in .npy or .csv.",
+        show_default="all",
+    ),
 ]
 ReturnBound = Annotated[
     tuple[float, float] | None,
-    typer.Option(metavar="LOW HIGH", help="Range of returns; needed if the discount is 1.", show_default=False),
+    typer.Option(
+        metavar="LOW HIGH",
+        help="Range of returns; needed if the discount is 1.",
+        show_default=False,
+    ),
 ]
 Pessimism = Annotated[
     float,
     typer.Option(
-        help="Number of standard deviations by which uncertain values are lowered; 0 uses the estimates unchanged.", min=0
+        help="Number of standard deviations by which uncertain values are lowered; 0 uses the estimates unchanged.",
+        min=0,
     ),
 ]
 Holdout = Annotated[
@@ -84,7 +113,12 @@ Holdout = Annotated[
         show_default="none",
     ),
 ]
-SplitKey = Annotated[str, typer.Option(help="Key of the hash of user ids that chooses the held-out users.", show_default=False)]
+SplitKey = Annotated[
+    str,
+    typer.Option(
+        help="Key of the hash of user ids that chooses the held-out users.", show_default=False
+    ),
+]
 
 
 def learn(
@@ -115,14 +149,25 @@ def learn(
     reward: Reward = "reward",
     action: Annotated[str, typer.Option(help="Column of actions.")] = "action",
     probability: Probability = "",
-    ledger: Annotated[Path | None, typer.Option(help="Ledger file to charge.", show_default=False)] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Ledger file to charge.", show_default=False)
+    ] = None,
     yes: Yes = False,
     name: Id = None,
     source: Source = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of fast noise.", min=0, show_default=False)] = None,
-    backend: Annotated[str, typer.Option(help="Where the log is read: local (processes), ray or dask.")] = "local",
-    workers: Annotated[int | None, typer.Option(help="Number of processes that read the log.", min=1, show_default=False)] = None,
-    out: Annotated[Path | None, typer.Option(help="Save model, policy, certificate and report to this folder.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of fast noise.", min=0, show_default=False)
+    ] = None,
+    backend: Annotated[
+        str, typer.Option(help="Where the log is read: local (processes), ray or dask.")
+    ] = "local",
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Number of processes that read the log.", min=1, show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Save model, policy, certificate and report to this folder.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Learn a policy from a log, with differential privacy for its users: release a model once, then plan in it."""
@@ -133,18 +178,46 @@ def learn(
     from confide.report.learned import Learned
 
     states, actions = declared("state", states, files), declared("action", actions, files)
-    public: dict[str, Any] = {"states": states, "actions": actions, "discount": discount, "transitions": transitions}
-    public |= {"rewards": _table(rewards, "rewards", states), "reward_range": reward_range, "return_bound": return_bound}
-    public |= {"terminal": _terminal(terminal, states, files), "ends": ends, "support": _support(support)}
+    public: dict[str, Any] = {
+        "states": states,
+        "actions": actions,
+        "discount": discount,
+        "transitions": transitions,
+    }
+    public |= {
+        "rewards": _table(rewards, "rewards", states),
+        "reward_range": reward_range,
+        "return_bound": return_bound,
+    }
+    public |= {
+        "terminal": _terminal(terminal, states, files),
+        "ends": ends,
+        "support": _support(support),
+    }
     made = ModelRelease(**public)
     real("pessimism", pessimism, at_least=0, at_most=1e6)
-    privacy, noise = promise_of(epsilon, delta, relation, no_privacy), noise_for("lattice", source, seed, no_privacy)
+    privacy, noise = (
+        promise_of(epsilon, delta, relation, no_privacy),
+        noise_for("lattice", source, seed, no_privacy),
+    )
     check_backend(backend, workers)
-    layout: dict[str, Any] = {"user": user, "trajectory": trajectory or None, "step": step or None, "state": state}
-    layout |= {"reward": reward, "action": action, "max_trajectories": max_trajectories, "max_steps": max_steps}
+    layout: dict[str, Any] = {
+        "user": user,
+        "trajectory": trajectory or None,
+        "step": step or None,
+        "state": state,
+    }
+    layout |= {
+        "reward": reward,
+        "action": action,
+        "max_trajectories": max_trajectories,
+        "max_steps": max_steps,
+    }
     layout |= {"probability": probability} if probability else {}
     part = None if holdout is None else _held_out(holdout, split_key, no_privacy, made, max_steps)
-    asked = LogRelease("model", made, privacy, noise, files, layout, name, PrivateModel, holdout=part)
+    asked = LogRelease(
+        "model", made, privacy, noise, files, layout, name, PrivateModel, holdout=part
+    )
     with only_ours(no_privacy), careful(asked, ledger, out, yes=yes) as budget:
         model, paid, warned, _ = released(asked, budget, out, backend, workers, as_json)
         learned = Learned(model, model.plan(pessimism), asked.told(paid))
@@ -152,7 +225,9 @@ def learn(
         _show(tested, warned, out, as_json)
 
 
-def _held_out(holdout: float, key: str, no_privacy: bool, made: "ModelRelease", max_steps: int) -> tuple[float, str]:
+def _held_out(
+    holdout: float, key: str, no_privacy: bool, made: "ModelRelease", max_steps: int
+) -> tuple[float, str]:
     """The share and the key, if the test can be made: asked before anything is charged."""
     from confide.arguments import real
     from confide.errors import InvalidParameter
@@ -160,11 +235,15 @@ def _held_out(holdout: float, key: str, no_privacy: bool, made: "ModelRelease", 
 
     check_returns(made.table(), max_steps)
     if no_privacy:
-        raise InvalidParameter("--holdout needs privacy: without noise the stated level of the bound does not hold")
+        raise InvalidParameter(
+            "--holdout needs privacy: without noise the stated level of the bound does not hold"
+        )
     return real("--holdout", holdout, above=0, below=1), key
 
 
-def _tested(asked: LogRelease, learned: "Learned", ledger: Any, backend: str, workers: int | None) -> "Learned":
+def _tested(
+    asked: LogRelease, learned: "Learned", ledger: Any, backend: str, workers: int | None
+) -> "Learned":
     """On the people held out: the ledger charges the larger loss of the two parts.
 
     What goes on as logged cannot be better: it is not tested.
@@ -181,7 +260,10 @@ def _tested(asked: LogRelease, learned: "Learned", ledger: Any, backend: str, wo
     id = f"{asked.id} held out" if ledger else None
     assert test is not None
     log = test.on(backend, workers=workers)
-    return replace(learned, improvement=learned.model.improvement(learned.policy, log, ledger=ledger, rng=rng, id=id))
+    return replace(
+        learned,
+        improvement=learned.model.improvement(learned.policy, log, ledger=ledger, rng=rng, id=id),
+    )
 
 
 def _table(path: Path | None, what: str, states: int) -> Any:
@@ -207,7 +289,9 @@ def _terminal(listed: list[str] | None, states: int, files: list[str]) -> Any:
     places |= {str(place): place for place in range(states) if str(place) not in places}
     for each in listed:
         if each not in places:
-            raise InvalidParameter(f"--terminal must be a state in 0..{states - 1} or a declared label, got {each!r}")
+            raise InvalidParameter(
+                f"--terminal must be a state in 0..{states - 1} or a declared label, got {each!r}"
+            )
     return np.isin(np.arange(states), [places[each] for each in listed])
 
 
@@ -224,7 +308,9 @@ def _show(learned: "Learned", warned: list[str], out: Path | None, as_json: bool
     files = {}
     if out is not None:
         files = {"report": str(write_learned(learned, out, command=command()))}
-        files["policy"] = f"{out / 'policy.json'}; model: {out / 'model.npz'} (confide.offline.PrivateModel.load)"
+        files["policy"] = (
+            f"{out / 'policy.json'}; model: {out / 'model.npz'} (confide.offline.PrivateModel.load)"
+        )
         if learned.model.certificate is not None:
             files["certificate"] = certified(out)
     show_release(record(learned), lambda: _print(learned), warned, files, out, as_json)
@@ -246,4 +332,9 @@ def _print(learned: "Learned") -> None:
         table.add_row(*map(Text, row))
     console.print(table)
     if len(shown) > _ROWS:
-        console.print(Text(f"{len(shown) - _ROWS:,} more states are not shown (--out and --json contain all).", style="dim"))
+        console.print(
+            Text(
+                f"{len(shown) - _ROWS:,} more states are not shown (--out and --json contain all).",
+                style="dim",
+            )
+        )

@@ -19,28 +19,47 @@ File = Annotated[Path, typer.Argument(help="The ledger file.", show_default=Fals
 def init(
     path: File,
     epsilon: Annotated[float, typer.Option(help="The total epsilon.", show_default=False)],
-    delta: Annotated[float, typer.Option(help="The total delta; 0 excludes Gaussian noise.", show_default=False)],
+    delta: Annotated[
+        float, typer.Option(help="The total delta; 0 excludes Gaussian noise.", show_default=False)
+    ],
     relation: Annotated[
-        str, typer.Option(help="Neighbouring data sets: replace (one user is replaced) or null (one user contributes zero).")
+        str,
+        typer.Option(
+            help="Neighbouring data sets: replace (one user is replaced) or null (one user contributes zero)."
+        ),
     ] = "replace",
     others_epsilon: Annotated[
-        float, typer.Option(help="Part of the total epsilon that is reserved for noise that is not Gaussian.")
+        float,
+        typer.Option(
+            help="Part of the total epsilon that is reserved for noise that is not Gaussian."
+        ),
     ] = 0.0,
     others_delta: Annotated[
-        float, typer.Option(help="Part of the total delta that is reserved for noise that is not Gaussian.")
+        float,
+        typer.Option(
+            help="Part of the total delta that is reserved for noise that is not Gaussian."
+        ),
     ] = 0.0,
 ) -> None:
     """Create a ledger. The totals cannot be changed later, and an existing file is never overwritten."""
     from confide.privacy.ledger import Ledger
 
     ledger = Ledger.init(
-        path, epsilon=epsilon, delta=delta, relation=relation, others_epsilon=others_epsilon, others_delta=others_delta
+        path,
+        epsilon=epsilon,
+        delta=delta,
+        relation=relation,
+        others_epsilon=others_epsilon,
+        others_delta=others_delta,
     )
     typer.echo(f"created {path}: {_total(ledger.account)}")
 
 
 @app.command()
-def show(path: File, as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False) -> None:
+def show(
+    path: File,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
     """Show all spends and the remaining budget."""
     from confide.privacy.ledger import Ledger
 
@@ -59,7 +78,14 @@ def show(path: File, as_json: Annotated[bool, typer.Option("--json", help="Print
         else ""
     )
     so_far = f"nominally epsilon={account.epsilon:.6g} at delta={account.total.delta:g} in {times}: {parts}"
-    _print_lines({"guaranteed:": _total(account), "spent:": so_far, "left:": account.left, "note:": NOMINAL + split})
+    _print_lines(
+        {
+            "guaranteed:": _total(account),
+            "spent:": so_far,
+            "left:": account.left,
+            "note:": NOMINAL + split,
+        }
+    )
 
 
 NOMINAL = (
@@ -70,11 +96,11 @@ NOMINAL = (
 
 def _total(account: "Account") -> str:
     total = account.total
-    aside = (
-        f", of which (epsilon={total.others_epsilon:g}, delta={total.others_delta:g}) is reserved for noise that is not Gaussian"
-    )
+    aside = f", of which (epsilon={total.others_epsilon:g}, delta={total.others_delta:g}) is reserved for noise that is not Gaussian"
     set_aside = total.others_epsilon > 0 or total.others_delta > 0
-    return f"epsilon={total.epsilon:g} at delta={total.delta:g}, relation {total.relation}" + (aside if set_aside else "")
+    return f"epsilon={total.epsilon:g} at delta={total.delta:g}, relation {total.relation}" + (
+        aside if set_aside else ""
+    )
 
 
 def _print_table(spends: "tuple[Spend, ...]") -> None:
@@ -113,7 +139,11 @@ def _record(account: "Account", spends: "tuple[Spend, ...]") -> dict[str, Any]:
     return {
         "total": asdict(account.total),
         "guaranteed": {"epsilon": account.total.epsilon, "delta": account.total.delta},
-        "spent": {**asdict(account.spent), "epsilon_at_total_delta": account.epsilon, "nominal": True},
+        "spent": {
+            **asdict(account.spent),
+            "epsilon_at_total_delta": account.epsilon,
+            "nominal": True,
+        },
         "note": NOMINAL,
         "remaining": {**asdict(account.remaining), "divided": account.caps is not None},
         "spends": [

@@ -21,7 +21,11 @@ _NOTE = (
 def list_all(
     problem: Annotated[
         str | None,
-        typer.Option("--for", help="Say which agents fit this problem, and why the others do not.", show_default=False),
+        typer.Option(
+            "--for",
+            help="Say which agents fit this problem, and why the others do not.",
+            show_default=False,
+        ),
     ] = None,
     horizon: Horizon = None,
     rewards: Rewards = None,
@@ -32,7 +36,9 @@ def list_all(
     if problem is not None:
         from confide.problems.catalogue import make
 
-        _print_for(make(problem, horizon=horizon, rewards=rewards, reward_range=reward_range), as_json)
+        _print_for(
+            make(problem, horizon=horizon, rewards=rewards, reward_range=reward_range), as_json
+        )
         return
     if any(given is not None for given in (horizon, rewards, reward_range)):
         raise typer.BadParameter("--horizon, --rewards and --reward-range need --for PROBLEM")
@@ -55,9 +61,15 @@ def list_all(
         table.add_column()
         for title, rows in (("agents", agents), ("problems", problems)):
             for place, (name, about) in enumerate(rows):
-                table.add_row(Text("" if place else f"  {title}", style="dim"), Text(name), Text(about))
+                table.add_row(
+                    Text("" if place else f"  {title}", style="dim"), Text(name), Text(about)
+                )
             if title == "agents" and not rows:
-                table.add_row(Text("  agents", style="dim"), Text("none"), Text("no private learner yet; see all kinds"))
+                table.add_row(
+                    Text("  agents", style="dim"),
+                    Text("none"),
+                    Text("no private learner yet; see all kinds"),
+                )
         console.print(table)
         console.print()
     console.print(_NOTE, style="dim", highlight=False, markup=False)
@@ -77,16 +89,26 @@ def _for(problem: Any) -> dict[str, Any]:
             "about": entry.about,
             "paper": entry.paper,
             "must_know": _must_know(public) + (", rewards" if entry.known_rewards else ""),
-            "trust": ["joint", *(["local"] if entry.local else []), *(["distributed"] if shared else [])],
+            "trust": [
+                "joint",
+                *(["local"] if entry.local else []),
+                *(["distributed"] if shared else []),
+            ],
             "users_needed": users_needed(name, problem),
         }
-    others = {name: why_not(name, public) for name, entry in AGENTS.items() if entry.paper and why_not(name, public)}
+    others = {
+        name: why_not(name, public)
+        for name, entry in AGENTS.items()
+        if entry.paper and why_not(name, public)
+    }
     return {
         "problem": problem.name,
         "kind": public.family,
         "horizon": problem.horizon,
         "rewards": "learned" if _learned(public) else "public",
-        "values": "unknown: runs report returns" if problem.optimal_value is None else "exact: runs report regret",
+        "values": "unknown: runs report returns"
+        if problem.optimal_value is None
+        else "exact: runs report regret",
         "agents": fitting,
         "others": others,
     }
@@ -127,7 +149,12 @@ def _print_for(problem: Any, as_json: bool) -> None:
     for heading in ("agent", "must know", "trust", "users at epsilon = 1"):
         table.add_column(heading, overflow="fold")
     for name, one in found["agents"].items():
-        table.add_row(*map(escape, (name, one["must_know"], ", ".join(one["trust"]), _needed(one["users_needed"]))))
+        table.add_row(
+            *map(
+                escape,
+                (name, one["must_know"], ", ".join(one["trust"]), _needed(one["users_needed"])),
+            )
+        )
     if found["agents"]:
         console.print(table)
     else:
@@ -162,7 +189,9 @@ def _of_kind(kind: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
         for name, e in AGENTS.items()
         if e.family == kind
     ]
-    problems = [(name, said(p.about, p.paper, "")) for name, p in PROBLEMS.items() if p.family == kind]
+    problems = [
+        (name, said(p.about, p.paper, "")) for name, p in PROBLEMS.items() if p.family == kind
+    ]
     return agents, problems
 
 
@@ -174,11 +203,22 @@ def _plain() -> dict[str, Any]:
         return entry.family in ("", problem.family) and (problem.rewards or not entry.known_rewards)
 
     agents = {
-        name: {"about": e.about, "paper": e.paper, "fits": e.family, "known_rewards": e.known_rewards, "local": e.local}
+        name: {
+            "about": e.about,
+            "paper": e.paper,
+            "fits": e.family,
+            "known_rewards": e.known_rewards,
+            "local": e.local,
+        }
         for name, e in AGENTS.items()
     }
     problems = {
-        name: {"about": p.about, "paper": p.paper, "kind": p.family, "agents": [a for a, e in AGENTS.items() if fit(e, p)]}
+        name: {
+            "about": p.about,
+            "paper": p.paper,
+            "kind": p.family,
+            "agents": [a for a, e in AGENTS.items() if fit(e, p)],
+        }
         for name, p in PROBLEMS.items()
     }
     return {"agents": agents, "problems": problems}

@@ -39,7 +39,8 @@ class LogRelease:
     name: str | None
     result: Any  # the class of what is released: it has `load`, and what it makes has `to_bytes`
     reads: int = 1  # how often the log is read
-    holdout: tuple[float, str] | None = None  # the share of people that are not used, and the key that chooses them
+    # the share of people that are not used, and the key that chooses them
+    holdout: tuple[float, str] | None = None
     returns: str = ""  # the range of returns, and where it comes from
 
     @property
@@ -50,8 +51,15 @@ class LogRelease:
     def told(self, paid: str) -> tuple[tuple[str, str], ...]:
         """What was clipped, which noise was added, and what was charged."""
         counted = self.made.counted(self.layout["max_trajectories"], self.layout["max_steps"])
-        lines = [("counted", f"{counted}."), ("returns", f"{self.returns}."), ("noise", self.noise.why), ("ledger", paid)]
-        left_out = [("returns", ".")] + ([("noise", self.noise.why)] if self.noise.source == "none" else [])
+        lines = [
+            ("counted", f"{counted}."),
+            ("returns", f"{self.returns}."),
+            ("noise", self.noise.why),
+            ("ledger", paid),
+        ]
+        left_out = [("returns", ".")] + (
+            [("noise", self.noise.why)] if self.noise.source == "none" else []
+        )
         return tuple(line for line in lines if line not in left_out)
 
     @property
@@ -60,13 +68,21 @@ class LogRelease:
         from confide.evaluation.estimator import release_id
 
         paths = [os.path.realpath(path) for path in self.files]  # however they are spelt
-        where = [*paths, repr(sorted(self.layout.items())), self.noise.source, *map(str, self.holdout or ())]
+        where = [
+            *paths,
+            repr(sorted(self.layout.items())),
+            self.noise.source,
+            *map(str, self.holdout or ()),
+        ]
         asked = release_id(self.made, self.privacy, where)
-        return f"{self.name} {asked}" if self.name else asked  # a name never stands for two releases
+        # a name never stands for two releases
+        return f"{self.name} {asked}" if self.name else asked
 
 
 @contextmanager
-def careful(asked: LogRelease, path: Path | None, out: Path | None, *, yes: bool) -> "Iterator[Ledger | None]":
+def careful(
+    asked: LogRelease, path: Path | None, out: Path | None, *, yes: bool
+) -> "Iterator[Ledger | None]":
     """Check the budget and the output folder, ask before a charge, then yield the ledger.
 
     An error removes empty folders and reports a charge.
@@ -106,11 +122,18 @@ def _confirm(asked: LogRelease, ledger: "Ledger", *, yes: bool) -> None:
 
 
 def _charged(ledger: "Ledger | None", asked: LogRelease) -> "Spend | None":
-    return next((spend for spend in ledger.spends if spend.id == asked.id), None) if ledger else None
+    return (
+        next((spend for spend in ledger.spends if spend.id == asked.id), None) if ledger else None
+    )
 
 
 def released(
-    asked: LogRelease, ledger: "Ledger | None", out: Path | None, backend: str, workers: int | None, quiet: bool
+    asked: LogRelease,
+    ledger: "Ledger | None",
+    out: Path | None,
+    backend: str,
+    workers: int | None,
+    quiet: bool,
 ) -> "tuple[Any, str, list[str], Labels]":
     """The result, its cost in words, warnings, and the labels that may be shown with it."""
     import numpy as np
@@ -132,7 +155,9 @@ def released(
     if out is not None and (held := _held(asked, out)) is not None and held != estimate.to_bytes():
         raise InvalidParameter(f"{out} contains another {asked.kind}: choose another folder")
     before = known.when if known is not None and known.released else None
-    warned = delta_warnings(estimate.guarantee.users, asked.privacy.delta) + [str(one) for one in asked.made.warnings(estimate)]
+    warned = delta_warnings(estimate.guarantee.users, asked.privacy.delta) + [
+        str(one) for one in asked.made.warnings(estimate)
+    ]
     return estimate, _paid(asked, ledger, before), warned, logs.labels
 
 
@@ -212,7 +237,9 @@ def _room(asked: LogRelease, out: Path | None, *, again: bool) -> Iterator[None]
     with output(out):
         if not again and _held(asked, out) is not None:
             article = "an" if asked.kind == "estimate" else "a"
-            raise InvalidParameter(f"{out} already contains {article} {asked.kind}: choose another folder")
+            raise InvalidParameter(
+                f"{out} already contains {article} {asked.kind}: choose another folder"
+            )
         yield
 
 
@@ -245,21 +272,32 @@ def _telling_of_the_charge(ledger: "Ledger | None", asked: LogRelease) -> Iterat
         if isinstance(error, KeyboardInterrupt):
             typer.echo(f"interrupted; {said}", err=True)
             raise
-        text = f"{error.filename or 'output'}: {error.strerror or error}" if isinstance(error, OSError) else str(error)
-        raise ConfideError(f"{text or 'not enough memory for a problem of this size'}; {said}") from None
+        text = (
+            f"{error.filename or 'output'}: {error.strerror or error}"
+            if isinstance(error, OSError)
+            else str(error)
+        )
+        raise ConfideError(
+            f"{text or 'not enough memory for a problem of this size'}; {said}"
+        ) from None
 
 
 @contextmanager
 def _progress(logs: "Logs", reads: int, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     """A bar of rows, from parts: they are of about the same size."""
-    sources = {part.source.name: part.source for part in logs.parts} if sys.stderr.isatty() and not quiet else {}
+    sources = (
+        {part.source.name: part.source for part in logs.parts}
+        if sys.stderr.isatty() and not quiet
+        else {}
+    )
     rows = sum(sum(source.groups()) for source in sources.values())
     with counting(quiet, "reading", rows * reads, "rows") as advance:
         seen = 0
 
         def progress(done: int, parts: int) -> None:
             nonlocal seen
-            before, seen = seen if done > 1 else 0, rows * done // parts  # a second reading starts anew
+            # a second reading starts anew
+            before, seen = seen if done > 1 else 0, rows * done // parts
             advance(seen - before)
 
         yield progress
@@ -308,14 +346,23 @@ def only_ours(no_privacy: bool) -> Iterator[None]:
 def command() -> str:
     """The command without its seed: the seed would allow the noise to be removed."""
     arguments = sys.argv[1:]
-    hidden = [index for index, part in enumerate(arguments) if part == "--seed" or part.startswith("--seed=")]
+    hidden = [
+        index
+        for index, part in enumerate(arguments)
+        if part == "--seed" or part.startswith("--seed=")
+    ]
     for index in reversed(hidden):
         del arguments[index : index + 1 + (arguments[index] == "--seed")]
     return shlex.join(["confide", *arguments])
 
 
 def show_release(
-    record: dict[str, Any], shown: Callable[[], None], warned: list[str], files: dict[str, str], out: Path | None, as_json: bool
+    record: dict[str, Any],
+    shown: Callable[[], None],
+    warned: list[str],
+    files: dict[str, str],
+    out: Path | None,
+    as_json: bool,
 ) -> None:
     """Print a release, as JSON or by `shown`, and the files of the folder `out` that were written."""
     for warning in warned:

@@ -19,15 +19,24 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Files = Annotated[list[str], typer.Argument(help="Parquet or Arrow files, glob patterns or folders.", show_default=False)]
+Files = Annotated[
+    list[str],
+    typer.Argument(help="Parquet or Arrow files, glob patterns or folders.", show_default=False),
+]
 User = Annotated[str, typer.Option(help="Column of user ids. A user is the unit of privacy.")]
-Trajectory = Annotated[str, typer.Option(help="Column of trajectory ids; empty if each user has one trajectory.")]
+Trajectory = Annotated[
+    str, typer.Option(help="Column of trajectory ids; empty if each user has one trajectory.")
+]
 Step = Annotated[str, typer.Option(help="Column of step numbers; empty if rows are in order.")]
 State = Annotated[str, typer.Option(help="Column of states.")]
 Reward = Annotated[str, typer.Option(help="Column of rewards.")]
 Action = Annotated[str, typer.Option(help="Column of actions, if needed.")]
-Probability = Annotated[str, typer.Option(help="Column of the probabilities with which actions were chosen, if needed.")]
-MaxTrajectories = Annotated[int, typer.Option(help="Use at most this many trajectories per user.", min=1)]
+Probability = Annotated[
+    str, typer.Option(help="Column of the probabilities with which actions were chosen, if needed.")
+]
+MaxTrajectories = Annotated[
+    int, typer.Option(help="Use at most this many trajectories per user.", min=1)
+]
 MaxSteps = Annotated[int, typer.Option(help="Use at most this many steps per trajectory.", min=1)]
 
 
@@ -44,7 +53,10 @@ def check(
     max_trajectories: MaxTrajectories = 1,
     max_steps: MaxSteps = 10_000,
     states: Annotated[
-        int | None, typer.Option(help="Number of states; states are numbered from 0.", min=1, show_default=False)
+        int | None,
+        typer.Option(
+            help="Number of states; states are numbered from 0.", min=1, show_default=False
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -70,9 +82,22 @@ def check(
         typer.echo(str(found))
 
 
-ImportUser = Annotated[str, typer.Option(help="Column of user ids. They are hashed with your key, and are not in the log.")]
-Stay = Annotated[str, typer.Option(help="Column of stay ids (a stay is a trajectory); empty if each user has one trajectory.")]
-Time = Annotated[str, typer.Option(help="Column of timestamps or numbers that order a stay; without one, --in-order is needed.")]
+ImportUser = Annotated[
+    str,
+    typer.Option(help="Column of user ids. They are hashed with your key, and are not in the log."),
+]
+Stay = Annotated[
+    str,
+    typer.Option(
+        help="Column of stay ids (a stay is a trajectory); empty if each user has one trajectory."
+    ),
+]
+Time = Annotated[
+    str,
+    typer.Option(
+        help="Column of timestamps or numbers that order a stay; without one, --in-order is needed."
+    ),
+]
 TimeFormat = Annotated[
     list[str] | None,
     typer.Option(
@@ -91,7 +116,9 @@ Every = Annotated[
 ]
 StatesFile = Annotated[
     Path | None,
-    typer.Option(help="Public labels of states, one per line, shown with results. Other values count as missing."),
+    typer.Option(
+        help="Public labels of states, one per line, shown with results. Other values count as missing."
+    ),
 ]
 StateClusters = Annotated[
     Path | None,
@@ -100,27 +127,50 @@ StateClusters = Annotated[
         show_default=False,
     ),
 ]
-ActionsFile = Annotated[Path | None, typer.Option(help="Public labels of actions, one per line, shown with results.")]
-States = Annotated[int | None, typer.Option(help="Number of states, if they are whole numbers from 0.", min=1)]
-Actions = Annotated[int | None, typer.Option(help="Number of actions, if they are whole numbers from 0.", min=1)]
+ActionsFile = Annotated[
+    Path | None, typer.Option(help="Public labels of actions, one per line, shown with results.")
+]
+States = Annotated[
+    int | None, typer.Option(help="Number of states, if they are whole numbers from 0.", min=1)
+]
+Actions = Annotated[
+    int | None, typer.Option(help="Number of actions, if they are whole numbers from 0.", min=1)
+]
 InOrder = Annotated[
     bool,
-    typer.Option("--in-order", help="State that the rows of each user are in the order of time. Only for tables without --time."),
+    typer.Option(
+        "--in-order",
+        help="State that the rows of each user are in the order of time. Only for tables without --time.",
+    ),
 ]
-Rows = Annotated[str, typer.Option(help="Which value to use if several rows have the same time: last or first.")]
-Rewards = Annotated[str, typer.Option(help="Reward if several rows have the same time: sum, mean, last or first.")]
+Rows = Annotated[
+    str, typer.Option(help="Which value to use if several rows have the same time: last or first.")
+]
+Rewards = Annotated[
+    str, typer.Option(help="Reward if several rows have the same time: sum, mean, last or first.")
+]
 Drop = Annotated[
-    str, typer.Option(help="What to drop if a cell is missing: row, or person (all rows of the user, who contributes zero).")
+    str,
+    typer.Option(
+        help="What to drop if a cell is missing: row, or person (all rows of the user, who contributes zero)."
+    ),
 ]
-FillReward = Annotated[float | None, typer.Option(help="Reward of steps whose reward is missing.", show_default=False)]
+FillReward = Annotated[
+    float | None, typer.Option(help="Reward of steps whose reward is missing.", show_default=False)
+]
 FillState = Annotated[
     str | None,
     typer.Option(
-        help="Declared state, by label or number, that a missing state becomes: a state of its own.", show_default="a gap"
+        help="Declared state, by label or number, that a missing state becomes: a state of its own.",
+        show_default="a gap",
     ),
 ]
 FillAction = Annotated[
-    str | None, typer.Option(help="Declared action, by label or number, that a missing action becomes.", show_default="a gap")
+    str | None,
+    typer.Option(
+        help="Declared action, by label or number, that a missing action becomes.",
+        show_default="a gap",
+    ),
 ]
 Terminal = Annotated[
     list[str] | None,
@@ -129,7 +179,9 @@ Terminal = Annotated[
         show_default=False,
     ),
 ]
-Decimal = Annotated[str, typer.Option(help="Decimal mark of rewards and probabilities: a point or a comma.")]
+Decimal = Annotated[
+    str, typer.Option(help="Decimal mark of rewards and probabilities: a point or a comma.")
+]
 Delimiter = Annotated[str, typer.Option(help="Character between the cells of a CSV file.")]
 KeyFile = Annotated[
     Path | None,
@@ -145,7 +197,8 @@ def import_(
     source: Annotated[
         list[str],
         typer.Argument(
-            help="CSV, Parquet or Arrow files with the same columns, in any order, or minari:NAME.", show_default=False
+            help="CSV, Parquet or Arrow files with the same columns, in any order, or minari:NAME.",
+            show_default=False,
         ),
     ],
     out: Annotated[Path, typer.Option(help="Parquet file to write.", show_default=False)],
@@ -183,9 +236,18 @@ def import_(
     """
     from confide.logs import import_log
 
-    columns: dict[str, Any] = {"user": user, "stay": stay or None, "time": time or None, "state": state, "reward": reward}
+    columns: dict[str, Any] = {
+        "user": user,
+        "stay": stay or None,
+        "time": time or None,
+        "state": state,
+        "reward": reward,
+    }
     columns |= {"action": action or None, "probability": probability or None}
-    declared = {"states": _states(states, states_file, state_clusters), "actions": _declared("actions", actions, actions_file)}
+    declared = {
+        "states": _states(states, states_file, state_clusters),
+        "actions": _declared("actions", actions, actions_file),
+    }
     rules: dict[str, Any] = {
         "rows": rows,
         "rewards": rewards,
@@ -201,12 +263,16 @@ def import_(
         "decimal": decimal,
     }
     with _importing(as_json) as progress:
-        found = import_log(source, out, **columns, **declared, **rules, **reading, key=key, progress=progress)
+        found = import_log(
+            source, out, **columns, **declared, **rules, **reading, key=key, progress=progress
+        )
     if as_json:
         print_json(found.to_dict())
     else:
         typer.echo(str(found))
-        typer.echo(f"log: {found.path} (next: confide logs check, then confide evaluate or confide learn)")
+        typer.echo(
+            f"log: {found.path} (next: confide logs check, then confide evaluate or confide learn)"
+        )
 
 
 def _states(number: int | None, file: Path | None, clusters: Path | None) -> Any:
@@ -235,7 +301,9 @@ def _importing(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
 
         def progress(what: str, done: int, total: int) -> None:
             nonlocal shown
-            now = 66 * done // max(total, 1) if what == "reading" else 66 + 34 * done // max(total, 1)
+            now = (
+                66 * done // max(total, 1) if what == "reading" else 66 + 34 * done // max(total, 1)
+            )
             advance(now - shown)
             shown = now
 

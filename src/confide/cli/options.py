@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 DELTA = 1e-5
 
 Epsilon = Annotated[float, typer.Option(help="Privacy budget: smaller is more private.")]
-Delta = Annotated[float, typer.Option(help="Privacy parameter delta: the additive term of the guarantee.")]
+Delta = Annotated[
+    float, typer.Option(help="Privacy parameter delta: the additive term of the guarantee.")
+]
 Trust = Annotated[
     str,
     typer.Option(
@@ -29,7 +31,10 @@ Dropouts = Annotated[
 Episodes = Annotated[int, typer.Option(help="Number of users; each plays one episode.")]
 ProblemSeed = Annotated[int, typer.Option(help="Seed that generates the instance of the problem.")]
 Horizon = Annotated[
-    int | None, typer.Option(help="Steps per episode, for problems that have no fixed horizon.", show_default=False)
+    int | None,
+    typer.Option(
+        help="Steps per episode, for problems that have no fixed horizon.", show_default=False
+    ),
 ]
 Rewards = Annotated[
     str | None,
@@ -50,10 +55,14 @@ RewardRange = Annotated[
 Calibration = Annotated[
     str | None,
     typer.Option(
-        help="tight: the least noise that the guarantee needs; paper: the constants printed in the paper.", show_default="tight"
+        help="tight: the least noise that the guarantee needs; paper: the constants printed in the paper.",
+        show_default="tight",
     ),
 ]
-BonusScale = Annotated[float | None, typer.Option(help="Scale of the exploration bonus.", show_default="depends on the agent")]
+BonusScale = Annotated[
+    float | None,
+    typer.Option(help="Scale of the exploration bonus.", show_default="depends on the agent"),
+]
 When = Annotated[
     str | None,
     typer.Option(
@@ -73,35 +82,54 @@ CompareWith = Annotated[
 Settings = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", help="Set another option of the agent's class, as NAME=VALUE. Can be given several times.", show_default=False
+        "--set",
+        help="Set another option of the agent's class, as NAME=VALUE. Can be given several times.",
+        show_default=False,
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
-Yes = Annotated[bool, typer.Option("--yes", help="Charge the ledger without a question. Needed where no terminal is attached.")]
+Yes = Annotated[
+    bool,
+    typer.Option(
+        "--yes", help="Charge the ledger without a question. Needed where no terminal is attached."
+    ),
+]
 
 
-def privacy_of(epsilon: float | None, delta: float | None, trust: str | None, dropouts: float | None = None) -> "Request":
+def privacy_of(
+    epsilon: float | None, delta: float | None, trust: str | None, dropouts: float | None = None
+) -> "Request":
     """The privacy request; None stands for an option that was not given. An incomplete request is refused: it would run without privacy."""
     from confide.errors import InvalidParameter
     from confide.privacy.request import DistributedDP, JointDP, LocalDP, NoPrivacy
 
-    kinds: dict[str, type[JointDP | LocalDP | DistributedDP]] = {"joint": JointDP, "local": LocalDP, "distributed": DistributedDP}
+    kinds: dict[str, type[JointDP | LocalDP | DistributedDP]] = {
+        "joint": JointDP,
+        "local": LocalDP,
+        "distributed": DistributedDP,
+    }
     if trust is not None and trust not in kinds:
         raise InvalidParameter(f"trust must be joint, local or distributed, got {trust!r}")
     if epsilon is None:
-        half = [name for name, value in (("--delta", delta), ("--trust", trust)) if value is not None]
+        half = [
+            name for name, value in (("--delta", delta), ("--trust", trust)) if value is not None
+        ]
         if dropouts is not None:
             half.append("--dropouts")
         if half:
-            raise InvalidParameter(f"{half[0]} needs --epsilon: add --epsilon, or omit {half[0]} to run without privacy")
+            raise InvalidParameter(
+                f"{half[0]} needs --epsilon: add --epsilon, or omit {half[0]} to run without privacy"
+            )
         return NoPrivacy()
     delta = DELTA if delta is None else delta
     if dropouts is None:
         return kinds[trust or "joint"](epsilon, delta)
     if trust != "distributed":
-        raise InvalidParameter("--dropouts is for --trust distributed: under other trust models no noise is missing")
+        raise InvalidParameter(
+            "--dropouts is for --trust distributed: under other trust models no noise is missing"
+        )
     return DistributedDP(epsilon, delta, dropouts=dropouts)
 
 

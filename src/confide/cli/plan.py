@@ -13,14 +13,26 @@ if TYPE_CHECKING:
     from confide.evaluation import Plan
     from confide.privacy.request import Request
 
-app = typer.Typer(name="plan", help="Predict errors from public numbers, without reading data.", no_args_is_help=True)
+app = typer.Typer(
+    name="plan",
+    help="Predict errors from public numbers, without reading data.",
+    no_args_is_help=True,
+)
 
 _EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 # options that evaluating and planning it share
-States = Annotated[int, typer.Option(help="Number of states; states are numbered from 0.", min=1, show_default=False)]
-Epsilon = Annotated[float | None, typer.Option(help="Privacy budget: smaller is more private.", show_default=False)]
-Delta = Annotated[float | None, typer.Option(help="Privacy parameter delta; should be below 1/users.", show_default=False)]
+States = Annotated[
+    int,
+    typer.Option(help="Number of states; states are numbered from 0.", min=1, show_default=False),
+]
+Epsilon = Annotated[
+    float | None, typer.Option(help="Privacy budget: smaller is more private.", show_default=False)
+]
+Delta = Annotated[
+    float | None,
+    typer.Option(help="Privacy parameter delta; should be below 1/users.", show_default=False),
+]
 Discount = Annotated[float, typer.Option(help="Discount factor of future rewards.")]
 EstimatorName = Annotated[
     str,
@@ -38,10 +50,16 @@ Visits = Annotated[
 ]
 Shrink = Annotated[
     str | None,
-    typer.Option(help="counts-and-sums: shrink towards a fixed value (fixed), or empirical-bayes.", show_default="fixed"),
+    typer.Option(
+        help="counts-and-sums: shrink towards a fixed value (fixed), or empirical-bayes.",
+        show_default="fixed",
+    ),
 ]
 Features = Annotated[
-    Path | None, typer.Option(help="Public features of states: .npy or .csv, one row per state.", show_default=False)
+    Path | None,
+    typer.Option(
+        help="Public features of states: .npy or .csv, one row per state.", show_default=False
+    ),
 ]
 PriorStd = Annotated[
     float | None,
@@ -50,22 +68,31 @@ PriorStd = Annotated[
         show_default="0.3",
     ),
 ]
-Centre = Annotated[float | None, typer.Option(help="Middle of the range of returns.", show_default="half the return bound")]
+Centre = Annotated[
+    float | None,
+    typer.Option(help="Middle of the range of returns.", show_default="half the return bound"),
+]
 SecondMoments = Annotated[
     bool,
     typer.Option(
-        "--second-moments", help="counts-and-sums: also release second moments, for narrower intervals and slightly more noise."
+        "--second-moments",
+        help="counts-and-sums: also release second moments, for narrower intervals and slightly more noise.",
     ),
 ]
 Relation = Annotated[
-    str, typer.Option(help="Neighbouring data sets: replace (one user is replaced) or null (one user contributes zero).")
+    str,
+    typer.Option(
+        help="Neighbouring data sets: replace (one user is replaced) or null (one user contributes zero)."
+    ),
 ]
 
 
 @app.command()
 def evaluate(
     states: States,
-    users: Annotated[int, typer.Option(help="Number of users in the log.", min=1, show_default=False)],
+    users: Annotated[
+        int, typer.Option(help="Number of users in the log.", min=1, show_default=False)
+    ],
     epsilon: Epsilon = None,
     delta: Delta = None,
     return_bound: ReturnBound = None,
@@ -80,18 +107,29 @@ def evaluate(
     relation: Relation = "replace",
     visit_shares: Annotated[
         Path | None,
-        typer.Option(help="Public estimate of visits per user to each state: .npy or .csv.", show_default="the same for all"),
+        typer.Option(
+            help="Public estimate of visits per user to each state: .npy or .csv.",
+            show_default="the same for all",
+        ),
     ] = None,
     return_std: Annotated[
-        float | None, typer.Option(help="Standard deviation of returns from one state.", show_default="the largest possible")
+        float | None,
+        typer.Option(
+            help="Standard deviation of returns from one state.",
+            show_default="the largest possible",
+        ),
     ] = None,
     spread: Annotated[
         float | None,
-        typer.Option(help="Standard deviation of values between states.", show_default="prior std times return bound"),
+        typer.Option(
+            help="Standard deviation of values between states.",
+            show_default="prior std times return bound",
+        ),
     ] = None,
     max_trajectories: MaxTrajectories = 1,
     max_steps: Annotated[
-        int | None, typer.Option(help="Use at most this many steps per trajectory.", min=1, show_default=False)
+        int | None,
+        typer.Option(help="Use at most this many steps per trajectory.", min=1, show_default=False),
     ] = None,
     reward_range: RewardRange = None,
     as_json: AsJson = False,
@@ -101,16 +139,34 @@ def evaluate(
     from confide.evaluation.catalogue import can_plan, make_estimator, read_table
 
     if not can_plan(estimator):
-        raise InvalidParameter(f"the error of {estimator} cannot be predicted; only counts-and-sums can be planned")
+        raise InvalidParameter(
+            f"the error of {estimator} cannot be predicted; only counts-and-sums can be planned"
+        )
     privacy = promise_of(epsilon, delta, relation)
     if reward_range is not None and max_steps is None:
-        raise InvalidParameter("--reward-range needs --max-steps: returns add up over the steps of a trajectory")
-    returns = range_of_options(reward_range, return_bound, centre, steps=max_steps or 1, discount=discount, has_centre=True)
-    chosen: dict[str, Any] = {"visits": visits, "shrink": shrink, "prior_std": prior_std, "centre": returns.centre}
+        raise InvalidParameter(
+            "--reward-range needs --max-steps: returns add up over the steps of a trajectory"
+        )
+    returns = range_of_options(
+        reward_range, return_bound, centre, steps=max_steps or 1, discount=discount, has_centre=True
+    )
+    chosen: dict[str, Any] = {
+        "visits": visits,
+        "shrink": shrink,
+        "prior_std": prior_std,
+        "centre": returns.centre,
+    }
     chosen |= {"features": features, "second_moments": second_moments or None}
-    made = make_estimator(estimator, states=states, discount=discount, return_bound=returns.return_bound, **chosen)
+    made = make_estimator(
+        estimator, states=states, discount=discount, return_bound=returns.return_bound, **chosen
+    )
     shares = None if visit_shares is None else read_table(visit_shares, "visit shares").ravel()
-    users_like = {"visit_shares": shares, "return_std": return_std, "spread": spread, "trajectories": max_trajectories}
+    users_like = {
+        "visit_shares": shares,
+        "return_std": return_std,
+        "spread": spread,
+        "trajectories": max_trajectories,
+    }
     epsilons = sorted({privacy.epsilon, *_EPSILONS})
     plans = [made.plan(users, promise_of(one, delta, relation), **users_like) for one in epsilons]
     _show(made, plans, epsilons.index(privacy.epsilon), as_json)
@@ -143,7 +199,13 @@ def _print(made: Any, plans: "list[Plan]", asked: int) -> None:
         values.add_column(title, justify="right")
     for place, plan in enumerate(plans):
         share = f"{100 * plan.rmse / made.return_bound:.2g} %"
-        row = (f"{plan.privacy.epsilon:g}", f"{plan.rmse:.3g}", f"{plan.noise:.3g}", f"{plan.sampling:.3g}", share)
+        row = (
+            f"{plan.privacy.epsilon:g}",
+            f"{plan.rmse:.3g}",
+            f"{plan.noise:.3g}",
+            f"{plan.sampling:.3g}",
+            share,
+        )
         values.add_row(*row, style="bold" if place == asked else None)
     console.print(values)
     for text in (*chosen.assumptions, "No data were read, and no budget was spent."):
@@ -171,7 +233,10 @@ def _record(made: Any, plans: "list[Plan]", asked: int, warned: list[str]) -> di
         }
         for p in plans
     ]
-    settings = {name: getattr(made, name) for name in ("states", "discount", "return_bound", "visits", "shrink")}
+    settings = {
+        name: getattr(made, name)
+        for name in ("states", "discount", "return_bound", "visits", "shrink")
+    }
     return {
         "users": plans[asked].users,
         "delta": plans[asked].privacy.delta,
@@ -184,7 +249,9 @@ def _record(made: Any, plans: "list[Plan]", asked: int, warned: list[str]) -> di
     }
 
 
-def promise_of(epsilon: float | None, delta: float | None, relation: str, no_privacy: bool = False) -> "Request":
+def promise_of(
+    epsilon: float | None, delta: float | None, relation: str, no_privacy: bool = False
+) -> "Request":
     """The privacy request. An incomplete request is refused, and no privacy must be requested explicitly."""
     from confide.errors import InvalidParameter
     from confide.privacy.request import CentralDP, NoPrivacy, parse_relation
@@ -192,9 +259,13 @@ def promise_of(epsilon: float | None, delta: float | None, relation: str, no_pri
     neighbours = parse_relation(relation)
     if no_privacy:
         if epsilon is not None or delta is not None:
-            raise InvalidParameter("--no-privacy cannot be combined with --epsilon or --delta: omit one or the other")
+            raise InvalidParameter(
+                "--no-privacy cannot be combined with --epsilon or --delta: omit one or the other"
+            )
         return NoPrivacy()
-    missing = [option for option, value in (("--epsilon", epsilon), ("--delta", delta)) if value is None]
+    missing = [
+        option for option, value in (("--epsilon", epsilon), ("--delta", delta)) if value is None
+    ]
     if epsilon is None or delta is None:
         raise InvalidParameter(
             f"give --epsilon and --delta (below one over the number of users), {' and '.join(missing)} missing"

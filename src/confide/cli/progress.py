@@ -39,13 +39,21 @@ def bars(quiet: bool) -> Iterator[Bar]:
 
         def bar(label: str, total: int) -> ForSeed:
             def for_seed(seed: int) -> Callable[[int, float | None], None]:
-                task = display.add_task(f"{label} seed {seed}", total=total, users="", regret="", rate="")
+                task = display.add_task(
+                    f"{label} seed {seed}", total=total, users="", regret="", rate=""
+                )
 
                 def advance(served: int, regret: float | None) -> None:
                     speed = display.tasks[task].speed
                     text = "" if regret is None else f"regret {short(regret)}"
                     rate = f"{short(speed)}/s" if speed else ""
-                    display.update(task, completed=served, users=f"{short(served)}/{short(total)}", regret=text, rate=rate)
+                    display.update(
+                        task,
+                        completed=served,
+                        users=f"{short(served)}/{short(total)}",
+                        regret=text,
+                        rate=rate,
+                    )
 
                 return advance
 

@@ -23,10 +23,16 @@ _LISTED = 8  # guarantees below a table
 
 def show(
     folder: Annotated[
-        Path, typer.Argument(help="A folder written by `confide run --out` or `confide compare`, or one run in it.")
+        Path,
+        typer.Argument(
+            help="A folder written by `confide run --out` or `confide compare`, or one run in it."
+        ),
     ],
     questions: Annotated[
-        bool, typer.Option("--questions", help="Print the questions that users were asked (questions-vi only).")
+        bool,
+        typer.Option(
+            "--questions", help="Print the questions that users were asked (questions-vi only)."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -41,7 +47,9 @@ def show(
         print_comparison(Comparison.load(folder), folder, as_json)
         return
     if not found:
-        raise InvalidParameter(f"no saved run in {folder}; give a folder written by confide run --out or confide compare")
+        raise InvalidParameter(
+            f"no saved run in {folder}; give a folder written by confide run --out or confide compare"
+        )
     runs = [Run.load(path) for path in found]
     if questions:
         print_questions(runs, as_json)
@@ -72,7 +80,9 @@ def print_runs(runs: "list[Run]", as_json: bool) -> None:
         if units:
             typer.echo(units)
     if any(one.last_return for one in runs):
-        typer.echo("regret is unknown, since the problem has no table; no privacy guarantee covers these returns")
+        typer.echo(
+            "regret is unknown, since the problem has no table; no privacy guarantee covers these returns"
+        )
 
 
 def _units(problem: str) -> str:
@@ -101,16 +111,22 @@ def print_questions(runs: "list[Run]", as_json: bool) -> None:
     if as_json:
         named = [{"agent": one.agent, "problem": one.problem, "seed": one.seed} for one in runs]
         asked = [[question.to_json() for question in one.questions] for one in runs]
-        print_json([facts | {"questions": own} for facts, own in zip(named, asked, strict=True) if own])
+        print_json(
+            [facts | {"questions": own} for facts, own in zip(named, asked, strict=True) if own]
+        )
         return
     for one in (one for one in runs if one.questions):
         typer.echo(f"{one.agent} on {one.problem}, seed {one.seed}")
         for number, round_ in groupby(one.questions, key=lambda question: question.round):
             those = list(round_)
-            typer.echo(f"\nround {number}: {those[0].users:,} users from number {those[0].first:,} on. {those[0].served}")
+            typer.echo(
+                f"\nround {number}: {those[0].users:,} users from number {those[0].first:,} on. {those[0].served}"
+            )
             for question in those:
                 typer.echo(f"- {question.asked}")
-                typer.echo(f"  {question.said}; expected to remove {question.removes:.2%} of what is uncertain about values")
+                typer.echo(
+                    f"  {question.said}; expected to remove {question.removes:.2%} of what is uncertain about values"
+                )
     if not any(one.questions for one in runs):
         typer.echo("no user was asked a question: only questions-vi asks questions")
 
@@ -150,7 +166,8 @@ def print_study(study: "Study") -> None:
         note = "% of optimal: value of the last policy; 0 is uniform play, 100 optimal play"
         console.print(note, style="dim", highlight=False, soft_wrap=True)
     told = [row for row in study.rows if row.group.stricter or row.group.reference]
-    many = len({_guarantee(row) for row in study.rows}) > _LISTED  # the table says the epsilon of each
+    # the table says the epsilon of each
+    many = len({_guarantee(row) for row in study.rows}) > _LISTED
     for said in dict.fromkeys(map(_guarantee, told if many else study.rows)):
         console.print(said, style="dim", highlight=False, soft_wrap=True, markup=False)
 
@@ -163,13 +180,26 @@ def _table(study: "Study", problem: str) -> Any:
     rows = study.on(problem)
     seeds, users = max(len(row.group.seeds) for row in rows), max(row.users for row in rows)
     title = f"on {escape(problem)}, {seeds} seed{'s' if seeds > 1 else ''}, {users:,} users"
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1),
+    )
     columns = {heading: [_cells(row)[heading] for row in rows] for heading in _cells(rows[0])}
     shown = {heading: cells for heading, cells in columns.items() if any(cells)}
     names = [word for cell in shown["agent"] for word in cell.split()]
-    table.add_column("agent", overflow="fold", min_width=min(max(map(len, names)), 24))  # names break between words
+    # names break between words
+    table.add_column("agent", overflow="fold", min_width=min(max(map(len, names)), 24))
     for heading in list(shown)[1:]:
-        table.add_column(heading, justify="right", overflow="fold", no_wrap=heading.startswith(("regret", "return")))
+        table.add_column(
+            heading,
+            justify="right",
+            overflow="fold",
+            no_wrap=heading.startswith(("regret", "return")),
+        )
     for cells in zip(*shown.values(), strict=True):
         table.add_row(*map(escape, cells))
     return table
@@ -179,7 +209,9 @@ def _cells(row: "StudyRow") -> dict[str, str]:
     """By heading; a column of empty cells is not shown."""
     group, reached = row.group, row.reached
     ran = "" if not group.stopped else f" ({len(group.stopped)} interrupted)"
-    epsilon = "-" if group.reference else "none" if group.epsilon is None else f"{group.epsilon:.4g}"
+    epsilon = (
+        "-" if group.reference else "none" if group.epsilon is None else f"{group.epsilon:.4g}"
+    )
     return {
         "agent": group.agent + ran,
         "epsilon": epsilon if group.trust or group.reference else "own",
@@ -187,7 +219,11 @@ def _cells(row: "StudyRow") -> dict[str, str]:
         "return (95 %)": _interval(row.mean_return),
         "% of\noptimal": "" if row.share is None else _percent(row.share.estimate),
         "x non-\nprivate": "" if row.of_no_privacy is None else f"{row.of_no_privacy.estimate:.3g}",
-        "users\nto 90 %": "" if reached is None else "never" if reached.median == float("inf") else _compact(reached.median),
+        "users\nto 90 %": ""
+        if reached is None
+        else "never"
+        if reached.median == float("inf")
+        else _compact(reached.median),
     }
 
 
@@ -210,7 +246,9 @@ def _compact(number: float) -> str:
 
 def _percent(share: float) -> str:
     """Never 100 for less than all of it."""
-    return ">99.9" if 0.9995 <= share < 1 - 1e-9 else f"{100 * share + 0.0:.1f}".replace("-0.0", "0.0")
+    return (
+        ">99.9" if 0.9995 <= share < 1 - 1e-9 else f"{100 * share + 0.0:.1f}".replace("-0.0", "0.0")
+    )
 
 
 def _guarantee(row: "StudyRow") -> str:
@@ -232,7 +270,11 @@ def _row(one: "Run") -> dict[str, Any]:
     optimal, uniform = one.optimal_value, one.uniform_value
     known, last = optimal is not None and uniform is not None and one.episodes > 0, one.last_return
     value = float(one.value[-1]) if known else None
-    share = (value - uniform) / (optimal - uniform) if known and value is not None and optimal != uniform else None  # type: ignore[operator]
+    share = (
+        (value - uniform) / (optimal - uniform)  # type: ignore[operator]
+        if known and value is not None and optimal != uniform
+        else None
+    )
     return {
         "agent": one.agent,
         "problem": one.problem,

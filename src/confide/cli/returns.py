@@ -16,7 +16,8 @@ RewardRange = Annotated[
 ReturnBound = Annotated[
     float | None,
     typer.Option(
-        help="Public bound on returns, instead of --reward-range: returns are clipped to [0, bound].", show_default=False
+        help="Public bound on returns, instead of --reward-range: returns are clipped to [0, bound].",
+        show_default=False,
     ),
 ]
 
@@ -53,7 +54,9 @@ def range_of_options(
         return RangeOfReturns(return_bound, centre, _reason_for_bound(return_bound, centre))
     if return_bound is not None or centre is not None:
         other = "--return-bound" if return_bound is not None else "--centre"
-        raise InvalidParameter(f"give --reward-range or {other}, not both: the range of returns follows from that of rewards")
+        raise InvalidParameter(
+            f"give --reward-range or {other}, not both: the range of returns follows from that of rewards"
+        )
     low, high, reason = range_of_returns(reward_range, steps, discount)
     if low >= 0 and not has_centre:
         return RangeOfReturns(high, None, reason)

@@ -44,17 +44,31 @@ Counts = Annotated[
 
 
 def run(
-    agent: Annotated[str, typer.Argument(help="An agent from `confide list`, or your own class as package.module:Class.")],
-    problem: Annotated[str, typer.Argument(help="A problem from `confide list`, gym:ID, or the file of a saved problem.")],
+    agent: Annotated[
+        str,
+        typer.Argument(
+            help="An agent from `confide list`, or your own class as package.module:Class."
+        ),
+    ],
+    problem: Annotated[
+        str,
+        typer.Argument(
+            help="A problem from `confide list`, gym:ID, or the file of a saved problem."
+        ),
+    ],
     epsilon: Annotated[
         float | None,
         typer.Option(
-            help="Privacy budget: smaller is more private. Without it the agent runs without privacy.", show_default=False
+            help="Privacy budget: smaller is more private. Without it the agent runs without privacy.",
+            show_default=False,
         ),
     ] = None,
     delta: Annotated[
         float | None,
-        typer.Option(help="Privacy parameter delta; 0 for pure differential privacy.", show_default=f"{DELTA:g}"),
+        typer.Option(
+            help="Privacy parameter delta; 0 for pure differential privacy.",
+            show_default=f"{DELTA:g}",
+        ),
     ] = None,
     trust: Annotated[
         str | None,
@@ -77,10 +91,16 @@ def run(
     horizon: Horizon = None,
     rewards: Rewards = None,
     reward_range: RewardRange = None,
-    source: Annotated[str, typer.Option(help="Noise source: fast (seeded, for simulation) or secure (for real data).")] = "fast",
+    source: Annotated[
+        str,
+        typer.Option(help="Noise source: fast (seeded, for simulation) or secure (for real data)."),
+    ] = "fast",
     counts: Counts = None,
     out: Annotated[
-        Path | None, typer.Option(help="Save results and a report to this folder. An interrupted command resumes from it.")
+        Path | None,
+        typer.Option(
+            help="Save results and a report to this folder. An interrupted command resumes from it."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -92,7 +112,9 @@ def run(
 
     whole("seeds", seeds, at_least=1, at_most=SEEDS)
     whole("seed", seed)
-    world = make(problem, seed=problem_seed, horizon=horizon, rewards=rewards, reward_range=reward_range)
+    world = make(
+        problem, seed=problem_seed, horizon=horizon, rewards=rewards, reward_range=reward_range
+    )
     first = RunSpec(
         agent=agent,
         problem=world.name,
@@ -107,7 +129,9 @@ def run(
     _run_all(specs, world, range(seed, seed + seeds), out, as_json)
 
 
-def _run_all(specs: "list[RunSpec]", world: Any, seeds: range, out: Path | None, as_json: bool) -> None:
+def _run_all(
+    specs: "list[RunSpec]", world: Any, seeds: range, out: Path | None, as_json: bool
+) -> None:
     from confide._durable import output, staged
     from confide._extras import has_extra
     from confide.experiments.spec import run_seeds
@@ -128,10 +152,19 @@ def _run_all(specs: "list[RunSpec]", world: Any, seeds: range, out: Path | None,
         if out is not None and reported:
             with staged(out, last="report.html") as stage:
                 save_figures(runs, stage / "figures")
-                write_report(runs, stage / "report.html", title=f"{specs[0].agent} on {world.name}", command=command)
+                write_report(
+                    runs,
+                    stage / "report.html",
+                    title=f"{specs[0].agent} on {world.name}",
+                    command=command,
+                )
     print_runs(runs, as_json)
     if out is not None and complete and not as_json:
-        typer.echo(f"report: {out / 'report.html'}" if reported else "no report was written: pip install 'confide[report]'")
+        typer.echo(
+            f"report: {out / 'report.html'}"
+            if reported
+            else "no report was written: pip install 'confide[report]'"
+        )
     if not complete:
         typer.echo("interrupted: run the same command again to resume", err=True)
         raise typer.Exit(130)
@@ -153,7 +186,5 @@ def _check(specs: "list[RunSpec]", world: Any, seed: int) -> None:
         except ConfideError as error:
             raise (type(error)(f"{spec.title}: {error}") if len(specs) > 1 else error) from None
         if schedule is not None and schedule.leaves == 1:  # allowed, and pointless
-            late = (
-                f"the first release comes after all {spec.episodes:,} users, so that no user benefits from it; change --schedule"
-            )
+            late = f"the first release comes after all {spec.episodes:,} users, so that no user benefits from it; change --schedule"
             typer.echo(f"warning: {spec.title}: {late}", err=True)

@@ -14,11 +14,17 @@ if TYPE_CHECKING:
 Folder = Annotated[
     Path | None,
     typer.Option(
-        help="Folder of the service: database, keys and marks. It is created at the first start.", show_default="NAME-service"
+        help="Folder of the service: database, keys and marks. It is created at the first start.",
+        show_default="NAME-service",
     ),
 ]
 Keys = Annotated[
-    Path | None, typer.Option("--keys", help="Folder of the keys, if it is not in the folder of the service.", show_default=False)
+    Path | None,
+    typer.Option(
+        "--keys",
+        help="Folder of the keys, if it is not in the folder of the service.",
+        show_default=False,
+    ),
 ]
 Marks = Annotated[
     Path | None,
@@ -41,25 +47,42 @@ Database = Annotated[
 
 
 def serve(
-    runs: Annotated[list[Path] | None, typer.Argument(help="Files of runs (TOML).", show_default=False)] = None,
-    demo: Annotated[bool, typer.Option("--demo", help="Serve a demonstration with simulated users.")] = False,
+    runs: Annotated[
+        list[Path] | None, typer.Argument(help="Files of runs (TOML).", show_default=False)
+    ] = None,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Serve a demonstration with simulated users.")
+    ] = False,
     port: Annotated[int, typer.Option(help="HTTP port.", min=1, max=65535)] = 8080,
-    host: Annotated[str, typer.Option(help="Address to listen on. Put a proxy with TLS in front of it.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. Put a proxy with TLS in front of it.")
+    ] = "127.0.0.1",
     metrics_port: Annotated[
-        int | None, typer.Option(help="Port of metrics for Prometheus, for operators only.", show_default="no metrics")
+        int | None,
+        typer.Option(
+            help="Port of metrics for Prometheus, for operators only.", show_default="no metrics"
+        ),
     ] = None,
     metrics_host: Annotated[
-        str, typer.Option(help="Address to give metrics at. In a run with deadlines they are PRIVATE.")
+        str,
+        typer.Option(help="Address to give metrics at. In a run with deadlines they are PRIVATE."),
     ] = "127.0.0.1",
     run_memory: Annotated[
-        float, typer.Option(help="Memory that one run may need, in GB, by an estimate that is made before the run is.")
+        float,
+        typer.Option(
+            help="Memory that one run may need, in GB, by an estimate that is made before the run is."
+        ),
     ] = 1.0,
     folder: Folder = None,
     keys: Keys = None,
     marks: Marks = None,
     database: Database = None,
     origin: Annotated[
-        list[str] | None, typer.Option(help="Origin of a web page that may call the service from a browser.", show_default=False)
+        list[str] | None,
+        typer.Option(
+            help="Origin of a web page that may call the service from a browser.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """Serve runs: users report, the service learns, and everybody can read signed releases."""
@@ -74,16 +97,23 @@ def serve(
     from confide.service.spec import read_spec
 
     if not demo and not runs and folder is None:
-        raise InvalidParameter("nothing to serve: give the file of a run, --folder of a service that has some, or --demo")
+        raise InvalidParameter(
+            "nothing to serve: give the file of a run, --folder of a service that has some, or --demo"
+        )
     specs = [read_spec(path) for path in runs or ()] + ([DEMO] if demo else [])
     listening = Listening(host, port, metrics_port, metrics_host, tuple(origin or ()))
     with ExitStack() as stack:
         place = folder
         if demo and folder is None:
-            place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="confide-demo-"))) / "service"
+            place = (
+                Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="confide-demo-")))
+                / "service"
+            )
         where = folder_of(specs[0] if specs else None, place)
         service_folder = ServiceFolder(where, keys=keys, marks=marks, address=database)
-        opened = open_service(service_folder, specs, run_memory=round(1e9 * real("run_memory", run_memory, above=0)))
+        opened = open_service(
+            service_folder, specs, run_memory=round(1e9 * real("run_memory", run_memory, above=0))
+        )
         _say(opened, listening)
         _start(opened, listening, demo)
 
@@ -94,7 +124,9 @@ def _say(opened: "Opened", listening: "Listening") -> None:
         typer.echo(f"run {name}: {run.learner.guarantee}.{simulated}")
         typer.echo(f"  {listening.url}/runs/{name}   signing key {run.manifest.key}")
     for name, cause in opened.service.not_ready.items():
-        typer.echo(f"run {name} is not ready, and its reports are answered with 503: {cause}", err=True)
+        typer.echo(
+            f"run {name} is not ready, and its reports are answered with 503: {cause}", err=True
+        )
     for role, path in opened.key_files.items():
         typer.echo(f"API key for {role}: in the file {path}", err=True)
 
@@ -109,10 +141,21 @@ def _start(opened: "Opened", listening: "Listening", demo: bool) -> None:
         typer.echo(f"serving at {listening.url}; stop with Ctrl-C")
         if demo:
             spec = opened.service.runs["demo"].spec
-            accepts = Accepts(spec.epsilon, spec.delta, spec.trust, simulation=True, relation=spec.relation)
+            accepts = Accepts(
+                spec.epsilon, spec.delta, spec.trust, simulation=True, relation=spec.relation
+            )
             key = _device_key(opened)
-            crowd = Crowd(listening.url, "demo", spec.world(), api_key=key, accepts=accepts, source=lambda: noise_source("fast"))
-            crowd.come(spec.users + spec.users // 5, at_once=2, stop=lambda: not opened.service.ready)
+            crowd = Crowd(
+                listening.url,
+                "demo",
+                spec.world(),
+                api_key=key,
+                accepts=accepts,
+                source=lambda: noise_source("fast"),
+            )
+            crowd.come(
+                spec.users + spec.users // 5, at_once=2, stop=lambda: not opened.service.ready
+            )
 
     listen(opened.service, listening, started)
 

@@ -27,24 +27,38 @@ def init(folder: Place, keys: Keys = None, marks: Marks = None, database: Databa
         typer.echo(f"{folder} has a service already, and nothing is missing")
         return
     typer.echo(f"made {folder}: a database, and keys in {place.keys.folder}")
-    typer.echo("keep the keys out of backups of the database: with both, people can be identified, and so can what they did")
+    typer.echo(
+        "keep the keys out of backups of the database: with both, people can be identified, and so can what they did"
+    )
 
 
 @app.command("keys")
 def api_keys(
     folder: Place,
     new: Annotated[
-        str | None, typer.Option(help="Create an API key for a role: device, operator, admin or auditor.", show_default=False)
+        str | None,
+        typer.Option(
+            help="Create an API key for a role: device, operator, admin or auditor.",
+            show_default=False,
+        ),
     ] = None,
     label: Annotated[str, typer.Option(help="What the new key is for.")] = "",
     run: Annotated[
-        str | None, typer.Option(help="The only run that the new key may be used for.", show_default="all runs")
+        str | None,
+        typer.Option(
+            help="The only run that the new key may be used for.", show_default="all runs"
+        ),
     ] = None,
     expires: Annotated[
         str | None,
-        typer.Option(help="When the new key expires: a number of days such as 90d, or a date.", show_default="never"),
+        typer.Option(
+            help="When the new key expires: a number of days such as 90d, or a date.",
+            show_default="never",
+        ),
     ] = None,
-    revoke: Annotated[str | None, typer.Option(help="Revoke the API key of this id.", show_default=False)] = None,
+    revoke: Annotated[
+        str | None, typer.Option(help="Revoke the API key of this id.", show_default=False)
+    ] = None,
     keys: Keys = None,
 ) -> None:
     """List API keys and signing keys, create an API key, or revoke one. A running service notices within seconds."""
@@ -68,9 +82,13 @@ def api_keys(
                 scope = "all runs" if key.run is None else f"run {key.run}"
                 until = "" if key.expires is None else f", expires {shown_time(key.expires)}"
                 status = key_status(key, time.time())
-                typer.echo(f"API key {key.id}  {key.role:<9} {status:<7}  {scope}{until}  {key.label}")
+                typer.echo(
+                    f"API key {key.id}  {key.role:<9} {status:<7}  {scope}{until}  {key.label}"
+                )
             for signing in store.signing_keys():
-                typer.echo(f"signing key {signing.id}  {'retired' if signing.retired else 'in use '}  {signing.public.hex()}")
+                typer.echo(
+                    f"signing key {signing.id}  {'retired' if signing.retired else 'in use '}  {signing.public.hex()}"
+                )
     finally:
         store.close()
 
@@ -79,7 +97,11 @@ def api_keys(
 def rotate(
     folder: Place,
     vault: Annotated[
-        bool, typer.Option("--vault", help="Replace the key of the vault instead, and seal everything again with the new one.")
+        bool,
+        typer.Option(
+            "--vault",
+            help="Replace the key of the vault instead, and seal everything again with the new one.",
+        ),
     ] = False,
     keys: Keys = None,
 ) -> None:
@@ -89,12 +111,18 @@ def rotate(
         typer.echo(f"releases are signed by {place.rotate()} from now on")
         return
     count = place.replace_vault_key()
-    typer.echo(f"sealed {count} {'run' if count == 1 else 'runs'} again, with a new {place.keys.folder / 'vault.key'}")
-    typer.echo("the old key is deleted: copies of the database from before can no longer be opened, also not by you")
+    typer.echo(
+        f"sealed {count} {'run' if count == 1 else 'runs'} again, with a new {place.keys.folder / 'vault.key'}"
+    )
+    typer.echo(
+        "the old key is deleted: copies of the database from before can no longer be opened, also not by you"
+    )
 
 
 @app.command()
-def backup(folder: Place, out: Annotated[Path, typer.Argument(help="A new file.", show_default=False)]) -> None:
+def backup(
+    folder: Place, out: Annotated[Path, typer.Argument(help="A new file.", show_default=False)]
+) -> None:
     """Copy the database while the service runs. PRIVATE: keep the copy and the folder of the keys apart."""
     from datetime import UTC, datetime
 
@@ -102,12 +130,16 @@ def backup(folder: Place, out: Annotated[Path, typer.Argument(help="A new file."
 
     place = _folder(folder, None, None)
     if place.shared:
-        raise InvalidParameter("a service on PostgreSQL is backed up with pg_dump: see docs/service.md for what a backup reveals")
+        raise InvalidParameter(
+            "a service on PostgreSQL is backed up with pg_dump: see docs/service.md for what a backup reveals"
+        )
     store = place.store()
 
     def said(action: str) -> None:
         with store.transaction() as tx:
-            tx.audit(datetime.now(UTC).isoformat(timespec="seconds"), "command line", action, out.name)
+            tx.audit(
+                datetime.now(UTC).isoformat(timespec="seconds"), "command line", action, out.name
+            )
 
     try:
         said("backup")
@@ -118,8 +150,12 @@ def backup(folder: Place, out: Annotated[Path, typer.Argument(help="A new file."
             raise
     finally:
         store.close()
-    typer.echo(f"wrote {out}. PRIVATE: keep it apart from the folder of the keys, which opens what is sealed in it")
-    typer.echo("a backup cannot be put back after a later release was shown: it would be noised twice, and is refused")
+    typer.echo(
+        f"wrote {out}. PRIVATE: keep it apart from the folder of the keys, which opens what is sealed in it"
+    )
+    typer.echo(
+        "a backup cannot be put back after a later release was shown: it would be noised twice, and is refused"
+    )
 
 
 @app.command()
@@ -137,7 +173,9 @@ def verify(folder: Place, as_json: AsJson = False, keys: Keys = None, marks: Mar
 
 
 @app.command()
-def finish(folder: Place, run: Annotated[str, typer.Argument(help="Name of the run.", show_default=False)]) -> None:
+def finish(
+    folder: Place, run: Annotated[str, typer.Argument(help="Name of the run.", show_default=False)]
+) -> None:
     """Finish a run that cannot be served any more, because a backup was put back. A service on SQLite must be stopped first."""
     _folder(folder, None, None).finish(run)
     typer.echo(f"finished {run}: a new run needs another name")
@@ -152,11 +190,19 @@ def mark(folder: Place, marks: Marks = None) -> None:
 
 @app.command()
 def check(
-    url: Annotated[str, typer.Argument(help="Address of the service, such as https://learn.example.org.", show_default=False)],
+    url: Annotated[
+        str,
+        typer.Argument(
+            help="Address of the service, such as https://learn.example.org.", show_default=False
+        ),
+    ],
     run: Annotated[str, typer.Argument(help="Name of the run.", show_default=False)],
     key: Annotated[
         str | None,
-        typer.Option(help="The run's signing key, obtained through another channel.", show_default="the manifest's own"),
+        typer.Option(
+            help="The run's signing key, obtained through another channel.",
+            show_default="the manifest's own",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -168,7 +214,12 @@ def check(
 
 def _say(found: "list[Found]", as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps([{"about": each.about, "holds": each.holds, "says": each.says} for each in found], indent=2))
+        typer.echo(
+            json.dumps(
+                [{"about": each.about, "holds": each.holds, "says": each.says} for each in found],
+                indent=2,
+            )
+        )
     else:
         for each in found:
             typer.echo(f"{'holds ' if each.holds else 'FAILS '} {each.about}: {each.says}")
@@ -215,7 +266,9 @@ def _facts(name: str, store: "Store", place: "ServiceFolder") -> dict[str, Any]:
     return facts
 
 
-def _folder(folder: Path, keys: Path | None, marks: Path | None, database: str | None = None) -> "ServiceFolder":
+def _folder(
+    folder: Path, keys: Path | None, marks: Path | None, database: str | None = None
+) -> "ServiceFolder":
     from confide.service.folder import ServiceFolder
 
     return ServiceFolder(folder, keys=keys, marks=marks, address=database)

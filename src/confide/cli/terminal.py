@@ -9,7 +9,9 @@ from typing import Any
 
 LONGEST = 1_000  # characters of an error: a wide file has megabytes of names
 # Control characters but newline and tab, characters without width or that change the direction of text, halves of characters.
-_CONTROL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+_CONTROL = (
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
 _ANY = re.compile(_CONTROL)
 _COLOURS = re.compile(rf"\x1b\[[0-9;]*m|{_CONTROL}")
 _PROGRESS = re.compile(rf"\x1b\[[0-9;?]*[A-Za-z]|\r|{_CONTROL}")
@@ -21,13 +23,21 @@ def visible(text: str, obeyed: re.Pattern[str] = _ANY) -> str:
 
 
 def _escaped(found: str) -> str:
-    return found if len(found) > 1 or found == "\r" else found.encode("unicode_escape", "surrogatepass").decode()
+    return (
+        found
+        if len(found) > 1 or found == "\r"
+        else found.encode("unicode_escape", "surrogatepass").decode()
+    )
 
 
 def one_line(message: str) -> str:
     """An error or a warning, on one line of a sane length."""
     line = visible(" ".join(message.split()))
-    return line if len(line) <= LONGEST else f"{line[:LONGEST]}... ({len(line) - LONGEST:,} more characters)"
+    return (
+        line
+        if len(line) <= LONGEST
+        else f"{line[:LONGEST]}... ({len(line) - LONGEST:,} more characters)"
+    )
 
 
 class Terminal:

@@ -29,7 +29,15 @@ def verify(
             "checked": loaded.document.get("checked", []),
             "assumptions": loaded.document["assumptions"],
         }
-        print_json({"valid": True, "recomputed_epsilon": recomputed, "delta": found.delta, "promise": promise, **trust})
+        print_json(
+            {
+                "valid": True,
+                "recomputed_epsilon": recomputed,
+                "delta": found.delta,
+                "promise": promise,
+                **trust,
+            }
+        )
         return
     if promise["trust"] == "none":
         typer.echo("The certificate is valid, but it states NO PRIVACY: no noise was added.")
@@ -38,9 +46,17 @@ def verify(
     trusted = taken_on_trust(loaded)
     rest = ", but part of the guarantee is taken on trust and was NOT VERIFIED" if trusted else ""
     typer.echo(f"The certificate's numbers are consistent{rest}.")
-    typer.echo(f"  stated       epsilon = {loaded.epsilon:.6g} at delta = {loaded.delta:g} ({whom})")
-    typer.echo(f"  recomputed   epsilon = {found.epsilon:.6g} from {len(found.losses)} mechanism(s), {promise['source']} noise")
-    said = (("checked", loaded.document.get("checked", [])), ("on trust", trusted), ("assumes", loaded.document["assumptions"]))
+    typer.echo(
+        f"  stated       epsilon = {loaded.epsilon:.6g} at delta = {loaded.delta:g} ({whom})"
+    )
+    typer.echo(
+        f"  recomputed   epsilon = {found.epsilon:.6g} from {len(found.losses)} mechanism(s), {promise['source']} noise"
+    )
+    said = (
+        ("checked", loaded.document.get("checked", [])),
+        ("on trust", trusted),
+        ("assumes", loaded.document["assumptions"]),
+    )
     for heading, texts in said:
         for text in texts:
             typer.echo(f"  {heading:<12} {''.join(c if c.isprintable() else '?' for c in text)}")

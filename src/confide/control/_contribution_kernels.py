@@ -6,11 +6,14 @@ import numpy.typing as npt
 from confide._jit import njit
 
 Array = npt.NDArray[np.float64]
-_HUGE = 1e150  # beyond it an episode makes no sense, and factors that shorten it would lose their digits
+# beyond it an episode makes no sense, and factors that shorten it would lose their digits
+_HUGE = 1e150
 
 
 @njit
-def episode_sums(states: Array, inputs: Array, cap: float, weight: float, gain: float, shock: float, grid: float) -> Array:
+def episode_sums(
+    states: Array, inputs: Array, cap: float, weight: float, gain: float, shock: float, grid: float
+) -> Array:
     """The sum over users of (svec(sum c z z^T), sqrt(2) s sum c z x'^T), each user's rounded to whole multiples of the grid [size]."""
     users, H, d = inputs.shape
     n = states.shape[2]
@@ -39,7 +42,8 @@ def episode_sums(states: Array, inputs: Array, cap: float, weight: float, gain: 
                 for i in range(n):
                     after[i] *= longest / np.sqrt(reach)
                 reach = longest * longest
-            c = min(1.0, left / max(size + weight * weight * longest * longest, 1e-300))  # nobody at rest divides by zero
+            # nobody at rest divides by zero
+            c = min(1.0, left / max(size + weight * weight * longest * longest, 1e-300))
             left = max(left - c * (size + weight * weight * reach), 0.0)
             k = 0
             for i in range(p):
@@ -58,7 +62,14 @@ def episode_sums(states: Array, inputs: Array, cap: float, weight: float, gain: 
 
 @njit
 def residual_sums(
-    states: Array, inputs: Array, guess: Array, clip: float, cap: float, reach: float, weight: float, grid: float
+    states: Array,
+    inputs: Array,
+    guess: Array,
+    clip: float,
+    cap: float,
+    reach: float,
+    weight: float,
+    grid: float,
 ) -> Array:
     """The sum over users of (weight svec(f S) / cap, f G / clip), each user's rounded to whole multiples of the grid [size]; for weight 0
     of f G / clip alone, and the cap is not used."""
@@ -103,7 +114,9 @@ def residual_sums(
             f = min(f, cap / max(trace, 1e-300))
             for i in range(p):
                 for j in range(i, p):
-                    total[k] += np.rint(f * S[i, j] * (1.0 if i == j else np.sqrt(2.0)) * weight / cap / grid)
+                    total[k] += np.rint(
+                        f * S[i, j] * (1.0 if i == j else np.sqrt(2.0)) * weight / cap / grid
+                    )
                     k += 1
         for i in range(p):
             for j in range(n):

@@ -23,7 +23,9 @@ def cautious(theta: Array, covariance: Array, Q: Array, R: Array, horizon: int) 
         M = theta @ P @ np.ascontiguousarray(theta.T) + np.trace(P) * covariance
         M[:n, :n] += Q
         M[n:, n:] += R
-        gains[h] = -np.linalg.solve(np.ascontiguousarray(M[n:, n:]), np.ascontiguousarray(M[n:, :n]))
+        gains[h] = -np.linalg.solve(
+            np.ascontiguousarray(M[n:, n:]), np.ascontiguousarray(M[n:, :n])
+        )
         lift[n:] = gains[h]
         P = np.ascontiguousarray(lift.T) @ M @ lift
         P = (P + P.T) / 2
@@ -112,7 +114,9 @@ def costs_of(thetas: Array, gains: Array, Q: Array, R: Array, first: Array, nois
 
 
 @njit
-def simulate(thetas: Array, guess: Array, gains: Array, starts: Array, shocks: Array, reach: float) -> tuple[Array, Array]:
+def simulate(
+    thetas: Array, guess: Array, gains: Array, starts: Array, shocks: Array, reach: float
+) -> tuple[Array, Array]:
     """(||G||_F, tr S) of made-up users: systems [u, p, n], starts [u, n], noise [u, h, n]; user u plays gains[u mod g]."""
     users, p, n = thetas.shape
     m, H = gains.shape[:2]

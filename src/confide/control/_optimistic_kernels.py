@@ -23,10 +23,12 @@ from confide.planners._riccati_kernels import (
 )
 
 Array = npt.NDArray[np.float64]
-Region = tuple[Array, Array, Array, float, float]  # centre [p, n], v [p], m [p], beta, bound: see `project`
+# centre [p, n], v [p], m [p], beta, bound: see `project`
+Region = tuple[Array, Array, Array, float, float]
 
 MEMORY = 4  # costs that the line search remembers
-LONGEST = 100.0  # step in units of the set: so long that only the direction of the gradient is left after the projection
+# step in units of the set: so long that only the direction of the gradient is left after the projection
+LONGEST = 100.0
 
 
 @njit
@@ -51,7 +53,11 @@ def _distance(scalars: Array, region: Region, lam: float, nu: float) -> tuple[fl
     for i in range(len(v)):
         room = m[i] + nu + lam * v[i]
         gap = scalars[1, i] - scalars[2, i]
-        far = v[i] * (m[i] * m[i] * scalars[3, i] - 2 * m[i] * nu * gap + nu * nu * scalars[2, i]) / (room * room)
+        far = (
+            v[i]
+            * (m[i] * m[i] * scalars[3, i] - 2 * m[i] * nu * gap + nu * nu * scalars[2, i])
+            / (room * room)
+        )
         value += far
         slope += far * v[i] / room
     return value, slope
@@ -118,7 +124,11 @@ def project(point: Array, region: Region, scalars: Array, warm: Array) -> None:
                 low = nu
             else:
                 high = nu
-            if abs(size - bound * bound) <= 1e-13 * bound * bound or (high < np.inf and high - low <= 1e-15 * high) or nu > 1e30:
+            if (
+                abs(size - bound * bound) <= 1e-13 * bound * bound
+                or (high < np.inf and high - low <= 1e-15 * high)
+                or nu > 1e30
+            ):
                 break
             step = (np.sqrt(size) / bound - 1.0) * size / slope if slope > 0.0 else np.inf
             nu += step
@@ -134,7 +144,9 @@ def project(point: Array, region: Region, scalars: Array, warm: Array) -> None:
 
 
 @njit
-def _gradient(theta: Array, U: Array, model: Model, first: int, work: Work, room: Array, G: Array) -> None:
+def _gradient(
+    theta: Array, U: Array, model: Model, first: int, work: Work, room: Array, G: Array
+) -> None:
     """The gradient in the coordinates Y, U^T dJ/dTheta."""
     forward(theta, model, first, work, room[0])
     multiply_left(U, room[0], G)
@@ -172,7 +184,15 @@ def _descend(
     """
     p, n = Y.shape
     m, beta = region[2], region[3]
-    theta, G, step, trial, other, scalars, warm = room[1], room[2], room[3], room[4], room[5], small[:4], small[4]
+    theta, G, step, trial, other, scalars, warm = (
+        room[1],
+        room[2],
+        room[3],
+        room[4],
+        room[5],
+        small[:4],
+        small[4],
+    )
     multiply(U, Y, theta)
     J, first = backward(theta, model, work)
     _gradient(theta, U, model, first, work, room, G)
@@ -198,7 +218,9 @@ def _descend(
                 step[i, j] -= Y[i, j]
                 slope += G[i, j] * step[i, j]
                 apart += m[i] * (Y[i, j] - found[i, j]) ** 2
-        if not -slope > tolerance * abs(reference - J) + 1e-14 * J or (best <= J and apart < 1e-2 * beta * beta):
+        if not -slope > tolerance * abs(reference - J) + 1e-14 * J or (
+            best <= J and apart < 1e-2 * beta * beta
+        ):
             break
         count += 1
         t, value, first = _line(Y, step, slope, J, recent.max(), U, model, work, theta, trial)
@@ -221,7 +243,16 @@ def _descend(
 
 @njit
 def _line(
-    Y: Array, step: Array, slope: float, J: float, ceiling: float, U: Array, model: Model, work: Work, theta: Array, trial: Array
+    Y: Array,
+    step: Array,
+    slope: float,
+    J: float,
+    ceiling: float,
+    U: Array,
+    model: Model,
+    work: Work,
+    theta: Array,
+    trial: Array,
 ) -> tuple[float, float, int]:
     """A fraction t of the step with J <= ceiling + 1e-4 t slope, by quadratic interpolation: t, J and `backward`'s index; t = 0: none."""
     p, n = Y.shape
@@ -330,7 +361,9 @@ def _explore(
         if turn == 1 or start.size == 0:
             _jitter(Y, region)
         project(Y, region, small[:4], small[4])
-        J, count = _descend(Y, region, U, model, work, room, small, reference, best, found, tolerance, limit)
+        J, count = _descend(
+            Y, region, U, model, work, room, small, reference, best, found, tolerance, limit
+        )
         steps += count
         if best > J:
             best = J
@@ -342,7 +375,14 @@ def _explore(
 
 @njit
 def search(
-    hat: Array, V: Array, beta: float, model: Model, bound: float, start: Array, tolerance: float, limit: int
+    hat: Array,
+    V: Array,
+    beta: float,
+    model: Model,
+    bound: float,
+    start: Array,
+    tolerance: float,
+    limit: int,
 ) -> tuple[Array, float, Array, int, int]:
     """Theta, J, gains [h, d, n], steps, and a flag: 0 found, 1 the set is empty, 2 V is not positive definite, or a number not finite.
 
@@ -350,7 +390,12 @@ def search(
     intersection is about round, whichever of the two binds.
     """
     p, n = hat.shape
-    work, room, small, theta = workspace(p, n, model[2]), np.zeros((10, p, n)), np.zeros((5, p)), np.empty((p, n))
+    work, room, small, theta = (
+        workspace(p, n, model[2]),
+        np.zeros((10, p, n)),
+        np.zeros((5, p)),
+        np.empty((p, n)),
+    )
     total, size = 0.0, 0.0
     for i in range(p):
         for j in range(p):
@@ -370,7 +415,9 @@ def search(
     multiply_left(U, hat, region[0])
     flag, steps = 0, 0
     if meet(region, small[:4]):
-        steps = _explore(theta, hat, V, start, region, U, model, work, room, small, tolerance, limit)
+        steps = _explore(
+            theta, hat, V, start, region, U, model, work, room, small, tolerance, limit
+        )
     else:
         flag = 1
         for i in range(p):

@@ -18,10 +18,13 @@ class CertaintyEquivalentLQ(Learner):
     """The cautious gains of the posterior's mean, without draws. Excitation, guarantee and safety are those of `ThompsonLQ`."""
 
     name = "certainty-equivalent-lq"
-    abilities = replace(Learner.abilities, counts=False)  # states are real numbers: there is nothing to count
+    # states are real numbers: there is nothing to count
+    abilities = replace(Learner.abilities, counts=False)
 
     @classmethod
-    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+    def footprint(
+        cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any
+    ) -> Footprint:
         return control_footprint(sizes, episodes=episodes, privacy=privacy, **options)
 
     def __init__(
@@ -33,5 +36,13 @@ class CertaintyEquivalentLQ(Learner):
         schedule: Schedule | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
-        made = tight(public, self.name, episodes=episodes, privacy=privacy, samples=0, spread=0.0, schedule=schedule)
+        made = tight(
+            public,
+            self.name,
+            episodes=episodes,
+            privacy=privacy,
+            samples=0,
+            spread=0.0,
+            schedule=schedule,
+        )
         super().__init__(made, privacy=privacy, noise=noise)

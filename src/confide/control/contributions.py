@@ -38,10 +38,14 @@ class ControlRows:
     def __post_init__(self) -> None:
         for name in ("states", "inputs"):
             if getattr(self, name) < 1:
-                raise InvalidParameter(f"{name} must be at least 1, got {name}={getattr(self, name)}")
+                raise InvalidParameter(
+                    f"{name} must be at least 1, got {name}={getattr(self, name)}"
+                )
         for name in ("cap", "weight"):
             if not 1e-6 < getattr(self, name) < 1e6:
-                raise InvalidParameter(f"{name} must be between 1e-6 and 1e6, got {name}={getattr(self, name)}")
+                raise InvalidParameter(
+                    f"{name} must be between 1e-6 and 1e6, got {name}={getattr(self, name)}"
+                )
 
     @property
     def dimension(self) -> int:
@@ -102,7 +106,9 @@ class ControlSums:
     def __init__(self, bound: ControlRows, gain: float, shock: float) -> None:
         """`gain` is g, a bound on the norm of the dynamics, `shock` is C_w. (0, 1) says that no next state is longer than 1."""
         if not (0 <= gain < math.inf and 0 <= shock < math.inf and gain + shock > 0):
-            raise InvalidParameter(f"the dynamics and the noise must have finite bounds, got {gain} and {shock}")
+            raise InvalidParameter(
+                f"the dynamics and the noise must have finite bounds, got {gain} and {shock}"
+            )
         self.bound, self.gain, self.shock = bound, float(gain), float(shock)
 
     def tables(self) -> list[Array]:
@@ -110,13 +116,19 @@ class ControlSums:
 
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         if isinstance(users, TransitionCounts):
-            raise InvalidParameter("states of a linear system are real numbers: expected trajectories, got counts")
+            raise InvalidParameter(
+                "states of a linear system are real numbers: expected trajectories, got counts"
+            )
         bound, H = self.bound, users.horizon
         states, inputs = real_numbers(users.states), real_numbers(users.actions)
         expected = (users.users, H + 1, bound.states), (users.users, H, bound.inputs)
         if (states.shape, inputs.shape) != expected:
-            raise InvalidParameter(f"states and inputs must have shapes {expected[0]} and {expected[1]}")
-        sums = _kernels.episode_sums(states, inputs, bound.cap, bound.weight, self.gain, self.shock, bound.grid)
+            raise InvalidParameter(
+                f"states and inputs must have shapes {expected[0]} and {expected[1]}"
+            )
+        sums = _kernels.episode_sums(
+            states, inputs, bound.cap, bound.weight, self.gain, self.shock, bound.grid
+        )
         return Bounded(sums * bound.grid, bound, users.users)
 
 
@@ -142,9 +154,13 @@ class ResidualRows:
     def __post_init__(self) -> None:
         for name in ("states", "inputs"):
             if getattr(self, name) < 1:
-                raise InvalidParameter(f"{name} must be at least 1, got {name}={getattr(self, name)}")
+                raise InvalidParameter(
+                    f"{name} must be at least 1, got {name}={getattr(self, name)}"
+                )
         if not (self.weight == 0 or 1e-9 < self.weight < 1e9):
-            raise InvalidParameter(f"weight must be positive, or 0 for residuals alone, got weight={self.weight}")
+            raise InvalidParameter(
+                f"weight must be positive, or 0 for residuals alone, got weight={self.weight}"
+            )
 
     @property
     def dimension(self) -> int:
@@ -154,7 +170,11 @@ class ResidualRows:
     @property
     def about(self) -> str:
         residuals = f"residuals of {self.states} next states"
-        return f"second moments of {self.dimension} states and inputs, and {residuals}" if self.weight else residuals
+        return (
+            f"second moments of {self.dimension} states and inputs, and {residuals}"
+            if self.weight
+            else residuals
+        )
 
     @property
     def moments(self) -> int:
@@ -184,14 +204,19 @@ class ResidualRows:
     def contains(self, values: Array) -> bool:
         S, G = self.unpack(values)
         room = self.size * self.grid
-        allowed = S is None or (np.linalg.eigvalsh(S)[0] >= -room / self.weight and np.trace(S) <= 1 + room / self.weight)
+        allowed = S is None or (
+            np.linalg.eigvalsh(S)[0] >= -room / self.weight
+            and np.trace(S) <= 1 + room / self.weight
+        )
         return bool(allowed and np.linalg.norm(G) <= 1 + room)
 
     def unpack(self, values: Array) -> tuple[Array | None, Array]:
         """A released vector -> (S / cap [p, p] or None, G / clip [p, n]); noise of scale a is a / w on the first's diagonal, a on the
         second."""
         G = values[self.moments :].reshape(self.dimension, self.states)
-        return smat(values[None, : self.moments], self.dimension)[0] / self.weight if self.weight else None, G
+        return smat(values[None, : self.moments], self.dimension)[
+            0
+        ] / self.weight if self.weight else None, G
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -219,8 +244,12 @@ class Residuals:
                 f"clip, cap and reach must be positive and finite, got {self.clip}, {self.cap} and {self.reach}"
             )
         p, n, given = self.bound.dimension, self.bound.states, self.scales
-        if given is not None and not (given.shape == (p,) and (given[:n] == 1).all() and ((given > 0) & (given < 1e50)).all()):
-            raise InvalidParameter(f"scales must be {p} positive finite numbers, those of states 1, got {given}")
+        if given is not None and not (
+            given.shape == (p,) and (given[:n] == 1).all() and ((given > 0) & (given < 1e50)).all()
+        ):
+            raise InvalidParameter(
+                f"scales must be {p} positive finite numbers, those of states 1, got {given}"
+            )
 
     def tables(self) -> list[Array]:
         sizes = np.array([self.clip, self.cap, self.reach])
@@ -228,15 +257,21 @@ class Residuals:
 
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         if isinstance(users, TransitionCounts):
-            raise InvalidParameter("states of a linear system are real numbers: expected trajectories, got counts")
+            raise InvalidParameter(
+                "states of a linear system are real numbers: expected trajectories, got counts"
+            )
         bound, H = self.bound, users.horizon
         states, inputs = real_numbers(users.states), real_numbers(users.actions)
         expected = (users.users, H + 1, bound.states), (users.users, H, bound.inputs)
         if (states.shape, inputs.shape) != expected:
-            raise InvalidParameter(f"states and inputs must have shapes {expected[0]} and {expected[1]}")
+            raise InvalidParameter(
+                f"states and inputs must have shapes {expected[0]} and {expected[1]}"
+            )
         limits = self.clip, self.cap, self.reach
         scales = np.ones(bound.dimension) if self.scales is None else self.scales
         with np.errstate(over="ignore"):  # what is not finite then contributes zero
             inputs = inputs * scales[bound.states :]
-        sums = _kernels.residual_sums(states, inputs, self.guess / scales[:, None], *limits, bound.weight, bound.grid)
+        sums = _kernels.residual_sums(
+            states, inputs, self.guess / scales[:, None], *limits, bound.weight, bound.grid
+        )
         return Bounded(sums * bound.grid, bound, users.users)

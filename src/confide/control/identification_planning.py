@@ -73,7 +73,9 @@ class Costs:
         weight = np.where(sizes.sum(axis=1) > self.bound**2, np.exp(high), 0.0)
         moved = vectors @ (turned / (1 + weight[:, None] * values)[:, :, None])
         length = np.linalg.norm(moved, axis=(1, 2))
-        return np.ascontiguousarray(moved * np.minimum(1.0, self.bound / np.maximum(length, 1e-300))[:, None, None])
+        return np.ascontiguousarray(
+            moved * np.minimum(1.0, self.bound / np.maximum(length, 1e-300))[:, None, None]
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,7 +110,9 @@ class Estimate:
     def draws(self, spread: float, count: int, costs: Costs, rng: np.random.Generator) -> Array:
         """[count, p, n], within the bound."""
         p, n = self.mean.shape
-        drawn = rng.multivariate_normal(np.zeros(p), self.covariance, size=(count, n), method="cholesky")
+        drawn = rng.multivariate_normal(
+            np.zeros(p), self.covariance, size=(count, n), method="cholesky"
+        )
         return costs.within(self.mean + spread * drawn.swapaxes(1, 2), self.covariance)
 
 
@@ -126,14 +130,20 @@ class InformationForm:
         covariance = np.linalg.inv(precision)
         mean = covariance @ self.information
         n = len(costs.Q)
-        fit = float((self.information * mean).sum()) - n * float(np.linalg.slogdet(precision)[1] + np.log(variances).sum())
+        fit = float((self.information * mean).sum()) - n * float(
+            np.linalg.slogdet(precision)[1] + np.log(variances).sum()
+        )
         symmetric = np.asarray((covariance + covariance.T) / 2, dtype=np.float64)
-        return Estimate(costs.within(np.asarray(mean[None], dtype=np.float64), symmetric)[0], symmetric), fit / 2
+        return Estimate(
+            costs.within(np.asarray(mean[None], dtype=np.float64), symmetric)[0], symmetric
+        ), fit / 2
 
     def conservative(self, costs: Costs) -> Estimate:
         """Under the prior that makes the data most likely (empirical Bayes). A prior with B anywhere within its bound takes noise in many
         directions for a large B, and prefers gains that fit the noise."""
-        return max((self.posterior(2.0**-k, costs) for k in range(SCALES)), key=lambda found: found[1])[0]
+        return max(
+            (self.posterior(2.0**-k, costs) for k in range(SCALES)), key=lambda found: found[1]
+        )[0]
 
 
 def prior_variances(costs: Costs, scale: float = 1.0) -> Array:
@@ -157,12 +167,16 @@ def identify(
         samples = list(estimate.draws(1.0, SAMPLES, costs, rng))
         precision, information = np.zeros_like(before.covariance), np.zeros_like(before.mean)
         for experiment in experiments:
-            S, error, spread = experiment_moments(experiment, estimate.mean, samples, costs, simulated)
+            S, error, spread = experiment_moments(
+                experiment, estimate.mean, samples, costs, simulated
+            )
             v = system + (error**2 + experiment.lost**2) * float(np.trace(S @ experiment.before))
             noise = np.diag((experiment.std**2 + 1e-9) / experiment.scales**2)
             weighted = np.linalg.solve(v * S + spread + noise, S)
             precision = precision + S @ weighted
-            information = information + weighted.T @ experiment.residuals + S @ weighted @ experiment.guess
+            information = (
+                information + weighted.T @ experiment.residuals + S @ weighted @ experiment.guess
+            )
         information_form = InformationForm((precision + precision.T) / 2, information)
         estimate = information_form.posterior(1.0, costs)[0]
     return estimate, information_form
@@ -183,7 +197,11 @@ def simulated_users(costs: Costs, rng: np.random.Generator) -> tuple[Array, Arra
 
 
 def experiment_moments(
-    experiment: Experiment, theta: Array, samples: list[Array], costs: Costs, simulated: tuple[Array, Array]
+    experiment: Experiment,
+    theta: Array,
+    samples: list[Array],
+    costs: Costs,
+    simulated: tuple[Array, Array],
 ) -> tuple[Array, float, Array]:
     """S of an experiment, its relative error, and the covariance of what its error does to G. Without noise S is known. Otherwise it is the
     model's, turned so that its block of states is what was released, as far as that outweighs its noise. Directions that no input excited
@@ -194,17 +212,33 @@ def experiment_moments(
     if experiment.users == 0:
         return np.zeros_like(experiment.sums), 0.0, np.zeros_like(experiment.sums)
     users = experiment.users * experiment.kept
-    gains = experiment.gains[:1] if (experiment.gains == experiment.gains[0]).all() else experiment.gains
-    states = [users * _kernels.state_moments(each, gains, *simulated, costs.reach) for each in (theta, *samples)]
+    gains = (
+        experiment.gains[:1]
+        if (experiment.gains == experiment.gains[0]).all()
+        else experiment.gains
+    )
+    states = [
+        users * _kernels.state_moments(each, gains, *simulated, costs.reach)
+        for each in (theta, *samples)
+    ]
     blocks = np.array([each.sum(axis=1).mean(axis=0) for each in states])
     sizes = np.trace(blocks, axis1=1, axis2=2) / n
     error = math.hypot(MODEL_ERROR, float(np.mean(np.abs(sizes[1:] - sizes[0]))) / sizes[0])
     w = experiment.sums_std**2 / (experiment.sums_std**2 + (error * sizes[0]) ** 2)
     values, vectors = np.linalg.eigh(w * blocks + (1 - w) * experiment.sums[:n, :n])
-    roots = (vectors * np.sqrt(np.maximum(values, 0.05 * sizes[:, None]))[:, None]) @ vectors.swapaxes(1, 2)
+    roots = (
+        vectors * np.sqrt(np.maximum(values, 0.05 * sizes[:, None]))[:, None]
+    ) @ vectors.swapaxes(1, 2)
     values, vectors = np.linalg.eigh(blocks)
-    turns = roots @ (vectors / np.sqrt(np.maximum(values, 1e-9 * sizes[:, None]))[:, None]) @ vectors.swapaxes(1, 2)
-    shown = [_kernels.shown_moments(each, gains, np.ascontiguousarray(turn)) for each, turn in zip(states, turns, strict=True)]
+    turns = (
+        roots
+        @ (vectors / np.sqrt(np.maximum(values, 1e-9 * sizes[:, None]))[:, None])
+        @ vectors.swapaxes(1, 2)
+    )
+    shown = [
+        _kernels.shown_moments(each, gains, np.ascontiguousarray(turn))
+        for each, turn in zip(states, turns, strict=True)
+    ]
     off = np.array(shown[1:]) - shown[0]
     spread = (off @ experiment.before @ off).mean(axis=0)
     return shown[0], math.sqrt(w) * MODEL_ERROR, spread
@@ -230,7 +264,10 @@ class Scenarios:
         """What the best gains for each system would cost less than the open loop, relative to it [i]."""
         certain, c = np.zeros((self.systems.shape[1],) * 2), self.costs
         best = [
-            _costs(each[None], certainty_equivalent_gains(Estimate(each, certain), c)[None], c)[0, 0] for each in self.systems
+            _costs(each[None], certainty_equivalent_gains(Estimate(each, certain), c)[None], c)[
+                0, 0
+            ]
+            for each in self.systems
         ]
         saved: Array = 1 - np.array(best) / self.open_loop
         return saved
@@ -238,7 +275,9 @@ class Scenarios:
     def held_back(self) -> float:
         """In how many of the systems the best gains are longer than the bound on gains allows, as a share."""
         p, c = self.systems.shape[1], self.costs
-        best = [_kernels.cautious(each, np.zeros((p, p)), c.Q, c.R, c.horizon) for each in self.systems]
+        best = [
+            _kernels.cautious(each, np.zeros((p, p)), c.Q, c.R, c.horizon) for each in self.systems
+        ]
         longest = np.linalg.norm(np.array(best), 2, axis=(2, 3)).max(axis=1)
         return float((longest > c.gain_bound * (1 + 1e-9)).mean())
 
@@ -250,14 +289,19 @@ class Scenarios:
 
 def draw_scenarios(estimate: Estimate, costs: Costs, rng: np.random.Generator) -> Scenarios:
     systems = estimate.draws(1.0, SCENARIOS, costs, rng)
-    open_loop = _costs(systems, np.zeros((1, costs.horizon, len(costs.R), len(costs.Q))), costs)[:, 0]
+    open_loop = _costs(systems, np.zeros((1, costs.horizon, len(costs.R), len(costs.Q))), costs)[
+        :, 0
+    ]
     return Scenarios(costs, systems, np.maximum(open_loop, 1e-300))
 
 
 def certainty_equivalent_gains(estimate: Estimate, costs: Costs, caution: float = 1.0) -> Array:
     """Riccati gains that account for the estimate's covariance, inflated by `caution`; no longer than gamma."""
     return projected(
-        _kernels.cautious(estimate.mean, caution * estimate.covariance, costs.Q, costs.R, costs.horizon), costs.gain_bound
+        _kernels.cautious(
+            estimate.mean, caution * estimate.covariance, costs.Q, costs.R, costs.horizon
+        ),
+        costs.gain_bound,
     )
 
 
@@ -271,7 +315,12 @@ def safe_gains(estimate: Estimate, scenarios: Scenarios) -> Array:
 
 
 def sampled_gains(
-    estimate: Estimate, scenarios: Scenarios, safe: Array, count: int, spread: float, rng: np.random.Generator
+    estimate: Estimate,
+    scenarios: Scenarios,
+    safe: Array,
+    count: int,
+    spread: float,
+    rng: np.random.Generator,
 ) -> Array:
     """Gains [count, h, d, n] for draws of the estimate, each moved towards the safe ones until it is safe itself."""
     costs, chosen = scenarios.costs, []
@@ -312,7 +361,9 @@ class ExplorationBudget:
     stake: float
 
 
-def with_exploration(base: Array, moves: Array, scenarios: Scenarios, budget: ExplorationBudget) -> Array:
+def with_exploration(
+    base: Array, moves: Array, scenarios: Scenarios, budget: ExplorationBudget
+) -> Array:
     """Gains [g, h, d, n] with as much excitation added as can be afforded, in all but a few of the scenarios.
 
     After each of the gains, all users so far must have cost at most EXCESS_ALLOWED more than the open loop; and the excitation must cost no
@@ -338,12 +389,22 @@ def with_exploration(base: Array, moves: Array, scenarios: Scenarios, budget: Ex
 def input_scales(gains: Array) -> Array:
     """[p]: 1 for states, and for inputs one over how large they are beside states: small inputs are not to drown in noise."""
     d, n = gains.shape[2:]
-    size = math.sqrt(float((gains[:, :-1] ** 2).sum(axis=(2, 3)).mean()) / d) if gains.shape[1] > 1 else 0.0
+    size = (
+        math.sqrt(float((gains[:, :-1] ** 2).sum(axis=(2, 3)).mean()) / d)
+        if gains.shape[1] > 1
+        else 0.0
+    )
     return np.concatenate([np.ones(n), np.full(d, 1 / size if size > 1e-6 else 1.0)])
 
 
 def clipping_limits(
-    estimate: Estimate, gains: Array, scales: Array, costs: Costs, rng: np.random.Generator, *, capped: bool = True
+    estimate: Estimate,
+    gains: Array,
+    scales: Array,
+    costs: Costs,
+    rng: np.random.Generator,
+    *,
+    capped: bool = True,
 ) -> tuple[float, float, float, float]:
     """(clip, cap, the share of S that they leave, how far off that may be) for users who play these gains: by simulating users. Public."""
     n, H = len(costs.Q), costs.horizon

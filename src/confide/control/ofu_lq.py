@@ -63,15 +63,22 @@ class OptimisticControl:
         )
         signal = float(known.V.trace() / len(known.V)) if released.generation else None
         played = _within(found.policy, public.gain_bound)
-        late = 2 * released.generation >= self.releases  # early plans are for systems that need not exist
-        warn_of_gain_bound(late and bool((played.gains != found.policy.gains).any()), public.gain_bound)
+        # early plans are for systems that need not exist
+        late = 2 * released.generation >= self.releases
+        warn_of_gain_bound(
+            late and bool((played.gains != found.policy.gains).any()), public.gain_bound
+        )
         return Round((played,), self.statistic, {"seed": released.memory["seed"]}, signal)
 
     def confidence(self, released: Released) -> ConfidenceSet:
         S, C = self.bound.unpack(released.values)
         made, radius = self.printed, self.public.noise_radius
         if made is not None:
-            regularity = {"lambda_min": made.lambda_min, "lambda_max": made.lambda_max, "nu": made.nu}
+            regularity = {
+                "lambda_min": made.lambda_min,
+                "lambda_max": made.lambda_max,
+                "nu": made.nu,
+            }
             return printed_set(S, C, **regularity, noise_radius=radius, failure=self.failure)
         return confidence_set(
             S,
@@ -86,35 +93,56 @@ class OptimisticControl:
 
     def describe(self) -> Description:
         if self.printed is not None:
-            proved = "" if self.public.parameter_bound <= 1 else "; the printed width is proved for ||(A, B)||_F <= 1 only"
-            return Description("paper", f"the cheapest system of the printed confidence set, computed from releases{proved}")
-        holds = f"that holds with probability {1 - self.failure:g}" if self.proved else "that is not proved for Laplace noise"
+            proved = (
+                ""
+                if self.public.parameter_bound <= 1
+                else "; the printed width is proved for ||(A, B)||_F <= 1 only"
+            )
+            return Description(
+                "paper",
+                f"the cheapest system of the printed confidence set, computed from releases{proved}",
+            )
+        holds = (
+            f"that holds with probability {1 - self.failure:g}"
+            if self.proved
+            else "that is not proved for Laplace noise"
+        )
         return Description("tight", f"the cheapest system of a confidence set {holds}")
 
 
 def _within(policy: LinearPolicy, longest: float) -> LinearPolicy:
-    if float(np.square(policy.gains).sum(axis=(1, 2)).max()) <= longest**2:  # by the Frobenius norm, which is larger, and fast
+    # by the Frobenius norm, which is larger, and fast
+    if float(np.square(policy.gains).sum(axis=(1, 2)).max()) <= longest**2:
         return policy
     return LinearPolicy(projected(policy.gains, longest))
 
 
-def tight(public: LQPublic, episodes: int, privacy: Request, schedule: Schedule | None, failure: float) -> Calibration:
+def tight(
+    public: LQPublic, episodes: int, privacy: Request, schedule: Schedule | None, failure: float
+) -> Calibration:
     """One query, clipped as a whole, through the counter with the least noise at geometric times."""
     n, d, size = public.states, public.inputs, 1 + public.gain_bound**2
     weight = response_weight(n, d, public.parameter_bound, size)
-    bound, chosen = ControlRows(n, d, REACH * (1 + weight**2), weight), choose_schedule(schedule, geometric(episodes))
+    bound, chosen = (
+        ControlRows(n, d, REACH * (1 + weight**2), weight),
+        choose_schedule(schedule, geometric(episodes)),
+    )
     sums = ControlSums(bound, public.parameter_bound, public.noise_radius)
     proved = privacy.delta > 0 or isinstance(privacy, NoPrivacy)
     return Calibration(OptimisticControl(public, sums, chosen.leaves, failure, proved), chosen)
 
 
-def paper(public: LQPublic, episodes: int, privacy: Request, schedule: Schedule | None, failure: float) -> Calibration:
+def paper(
+    public: LQPublic, episodes: int, privacy: Request, schedule: Schedule | None, failure: float
+) -> Calibration:
     """[Chowdhury21, Sec. IV]. What Assumption 1 bounds is clipped there: next states to length 1, an episode to H times one step."""
     made, chosen = (
         printed_control(privacy, public, episodes=episodes, failure=failure),
         choose_schedule(schedule, one_tree(episodes)),
     )
-    algorithm = OptimisticControl(public, ControlSums(made.bound, 0.0, 1.0), chosen.leaves, failure, printed=made)
+    algorithm = OptimisticControl(
+        public, ControlSums(made.bound, 0.0, 1.0), chosen.leaves, failure, printed=made
+    )
     if isinstance(privacy, NoPrivacy):
         return Calibration(algorithm, chosen)
     tree = Tree(chosen.leaves)
@@ -142,10 +170,13 @@ class OFULQ(Learner):
     """
 
     name = "ofu-lq"
-    abilities = replace(Learner.abilities, counts=False)  # states are real numbers: there is nothing to count
+    # states are real numbers: there is nothing to count
+    abilities = replace(Learner.abilities, counts=False)
 
     @classmethod
-    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+    def footprint(
+        cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any
+    ) -> Footprint:
         return control_footprint(sizes, episodes=episodes, privacy=privacy, **options)
 
     def __init__(

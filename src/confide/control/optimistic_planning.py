@@ -34,7 +34,15 @@ class ConfidenceSet:
 
 
 def confidence_set(
-    S: Array, C: Array, *, noise: float, weight: float, noise_radius: float, bound: float, failure: float, releases: int
+    S: Array,
+    C: Array,
+    *,
+    noise: float,
+    weight: float,
+    noise_radius: float,
+    bound: float,
+    failure: float,
+    releases: int,
 ) -> ConfidenceSet:
     """From S~ = S + N and C~ = C + L: N GOE with N(0, noise^2) on its diagonal, L independent with noise / (sqrt(2) weight) per entry.
 
@@ -52,22 +60,35 @@ def confidence_set(
     Lam = 2 * a * math.sqrt(p) + 2 * a * math.sqrt(math.log(2 / q))
     ell = a / weight * (math.sqrt(n * p) + math.sqrt(2 * math.log(1 / q)))
     eta = Lam + ridge
-    theta, V, log_det, v = ellipsoid(S, C, eta, ridge)  # with probability 1 - q nothing is raised: S >= 0 and ||N|| <= Lam
+    # with probability 1 - q nothing is raised: S >= 0 and ||N|| <= Lam
+    theta, V, log_det, v = ellipsoid(S, C, eta, ridge)
     sampling = noise_radius * math.sqrt(2 * math.log(4 / failure) + n * log_det)
     drawn = bound * min((Lam + eta) / math.sqrt(v), math.sqrt(Lam + eta))
     return ConfidenceSet(theta, V, sampling + drawn + ell / math.sqrt(v))
 
 
 def printed_set(
-    S: Array, C: Array, *, lambda_min: float, lambda_max: float, nu: float, noise_radius: float, failure: float
+    S: Array,
+    C: Array,
+    *,
+    lambda_min: float,
+    lambda_max: float,
+    nu: float,
+    noise_radius: float,
+    failure: float,
 ) -> ConfidenceSet:
     """[Chowdhury21, Lemma 1] around S~ + eta I, eta = (lambda_min + lambda_max) / 2, with its leak mended.
 
     The printed beta_k has ln det(I + Z^T Z / lambda_min), of the exact Z^T Z. While ||N|| <= Lambda = lambda_min the released
     V = Z^T Z + N + 2 Lambda I is at least Z^T Z + lambda_min I, so that ln det(V / lambda_min) is at least as large, and is public.
     """
-    theta, V, log_det, _ = ellipsoid(S, C, (lambda_min + lambda_max) / 2, lambda_min)  # nothing is raised while ||N|| <= Lambda
-    beta = noise_radius * math.sqrt(2 * math.log(2 / failure) + C.shape[1] * log_det) + math.sqrt(lambda_max) + nu
+    # nothing is raised while ||N|| <= Lambda
+    theta, V, log_det, _ = ellipsoid(S, C, (lambda_min + lambda_max) / 2, lambda_min)
+    beta = (
+        noise_radius * math.sqrt(2 * math.log(2 / failure) + C.shape[1] * log_det)
+        + math.sqrt(lambda_max)
+        + nu
+    )
     return ConfidenceSet(theta, V, beta)
 
 
@@ -115,7 +136,9 @@ def cost(theta: Array, Q: Array, R: Array, horizon: int, noise_radius: float) ->
     return float(_riccati.backward(theta, model, _riccati.workspace(p, n, horizon))[0])
 
 
-def cost_gradient(theta: Array, Q: Array, R: Array, horizon: int, noise_radius: float) -> tuple[float, Array]:
+def cost_gradient(
+    theta: Array, Q: Array, R: Array, horizon: int, noise_radius: float
+) -> tuple[float, Array]:
     """J and dJ/dTheta = 2 sum_{h < H} [I; K_h] S_h A_h^T P_{h+1}, S_1 = I/n, S_{h+1} = A_h S_h A_h^T + W, A_h = A + B K_h.
 
     Exact, by the envelope theorem: the gains are optimal, so to first order only the system moves.
@@ -153,12 +176,18 @@ def optimistic(
     if start is None:
         start = _NO_START
     elif start.shape != theta.shape or not np.isfinite(start).all():
-        raise InvalidParameter(f"start must be finite and have the shape {theta.shape} of the estimate, got {start.shape}")
+        raise InvalidParameter(
+            f"start must be finite and have the shape {theta.shape} of the estimate, got {start.shape}"
+        )
     else:
         start = _plain(start)
-    found, J, gains, steps, flag = _search.search(theta, V, float(beta), model, float(bound), start, tolerance, iterations)
+    found, J, gains, steps, flag = _search.search(
+        theta, V, float(beta), model, float(bound), start, tolerance, iterations
+    )
     if flag == 2:
-        raise InvalidParameter("the estimate must be finite and V positive definite: add to the ridge")
+        raise InvalidParameter(
+            "the estimate must be finite and V positive definite: add to the ridge"
+        )
     return OptimisticModel(found, J, gains, steps, flag == 1)
 
 
@@ -183,8 +212,12 @@ def lagrangian_bound(
     theta, model = _model(theta, Q, R, horizon, noise_radius)
     V = _region(theta, V, beta, 1.0)
     n = theta.shape[1]
-    if not (np.isfinite(theta).all() and np.isfinite(V).all() and float(np.linalg.eigvalsh(V)[0]) > 0.0):
-        raise InvalidParameter("the estimate must be finite and V positive definite: add to the ridge")
+    if not (
+        np.isfinite(theta).all() and np.isfinite(V).all() and float(np.linalg.eigvalsh(V)[0]) > 0.0
+    ):
+        raise InvalidParameter(
+            "the estimate must be finite and V positive definite: add to the ridge"
+        )
     inverse = np.linalg.inv(V)
     spread: Array = beta**2 / 2 * (inverse + inverse.T)
     Q, R, H, noise = model
@@ -194,19 +227,27 @@ def lagrangian_bound(
             np.trace(R) + np.trace(theta[n:] @ Q @ theta[n:].T)
         )  # M_uu > 0 at h = H - 1 needs mu beta^2 tr V^-1_uu below this
         least = 1e-12 * most / float(np.trace(R) + np.trace(Q))  # beta = 0: mu does not end
-        value, mu = _riccati.highest(theta, spread, model, most / max(float(np.trace(spread[n:, n:])), least))
+        value, mu = _riccati.highest(
+            theta, spread, model, most / max(float(np.trace(spread[n:, n:])), least)
+        )
         if value > best:
             best, multiplier = value, mu
     return LagrangianBound(best * (1 - 1e-11), multiplier)
 
 
-def _model(theta: Array, Q: Array, R: Array, horizon: int, noise_radius: float) -> tuple[Array, _riccati.Model]:
+def _model(
+    theta: Array, Q: Array, R: Array, horizon: int, noise_radius: float
+) -> tuple[Array, _riccati.Model]:
     n, d = len(Q), len(R)
     theta = _plain(theta)
     if theta.shape != (n + d, n):
-        raise InvalidParameter(f"theta = [A B]^T must have shape {(n + d, n)} to fit Q and R, got {theta.shape}")
+        raise InvalidParameter(
+            f"theta = [A B]^T must have shape {(n + d, n)} to fit Q and R, got {theta.shape}"
+        )
     if horizon < 1 or not 0 <= noise_radius < math.inf:
-        raise InvalidParameter(f"horizon must be at least 1 and noise_radius not negative, got {horizon} and {noise_radius}")
+        raise InvalidParameter(
+            f"horizon must be at least 1 and noise_radius not negative, got {horizon} and {noise_radius}"
+        )
     return theta, (_plain(Q), _plain(R), horizon, noise_radius**2 / (n + 2))
 
 
@@ -222,5 +263,7 @@ def _region(theta: Array, V: Array, beta: float, bound: float) -> Array:
     if V.shape != (p, p):
         raise InvalidParameter(f"V must have shape {(p, p)} to fit the estimate, got {V.shape}")
     if not (0 <= beta < math.inf and bound > 0):
-        raise InvalidParameter(f"beta must be finite and not negative and bound positive, got beta={beta} and bound={bound}")
+        raise InvalidParameter(
+            f"beta must be finite and not negative and bound positive, got beta={beta} and bound={bound}"
+        )
     return V

@@ -19,7 +19,8 @@ class PrintedControl:
     """[Chowdhury21, Sec. IV-A, proof of Thm. 3]."""
 
     levels: int  # m: of the tree, over K - 1 leaves
-    sigma_1: float  # of each noise on an entry of sum z z^T; in svec's coordinates, so sigma_1 / sqrt(2) off the diagonal
+    # of each noise on an entry of sum z z^T; in svec's coordinates, so sigma_1 / sqrt(2) off the diagonal
+    sigma_1: float
     sigma_2: float  # of each noise on an entry of sum z x'^T
     lambda_min: float  # Lambda: the norm of the noise on z z^T
     lambda_max: float  # 3 Lambda: eta = 2 Lambda is added to the diagonal
@@ -35,10 +36,14 @@ class PrintedControl:
         """The loss of a user who enters a counter with this norm (sqrt(m) for a tree of m levels)."""
         if self.sigma_1 == 0:
             return NO_PRIVACY
-        return GaussianDP(self.bound.sensitivity(Relation(privacy.relation)) * column_norm / self.sigma_1)
+        return GaussianDP(
+            self.bound.sensitivity(Relation(privacy.relation)) * column_norm / self.sigma_1
+        )
 
 
-def printed_control(privacy: Request, public: LQPublic, *, episodes: int, failure: float = 0.1) -> PrintedControl:
+def printed_control(
+    privacy: Request, public: LQPublic, *, episodes: int, failure: float = 0.1
+) -> PrintedControl:
     """sigma_i^2 = 8 m Delta_i^2 ln(2/delta) / epsilon^2, Delta_1 = H (1 + gamma)^2, Delta_2 = H (1 + gamma), m = ceil(log2 K).
 
     `failure` is the paper's alpha. At K = 1 the printed m is 0; it is taken as 1.
@@ -53,11 +58,19 @@ def printed_control(privacy: Request, public: LQPublic, *, episodes: int, failur
     if isinstance(privacy, NoPrivacy):
         return PrintedControl(m, 0.0, 0.0, 1.0, 1.0, 0.0, bound)
     if isinstance(privacy, LocalDP):
-        raise InvalidParameter('[Chowdhury21] has no constants for local privacy: use calibration="tight"')
+        raise InvalidParameter(
+            '[Chowdhury21] has no constants for local privacy: use calibration="tight"'
+        )
     if privacy.delta == 0:
-        raise InvalidParameter('[Chowdhury21] has no constants for delta = 0: use calibration="tight", or delta > 0')
+        raise InvalidParameter(
+            '[Chowdhury21] has no constants for delta = 0: use calibration="tight", or delta > 0'
+        )
     c = math.sqrt(8 * m * math.log(2 / privacy.delta)) / privacy.epsilon
     sigma_1, sigma_2 = c * H * (1 + gamma) ** 2, c * H * (1 + gamma)
     Lambda = sigma_1 * math.sqrt(m) * (4 * math.sqrt(p) + math.sqrt(8 * math.log(4 * K / failure)))
-    nu = sigma_2 * math.sqrt(m / Lambda) * (math.sqrt(2 * n * p) + math.sqrt(4 * math.log(2 * K / failure)))
+    nu = (
+        sigma_2
+        * math.sqrt(m / Lambda)
+        * (math.sqrt(2 * n * p) + math.sqrt(4 * math.log(2 * K / failure)))
+    )
     return PrintedControl(m, sigma_1, sigma_2, Lambda, 3 * Lambda, nu, bound)

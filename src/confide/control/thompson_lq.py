@@ -50,12 +50,16 @@ from confide.problems.sizes import ProblemSizes
 
 Array = npt.NDArray[np.float64]
 WEIGHT = 0.3 * math.sqrt(2)  # of second moments beside residuals
-WORTH_LEAVING_OUT = 0.8  # second moments: if noise on residuals alone is below this share of that on both
+# second moments: if noise on residuals alone is below this share of that on both
+WORTH_LEAVING_OUT = 0.8
 PAIRS = 3  # of gains for excitation
 POLICIES = 2 * PAIRS  # per batch
-REACH, FAR = 2.0, 100.0  # steps count up to this sum of ||x||^2: with privacy, where far states need a large clip, and without
-WORTH = 40  # with fewer times as many users as identification takes, nothing is explored: it would cost more than it saves
-MOST = 128  # releases: time and memory grow with their square, and what devices download with their number
+# steps count up to this sum of ||x||^2: with privacy, where far states need a large clip, and without
+REACH, FAR = 2.0, 100.0
+# with fewer times as many users as identification takes, nothing is explored: it would cost more than it saves
+WORTH = 40
+# releases: time and memory grow with their square, and what devices download with their number
+MOST = 128
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,16 +85,22 @@ class AdaptiveControl:
             estimate, information_form = identify(experiments, before, self.costs, rng)
         gains = np.zeros((POLICIES, H, d, n))
         if self.explores and experiments:
-            gains = self._chosen(experiments, estimate, information_form.conservative(self.costs), released, rng)
+            gains = self._chosen(
+                experiments, estimate, information_form.conservative(self.costs), released, rng
+            )
         scales = input_scales(gains)
-        clip, cap, kept, lost = clipping_limits(estimate, gains, scales, self.costs, rng, capped=self.bound.weight > 0)
+        clip, cap, kept, lost = clipping_limits(
+            estimate, gains, scales, self.costs, rng, capped=self.bound.weight > 0
+        )
         if self.exact:
             clip, cap, kept, lost = 64 * clip, 64 * cap, 1.0, 0.0
         statistic = Residuals(self.bound, estimate.mean, clip, cap, self.costs.reach, scales)
         different = gains[:1] if (gains == gains[0]).all() else gains
         policies = tuple(LinearPolicy(each) for each in different)
         signal = float(1 / np.sqrt(np.diag(estimate.covariance)).mean()) if experiments else None
-        kept_of = _remembered(experiments, estimate, gains, np.array([clip, cap, kept, lost]), scales, released)
+        kept_of = _remembered(
+            experiments, estimate, gains, np.array([clip, cap, kept, lost]), scales, released
+        )
         return Round(policies, statistic, {"seed": seed, **kept_of}, signal)
 
     def _chosen(
@@ -103,21 +113,35 @@ class AdaptiveControl:
     ) -> Array:
         """Gains for the next batch: those of the conservative estimate, as far as they are safe, and excitation, as far as it can be
         afforded whatever B may be."""
-        scenarios, cautious_scenarios = draw_scenarios(estimate, self.costs, rng), draw_scenarios(conservative, self.costs, rng)
+        scenarios, cautious_scenarios = (
+            draw_scenarios(estimate, self.costs, rng),
+            draw_scenarios(conservative, self.costs, rng),
+        )
         warn_of_gain_bound(scenarios.held_back() >= SURE, self.costs.gain_bound)
         safe = safe_gains(conservative, cautious_scenarios)
         if self.samples:
-            gains = sampled_gains(conservative, cautious_scenarios, safe, self.samples, self.spread, rng)
+            gains = sampled_gains(
+                conservative, cautious_scenarios, safe, self.samples, self.spread, rng
+            )
         else:
             gains = np.tile(safe, (POLICIES, 1, 1, 1))
         served, generation = released.users, released.generation
         users = Schedule(self.times).size(generation)
         if users <= 0:  # everybody was served
             return gains
-        spent = np.sum([experiment.users * scenarios.excess(experiment.gains).mean(axis=1) for experiment in experiments], axis=0)
+        spent = np.sum(
+            [
+                experiment.users * scenarios.excess(experiment.gains).mean(axis=1)
+                for experiment in experiments
+            ],
+            axis=0,
+        )
         stake = EXCESS_ALLOWED / len(self.times) * (self.times[-1] - served - users)
         return with_exploration(
-            gains, excitation_gains(self.costs, PAIRS, rng), scenarios, ExplorationBudget(spent, served, users, stake)
+            gains,
+            excitation_gains(self.costs, PAIRS, rng),
+            scenarios,
+            ExplorationBudget(spent, served, users, stake),
         )
 
     def _recalled(self, released: Released) -> list[Experiment]:
@@ -128,19 +152,44 @@ class AdaptiveControl:
         self._check(memory, released.users)
         experiments = [
             Experiment(
-                S, G, float(stds[0]), float(stds[1]), guess, gains, float(stds[2]), float(stds[3]), float(stds[4]), before, scales
+                S,
+                G,
+                float(stds[0]),
+                float(stds[1]),
+                guess,
+                gains,
+                float(stds[2]),
+                float(stds[3]),
+                float(stds[4]),
+                before,
+                scales,
             )
             for S, G, stds, guess, gains, before, scales in zip(
-                *(memory[name] for name in ("sums", "residuals", "stds", "guesses", "gains", "before", "scales")), strict=True
+                *(
+                    memory[name]
+                    for name in (
+                        "sums",
+                        "residuals",
+                        "stds",
+                        "guesses",
+                        "gains",
+                        "before",
+                        "scales",
+                    )
+                ),
+                strict=True,
             )
         ]
         clip, cap, kept, lost = memory["limits"]
         scales = memory["scaled"]
         S, G = self.bound.unpack(released.values - memory["prefix"])
-        std = math.sqrt(max(released.noise.std**2 - float(memory["reached"][0]) ** 2, 0.0))  # of this batch alone
+        # of this batch alone
+        std = math.sqrt(max(released.noise.std**2 - float(memory["reached"][0]) ** 2, 0.0))
         users = released.users - float(memory["reached"][1])
         this = Experiment(
-            np.zeros((len(scales), len(scales))) if S is None else cap * S / np.outer(scales, scales),
+            np.zeros((len(scales), len(scales)))
+            if S is None
+            else cap * S / np.outer(scales, scales),
             clip * G / scales[:, None],
             NOT_RELEASED if S is None else cap * std / self.bound.weight,
             clip * std,
@@ -179,28 +228,58 @@ class AdaptiveControl:
             and t < len(self.times)
             and all(memory[name].shape == shape for name, shape in shapes.items())
         )
-        fits = fits and all(memory[name].dtype == np.float64 and np.isfinite(memory[name]).all() for name in shapes)
+        fits = fits and all(
+            memory[name].dtype == np.float64 and np.isfinite(memory[name]).all() for name in shapes
+        )
         fits = fits and all((memory[name] > 0).all() for name in ("scales", "scaled"))
-        if not fits or (memory["limits"][:3] <= 0).any() or (memory["stds"] < 0).any() or not 0 <= memory["reached"][1] <= users:
+        if (
+            not fits
+            or (memory["limits"][:3] <= 0).any()
+            or (memory["stds"] < 0).any()
+            or not 0 <= memory["reached"][1] <= users
+        ):
             raise InvalidParameter("the memory of earlier batches does not fit this problem")
 
     def describe(self) -> Description:
-        kind = f"{self.samples} samples, {self.spread:g} x the posterior's standard deviation" if self.samples else "its mean"
-        kind += ", with excitation where it can be afforded" if self.explores else ", without excitation"
-        return Description("tight", f"cautious Riccati gains for a posterior of the dynamics: {kind}")
+        kind = (
+            f"{self.samples} samples, {self.spread:g} x the posterior's standard deviation"
+            if self.samples
+            else "its mean"
+        )
+        kind += (
+            ", with excitation where it can be afforded"
+            if self.explores
+            else ", without excitation"
+        )
+        return Description(
+            "tight", f"cautious Riccati gains for a posterior of the dynamics: {kind}"
+        )
 
 
 def _remembered(
-    experiments: list[Experiment], estimate: Estimate, gains: Array, chosen: Array, scales: Array, released: Released
+    experiments: list[Experiment],
+    estimate: Estimate,
+    gains: Array,
+    chosen: Array,
+    scales: Array,
+    released: Released,
 ) -> dict[str, npt.NDArray[np.float64]]:
     p, n = estimate.mean.shape
     g = gains.shape
     return {
         "sums": np.array([experiment.sums for experiment in experiments]).reshape(-1, p, p),
-        "residuals": np.array([experiment.residuals for experiment in experiments]).reshape(-1, p, n),
+        "residuals": np.array([experiment.residuals for experiment in experiments]).reshape(
+            -1, p, n
+        ),
         "stds": np.array(
             [
-                [experiment.sums_std, experiment.std, experiment.users, experiment.kept, experiment.lost]
+                [
+                    experiment.sums_std,
+                    experiment.std,
+                    experiment.users,
+                    experiment.kept,
+                    experiment.lost,
+                ]
                 for experiment in experiments
             ]
         ).reshape(-1, 5),
@@ -227,10 +306,16 @@ def residual_bound(public: LQPublic, privacy: Request) -> ResidualRows:
     both, alone = (ResidualRows(public.states, public.inputs, weight) for weight in (WEIGHT, 0.0))
     if isinstance(privacy, NoPrivacy) or privacy.trust.devices:  # whose noise is of another kind
         return both
-    return alone if _noise_std(alone, privacy) < WORTH_LEAVING_OUT * _noise_std(both, privacy) else both
+    return (
+        alone
+        if _noise_std(alone, privacy) < WORTH_LEAVING_OUT * _noise_std(both, privacy)
+        else both
+    )
 
 
-def control_schedule(bound: ResidualRows, privacy: Request, episodes: int, *, steerable: bool = True) -> Schedule:
+def control_schedule(
+    bound: ResidualRows, privacy: Request, episodes: int, *, steerable: bool = True
+) -> Schedule:
     """Batches of n_0 and n_1 users, then half as many more each time; one batch where identification would not pay."""
     n, p = bound.states, bound.dimension
     if isinstance(privacy, NoPrivacy):
@@ -250,7 +335,14 @@ def control_schedule(bound: ResidualRows, privacy: Request, episodes: int, *, st
 
 
 def tight(
-    public: LQPublic, name: str, *, episodes: int, privacy: Request, samples: int, spread: float, schedule: Schedule | None
+    public: LQPublic,
+    name: str,
+    *,
+    episodes: int,
+    privacy: Request,
+    samples: int,
+    spread: float,
+    schedule: Schedule | None,
 ) -> Calibration:
     """Of both controllers: each batch is one leaf that is released on its own."""
     if not isinstance(public, LQPublic):
@@ -261,7 +353,15 @@ def tight(
     bound = residual_bound(public, privacy)
     exact = isinstance(privacy, NoPrivacy)
     reach = FAR if exact else REACH
-    costs = Costs(public.Q, public.R, public.horizon, public.noise_radius, public.parameter_bound, public.gain_bound, reach)
+    costs = Costs(
+        public.Q,
+        public.R,
+        public.horizon,
+        public.noise_radius,
+        public.parameter_bound,
+        public.gain_bound,
+        reach,
+    )
     steerable = public.horizon > 1 and bool(np.any(public.Q))  # otherwise no input saves anything
     default = control_schedule(bound, privacy, episodes, steerable=steerable)
     chosen = choose_schedule(schedule, default)
@@ -269,9 +369,14 @@ def tight(
         raise InvalidParameter(
             f"{name} takes at most {MOST} releases, got {chosen.leaves}: it plans from all of them, and devices would download all of them"
         )
-    explores = default.leaves > 1 and chosen.leaves > 1  # with any schedule, later users must repay it
+    # with any schedule, later users must repay it
+    explores = default.leaves > 1 and chosen.leaves > 1
     algorithm = AdaptiveControl(costs, bound, samples, spread, tuple(chosen.times), explores, exact)
-    return Calibration(algorithm, chosen, None if isinstance(privacy, LocalDP | NoPrivacy) else Leaves(chosen.leaves))
+    return Calibration(
+        algorithm,
+        chosen,
+        None if isinstance(privacy, LocalDP | NoPrivacy) else Leaves(chosen.leaves),
+    )
 
 
 class ThompsonLQ(Learner):
@@ -290,10 +395,13 @@ class ThompsonLQ(Learner):
     """
 
     name = "thompson-lq"
-    abilities = replace(Learner.abilities, counts=False)  # states are real numbers: there is nothing to count
+    # states are real numbers: there is nothing to count
+    abilities = replace(Learner.abilities, counts=False)
 
     @classmethod
-    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+    def footprint(
+        cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any
+    ) -> Footprint:
         return control_footprint(sizes, episodes=episodes, privacy=privacy, **options)
 
     def __init__(
@@ -308,5 +416,13 @@ class ThompsonLQ(Learner):
     ) -> None:
         check_choices("tight", bonus_scale)
         spread = 0.4 if bonus_scale is None else bonus_scale
-        made = tight(public, self.name, episodes=episodes, privacy=privacy, samples=POLICIES, spread=spread, schedule=schedule)
+        made = tight(
+            public,
+            self.name,
+            episodes=episodes,
+            privacy=privacy,
+            samples=POLICIES,
+            spread=spread,
+            schedule=schedule,
+        )
         super().__init__(made, privacy=privacy, noise=noise)

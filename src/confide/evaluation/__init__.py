@@ -10,7 +10,10 @@ if TYPE_CHECKING:
     from confide.evaluation.dp_lsw import DPLSW, LSW
     from confide.evaluation.estimate import ValueEstimate
     from confide.evaluation.estimator import Estimator
-    from confide.evaluation.importance_sampling import ImportanceSampling, WeightedImportanceSampling
+    from confide.evaluation.importance_sampling import (
+        ImportanceSampling,
+        WeightedImportanceSampling,
+    )
     from confide.evaluation.log_sums import DeltaWarning, Logs, delta_warning
     from confide.evaluation.lstd import PrivateLSTD
     from confide.evaluation.plan import Plan

@@ -65,7 +65,9 @@ def visit_sums(
     for s in range(S):
         silent[s] = not np.any(X[s])
     for u in range(users.size - 1):
-        if not valid[u] or not acceptable(states, rewards, trajectories[users[u]], trajectories[users[u + 1]], S):
+        if not valid[u] or not acceptable(
+            states, rewards, trajectories[users[u]], trajectories[users[u + 1]], S
+        ):
             continue
         left = visits
         for t in range(users[u], users[u + 1]):
@@ -80,7 +82,8 @@ def visit_sums(
                     found += 1
             left -= found
             G, j = 0.0, found - 1
-            for i in range(stop - 1, start - 1, -1):  # backward: powers of the discount would overflow on long trajectories
+            # backward: powers of the discount would overflow on long trajectories
+            for i in range(stop - 1, start - 1, -1):
                 G = rewards[i] + discount * G
                 if j >= 0 and i == rows[j]:
                     add_visit(out[u], X[states[i]], v[states[i]] * clip((G - centre) / radius, 1.0))
@@ -128,14 +131,17 @@ def temporal_sums(
     S, m = X.shape
     out, difference = np.zeros((users.size - 1, m * m + m)), np.empty(m)
     for u in range(users.size - 1):
-        if not valid[u] or not acceptable(states, rewards, trajectories[users[u]], trajectories[users[u + 1]], S):
+        if not valid[u] or not acceptable(
+            states, rewards, trajectories[users[u]], trajectories[users[u + 1]], S
+        ):
             continue
         sums, square, going = out[u], 0.0, True
         for t in range(users[u], users[u + 1]):
             start, stop = trajectories[t], trajectories[t + 1]
             for i in range(start, stop):
                 s = states[i]
-                going = going and np.sqrt(max(square, 0.0)) + reach[s] <= norm  # known before the step is taken
+                # known before the step is taken
+                going = going and np.sqrt(max(square, 0.0)) + reach[s] <= norm
                 if not going:
                     break
                 ends = i == stop - 1
@@ -189,7 +195,12 @@ def weighted_returns(
         for t in range(users[u], users[u + 1]):
             for i in range(trajectories[t], trajectories[t + 1]):
                 step = i - trajectories[t]
-                sane = sane and 0 <= actions[i] < A and 0.0 < probabilities[i] <= 1.0 and (H == 1 or step < H)
+                sane = (
+                    sane
+                    and 0 <= actions[i] < A
+                    and 0.0 < probabilities[i] <= 1.0
+                    and (H == 1 or step < H)
+                )
         if not sane:
             continue
         for t in range(users[u], users[u + 1]):
@@ -199,12 +210,20 @@ def weighted_returns(
                 p = target[0 if H == 1 else i - start, states[i], actions[i]]
                 log_weight += np.log(p) - np.log(probabilities[i]) if p > 0.0 else -np.inf
                 kept = 0.0 if i == stop - 1 else discount * centre
-                decided += power * np.exp(min(log_weight, np.log(limit))) * ((rewards[i] - centre + kept) / radius)
+                decided += (
+                    power
+                    * np.exp(min(log_weight, np.log(limit)))
+                    * ((rewards[i] - centre + kept) / radius)
+                )
                 power *= discount
             rho, G = np.exp(min(log_weight, np.log(limit))) / limit, 0.0
             for i in range(stop - 1, start - 1, -1):
                 G = rewards[i] + discount * G
-            worth = clip(decided / limit, 1.0) if per_decision else rho * clip((G - centre) / radius, 1.0)
+            worth = (
+                clip(decided / limit, 1.0)
+                if per_decision
+                else rho * clip((G - centre) / radius, 1.0)
+            )
             out[u, 0] += rho / count
             out[u, 1] += worth / count
     return out
@@ -221,7 +240,9 @@ def rounded_sum(rows: Array, grid: float) -> Array:
 
 
 @njit
-def band_sums(rows: Array, gain: Array, offset: Array, top: float, ratio: float, bands: int, grid: float) -> Array:
+def band_sums(
+    rows: Array, gain: Array, offset: Array, top: float, ratio: float, bands: int, grid: float
+) -> Array:
     """svec(g g^T) / level^2 of each user's g = offset + row gain, in the band of its norm [band, coordinate], in steps of the grid.
 
     g is scaled to norm at most `top`. Band j holds norms up to level = top ratio^j that are not in the next band; the last one everything

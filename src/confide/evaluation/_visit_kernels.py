@@ -34,7 +34,14 @@ def on_grid(value: float, centre: float, radius: float, steps: float) -> int:
 
 @njit
 def add_trajectory(
-    sums: Ints, states: Ints, returns: Ints, rows: Ints, found: int, unit: int, square: float, steps: float
+    sums: Ints,
+    states: Ints,
+    returns: Ints,
+    rows: Ints,
+    found: int,
+    unit: int,
+    square: float,
+    steps: float,
 ) -> None:
     """One trajectory's (h, g, kappa (g^2 - 1/2)) at each of its `found` first visits."""
     for j in range(found):
@@ -67,7 +74,9 @@ def first_visits(
     sums, stamp = np.zeros((3, S), np.int64), np.full(S, -1)
     rows, returns = np.empty(visits, np.int64), np.empty(visits, np.int64)
     for u in range(users.size - 1):
-        if not valid[u] or not acceptable(states, rewards, trajectories[users[u]], trajectories[users[u + 1]], S):
+        if not valid[u] or not acceptable(
+            states, rewards, trajectories[users[u]], trajectories[users[u + 1]], S
+        ):
             continue
         for t in range(users[u], min(users[u + 1], users[u] + cap)):
             start, stop, found = trajectories[t], trajectories[t + 1], 0
@@ -79,7 +88,8 @@ def first_visits(
                     if found == visits:
                         break
             G, j = 0.0, found - 1
-            for i in range(stop - 1, start - 1, -1):  # backward: powers of the discount would overflow on long trajectories
+            # backward: powers of the discount would overflow on long trajectories
+            for i in range(stop - 1, start - 1, -1):
                 G = rewards[i] + discount * G
                 if j >= 0 and i == rows[j]:
                     returns[j] = on_grid(G, centre, radius, steps)

@@ -91,7 +91,9 @@ def entry_of(name: str) -> Entry:
     return ESTIMATORS[name]
 
 
-def make_estimator(name: str, *, states: int, discount: float, return_bound: float, **options: Any) -> Any:
+def make_estimator(
+    name: str, *, states: int, discount: float, return_bound: float, **options: Any
+) -> Any:
     """The estimator of that name. Options that are None are left to it; one that it does not take is refused. Both are public:
 
     `features` are a table [s, d] or its file, `weights` [s] or their file, `target` probabilities [h, s, a] or the file of a policy.
@@ -116,16 +118,22 @@ def make_estimator(name: str, *, states: int, discount: float, return_bound: flo
         given.setdefault("shrink", "empirical-bayes")  # the only use it has for them
     renamed = dict(entry.called)
     return _load(entry)(
-        discount=discount, return_bound=return_bound, **{renamed.get(key, key): value for key, value in given.items()}
+        discount=discount,
+        return_bound=return_bound,
+        **{renamed.get(key, key): value for key, value in given.items()},
     )
 
 
 def _check_states(given: dict[str, Any], states: int) -> None:
     features, target = given.get("features"), given.get("target")
     if features is not None and (features.ndim != 2 or len(features) != states):
-        raise InvalidParameter(f"features must be a table of {states} rows, one per state, got shape {features.shape}")
+        raise InvalidParameter(
+            f"features must be a table of {states} rows, one per state, got shape {features.shape}"
+        )
     if target is not None and target.shape[-2] != states:
-        raise InvalidParameter(f"the target policy has {target.shape[-2]} states, and the log {states}")
+        raise InvalidParameter(
+            f"the target policy has {target.shape[-2]} states, and the log {states}"
+        )
 
 
 def _option(name: str) -> str:
@@ -154,9 +162,14 @@ def read_table(path: str | Path, what: str) -> "npt.NDArray[np.float64]":
         else:
             table = np.loadtxt(path, delimiter=",", ndmin=2)
     except OSError as error:
-        raise InvalidParameter(f"cannot read the {what} in {path}: {error.strerror or 'damaged'}") from None
-    except (ValueError, TypeError, EOFError, SyntaxError, tokenize.TokenError):  # of a header that is damaged
-        raise InvalidParameter(f"the {what} in {path} must be a table of numbers, as .npy or as .csv without a header") from None
+        raise InvalidParameter(
+            f"cannot read the {what} in {path}: {error.strerror or 'damaged'}"
+        ) from None
+    # of a header that is damaged
+    except (ValueError, TypeError, EOFError, SyntaxError, tokenize.TokenError):
+        raise InvalidParameter(
+            f"the {what} in {path} must be a table of numbers, as .npy or as .csv without a header"
+        ) from None
     if not np.isfinite(table).all():
         raise InvalidParameter(f"the {what} in {path} must be finite, and some are NaN or infinite")
     return table
@@ -167,7 +180,9 @@ def read_policy(path: str | Path) -> "npt.NDArray[np.float64]":
 
     policy = load_policy(path)
     if not isinstance(policy, FinitePolicy):
-        raise InvalidParameter(f"{path} must contain a policy over finitely many states and actions, got {type(policy).__name__}")
+        raise InvalidParameter(
+            f"{path} must contain a policy over finitely many states and actions, got {type(policy).__name__}"
+        )
     return policy.probabilities()
 
 
@@ -192,11 +207,15 @@ def noise_for(kind: str, source: str | None, seed: int | None, no_privacy: bool)
     if source not in ("fast", "secure", None):
         raise InvalidParameter(f"source must be fast or secure, got {source!r}")
     if seed is not None and source != "fast":
-        raise InvalidParameter("--seed needs --source fast: noise that can be reproduced can be subtracted")
+        raise InvalidParameter(
+            "--seed needs --source fast: noise that can be reproduced can be subtracted"
+        )
     if no_privacy:
         return Noise("none", "none", seed)
     if source == "fast":
-        return Noise("fast", "FAST, as requested: for simulation. Use secure noise for real data.", seed)
+        return Noise(
+            "fast", "FAST, as requested: for simulation. Use secure noise for real data.", seed
+        )
     if kind == "lattice" and find_spec("opendp") is None:
         raise MissingExtra(
             "secure noise needs OpenDP, which is not installed: pip install 'confide[secure]', or add --source fast for a simulation"

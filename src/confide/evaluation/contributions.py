@@ -78,7 +78,9 @@ class Bands:
         for name in ("bands", "dimension"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InvalidParameter(f"{name} must be a whole number, at least 1, got {name}={value}")
+                raise InvalidParameter(
+                    f"{name} must be a whole number, at least 1, got {name}={value}"
+                )
 
     @property
     def about(self) -> str:
@@ -100,7 +102,9 @@ class Bands:
         return math.sqrt(2) + math.sqrt(svec_size(self.dimension)) * self.grid
 
     def l1_sensitivity(self, relation: Relation) -> float:  # noqa: ARG002 - the same for both
-        return 2 * (1 + (self.dimension - 1) / math.sqrt(2) + svec_size(self.dimension) * self.grid / 2)
+        return 2 * (
+            1 + (self.dimension - 1) / math.sqrt(2) + svec_size(self.dimension) * self.grid / 2
+        )
 
     def contains(self, values: Array) -> bool:
         stacked = values.reshape(self.bands, -1)
@@ -130,7 +134,9 @@ class ResidualBands:
         sums = np.zeros((self.bound.bands, svec_size(self.bound.dimension)))
         for some in chunks(users, len(self.gain)):
             rows = self.statistic.per_user(some)
-            sums += _kernels.band_sums(rows, self.gain, self.offset, self.top, RATIO, self.bound.bands, self.bound.grid)
+            sums += _kernels.band_sums(
+                rows, self.gain, self.offset, self.top, RATIO, self.bound.bands, self.bound.grid
+            )
         return Bounded((sums * self.bound.grid).ravel(), self.bound, users.count)
 
     def assembled(self, values: Array, noise_std: float) -> Array:

@@ -24,7 +24,15 @@ from confide.evaluation.parameters import (
     real,
     whole,
 )
-from confide.evaluation.plan import Plan, Population, checked_spread, checked_std, rehearsed, shares_of, shares_or_uniform
+from confide.evaluation.plan import (
+    Plan,
+    Population,
+    checked_spread,
+    checked_std,
+    rehearsed,
+    shares_of,
+    shares_or_uniform,
+)
 from confide.evaluation.shrinkage import Ratios, Shrunk, empirical_bayes, fixed, standardised
 from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
 from confide.mechanisms.additive import least_noise
@@ -94,9 +102,7 @@ class CountsAndSums(Estimator):
         centre, R = self._centre, self.return_bound / 2
         kept = "all different states of a trajectory count"
         if self.visits is not None and self.visits < min(self.states, steps):
-            kept = (
-                f"the first {self.visits} different states of a trajectory count, and values and intervals refer to those visits"
-            )
+            kept = f"the first {self.visits} different states of a trajectory count, and values and intervals refer to those visits"
         clipped = f"returns are clipped to [{centre - R:g}, {centre + R:g}]"
         return f"{clipped}; {first_of_user(trajectories, steps)}; {kept}; {nobody(self.states)}"
 
@@ -115,15 +121,21 @@ class CountsAndSums(Estimator):
     ) -> Callable[[], ValueEstimate]:
         statistic = self.statistic(getattr(logs, "max_trajectories", 1), pure=is_pure(privacy))
         share = Share(statistic.bound, 1.0, "first visits: counts and sums of returns")
-        sums = LogSums(logs, [share], privacy=privacy, source=source, progress=progress, charged=charged)
+        sums = LogSums(
+            logs, [share], privacy=privacy, source=source, progress=progress, charged=charged
+        )
 
         def make() -> ValueEstimate:
             released = sums.release(statistic)
-            return self._estimate(released, statistic.bound, sums.certificate(f"values of {self.states} states"))
+            return self._estimate(
+                released, statistic.bound, sums.certificate(f"values of {self.states} states")
+            )
 
         return make
 
-    def _estimate(self, released: Released, bound: FirstVisits, certificate: Certificate) -> ValueEstimate:
+    def _estimate(
+        self, released: Released, bound: FirstVisits, certificate: Certificate
+    ) -> ValueEstimate:
         counts, sums, squares = bound.unpack(released.values)
         std = released.noise.std
         ratios = Ratios(counts, sums, squares, std / bound.count_unit, std)
@@ -172,10 +184,18 @@ class CountsAndSums(Estimator):
         """
         users, trajectories = whole("users", users), whole("trajectories", trajectories)
         check_request(privacy)
-        bound, R, prior = self.statistic(trajectories, pure=is_pure(privacy)).bound, self.return_bound / 2, 2 * self.prior_std
+        bound, R, prior = (
+            self.statistic(trajectories, pure=is_pure(privacy)).bound,
+            self.return_bound / 2,
+            2 * self.prior_std,
+        )
         shares, known = shares_or_uniform(visit_shares, self.states, bound.visits, trajectories)
         spread_g = prior if spread is None else checked_spread(spread, self.return_bound) / R
-        vary = None if return_std is None else checked_std(return_std, self.states, self.return_bound) / R
+        vary = (
+            None
+            if return_std is None
+            else checked_std(return_std, self.states, self.return_bound) / R
+        )
         around = (
             spread_g if self.shrink == "fixed" else max(prior, spread_g)
         )  # a mean that values share matters if it is estimated
@@ -186,7 +206,9 @@ class CountsAndSums(Estimator):
         )
         assumed = (
             known,
-            "returns have the largest variance that their range allows" if return_std is None else "returns vary as given",
+            "returns have the largest variance that their range allows"
+            if return_std is None
+            else "returns vary as given",
             f"values are about {R * spread_g:.3g} from what they are shrunk to",
         )
         return Plan(users, privacy, std, R * per_state, R * rmse, R * sampling, assumed)
@@ -202,4 +224,8 @@ def is_pure(privacy: Request) -> bool:
 
 
 def _noise_std(bound: FirstVisits, privacy: Request) -> float:
-    return 0.0 if isinstance(privacy, NoPrivacy) else least_noise(bound, privacy, Exact(1), discrete=False, users=1).std
+    return (
+        0.0
+        if isinstance(privacy, NoPrivacy)
+        else least_noise(bound, privacy, Exact(1), discrete=False, users=1).std
+    )

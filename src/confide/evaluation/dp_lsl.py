@@ -58,8 +58,12 @@ class _RidgeFit(LinearMonteCarlo):
         # as a least-squares problem, whose solution exists whatever the counts are: no user may decide whether there is an error
         weight = np.sqrt(rho * counts)
         target = np.divide(rho * returns, weight, out=np.zeros_like(returns), where=weight > 0)
-        rows = np.concatenate([weight[:, None] * phi, math.sqrt(self.ridge / 2) * np.eye(phi.shape[1])])
-        theta: Array = np.linalg.lstsq(rows, np.append(target, np.zeros(phi.shape[1])), rcond=0.0)[0]
+        rows = np.concatenate(
+            [weight[:, None] * phi, math.sqrt(self.ridge / 2) * np.eye(phi.shape[1])]
+        )
+        theta: Array = np.linalg.lstsq(rows, np.append(target, np.zeros(phi.shape[1])), rcond=0.0)[
+            0
+        ]
         return theta
 
     def smooth_sensitivity(self, counts: Array, users: int, beta: float, *, printed: bool) -> float:
@@ -91,7 +95,9 @@ class _RidgeFit(LinearMonteCarlo):
     def least_sensitivity(self, users: int, *, printed: bool) -> float:  # noqa: ARG002
         """sqrt(psi) >= ||rho||_2, at k = 0."""
         arguments.flag("printed", printed)
-        return self._strength(printed) * float(np.linalg.norm(positive_weights(self.weights, self.states, "weights")))
+        return self._strength(printed) * float(
+            np.linalg.norm(positive_weights(self.weights, self.states, "weights"))
+        )
 
     def _strength(self, printed: bool) -> float:
         """2 F_max ||Phi||/lambda; the printed one divides by lambda - ||Phi||^2 ||rho||_inf."""
@@ -109,7 +115,9 @@ class LSL(_RidgeFit):
 
     __slots__ = ()
 
-    def release(self, logs: Logs, *, privacy: NoPrivacy | None = None, progress: Progress | None = None) -> ValueEstimate:
+    def release(
+        self, logs: Logs, *, privacy: NoPrivacy | None = None, progress: Progress | None = None
+    ) -> ValueEstimate:
         check_no_privacy(privacy)
         return release_exactly(self, logs, progress)
 
@@ -135,4 +143,6 @@ class DPLSL(_RidgeFit, SmoothEstimator):
         check_calibration(self.calibration)
         least = self._norm**2 * float(positive_weights(self.weights, self.states, "weights").max())
         if self.calibration == "paper" and self.ridge <= least:
-            raise InvalidParameter(f"[Balle16, Alg. 2] needs ridge > ||Phi||^2 ||rho||_inf = {least:g}, got ridge={self.ridge:g}")
+            raise InvalidParameter(
+                f"[Balle16, Alg. 2] needs ridge > ||Phi||^2 ||rho||_inf = {least:g}, got ridge={self.ridge:g}"
+            )

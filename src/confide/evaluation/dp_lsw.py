@@ -45,7 +45,9 @@ class _WeightedFit(LinearMonteCarlo):
         if self.features is None:
             return average
         root = np.sqrt(positive_weights(self.weights, self.states, "weights"))
-        theta: Array = np.linalg.lstsq(root[:, None] * feature_matrix(self), root * average, rcond=None)[0]
+        theta: Array = np.linalg.lstsq(
+            root[:, None] * feature_matrix(self), root * average, rcond=None
+        )[0]
         return theta
 
     def smooth_sensitivity(self, counts: Array, users: int, beta: float, *, printed: bool) -> float:  # noqa: ARG002
@@ -71,7 +73,11 @@ class _WeightedFit(LinearMonteCarlo):
     def _strength(self) -> float:
         """F_max ||(W^1/2 Phi)^+||."""
         root = np.sqrt(positive_weights(self.weights, self.states, "weights"))
-        singular = root if self.features is None else np.linalg.svd(root[:, None] * feature_matrix(self), compute_uv=False)
+        singular = (
+            root
+            if self.features is None
+            else np.linalg.svd(root[:, None] * feature_matrix(self), compute_uv=False)
+        )
         return self.return_bound / float(singular.min())
 
 
@@ -80,7 +86,9 @@ class LSW(_WeightedFit):
 
     __slots__ = ()
 
-    def release(self, logs: Logs, *, privacy: NoPrivacy | None = None, progress: Progress | None = None) -> ValueEstimate:
+    def release(
+        self, logs: Logs, *, privacy: NoPrivacy | None = None, progress: Progress | None = None
+    ) -> ValueEstimate:
         check_no_privacy(privacy)
         return release_exactly(self, logs, progress)
 

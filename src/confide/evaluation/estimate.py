@@ -26,7 +26,16 @@ from confide.privacy.request import CentralDP, NoPrivacy, Request, Trust
 _FORMAT = "confide-estimate/1"
 # what NumPy, zip and JSON raise where a file is not what it should be
 _NO_FILE = OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error
-DAMAGED = *_NO_FILE, ValueError, LookupError, TypeError, AttributeError, NotImplementedError, SyntaxError, tokenize.TokenError
+DAMAGED = (
+    *_NO_FILE,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    NotImplementedError,
+    SyntaxError,
+    tokenize.TokenError,
+)
 _RATIO = ("counts", "sums", "count_std", "sum_std", "sampling_variance")
 
 
@@ -50,7 +59,9 @@ class ValueEstimate:
 
     def __repr__(self) -> str:
         low, high, count = self.values.min(), self.values.max(), len(self.values)
-        values = f"1 value, {low:.3g}" if count == 1 else f"{count} values from {low:.3g} to {high:.3g}"
+        values = (
+            f"1 value, {low:.3g}" if count == 1 else f"{count} values from {low:.3g} to {high:.3g}"
+        )
         return f"ValueEstimate({values}; {self.guarantee})"
 
     def interval(self, level: float = 0.9) -> tuple[Array, Array]:
@@ -68,7 +79,10 @@ class ValueEstimate:
                 "this estimate has no intervals: the released numbers do not determine its error, and the error depends on private data"
             )
         n, b, n_std, b_std, sampling = (self.released[name] for name in _RATIO)
-        z = _quantile(level, laplace=self.guarantee.request.delta == 0 and self.guarantee.trust is not Trust.NONE)
+        z = _quantile(
+            level,
+            laplace=self.guarantee.request.delta == 0 and self.guarantee.trust is not Trust.NONE,
+        )
         square = n**2 - z**2 * n_std**2
         spread = b_std**2 + sampling
         known = (square > 0) & np.isfinite(spread)
@@ -93,7 +107,10 @@ class ValueEstimate:
 
     def _limits(self, level: float) -> tuple[Array, Array]:
         """From bounds of the value that have standard deviations of their own: of clipped importance weights."""
-        z = _quantile(level, laplace=self.guarantee.request.delta == 0 and self.guarantee.trust is not Trust.NONE)
+        z = _quantile(
+            level,
+            laplace=self.guarantee.request.delta == 0 and self.guarantee.trust is not Trust.NONE,
+        )
         centre, radius = (self.highest + self.lowest) / 2, (self.highest - self.lowest) / 2
         found = self.released
         low = centre + radius * np.clip(found["lower"] - z * found["lower_std"], -1.0, 1.0)
@@ -108,8 +125,15 @@ class ValueEstimate:
             "range": [self.lowest, self.highest],
         }
         facts["certificate"] = self.certificate.document if self.certificate else None
-        arrays = {"values": self.values, **{f"released.{name}": array for name, array in self.released.items()}}
-        arrays |= {name: array for name in ("noise_std", "parameters") if (array := getattr(self, name)) is not None}
+        arrays = {
+            "values": self.values,
+            **{f"released.{name}": array for name, array in self.released.items()},
+        }
+        arrays |= {
+            name: array
+            for name in ("noise_std", "parameters")
+            if (array := getattr(self, name)) is not None
+        }
         buffer = io.BytesIO()
         np.savez(buffer, facts=np.array(json.dumps(facts, allow_nan=False)), **arrays)  # type: ignore[arg-type]
         return buffer.getvalue()
@@ -121,7 +145,9 @@ class ValueEstimate:
                 held = {name: archive[name] for name in archive.files}
             facts = json.loads(str(held.pop("facts")))
             if facts["format"] != _FORMAT:
-                raise StateError(f"the estimate has format {facts['format']}, this version of confide reads {_FORMAT}")
+                raise StateError(
+                    f"the estimate has format {facts['format']}, this version of confide reads {_FORMAT}"
+                )
             return cls(
                 values=held["values"],
                 noise_std=held.get("noise_std"),
@@ -130,10 +156,16 @@ class ValueEstimate:
                 lowest=facts["range"][0],
                 highest=facts["range"][1],
                 parameters=held.get("parameters"),
-                released={name.removeprefix("released."): held[name] for name in held if name.startswith("released.")},
+                released={
+                    name.removeprefix("released."): held[name]
+                    for name in held
+                    if name.startswith("released.")
+                },
             )
         except DAMAGED as error:
-            raise StateError(f"this is not a saved estimate, or it is damaged or cut off: {type(error).__name__}") from None
+            raise StateError(
+                f"this is not a saved estimate, or it is damaged or cut off: {type(error).__name__}"
+            ) from None
 
     def save(self, folder: str | Path) -> None:
         """`estimate.npz`, and `certificate.json` where there is one, into a folder: both are public."""
@@ -148,7 +180,9 @@ class ValueEstimate:
         """From a folder that it was saved in, or from the file `estimate.npz` itself."""
         found = Path(arguments.path("path", path))
         try:
-            return cls.from_bytes(arguments.regular(found / "estimate.npz" if found.is_dir() else found).read_bytes())
+            return cls.from_bytes(
+                arguments.regular(found / "estimate.npz" if found.is_dir() else found).read_bytes()
+            )
         except OSError as error:
             raise StateError(f"cannot read an estimate from {path}: {error.strerror}") from None
 
@@ -163,8 +197,15 @@ def _quantile(level: float, *, laplace: bool) -> float:
 
 def guarantee_to_json(guarantee: Guarantee) -> dict[str, Any]:
     asked = guarantee.request
-    request = None if isinstance(asked, NoPrivacy) else [asked.epsilon, asked.delta, str(asked.relation)]
-    return {"loss": loss_to_json(guarantee.loss), "request": request, "users": guarantee.users, "source": guarantee.source}
+    request = (
+        None if isinstance(asked, NoPrivacy) else [asked.epsilon, asked.delta, str(asked.relation)]
+    )
+    return {
+        "loss": loss_to_json(guarantee.loss),
+        "request": request,
+        "users": guarantee.users,
+        "source": guarantee.source,
+    }
 
 
 def guarantee_from_json(held: dict[str, Any]) -> Guarantee:

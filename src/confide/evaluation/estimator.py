@@ -59,9 +59,24 @@ class Estimator(ABC):
         """
         check_request(privacy)
         check_call(logs, ledger, progress, id)
-        source = source_of(rng, noise, privacy, asked=asked_for(self, logs, privacy, ledger, id), lattice=self.lattice)
+        source = source_of(
+            rng,
+            noise,
+            privacy,
+            asked=asked_for(self, logs, privacy, ledger, id),
+            lattice=self.lattice,
+        )
         make = self._prepare(logs, privacy, source, progress, charged=ledger is not None)
-        made = publish(self, logs, make, ValueEstimate.from_bytes, privacy=privacy, loss=self.loss(privacy), ledger=ledger, id=id)
+        made = publish(
+            self,
+            logs,
+            make,
+            ValueEstimate.from_bytes,
+            privacy=privacy,
+            loss=self.loss(privacy),
+            ledger=ledger,
+            id=id,
+        )
         for said in self.warnings(made):
             warnings.warn(said, stacklevel=2)
         return made
@@ -92,15 +107,28 @@ class Estimator(ABC):
 
 
 def source_of(
-    rng: np.random.Generator | None, noise: NoiseSource | None, privacy: Request, *, asked: str = "", lattice: bool = True
+    rng: np.random.Generator | None,
+    noise: NoiseSource | None,
+    privacy: Request,
+    *,
+    asked: str = "",
+    lattice: bool = True,
 ) -> NoiseSource:
     """`rng` seeds fast noise, `noise` is a source; with neither, secure noise. `asked` names the release, for fast noise of its own."""
     if rng is not None and noise is not None:
-        raise InvalidParameter("give rng (fast noise, for simulation) or noise (a source), not both")
+        raise InvalidParameter(
+            "give rng (fast noise, for simulation) or noise (a source), not both"
+        )
     if not isinstance(rng, np.random.Generator | None):
-        raise InvalidParameter(f"rng must be a NumPy generator, as np.random.default_rng(0) is, got {type(rng).__name__}")
-    if noise is not None and not all(hasattr(noise, part) for part in ("name", "discrete", "gaussian", "laplace")):
-        raise InvalidParameter(f'noise must be a source, as noise_source("secure") is, got {type(noise).__name__}')
+        raise InvalidParameter(
+            f"rng must be a NumPy generator, as np.random.default_rng(0) is, got {type(rng).__name__}"
+        )
+    if noise is not None and not all(
+        hasattr(noise, part) for part in ("name", "discrete", "gaussian", "laplace")
+    ):
+        raise InvalidParameter(
+            f'noise must be a source, as noise_source("secure") is, got {type(noise).__name__}'
+        )
     if rng is not None:
         noise = FastSource(rng)
     if isinstance(noise, FastSource):
@@ -132,7 +160,8 @@ def publish(
         return make()
     name = type(estimator).__name__
     asked = release_id(estimator, privacy, [*logs.assumptions, getattr(logs, "identity", "")])
-    what = f"{name}, {privacy}, question {asked[-8:]}"  # the ledger refuses an id that stands for another question
+    # the ledger refuses an id that stands for another question
+    what = f"{name}, {privacy}, question {asked[-8:]}"
 
     def release() -> bytes:
         try:
@@ -141,11 +170,18 @@ def publish(
             error.add_note(CHARGED)
             raise
 
-    part = getattr(logs, "part", None)  # of a split log: other people's part costs these people nothing
-    return read(ledger.spend(id or asked, what, loss, Relation(privacy.relation), release=release, part=part))
+    # of a split log: other people's part costs these people nothing
+    part = getattr(logs, "part", None)
+    return read(
+        ledger.spend(
+            id or asked, what, loss, Relation(privacy.relation), release=release, part=part
+        )
+    )
 
 
-def asked_for(estimator: Any, logs: Logs, privacy: Request, ledger: Ledger | None, id: str | None) -> str:
+def asked_for(
+    estimator: Any, logs: Logs, privacy: Request, ledger: Ledger | None, id: str | None
+) -> str:
     """What fast noise is mixed with; where a ledger is charged, for this log alone."""
     which = [] if ledger is None else [*logs.assumptions, getattr(logs, "identity", "")]
     return release_id(estimator, privacy, [*which, id or ""])
@@ -159,18 +195,29 @@ def release_id(estimator: Any, privacy: Request, log: Sequence[str]) -> str:
 def check_request(privacy: Request) -> None:
     """A log is evaluated by its data holder: central privacy, or none."""
     if not isinstance(privacy, CentralDP | NoPrivacy):
-        raise InvalidParameter(f"a log is evaluated under CentralDP or NoPrivacy, got {type(privacy).__name__}")
+        raise InvalidParameter(
+            f"a log is evaluated under CentralDP or NoPrivacy, got {type(privacy).__name__}"
+        )
 
 
-def check_call(logs: Logs, ledger: Ledger | None = None, progress: Progress | None = None, id: str | None = None) -> None:
+def check_call(
+    logs: Logs,
+    ledger: Ledger | None = None,
+    progress: Progress | None = None,
+    id: str | None = None,
+) -> None:
     """Arguments of the wrong type would be found out after the charge."""
     if not hasattr(logs, "assumptions"):
         raise InvalidParameter(
             f"logs must be a log, as confide.logs.open(path) or in_memory(users) is, got {type(logs).__name__}"
         )
     if not isinstance(ledger, Ledger | None):
-        raise InvalidParameter(f"ledger must be a Ledger, as confide.Ledger(path) is, got {type(ledger).__name__}")
+        raise InvalidParameter(
+            f"ledger must be a Ledger, as confide.Ledger(path) is, got {type(ledger).__name__}"
+        )
     if not (progress is None or callable(progress)):
-        raise InvalidParameter(f"progress must be a function of the parts done and of all parts, got {type(progress).__name__}")
+        raise InvalidParameter(
+            f"progress must be a function of the parts done and of all parts, got {type(progress).__name__}"
+        )
     if not isinstance(id, str | None):
         raise InvalidParameter(f"id must be text, got {type(id).__name__}")

@@ -22,7 +22,8 @@ from confide.privacy.request import Relation, Request
 _RARE = 1e-4  # the least probability of an action that was logged
 _MANY = 0.05  # of the weight: beyond that a clip is worth a warning
 _CLIPPED = "the value with clipped weights, which is the policy's value only if no weight is above the clip,"
-_BALANCE = {Relation.REPLACE: 1 / math.sqrt(3), Relation.NULL: 8.0}  # where the noise on weighted returns is (about) the least
+# where the noise on weighted returns is (about) the least
+_BALANCE = {Relation.REPLACE: 1 / math.sqrt(3), Relation.NULL: 8.0}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -88,25 +89,36 @@ class ImportanceSampling(TwoReleases):
     def _planned(self, logs: Logs, privacy: Request) -> Planned:
         _check_log(logs, len(np.asarray(self.target)), known=self.behaviour is not None)
         statistic = self.statistic(Relation(privacy.relation))
-        query = "sum of weighted returns" if self.per_decision else "sums of weights and of weighted returns"
+        query = (
+            "sum of weighted returns"
+            if self.per_decision
+            else "sums of weights and of weighted returns"
+        )
         shares = self._shares(statistic.bound, query, Bands(BANDS, statistic.bound.size))
         return shares, lambda sums: self._estimate(sums, statistic)
 
     def _estimate(self, sums: LogSums, statistic: WeightedReturns) -> ValueEstimate:
         answer, bound = sums.release(statistic), statistic.bound
-        unit, kappa = self.clip / max(answer.users, 1), bound.balance if isinstance(bound, WeightAndWorth) else 1.0
+        unit, kappa = (
+            self.clip / max(answer.users, 1),
+            bound.balance if isinstance(bound, WeightAndWorth) else 1.0,
+        )
         worth, std = answer.values[-1:] / kappa, answer.noise.std / kappa
         v, noise_std = unit * worth, np.full(1, unit * std)
         if self.per_decision:
             held = {"counts": np.ones(1), "sums": v, "count_std": np.zeros(1), "sum_std": noise_std}
             if self.interval_share > 0:
                 mean = np.clip(worth / max(answer.users, 1), -1.0, 1.0)
-                held["sampling_variance"] = unit**2 * _second_moments(sums, statistic, np.ones((1, 1)), -mean).ravel()
+                held["sampling_variance"] = (
+                    unit**2 * _second_moments(sums, statistic, np.ones((1, 1)), -mean).ravel()
+                )
         else:
             held = _weights(answer, self.clip)
             if self.interval_share > 0:
                 held |= _limits(sums, statistic, answer, self.clip)
-        return _estimate_of(sums, type(self).__name__, self._returns, np.clip(v, -1.0, 1.0), noise_std, held)
+        return _estimate_of(
+            sums, type(self).__name__, self._returns, np.clip(v, -1.0, 1.0), noise_std, held
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -152,7 +164,9 @@ class WeightedImportanceSampling(TwoReleases):
     def _planned(self, logs: Logs, privacy: Request) -> Planned:  # noqa: ARG002
         _check_log(logs, len(np.asarray(self.target)), known=self.behaviour is not None)
         statistic = self.statistic()
-        shares = self._shares(statistic.bound, "sums of weights and of weighted returns", Bands(BANDS, 2))
+        shares = self._shares(
+            statistic.bound, "sums of weights and of weighted returns", Bands(BANDS, 2)
+        )
         return shares, lambda sums: self._estimate(sums, statistic)
 
     def _estimate(self, sums: LogSums, statistic: WeightedReturns) -> ValueEstimate:
@@ -160,7 +174,9 @@ class WeightedImportanceSampling(TwoReleases):
         answer = sums.release(statistic)
         n, b = answer.values[:1], answer.values[1:] / kappa
         n_std, b_std = np.full(1, answer.noise.std), np.full(1, answer.noise.std / kappa)
-        weight = np.maximum(n, 0.0) / np.maximum(np.maximum(n, 0.0) ** 2 + (b_std / SPREAD) ** 2, 1e-300)
+        weight = np.maximum(n, 0.0) / np.maximum(
+            np.maximum(n, 0.0) ** 2 + (b_std / SPREAD) ** 2, 1e-300
+        )
         v = np.clip(b * weight, -1.0, 1.0)
         held = _weights(answer, self.clip)
         if self.interval_share > 0:
@@ -171,12 +187,16 @@ class WeightedImportanceSampling(TwoReleases):
 
 def _second_moments(sums: LogSums, statistic: WeightedReturns, gain: Array, offset: Array) -> Array:
     """The sum over users of r r^T, r = offset + row gain, of norm at most sqrt(5) [coordinate, coordinate]."""
-    bands = ResidualBands(statistic, np.ascontiguousarray(gain), offset, math.sqrt(5), Bands(BANDS, len(offset)))
+    bands = ResidualBands(
+        statistic, np.ascontiguousarray(gain), offset, math.sqrt(5), Bands(BANDS, len(offset))
+    )
     answer = sums.release(bands)
     return bands.assembled(answer.values, answer.noise.std)
 
 
-def _limits(sums: LogSums, statistic: WeightedReturns, answer: Released, clip: float) -> dict[str, Array]:
+def _limits(
+    sums: LogSums, statistic: WeightedReturns, answer: Released, clip: float
+) -> dict[str, Array]:
     """Bounds of E[rho g] for any weights that were clipped, with standard deviations, and the effective sample size.
 
     rho_c = min(rho, clip) <= rho, E[rho] = 1 and -1 <= g <= 1, so E[rho_c (1 + g)] - 1 <= E[rho g] <= 1 - E[rho_c (1 - g)]: the two are
@@ -185,21 +205,37 @@ def _limits(sums: LogSums, statistic: WeightedReturns, answer: Released, clip: f
     """
     bound = statistic.bound
     kappa, users = bound.balance if isinstance(bound, WeightAndWorth) else 1.0, max(answer.users, 1)
-    mean = np.array([np.clip(answer.values[0] / users, 0.0, 1.0), np.clip(answer.values[1] / kappa / users, -1.0, 1.0)])
+    mean = np.array(
+        [
+            np.clip(answer.values[0] / users, 0.0, 1.0),
+            np.clip(answer.values[1] / kappa / users, -1.0, 1.0),
+        ]
+    )
     moments = _second_moments(sums, statistic, np.diag([1.0, 1 / kappa]), -mean)
     unit = clip / users
     w, v = unit * answer.values[0], unit * answer.values[1] / kappa
     noise = (unit * answer.noise.std) ** 2 * (1 + 1 / kappa**2)
-    below, above = (noise + unit**2 * float(np.array([s, 1]) @ moments @ np.array([s, 1])) for s in (1, -1))
+    below, above = (
+        noise + unit**2 * float(np.array([s, 1]) @ moments @ np.array([s, 1])) for s in (1, -1)
+    )
     effective = users * mean[0] ** 2 / max(moments[0, 0] / users + mean[0] ** 2, 1e-300)
-    numbers = {"lower": v + w - 1, "lower_std": math.sqrt(below), "upper": v + 1 - w, "upper_std": math.sqrt(above)}
+    numbers = {
+        "lower": v + w - 1,
+        "lower_std": math.sqrt(below),
+        "upper": v + 1 - w,
+        "upper_std": math.sqrt(above),
+    }
     return {name: np.full(1, value) for name, value in (numbers | {"effective": effective}).items()}
 
 
-def _estimate_of(sums: LogSums, name: str, returns: Returns, v: Array, noise_std: Array, held: dict[str, Array]) -> ValueEstimate:
+def _estimate_of(
+    sums: LogSums, name: str, returns: Returns, v: Array, noise_std: Array, held: dict[str, Array]
+) -> ValueEstimate:
     c, R = returns.centre, returns.radius
     guarantee, certificate = sums.guarantee, sums.certificate(name)
-    return ValueEstimate(c + R * v, R * noise_std, guarantee, certificate, c - R, c + R, released=held)
+    return ValueEstimate(
+        c + R * v, R * noise_std, guarantee, certificate, c - R, c + R, released=held
+    )
 
 
 def _weights(answer: Released, clip: float) -> dict[str, Array]:
@@ -219,7 +255,8 @@ def _clipped(estimate: ValueEstimate, clip: float) -> list[ConfideWarning]:
     users = max(estimate.guarantee.users, 1)
     mean, std = (float(estimate.released[name][0]) for name in ("weight", "weight_std"))
     mean = min(max(mean, 0.0), 1.0)
-    if 1 - mean - 2 * math.hypot(std, math.sqrt(clip / users)) <= _MANY:  # as far as weights of mean one could be below it
+    # as far as weights of mean one could be below it
+    if 1 - mean - 2 * math.hypot(std, math.sqrt(clip / users)) <= _MANY:
         return []
     text = (
         f"the clip at {clip:g} takes off about {1 - mean:.0%} of the importance weights (or users contribute zero): the estimate is about "
@@ -232,7 +269,11 @@ def _clipped(estimate: ValueEstimate, clip: float) -> list[ConfideWarning]:
 
 def _about(behaviour: npt.ArrayLike | None) -> str:
     said = "the policy's value, whatever was clipped"
-    return f"{said}," if behaviour is None else f"{said}, if actions were taken with the stated probabilities,"
+    return (
+        f"{said},"
+        if behaviour is None
+        else f"{said}, if actions were taken with the stated probabilities,"
+    )
 
 
 def _behaviour(given: npt.ArrayLike | None, target: Array) -> Array | None:
@@ -240,7 +281,11 @@ def _behaviour(given: npt.ArrayLike | None, target: Array) -> Array | None:
     if given is None:
         return None
     table = numbers("behaviour", given)
-    if table.shape != target.shape[1:] or (table < 0).any() or (np.abs(table.sum(axis=1) - 1) > 1e-6).any():
+    if (
+        table.shape != target.shape[1:]
+        or (table < 0).any()
+        or (np.abs(table.sum(axis=1) - 1) > 1e-6).any()
+    ):
         raise InvalidParameter(
             f"behaviour must be probabilities [s, a] of shape {target.shape[1:]} that sum to one, got shape {table.shape}"
         )
@@ -253,9 +298,13 @@ def _clip(value: float) -> float:
 
 def _probabilities(target: npt.ArrayLike | FinitePolicy) -> Array:
     """[h, s, a], as an array: the question to a ledger is told by its bytes."""
-    weights = target.probabilities() if isinstance(target, FinitePolicy) else numbers("target", target)
+    weights = (
+        target.probabilities() if isinstance(target, FinitePolicy) else numbers("target", target)
+    )
     if weights.ndim not in (2, 3):
-        raise InvalidParameter(f"target must be a policy or probabilities [s, a] or [h, s, a], got shape {weights.shape}")
+        raise InvalidParameter(
+            f"target must be a policy or probabilities [s, a] or [h, s, a], got shape {weights.shape}"
+        )
     return StochasticPolicy(weights[None] if weights.ndim == 2 else weights).weights
 
 
@@ -274,7 +323,9 @@ def _check_log(logs: Logs, horizon: int, *, known: bool) -> None:
         )
 
 
-def _counted(model: "ImportanceSampling | WeightedImportanceSampling", trajectories: int, steps: int) -> str:
+def _counted(
+    model: "ImportanceSampling | WeightedImportanceSampling", trajectories: int, steps: int
+) -> str:
     _, states, actions = np.asarray(model.target).shape
     clipped = f"returns are clipped to {model._range}"
     covered = "do not cover" if getattr(model, "per_decision", False) else "cover"

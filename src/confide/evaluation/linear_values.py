@@ -39,13 +39,20 @@ class Coordinates:
 def coordinates(features: npt.ArrayLike, weights: npt.ArrayLike | None) -> Coordinates:
     phi = np.ascontiguousarray(features, dtype=float)
     if phi.ndim != 2 or phi.size == 0 or not np.isfinite(phi).all() or not phi.any():
-        raise InvalidParameter(f"features must be finite and not all zero, of shape (states, dimension), got shape {phi.shape}")
+        raise InvalidParameter(
+            f"features must be finite and not all zero, of shape (states, dimension), got shape {phi.shape}"
+        )
     given = np.ones(len(phi)) if weights is None else np.asarray(weights, dtype=float)
-    if given.shape != (len(phi),) or not (np.isfinite(given).all() and (given >= 0).all() and given.any()):
-        raise InvalidParameter(f"weights must be {len(phi)} finite numbers, not negative and not all zero")
+    if given.shape != (len(phi),) or not (
+        np.isfinite(given).all() and (given >= 0).all() and given.any()
+    ):
+        raise InvalidParameter(
+            f"weights must be {len(phi)} finite numbers, not negative and not all zero"
+        )
     scale = np.abs(phi).max()
     second = (phi / scale).T @ (phi / scale) / len(phi)
-    if (second == np.diag(np.diag(second))).all():  # already orthogonal, as tables of states are: keep the zeros
+    # already orthogonal, as tables of states are: keep the zeros
+    if (second == np.diag(np.diag(second))).all():
         kept = np.diag(second) > _RANK * second.max()
         back = np.eye(len(second))[:, kept] / np.sqrt(np.diag(second)[kept])
     else:
@@ -77,7 +84,10 @@ def solve(A: Array, b: Array, *, variance: float, prior: Array) -> Solution:
     """
     d = len(b)
     floor = 1e-12 * max(float(np.abs(A).max()) ** 2, 1e-300) * float(np.trace(prior)) / d
-    gain = np.asarray(np.linalg.solve(A @ prior @ A.T + max(variance, floor) * np.eye(d), A @ prior).T, dtype=np.float64)
+    gain = np.asarray(
+        np.linalg.solve(A @ prior @ A.T + max(variance, floor) * np.eye(d), A @ prior).T,
+        dtype=np.float64,
+    )
     left = gain @ A - np.eye(d)
     return Solution(gain @ b, gain, left @ prior @ left.T)
 
@@ -114,7 +124,13 @@ def estimate_of(
         spread = variances(x, gain @ sampling @ gain.T) + variances(x, solution.shrunk)
         spread = np.full(len(v), np.inf) if whole_range else spread
         one = np.ones(len(v))
-        held |= {"counts": one, "sums": v, "count_std": 0 * one, "sum_std": noise_std, "sampling_variance": spread}
+        held |= {
+            "counts": one,
+            "sums": v,
+            "count_std": 0 * one,
+            "sum_std": noise_std,
+            "sampling_variance": spread,
+        }
     return ValueEstimate(
         values=returns.centre + radius * v,
         noise_std=radius * noise_std,

@@ -94,7 +94,9 @@ class LogSums:
     def certificate(self, subject: str, more: Sequence[str] = ()) -> Certificate:
         """Of what was released; `more` are assumptions that its reader must know."""
         assumptions = [*said(self._logs, self._privacy), *more]
-        return certify(self.guarantee, self._budget.mechanisms(), subject=subject, assumptions=assumptions)
+        return certify(
+            self.guarantee, self._budget.mechanisms(), subject=subject, assumptions=assumptions
+        )
 
 
 def said(logs: Logs, privacy: Request) -> list[str]:
@@ -103,5 +105,7 @@ def said(logs: Logs, privacy: Request) -> list[str]:
         "User ids put rows together and are in no result. The guarantee is about what users' rows contain: which ids the log has, their "
         "order and their files are not protected from somebody who sees its errors; a user who contributes zero remains in this order."
     )
-    public = [] if isinstance(privacy, NoPrivacy) else ["The number of users in the log is public.", ids]
+    public = (
+        [] if isinstance(privacy, NoPrivacy) else ["The number of users in the log is public.", ids]
+    )
     return [*logs.assumptions, *public]

@@ -8,15 +8,31 @@ import numpy as np
 
 from confide.evaluation.contributions import Bands, ResidualBands
 from confide.evaluation.estimate import ValueEstimate
-from confide.evaluation.linear_values import Coordinates, Solution, coordinates, estimate_of, residual_gain, solve
+from confide.evaluation.linear_values import (
+    Coordinates,
+    Solution,
+    coordinates,
+    estimate_of,
+    residual_gain,
+    solve,
+)
 from confide.evaluation.log_sums import Logs, LogSums
-from confide.evaluation.parameters import USUAL_VISITS, first_of_user, keep, nobody, numbers, positive, whole
+from confide.evaluation.parameters import (
+    USUAL_VISITS,
+    first_of_user,
+    keep,
+    nobody,
+    numbers,
+    positive,
+    whole,
+)
 from confide.evaluation.temporal_contributions import TemporalSums, check_radius, longest_steps
 from confide.evaluation.two_parts import BANDS, Planned, TwoReleases
 from confide.privacy.bounded import Array, L2Ball
 from confide.privacy.request import Request
 
-_CLEAR = 1.5  # how far above the noise's own largest singular value, 2 s sqrt(d), all those of A must be
+# how far above the noise's own largest singular value, 2 s sqrt(d), all those of A must be
+_CLEAR = 1.5
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -66,24 +82,36 @@ class PrivateLSTD(TwoReleases):
 
     def counted(self, trajectories: int, steps: int) -> str:
         radius = self.statistic(coordinates(self.features, self.weights)).bound.radius
-        why = f", as much as {self.visits} different states need in a table" if self.norm is None else ""
+        why = (
+            f", as much as {self.visits} different states need in a table"
+            if self.norm is None
+            else ""
+        )
         kept = f"a user's steps count while their sum is sure to stay within a norm of {radius:.3g}{why}"
         clipped = f"rewards are clipped to what returns in {self._range} allow"
-        return f"{clipped}; {first_of_user(trajectories, steps)}; {kept}; {nobody(len(self.features))}"
+        return (
+            f"{clipped}; {first_of_user(trajectories, steps)}; {kept}; {nobody(len(self.features))}"
+        )
 
     def _planned(self, logs: Logs, privacy: Request) -> Planned:  # noqa: ARG002
         where = coordinates(self.features, self.weights)
         statistic = self.statistic(where)
         shares = self._shares(
-            statistic.bound, "steps: sum w x (x - discount x')^T, sum w x y", Bands(BANDS, where.table.shape[1])
+            statistic.bound,
+            "steps: sum w x (x - discount x')^T, sum w x y",
+            Bands(BANDS, where.table.shape[1]),
         )
         return shares, lambda sums: self._estimate(sums, where, statistic)
 
-    def _estimate(self, sums: LogSums, where: Coordinates, statistic: TemporalSums) -> ValueEstimate:
+    def _estimate(
+        self, sums: LogSums, where: Coordinates, statistic: TemporalSums
+    ) -> ValueEstimate:
         answer = sums.release(statistic)
         A, b = statistic.unpack(answer.values)
         s, kappa = answer.noise.std, statistic.balance
-        solution = solve(A, b, variance=s**2 * (1 / kappa**2 + float(np.trace(where.prior))), prior=where.prior)
+        solution = solve(
+            A, b, variance=s**2 * (1 / kappa**2 + float(np.trace(where.prior))), prior=where.prior
+        )
         theta = solution.theta
         noise = s**2 * (1 / kappa**2 + float(theta @ theta)) * np.eye(len(b))
         return estimate_of(
@@ -95,7 +123,9 @@ class PrivateLSTD(TwoReleases):
             noise=noise,
             sampling=self._sampling(sums, statistic, solution),
             released={"A": A, "b": b},
-            whole_range=bool(np.linalg.svd(A, compute_uv=False)[-1] <= _CLEAR * 2 * s * math.sqrt(len(b))),
+            whole_range=bool(
+                np.linalg.svd(A, compute_uv=False)[-1] <= _CLEAR * 2 * s * math.sqrt(len(b))
+            ),
         )
 
     def statistic(self, where: Coordinates) -> TemporalSums:
@@ -106,7 +136,16 @@ class PrivateLSTD(TwoReleases):
         norm = float(reach.max()) * math.sqrt(self.visits + 1) if self.norm is None else self.norm
         check_radius(norm, reach)
         d, returns = x.shape[1], self._returns
-        return TemporalSums(L2Ball(norm, d * d + d), z, x, reach, 1.0, float(self.discount), returns.centre, returns.radius)
+        return TemporalSums(
+            L2Ball(norm, d * d + d),
+            z,
+            x,
+            reach,
+            1.0,
+            float(self.discount),
+            returns.centre,
+            returns.radius,
+        )
 
     def _sampling(self, sums: LogSums, statistic: TemporalSums, solution: Solution) -> Array | None:
         if self.interval_share == 0:

@@ -11,7 +11,8 @@ from confide.arguments import shown
 from confide.errors import InvalidParameter
 from confide.privacy.bounded import Array, real_numbers
 
-USUAL_VISITS = 20  # noise grows with the root of it, and later states of a long trajectory are earlier ones of another
+# noise grows with the root of it, and later states of a long trajectory are earlier ones of another
+USUAL_VISITS = 20
 _MOST = 2**31 - 1
 _FARTHEST = 1e9
 
@@ -41,7 +42,9 @@ def numbers(name: str, value: Any) -> Array:
     table = arguments.array(name, value, finite=False).copy()
     if not np.isfinite(table).all():
         wrong = int((~np.isfinite(table)).sum())
-        raise InvalidParameter(f"{name} must be finite, got NaN or infinity in {wrong} of {table.size} numbers")
+        raise InvalidParameter(
+            f"{name} must be finite, got NaN or infinity in {wrong} of {table.size} numbers"
+        )
     return table
 
 
@@ -53,19 +56,33 @@ def keep(model: Any, **values: Any) -> None:
 
 def keep_returns(model: Any) -> None:
     """Discount and range of returns, which all estimators have; and the range's centre, where they have one."""
-    keep(model, discount=share_of_one("discount", model.discount), return_bound=positive("return_bound", model.return_bound))
+    keep(
+        model,
+        discount=share_of_one("discount", model.discount),
+        return_bound=positive("return_bound", model.return_bound),
+    )
     if getattr(model, "centre", None) is not None:
-        most = _FARTHEST * model.return_bound  # farther away, floating point cannot tell returns apart
+        # farther away, floating point cannot tell returns apart
+        most = _FARTHEST * model.return_bound
         keep(
             model,
-            centre=real("centre", model.centre, f"finite, and at most {_FARTHEST:g} times return_bound from zero", -most, most),
+            centre=real(
+                "centre",
+                model.centre,
+                f"finite, and at most {_FARTHEST:g} times return_bound from zero",
+                -most,
+                most,
+            ),
         )
 
 
 def described(model: Any) -> str:
     """A dataclass in one line: arrays by their shapes."""
     shown = ((each.name, getattr(model, each.name)) for each in fields(model))
-    parts = (f"{name}={f'array{list(value.shape)}' if isinstance(value, np.ndarray) else repr(value)}" for name, value in shown)
+    parts = (
+        f"{name}={f'array{list(value.shape)}' if isinstance(value, np.ndarray) else repr(value)}"
+        for name, value in shown
+    )
     return f"{type(model).__name__}({', '.join(parts)})"
 
 
@@ -82,11 +99,11 @@ def visits_and_returns(states: int, counts: Array, returns: Array) -> tuple[Arra
     """Visits and sums of returns by state. PRIVATE: an error about them names their shapes alone."""
     visits, sums = real_numbers(counts), real_numbers(returns)
     if visits.shape != (states,) or sums.shape != (states,):
-        raise InvalidParameter(f"counts and returns must have shape ({states},), got {visits.shape} and {sums.shape}")
+        raise InvalidParameter(
+            f"counts and returns must have shape ({states},), got {visits.shape} and {sums.shape}"
+        )
     return visits, sums
 
 
 def nobody(states: int) -> str:
-    return (
-        f"a user with a state of {states:,} or more contributes zero (confide logs check --states shows the data holder how many)"
-    )
+    return f"a user with a state of {states:,} or more contributes zero (confide logs check --states shows the data holder how many)"

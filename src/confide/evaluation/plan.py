@@ -54,7 +54,9 @@ class Population:
     spread: float  # of the values around a mean that they share
     squares: bool  # whether the sums of squares are released
 
-    def ratios(self, count_std: float, sum_std: float, rng: np.random.Generator) -> tuple[Array, tuple[Ratios, Ratios]]:
+    def ratios(
+        self, count_std: float, sum_std: float, rng: np.random.Generator
+    ) -> tuple[Array, tuple[Ratios, Ratios]]:
         """True values [s], and what would be released of them with noise and without. Values are drawn anew, around a mean drawn anew."""
         S, n = len(self.counts), self.counts
         shared = rng.normal() * math.sqrt(max(self.prior**2 - self.spread**2, 0.0))
@@ -63,13 +65,26 @@ class Population:
         std = widest if self.return_std is None else np.minimum(self.return_std, widest)
         sums = n * values + np.sqrt(n) * std * rng.normal(size=S)
         squares = n * (values**2 + std**2) if self.squares else None
-        noisy = None if squares is None else squares + math.hypot(sum_std, count_std / 2) * rng.normal(size=S)
-        released = Ratios(n + count_std * rng.normal(size=S), sums + sum_std * rng.normal(size=S), noisy, count_std, sum_std)
+        noisy = (
+            None
+            if squares is None
+            else squares + math.hypot(sum_std, count_std / 2) * rng.normal(size=S)
+        )
+        released = Ratios(
+            n + count_std * rng.normal(size=S),
+            sums + sum_std * rng.normal(size=S),
+            noisy,
+            count_std,
+            sum_std,
+        )
         return values, (released, Ratios(n, sums, squares, 0.0, 0.0))
 
 
 def rehearsed(
-    population: Population, estimate: Callable[[Ratios], Shrunk], noise: tuple[float, float], weights: Array
+    population: Population,
+    estimate: Callable[[Ratios], Shrunk],
+    noise: tuple[float, float],
+    weights: Array,
 ) -> tuple[Array, float, float]:
     """The estimator's own code on made-up releases: root mean squares by state [s], the mean of the error, and of that without noise."""
     rng, squares, errors = np.random.default_rng(0), np.zeros(len(weights)), np.zeros(2)
@@ -81,13 +96,16 @@ def rehearsed(
     return np.sqrt(squares), float(errors[0]), float(errors[1])
 
 
-def shares_or_uniform(shares: npt.ArrayLike | None, states: int, visits: int, trajectories: int) -> tuple[Array, str]:
+def shares_or_uniform(
+    shares: npt.ArrayLike | None, states: int, visits: int, trajectories: int
+) -> tuple[Array, str]:
     """How often a user visits each state, and how we know."""
     if shares is None:
         uniform = trajectories * visits / states
-        return np.full(
-            states, uniform
-        ), f"every state is visited by the same share of users, {uniform:.3g} (no visit_shares were given)"
+        return (
+            np.full(states, uniform),
+            f"every state is visited by the same share of users, {uniform:.3g} (no visit_shares were given)",
+        )
     given = numbers("visit_shares", shares)
     if given.shape != (states,) or not ((given >= 0) & (given <= trajectories)).all():
         asked = f"{states} numbers between 0 and {trajectories}, visits per user"
@@ -108,7 +126,9 @@ def checked_std(given: npt.ArrayLike, states: int, return_bound: float) -> Array
     """How much returns of each state vary [s], from one number for all or one each."""
     std = numbers("return_std", given)
     if std.shape not in ((), (states,)):
-        raise InvalidParameter(f"return_std must be one number, or {states}, one per state, got shape {std.shape}")
+        raise InvalidParameter(
+            f"return_std must be one number, or {states}, one per state, got shape {std.shape}"
+        )
     if not ((std >= 0) & (std <= return_bound / 2)).all():
         raise InvalidParameter(
             f"return_std must be between 0 and return_bound/2 = {return_bound / 2:g}, more than which no return varies"

@@ -38,7 +38,8 @@ class VisitRows:
     step, which is added.
     """
 
-    of_table: ClassVar[bool] = True  # its numbers are properties of a public table that a certificate does not hold
+    # its numbers are properties of a public table that a certificate does not hold
+    of_table: ClassVar[bool] = True
 
     dimension: int
     trace: float
@@ -48,13 +49,23 @@ class VisitRows:
     balance: float = 1.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.dimension, bool) or not isinstance(self.dimension, int) or self.dimension < 1:
-            raise InvalidParameter(f"dimension must be a whole number, at least 1, got dimension={self.dimension}")
+        if (
+            isinstance(self.dimension, bool)
+            or not isinstance(self.dimension, int)
+            or self.dimension < 1
+        ):
+            raise InvalidParameter(
+                f"dimension must be a whole number, at least 1, got dimension={self.dimension}"
+            )
         for name in ("trace", "design", "response", "balance"):
             if not 1e-50 < getattr(self, name) < 1e50:
-                raise InvalidParameter(f"{name} must be positive and finite, got {name}={getattr(self, name)}")
+                raise InvalidParameter(
+                    f"{name} must be positive and finite, got {name}={getattr(self, name)}"
+                )
         if not 0 <= self.overlap < 1e50:
-            raise InvalidParameter(f"overlap must be finite and not negative, got overlap={self.overlap}")
+            raise InvalidParameter(
+                f"overlap must be finite and not negative, got overlap={self.overlap}"
+            )
 
     @property
     def about(self) -> str:
@@ -92,7 +103,9 @@ class VisitRows:
         A, b = smat(values[:split], self.dimension), values[split:]
         short = np.trace(A) <= self.trace + room and np.linalg.norm(values) <= self._null + room
         short = (
-            short and np.linalg.norm(A) <= math.sqrt(self.design) + room and np.linalg.norm(b) <= math.sqrt(self.response) + room
+            short
+            and np.linalg.norm(A) <= math.sqrt(self.design) + room
+            and np.linalg.norm(b) <= math.sqrt(self.response) + room
         )
         return bool(short and np.linalg.eigvalsh(A)[0] >= -room)
 
@@ -127,7 +140,14 @@ def visit_rows(table: Array, scales: Array, visits: int, balance: float) -> Visi
             sums[k, rows] = np.partition(entries, -K, axis=1)[:, -K:].sum(axis=1)
     design, response, overlap = (_largest(row, K) for row in sums)
     response = min(response, float(totals[1]), kappa**2 * _largest(scales**2, K) * every)
-    return VisitRows(table.shape[1], trace, min(design, float(totals[0])), response, min(overlap, response), kappa)
+    return VisitRows(
+        table.shape[1],
+        trace,
+        min(design, float(totals[0])),
+        response,
+        min(overlap, response),
+        kappa,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -93,7 +93,8 @@ def _spread(ratios: Ratios, target: Array) -> tuple[float, Array]:
     sampled = np.zeros_like(n) if ratios.squares is None else ratios.sampling_variance(target)
     excess = float(((ratios.sums - n * target) ** 2 - noise - sampled).sum())
     error = float(np.sqrt(2 * np.square(noise + sampled).sum()))
-    squares = float((n**2).sum()) - len(n) * ratios.count_std**2  # of the counts, without their noise
+    # of the counts, without their noise
+    squares = float((n**2).sum()) - len(n) * ratios.count_std**2
     return min(max((excess - error) / max(squares, _LEAST), _LEAST), 1.0), sampled
 
 
@@ -128,7 +129,9 @@ def standardised(components: Array | None, states: int) -> Array:
         return ones
     table = np.asarray(components, dtype=float)
     if table.ndim != 2 or len(table) != states or not np.isfinite(table).all():
-        raise InvalidParameter(f"components must be finite, of shape ({states}, k), got shape {table.shape}")
+        raise InvalidParameter(
+            f"components must be finite, of shape ({states}, k), got shape {table.shape}"
+        )
     centred = table - table.mean(axis=0)
     scale = centred.std(axis=0)
     kept = scale > 1e-9 * max(float(np.abs(table).max(initial=0.0)), 1e-300)

@@ -9,7 +9,15 @@ from confide.errors import InvalidParameter
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.estimator import Estimator, check_call
 from confide.evaluation.log_sums import Logs, Progress, delta_warning, said
-from confide.evaluation.parameters import described, first_of_user, keep, keep_returns, nobody, numbers, whole
+from confide.evaluation.parameters import (
+    described,
+    first_of_user,
+    keep,
+    keep_returns,
+    nobody,
+    numbers,
+    whole,
+)
 from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
 from confide.mechanisms.smooth import SmoothGaussian
 from confide.mechanisms.sources import NoiseSource
@@ -63,9 +71,13 @@ def feature_matrix(model: LinearMonteCarlo) -> Array:
     """Phi [s, d], where there are features."""
     table = np.asarray(model.features)
     if table.ndim != 2 or len(table) != model.states:
-        raise InvalidParameter(f"features must have the shape ({model.states}, d), a row per state, got shape {table.shape}")
+        raise InvalidParameter(
+            f"features must have the shape ({model.states}, d), a row per state, got shape {table.shape}"
+        )
     if np.linalg.matrix_rank(table) < table.shape[1]:
-        raise InvalidParameter("features must have full column rank: leave out the ones that depend on others")
+        raise InvalidParameter(
+            "features must have full column rank: leave out the ones that depend on others"
+        )
     return table
 
 
@@ -77,11 +89,15 @@ def values_of(model: LinearMonteCarlo, theta: Array) -> Array:
 def positive_weights(given: Array | None, states: int, name: str) -> Array:
     weights = np.ones(states) if given is None else given
     if weights.shape != (states,) or not (weights > 0).all():
-        raise InvalidParameter(f"{name} must be {states} positive numbers, one per state, got shape {weights.shape}")
+        raise InvalidParameter(
+            f"{name} must be {states} positive numbers, one per state, got shape {weights.shape}"
+        )
     return weights
 
 
-def exact_sums(model: LinearMonteCarlo, logs: Logs, progress: Progress | None) -> tuple[Array, Array, int]:
+def exact_sums(
+    model: LinearMonteCarlo, logs: Logs, progress: Progress | None
+) -> tuple[Array, Array, int]:
     """(n_s, sum of F) [s] and the number of users. PRIVATE but for the last. One trajectory per user, returns clipped to [0, F_max].
 
     One user changes each n_s by 1 at most: the bounds of [Balle16] are about that.
@@ -93,13 +109,17 @@ def exact_sums(model: LinearMonteCarlo, logs: Logs, progress: Progress | None) -
     return counts, R * (scaled + counts), total.users
 
 
-def release_exactly(model: LinearMonteCarlo, logs: Logs, progress: Progress | None = None) -> ValueEstimate:
+def release_exactly(
+    model: LinearMonteCarlo, logs: Logs, progress: Progress | None = None
+) -> ValueEstimate:
     """The non-private fit: its guarantee states that there is none."""
     check_call(logs, progress=progress)
     counts, returns, users = exact_sums(model, logs, progress)
     guarantee = no_guarantee(max(users, 1))
     plain = Mechanism("exact", "none", 2, 1.0, 0.0, {"leaves": 1})
-    certificate = certify(guarantee, [plain], subject=type(model).__name__, assumptions=list(logs.assumptions))
+    certificate = certify(
+        guarantee, [plain], subject=type(model).__name__, assumptions=list(logs.assumptions)
+    )
     theta = model.solve(counts, returns)
     return ValueEstimate(
         values_of(model, theta),
@@ -123,7 +143,11 @@ class SmoothEstimator(Estimator, LinearMonteCarlo):
         return counts_one_trajectory(self.states, self.return_bound, steps)
 
     def loss(self, privacy: Request) -> Loss:
-        return self._mechanism(privacy).loss if isinstance(privacy, CentralDP) else super().loss(privacy)
+        return (
+            self._mechanism(privacy).loss
+            if isinstance(privacy, CentralDP)
+            else super().loss(privacy)
+        )
 
     def _mechanism(self, privacy: CentralDP) -> SmoothGaussian:
         dimension = self.states if self.features is None else feature_matrix(self).shape[1]
@@ -146,16 +170,33 @@ class SmoothEstimator(Estimator, LinearMonteCarlo):
             counts, returns, users = exact_sums(self, logs, progress)
             delta_warning(users, privacy.delta)
             printed = self.calibration == "paper"
-            smooth = _ROUNDING * self.smooth_sensitivity(counts, users, mechanism.beta, printed=printed)
+            smooth = _ROUNDING * self.smooth_sensitivity(
+                counts, users, mechanism.beta, printed=printed
+            )
             least = self.least_sensitivity(users, printed=printed)
             theta = mechanism.release(self.solve(counts, returns), smooth, source, least=least)
-            guarantee = Guarantee(mechanism.loss, privacy, Trust.CENTRAL, max(users, 1), source.name)
-            parts = {name: getattr(mechanism, name) for name in ("alpha", "beta", "dimension", "epsilon", "delta")}
+            guarantee = Guarantee(
+                mechanism.loss, privacy, Trust.CENTRAL, max(users, 1), source.name
+            )
+            parts = {
+                name: getattr(mechanism, name)
+                for name in ("alpha", "beta", "dimension", "epsilon", "delta")
+            }
             described = Mechanism("smooth", "gaussian", None, None, None, parts)
             subject = f"{type(self).__name__}, {self.calibration} calibration"
-            certificate = certify(guarantee, [described], subject=subject, assumptions=said(logs, privacy))
+            certificate = certify(
+                guarantee, [described], subject=subject, assumptions=said(logs, privacy)
+            )
             parameters = None if self.features is None else theta
-            return ValueEstimate(values_of(self, theta), None, guarantee, certificate, 0.0, self.return_bound, parameters)
+            return ValueEstimate(
+                values_of(self, theta),
+                None,
+                guarantee,
+                certificate,
+                0.0,
+                self.return_bound,
+                parameters,
+            )
 
         return make
 

@@ -8,7 +8,15 @@ import numpy.typing as npt
 
 from confide.evaluation.contributions import Bands, ResidualBands
 from confide.evaluation.estimate import ValueEstimate
-from confide.evaluation.linear_values import Coordinates, Solution, coordinates, estimate_of, positive_part, residual_gain, solve
+from confide.evaluation.linear_values import (
+    Coordinates,
+    Solution,
+    coordinates,
+    estimate_of,
+    positive_part,
+    residual_gain,
+    solve,
+)
 from confide.evaluation.log_sums import Logs, LogSums
 from confide.evaluation.parameters import USUAL_VISITS, first_of_user, keep, nobody, numbers, whole
 from confide.evaluation.row_contributions import VisitRows, VisitSums, visit_rows
@@ -39,7 +47,9 @@ class SufficientStatistics(TwoReleases):
     truth if the features can express it.
     """
 
-    about: ClassVar[str] = "the value in the best linear fit, which is the true value only if the features can express it,"
+    about: ClassVar[str] = (
+        "the value in the best linear fit, which is the true value only if the features can express it,"
+    )
     features: Array
     discount: float = 1.0
     _: KW_ONLY
@@ -66,20 +76,32 @@ class SufficientStatistics(TwoReleases):
     def _planned(self, logs: Logs, privacy: Request) -> Planned:  # noqa: ARG002
         where = coordinates(self.features, self.weights)
         statistic = self.statistic(where, Relation(privacy.relation))
-        shares = self._shares(statistic.bound, "first visits: sum w x x^T, sum w x g", Bands(BANDS, where.table.shape[1]))
+        shares = self._shares(
+            statistic.bound,
+            "first visits: sum w x x^T, sum w x g",
+            Bands(BANDS, where.table.shape[1]),
+        )
         return shares, lambda sums: self._estimate(sums, where, statistic)
 
     def _estimate(self, sums: LogSums, where: Coordinates, statistic: VisitSums) -> ValueEstimate:
         bound = statistic.bound
         answer = sums.release(statistic)
         A, b = bound.unpack(answer.values)
-        possible = np.abs(statistic.table).T @ np.abs(statistic.table) > 0  # elsewhere A is zero, and the noise on it is known
+        # elsewhere A is zero, and the noise on it is known
+        possible = np.abs(statistic.table).T @ np.abs(statistic.table) > 0
         s, kappa = answer.noise.std, bound.balance
         A = positive_part(np.where(possible, A, 0.0))
         prior_noise = _noise_of_product(where.prior, possible)
-        solution = solve(A, b, variance=s**2 * (1 / kappa**2 + float(np.trace(prior_noise)) / len(b)), prior=where.prior)
+        solution = solve(
+            A,
+            b,
+            variance=s**2 * (1 / kappa**2 + float(np.trace(prior_noise)) / len(b)),
+            prior=where.prior,
+        )
         theta = solution.theta
-        noise: Array = s**2 * (np.eye(len(b)) / kappa**2 + _noise_of_product(np.outer(theta, theta), possible))
+        noise: Array = s**2 * (
+            np.eye(len(b)) / kappa**2 + _noise_of_product(np.outer(theta, theta), possible)
+        )
         sampling = self._sampling(sums, statistic, solution)
         return estimate_of(
             sums,
@@ -103,16 +125,22 @@ class SufficientStatistics(TwoReleases):
             worst: float = bound.sensitivity(relation) ** 2 * (1 / bound.balance**2 + per_entry)
             return worst
 
-        bound = min((visit_rows(table, root, self.visits, balance) for balance in _BALANCES), key=error)
+        bound = min(
+            (visit_rows(table, root, self.visits, balance) for balance in _BALANCES), key=error
+        )
         returns = self._returns
-        return VisitSums(bound, table, root, self.visits, float(self.discount), returns.centre, returns.radius)
+        return VisitSums(
+            bound, table, root, self.visits, float(self.discount), returns.centre, returns.radius
+        )
 
     def _sampling(self, sums: LogSums, statistic: VisitSums, solution: Solution) -> Array | None:
         if self.interval_share == 0:
             return None
         bound, theta = statistic.bound, solution.theta
         d, gain = len(theta), residual_gain(bound.unpack, bound.size, theta)
-        longest = np.linalg.norm(statistic.table, axis=1) * (statistic.scales + np.abs(statistic.table @ theta))
+        longest = np.linalg.norm(statistic.table, axis=1) * (
+            statistic.scales + np.abs(statistic.table @ theta)
+        )
         top = float(np.sort(longest)[-self.visits :].sum())
         bands = ResidualBands(statistic, gain, np.zeros(d), top, Bands(BANDS, d))
         answer = sums.release(bands)

@@ -52,7 +52,9 @@ class TemporalSums:
     def unpack(self, values: Array) -> tuple[Array, Array]:
         """A released vector, or users' rows [..., size] -> (A [..., d, d], b [..., d]), kappa divided out."""
         d = self.table.shape[1]
-        return values[..., : d * d].reshape(*values.shape[:-1], d, d), values[..., d * d :] / self.balance
+        return values[..., : d * d].reshape(*values.shape[:-1], d, d), values[
+            ..., d * d :
+        ] / self.balance
 
 
 def longest_steps(instruments: Array, table: Array, *, discount: float, balance: float) -> Array:
@@ -75,4 +77,6 @@ def longest_steps(instruments: Array, table: Array, *, discount: float, balance:
 def check_radius(radius: float, reach: Array) -> None:
     """A ball in which no step fits would be a release of nothing but noise."""
     if not radius > reach.max():
-        raise InvalidParameter(f"norm must be more than the longest step, {reach.max():.4g}, got norm={radius:g}")
+        raise InvalidParameter(
+            f"norm must be more than the longest step, {reach.max():.4g}, got norm={radius:g}"
+        )

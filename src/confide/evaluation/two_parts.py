@@ -40,11 +40,15 @@ class TwoReleases(Estimator):
     def _keep_shared(self) -> None:
         """Check the public parameters that all estimators with two releases have."""
         keep_returns(self)
-        keep(self, interval_share=real("interval_share", self.interval_share, "in [0, 0.9]", 0, 0.9))
+        keep(
+            self, interval_share=real("interval_share", self.interval_share, "in [0, 0.9]", 0, 0.9)
+        )
 
     @property
     def _returns(self) -> Returns:
-        return Returns(self.return_bound / 2 if self.centre is None else self.centre, self.return_bound / 2)
+        return Returns(
+            self.return_bound / 2 if self.centre is None else self.centre, self.return_bound / 2
+        )
 
     @property
     def _range(self) -> str:
@@ -65,10 +69,16 @@ class TwoReleases(Estimator):
         charged: bool,
     ) -> Callable[[], ValueEstimate]:
         shares, estimate = self._planned(logs, privacy)
-        sums = LogSums(logs, shares, privacy=privacy, source=source, progress=progress, charged=charged)
+        sums = LogSums(
+            logs, shares, privacy=privacy, source=source, progress=progress, charged=charged
+        )
         return lambda: estimate(sums)
 
     def _shares(self, statistic: Bound, query: str, residuals: Bound) -> list[Share]:
         """The budget: most of it for the estimate, the rest for how far sampling may have moved it."""
         first = Share(statistic, 1 - self.interval_share, query)
-        return [first, Share(residuals, self.interval_share, RESIDUALS)] if self.interval_share else [first]
+        return (
+            [first, Share(residuals, self.interval_share, RESIDUALS)]
+            if self.interval_share
+            else [first]
+        )

@@ -51,13 +51,21 @@ class FirstVisits:
         for name in ("states", "visits", "trajectories"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
-                raise InvalidParameter(f"{name} must be a whole number, at least 1, got {name}={value}")
+                raise InvalidParameter(
+                    f"{name} must be a whole number, at least 1, got {name}={value}"
+                )
         if self.visits > self.states:
-            raise InvalidParameter(f"visits must be at most states={self.states}, got visits={self.visits}")
+            raise InvalidParameter(
+                f"visits must be at most states={self.states}, got visits={self.visits}"
+            )
         if not 1e-3 <= self.balance <= 1e3:
-            raise InvalidParameter(f"balance must be between 0.001 and 1000, got balance={self.balance}")
+            raise InvalidParameter(
+                f"balance must be between 0.001 and 1000, got balance={self.balance}"
+            )
         if not (self.squares == 0 or 1e-3 <= self.squares <= _MOST_SQUARES):
-            raise InvalidParameter(f"squares must be 0, or between 0.001 and {_MOST_SQUARES}, got squares={self.squares}")
+            raise InvalidParameter(
+                f"squares must be 0, or between 0.001 and {_MOST_SQUARES}, got squares={self.squares}"
+            )
 
     @property
     def about(self) -> str:
@@ -99,7 +107,9 @@ class FirstVisits:
         if relation == Relation.NULL:
             return self.trajectories * self.visits * alone
         both = 2.0 if kappa <= 0.5 else (1 + 2 * kappa) ** 2 / (4 * kappa)
-        return self.trajectories * (self._corners(both, alone) + (self.grid * self.visits if kappa else 0.0))
+        return self.trajectories * (
+            self._corners(both, alone) + (self.grid * self.visits if kappa else 0.0)
+        )
 
     def _corners(self, both: float, alone: float) -> float:
         """The largest sum over states, where one that both neighbours visit adds `both`, and one that only one of them visits `alone`."""
@@ -113,7 +123,12 @@ class FirstVisits:
         """Whole counts, at most L of a state and K L in all; |sum g| <= n, and (sum g)^2 / n <= sum g^2 <= n."""
         counts, sums, squares = self.unpack(values)
         whole = np.rint(counts)
-        possible = (counts == whole) & (counts >= 0) & (counts <= self.trajectories) & (np.abs(sums) <= counts)
+        possible = (
+            (counts == whole)
+            & (counts >= 0)
+            & (counts <= self.trajectories)
+            & (np.abs(sums) <= counts)
+        )
         if squares is not None:
             room = (self.trajectories + 1) * self.grid / self.square_unit
             possible &= (squares <= counts + room) & (
@@ -146,7 +161,9 @@ class FirstVisitReturns:
         if not 0 <= self.discount <= 1:
             raise InvalidParameter(f"discount must be in [0, 1], got discount={self.discount}")
         if not (1e-50 < self.radius < 1e50 and abs(self.centre) < 1e50):
-            raise InvalidParameter(f"returns need a finite range, got {self.centre} +- {self.radius}")
+            raise InvalidParameter(
+                f"returns need a finite range, got {self.centre} +- {self.radius}"
+            )
 
     def contribution(self, users: LoggedUsers) -> Bounded:
         bound = self.bound

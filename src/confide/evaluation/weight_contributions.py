@@ -28,7 +28,9 @@ class WeightAndWorth:
 
     def __post_init__(self) -> None:
         if not 1e-3 <= self.balance <= 1e3:
-            raise InvalidParameter(f"balance must be between 0.001 and 1000, got balance={self.balance}")
+            raise InvalidParameter(
+                f"balance must be between 0.001 and 1000, got balance={self.balance}"
+            )
 
     @property
     def about(self) -> str:
@@ -53,12 +55,15 @@ class WeightAndWorth:
 
     def l1_sensitivity(self, relation: Relation) -> float:
         corner = 1 + self.balance
-        return (corner if relation == Relation.NULL else max(2 * self.balance, corner)) + 2 * self.grid
+        return (
+            corner if relation == Relation.NULL else max(2 * self.balance, corner)
+        ) + 2 * self.grid
 
     def contains(self, values: Array) -> bool:
         weight, worth = values
         return bool(
-            -self.grid <= weight <= 1 + self.grid and abs(worth) <= self.balance * weight + (1 + self.balance) * self.grid
+            -self.grid <= weight <= 1 + self.grid
+            and abs(worth) <= self.balance * weight + (1 + self.balance) * self.grid
         )
 
 
@@ -82,18 +87,32 @@ class WeightedReturns:
     centre: float
     radius: float
     per_decision: bool = False
-    behaviour: Array | None = field(default=None, repr=False)  # [s, a], in the place of logged probabilities
+    # [s, a], in the place of logged probabilities
+    behaviour: Array | None = field(default=None, repr=False)
 
     def per_user(self, users: LoggedUsers) -> Array:
         """[user, coordinate], before rounding. PRIVATE."""
         if users.actions is None or (users.probabilities is None and self.behaviour is None):
-            raise InvalidParameter("importance sampling needs logs with actions and the probabilities of taking them")
+            raise InvalidParameter(
+                "importance sampling needs logs with actions and the probabilities of taking them"
+            )
         logged = users.probabilities
-        probabilities = self._looked_up(users.states, users.actions) if logged is None or self.behaviour is not None else logged
+        probabilities = (
+            self._looked_up(users.states, users.actions)
+            if logged is None or self.behaviour is not None
+            else logged
+        )
         ends = users.trajectories, users.users, users.valid
         limits = self.discount, self.limit, self.centre, self.radius
         pairs = _kernels.weighted_returns(
-            users.states, users.rewards, users.actions, probabilities, *ends, self.target, *limits, self.per_decision
+            users.states,
+            users.rewards,
+            users.actions,
+            probabilities,
+            *ends,
+            self.target,
+            *limits,
+            self.per_decision,
         )
         if isinstance(self.bound, L2Ball):
             return pairs[:, 1:].copy()
@@ -104,7 +123,9 @@ class WeightedReturns:
         """Of a state or an action that does not exist, one; the user is not counted."""
         table = np.asarray(self.behaviour)
         inside = (states >= 0) & (states < len(table)) & (actions >= 0) & (actions < table.shape[1])
-        return np.where(inside, table[np.where(inside, states, 0), np.where(inside, actions, 0)], 1.0)
+        return np.where(
+            inside, table[np.where(inside, states, 0), np.where(inside, actions, 0)], 1.0
+        )
 
     def contribution(self, users: LoggedUsers) -> Bounded:
         return added_up(self, users)

@@ -66,7 +66,8 @@ class Compared:
     paired: bool
     p: float
     adjusted: float  # by Holm
-    smallest: float  # that `adjusted` could be with so few seeds and so many pairs, however clear the difference
+    # that `adjusted` could be with so few seeds and so many pairs, however clear the difference
+    smallest: float
     level: float
 
     @property
@@ -79,7 +80,9 @@ class Compared:
         return self.adjusted <= 1 - self.level + 1e-12
 
     def __str__(self) -> str:
-        said = f"{self.first} - {self.second}: {self.difference}, p = {self.adjusted:.2g} after Holm"
+        said = (
+            f"{self.first} - {self.second}: {self.difference}, p = {self.adjusted:.2g} after Holm"
+        )
         return said if self.possible else f"{said}; cannot be significant with so few seeds"
 
 
@@ -104,7 +107,9 @@ class Growth:
 
     def against(self, exponent: float) -> str:
         """The verdict in words. A theorem is an upper bound: in the limit it implies `below` or `compatible`."""
-        measured = f"{self.slope:.2f}" if self.error is None else f"{self.slope:.2f} ± {self.error:.2f}"
+        measured = (
+            f"{self.slope:.2f}" if self.error is None else f"{self.slope:.2f} ± {self.error:.2f}"
+        )
         words = {
             "below": f"below the bound's {exponent:.3g}",
             "above": f"above the bound's {exponent:.3g} on this window",
@@ -160,15 +165,29 @@ def compare_groups(
     rng = np.random.default_rng(SEED) if rng is None else rng
     made = []
     for group, samples in groups.items():
-        values = {name: checked(sample, f"the sample {name}", 1) for name, sample in samples.items()}
+        values = {
+            name: checked(sample, f"the sample {name}", 1) for name, sample in samples.items()
+        }
         if against is not None and against not in values:
             raise InvalidParameter(f"against must be one of {', '.join(values)}, got {against!r}")
-        pairs = itertools.combinations(values, 2) if against is None else ((name, against) for name in values if name != against)
+        pairs = (
+            itertools.combinations(values, 2)
+            if against is None
+            else ((name, against) for name in values if name != against)
+        )
         for first, second in pairs:
-            known = None if seeds is None else (_seeds_of(seeds, group, first), _seeds_of(seeds, group, second))
+            known = (
+                None
+                if seeds is None
+                else (_seeds_of(seeds, group, first), _seeds_of(seeds, group, second))
+            )
             one, other, together = _aligned(values[first], values[second], known, paired)
-            p, smallest = _sign_flips(one, other, rng) if together else _label_swaps(one, other, rng)
-            seen = difference(one, other, paired=together, level=level, resamples=resamples, rng=rng)
+            p, smallest = (
+                _sign_flips(one, other, rng) if together else _label_swaps(one, other, rng)
+            )
+            seen = difference(
+                one, other, paired=together, level=level, resamples=resamples, rng=rng
+            )
             made.append((group, first, second, seen, together, p, smallest))
     adjusted, floors = holm([row[5] for row in made]), holm([row[6] for row in made])
     return tuple(
@@ -207,14 +226,19 @@ def growth(
     """
     users, curves = checked(checkpoints, "checkpoints", 1), checked(regret, "regret", 2)
     if curves.shape[1] != len(users) or users[0] <= 0 or (np.diff(users) <= 0).any():
-        raise InvalidParameter(f"checkpoints must grow from above 0, one for each of {curves.shape[1]} points, got {len(users)}")
+        raise InvalidParameter(
+            f"checkpoints must grow from above 0, one for each of {curves.shape[1]} points, got {len(users)}"
+        )
     first = users[-1] / 10 if after is None else after
     inside = users >= first
     if inside.sum() < 2:
-        raise InvalidParameter(f"a slope needs two checkpoints, got {inside.sum()} from {first:g} users on: lower `after`")
+        raise InvalidParameter(
+            f"a slope needs two checkpoints, got {inside.sum()} from {first:g} users on: lower `after`"
+        )
     users, curves = users[inside], curves[:, inside]
     fit, n = _slope_weights(np.log(users)), len(curves)
-    others = curves if n == 1 else (curves.sum(axis=0) - curves) / (n - 1)  # the mean without each seed
+    # the mean without each seed
+    others = curves if n == 1 else (curves.sum(axis=0) - curves) / (n - 1)
     if (others <= 0).any():
         raise InvalidParameter(
             f"a slope needs mean regret above 0, also without any one seed, got {others.min():.3g} on the window"
@@ -223,19 +247,29 @@ def growth(
     if n == 1:
         return Growth(slope, None, None, None, level, 1, float(users[0]), float(users[-1]))
     slopes = np.log(others) @ fit
-    influence = without_rounding((n - 1) * (slopes.mean() - slopes), 1.0)  # the jackknife's pseudo-values, centred
-    down, up, error = (float(margin[0]) for margin in margins([influence[:, None]], level, resamples, rng))
-    return Growth(slope, error, slope - down, slope + up, level, n, float(users[0]), float(users[-1]))
+    # the jackknife's pseudo-values, centred
+    influence = without_rounding((n - 1) * (slopes.mean() - slopes), 1.0)
+    down, up, error = (
+        float(margin[0]) for margin in margins([influence[:, None]], level, resamples, rng)
+    )
+    return Growth(
+        slope, error, slope - down, slope + up, level, n, float(users[0]), float(users[-1])
+    )
 
 
-def _seeds_of(seeds: Mapping[str, Mapping[str, Sequence[int]]], group: str, name: str) -> Sequence[int]:
+def _seeds_of(
+    seeds: Mapping[str, Mapping[str, Sequence[int]]], group: str, name: str
+) -> Sequence[int]:
     if name not in seeds.get(group, {}):
         raise InvalidParameter(f"seeds must name those of every sample, got none for {name}")
     return seeds[group][name]
 
 
 def _aligned(
-    first: Array, second: Array, seeds: tuple[Sequence[int], Sequence[int]] | None, paired: bool | None
+    first: Array,
+    second: Array,
+    seeds: tuple[Sequence[int], Sequence[int]] | None,
+    paired: bool | None,
 ) -> tuple[Array, Array, bool]:
     """Both in the order of their seeds, and whether they go together."""
     if seeds is None:
@@ -247,8 +281,14 @@ def _aligned(
             )
     same = set(seeds[0]) == set(seeds[1])
     if paired and not same:
-        raise InvalidParameter("paired samples must be of the same seeds, got others: pass paired=False")
-    return first[np.argsort(seeds[0])], second[np.argsort(seeds[1])], same if paired is None else paired
+        raise InvalidParameter(
+            "paired samples must be of the same seeds, got others: pass paired=False"
+        )
+    return (
+        first[np.argsort(seeds[0])],
+        second[np.argsort(seeds[1])],
+        same if paired is None else paired,
+    )
 
 
 def _sign_flips(first: Array, second: Array, rng: np.random.Generator) -> tuple[float, float]:
@@ -257,7 +297,8 @@ def _sign_flips(first: Array, second: Array, rng: np.random.Generator) -> tuple[
     n = len(differences)
     exact = 2**n <= _EXACT
     if exact:
-        signs = 1.0 - 2.0 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)  # the first row is what was seen
+        # the first row is what was seen
+        signs = 1.0 - 2.0 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
     else:
         signs = np.vstack([np.ones(n), rng.choice([-1.0, 1.0], size=(_ARRANGEMENTS, n))])
     statistic = np.abs(signs @ differences)
@@ -285,9 +326,12 @@ def _label_swaps(first: Array, second: Array, rng: np.random.Generator) -> tuple
     np.put_along_axis(mask, chosen, 1.0, axis=1)
     means = mask @ pooled / n, (1 - mask) @ pooled / m
     squares = mask @ pooled**2 - n * means[0] ** 2, (1 - mask) @ pooled**2 - m * means[1] ** 2
-    error = np.sqrt(np.maximum(squares[0], 0) / (n * (n - 1)) + np.maximum(squares[1], 0) / (m * (m - 1)))
+    error = np.sqrt(
+        np.maximum(squares[0], 0) / (n * (n - 1)) + np.maximum(squares[1], 0) / (m * (m - 1))
+    )
     gap = without_rounding(np.abs(means[0] - means[1]), 1.0)
-    statistic = gap / np.maximum(error, 1e-6)  # under that it is rounding: samples without any variance of their own
+    # under that it is rounding: samples without any variance of their own
+    statistic = gap / np.maximum(error, 1e-6)
     return _tail(statistic), smallest
 
 

@@ -37,7 +37,14 @@ def run_cell(cell: Cell) -> dict[str, Any]:
             problem = world(cell.problem)
             agent = cell.spec.ready(problem, cell.seed)
             counts = cell.spec.counts
-            done = run(agent, problem, episodes=cell.spec.episodes, seed=cell.seed, command=cell.command, counts=counts)
+            done = run(
+                agent,
+                problem,
+                episodes=cell.spec.episodes,
+                seed=cell.seed,
+                command=cell.command,
+                counts=counts,
+            )
     except ConfideError as error:
         return _failed(cell, f"{error}")
     except (Exception, SystemExit, GeneratorExit) as error:
@@ -66,7 +73,10 @@ class Task:
             except ConfideError as error:
                 return self.key, _failed(self.cell, f"{error}")
             if mine != self.key:
-                return self.key, _failed(self.cell, "the worker has other code, libraries or files than the driver: restart both")
+                return self.key, _failed(
+                    self.cell,
+                    "the worker has other code, libraries or files than the driver: restart both",
+                )
             return self.key, run_cell(self.cell)
 
 
@@ -80,7 +90,9 @@ def run_alone(task: Task) -> tuple[str, dict[str, Any]]:
         try:
             found: tuple[str, dict[str, Any]] = alone.submit(task.run).result()
         except BrokenExecutor:
-            return task.key, _failed(task.cell, "its process was killed: out of memory, or a crash in compiled code?")
+            return task.key, _failed(
+                task.cell, "its process was killed: out of memory, or a crash in compiled code?"
+            )
     return found
 
 

@@ -54,18 +54,21 @@ class Group:
     regret: Array = field(repr=False)  # [seed, checkpoint]; NaN where values are not known
     value: Array = field(repr=False)  # [seed, checkpoint]
     mean_return: Array = field(repr=False)
-    episodes_to_90: Array = field(repr=False)  # [seed]; infinity where it was not reached, NaN where it is not known
+    # [seed]; infinity where it was not reached, NaN where it is not known
+    episodes_to_90: Array = field(repr=False)
     noise_std: Array | None = field(default=None, repr=False)  # [seed, checkpoint]
     signal: Array | None = field(default=None, repr=False)
     relation: str = "replace"
     source: str = "fast"
     covered: int | None = None  # users that the guarantee covers; None: all of them
     certificates: tuple[Certificate | None, ...] = field(default=(), repr=False)  # [seed]
-    questions: tuple[tuple[Question, ...], ...] = field(default=(), repr=False)  # [seed]: what users were asked
+    # [seed]: what users were asked
+    questions: tuple[tuple[Question, ...], ...] = field(default=(), repr=False)
     last_returns: tuple[tuple[float, float, float] | None, ...] = field(
         default=(), repr=False
     )  # [seed], with ends: `Run.last_return`
-    stopped: tuple[Stopped, ...] = ()  # left out, if any run is complete; else the curves end where the first of them does
+    # left out, if any run is complete; else the curves end where the first of them does
+    stopped: tuple[Stopped, ...] = ()
     seconds: tuple[float, ...] = field(default=(), repr=False)  # [seed]
     versions: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     promise: str = ""  # in short, and different for groups that differ in it
@@ -91,7 +94,11 @@ class Group:
     @property
     def gap(self) -> float | None:
         """What uniform play loses per user; None where it loses nothing, or nothing is known."""
-        if self.optimal_value is None or self.uniform_value is None or self.optimal_value <= self.uniform_value:
+        if (
+            self.optimal_value is None
+            or self.uniform_value is None
+            or self.optimal_value <= self.uniform_value
+        ):
             return None
         return self.optimal_value - self.uniform_value
 
@@ -133,7 +140,9 @@ def groups_of(runs: Sequence[Run]) -> list[Group]:
         raise InvalidParameter("a report needs at least one run, got none")
     worlds: dict[tuple[str, str, str], list[Run]] = {}
     for run in runs:
-        worlds.setdefault((run.problem, _rounded(run.optimal_value), _rounded(run.uniform_value)), []).append(run)
+        worlds.setdefault(
+            (run.problem, _rounded(run.optimal_value), _rounded(run.uniform_value)), []
+        ).append(run)
     named, seen = Counter(name for name, _, _ in worlds), Counter[str]()
     made = []
     for (name, _, _), members in worlds.items():
@@ -144,7 +153,9 @@ def groups_of(runs: Sequence[Run]) -> list[Group]:
             kinds.setdefault((run.agent, run.guarantee), []).append(run)
         made += [_group(title, own) for own in kinds.values() if any(run.segments for run in own)]
     if not made:
-        raise InvalidParameter("there is nothing to report: every run was interrupted before its first user")
+        raise InvalidParameter(
+            "there is nothing to report: every run was interrupted before its first user"
+        )
     return told_apart(made)
 
 
@@ -168,17 +179,29 @@ def _short(group: Group) -> str:
 
 
 def _longer(group: Group) -> str:
-    return f"{group.trust} ε = {group.epsilon:.4g}, δ = {group.delta:g}" if group.private else _short(group)
+    return (
+        f"{group.trust} ε = {group.epsilon:.4g}, δ = {group.delta:g}"
+        if group.private
+        else _short(group)
+    )
 
 
 def _group(problem: str, runs: Sequence[Run]) -> Group:
     """Over the complete runs; where none is complete, over all of them, up to the users that each of them served."""
-    stopped = tuple(Stopped(run.seed, run.episodes, run.planned_episodes) for run in runs if not run.complete)
+    stopped = tuple(
+        Stopped(run.seed, run.episodes, run.planned_episodes) for run in runs if not run.complete
+    )
     shown = [run for run in runs if run.complete] or [run for run in runs if run.segments]
     shown = sorted(shown, key=lambda run: run.seed)
     first, users = shown[0], checkpoint_grid(min(run.episodes for run in shown))
-    curves: dict[str, Any] = {name: np.stack([run.curve(name, users) for run in shown]) for name in CURVES}
-    known = first.optimal_value is not None and first.uniform_value is not None and bool(np.isfinite(curves["value"]).all())
+    curves: dict[str, Any] = {
+        name: np.stack([run.curve(name, users) for run in shown]) for name in CURVES
+    }
+    known = (
+        first.optimal_value is not None
+        and first.uniform_value is not None
+        and bool(np.isfinite(curves["value"]).all())
+    )
     reached = [run.episodes_to(0.9) if known else math.nan for run in shown]
     return Group(
         problem=problem,
@@ -189,7 +212,9 @@ def _group(problem: str, runs: Sequence[Run]) -> Group:
         seeds=tuple(run.seed for run in shown),
         commands=tuple(run.command for run in shown),
         users=users,
-        episodes_to_90=np.array([math.inf if found is None else found for found in reached], dtype=float),
+        episodes_to_90=np.array(
+            [math.inf if found is None else found for found in reached], dtype=float
+        ),
         certificates=tuple(run.certificate for run in shown),
         questions=tuple(run.questions for run in shown),
         last_returns=tuple(run.last_return for run in shown),

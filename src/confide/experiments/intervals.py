@@ -25,7 +25,8 @@ Array = npt.NDArray[np.float64]
 
 RESAMPLES = 5000
 SEED = 0
-_ROUNDING = 1e-9  # exact values are sums of rounded numbers: differences below this, relative, are none
+# exact values are sums of rounded numbers: differences below this, relative, are none
+_ROUNDING = 1e-9
 _CHUNK = 256  # points at a time: memory
 
 
@@ -67,13 +68,18 @@ class Reached:
     median: float
     low: float | None
     high: float | None
-    level: float  # that the interval has: of fewer than six seeds even the first and the last to arrive have less than 95 %
+    # that the interval has: of fewer than six seeds even the first and the last to arrive have less than 95 %
+    level: float
     reached: int
     seeds: int
 
     def __str__(self) -> str:
         missing = self.seeds - self.reached
-        count = f"not reached in {missing} of {self.seeds}" if missing else f"reached in all {self.seeds}"
+        count = (
+            f"not reached in {missing} of {self.seeds}"
+            if missing
+            else f"reached in all {self.seeds}"
+        )
         if not self.reached:
             return count
         if self.low is None or self.high is None:
@@ -93,12 +99,21 @@ def band(
     values = checked(curves, "curves", 2)
     mean: Array = values.mean(axis=0)
     if positive and (values < 0).any():
-        raise InvalidParameter(f"positive curves have no values below 0, got {values.min():.3g}: leave `positive` out")
+        raise InvalidParameter(
+            f"positive curves have no values below 0, got {values.min():.3g}: leave `positive` out"
+        )
     if len(values) == 1:
         return Band(mean, None, None, level, 1)
-    if not positive or len(values) == 2:  # of two, the logarithmic one would end at hundreds of times the mean
+    # of two, the logarithmic one would end at hundreds of times the mean
+    if not positive or len(values) == 2:
         down, up, _ = margins([values], level, resamples, rng)
-        return Band(mean, np.maximum(mean - down, 0.0) if positive else mean - down, mean + up, level, len(values))
+        return Band(
+            mean,
+            np.maximum(mean - down, 0.0) if positive else mean - down,
+            mean + up,
+            level,
+            len(values),
+        )
     relative = np.divide(values, mean, out=np.zeros_like(values), where=mean > 0)
     down, up, _ = margins([relative], level, resamples, rng)
     return Band(mean, mean * np.exp(-down), mean * np.exp(up), level, len(values))
@@ -118,7 +133,9 @@ def interval(
     if made.low is None or made.high is None:
         return Interval(float(made.mean[0]), None, None, None, level, 1)
     error = float(_deviation(values[:, None])[0]) / math.sqrt(len(values))
-    return Interval(float(made.mean[0]), float(made.low[0]), float(made.high[0]), error, level, len(values))
+    return Interval(
+        float(made.mean[0]), float(made.low[0]), float(made.high[0]), error, level, len(values)
+    )
 
 
 def difference(
@@ -155,14 +172,20 @@ def ratio(
     top, bottom = checked(above, "above", 1), checked(below, "below", 1)
     pairs, seeds = pairing(len(top), len(bottom), paired), min(len(top), len(bottom))
     if top.mean() <= 0 or bottom.mean() <= 0:
-        raise InvalidParameter(f"a ratio needs means above 0, got {top.mean():.3g} over {bottom.mean():.3g}: take the difference")
+        raise InvalidParameter(
+            f"a ratio needs means above 0, got {top.mean():.3g} over {bottom.mean():.3g}: take the difference"
+        )
     estimate = float(top.mean() / bottom.mean())
     if seeds == 1:
         return Interval(estimate, None, None, None, level, 1)
     one, other = _influence(top), _influence(bottom)
-    groups = [without_rounding(one - other, 1.0)[:, None]] if pairs else [one[:, None], -other[:, None]]
+    groups = (
+        [without_rounding(one - other, 1.0)[:, None]] if pairs else [one[:, None], -other[:, None]]
+    )
     down, up, error = (float(margin[0]) for margin in margins(groups, level, resamples, rng))
-    return Interval(estimate, estimate * math.exp(-down), estimate * math.exp(up), error, level, seeds)
+    return Interval(
+        estimate, estimate * math.exp(-down), estimate * math.exp(up), error, level, seeds
+    )
 
 
 def privacy_cost(
@@ -186,16 +209,22 @@ def episodes_to(reached: Sequence[float | None], *, level: float = 0.95) -> Reac
     check_level(level)
     times = np.sort(np.array([math.inf if time is None else time for time in reached], dtype=float))
     if not len(times) or not (times > 0).all():  # nan, too
-        raise InvalidParameter("the time to a goal is a number of users above 0 per seed, or None for never, got none or another")
+        raise InvalidParameter(
+            "the time to a goal is a number of users above 0 per seed, or None for never, got none or another"
+        )
     n, arrived = len(times), int(np.isfinite(times).sum())
     median = float(times[(n - 1) // 2])
     if n == 1:
         return Reached(median, None, None, level, arrived, 1)
     rank = max((r for r in range(1, n // 2 + 1) if _held(n, r) >= level), default=1)
-    return Reached(median, float(times[rank - 1]), float(times[n - rank]), _held(n, rank), arrived, n)
+    return Reached(
+        median, float(times[rank - 1]), float(times[n - rank]), _held(n, rank), arrived, n
+    )
 
 
-def margins(groups: Sequence[Array], level: float, resamples: int, rng: np.random.Generator | None) -> tuple[Array, Array, Array]:
+def margins(
+    groups: Sequence[Array], level: float, resamples: int, rng: np.random.Generator | None
+) -> tuple[Array, Array, Array]:
     """How far the interval of a sum of independent groups' means reaches below and above it, and its standard error; per point.
 
     Each group is [seeds, points]. Either side is the quantile of the studentised error of smoothed resamples, or Student's if larger.
@@ -226,7 +255,9 @@ def margins(groups: Sequence[Array], level: float, resamples: int, rng: np.rando
 def pairing(first: int, second: int, paired: bool | None) -> bool:
     """Whether two samples of these sizes go together seed by seed; None: if they can."""
     if paired and first != second:
-        raise InvalidParameter(f"paired samples have one number each per seed, got {first} and {second}: pass paired=False")
+        raise InvalidParameter(
+            f"paired samples have one number each per seed, got {first} and {second}: pass paired=False"
+        )
     return first == second if paired is None else paired
 
 
@@ -266,19 +297,30 @@ def percent(level: float) -> str:
 def _draw(n: int, resamples: int, rng: np.random.Generator) -> tuple[Array, Array, Array, Array]:
     """Resamples with noise, as sums: how often each seed is in, the noise it got there, all noise, and all squared noise."""
     slots = (rng.integers(n, size=(resamples, n)) + n * np.arange(resamples)[:, None]).ravel()
-    noise: Array = rng.standard_normal((resamples, n)) / math.sqrt(n)  # of one standard error, in units of the deviation
+    # of one standard error, in units of the deviation
+    noise: Array = rng.standard_normal((resamples, n)) / math.sqrt(n)
     times = np.bincount(slots, minlength=resamples * n).reshape(resamples, n).astype(float)
-    noises: Array = np.bincount(slots, weights=noise.ravel(), minlength=resamples * n).reshape(resamples, n).astype(float)
+    noises: Array = (
+        np.bincount(slots, weights=noise.ravel(), minlength=resamples * n)
+        .reshape(resamples, n)
+        .astype(float)
+    )
     return times, noises, noise.sum(axis=1, keepdims=True), (noise**2).sum(axis=1, keepdims=True)
 
 
-def _resampled(values: Array, deviation: Array, draw: tuple[Array, Array, Array, Array]) -> tuple[Array, Array]:
+def _resampled(
+    values: Array, deviation: Array, draw: tuple[Array, Array, Array, Array]
+) -> tuple[Array, Array]:
     """Of each resample and point: how far its mean is from that of the values, and its squared standard error."""
     times, noises, noise, squares = draw
     n = len(values)
-    scaled = np.divide(values - values.mean(axis=0), deviation, out=np.zeros_like(values), where=deviation > 0)
+    scaled = np.divide(
+        values - values.mean(axis=0), deviation, out=np.zeros_like(values), where=deviation > 0
+    )
     mean = (times @ scaled + noise) / n
-    variance = np.maximum(times @ scaled**2 + 2 * noises @ scaled + squares - n * mean**2, 0.0) / (n - 1)
+    variance = np.maximum(times @ scaled**2 + 2 * noises @ scaled + squares - n * mean**2, 0.0) / (
+        n - 1
+    )
     return mean * deviation, variance * deviation**2 / n
 
 
@@ -287,7 +329,12 @@ def _student(squared_errors: Array, sizes: Sequence[int], level: float) -> Array
     from scipy.special import stdtrit
 
     parts = np.sum(squared_errors**2 / (np.array(sizes)[:, None] - 1), axis=0)
-    freedom = np.divide(squared_errors.sum(axis=0) ** 2, parts, out=np.full(parts.shape, min(sizes) - 1.0), where=parts > 0)
+    freedom = np.divide(
+        squared_errors.sum(axis=0) ** 2,
+        parts,
+        out=np.full(parts.shape, min(sizes) - 1.0),
+        where=parts > 0,
+    )
     return np.asarray(stdtrit(freedom, (1 + level) / 2))
 
 

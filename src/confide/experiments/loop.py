@@ -52,7 +52,14 @@ class Loop:
         *,
         counts: bool | None = None,
     ) -> None:
-        self.agent, self.problem, self.total, self.rng, self.state, self.label = agent, problem, total, rng, state, label
+        self.agent, self.problem, self.total, self.rng, self.state, self.label = (
+            agent,
+            problem,
+            total,
+            rng,
+            state,
+            label,
+        )
         self.served, self.regret = 0, 0.0
         self.segments: list[Segment] = []
         self.policy: Policy | None = None
@@ -62,9 +69,12 @@ class Loop:
         self.ignored = self.known and self.abilities.ignores_data
         self.counted = not self.ignored and _counted(agent, problem, total, counts)
         local = not self.ignored and not self.counted and _local(agent)
-        self.crowd = local and counts is None and total > ONE_BY_ONE and agent.guarantee.source == "fast"
+        self.crowd = (
+            local and counts is None and total > ONE_BY_ONE and agent.guarantee.source == "fast"
+        )
         self.messages = local and not self.crowd
-        self._alone = not agent.guarantee.trust.devices  # few users are faster one by one; a crowd of devices needs counts
+        # few users are faster one by one; a crowd of devices needs counts
+        self._alone = not agent.guarantee.trust.devices
         self._left, self._earned, self._squares = 0, 0.0, 0.0  # of the segment that is not finished
         self._saves, self._saved_at, self._stop = 0, -1, False
         # Whether it was interrupted half-way through a chunk.
@@ -86,7 +96,9 @@ class Loop:
         batch = self.agent.next_batch()
         users = min(batch.users, self.total - self.served)
         if users < 1 or (self._left and users != self._left):
-            raise InvalidParameter(f"{agent_name(self.agent)}.next_batch must serve at least one user, got users={batch.users}")
+            raise InvalidParameter(
+                f"{agent_name(self.agent)}.next_batch must serve at least one user, got users={batch.users}"
+            )
         if not self._left:
             self._open(batch.policy, users)
         self.policy = batch.policy
@@ -100,7 +112,8 @@ class Loop:
         value = self._value(policy) if self.known else None
         noise_std = signal = None
         if self.abilities.levels:
-            noise_std, signal = self.agent.noise_level.std or None, self.agent.signal  # zero: nothing released yet, or no noise
+            # zero: nothing released yet, or no noise
+            noise_std, signal = self.agent.noise_level.std or None, self.agent.signal
         self.segments.append(Segment(0, value, None, noise_std, signal))
         self._left, self._earned, self._squares = users, 0.0, 0.0
 
@@ -109,16 +122,27 @@ class Loop:
         if not self.messages:
             return float(self.problem.value(policy))
         current = self.agent.current_round()
-        return float(np.average([self.problem.value(one) for one in current.policies], weights=current.shares))
+        return float(
+            np.average(
+                [self.problem.value(one) for one in current.policies], weights=current.shares
+            )
+        )
 
     def _chunk(self, policy: Policy) -> None:
         most = DEVICES if self.messages else CHUNK
-        size = self._left if self.counted or self.ignored else min(self._left, getattr(self.problem, "chunk", most), most)
+        size = (
+            self._left
+            if self.counted or self.ignored
+            else min(self._left, getattr(self.problem, "chunk", most), most)
+        )
         earned = self._devices(size) if self.messages else self._observe(policy, size)
         now = self.segments[-1]
         users, mean_return, error = now.users + size, None, None
         if now.value is None:
-            self._earned, self._squares = self._earned + float(earned.sum()), self._squares + float(earned @ earned)
+            self._earned, self._squares = (
+                self._earned + float(earned.sum()),
+                self._squares + float(earned @ earned),
+            )
             mean_return = self._earned / users
             variance = max(self._squares / users - mean_return**2, 0.0)
             error = math.sqrt(variance / (users - 1)) if users > 1 else None
@@ -134,7 +158,9 @@ class Loop:
             seen = nobody_counted(users, self.problem.horizon)
         else:
             few = users <= FEW and self._alone
-            seen = (self.problem.count if self.counted and not few else self.problem.sample)(policy, users, self.rng)
+            seen = (self.problem.count if self.counted and not few else self.problem.sample)(
+                policy, users, self.rng
+            )
         (self.agent.observe_crowd if self.crowd else self.agent.observe)(seen)
         if self.known or isinstance(seen, TransitionCounts):  # exactly, from the policy
             return np.zeros(0)
@@ -144,7 +170,9 @@ class Loop:
         """The same, each user on a device of its own. All of them would plan the same round from the release, so it is planned once."""
         planned, generation = self.agent.current_round(), self.agent.released().generation
         shared = self.agent.guarantee.trust is Trust.DISTRIBUTED
-        clients = [self.agent.shares.client() if shared else self.agent.client() for _ in range(users)]
+        clients = [
+            self.agent.shares.client() if shared else self.agent.client() for _ in range(users)
+        ]
         served = [(client.adopt(planned, generation), client) for client in clients]
         earned = [np.zeros(0)]
         for policy in planned.policies:
@@ -171,7 +199,9 @@ class Loop:
         if self.state is None or self._saved_at == self.served:
             return
         if not self.abilities.saves:
-            raise StateError(f"{agent_name(self.agent)} does not declare Abilities(saves=True): it cannot be interrupted")
+            raise StateError(
+                f"{agent_name(self.agent)} does not declare Abilities(saves=True): it cannot be interrupted"
+            )
         facts = {
             "label": self.label,
             "served": self.served,
@@ -199,7 +229,9 @@ class Loop:
         saved = unpack(self.state.read(), "run", released=self.state.generation())
         facts = saved.facts
         if facts["label"] != self.label:
-            raise StateError(f"the state file is of another run: {facts['label']}; this is {self.label}")
+            raise StateError(
+                f"the state file is of another run: {facts['label']}; this is {self.label}"
+            )
         newest = (
             {"released": 0, "resume": True} if isinstance(self.agent, Learner) else {}
         )  # the run's own state file keeps watch
@@ -210,7 +242,10 @@ class Loop:
         self.served, self.regret, self._left = (facts[key] for key in ("served", "regret", "left"))
         self._earned, self._squares = facts["earned"], facts.get("squares", 0.0)
         self._saved_at = self.served
-        self.segments, self._saves = [Segment(*segment) for segment in facts["segments"]], saved.generation
+        self.segments, self._saves = (
+            [Segment(*segment) for segment in facts["segments"]],
+            saved.generation,
+        )
         return float(facts["seconds"])
 
     @contextmanager
@@ -223,7 +258,9 @@ class Loop:
             yield
             return
         before = signal.getsignal(signal.SIGINT)
-        has_timer = hasattr(signal, "setitimer") and signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
+        has_timer = (
+            hasattr(signal, "setitimer") and signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
+        )
 
         def interrupt(_number: int, _frame: Any) -> None:
             # Half-way through a chunk: what is in memory must not be saved.

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-_ROUNDING = 1e-12  # of the way from uniform to optimal: a policy that is exactly good enough must not fail by its last digit
+# of the way from uniform to optimal: a policy that is exactly good enough must not fail by its last digit
+_ROUNDING = 1e-12
 
 
 def episodes_to(run: "Run", fraction: float = 0.9) -> int | None:
@@ -24,13 +25,19 @@ def episodes_to(run: "Run", fraction: float = 0.9) -> int | None:
     window may end within a user, who then counts in part.
     """
     real("fraction", fraction, at_most=1)
-    if run.optimal_value is None or run.uniform_value is None or any(segment.value is None for segment in run.segments):
+    if (
+        run.optimal_value is None
+        or run.uniform_value is None
+        or any(segment.value is None for segment in run.segments)
+    ):
         raise InvalidParameter(f"the exact values of policies in {run.problem} are not known")
     span = run.optimal_value - run.uniform_value
     goal = run.uniform_value + (fraction - _ROUNDING) * span
     users = np.array([segment.users for segment in run.segments], dtype=np.int64)
     excess = np.array([segment.value for segment in run.segments], dtype=float) - goal
-    return _first_lasting(np.concatenate([[0], np.cumsum(users)]), np.concatenate([[0.0], np.cumsum(users * excess)]))
+    return _first_lasting(
+        np.concatenate([[0], np.cumsum(users)]), np.concatenate([[0.0], np.cumsum(users * excess)])
+    )
 
 
 def _first_lasting(ends: Ints, total: Array) -> int | None:
@@ -52,10 +59,18 @@ def _first_lasting(ends: Ints, total: Array) -> int | None:
     left, right = nodes[:-1], nodes[1:]
     at_left, at_right = gain(left), gain(right)
     changes = (at_left < 0) != (at_right < 0)
-    left, right, at_left, at_right = left[changes], right[changes], at_left[changes], at_right[changes]
+    left, right, at_left, at_right = (
+        left[changes],
+        right[changes],
+        at_left[changes],
+        at_right[changes],
+    )
     zeros = np.floor(left + (right - left) * (at_left / (at_left - at_right))).astype(np.int64)
-    around = zeros[:, None] + np.arange(-1, 3)  # one more on each side than needed: the division is rounded
-    nodes = np.unique(np.concatenate([nodes, around[(around > left[:, None]) & (around < right[:, None])]]))
+    # one more on each side than needed: the division is rounded
+    around = zeros[:, None] + np.arange(-1, 3)
+    nodes = np.unique(
+        np.concatenate([nodes, around[(around > left[:, None]) & (around < right[:, None])]])
+    )
     bad = gain(nodes) < 0
     starts = np.flatnonzero(~bad & np.concatenate([[True], bad[:-1]]))
     bad_nodes = np.append(nodes[bad], np.iinfo(np.int64).max)

@@ -33,9 +33,12 @@ class Segment:
 
     users: int  # how many
     value: float | None  # the exact value of the policy, where the problem knows it
-    mean_return: float | None  # what these users got on average: only where exact values are unknown; no promise covers it
-    noise_std: float | None = None  # of the release that the policy was planned from, where there was one
-    signal: float | None = None  # what stood against that noise, as the agent measures it from the release
+    # what these users got on average: only where exact values are unknown; no promise covers it
+    mean_return: float | None
+    # of the release that the policy was planned from, where there was one
+    noise_std: float | None = None
+    # what stood against that noise, as the agent measures it from the release
+    signal: float | None = None
     return_error: float | None = None  # the standard error of mean_return, over these users
 
 
@@ -56,8 +59,10 @@ class Run:
     seconds: float
     versions: dict[str, str] = field(repr=False)
     command: str = ""
-    made_from: str = field(default="", repr=False)  # everything that decided the result: agent, promise, world
-    questions: tuple[Question, ...] = field(default=(), repr=False)  # what users were asked, where an agent asks; public
+    # everything that decided the result: agent, promise, world
+    made_from: str = field(default="", repr=False)
+    # what users were asked, where an agent asks; public
+    questions: tuple[Question, ...] = field(default=(), repr=False)
 
     @property
     def episodes(self) -> int:
@@ -118,9 +123,18 @@ class Run:
         ends = np.cumsum([segment.users for segment in self.segments], dtype=np.int64)
         if name in ("regret", "mean_return"):
             best = math.nan if self.optimal_value is None else self.optimal_value
-            sums = np.cumsum(np.diff(ends, prepend=0) * (best - per_user if name == "regret" else per_user))
-            total: Array = np.interp(users, np.concatenate([[0], ends]), np.concatenate([[0.0], sums]))  # linear within a segment
-            return total if name == "regret" else np.diff(total, prepend=0.0) / np.diff(users, prepend=0)
+            sums = np.cumsum(
+                np.diff(ends, prepend=0) * (best - per_user if name == "regret" else per_user)
+            )
+            # linear within a segment
+            total: Array = np.interp(
+                users, np.concatenate([[0], ends]), np.concatenate([[0.0], sums])
+            )
+            return (
+                total
+                if name == "regret"
+                else np.diff(total, prepend=0.0) / np.diff(users, prepend=0)
+            )
         values: Array = per_user[np.searchsorted(ends, users, side="left")]
         return values
 
@@ -135,7 +149,11 @@ class Run:
         folder contains the whole result, or no `run.json`.
         """
         where = Path(arguments.path("folder", folder))
-        facts = {"format": _FORMAT, **{key: getattr(self, key) for key in _FACTS}, "segments": [asdict(s) for s in self.segments]}
+        facts = {
+            "format": _FORMAT,
+            **{key: getattr(self, key) for key in _FACTS},
+            "segments": [asdict(s) for s in self.segments],
+        }
         with output(where), staged(where, last="run.json") as target:
             (target / "curve.csv").write_text(self.csv(), encoding="utf-8")
             if self.policy is not None:
@@ -144,7 +162,9 @@ class Run:
                 self.certificate.save(target / "certificate.json")
             if self.questions:
                 asked = [question.to_json() for question in self.questions]
-                (target / "questions.json").write_text(json.dumps(asked, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+                (target / "questions.json").write_text(
+                    json.dumps(asked, indent=1, allow_nan=False) + "\n", encoding="utf-8"
+                )
             files = sorted(path.name for path in target.iterdir())
             said = json.dumps({**facts, "files": files}, indent=1, allow_nan=False) + "\n"
             (target / "run.json").write_text(said, encoding="utf-8")
@@ -158,10 +178,14 @@ class Run:
                 raise InvalidParameter(
                     f"{source} contains a run of format {facts['format']}, this version of confide reads {_FORMAT}"
                 )
-            segments = tuple(_segment(segment) for segment in kind("segments", facts["segments"], list))
+            segments = tuple(
+                _segment(segment) for segment in kind("segments", facts["segments"], list)
+            )
             known = {key: check(key, facts[key]) for key, check in _FACTS.items()}
             files = (
-                {text("files", name) for name in facts["files"]} if "files" in facts else {path.name for path in source.iterdir()}
+                {text("files", name) for name in facts["files"]}
+                if "files" in facts
+                else {path.name for path in source.iterdir()}
             )
             asked = _questions(source / "questions.json") if "questions.json" in files else ()
             lacking = sorted(name for name in files if not (source / Path(name).name).is_file())
@@ -170,15 +194,21 @@ class Run:
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise InvalidParameter(f"{source} does not contain a saved run: {error}") from None
         if lacking:
-            raise InvalidParameter(f"{source} does not contain the whole run: {', '.join(lacking)} is missing")
+            raise InvalidParameter(
+                f"{source} does not contain the whole run: {', '.join(lacking)} is missing"
+            )
         _check_users(source, segments, known["planned_episodes"])
         policy = load_policy(source / "policy.npz") if "policy.npz" in files else None
-        certificate = Certificate.load(source / "certificate.json") if "certificate.json" in files else None
+        certificate = (
+            Certificate.load(source / "certificate.json") if "certificate.json" in files else None
+        )
         if certificate is not None:
             from confide.audit.verify import verify
 
             verify(certificate)  # a result that is shown with a promise must keep it
-        return cls(segments=segments, policy=policy, certificate=certificate, questions=asked, **known)
+        return cls(
+            segments=segments, policy=policy, certificate=certificate, questions=asked, **known
+        )
 
     def csv(self) -> str:
         lines = [",".join(("users", *CURVES))]
@@ -192,7 +222,9 @@ class Run:
 
         users, look = self.checkpoints, drawing.Look(0)
         if self.optimal_value is None:
-            panels = [drawing.return_panel([drawing.Line(self.agent, look, users, self.mean_return)])]
+            panels = [
+                drawing.return_panel([drawing.Line(self.agent, look, users, self.mean_return)])
+            ]
         else:
             ends = self.optimal_value, self.uniform_value
             panels = [
@@ -217,12 +249,17 @@ def _segment(facts: Any) -> Segment:
 def _questions(source: Path) -> tuple[Question, ...]:
     if not source.is_file():
         return ()  # said below, with all that is missing
-    return tuple(Question.from_json(facts) for facts in kind("questions.json", json.loads(read_text(source)), list))
+    return tuple(
+        Question.from_json(facts)
+        for facts in kind("questions.json", json.loads(read_text(source)), list)
+    )
 
 
 def _check_users(source: Path, segments: tuple[Segment, ...], planned: int) -> None:
     if sum(segment.users for segment in segments) > planned:
-        raise InvalidParameter(f"{source} does not contain a saved run: it served more users than were planned")
+        raise InvalidParameter(
+            f"{source} does not contain a saved run: it served more users than were planned"
+        )
 
 
 def _versions(name: str, value: Any) -> dict[str, str]:
@@ -247,6 +284,8 @@ _FACTS: dict[str, Callable[[str, Any], Any]] = {
 
 @lru_cache(maxsize=64)
 def checkpoint_grid(episodes: int, points: int = 200) -> npt.NDArray[np.int64]:
-    grid = np.unique(np.round(np.geomspace(1, max(episodes, 1), points)).astype(np.int64))[: max(episodes, 0)]
+    grid = np.unique(np.round(np.geomspace(1, max(episodes, 1), points)).astype(np.int64))[
+        : max(episodes, 0)
+    ]
     grid.setflags(write=False)  # everybody gets the same one
     return grid

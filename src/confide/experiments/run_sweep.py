@@ -48,7 +48,9 @@ def run_sweep(
     if progress is not None and not callable(progress):
         raise InvalidParameter(f"progress must be a function, got progress={shown(progress)}")
     kept = Store(STORE if store is None else store)
-    found = run_cells(sweep.cells(), backend=backend, workers=workers, store=kept, again=again, progress=progress)
+    found = run_cells(
+        sweep.cells(), backend=backend, workers=workers, store=kept, again=again, progress=progress
+    )
     return tidy(sweep.name, found.items())
 
 
@@ -93,7 +95,12 @@ def run_cells(
     return {key: found[key] for key in cells}
 
 
-def _run_all(cells: dict[str, Cell], take: Callable[[str, dict[str, Any]], None], backend: str, workers: int | None) -> None:
+def _run_all(
+    cells: dict[str, Cell],
+    take: Callable[[str, dict[str, Any]], None],
+    backend: str,
+    workers: int | None,
+) -> None:
     """A run that kills its process must not stop the others. After such a death whoever may have done it runs alone, in a process of its
     own; who dies there has failed."""
     left, folder = dict(cells), os.getcwd()
@@ -103,12 +110,19 @@ def _run_all(cells: dict[str, Cell], take: Callable[[str, dict[str, Any]], None]
         left.pop(key)
 
     while left:
-        many, tasks = _enough(workers, backend, len(left)), [Task(key, cell, folder) for key, cell in left.items()]
+        many, tasks = (
+            _enough(workers, backend, len(left)),
+            [Task(key, cell, folder) for key, cell in left.items()],
+        )
         try:
             for key, result in each(Task.run, tasks, backend=backend, workers=many):
                 finish(key, result)
         except ExecutionError as error:
-            suspects = [error.item] if isinstance(error.item, Task) else tasks_left(tasks, left)[: 2 * (many or 1)]
+            suspects = (
+                [error.item]
+                if isinstance(error.item, Task)
+                else tasks_left(tasks, left)[: 2 * (many or 1)]
+            )
             for task in suspects:
                 finish(*run_alone(task))
 
@@ -122,4 +136,8 @@ def _enough(workers: int | None, backend: str, cells: int) -> int | None:
     """A cell is a second or more: other processes are worth their start from two cells on."""
     import joblib
 
-    return min(joblib.cpu_count(), max(cells, 1)) if workers is None and backend == "local" else workers
+    return (
+        min(joblib.cpu_count(), max(cells, 1))
+        if workers is None and backend == "local"
+        else workers
+    )

@@ -91,7 +91,9 @@ def run(
         versions=versions(),
         command=command,
         made_from=label,
-        questions=tuple(agent.questions()) if abilities_of(agent).questions and not loop.abrupt else (),  # type: ignore[attr-defined]
+        questions=tuple(agent.questions())  # type: ignore[attr-defined]
+        if abilities_of(agent).questions and not loop.abrupt
+        else (),
     )
 
 
@@ -101,8 +103,12 @@ def _world(problem: Any, features: Callable[[Any], Any] | None, horizon: int | N
         from confide.problems.gym import GymProblem
 
         return GymProblem(problem, features, horizon)
-    if isinstance(problem, type) or not all(hasattr(problem, member) for member in ("sample", "name", "horizon")):
-        raise InvalidParameter(f"{type(problem).__name__} is not a problem; a Gymnasium environment needs features and a horizon")
+    if isinstance(problem, type) or not all(
+        hasattr(problem, member) for member in ("sample", "name", "horizon")
+    ):
+        raise InvalidParameter(
+            f"{type(problem).__name__} is not a problem; a Gymnasium environment needs features and a horizon"
+        )
     return problem
 
 
@@ -114,24 +120,36 @@ def _episodes(agent: Any, episodes: int | None) -> int:
             raise InvalidParameter(f"{agent_name(agent)} is not an agent: it has no {method}()")
     most = getattr(agent, "episodes", episodes)
     if most is None:
-        raise InvalidParameter(f"{agent_name(agent)} does not say how many episodes it serves: give episodes=")
+        raise InvalidParameter(
+            f"{agent_name(agent)} does not say how many episodes it serves: give episodes="
+        )
     total = most if episodes is None else episodes
     if not 1 <= whole("episodes", total) <= most:
-        raise InvalidParameter(f"episodes must be between 1 and the agent's {most}, got episodes={episodes}")
+        raise InvalidParameter(
+            f"episodes must be between 1 and the agent's {most}, got episodes={episodes}"
+        )
     return int(total)
 
 
-def _certificate(agent: Any, *, counted: bool, crowd: bool, audited: "Replay | None") -> Certificate | None:
+def _certificate(
+    agent: Any, *, counted: bool, crowd: bool, audited: "Replay | None"
+) -> Certificate | None:
     if not abilities_of(agent).mechanisms:
         return None
     simulated = []
     if counted:
-        simulated += ["the users' contributions were added up from exact transition counts, not clipped one by one."]
+        simulated += [
+            "the users' contributions were added up from exact transition counts, not clipped one by one."
+        ]
     if crowd or (counted and agent.guarantee.trust.devices):
         simulated += ["no device sent a message: the sum of their noise was drawn at once."]
     simulated = [f"Simulated: {each}" for each in simulated]
     trusted = _foreign(agent)
-    checked = ["The stated loss follows from the sensitivities and the noise of the mechanisms."] if trusted else []
+    checked = (
+        ["The stated loss follows from the sensitivities and the noise of the mechanisms."]
+        if trusted
+        else []
+    )
     made = certify(
         agent.guarantee,
         agent.mechanisms(),
@@ -151,7 +169,11 @@ def _certificate(agent: Any, *, counted: bool, crowd: bool, audited: "Replay | N
 def _foreign(agent: Any) -> list[str]:
     """The classes of an agent and of its algorithm that are not the library's."""
     kinds = [type(agent)] + ([type(agent.algorithm)] if isinstance(agent, Learner) else [])
-    return [f"{kind.__module__}:{kind.__qualname__}" for kind in kinds if kind.__module__.partition(".")[0] != "confide"]
+    return [
+        f"{kind.__module__}:{kind.__qualname__}"
+        for kind in kinds
+        if kind.__module__.partition(".")[0] != "confide"
+    ]
 
 
 def prepare(agent: Any, seed: int, source: NoiseSource | None = None) -> np.random.SeedSequence:
@@ -166,11 +188,15 @@ def prepare(agent: Any, seed: int, source: NoiseSource | None = None) -> np.rand
         if agent.noise is None:
             agent.noise = source or FastSource(np.random.default_rng(noise_seed))
     if not isinstance(getattr(agent, "guarantee", None), Guarantee):
-        raise InvalidParameter(f"{agent_name(agent)}.guarantee must be a Guarantee (no_guarantee(episodes) if there is none)")
+        raise InvalidParameter(
+            f"{agent_name(agent)}.guarantee must be a Guarantee (no_guarantee(episodes) if there is none)"
+        )
     return world
 
 
-def run_label(agent: Any, problem: Any, episodes: int, seed: int, *, counts: bool | None = None) -> str:
+def run_label(
+    agent: Any, problem: Any, episodes: int, seed: int, *, counts: bool | None = None
+) -> str:
     """Everything that decides the result of a run: two runs with the same label are the same run."""
     simulated = "" if counts is None else f", counts={counts}"
     settings = getattr(agent, "settings", None)
@@ -187,7 +213,11 @@ def fingerprint(problem: Any) -> str:
         P = truth.transitions
         parts = [P.indptr, P.successors, P.probabilities, truth.rewards, truth.start]
     else:
-        parts = [getattr(problem, key) for key in (*"ABQR", "parameter", "contexts") if hasattr(problem, key)]
+        parts = [
+            getattr(problem, key)
+            for key in (*"ABQR", "parameter", "contexts")
+            if hasattr(problem, key)
+        ]
     for part in parts:
         digest.update(np.ascontiguousarray(part).tobytes())
     return digest.hexdigest()[:12]
@@ -200,5 +230,9 @@ def versions() -> dict[str, str]:
 @lru_cache(maxsize=1)
 def _versions() -> tuple[tuple[str, str], ...]:
     """Once per process: to read them takes milliseconds."""
-    packages = ((name, version(name)) for name in ("confide", "numpy", "scipy", "numba", "dp-accounting"))
-    return ("python", platform.python_version()), *((name, number) for name, number in packages if number is not None)
+    packages = (
+        (name, version(name)) for name in ("confide", "numpy", "scipy", "numba", "dp-accounting")
+    )
+    return ("python", platform.python_version()), *(
+        (name, number) for name, number in packages if number is not None
+    )

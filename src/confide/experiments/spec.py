@@ -41,7 +41,9 @@ def written(value: Any) -> str:
     is in quotes."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, str) and (value == "" or re.search(r'[\s="]', value) or not isinstance(read_value(value), str)):
+    if isinstance(value, str) and (
+        value == "" or re.search(r'[\s="]', value) or not isinstance(read_value(value), str)
+    ):
         return json.dumps(value)
     return str(value)
 
@@ -83,14 +85,18 @@ class RunSpec:
     def title(self) -> str:
         """The agent with its options, for legends: agents that differ in any of them have different titles."""
         given = [(name, written(value)) for name, value in self.options if value is not None]
-        return self.agent + "".join(f" {value}" if name == "calibration" else f" {name}={value}" for name, value in given)
+        return self.agent + "".join(
+            f" {value}" if name == "calibration" else f" {name}={value}" for name, value in given
+        )
 
     @property
     def label(self) -> str:
         """Title and promise, for folders."""
         kind = type(self.privacy).__name__.removesuffix("DP").lower()
         promise = (
-            "" if isinstance(self.privacy, NoPrivacy) else f"-{kind}-eps{self.privacy.epsilon:g}-delta{self.privacy.delta:g}"
+            ""
+            if isinstance(self.privacy, NoPrivacy)
+            else f"-{kind}-eps{self.privacy.epsilon:g}-delta{self.privacy.delta:g}"
         )
         return re.sub(r"[^\w.+-]+", "_", f"{self.title}{promise}")
 
@@ -106,11 +112,18 @@ class RunSpec:
             return replace(self, privacy=NoPrivacy())
         if name == "paper":
             return self.printed()
-        return replace(self, agent=name, privacy=self.privacy if takes_privacy(name) else NoPrivacy(), options=())
+        return replace(
+            self,
+            agent=name,
+            privacy=self.privacy if takes_privacy(name) else NoPrivacy(),
+            options=(),
+        )
 
     def make(self, problem: Any) -> Any:
         """The agent, named after everything that was chosen for it: a run's label has its name."""
-        agent = make_agent(self.agent, problem, episodes=self.episodes, privacy=self.privacy, **self._options())
+        agent = make_agent(
+            self.agent, problem, episodes=self.episodes, privacy=self.privacy, **self._options()
+        )
         agent.name = self.title
         return agent
 
@@ -118,7 +131,9 @@ class RunSpec:
         for name, _ in self.options:
             if name in _NOT_OPTIONS:
                 raise InvalidParameter(f"{self.agent} has no option {name}")
-        return {name: value.value if isinstance(value, Named) else value for name, value in self.options}
+        return {
+            name: value.value if isinstance(value, Named) else value for name, value in self.options
+        }
 
     def resources(self, problem: Any) -> Resources:
         """What a run will need, before its agent is made."""
@@ -139,8 +154,12 @@ class RunSpec:
         refuse_what_does_not_fit(self.resources(problem), self.title, problem)
         agent = self.make(problem)
         prepare(agent, seed, noise_source(self.source) if self.source != "fast" else None)
-        if not isinstance(self.privacy, NoPrivacy) and agent.guarantee.epsilon > self.privacy.epsilon * (1 + SLACK):
-            raise PromiseBroken(f"{self.privacy} was requested, but {self.title} gives {agent.guarantee}")
+        if not isinstance(
+            self.privacy, NoPrivacy
+        ) and agent.guarantee.epsilon > self.privacy.epsilon * (1 + SLACK):
+            raise PromiseBroken(
+                f"{self.privacy} was requested, but {self.title} gives {agent.guarantee}"
+            )
         return agent
 
 
@@ -162,7 +181,13 @@ def run_seeds(
 
 
 def _run_seeds(
-    spec: RunSpec, problem: Any, seeds: range, *, out: Path | None, progress: Callable[[int], Progress] | None, command: str
+    spec: RunSpec,
+    problem: Any,
+    seeds: range,
+    *,
+    out: Path | None,
+    progress: Callable[[int], Progress] | None,
+    command: str,
 ) -> Iterator[Run]:
     for seed in seeds:
         agent = spec.ready(problem, seed)
@@ -180,7 +205,8 @@ def _run_seeds(
                     f"{folder} contains another run ({done.made_from}), not this one ({expected}): use another --out"
                 )
             if done.complete:
-                with output(folder):  # cleans up after a process that was killed when it had saved the result
+                # cleans up after a process that was killed when it had saved the result
+                with output(folder):
                     pass
                 if state is not None:
                     state.remove()
@@ -200,7 +226,8 @@ def _run_seeds(
         if folder is not None:
             result.save(folder)
         if state is not None and result.complete:
-            state.remove()  # only now that the result is on the disk: without state and result the noise would be drawn again
+            # only now that the result is on the disk: without state and result the noise would be drawn again
+            state.remove()
         yield result
         if not result.complete:
             return

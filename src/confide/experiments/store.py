@@ -23,8 +23,18 @@ FORMAT = "confide-cell/1"
 # ones included. A test checks that nothing that counts imports any of these, except to verify a certificate or to draw.
 DO_NOT_COUNT = (
     *("audit", "cli", "evaluation", "logs", "offline", "report", "service"),
-    *("__init__.py", "__main__.py", "doctor.py", "drawing.py", "agents/explain.py", "agents/facts.py"),
-    *(f"experiments/{name}.py" for name in ("analysis", "group", "intervals", "run_sweep", "study", "summary", "table")),
+    *(
+        "__init__.py",
+        "__main__.py",
+        "doctor.py",
+        "drawing.py",
+        "agents/explain.py",
+        "agents/facts.py",
+    ),
+    *(
+        f"experiments/{name}.py"
+        for name in ("analysis", "group", "intervals", "run_sweep", "study", "summary", "table")
+    ),
 )
 
 
@@ -40,12 +50,18 @@ class Store:
             found = json.loads(self._path(key).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        return found if isinstance(found, dict) and found.get("format") == FORMAT and found.get("key") == key else None
+        return (
+            found
+            if isinstance(found, dict) and found.get("format") == FORMAT and found.get("key") == key
+            else None
+        )
 
     def put(self, key: str, result: dict[str, Any]) -> None:
         path = self._path(key)
         make_folder(path.parent)
-        replace(path, json.dumps({"format": FORMAT, "key": key, **result}, allow_nan=False).encode())
+        replace(
+            path, json.dumps({"format": FORMAT, "key": key, **result}, allow_nan=False).encode()
+        )
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -54,7 +70,9 @@ class Store:
             make_folder(self.folder)
             handle = open_lock(self.folder / LOCK, 0o666)
         except OSError as error:
-            raise InvalidParameter(f"cannot write into the store {self.folder}: {error.strerror}") from None
+            raise InvalidParameter(
+                f"cannot write into the store {self.folder}: {error.strerror}"
+            ) from None
         try:
             with suppress(BlockingIOError):
                 lock(handle, wait=False)
@@ -73,13 +91,20 @@ def key_of(cell: Cell) -> str:
     """32 hexadecimal digits of everything that decides a result: the cell, the world itself, our code, and the versions of the libraries
     that compute. The code of a user's own agent is not part of it, so such results are not kept (`can_be_kept`)."""
     decided = {
-        "cell": {**cell.facts, "options": list(cell.spec.options), "agent": cell.spec.agent, "counts": cell.spec.counts},
+        "cell": {
+            **cell.facts,
+            "options": list(cell.spec.options),
+            "agent": cell.spec.agent,
+            "counts": cell.spec.counts,
+        },
         "world": _world_digest(cell.problem, stamp(cell.problem)),
         "code": _code(),
         "versions": _versions(),
         "format": FORMAT,
     }
-    return hashlib.sha256(json.dumps(decided, sort_keys=True, default=digest).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps(decided, sort_keys=True, default=digest).encode()).hexdigest()[
+        :32
+    ]
 
 
 def can_be_kept(cell: Cell) -> bool:

@@ -51,14 +51,20 @@ class Study:
     @property
     def promises(self) -> list[str]:
         """Of learners: the strictest first, and no privacy last."""
-        found = {row.group.promise: row.group.epsilon for row in self.rows if not row.group.reference}
+        found = {
+            row.group.promise: row.group.epsilon for row in self.rows if not row.group.reference
+        }
         return sorted(found, key=lambda promise: found[promise] or math.inf)
 
     @property
     def chosen(self) -> str:
         """The guarantee to look at first: the one whose epsilon is nearest to 1."""
         kept = {row.group.promise: row.group.epsilon for row in self.rows if row.group.epsilon}
-        return min(kept, key=lambda promise: abs(math.log(kept[promise] or 1.0)), default=next(iter(self.promises), OPEN))
+        return min(
+            kept,
+            key=lambda promise: abs(math.log(kept[promise] or 1.0)),
+            default=next(iter(self.promises), OPEN),
+        )
 
     @property
     def epsilons(self) -> list[float]:
@@ -76,7 +82,11 @@ class Study:
         return [row for row in self.rows if row.group.problem == problem]
 
     def find(self, problem: str, agent: str, promise: str) -> Row | None:
-        same = (row for row in self.on(problem) if (row.group.agent, row.group.promise) == (agent, promise))
+        same = (
+            row
+            for row in self.on(problem)
+            if (row.group.agent, row.group.promise) == (agent, promise)
+        )
         return next(same, None)
 
     def known(self, problem: str) -> bool:
@@ -91,10 +101,18 @@ class Study:
         """Learners under one guarantee, the best first: the least regret, or the largest return where regret is not known.
 
         Whoever failed with some seeds is left out, if anybody did not: the seeds that are left may be the easy ones."""
-        own = [row for row in self.on(problem) if not row.group.reference and row.group.promise == promise]
+        own = [
+            row
+            for row in self.on(problem)
+            if not row.group.reference and row.group.promise == promise
+        ]
         most = max((len(row.group.seeds) for row in own), default=0)
         sign = 1 if self.known(problem) else -1
-        told = [(row.final.estimate, row) for row in own if len(row.group.seeds) == most and row.final is not None]
+        told = [
+            (row.final.estimate, row)
+            for row in own
+            if len(row.group.seeds) == most and row.final is not None
+        ]
         return [row for _, row in sorted(told, key=lambda one: sign * one[0])]
 
     def nobody_learned(self, problem: str) -> bool:
@@ -113,11 +131,21 @@ class Study:
         made = []
         for problem in self.problems if promise != OPEN else []:
             for agent, paper, tight in both if self.known(problem) else []:
-                first, second = self.find(problem, paper, promise), self.find(problem, tight, promise)
+                first, second = (
+                    self.find(problem, paper, promise),
+                    self.find(problem, tight, promise),
+                )
                 last = self.find(problem, tight, OPEN)
                 if first is not None and second is not None:
                     rungs = (("paper constants", first), ("tight", second))
-                    made.append(Ladder(problem, agent, promise, rungs if last is None else (*rungs, (OPEN, last))))
+                    made.append(
+                        Ladder(
+                            problem,
+                            agent,
+                            promise,
+                            rungs if last is None else (*rungs, (OPEN, last)),
+                        )
+                    )
         return made
 
     def some(self, problems: Sequence[str] | None, agents: Sequence[str] | None) -> "Study":
@@ -125,12 +153,15 @@ class Study:
         kept = tuple(
             row
             for row in self.rows
-            if (problems is None or row.group.problem in problems) and (agents is None or row.group.agent in agents)
+            if (problems is None or row.group.problem in problems)
+            and (agents is None or row.group.agent in agents)
         )
         return replace(self, rows=kept)
 
 
-def study_of(groups: Sequence[Group], *, name: str = "", failures: Sequence[dict[str, Any]] = ()) -> Study:
+def study_of(
+    groups: Sequence[Group], *, name: str = "", failures: Sequence[dict[str, Any]] = ()
+) -> Study:
     return Study(name, tuple(rows_of(groups)), tuple(failures))
 
 

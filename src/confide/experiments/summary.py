@@ -17,10 +17,12 @@ from confide.experiments.group import Array, Group
 
 LEVEL = 0.95
 _LEAST = (
-    1e-3  # of the way from uniform to optimal play: seeds that all agree have an interval without width, and less is not learning
+    # of the way from uniform to optimal play: seeds that all agree have an interval without width, and less is not learning
+    1e-3
 )
 _POINTS = 100  # of a curve: a figure shows no more
-_ROUNDING = 1e-9  # regret is a sum of rounded differences: below this, relative to what users earned, it is none
+# regret is a sum of rounded differences: below this, relative to what users earned, it is none
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,8 @@ class Row:
     anchor: str  # readable, and different for every row of a study
     regret: Interval | None  # of all users
     value: Interval | None  # of the last policy
-    share: Interval | None  # of optimal: where the last policy's value lies from uniform play (0) to optimal play (1)
+    # of optimal: where the last policy's value lies from uniform play (0) to optimal play (1)
+    share: Interval | None
     mean_return: Interval | None  # of the last users, where regret is not known
     of_uniform: Interval | None  # regret over that of uniform play
     of_no_privacy: Interval | None  # regret over that of the same agent without privacy
@@ -107,13 +110,20 @@ class Row:
     @property
     def verdict(self) -> str:
         """The measured growth against the theorem's, in one word; empty where one of them is missing."""
-        return "" if self.growth is None or self.theorem is None else self.growth.verdict(self.theorem.exponent)
+        return (
+            ""
+            if self.growth is None or self.theorem is None
+            else self.growth.verdict(self.theorem.exponent)
+        )
 
     def plain(self) -> dict[str, Any]:
         """As JSON has it."""
         group, growth, reached = self.group, self.growth, self.reached
         return {
-            **{name: getattr(group, name) for name in ("problem", "agent", "trust", "epsilon", "delta", "true_epsilon")},
+            **{
+                name: getattr(group, name)
+                for name in ("problem", "agent", "trust", "epsilon", "delta", "true_epsilon")
+            },
             "seeds": len(group.seeds),
             "users": self.users,
             **_ends("regret", self.regret),
@@ -154,15 +164,32 @@ class Pair:
     def plain(self) -> dict[str, Any]:
         one = self.compared
         return {
-            **{"problem": self.problem, "promise": self.promise, "first": one.first, "second": one.second},
-            **{"measure": self.measure, **_ends("difference", one.difference), "paired": one.paired},
-            **{"p": one.p, "p_after_holm": one.adjusted, "significant": one.significant, "possible": one.possible},
+            **{
+                "problem": self.problem,
+                "promise": self.promise,
+                "first": one.first,
+                "second": one.second,
+            },
+            **{
+                "measure": self.measure,
+                **_ends("difference", one.difference),
+                "paired": one.paired,
+            },
+            **{
+                "p": one.p,
+                "p_after_holm": one.adjusted,
+                "significant": one.significant,
+                "possible": one.possible,
+            },
         }
 
 
 def rows_of(groups: Sequence[Group]) -> list[Row]:
     """A row per group, in their order."""
-    return [_row(group, anchor, _without_privacy(groups, group)) for group, anchor in zip(groups, _anchors(groups), strict=True)]
+    return [
+        _row(group, anchor, _without_privacy(groups, group))
+        for group, anchor in zip(groups, _anchors(groups), strict=True)
+    ]
 
 
 def pairs_of(groups: Sequence[Group]) -> list[Pair]:
@@ -170,13 +197,26 @@ def pairs_of(groups: Sequence[Group]) -> list[Pair]:
     cells: dict[tuple[Any, ...], list[Group]] = {}
     for group in groups:
         if not group.reference and np.isfinite(_last(group)).all():
-            kind = (group.problem, group.known, group.trust, group.promise, group.delta, int(group.users[-1]))
+            kind = (
+                group.problem,
+                group.known,
+                group.trust,
+                group.promise,
+                group.delta,
+                int(group.users[-1]),
+            )
             cells.setdefault(kind, []).append(group)
     shared = {str(i): members for i, members in enumerate(cells.values()) if len(members) > 1}
     samples = {key: {one.agent: _last(one) for one in members} for key, members in shared.items()}
-    seeds = {key: {one.agent: _distinct(one.seeds) for one in members} for key, members in shared.items()}
+    seeds = {
+        key: {one.agent: _distinct(one.seeds) for one in members} for key, members in shared.items()
+    }
     count = sum(math.comb(len(members), 2) for members in shared.values())
-    paired = None if paired_test([len(one.seeds) for members in shared.values() for one in members], count) else False
+    paired = (
+        None
+        if paired_test([len(one.seeds) for members in shared.values() for one in members], count)
+        else False
+    )
     made = analysis.compare_groups(samples, seeds=seeds, paired=paired, level=LEVEL)
     return [_pair(shared[one.group][0], one) for one in made]
 
@@ -236,11 +276,17 @@ def _row(group: Group, anchor: str, free: Group | None) -> Row:
         anchor=anchor,
         regret=regret,
         value=_capped(value, group.optimal_value),
-        share=None if group.gap is None else _capped(_scaled(value, group.uniform_value or 0.0, group.gap), 1.0),
+        share=None
+        if group.gap is None
+        else _capped(_scaled(value, group.uniform_value or 0.0, group.gap), 1.0),
         mean_return=None,
-        of_uniform=None if group.gap is None else _scaled(regret, 0.0, group.gap * float(group.users[-1])),
+        of_uniform=None
+        if group.gap is None
+        else _scaled(regret, 0.0, group.gap * float(group.users[-1])),
         of_no_privacy=None if free is None else _cost(group, free),
-        reached=analysis.episodes_to(list(group.episodes_to_90)) if (group.episodes_to_90 > 0).all() else None,
+        reached=analysis.episodes_to(list(group.episodes_to_90))
+        if (group.episodes_to_90 > 0).all()
+        else None,
         growth=_growth(group, curves),
         theorem=theorem_of(group),
     )
@@ -258,7 +304,8 @@ def _curve(group: Group, name: str) -> Curve | None:
     positive = name == "regret" and bool((given >= 0).all())
     made: Band = analysis.band(given[:, keep], positive=positive)
     high = made.high
-    if name == "value" and high is not None and group.optimal_value is not None:  # no policy is worth more than the optimal one
+    # no policy is worth more than the optimal one
+    if name == "value" and high is not None and group.optimal_value is not None:
         high = np.minimum(high, np.maximum(group.optimal_value, made.mean))
     return Curve(group.users[keep], made.mean, made.low, high)
 
@@ -269,7 +316,9 @@ def _anchors(groups: Sequence[Group]) -> list[str]:
     made = []
     for group in groups:
         promise = f"{group.trust}-{group.epsilon:g}" if group.epsilon is not None else group.promise
-        plain = re.sub(r"[^a-z0-9.]+", "-", f"{group.problem}-{group.agent}-{promise}".lower()).strip("-")[:80]
+        plain = re.sub(
+            r"[^a-z0-9.]+", "-", f"{group.problem}-{group.agent}-{promise}".lower()
+        ).strip("-")[:80]
         taken[plain] = taken.get(plain, 0) + 1
         made.append(plain if taken[plain] == 1 else f"{plain}--{taken[plain]}")
     return made
@@ -279,7 +328,11 @@ def _without_privacy(groups: Sequence[Group], group: Group) -> Group | None:
     """The same agent after as many users: beside another one a difference need not be privacy's."""
     if not group.private:
         return None
-    same = (one for one in groups if (one.problem, one.agent, one.users[-1]) == (group.problem, group.agent, group.users[-1]))
+    same = (
+        one
+        for one in groups
+        if (one.problem, one.agent, one.users[-1]) == (group.problem, group.agent, group.users[-1])
+    )
     return next((one for one in same if not one.private), None)
 
 
@@ -302,7 +355,9 @@ def _cost(group: Group, free: Group) -> Interval | None:
     both = [seed for seed in group.seeds if seed in free.seeds]
     if not both:
         return None
-    mine, other = (regret_curves(one)[[one.seeds.index(seed) for seed in both], -1] for one in (group, free))
+    mine, other = (
+        regret_curves(one)[[one.seeds.index(seed) for seed in both], -1] for one in (group, free)
+    )
     if mine.mean() <= 0 or not other.mean() > 0:  # no ratio
         return None
     try:
@@ -329,7 +384,11 @@ def _pair(group: Group, compared: analysis.Compared) -> Pair:
 
 def _ends(name: str, found: Interval | None) -> dict[str, float | None]:
     ends = (None, None, None) if found is None else (found.estimate, found.low, found.high)
-    return {name: _finite(ends[0]), f"{name}_low": _finite(ends[1]), f"{name}_high": _finite(ends[2])}
+    return {
+        name: _finite(ends[0]),
+        f"{name}_low": _finite(ends[1]),
+        f"{name}_high": _finite(ends[2]),
+    }
 
 
 def _finite(value: float | None) -> float | None:

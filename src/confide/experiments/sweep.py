@@ -43,7 +43,11 @@ class ProblemChoice:
         parts = [f"seed={self.seed}"] if self.seed else []
         parts += [] if self.horizon is None else [f"horizon={self.horizon}"]
         parts += [] if self.rewards is None else [f"rewards={self.rewards}"]
-        parts += [] if self.reward_range is None else ["reward_range={:g},{:g}".format(*self.reward_range)]
+        parts += (
+            []
+            if self.reward_range is None
+            else ["reward_range={:g},{:g}".format(*self.reward_range)]
+        )
         return " ".join([self.problem, *parts])
 
 
@@ -64,7 +68,13 @@ def stamp(choice: ProblemChoice) -> tuple[str, int, int] | None:
 @lru_cache(maxsize=8)
 def _built(choice: ProblemChoice, _stamp: tuple[str, int, int] | None) -> Any:
     ends = choice.reward_range
-    return make(choice.problem, seed=choice.seed, horizon=choice.horizon, rewards=choice.rewards, reward_range=ends)
+    return make(
+        choice.problem,
+        seed=choice.seed,
+        horizon=choice.horizon,
+        rewards=choice.rewards,
+        reward_range=ends,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +97,11 @@ class Cell:
         words += ["--problem-seed", str(self.problem.seed)] if self.problem.seed else []
         words += [] if self.problem.horizon is None else ["--horizon", str(self.problem.horizon)]
         words += [] if self.problem.rewards is None else ["--rewards", self.problem.rewards]
-        words += [] if self.problem.reward_range is None else ["--reward-range", *map(repr, self.problem.reward_range)]
+        words += (
+            []
+            if self.problem.reward_range is None
+            else ["--reward-range", *map(repr, self.problem.reward_range)]
+        )
         words += [] if spec.counts is None else ["--counts" if spec.counts else "--one-by-one"]
         for name, value in spec.options:
             words += ["--set", f"{name}={written(value)}"]
@@ -134,8 +148,12 @@ class Sweep:
 
     def __post_init__(self) -> None:
         for key in ("agents", "problems", "epsilons"):
-            if isinstance(getattr(self, key), str | Mapping) or not isinstance(getattr(self, key), Sequence):
-                raise InvalidParameter(f"{key} must be a list, got {key}={shown(getattr(self, key))}")
+            if isinstance(getattr(self, key), str | Mapping) or not isinstance(
+                getattr(self, key), Sequence
+            ):
+                raise InvalidParameter(
+                    f"{key} must be a list, got {key}={shown(getattr(self, key))}"
+                )
         choice("trust", self.trust, PROMISES)
         flag("no_privacy", self.no_privacy)
         text("name", self.name)
@@ -146,9 +164,15 @@ class Sweep:
         object.__setattr__(self, "_agents", tuple(map(agent_choice, self.agents)))
         object.__setattr__(self, "_problems", tuple(map(problem_choice, self.problems)))
         titles = {
-            "agents": [RunSpec(agent=each.agent, problem="", episodes=1, options=each.options).title for each in self._agents],
+            "agents": [
+                RunSpec(agent=each.agent, problem="", episodes=1, options=each.options).title
+                for each in self._agents
+            ],
             "problems": [each.title for each in self._problems],
-            "epsilons": [f"{epsilon:g}" if isinstance(epsilon, float | int) else f"{epsilon}" for epsilon in self.epsilons],
+            "epsilons": [
+                f"{epsilon:g}" if isinstance(epsilon, float | int) else f"{epsilon}"
+                for epsilon in self.epsilons
+            ],
         }
         for name, said in titles.items():  # two that look alike would be one curve
             twice = [title for i, title in enumerate(said) if title in said[:i]]
@@ -164,9 +188,13 @@ class Sweep:
     @property
     def all_seeds(self) -> tuple[int, ...]:
         if not isinstance(self.seeds, int | str):
-            found = tuple(whole("seeds", seed, at_least=0) for seed in listed("seeds", self.seeds, object))
+            found = tuple(
+                whole("seeds", seed, at_least=0) for seed in listed("seeds", self.seeds, object)
+            )
             if len(set(found)) < len(found) or not found:
-                raise InvalidParameter(f"seeds must be different, and at least one, got seeds={list(found)}")
+                raise InvalidParameter(
+                    f"seeds must be different, and at least one, got seeds={list(found)}"
+                )
             return found
         return tuple(range(whole("seeds", self.seeds, at_least=1, at_most=SEEDS)))
 
@@ -191,7 +219,9 @@ def agent_choice(given: str | Mapping[str, Any]) -> AgentChoice:
         agent_class(given)  # an unknown name is said here
         return AgentChoice(given)
     if not isinstance(given, Mapping) or not isinstance(given.get("agent"), str):
-        raise InvalidParameter(f"an agent is a name, or a table with the key agent, got {shown(given)}")
+        raise InvalidParameter(
+            f"an agent is a name, or a table with the key agent, got {shown(given)}"
+        )
     options = {key: value for key, value in given.items() if key != "agent"}
     accepted = agent_options(given["agent"])
     for key, value in options.items():
@@ -212,10 +242,14 @@ def _check_option(key: str, value: Any) -> None:
     if key in ("bonus_scale", "failure"):
         if isinstance(value, bool | str):
             raise InvalidParameter(f"{key} must be a number, got {key}={shown(value)}")
-        check_choices("tight", value if key == "bonus_scale" else None, value if key == "failure" else 0.1)
+        check_choices(
+            "tight", value if key == "bonus_scale" else None, value if key == "failure" else 0.1
+        )
     if key == "schedule":
         if not isinstance(value, str | int) or isinstance(value, bool):
-            raise InvalidParameter(f"schedule must be a name or a number of users, got schedule={value!r}")
+            raise InvalidParameter(
+                f"schedule must be a name or a number of users, got schedule={value!r}"
+            )
         schedule_of(value, 1000)
 
 
@@ -231,7 +265,9 @@ def problem_choice(given: str | Mapping[str, Any]) -> ProblemChoice:
     if isinstance(given, str):
         return ProblemChoice(given)
     if not isinstance(given, Mapping) or not isinstance(given.get("problem"), str):
-        raise InvalidParameter(f"a problem is a name, or a table with the key problem, got {shown(given)}")
+        raise InvalidParameter(
+            f"a problem is a name, or a table with the key problem, got {shown(given)}"
+        )
     known = ("problem", "seed", "horizon", "rewards", "reward_range")
     for key in given:
         if key not in known:
@@ -240,15 +276,27 @@ def problem_choice(given: str | Mapping[str, Any]) -> ProblemChoice:
     seed = whole("seed", given.get("seed", 0), at_least=0)
     if rewards is not None and not isinstance(rewards, str):
         raise InvalidParameter(f"rewards must be learned or public, got rewards={shown(rewards)}")
-    limits = None if ends is None else tuple(real("reward_range", end) for end in listed("reward_range", ends, object))
+    limits = (
+        None
+        if ends is None
+        else tuple(real("reward_range", end) for end in listed("reward_range", ends, object))
+    )
     if limits is not None and len(limits) != 2:
         raise InvalidParameter(f"reward_range must be two numbers, got reward_range={shown(ends)}")
     steps = None if horizon is None else whole("horizon", horizon, at_least=1)
-    return ProblemChoice(given["problem"], seed, steps, rewards, None if limits is None else (limits[0], limits[1]))
+    return ProblemChoice(
+        given["problem"], seed, steps, rewards, None if limits is None else (limits[0], limits[1])
+    )
 
 
 def nearest(word: str, words: Sequence[str]) -> str:
     import difflib
 
     near = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]}?" if near else f"; choose one of {', '.join(words)}" if words else ""
+    return (
+        f"; did you mean {near[0]}?"
+        if near
+        else f"; choose one of {', '.join(words)}"
+        if words
+        else ""
+    )

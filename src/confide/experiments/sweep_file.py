@@ -42,11 +42,15 @@ def parse_sweep(text: str, file: str = "sweep.toml", *, default_name: str = "com
     place = _Places(text, file)
     for key in found:
         if key not in KEYS:
-            belongs = "; it belongs into the table [privacy]" if key in PRIVACY else nearest(key, KEYS)
+            belongs = (
+                "; it belongs into the table [privacy]" if key in PRIVACY else nearest(key, KEYS)
+            )
             raise place.error(key, f"unknown key {key}{belongs}")
     for key in ("agents", "problems"):
         if key not in found:
-            raise InvalidParameter(f"{file}: the key {key} is missing: a list of names, such as {key} = [{_EXAMPLE[key]}]")
+            raise InvalidParameter(
+                f"{file}: the key {key} is missing: a list of names, such as {key} = [{_EXAMPLE[key]}]"
+            )
     privacy = found.pop("privacy", {})
     if not isinstance(privacy, dict):
         raise place.error("privacy", f"privacy must be a table, [privacy], got {privacy!r}")
@@ -59,7 +63,11 @@ def parse_sweep(text: str, file: str = "sweep.toml", *, default_name: str = "com
             raise place.error(key, f"{key} must be {said}, got {value!r}")
     for key, check in (("agents", agent_choice), ("problems", _checked_problem)):
         _check_each(key, found[key], check, place)
-    chosen = {"name": default_name, **found, **{PRIVACY[key]: value for key, value in privacy.items()}}
+    chosen = {
+        "name": default_name,
+        **found,
+        **{PRIVACY[key]: value for key, value in privacy.items()},
+    }
     _check_alone(chosen, place)
     try:
         return Sweep(**chosen)
@@ -86,7 +94,9 @@ def _checked_problem(given: Any) -> None:
         raise InvalidParameter(f"no such file: {text}")
 
 
-def _check_each(key: str, values: list[Any], check: Callable[[Any], object], place: "_Places") -> None:
+def _check_each(
+    key: str, values: list[Any], check: Callable[[Any], object], place: "_Places"
+) -> None:
     for index, value in enumerate(values):
         try:
             check(value)
@@ -107,7 +117,9 @@ def _check_alone(chosen: dict[str, Any], place: "_Places") -> None:
 
 
 def _named_in(message: str) -> str:
-    return next((key for key in ("agents", "problems", "epsilons", *KEYS) if key in message), "agents")
+    return next(
+        (key for key in ("agents", "problems", "epsilons", *KEYS) if key in message), "agents"
+    )
 
 
 class _Places:
@@ -116,32 +128,67 @@ class _Places:
     def __init__(self, text: str, file: str) -> None:
         self._lines, self._file = text.splitlines(), file
 
-    def error(self, key: str, message: str, *, index: int | None = None, value: Any = None) -> InvalidParameter:
+    def error(
+        self, key: str, message: str, *, index: int | None = None, value: Any = None
+    ) -> InvalidParameter:
         line = self._entry(key, index, value, message) if index is not None else self._key(key)
-        return InvalidParameter(f"{self._file}, line {line}: {key}: {message}" if line else f"{self._file}: {key}: {message}")
+        return InvalidParameter(
+            f"{self._file}, line {line}: {key}: {message}"
+            if line
+            else f"{self._file}: {key}: {message}"
+        )
 
     def _key(self, key: str) -> int | None:
         quoted = re.escape(key)
         wanted = re.compile(
             rf"""^\s*(\[+\s*["']?{quoted}["']?\s*\]+|(\w+\.)*["']?{quoted}["']?\s*=|.*[{{,]\s*["']?{quoted}["']?\s*=)"""
         )
-        return next((number for number, line in enumerate(self._lines, 1) if wanted.match(line)), None)
+        return next(
+            (number for number, line in enumerate(self._lines, 1) if wanted.match(line)), None
+        )
 
     def _entry(self, key: str, index: int, value: Any, message: str) -> int | None:
         """Of the index-th [[key]] table, or of the entry's own text in a list; there, of the option that the message is about."""
-        heads = [number for number, line in enumerate(self._lines, 1) if re.match(rf"^\s*\[\[\s*{key}\s*\]\]", line)]
-        said = [name for name in (value if isinstance(value, dict) else ()) if re.search(rf"\b{re.escape(name)}\b", message)]
+        heads = [
+            number
+            for number, line in enumerate(self._lines, 1)
+            if re.match(rf"^\s*\[\[\s*{key}\s*\]\]", line)
+        ]
+        said = [
+            name
+            for name in (value if isinstance(value, dict) else ())
+            if re.search(rf"\b{re.escape(name)}\b", message)
+        ]
         if index < len(heads):
             until = next(
-                (n for n in range(heads[index], len(self._lines)) if self._lines[n].lstrip().startswith("[")), len(self._lines)
+                (
+                    n
+                    for n in range(heads[index], len(self._lines))
+                    if self._lines[n].lstrip().startswith("[")
+                ),
+                len(self._lines),
             )
             inside = range(heads[index] + 1, until + 1)
             return next(
-                (n for name in said for n in inside if re.match(rf"^\s*{re.escape(name)}\s*=", self._lines[n - 1])), heads[index]
+                (
+                    n
+                    for name in said
+                    for n in inside
+                    if re.match(rf"^\s*{re.escape(name)}\s*=", self._lines[n - 1])
+                ),
+                heads[index],
             )
         start = self._key(key)
-        words = [text for text in (value.values() if isinstance(value, dict) else [value]) if isinstance(text, str)]
+        words = [
+            text
+            for text in (value.values() if isinstance(value, dict) else [value])
+            if isinstance(text, str)
+        ]
         for number, line in enumerate(self._lines[(start or 1) - 1 :], start or 1):
-            if words and all(f'"{word}"' in line or f"'{word}'" in line for word in words) and all(name in line for name in said):
+            if (
+                words
+                and all(f'"{word}"' in line or f"'{word}'" in line for word in words)
+                and all(name in line for name in said)
+            ):
                 return number
         return start

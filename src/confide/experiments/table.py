@@ -19,7 +19,16 @@ if TYPE_CHECKING:
 
 _FORMAT = "confide-comparison/1"
 _NAMES = ("problem", "agent", "trust", "guarantee", "status", "error", "command", "key")
-_NUMBERS = ("epsilon", "delta", "true_epsilon", "regret", "value", "mean_return", "optimal_value", "uniform_value")
+_NUMBERS = (
+    "epsilon",
+    "delta",
+    "true_epsilon",
+    "regret",
+    "value",
+    "mean_return",
+    "optimal_value",
+    "uniform_value",
+)
 _COUNTS = ("seed", "episodes", "users", "episodes_to_90")
 COLUMNS = (
     *("problem", "agent", "trust", "epsilon", "delta", "true_epsilon", "seed", "episodes", "users"),
@@ -36,14 +45,22 @@ def tidy(name: str, results: Iterable[tuple[str, dict[str, Any]]]) -> "pyarrow.T
     for key, result in results:
         users = result.get("users") or [None]
         size = len(users)
-        said = {**result["cell"], **{part: result.get(part) for part in COLUMNS if part not in result["cell"]}, "key": key}
+        said = {
+            **result["cell"],
+            **{part: result.get(part) for part in COLUMNS if part not in result["cell"]},
+            "key": key,
+        }
         for column in COLUMNS:
             value = said[column]
             if column in ("users", "regret", "value", "mean_return"):
                 columns[column] += value if isinstance(value, list) else [None] * size
             else:
                 columns[column] += [value] * size
-    kinds = {**dict.fromkeys(_NUMBERS, pa.float64()), **dict.fromkeys(_COUNTS, pa.int64()), **dict.fromkeys(_NAMES, pa.string())}
+    kinds = {
+        **dict.fromkeys(_NUMBERS, pa.float64()),
+        **dict.fromkeys(_COUNTS, pa.int64()),
+        **dict.fromkeys(_NAMES, pa.string()),
+    }
     facts = json.dumps({"format": _FORMAT, "name": name})
     schema = pa.schema([(column, kinds[column]) for column in COLUMNS], metadata={"confide": facts})
     columns["users"] = [None if value is None else int(value) for value in columns["users"]]
@@ -54,11 +71,16 @@ def groups_of_table(table: "pyarrow.Table") -> list[Group]:
     """The results, one group of seeds each, in the order of the sweep. The same seed of the same problem means the same users."""
     curves = ("regret", "value", "mean_return")
     columns = {name: table.column(name).to_pylist() for name in COLUMNS if name not in curves}
-    arrays = {name: np.array(table.column(name).to_numpy(zero_copy_only=False), float) for name in curves}
+    arrays = {
+        name: np.array(table.column(name).to_numpy(zero_copy_only=False), float) for name in curves
+    }
     runs: dict[tuple[Any, ...], dict[int, list[int]]] = {}
     for row, status in enumerate(columns["status"]):
         if status == "done":
-            kind = tuple(columns[name][row] for name in ("problem", "agent", "trust", "epsilon", "delta", "episodes"))
+            kind = tuple(
+                columns[name][row]
+                for name in ("problem", "agent", "trust", "epsilon", "delta", "episodes")
+            )
             runs.setdefault(kind, {}).setdefault(columns["seed"][row], []).append(row)
     return told_apart([_group(columns, arrays, seeds) for seeds in runs.values()])
 
@@ -100,18 +122,32 @@ def read_table(path: str | Path) -> "pyarrow.Table":
     except (OSError, ValueError, pyarrow.ArrowInvalid) as error:
         raise InvalidParameter(f"{source} is not a comparison: {error}") from None
     if facts.get("format") != _FORMAT or tuple(table.column_names) != COLUMNS:
-        raise InvalidParameter(f"{source} is not a comparison that this version of confide can read ({_FORMAT})")
+        raise InvalidParameter(
+            f"{source} is not a comparison that this version of confide can read ({_FORMAT})"
+        )
     return table
 
 
-def _group(columns: dict[str, list[Any]], curves: dict[str, Array], seeds: dict[int, list[int]]) -> Group:
+def _group(
+    columns: dict[str, list[Any]], curves: dict[str, Array], seeds: dict[int, list[int]]
+) -> Group:
     firsts = {seed: rows[0] for seed, rows in sorted(seeds.items())}
     first = next(iter(firsts.values()))
     rows = [seeds[seed] for seed in firsts]
     unknown = columns["optimal_value"][first] is None or columns["uniform_value"][first] is None
     never = math.nan if unknown else math.inf
     reached = [columns["episodes_to_90"][row] for row in firsts.values()]
-    names = ("problem", "agent", "trust", "epsilon", "delta", "true_epsilon", "guarantee", "optimal_value", "uniform_value")
+    names = (
+        "problem",
+        "agent",
+        "trust",
+        "epsilon",
+        "delta",
+        "true_epsilon",
+        "guarantee",
+        "optimal_value",
+        "uniform_value",
+    )
     facts: dict[str, Any] = {name: columns[name][first] for name in names}
     facts |= {name: np.stack([curve[each] for each in rows]) for name, curve in curves.items()}
     return Group(
@@ -119,5 +155,7 @@ def _group(columns: dict[str, list[Any]], curves: dict[str, Array], seeds: dict[
         seeds=tuple(firsts),
         commands=tuple(columns["command"][row] for row in firsts.values()),
         users=np.array([columns["users"][row] for row in rows[0]], dtype=np.int64),
-        episodes_to_90=np.array([never if value is None else value for value in reached], dtype=float),
+        episodes_to_90=np.array(
+            [never if value is None else value for value in reached], dtype=float
+        ),
     )

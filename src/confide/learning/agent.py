@@ -31,15 +31,19 @@ class Abilities:
 
     counts: bool = False  # `observe` takes exact TransitionCounts of a simulated batch
     ignores_data: bool = False  # it only counts users: nobody has to be simulated for it
-    noise: bool = False  # it has attributes `noise` and `rng`, which the runner fills once, where they are None
+    # it has attributes `noise` and `rng`, which the runner fills once, where they are None
+    noise: bool = False
     mechanisms: bool = False  # `mechanisms() -> list[Mechanism]`, for the certificate
     saves: bool = False  # `save() -> bytes` and `restore(bytes)`, for runs that can be interrupted
-    distributed: bool = False  # it accepts DistributedDP: its planner knows that fewer users are in the sums than were served
+    # it accepts DistributedDP: its planner knows that fewer users are in the sums than were served
+    distributed: bool = False
     # Users have devices: `client()` and `absorb(bytes)`, or under `DistributedDP` `shares.client()` and
     # `shares.simulate_aggregation(batch, share)`; also `current_round()`, `released()` and `observe_crowd(users)`.
     devices: bool = False
-    questions: bool = False  # `questions() -> list[Question]`: what users were asked, for the report
-    sums: bool = False  # a service may add up contributions itself: `contribution`, `decoded`, `close(total, users)`
+    # `questions() -> list[Question]`: what users were asked, for the report
+    questions: bool = False
+    # a service may add up contributions itself: `contribution`, `decoded`, `close(total, users)`
+    sums: bool = False
     levels: bool = False  # `noise_level` and `signal` of the last release, for the report
 
 
@@ -69,5 +73,7 @@ def abilities_of(agent: Any) -> Abilities:
     if declared is None:
         return Abilities(noise=hasattr(agent, "noise"))
     if not isinstance(declared, Abilities):
-        raise InvalidParameter(f"{agent_name(agent)}.abilities must be Abilities(...), got {type(declared).__name__}")
+        raise InvalidParameter(
+            f"{agent_name(agent)}.abilities must be Abilities(...), got {type(declared).__name__}"
+        )
     return declared

@@ -32,23 +32,34 @@ def check_choices(calibration: str, bonus_scale: float | None, failure: float = 
 def check_asked(episodes: Any, privacy: Any, *, distributed: bool = False) -> None:
     """Check the arguments of every learner. `Learner` does; an agent that computes with them before that calls it first."""
     if isinstance(privacy, DistributedDP) and not distributed:
-        raise PrivacyError("this agent does not support DistributedDP yet: use LikelihoodVI, or JointDP or LocalDP")
+        raise PrivacyError(
+            "this agent does not support DistributedDP yet: use LikelihoodVI, or JointDP or LocalDP"
+        )
     if not isinstance(privacy, CentralDP | JointDP | LocalDP | DistributedDP | NoPrivacy):
-        raise InvalidParameter(f"privacy must be JointDP, LocalDP or NoPrivacy, got {type(privacy).__name__}")
+        raise InvalidParameter(
+            f"privacy must be JointDP, LocalDP or NoPrivacy, got {type(privacy).__name__}"
+        )
     whole("episodes", episodes, at_least=1)
 
 
 def check_calibration(calibration: Any, privacy: Any, *, distributed: bool) -> None:
     """What every learner is made from: an algorithm, and a schedule of releases."""
     kind("schedule", calibration.schedule, Schedule, AtMost)
-    has("algorithm", calibration.algorithm, ("bound",), "an algorithm: a bound, and a function from releases to rounds")
+    has(
+        "algorithm",
+        calibration.algorithm,
+        ("bound",),
+        "an algorithm: a bound, and a function from releases to rounds",
+    )
     check_asked(calibration.schedule.users, privacy, distributed=distributed)
 
 
 def check_policies(policies: Any) -> None:
     """The policies of one round, of which there is at least one."""
     if not isinstance(policies, tuple) or not policies:
-        raise InvalidParameter(f"policies must be a tuple of at least one policy, got {shown(policies)}")
+        raise InvalidParameter(
+            f"policies must be a tuple of at least one policy, got {shown(policies)}"
+        )
 
 
 def choose_schedule(schedule: Schedule | None, default: Schedule) -> Schedule:
@@ -58,7 +69,9 @@ def choose_schedule(schedule: Schedule | None, default: Schedule) -> Schedule:
             f"schedule must be a Schedule, got {type(schedule).__name__}: only lsvi-ucb takes plans of batches"
         )
     if schedule is not None and schedule.users != default.users:
-        raise InvalidParameter(f"the schedule ends after {schedule.users} users, episodes={default.users}")
+        raise InvalidParameter(
+            f"the schedule ends after {schedule.users} users, episodes={default.users}"
+        )
     return schedule or default
 
 

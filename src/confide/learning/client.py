@@ -56,12 +56,14 @@ class LocalClient:
         if store is not None:
             kind("store", store, StateFile, str, Path)
         self._algorithm = algorithm
-        self._changing = bool(getattr(algorithm, "changing", False))  # what a round's users contribute is decided from releases
+        # what a round's users contribute is decided from releases
+        self._changing = bool(getattr(algorithm, "changing", False))
         self._channel = channel or self._opened(algorithm.bound, privacy, loss)
         fits = self._changing or self._channel.bound == algorithm.bound
         if self._channel.guarantee.request != privacy or not fits:
             raise InvalidParameter("the channel was made for another guarantee or another bound")
-        self._which = int.from_bytes(self._source.token(16))  # of several policies: drawn once, before there are any data
+        # of several policies: drawn once, before there are any data
+        self._which = int.from_bytes(self._source.token(16))
         self._planned: tuple[Round, int] | None = None  # with the generation of its release
         self._sent = b""
         self._process = os.getpid()
@@ -92,7 +94,9 @@ class LocalClient:
     def adopt(self, planned: "Round", generation: int) -> Policy:
         """`plan`, by somebody who has planned from the same release already: a simulation does not do it again for every user."""
         if self._changing and planned.size is not None and planned.size[0] != self._channel.bound:
-            self._channel = report_channel(planned.size[0], self._channel.guarantee.request, source=self._source)
+            self._channel = report_channel(
+                planned.size[0], self._channel.guarantee.request, source=self._source
+            )
         self._planned = planned, generation
         return planned.drawn(self._which)
 
@@ -103,10 +107,14 @@ class LocalClient:
                 self._check_alone()
             if not self._sent:
                 if self._planned is None:
-                    raise InvalidParameter("a report is about an episode that was planned: call plan first")
+                    raise InvalidParameter(
+                        "a report is about an episode that was planned: call plan first"
+                    )
                 planned, generation = self._planned
                 contribution = contribution_on_device(planned, trajectory, self._channel.bound)
-                sent = self._channel.message(contribution, generation, self._source, planned.digest).to_bytes()
+                sent = self._channel.message(
+                    contribution, generation, self._source, planned.digest
+                ).to_bytes()
                 if self._store is not None:
                     self._store.write(self._pack(sent))
                 self._sent = sent
@@ -142,7 +150,9 @@ class LocalClient:
 
     def _pack(self, sent: bytes) -> bytes:
         facts = {"made_for": self._made_for(), "which": str(self._which)}
-        return pack("client", 1 if sent else 0, facts, {"sent": np.frombuffer(sent, dtype=np.uint8)})
+        return pack(
+            "client", 1 if sent else 0, facts, {"sent": np.frombuffer(sent, dtype=np.uint8)}
+        )
 
     def _made_for(self) -> str:
         return f"{self._channel.guarantee.request!r}, {self._algorithm.bound!r}"

@@ -24,7 +24,9 @@ def plan_on_device(
     if not isinstance(released, Released):
         released = decode_release(released, guarantee)
     if size is not None and released.values.shape != (size,):
-        raise InvalidParameter(f"a release must have {size} numbers, got shape {released.values.shape}")
+        raise InvalidParameter(
+            f"a release must have {size} numbers, got shape {released.values.shape}"
+        )
     if not (np.isfinite(released.values).all() and 0 <= released.noise.std < np.inf):
         raise InvalidParameter("a release must be finite, and so must its noise")
     if not (0 <= released.generation < 2**63 and 0 <= released.users < 2**63):
@@ -34,7 +36,9 @@ def plan_on_device(
     except ConfideError:
         raise
     except Exception as error:  # of what a server sent: the user's data are not in it
-        raise InvalidParameter(f"the release does not fit this algorithm: {type(error).__name__}") from None
+        raise InvalidParameter(
+            f"the release does not fit this algorithm: {type(error).__name__}"
+        ) from None
     return planned, released.generation
 
 
@@ -45,5 +49,6 @@ def contribution_on_device(planned: "Round", trajectory: Trajectories, bound: Bo
     try:
         with np.errstate(all="ignore"):  # neither may a warning depend on the data
             return planned.statistic.contribution(trajectory)
-    except Exception:  # an error tells whoever sees it, or misses the message, something about the data
+    # an error tells whoever sees it, or misses the message, something about the data
+    except Exception:
         return Bounded(np.zeros(bound.size), bound)

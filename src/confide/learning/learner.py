@@ -19,7 +19,13 @@ from confide._digest import digest
 from confide.arguments import has, kind, private_kind, whole
 from confide.errors import InvalidParameter, PrivacyError, StaleMessage, StateError, StreamExhausted
 from confide.learning.agent import Abilities, Assignment, Batch
-from confide.learning.arguments import check_calibration, check_exact, check_policies, read_message, whole_steps
+from confide.learning.arguments import (
+    check_calibration,
+    check_exact,
+    check_policies,
+    read_message,
+    whole_steps,
+)
 from confide.learning.client import LocalClient
 from confide.learning.resources import Footprint
 from confide.learning.round_digest import round_digest
@@ -67,8 +73,10 @@ class Round:
 
     policies: tuple[Policy, ...]  # they serve the round's users one after the other
     statistic: Statistic
-    memory: Memory = field(default_factory=dict)  # what planning after the next release needs of this round: arrays
-    signal: float | None = None  # size of the released statistics, in the units of their noise: the report compares the two
+    # what planning after the next release needs of this round: arrays
+    memory: Memory = field(default_factory=dict)
+    # size of the released statistics, in the units of their noise: the report compares the two
+    signal: float | None = None
     shares: tuple[float, ...] | None = None  # of the users, one for each policy; None: all the same
     # What its users contribute and how many they are, where both change from round to round.
     size: tuple[Bound, int] | None = None
@@ -76,7 +84,9 @@ class Round:
     @cached_property
     def digest(self) -> bytes:
         """What a device's message names."""
-        return round_digest(self.policies, self.shares, self.statistic, self.size and self.size[0].size)
+        return round_digest(
+            self.policies, self.shares, self.statistic, self.size and self.size[0].size
+        )
 
     def __post_init__(self) -> None:
         check_policies(self.policies)
@@ -88,7 +98,9 @@ class Round:
     def drawn(self, number: int) -> Policy:
         """The policy of a device that drew this number out of 2^128, before there were any data."""
         edges = np.cumsum(self.shares or (1.0,) * len(self.policies))
-        return self.policies[int(np.searchsorted(edges[:-1], number / 2.0**128 * edges[-1], side="right"))]
+        return self.policies[
+            int(np.searchsorted(edges[:-1], number / 2.0**128 * edges[-1], side="right"))
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +109,8 @@ class Description:
 
     calibration: str  # tight, paper, or a word of its own
     planning: str  # how releases become plans, and what is done about their noise
-    rows: tuple[int, float] | None = None  # of a least-squares regression: the dimension of its rows, and the norm of the longest
+    # of a least-squares regression: the dimension of its rows, and the norm of the longest
+    rows: tuple[int, float] | None = None
 
 
 class Algorithm(Protocol):
@@ -131,7 +144,9 @@ class Learner:
     """
 
     name: str
-    abilities = Abilities(counts=True, noise=True, mechanisms=True, saves=True, devices=True, sums=True, levels=True)
+    abilities = Abilities(
+        counts=True, noise=True, mechanisms=True, saves=True, devices=True, sums=True, levels=True
+    )
 
     # What is not meant for anybody to see. An audit compares everything else that is public, and lists these.
     private: ClassVar[dict[str, str]] = {
@@ -140,8 +155,14 @@ class Learner:
         "noise": "the source of noise",
     }
 
-    def __init__(self, calibration: Calibration, *, privacy: Request, noise: NoiseSource | None = None) -> None:
-        check_calibration(kind("calibration", calibration, Calibration), privacy, distributed=self.abilities.distributed)
+    def __init__(
+        self, calibration: Calibration, *, privacy: Request, noise: NoiseSource | None = None
+    ) -> None:
+        check_calibration(
+            kind("calibration", calibration, Calibration),
+            privacy,
+            distributed=self.abilities.distributed,
+        )
         if noise is not None:
             check_source(noise)
         self.calibration, self.privacy, self.noise = calibration, privacy, noise
@@ -155,7 +176,14 @@ class Learner:
         self._turns, self._one_process = Turns(), OneProcess()
 
     @classmethod
-    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint | None:  # noqa: ARG003
+    def footprint(
+        cls,
+        sizes: ProblemSizes,  # noqa: ARG003
+        *,
+        episodes: int,  # noqa: ARG003
+        privacy: Request,  # noqa: ARG003
+        **options: Any,  # noqa: ARG003
+    ) -> Footprint | None:
         """What this agent needs on problems of these sizes; None if nobody has said. See `confide.agents.estimate`."""
         return None
 
@@ -200,7 +228,9 @@ class Learner:
     def mechanisms(self) -> list[Mechanism]:
         made = self._privatizer.mechanism()
         if self._simulated:
-            made = replace(made, query=f"simulated: {self._simulated} users came as exact transition counts")
+            made = replace(
+                made, query=f"simulated: {self._simulated} users came as exact transition counts"
+            )
         return [made]
 
     def describe(self) -> Description:
@@ -210,9 +240,15 @@ class Learner:
     def expected_noise(self) -> ExpectedNoise:
         """What the privatizer will add, without making it: that would fix the source of noise."""
         made = self.calibration
-        discrete = self.noise is not None and self.noise.discrete  # confide.run gives fast noise to an agent that has none
+        # confide.run gives fast noise to an agent that has none
+        discrete = self.noise is not None and self.noise.discrete
         return expected_noise(
-            made.algorithm.bound, made.schedule, privacy=self.privacy, discrete=discrete, counter=made.counter, loss=made.loss
+            made.algorithm.bound,
+            made.schedule,
+            privacy=self.privacy,
+            discrete=discrete,
+            counter=made.counter,
+            loss=made.loss,
         )
 
     @in_turn
@@ -222,7 +258,9 @@ class Learner:
         current = self.current_round()
         users, (start, end) = self.users, self._privatizer.batch
         if start == end:
-            raise StreamExhausted(f"all {self.schedule.leaves} releases were made: batches were closed early")
+            raise StreamExhausted(
+                f"all {self.schedule.leaves} releases were made: batches were closed early"
+            )
         if len(current.policies) == 1:
             return Batch(current.policies[0], end - users)
         edges = start + np.cumsum(current.serves(end - start))
@@ -236,7 +274,11 @@ class Learner:
         numbers; it must not depend on anybody's data. Whoever reports later says with which generation the policy was planned.
         """
         current = self.current_round()
-        drawn = secrets.randbits(128) if number is None else whole("number", number, at_least=0, at_most=2**128 - 1)
+        drawn = (
+            secrets.randbits(128)
+            if number is None
+            else whole("number", number, at_least=0, at_most=2**128 - 1)
+        )
         return Assignment(current.drawn(drawn), self._privatizer.generation)
 
     @property
@@ -270,10 +312,14 @@ class Learner:
         self.current_round()  # its memory is needed after the release
         before = self._privatizer.generation
         if total is not None and not self.abilities.sums:
-            raise PrivacyError(f"{self.name} must see its users again, which a sum does not allow: call observe")
+            raise PrivacyError(
+                f"{self.name} must see its users again, which a sum does not allow: call observe"
+            )
         if total is None and whole("users", users) != 0:
             raise InvalidParameter("users come with the sum of their contributions: pass total")
-        summed: Array | None = None if total is None else np.multiply(whole_steps(total), self.grid, dtype=np.float64)
+        summed: Array | None = (
+            None if total is None else np.multiply(whole_steps(total), self.grid, dtype=np.float64)
+        )
         self._durable = False
         try:
             self._privatizer.close(summed, users)
@@ -287,7 +333,14 @@ class Learner:
         """All that is public so far, and all that planning needs."""
         self._check_durable()
         last = self._privatizer.release()
-        return Released(last.values, last.noise, last.guarantee, last.users, last.generation, self._planned_with())
+        return Released(
+            last.values,
+            last.noise,
+            last.guarantee,
+            last.users,
+            last.generation,
+            self._planned_with(),
+        )
 
     def publish(self, run: str = "") -> bytes:
         """The same in bytes, for devices: `client.plan` opens them. They name the run of a service, and the learner's settings."""
@@ -303,19 +356,34 @@ class Learner:
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         """What these users of the current round contribute. PRIVATE."""
         if self._round is None:
-            raise InvalidParameter("users come after the policy that serves them: call next_batch first")
-        return self._round.statistic.contribution(private_kind("users", users, Trajectories, TransitionCounts))
+            raise InvalidParameter(
+                "users come after the policy that serves them: call next_batch first"
+            )
+        return self._round.statistic.contribution(
+            private_kind("users", users, Trajectories, TransitionCounts)
+        )
 
-    def observe(self, users: Trajectories | TransitionCounts, *, generation: int | None = None) -> None:
+    def observe(
+        self, users: Trajectories | TransitionCounts, *, generation: int | None = None
+    ) -> None:
         """Users of the open batch. `generation`: the release that their policies were planned with, if they were assigned one by one; users
         who were served by another one are refused, because the planner would take them for users of the round's policies."""
         if generation is not None:
             self.current_round()  # after a restart nobody may have planned yet
-        if generation is not None and whole("generation", generation, at_least=0) != self._privatizer.generation:
+        if (
+            generation is not None
+            and whole("generation", generation, at_least=0) != self._privatizer.generation
+        ):
             current = self._privatizer.generation
-            raise StaleMessage(f"the users were served with release {generation}, the current one is {current}: they are late")
+            raise StaleMessage(
+                f"the users were served with release {generation}, the current one is {current}: they are late"
+            )
         if self._privatizer.devices and not isinstance(users, TransitionCounts):
-            device = "ShareClient" if isinstance(self._privatizer, DistributedPrivatizer) else "LocalClient (agent.client())"
+            device = (
+                "ShareClient"
+                if isinstance(self._privatizer, DistributedPrivatizer)
+                else "LocalClient (agent.client())"
+            )
             raise PrivacyError(
                 f"under {type(self.privacy).__name__} no server sees trajectories: each user's device adds the noise, with {device}"
             )
@@ -334,16 +402,22 @@ class Learner:
         privatizer = self._privatizer
         self._check_durable()
         self._one_process.check()
-        contribution, before, served = self.contribution(users), privatizer.generation, privatizer.users
+        contribution, before, served = (
+            self.contribution(users),
+            privatizer.generation,
+            privatizer.users,
+        )
         self._check_kept(users)
-        self._durable = False  # whatever fails from here on must not be tried again: these users may be in the sums already
+        # whatever fails from here on must not be tried again: these users may be in the sums already
+        self._durable = False
         try:
             privatizer.absorb(contribution)
         except BaseException:
             self._durable = privatizer.users == served  # refused: nothing of them is
             raise
         self._keep(users)
-        if isinstance(users, TransitionCounts) and not privatizer.devices:  # a privatizer of messages says so itself
+        # a privatizer of messages says so itself
+        if isinstance(users, TransitionCounts) and not privatizer.devices:
             self._simulated += users.users
         self._advance(before)
         self._durable = True
@@ -357,7 +431,9 @@ class Learner:
     def client(self) -> LocalClient:
         """One more user's device, with noise of its own of the server's kind; it knows nothing of the server but what is public."""
         server = self._messages()
-        return LocalClient(self.algorithm, self.privacy, server.device_source(), channel=server.device_channel())
+        return LocalClient(
+            self.algorithm, self.privacy, server.device_source(), channel=server.device_channel()
+        )
 
     def channel(self) -> Channel:
         """How a device of the open batch makes its message. Public."""
@@ -369,7 +445,9 @@ class Learner:
     def shares(self) -> ShareServer:
         """Batches of devices and their sums, under `DistributedDP`."""
         if not isinstance(self._privatizer, DistributedPrivatizer):
-            raise PrivacyError(f"shares of noise are for DistributedDP, but this agent has {type(self.privacy).__name__}")
+            raise PrivacyError(
+                f"shares of noise are for DistributedDP, but this agent has {type(self.privacy).__name__}"
+            )
         return ShareServer(self, self._privatizer)
 
     @contextmanager
@@ -387,7 +465,9 @@ class Learner:
         """What a device sent. A message that is damaged, stale or here already is refused, and changes nothing."""
         server = self._messages()
         with self._releasing():
-            server.receive(read_message(message, self._privatizer.generation, self.current_round().digest))
+            server.receive(
+                read_message(message, self._privatizer.generation, self.current_round().digest)
+            )
 
     def decoded(self, message: bytes | Message) -> npt.NDArray[np.int64]:
         """What a device's message adds to the sum of the open batch, in whole steps of `grid`: for a service that adds up itself.
@@ -418,7 +498,12 @@ class Learner:
         inner = np.frombuffer(self._privatizer.save(), dtype=np.uint8)
         memory = {f"memory.{key}": np.asarray(value) for key, value in self._planned_with().items()}
         facts = {"settings": self.settings, "simulated": self._simulated}
-        return pack("learner", self._privatizer.generation, facts, {"privatizer": inner, **memory, **self._more_state()})
+        return pack(
+            "learner",
+            self._privatizer.generation,
+            facts,
+            {"privatizer": inner, **memory, **self._more_state()},
+        )
 
     def _more_state(self) -> dict[str, npt.NDArray[Any]]:
         """PRIVATE: what a learner keeps beside its privatizer."""
@@ -434,7 +519,12 @@ class Learner:
         if self._store is not None or self.users:
             raise StateError("a store is chosen once, before the first user")
         chosen = StateFile(store) if isinstance(store, str | Path) else store
-        kept: StateStore = has("store", chosen, ("hold", "exists", "read", "write", "generation"), "a StateStore, or a file")
+        kept: StateStore = has(
+            "store",
+            chosen,
+            ("hold", "exists", "read", "write", "generation"),
+            "a StateStore, or a file",
+        )
         kept.hold()
         self._store = kept
         if kept.exists():
@@ -448,20 +538,36 @@ class Learner:
         """
         if released is None:
             if self._store is None:
-                raise InvalidParameter("without a store, restore needs released=: the newest generation that may have left")
+                raise InvalidParameter(
+                    "without a store, restore needs released=: the newest generation that may have left"
+                )
             released = self._store.generation()
         state = unpack(data, "learner", released=released)
         if state.facts["settings"] != self.settings:
             raise StateError("the state belongs to another learner, or to one for another problem")
-        self._privatizer.restore(state.arrays["privatizer"].tobytes(), released=released, resume=resume)
-        memory = {key.removeprefix("memory."): value for key, value in state.arrays.items() if key.startswith("memory.")}
-        self._memory, self._round, self._simulated = memory, None, int(state.facts.get("simulated", 0))
+        self._privatizer.restore(
+            state.arrays["privatizer"].tobytes(), released=released, resume=resume
+        )
+        memory = {
+            key.removeprefix("memory."): value
+            for key, value in state.arrays.items()
+            if key.startswith("memory.")
+        }
+        self._memory, self._round, self._simulated = (
+            memory,
+            None,
+            int(state.facts.get("simulated", 0)),
+        )
 
     def current_round(self) -> Round:
         """What everybody plans from the last release. Public."""
         if self._round is None:
             planned = self.algorithm.plan(self.released())
-            if planned.size is not None and isinstance(self._privatizer, RoundsPrivatizer) and self.users < self.episodes:
+            if (
+                planned.size is not None
+                and isinstance(self._privatizer, RoundsPrivatizer)
+                and self.users < self.episodes
+            ):
                 self._privatizer.open(*planned.size)
             self._round = planned
         return self._round
@@ -481,20 +587,32 @@ class Learner:
             return privatizer
         instead = "pass trajectories to observe"
         if isinstance(privatizer, DistributedPrivatizer):
-            instead = "a share alone carries almost no noise, so use ShareClient and shares.absorb_sum"
-        raise PrivacyError(f"clients and messages are for LocalDP, but this agent has {type(self.privacy).__name__}: {instead}")
+            instead = (
+                "a share alone carries almost no noise, so use ShareClient and shares.absorb_sum"
+            )
+        raise PrivacyError(
+            f"clients and messages are for LocalDP, but this agent has {type(self.privacy).__name__}: {instead}"
+        )
 
     @property
     def _privatizer(self) -> Privatizer:
         """Made when it is first needed: the runner gives the source of noise after the agent was made."""
         if self._made is None:
             if self.noise is None and not takes_messages(self.privacy):
-                raise InvalidParameter("the agent has no noise yet: confide.run gives it some, or pass noise=")
-            self.noise = self.noise or SecureSource()  # a server without a simulation around it: its devices are real
+                raise InvalidParameter(
+                    "the agent has no noise yet: confide.run gives it some, or pass noise="
+                )
+            # a server without a simulation around it: its devices are real
+            self.noise = self.noise or SecureSource()
             made = self.calibration
             check_exact(made.schedule.users)
             bound, schedule = made.algorithm.bound, made.schedule
             self._made = make_privatizer(
-                bound, schedule, privacy=self.privacy, noise=self.noise, counter=made.counter, loss=made.loss
+                bound,
+                schedule,
+                privacy=self.privacy,
+                noise=self.noise,
+                counter=made.counter,
+                loss=made.loss,
             )
         return self._made

@@ -21,7 +21,8 @@ class Question:
     asked: str
     yes: str  # what is answered with yes
     no: str
-    removes: float  # the share of what is uncertain about values that its answers are expected to remove
+    # the share of what is uncertain about values that its answers are expected to remove
+    removes: float
     expected: float  # what the answers add up to by the estimate before
     answer: float | None = None
     noise: float | None = None
@@ -33,7 +34,11 @@ class Question:
             return "not answered yet"
         yes, expected = round(2 * self.answer), round(2 * self.expected)
         noise = f" (noise: ± {4 * self.noise:,.0f})" if self.noise else ""
-        than = f"{abs(yes):,} more {'yes than no' if yes > 0 else 'no than yes'}{noise}" if yes else f"as many yes as no{noise}"
+        than = (
+            f"{abs(yes):,} more {'yes than no' if yes > 0 else 'no than yes'}{noise}"
+            if yes
+            else f"as many yes as no{noise}"
+        )
         surprise = abs(self.answer - self.expected) > 2 * math.sqrt(self.noise**2 + self.users / 4)
         return f"{than}; {abs(expected):,} more {'yes' if expected >= 0 else 'no'} expected" + (
             ": a surprise" if surprise else ""
@@ -45,7 +50,12 @@ class Question:
     @classmethod
     def from_json(cls, facts: Any) -> "Question":
         """From a file that somebody may have edited."""
-        made = cls(**{text("question", name): value for name, value in kind("question", facts, dict).items()})
+        made = cls(
+            **{
+                text("question", name): value
+                for name, value in kind("question", facts, dict).items()
+            }
+        )
         for name, least in (("round", 1), ("first", 1), ("users", 0)):
             whole(name, getattr(made, name), at_least=least)
         for name in ("served", "asked", "yes", "no"):

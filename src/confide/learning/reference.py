@@ -47,7 +47,11 @@ class Uniform(_FixedPolicy):
         if hasattr(public, "inputs"):
             policy: Policy = LinearPolicy(np.zeros((public.horizon, public.inputs, public.states)))
         elif not hasattr(public, "states"):  # a world that is played step by step
-            policy = RandomPolicy(has("public", public, ("actions",), "what agents know of a problem: problem.public").actions)
+            policy = RandomPolicy(
+                has(
+                    "public", public, ("actions",), "what agents know of a problem: problem.public"
+                ).actions
+            )
         else:
             policy = uniform_policy(public.horizon, public.states, public.actions)
         super().__init__(policy, episodes, "uniform")
@@ -66,7 +70,9 @@ class NoData(_FixedPolicy):
 
     def __init__(self, public: Any, *, episodes: int) -> None:
         if not hasattr(public, "kernels") or public.rewards is None:
-            raise InvalidParameter("planning without data needs known kernels and known rewards: a LinearMixtureMDP")
+            raise InvalidParameter(
+                "planning without data needs known kernels and known rewards: a LinearMixtureMDP"
+            )
         average = public.kernels.mean(axis=0)
         _, policy = optimal(lambda _, values: average @ values, public.rewards)
         super().__init__(policy, episodes, "no-data")

@@ -39,7 +39,9 @@ class Footprint:
             return 0
         counter = self.counter
         if counter is None:
-            counter = best_counter(self.schedule.leaves, privacy, discrete=discrete, users=self.schedule.users)
+            counter = best_counter(
+                self.schedule.leaves, privacy, discrete=discrete, users=self.schedule.users
+            )
         if isinstance(counter, Discounted) and discrete:
             # In whole numbers it must remember every leaf.
             return self.released * counter.leaves
@@ -53,6 +55,8 @@ def numbers_of_users(schedule: Schedule | AtMost, horizon: int, policies: int = 
         largest = schedule.users
     else:
         largest = max(
-            schedule.size(generation) for generation in {0, schedule.leaves - 2, schedule.leaves - 1} if generation >= 0
+            schedule.size(generation)
+            for generation in {0, schedule.leaves - 2, schedule.leaves - 1}
+            if generation >= 0
         )
     return min(largest // policies + 1, SAMPLED_USERS) * (horizon + 1) * NUMBERS_PER_STEP

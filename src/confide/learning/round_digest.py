@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from confide.policy import ContextPolicy, LinearPolicy, Policy, RandomPolicy, StochasticPolicy, TabularPolicy
+from confide.policy import (
+    ContextPolicy,
+    LinearPolicy,
+    Policy,
+    RandomPolicy,
+    StochasticPolicy,
+    TabularPolicy,
+)
 
 # Two processors compute the same number with different last bits. Here a number counts to this
 # share of the largest one in its table, so that such rounds have the same digest.
@@ -16,10 +23,18 @@ _BITS = 20
 # The largest number of a table is rounded up to a power of two. A number that is one up to its last
 # bits must not be rounded up on one processor only.
 _ROOM = 1 + 2.0**-10
-_KINDS: tuple[type, ...] = (TabularPolicy, StochasticPolicy, LinearPolicy, ContextPolicy, RandomPolicy)
+_KINDS: tuple[type, ...] = (
+    TabularPolicy,
+    StochasticPolicy,
+    LinearPolicy,
+    ContextPolicy,
+    RandomPolicy,
+)
 
 
-def round_digest(policies: Sequence[Policy], shares: Sequence[float] | None, statistic: Any, size: int | None) -> bytes:
+def round_digest(
+    policies: Sequence[Policy], shares: Sequence[float] | None, statistic: Any, size: int | None
+) -> bytes:
     """32 bytes, from all tables by which users are served and their episodes become contributions.
 
     A statistic gives its tables by `tables()`. One without them is the same in all rounds, and its
@@ -61,6 +76,8 @@ def _plain_bytes(table: npt.NDArray[Any]) -> bytes:
         exponent, whole = 0, table.astype(np.int64)
     else:
         exponent = int(np.frexp(largest * _ROOM)[1])
-        whole = np.rint(np.ldexp(np.nan_to_num(table.astype(float)), _BITS - exponent)).astype(np.int64)
+        whole = np.rint(np.ldexp(np.nan_to_num(table.astype(float)), _BITS - exponent)).astype(
+            np.int64
+        )
     head = struct.pack(f"<{table.ndim + 2}q", table.ndim, *table.shape, exponent)
     return head + np.ascontiguousarray(whole).astype("<i8").tobytes()

@@ -53,7 +53,13 @@ class ShareClient:
         expected = (self._noise.honest(batch.users), bound.size, self._noise.modulus(bound.largest))
         if (batch.least, batch.size, batch.modulus) != expected:
             raise InvalidParameter("the batch was made for another guarantee or another bound")
-        self.guarantee = Guarantee(self._noise.loss(privacy.delta), privacy, Trust.DISTRIBUTED, batch.users, self._source.name)
+        self.guarantee = Guarantee(
+            self._noise.loss(privacy.delta),
+            privacy,
+            Trust.DISTRIBUTED,
+            batch.users,
+            self._source.name,
+        )
         # Of several policies one is chosen before there are any data.
         self._policy_number = int.from_bytes(self._source.token(16))
         # The round that was planned last, with the generation of its release.
@@ -67,7 +73,9 @@ class ShareClient:
 
     def plan(self, released: Released | bytes) -> Policy:
         """The policy of this device's user, from what is public: each of a round's policies serves its share of the users."""
-        return self.adopt(*plan_on_device(self._algorithm, released, self.guarantee, self.batch.size))
+        return self.adopt(
+            *plan_on_device(self._algorithm, released, self.guarantee, self.batch.size)
+        )
 
     def adopt(self, planned: "Round", generation: int) -> Policy:
         """`plan`, by somebody who has planned from the same release already: a simulation does not do it again for every user."""
@@ -89,9 +97,13 @@ class ShareClient:
         If `aggregate` fails, nobody knows what it has sent. The device does not try again.
         """
         if not callable(aggregate):
-            raise InvalidParameter("aggregate must be a function of a batch and a share, which runs secure aggregation")
+            raise InvalidParameter(
+                "aggregate must be a function of a batch and a share, which runs secure aggregation"
+            )
         if self._planned is None:
-            raise InvalidParameter("a contribution is about an episode that was planned: call plan first")
+            raise InvalidParameter(
+                "a contribution is about an episode that was planned: call plan first"
+            )
         contribution = contribution_on_device(self._planned[0], trajectory, self._algorithm.bound)
         with self._lock:
             self._contribute_once()
@@ -101,9 +113,13 @@ class ShareClient:
     def _contribute_once(self) -> None:
         """Records, on the disk if there is a store, that no further share may be drawn."""
         if os.getpid() != self._process:
-            raise StateError("a fork of the process has a copy of this device: contribute in the process that made it")
+            raise StateError(
+                "a fork of the process has a copy of this device: contribute in the process that made it"
+            )
         if self._contributed or (self._store is not None and self._store.exists()):
-            raise PrivacyError("this device has contributed: another share of its data would have other noise")
+            raise PrivacyError(
+                "this device has contributed: another share of its data would have other noise"
+            )
         if self._store is not None:
             # The store refuses to write one generation twice, so that of two devices with one store only one goes on.
             self._store.write(pack("share-client", 1, {"batch": self.batch.id.hex()}, {}))
@@ -113,4 +129,6 @@ class ShareClient:
         return f"ShareClient({self.guarantee})"
 
     def __reduce__(self) -> NoReturn:
-        raise PrivacyError("a device cannot be copied or pickled: two copies would noise the same data twice")
+        raise PrivacyError(
+            "a device cannot be copied or pickled: two copies would noise the same data twice"
+        )

@@ -36,7 +36,9 @@ class ShareServer:
     def client(self) -> ShareClient:
         """One more user's device of the open batch, for devices that live in the same process."""
         privatizer = self._privatizer
-        return ShareClient(self._learner.algorithm, privatizer.privacy, self.batch, privatizer.device_source())
+        return ShareClient(
+            self._learner.algorithm, privatizer.privacy, self.batch, privatizer.device_source()
+        )
 
     def simulate_aggregation(self, batch: ShareBatch, share: DeviceShare) -> None:
         """SIMULATION of an ideal aggregator, for `ShareClient.contribute`. It sees every share: never use it for real users."""

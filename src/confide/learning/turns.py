@@ -29,7 +29,9 @@ class Turns:
             yield
         except InvalidParameter as error:
             if is_shared:
-                raise StateError(f"{error}. Another thread has used this agent in between; {NOT_THREAD_SAFE}") from None
+                raise StateError(
+                    f"{error}. Another thread has used this agent in between; {NOT_THREAD_SAFE}"
+                ) from None
             raise
         finally:
             self._last_thread = thread
@@ -62,7 +64,9 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
-def in_turn(method: Callable[Concatenate[Self, Arguments], Result]) -> Callable[Concatenate[Self, Arguments], Result]:
+def in_turn(
+    method: Callable[Concatenate[Self, Arguments], Result],
+) -> Callable[Concatenate[Self, Arguments], Result]:
     """A method of an agent that only one thread may call at a time."""
 
     @wraps(method)

@@ -45,7 +45,8 @@ def within_unit(theta: Array, covariance: Array, rows: Array) -> Array:
                 value += rows[k, i] * x[i]
             if size <= 0.0:
                 continue
-            up = max(low[k] - value / size, 0.0) - low[k]  # how much more the lower constraint pushes, and the upper one
+            # how much more the lower constraint pushes, and the upper one
+            up = max(low[k] - value / size, 0.0) - low[k]
             down = max(high[k] + (value + up * size - 1.0) / size, 0.0) - high[k]
             low[k] += up
             high[k] += down

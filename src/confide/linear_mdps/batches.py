@@ -27,12 +27,20 @@ class Batches:
     growth: float | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.switches, bool) or not isinstance(self.switches, int) or self.switches < 1:
-            raise InvalidParameter(f"switches must be a whole number, at least 1, got switches={self.switches}")
+        if (
+            isinstance(self.switches, bool)
+            or not isinstance(self.switches, int)
+            or self.switches < 1
+        ):
+            raise InvalidParameter(
+                f"switches must be a whole number, at least 1, got switches={self.switches}"
+            )
         if self.growth is not None and not 1 < self.growth < math.inf:
             raise InvalidParameter(f"growth must be above 1, got growth={self.growth}")
         if self.growth is None and self.switches != _before_the_end(self.schedule):
-            raise InvalidParameter("without growth the policy changes at every time of the schedule but the last")
+            raise InvalidParameter(
+                "without growth the policy changes at every time of the schedule but the last"
+            )
 
     def shares(self, steps: int, weights: Sequence[float] | None = None) -> tuple[float, ...]:
         """Of the budget for responses, one for each switch and step; by default more for later ones, which serve more users.
@@ -47,7 +55,9 @@ class Batches:
         )
         chosen = late if weights is None else list(weights)
         if len(chosen) != self.switches:
-            raise InvalidParameter(f"weights must be {self.switches}, one for each change of policy, got {len(chosen)}")
+            raise InvalidParameter(
+                f"weights must be {self.switches}, one for each change of policy, got {len(chosen)}"
+            )
         total = math.fsum(chosen) * steps * (1 + 1e-12)
         return tuple(weight / total for weight in chosen for _ in range(steps))
 
@@ -60,7 +70,9 @@ def at_every(schedule: Schedule) -> Batches:
 def static(episodes: int, batches: int) -> Batches:
     """[Luyo21, Alg. 2]: a change every ceil(K / B) episodes."""
     if not 1 <= batches <= episodes:
-        raise InvalidParameter(f"batches must be between 1 and episodes={episodes}, got batches={batches}")
+        raise InvalidParameter(
+            f"batches must be between 1 and episodes={episodes}, got batches={batches}"
+        )
     return at_every(every(math.ceil(episodes / batches), episodes))
 
 
@@ -69,7 +81,9 @@ def growing(episodes: int, *, first: int = 30, ratio: float = 1.3) -> Batches:
     return at_every(geometric(episodes, first=first, ratio=ratio))
 
 
-def adaptive(episodes: int, *, switches: int = 20, growth: float = 2.0, first: int = 200, ratio: float = 1.15) -> Batches:
+def adaptive(
+    episodes: int, *, switches: int = 20, growth: float = 2.0, first: int = 200, ratio: float = 1.15
+) -> Batches:
     """Where a released Lambda has grown, looked at on a geometric grid."""
     grid = geometric(episodes, first=first, ratio=ratio)
     return Batches(grid, min(switches, _before_the_end(grid)), growth)
@@ -84,9 +98,14 @@ def _before_the_end(schedule: Schedule) -> int:
     return max(schedule.leaves - 1, 1)
 
 
-def first_release(bound: Bound, loss: Loss, episodes: int, *, privacy: Request, deviations: float, least: int) -> int:
+def first_release(
+    bound: Bound, loss: Loss, episodes: int, *, privacy: Request, deviations: float, least: int
+) -> int:
     """Before that many users even a count of all of them is within so many standard deviations of its noise; at least `least`."""
-    made = additive_noise(bound, loss, Relation(privacy.relation), Exact(1), discrete=False, users=1)
-    if isinstance(privacy, LocalDP):  # the noise grows with the root of the users: a third of the deviations will do
+    made = additive_noise(
+        bound, loss, Relation(privacy.relation), Exact(1), discrete=False, users=1
+    )
+    # the noise grows with the root of the users: a third of the deviations will do
+    if isinstance(privacy, LocalDP):
         deviations = deviations**2 * made.std / 9
     return max(1, min(max(least, math.ceil(deviations * made.std)), episodes // 4))

@@ -32,7 +32,8 @@ class NextStateRows:
     w / 2. Rounding each part to the grid moves each coordinate of either user by half a grid step at most, which is added.
     """
 
-    of_table: ClassVar[bool] = True  # its numbers are properties of a public table that a certificate does not hold
+    # its numbers are properties of a public table that a certificate does not hold
+    of_table: ClassVar[bool] = True
 
     steps: int
     states: int
@@ -45,11 +46,19 @@ class NextStateRows:
     def __post_init__(self) -> None:
         for name in ("steps", "states", "dimension"):
             if getattr(self, name) < 1:
-                raise InvalidParameter(f"{name} must be at least 1, got {name}={getattr(self, name)}")
+                raise InvalidParameter(
+                    f"{name} must be at least 1, got {name}={getattr(self, name)}"
+                )
         for name in ("row_norm", "row_l1", "weight"):
             if not 1e-50 < getattr(self, name) < 1e50:
-                raise InvalidParameter(f"{name} must be positive and finite, got {name}={getattr(self, name)}")
-        if not self.row_norm <= self.row_l1 * (1 + 1e-9) <= self.row_norm * math.sqrt(self.dimension) * (1 + 1e-8):
+                raise InvalidParameter(
+                    f"{name} must be positive and finite, got {name}={getattr(self, name)}"
+                )
+        if (
+            not self.row_norm
+            <= self.row_l1 * (1 + 1e-9)
+            <= self.row_norm * math.sqrt(self.dimension) * (1 + 1e-8)
+        ):
             raise InvalidParameter(
                 f"an L1 norm is between the L2 norm and sqrt(d) times it, got {self.row_l1} and {self.row_norm}"
             )
@@ -71,7 +80,9 @@ class NextStateRows:
         return grid_for(self.largest)
 
     def sensitivity(self, relation: Relation) -> float:
-        moves, rewards = (1.0, self.weight / 2) if relation == Relation.NULL else (self._apart, self.weight)
+        moves, rewards = (
+            (1.0, self.weight / 2) if relation == Relation.NULL else (self._apart, self.weight)
+        )
         squared = (self.steps - 1) * moves**2 + self.steps * rewards**2
         return self.row_norm * math.sqrt(squared) + math.sqrt(self.size) * self.grid
 
@@ -81,7 +92,9 @@ class NextStateRows:
 
     def l1_sensitivity(self, relation: Relation) -> float:
         moves, rewards = (1.0, self.weight / 2) if relation == Relation.NULL else (2.0, self.weight)
-        return self.row_l1 * ((self.steps - 1) * moves + self.steps * rewards) + self.size * self.grid
+        return (
+            self.row_l1 * ((self.steps - 1) * moves + self.steps * rewards) + self.size * self.grid
+        )
 
     def contains(self, values: Array) -> bool:
         """At each step one next state at most, and rows as long as the table's; which rows are in it the bound does not know."""
@@ -127,10 +140,14 @@ class NextStates:
         np.add.at(visits, (seen.step, seen.state * A + seen.action, seen.next_state), seen.count)
         moves = np.matmul(self._whole.T, visits)  # whole numbers: exact
         step, state, action, reward, count = outcomes(users, H, S, A)
-        rows = np.rint(self._phi[state * A + action] * ((reward - 0.5) * bound.weight / bound.grid)[:, None])
+        rows = np.rint(
+            self._phi[state * A + action] * ((reward - 0.5) * bound.weight / bound.grid)[:, None]
+        )
         rewards = np.zeros((H, d))
         np.add.at(rewards, step, rows * count[:, None])
-        return Bounded(np.concatenate([moves.ravel(), rewards.ravel()]) * bound.grid, bound, seen.users)
+        return Bounded(
+            np.concatenate([moves.ravel(), rewards.ravel()]) * bound.grid, bound, seen.users
+        )
 
 
 Ints = npt.NDArray[np.int64]
@@ -170,9 +187,15 @@ class StoredTransitions:
 
     def add(self, users: Trajectories | TransitionCounts) -> None:
         (S, A), steps, seen = self._shape, len(self._counts), self.check(users)
-        np.add.at(self._counts, (seen.step, seen.state * A + seen.action, seen.next_state), seen.count)
+        np.add.at(
+            self._counts, (seen.step, seen.state * A + seen.action, seen.next_state), seen.count
+        )
         step, state, action, reward, count = outcomes(users, steps, S, A)
-        np.add.at(self._rewards, (step, state * A + action), np.trunc(reward * _UNIT).astype(np.int64) * count)
+        np.add.at(
+            self._rewards,
+            (step, state * A + action),
+            np.trunc(reward * _UNIT).astype(np.int64) * count,
+        )
         self.users += users.users
 
     def response(self, step: int, values: Array, reward_weight: float = 0.0) -> Bounded:
@@ -184,7 +207,8 @@ class StoredTransitions:
         high, low = np.divmod(self._rewards[step], _UNIT)
         targets = self._counts[step] @ y + w * high + w * low // _UNIT
         high, low = np.divmod(targets, _UNIT)
-        upper, lower = np.divmod(low, _HALF)  # in halves: sums over many (s, a) would not fit into 64 bits otherwise
+        # in halves: sums over many (s, a) would not fit into 64 bits otherwise
+        upper, lower = np.divmod(low, _HALF)
         phi = self._phi.T
         sums = phi @ high + (phi @ upper + phi @ lower // _HALF) // _HALF
         return Bounded(sums / _UNIT, self.bound, self.users)
@@ -194,10 +218,16 @@ class StoredTransitions:
         return {"counts": self._counts, "rewards": self._rewards, "users": np.array(self.users)}
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        self._counts, self._rewards, self.users = arrays["counts"].copy(), arrays["rewards"].copy(), int(arrays["users"])
+        self._counts, self._rewards, self.users = (
+            arrays["counts"].copy(),
+            arrays["rewards"].copy(),
+            int(arrays["users"]),
+        )
 
     def __repr__(self) -> str:
         return f"StoredTransitions({self.users} users)"
 
     def __reduce__(self) -> NoReturn:
-        raise PrivacyError("stored transitions are private, and cannot be copied or pickled: save the agent instead")
+        raise PrivacyError(
+            "stored transitions are private, and cannot be copied or pickled: save the agent instead"
+        )

@@ -19,7 +19,16 @@ from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.learning.resources import Footprint, numbers_of_users
 from confide.linear_mdps.batches import Batches, at_every, first_release, growing, static
 from confide.linear_mdps.contributions import StoredTransitions
-from confide.linear_mdps.planning import Centred, Printed, Response, Rule, Sums, Target, growth, value_iteration
+from confide.linear_mdps.planning import (
+    Centred,
+    Printed,
+    Response,
+    Rule,
+    Sums,
+    Target,
+    growth,
+    value_iteration,
+)
 from confide.linear_mdps.printed import LinearSetting, gram_rows, printed_linear
 from confide.mechanisms.additive import additive_noise
 from confide.mechanisms.counters import Exact, Tree
@@ -80,7 +89,8 @@ class ValueRegressions:
         d = self.public.dimension
         sums = self.sums(released.values[: self.bound.size], released.noise.std)
         responses = released.values[self.bound.size : -1].reshape(self.responses, d + 1)
-        if released.values[-1] == 0 and not isinstance(self.rule, Printed):  # nothing is known: everything is tried
+        # nothing is known: everything is tried
+        if released.values[-1] == 0 and not isinstance(self.rule, Printed):
             shape = self.public.horizon, self.public.states, self.public.actions
             uniform = StochasticPolicy(np.full(shape, 1 / shape[2]))
             return Round((uniform,), self.statistic, {"seed": released.memory["seed"]})
@@ -88,7 +98,9 @@ class ValueRegressions:
         def respond(target: Target) -> Response:
             return Response(responses[target.step, :d], float(responses[target.step, d]))
 
-        return self.round_of(value_iteration(self.rule, sums, self.public.horizon, respond), sums, released)
+        return self.round_of(
+            value_iteration(self.rule, sums, self.public.horizon, respond), sums, released
+        )
 
     def round_of(self, Q: Array, sums: Sums, released: Released) -> Round:
         """The greedy policy; where actions are equally good, at random."""
@@ -105,7 +117,12 @@ class ValueRegressions:
 
 
 def tight(
-    public: LinearMDPPublic, episodes: int, privacy: Request, batches: Batches | None, *, bonus_scale: float | None
+    public: LinearMDPPublic,
+    episodes: int,
+    privacy: Request,
+    batches: Batches | None,
+    *,
+    bonus_scale: float | None,
 ) -> Calibration:
     """Lambda and rewards through one counter, targets within their public range, more budget for later releases."""
     H, d, phi = public.horizon, public.dimension, public.features
@@ -115,11 +132,24 @@ def tight(
     )  # |y| <= 1/2: a constant is linear in the features of a linear MDP
     rule = Centred(phi, 0.2 if bonus_scale is None else bonus_scale)
     whole = NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy)
-    gram, responses = (whole, whole) if whole == NO_PRIVACY else (share_of(whole, GRAM_SHARE), share_of(whole, 1 - GRAM_SHARE))
-    chosen = batches or growing(episodes, first=first_release(bound, gram, episodes, privacy=privacy, deviations=10, least=4 * d))
+    gram, responses = (
+        (whole, whole)
+        if whole == NO_PRIVACY
+        else (share_of(whole, GRAM_SHARE), share_of(whole, 1 - GRAM_SHARE))
+    )
+    chosen = batches or growing(
+        episodes,
+        first=first_release(bound, gram, episodes, privacy=privacy, deviations=10, least=4 * d),
+    )
     if H == 1:  # rewards are all there is to learn
-        return Calibration(ValueRegressions(public, bound, rule, statistic, chosen, NO_PRIVACY, ()), chosen.schedule, loss=whole)
-    algorithm = ValueRegressions(public, bound, rule, statistic, chosen, responses, chosen.shares(H - 1))
+        return Calibration(
+            ValueRegressions(public, bound, rule, statistic, chosen, NO_PRIVACY, ()),
+            chosen.schedule,
+            loss=whole,
+        )
+    algorithm = ValueRegressions(
+        public, bound, rule, statistic, chosen, responses, chosen.shares(H - 1)
+    )
     return Calibration(algorithm, chosen.schedule, loss=gram)
 
 
@@ -139,8 +169,13 @@ def paper(
     chosen = batches or static(episodes, made.batches)
     scale = 1.0 if bonus_scale is None else bonus_scale
     rule, bound = Printed(phi, Shift(made.regularizer, scale * made.beta)), gram_rows(H, d)
-    gram, responses = made.losses(privacy, H, d, leaves=chosen.schedule.leaves, changes=chosen.switches)
-    statistic, shares = RewardTargets(bound, raw_rewards(phi), 1.0), chosen.shares(H, [1.0] * chosen.switches)
+    gram, responses = made.losses(
+        privacy, H, d, leaves=chosen.schedule.leaves, changes=chosen.switches
+    )
+    statistic, shares = (
+        RewardTargets(bound, raw_rewards(phi), 1.0),
+        chosen.shares(H, [1.0] * chosen.switches),
+    )
     tree = None if isinstance(privacy, NoPrivacy) else Tree(chosen.schedule.leaves)
     algorithm = ValueRegressions(public, bound, rule, statistic, chosen, responses, shares)
     return Calibration(algorithm, chosen.schedule, tree, gram)
@@ -184,12 +219,20 @@ class LSVIUCB(Learner):
     ) -> Footprint:
         times = schedule.schedule if isinstance(schedule, Batches) else schedule
         chosen = choose_schedule(times, geometric(episodes))
-        tree = Tree(chosen.leaves) if calibration == "paper" and not isinstance(privacy, NoPrivacy) else None
+        tree = (
+            Tree(chosen.leaves)
+            if calibration == "paper" and not isinstance(privacy, NoPrivacy)
+            else None
+        )
         matrices = sizes.horizon * sizes.dimension**2
         stored = min(episodes, sizes.states**2 * sizes.actions) * sizes.horizon
         features = sizes.states * sizes.actions * sizes.dimension
-        numbers = 20 * matrices + 10 * stored + 4 * features + numbers_of_users(chosen, sizes.horizon)
-        seconds = 0.01 + SECONDS_PER_PRODUCT * sizes.dimension * (matrices + sizes.horizon * features)
+        numbers = (
+            20 * matrices + 10 * stored + 4 * features + numbers_of_users(chosen, sizes.horizon)
+        )
+        seconds = 0.01 + SECONDS_PER_PRODUCT * sizes.dimension * (
+            matrices + sizes.horizon * features
+        )
         return Footprint(matrices // 2, numbers, seconds, chosen, tree)
 
     def __init__(
@@ -205,26 +248,34 @@ class LSVIUCB(Learner):
         noise: NoiseSource | None = None,
     ) -> None:
         if not isinstance(public, LinearMDPPublic):
-            raise InvalidParameter(f"LSVI-UCB needs a linear MDP (LinearMDP.public), got {type(public).__name__}")
+            raise InvalidParameter(
+                f"LSVI-UCB needs a linear MDP (LinearMDP.public), got {type(public).__name__}"
+            )
         check_asked(episodes, privacy)
         if isinstance(privacy, LocalDP):
             raise PrivacyError(_LOCAL)
         check_choices(calibration, bonus_scale, failure)
         if not isinstance(schedule, Schedule | Batches | None):
-            raise InvalidParameter(f"schedule must be a Schedule or a plan of batches, got {type(schedule).__name__}")
+            raise InvalidParameter(
+                f"schedule must be a Schedule or a plan of batches, got {type(schedule).__name__}"
+            )
         batches = at_every(schedule) if isinstance(schedule, Schedule) else schedule
         if batches is not None:
             choose_schedule(batches.schedule, Schedule((episodes,)))
         if calibration == "tight":
             made = tight(public, episodes, privacy, batches, bonus_scale=bonus_scale)
         else:
-            made = paper(public, episodes, privacy, batches, bonus_scale=bonus_scale, failure=failure)
+            made = paper(
+                public, episodes, privacy, batches, bonus_scale=bonus_scale, failure=failure
+            )
         super().__init__(made, privacy=privacy, noise=noise)
         self._stored: StoredTransitions | None = StoredTransitions(
             public.features, public.horizon
         )  # until the last change of policy
-        self._shown = np.zeros(self.algorithm.bound.size), NoiseLevel(0.0, "none")  # prefix sums as of the last change
-        self._responses = np.zeros((self.algorithm.responses, public.dimension + 1))  # made then, with their standard deviations
+        # prefix sums as of the last change
+        self._shown = np.zeros(self.algorithm.bound.size), NoiseLevel(0.0, "none")
+        # made then, with their standard deviations
+        self._responses = np.zeros((self.algorithm.responses, public.dimension + 1))
         self._switches = 0
         self._planned: tuple[Array, Sums] | None = None
 
@@ -242,10 +293,19 @@ class LSVIUCB(Learner):
         """Of the responses."""
         _ = self._privatizer  # checks the noise
         assert self.noise is not None
-        ball, query = L2Ball(1.0, self.algorithm.public.dimension), "responses, computed again at each change of policy"
+        ball, query = (
+            L2Ball(1.0, self.algorithm.public.dimension),
+            "responses, computed again at each change of policy",
+        )
         kinds = {share: Share(ball, share, query) for share in set(self.algorithm.shares)}
         shares = [kinds[share] for share in self.algorithm.shares]
-        return SharedBudget(shares, privacy=self.privacy, noise=self.noise, users=self.episodes, loss=self.algorithm.loss)
+        return SharedBudget(
+            shares,
+            privacy=self.privacy,
+            noise=self.noise,
+            users=self.episodes,
+            loss=self.algorithm.loss,
+        )
 
     @property
     def loss(self) -> Loss | None:
@@ -275,12 +335,25 @@ class LSVIUCB(Learner):
         said, shares = super().describe(), self.algorithm.shares
         if isinstance(self.privacy, NoPrivacy) or not shares:
             return said
-        ball, relation = L2Ball(1.0, self.algorithm.public.dimension), Relation(self.privacy.relation)
+        ball, relation = (
+            L2Ball(1.0, self.algorithm.public.dimension),
+            Relation(self.privacy.relation),
+        )
         least, most = (
-            additive_noise(ball, share_of(self.algorithm.loss, share), relation, Exact(1), discrete=False, users=1).std
+            additive_noise(
+                ball,
+                share_of(self.algorithm.loss, share),
+                relation,
+                Exact(1),
+                discrete=False,
+                users=1,
+            ).std
             for share in (max(shares), min(shares))
         )
-        return replace(said, planning=f"{said.planning}, with noise of {least:.3g} to {most:.3g} times half their range")
+        return replace(
+            said,
+            planning=f"{said.planning}, with noise of {least:.3g} to {most:.3g} times half their range",
+        )
 
     def expected_noise(self) -> ExpectedNoise:
         """The counter's; the loss is that of prefix sums and responses together."""
@@ -298,10 +371,13 @@ class LSVIUCB(Learner):
         """The prefix sums as of the last change of policy, the responses released then, and how often the policy was changed."""
         last, (values, level) = super().released(), self._shown
         everything = np.concatenate([values, self._responses.ravel(), [float(self._switches)]])
-        return Released(everything, level, self._whole_guarantee, last.users, last.generation, last.memory)
+        return Released(
+            everything, level, self._whole_guarantee, last.users, last.generation, last.memory
+        )
 
     def current_round(self) -> Round:
-        if self._round is None and self._planned is not None:  # planned when the responses were released: the same round
+        # planned when the responses were released: the same round
+        if self._round is None and self._planned is not None:
             self._round = self.algorithm.round_of(*self._planned, self.released())
         return super().current_round()
 
@@ -327,8 +403,12 @@ class LSVIUCB(Learner):
         if self.batches.growth is None or self._switches == 0:
             return True
         now = self._privatizer.release()
-        sums, last = self.algorithm.sums(now.values, now.noise.std), self.algorithm.sums(self._shown[0], self._shown[1].std)
-        norm = now.noise.std * math.sqrt(2 * sums.gram.shape[-1])  # of the noise: growth below it is noise drawn anew
+        sums, last = (
+            self.algorithm.sums(now.values, now.noise.std),
+            self.algorithm.sums(self._shown[0], self._shown[1].std),
+        )
+        # of the noise: growth below it is noise drawn anew
+        norm = now.noise.std * math.sqrt(2 * sums.gram.shape[-1])
         return growth(sums.gram, last.gram, ridge=1.0 + 2 * norm) > self.batches.growth
 
     def _change_policy(self) -> None:
@@ -342,16 +422,30 @@ class LSVIUCB(Learner):
         def respond(target: Target) -> Response:
             nonlocal skipped
             skipped -= 1
-            made = self._budget.release(stored.response(target.step, target.values, target.reward_weight))
+            made = self._budget.release(
+                stored.response(target.step, target.values, target.reward_weight)
+            )
             responses[target.step] = [*made.values, made.noise.std]
             return Response(made.values, made.noise.std)
 
-        self._planned = value_iteration(algorithm.rule, sums, algorithm.public.horizon, respond), sums
-        self._budget.skip(skipped)  # what was not needed is not saved up: shares belong to their place
-        self._shown, self._responses, self._switches = (now.values, now.noise), responses, self._switches + 1
+        self._planned = (
+            value_iteration(algorithm.rule, sums, algorithm.public.horizon, respond),
+            sums,
+        )
+        # what was not needed is not saved up: shares belong to their place
+        self._budget.skip(skipped)
+        self._shown, self._responses, self._switches = (
+            (now.values, now.noise),
+            responses,
+            self._switches + 1,
+        )
 
     def _more_state(self) -> dict[str, npt.NDArray[Any]]:
-        stored = {} if self._stored is None else {f"stored.{key}": value for key, value in self._stored.arrays().items()}
+        stored = (
+            {}
+            if self._stored is None
+            else {f"stored.{key}": value for key, value in self._stored.arrays().items()}
+        )
         switches = np.array([self._switches, self._shown[1].std])
         shown = {"shown": self._shown[0], "responses": self._responses, "switches": switches}
         return {"budget": np.frombuffer(self._budget.save(), dtype=np.uint8), **stored, **shown}
@@ -361,7 +455,11 @@ class LSVIUCB(Learner):
         self._durable = False
         arrays = unpack(data, "learner", released=0).arrays
         self._budget.restore(arrays["budget"].tobytes())
-        stored = {key.removeprefix("stored."): value for key, value in arrays.items() if key.startswith("stored.")}
+        stored = {
+            key.removeprefix("stored."): value
+            for key, value in arrays.items()
+            if key.startswith("stored.")
+        }
         if not stored:
             self._stored = None
         elif self._stored is not None:

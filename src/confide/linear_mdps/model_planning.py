@@ -58,7 +58,12 @@ def table_of(features: Array) -> Table:
     kept = eigenvalues > 1e-9 * eigenvalues[-1]
     white = rows @ (vectors[:, kept] / np.sqrt(eigenvalues[kept]))
     _, _, order = scipy.linalg.qr(white.T, mode="economic", pivoting=True)
-    return Table(rows, np.unique(rows, axis=0), shape, np.asarray(np.linalg.pinv(rows[order[: kept.sum()]]), dtype=np.float64))
+    return Table(
+        rows,
+        np.unique(rows, axis=0),
+        shape,
+        np.asarray(np.linalg.pinv(rows[order[: kept.sum()]]), dtype=np.float64),
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,12 +91,16 @@ def fit(
     """From moves [h, i, s'] and rewards [h, i]."""
     (H, d), S, phi = rewards.shape, len(start), table.rows
     A, n = len(phi) // S, table.anchors.shape[1]
-    models = tuple(Model(np.empty((H - 1, S, A, S)), np.empty((H, S, A))) for _ in range(samples + 1))
+    models = tuple(
+        Model(np.empty((H - 1, S, A, S)), np.empty((H, S, A))) for _ in range(samples + 1)
+    )
     states, signals = np.empty((H, len(served.users), S)), np.empty(H)
     at = np.tile(start, (len(served.users), 1))
     for h in range(H):
         states[h] = at
-        visits = (served.earlier[h] + _visits.visits(served.policies[:, h], served.users, at, A)).ravel()
+        visits = (
+            served.earlier[h] + _visits.visits(served.policies[:, h], served.users, at, A)
+        ).ravel()
         Lambda, total = (phi * visits[:, None]).T @ phi, visits @ phi
         signals[h] = np.trace(Lambda) / d
         theta = _Regression(Lambda, REWARD_VARIANCE, reward_noise_std, REWARD_PRIOR * table.shape)
@@ -116,7 +125,8 @@ class _Regression:
 
     def __init__(self, Lambda: Array, variance: float, noise_std: float, prior: Array) -> None:
         d = len(Lambda)
-        self._error = variance * Lambda + (noise_std**2 + 1e-6) * np.eye(d)  # without noise and users it would be singular
+        # without noise and users it would be singular
+        self._error = variance * Lambda + (noise_std**2 + 1e-6) * np.eye(d)
         weighted = np.linalg.solve(self._error, Lambda).T
         precision = weighted @ Lambda + prior + 1e-9 * np.trace(prior) * np.eye(d)
         self.covariance: Array = np.asarray(np.linalg.inv(precision), dtype=np.float64)
@@ -125,7 +135,9 @@ class _Regression:
     def solve(self, y: Array, priors: Array, spread: float, rng: np.random.Generator) -> Array:
         """One for each prior [p, i, column]; all but the first from sums perturbed by `spread` standard deviations of their error."""
         p, d, columns = priors.shape
-        drawn = rng.multivariate_normal(np.zeros(d), self._error, size=(p - 1, columns), method="cholesky")
+        drawn = rng.multivariate_normal(
+            np.zeros(d), self._error, size=(p - 1, columns), method="cholesky"
+        )
         perturbed = np.concatenate([y[None], y + spread * drawn.swapaxes(1, 2)])
         found: Array = self._gain @ perturbed + self._prior @ priors
         return found

@@ -50,7 +50,9 @@ class ModelSampling:
 
     def plan(self, released: Released) -> Round:
         H, S, A = self.public.horizon, self.public.states, self.public.actions
-        served = recall(released.memory, released.users, horizon=H, steps=H, states=S, actions=A, recent=RECENT)
+        served = recall(
+            released.memory, released.users, horizon=H, steps=H, states=S, actions=A, recent=RECENT
+        )
         seed = released.memory["seed"]
         rng = np.random.default_rng([int(seed), released.generation])
         if released.generation == 0:
@@ -84,14 +86,14 @@ class ModelSampling:
         undecided = model.rewards + TIES * rng.random(model.rewards.shape)
 
         def expect(step: int, values: Array) -> Array:
-            return model.transitions[step] @ values if step < H - 1 else np.zeros(undecided.shape[1:])
+            return (
+                model.transitions[step] @ values if step < H - 1 else np.zeros(undecided.shape[1:])
+            )
 
         return optimal(expect, undecided)[1].actions
 
     def describe(self) -> Description:
-        planning = (
-            f"the best policies for an estimated model and {SAMPLES} samples, {self.spread:g} x the standard error of the sums"
-        )
+        planning = f"the best policies for an estimated model and {SAMPLES} samples, {self.spread:g} x the standard error of the sums"
         return Description("tight", planning)
 
 
@@ -143,16 +145,29 @@ class NextStateVI(Learner):
         noise: NoiseSource | None = None,
     ) -> None:
         if not isinstance(public, LinearMDPPublic):
-            raise InvalidParameter(f"NextStateVI needs a linear MDP (LinearMDP.public), got {type(public).__name__}")
+            raise InvalidParameter(
+                f"NextStateVI needs a linear MDP (LinearMDP.public), got {type(public).__name__}"
+            )
         if not isinstance(calibration, str) or calibration != "tight":
-            raise InvalidParameter(f'NextStateVI is in no paper: calibration must be "tight", got calibration={calibration!r}')
+            raise InvalidParameter(
+                f'NextStateVI is in no paper: calibration must be "tight", got calibration={calibration!r}'
+            )
         check_choices(calibration, bonus_scale)
         check_asked(episodes, privacy)
         statistic = NextStates(public.features, public.horizon)
         whole = NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy)
-        soon = first_release(statistic.bound, whole, episodes, privacy=privacy, deviations=12, least=4 * public.dimension)
+        soon = first_release(
+            statistic.bound,
+            whole,
+            episodes,
+            privacy=privacy,
+            deviations=12,
+            least=4 * public.dimension,
+        )
         default = geometric(episodes, first=soon)
         chosen = choose_schedule(schedule, default)
         table = table_of(public.features)
-        algorithm = ModelSampling(public, statistic, table, 0.5 if bonus_scale is None else bonus_scale, chosen.times[0])
+        algorithm = ModelSampling(
+            public, statistic, table, 0.5 if bonus_scale is None else bonus_scale, chosen.times[0]
+        )
         super().__init__(Calibration(algorithm, chosen), privacy=privacy, noise=noise)

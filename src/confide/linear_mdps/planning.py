@@ -62,11 +62,15 @@ class Rule(Protocol):
     def target(self, step: int, values: Array, horizon: int) -> Target | None:
         """What to regress on at the step, given V [s'] of the next one; None: there is nothing to learn from a response."""
 
-    def q_values(self, step: int, values: Array, horizon: int, sums: Sums, response: Response | None) -> Array:
+    def q_values(
+        self, step: int, values: Array, horizon: int, sums: Sums, response: Response | None
+    ) -> Array:
         """Q [s, a], optimistic."""
 
 
-def value_iteration(rule: Rule, sums: Sums, horizon: int, respond: Callable[[Target], Response]) -> Array:
+def value_iteration(
+    rule: Rule, sums: Sums, horizon: int, respond: Callable[[Target], Response]
+) -> Array:
     """Q [h, s, a], from the last step to the first; `respond` gives the released response to a target."""
     S, A, _ = rule.features.shape
     Q, values = np.zeros((horizon, S, A)), np.zeros(S)
@@ -96,7 +100,8 @@ class Centred:
     def __post_init__(self) -> None:
         size = np.abs(self.features.reshape(-1, self.features.shape[2]))
         pattern = np.asarray(size.T @ size > 0, dtype=float)
-        widest = float(pattern.sum(axis=1).max())  # entries in a row: the norm of the noise grows with its root
+        # entries in a row: the norm of the noise grows with its root
+        widest = float(pattern.sum(axis=1).max())
         object.__setattr__(self, "_pattern", pattern)
         object.__setattr__(self, "_ridge", math.sqrt(widest / (2 * len(pattern))))
 
@@ -105,7 +110,10 @@ class Centred:
         return horizon - 1
 
     def describe(self) -> tuple[str, str]:
-        return "tight", f"targets within their public range; bonus {self.bonus_scale:g} x the standard error"
+        return (
+            "tight",
+            f"targets within their public range; bonus {self.bonus_scale:g} x the standard error",
+        )
 
     def target(self, step: int, values: Array, horizon: int) -> Target | None:
         middle, radius = _range(values)
@@ -113,7 +121,9 @@ class Centred:
             return None
         return Target(step, (values - middle) / radius)
 
-    def q_values(self, step: int, values: Array, horizon: int, sums: Sums, response: Response | None) -> Array:
+    def q_values(
+        self, step: int, values: Array, horizon: int, sums: Sums, response: Response | None
+    ) -> Array:
         middle, radius = _range(values)
         u, noise = sums.rewards[step], sums.reward_std**2 + (sums.std * (0.5 + radius) / 2) ** 2
         if response is not None:
@@ -148,11 +158,20 @@ class Printed:
     def target(self, step: int, values: Array, horizon: int) -> Target | None:
         return Target(step, values / (horizon + 1), 1 / (horizon + 1))
 
-    def q_values(self, step: int, values: Array, horizon: int, sums: Sums, response: Response | None) -> Array:  # noqa: ARG002
+    def q_values(
+        self,
+        step: int,
+        values: Array,  # noqa: ARG002
+        horizon: int,
+        sums: Sums,
+        response: Response | None,
+    ) -> Array:
         assert response is not None
         u = (horizon + 1) * response.values
         found = self.regularizer.estimate(sums.gram[step], u, noise_std=sums.std)
-        optimism = bonus(self.features, found.precision, 1.0, self.regularizer.width(noise_std=sums.std))
+        optimism = bonus(
+            self.features, found.precision, 1.0, self.regularizer.width(noise_std=sums.std)
+        )
         return np.clip(self.features @ found.weights + optimism, 0.0, horizon)
 
 
@@ -170,7 +189,9 @@ def growth(now: Array, before: Array, ridge: float) -> float:
 
     def repaired(matrices: Array) -> Array:
         eigenvalues, vectors = np.linalg.eigh(matrices)
-        result: Array = (vectors * (np.maximum(eigenvalues, 0.0) + ridge)[..., None, :]) @ vectors.swapaxes(-1, -2)
+        result: Array = (
+            vectors * (np.maximum(eigenvalues, 0.0) + ridge)[..., None, :]
+        ) @ vectors.swapaxes(-1, -2)
         return result
 
     root = np.linalg.inv(np.linalg.cholesky(repaired(before)))

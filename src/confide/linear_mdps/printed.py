@@ -50,20 +50,32 @@ class PrintedLinear:
         return self.ridge + self.shift + self.upsilon
 
     def losses(
-        self, privacy: Request, horizon: int, dimension: int, *, leaves: int | None = None, changes: int | None = None
+        self,
+        privacy: Request,
+        horizon: int,
+        dimension: int,
+        *,
+        leaves: int | None = None,
+        changes: int | None = None,
     ) -> tuple[Loss, Loss]:
         """What the noise really gives: of all Lambda_h through a tree over the batches, and of the responses of each change of policy, with
         targets in [0, H + 1], which are 2 (H + 1) apart. As printed there are B of both; an agent changes its policy B - 1 times."""
         H, B = horizon, self.batches
         if isinstance(privacy, NoPrivacy):
             return NO_PRIVACY, NO_PRIVACY
-        rows, tree, relation = gram_rows(H, dimension), Tree(leaves or B), Relation(privacy.relation)
+        rows, tree, relation = (
+            gram_rows(H, dimension),
+            Tree(leaves or B),
+            Relation(privacy.relation),
+        )
         far, asked = (H + 1) * (1 if relation == Relation.NULL else 2), Exact((changes or B) * H)
         if privacy.delta > 0:
             gram = rows.sensitivity(relation) * tree.column_norm(2) / self.sigma_gram
             return GaussianDP(gram), GaussianDP(far * asked.column_norm(2) / self.sigma_response)
         gram = rows.l1_sensitivity(relation) * tree.column_norm(1) / self.sigma_gram
-        return PureDP(gram), PureDP(math.sqrt(dimension) * far * asked.column_norm(1) / self.sigma_response)
+        return PureDP(gram), PureDP(
+            math.sqrt(dimension) * far * asked.column_norm(1) / self.sigma_response
+        )
 
 
 def batches(privacy: Request, setting: LinearSetting) -> int:
@@ -87,7 +99,9 @@ def printed_linear(privacy: Request, setting: LinearSetting) -> PrintedLinear:
     K, H, d, p = setting.episodes, setting.horizon, setting.dimension, setting.failure
     for name in ("episodes", "horizon", "dimension"):
         if getattr(setting, name) < 1:
-            raise InvalidParameter(f"{name} must be at least 1, got {name}={getattr(setting, name)}")
+            raise InvalidParameter(
+                f"{name} must be at least 1, got {name}={getattr(setting, name)}"
+            )
     B = batches(privacy, setting)
     B0 = math.ceil(math.log2(B) + 1)
     sigma_gram, sigma_response = _sigmas(privacy, H, B, B0)

@@ -19,7 +19,9 @@ def bare(data: Bytes, low: int, high: int) -> tuple[int, int]:
     """Where a text starts and ends without the spaces around it, those of no break (C2 A0 in UTF-8) included, and, if it is a whole number
     that was written as a float, without its `.0`."""
     while low < high and (
-        data[low] == 32 or 9 <= data[low] <= 13 or (data[low] == 0xC2 and low + 1 < high and data[low + 1] == 0xA0)
+        data[low] == 32
+        or 9 <= data[low] <= 13
+        or (data[low] == 0xC2 and low + 1 < high and data[low + 1] == 0xA0)
     ):
         low += 2 if data[low] == 0xC2 else 1
     while low < high and (
@@ -159,7 +161,11 @@ def order_stays(user: Words, stay: Words, order: Ints, number: Ints) -> None:
         size *= 2
     mask = np.uint64(size - 1)
     table, numbers = np.zeros(size, np.uint64), np.empty(size, np.int64)
-    owner, counts, rows = np.full(size, -1, np.int64), np.zeros(most + 1, np.int64), np.empty(most, np.int64)
+    owner, counts, rows = (
+        np.full(size, -1, np.int64),
+        np.zeros(most + 1, np.int64),
+        np.empty(most, np.int64),
+    )
     first = 0
     while first < n:
         last, stays, before, apart = first, 0, -1, False
@@ -201,7 +207,9 @@ def subsumed(starts: Ints, bits: Ints, missing: Flags, most: int, out: Flags) ->
                     continue
                 same = True
                 for column in range(bits.shape[0]):
-                    if not missing[column, i] and (missing[column, j] or bits[column, i] != bits[column, j]):
+                    if not missing[column, i] and (
+                        missing[column, j] or bits[column, i] != bits[column, j]
+                    ):
                         same = False
                         break
                 if same:

@@ -10,7 +10,9 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 # what is carried from one batch to the next, in an array of int64
-ROWS, TRAJECTORIES, USERS, KNOWN, USER, TRAJECTORY, STEP, FIRST_ROW, FIRST_TRAJECTORY, OVER = range(10)
+ROWS, TRAJECTORIES, USERS, KNOWN, USER, TRAJECTORY, STEP, FIRST_ROW, FIRST_TRAJECTORY, OVER = range(
+    10
+)
 CARRIED = 10
 
 
@@ -142,7 +144,11 @@ def inspect(
         if fresh or (trajectory.size > 0 and trajectory[i] != at[I_TRAJECTORY]):
             at[SEEN_TRAJECTORIES] += 1
             at[I_TRAJECTORIES] += 1
-            at[I_TRAJECTORY], at[I_STEP], at[I_STEPS] = (trajectory[i] if trajectory.size > 0 else 0), null, 0
+            at[I_TRAJECTORY], at[I_STEP], at[I_STEPS] = (
+                (trajectory[i] if trajectory.size > 0 else 0),
+                null,
+                0,
+            )
             at[OVER_TRAJECTORIES] += at[I_TRAJECTORIES] == max_trajectories + 1
         if hollow.size > 0 and hollow[i]:
             continue

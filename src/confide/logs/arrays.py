@@ -37,7 +37,16 @@ class Rows:
 
     def arrays(self, stop: int | None = None) -> tuple[npt.NDArray[Any], ...]:
         """The columns up to a row, all read-only as Arrow's own are: so a kernel is compiled once."""
-        columns = self.user, self.trajectory, self.step, self.state, self.reward, self.action, self.probability, self.hollow
+        columns = (
+            self.user,
+            self.trajectory,
+            self.step,
+            self.state,
+            self.reward,
+            self.action,
+            self.probability,
+            self.hollow,
+        )
         return tuple(read_only(column[:stop]) for column in columns)
 
 
@@ -50,7 +59,8 @@ class Ids:
 
     def __init__(self, last: Any = None, part: Part | None = None) -> None:
         self.last, self.ascending, self._runs = last, True, 0
-        self._part, self.inside = part, list[bool]()  # of each user that begins: whether they are in the part of a split log
+        # of each user that begins: whether they are in the part of a split log
+        self._part, self.inside = part, list[bool]()
 
     def numbers(self, column: Any) -> Ints:
         import pyarrow as pa
@@ -66,9 +76,12 @@ class Ids:
             return _ordered(column)
         shifted = pa.concat_arrays([column[:1] if before is None else before, column[:-1]])
         changes = pc.not_equal(column, shifted).fill_null(True)
-        larger = pc.all(pc.greater(column.filter(changes), shifted.filter(changes))).as_py()  # None: nothing changes
+        # None: nothing changes
+        larger = pc.all(pc.greater(column.filter(changes), shifted.filter(changes))).as_py()
         self.ascending = self.ascending and larger is not False
-        numbers: Ints = self._runs + np.cumsum(changes.to_numpy(zero_copy_only=False), dtype=np.int64)
+        numbers: Ints = self._runs + np.cumsum(
+            changes.to_numpy(zero_copy_only=False), dtype=np.int64
+        )
         self._runs = int(numbers[-1])
         return numbers
 
@@ -78,7 +91,9 @@ class Ids:
         import pyarrow.compute as pc
 
         before = column[:1] if self.last is None else self.last
-        begins = pc.not_equal(column, pa.concat_arrays([before, column[:-1]])).to_numpy(zero_copy_only=False)
+        begins = pc.not_equal(column, pa.concat_arrays([before, column[:-1]])).to_numpy(
+            zero_copy_only=False
+        )
         begins[:1] |= self.last is None
         self.inside += part.holds(column.filter(pa.array(begins)).to_pylist())
 
@@ -87,7 +102,11 @@ class Ids:
         """That stands for the last id."""
         import pyarrow as pa
 
-        return int(_ordered(self.last)[0]) if self.last is not None and pa.types.is_integer(self.last.type) else self._runs
+        return (
+            int(_ordered(self.last)[0])
+            if self.last is not None and pa.types.is_integer(self.last.type)
+            else self._runs
+        )
 
     def leading(self, column: Any) -> int:
         """How many ids at the start of a column are still the last one."""
@@ -112,7 +131,13 @@ class Decoder:
     Lists are cut to `longest` steps, if given, before anything is copied: the memory of a batch must not be decided by one user.
     """
 
-    def __init__(self, layout: Layout, before: Any = None, longest: int | None = None, part: Part | None = None) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        before: Any = None,
+        longest: int | None = None,
+        part: Part | None = None,
+    ) -> None:
         self._layout, self._names, self._longest = layout, layout.columns, longest
         self.users, self._trajectories, self._lists = Ids(before, part), Ids(), 0
 
@@ -127,22 +152,46 @@ class Decoder:
             ids = columns[names.trajectory]
             trajectory = self._trajectories.numbers(ids)
             if ids.null_count:  # a row that belongs to nothing is a bad row
-                elements[names.state] = np.where(ids.is_null().to_numpy(zero_copy_only=False), NULL, elements[names.state])
+                elements[names.state] = np.where(
+                    ids.is_null().to_numpy(zero_copy_only=False), NULL, elements[names.state]
+                )
         step = NO_INTS if names.step is None else whole_numbers(columns[names.step])
         nulls = sum(column.null_count for column in columns.values())
-        return self._made(self.users.numbers(columns[names.user]), trajectory, step, elements, NO_FLAGS, nulls, columns)
+        return self._made(
+            self.users.numbers(columns[names.user]),
+            trajectory,
+            step,
+            elements,
+            NO_FLAGS,
+            nulls,
+            columns,
+        )
 
     def _from_lists(self, batch: Any) -> Rows:
         """Lists laid end to end; an empty one gets a hollow row, one that is missing or not as long as its neighbours a null row."""
         import pyarrow.compute as pc
 
-        lists = {name: batch.column(name) for name in self._layout.names if name != self._names.user}
-        sizes = [pc.list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False) for column in lists.values()]
+        lists = {
+            name: batch.column(name) for name in self._layout.names if name != self._names.user
+        }
+        sizes = [
+            pc.list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False)
+            for column in lists.values()
+        ]
         length = sizes[0].astype(np.int64)
         fitting = (length >= 0) & np.logical_and.reduce([size == length for size in sizes])
-        if self._longest is not None and max(int(size.max(initial=0)) for size in sizes) > self._longest:
-            length, sizes = np.minimum(length, self._longest), [np.minimum(size, self._longest) for size in sizes]
-            lists = {n: pc.list_slice(column, 0, self._longest, return_fixed_size_list=False) for n, column in lists.items()}
+        if (
+            self._longest is not None
+            and max(int(size.max(initial=0)) for size in sizes) > self._longest
+        ):
+            length, sizes = (
+                np.minimum(length, self._longest),
+                [np.minimum(size, self._longest) for size in sizes],
+            )
+            lists = {
+                n: pc.list_slice(column, 0, self._longest, return_fixed_size_list=False)
+                for n, column in lists.items()
+            }
         kept = np.where(fitting, length, 0)
         rows = np.maximum(kept, 1)
         flat = {name: column.flatten() for name, column in lists.items()}
@@ -152,7 +201,9 @@ class Decoder:
             hollow = np.repeat(fitting & (kept == 0), rows)
             places = np.repeat(kept > 0, rows)
             for (name, values), size in zip(list(elements.items()), sizes, strict=True):
-                elements[name] = np.full(len(places), NULL if values.dtype == np.int64 else 0, values.dtype)
+                elements[name] = np.full(
+                    len(places), NULL if values.dtype == np.int64 else 0, values.dtype
+                )
                 elements[name][places] = values[np.repeat(fitting, np.maximum(size, 0))]
         trajectory = np.repeat(self._lists + np.arange(len(rows)), rows)
         self._lists += len(rows)
@@ -183,9 +234,22 @@ class Decoder:
         names = self._names
         action = NO_INTS if names.action is None else elements[names.action]
         probability = NO_FLOATS if names.probability is None else elements[names.probability]
-        numbers = sum(columns[name].null_count for name in (names.reward, names.probability) if name is not None)
+        numbers = sum(
+            columns[name].null_count
+            for name in (names.reward, names.probability)
+            if name is not None
+        )
         return Rows(
-            user, trajectory, step, elements[names.state], elements[names.reward], action, probability, hollow, nulls, numbers
+            user,
+            trajectory,
+            step,
+            elements[names.state],
+            elements[names.reward],
+            action,
+            probability,
+            hollow,
+            nulls,
+            numbers,
         )
 
 
@@ -197,7 +261,11 @@ def whole_numbers(column: Any) -> Ints:
         numbers = column.to_numpy(zero_copy_only=False).astype(float)  # nulls become NaN
         whole = (np.floor(numbers) == numbers) & (np.abs(numbers) < 2.0**63)
         found = np.where(whole, np.where(whole, numbers, 0).astype(np.int64), -1)
-        return np.where(column.is_null().to_numpy(zero_copy_only=False), NULL, found) if column.null_count else found
+        return (
+            np.where(column.is_null().to_numpy(zero_copy_only=False), NULL, found)
+            if column.null_count
+            else found
+        )
     if pa.types.is_uint64(column.type):
         column = column.view(pa.int64())  # what is too large for int64 becomes negative
     if column.null_count:

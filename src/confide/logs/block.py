@@ -22,9 +22,22 @@ class Block:
     def __init__(self, columns: Columns, caps: Caps, rows: int, *, numbered: bool) -> None:
         self._columns, self._caps, self._enough, self._numbered = columns, caps, rows, numbered
         self.at = np.zeros(_kernels.CARRIED, np.int64)
-        logged = np.array([True, True, columns.action is not None, columns.probability is not None, numbered, True, True, True])
+        logged = np.array(
+            [
+                True,
+                True,
+                columns.action is not None,
+                columns.probability is not None,
+                numbered,
+                True,
+                True,
+                True,
+            ]
+        )
         kinds = np.int64, np.float64, np.int64, np.float64, np.bool_, np.int64, np.int64, np.bool_
-        self._arrays: list[Anything] = [np.empty(size, kind) for size, kind in zip((rows + BATCH) * logged, kinds, strict=True)]
+        self._arrays: list[Anything] = [
+            np.empty(size, kind) for size, kind in zip((rows + BATCH) * logged, kinds, strict=True)
+        ]
 
     @property
     def users(self) -> int:
@@ -39,12 +52,22 @@ class Block:
         """-1, or the first row of a user out of order."""
         for number, place in enumerate(_FILLED):  # one by one: two copies of one array, not of all
             self._arrays[number] = _roomy(self._arrays[number], int(self.at[place]), len(rows.user))
-        arguments: list[Any] = [*rows.arrays(), self._caps.trajectories, self._caps.steps, self.at, *self._arrays]
+        arguments: list[Any] = [
+            *rows.arrays(),
+            self._caps.trajectories,
+            self._caps.steps,
+            self.at,
+            *self._arrays,
+        ]
         return _kernels.absorb(*arguments)
 
     def taken(self, *, whole: bool) -> LoggedUsers:
         """All users; or the `whole` ones, without the last."""
-        rows, trajectories = self._open if whole else (int(self.at[_kernels.ROWS]), int(self.at[_kernels.TRAJECTORIES]))
+        rows, trajectories = (
+            self._open
+            if whole
+            else (int(self.at[_kernels.ROWS]), int(self.at[_kernels.TRAJECTORIES]))
+        )
         count = self.users - whole
         *columns, starts, firsts, valid = self._arrays
         states, rewards, actions, probabilities, gaps = (_cut(column, rows) for column in columns)
@@ -61,7 +84,10 @@ class Block:
 
     def split(self) -> tuple[LoggedUsers, "Block"]:
         """The whole users, and a new block that starts with the last one."""
-        after, (row, trajectory) = Block(self._columns, self._caps, self._enough, numbered=self._numbered), self._open
+        after, (row, trajectory) = (
+            Block(self._columns, self._caps, self._enough, numbered=self._numbered),
+            self._open,
+        )
         *columns, starts, _, valid = self._arrays
         begun = [column[row : self.at[_kernels.ROWS]] for column in columns]
         begun += [

@@ -92,7 +92,9 @@ def valid_text(column: Any) -> Any:
         text.validate(full=True)
     except pa.ArrowInvalid:
         cells = column.cast(pa.binary()).to_pylist()
-        return pa.array([None if cell is None else text_of_bytes(cell) for cell in cells], pa.string())
+        return pa.array(
+            [None if cell is None else text_of_bytes(cell) for cell in cells], pa.string()
+        )
     return text
 
 
@@ -118,7 +120,9 @@ def usual(column: Any, name: str) -> Any:
     if types.is_decimal(kind) or types.is_float16(kind):
         return column.cast(pa.float64(), safe=False)
     if types.is_nested(kind):
-        raise LogError(f"column {name!r} holds lists; confide evaluate and confide logs check read such files as they are")
+        raise LogError(
+            f"column {name!r} holds lists; confide evaluate and confide logs check read such files as they are"
+        )
     return column
 
 
@@ -146,7 +150,9 @@ def _texts_of_numbers(column: Any) -> Any:
 
     encoded = column.dictionary_encode()
     values = [number_text(value) for value in encoded.dictionary.to_pylist()]
-    return pa.DictionaryArray.from_arrays(encoded.indices, pa.array(values, pa.string())).dictionary_decode()
+    return pa.DictionaryArray.from_arrays(
+        encoded.indices, pa.array(values, pa.string())
+    ).dictionary_decode()
 
 
 def id_column(column: Any, name: str) -> Any:
@@ -197,7 +203,9 @@ def _parsed(column: Any, decimal: str = ".") -> Array:
     import pyarrow.compute as pc
 
     nothing = pa.scalar(None, pa.string())
-    fits = pc.match_substring_regex(column, _NUMBER if decimal == "." else _NUMBER_WITH_COMMA).fill_null(False)
+    fits = pc.match_substring_regex(
+        column, _NUMBER if decimal == "." else _NUMBER_WITH_COMMA
+    ).fill_null(False)
     digits = pc.utf8_trim_whitespace(pc.if_else(fits, column, nothing))
     digits = pc.replace_substring_regex(digits, r"^\+", "")
     if decimal != ".":
@@ -241,7 +249,12 @@ class Interval:
     def __post_init__(self) -> None:
         found = _LENGTH.fullmatch(self.text) if isinstance(self.text, str) else None
         units = ", ".join(_UNITS)
-        if found is None or not 0 < float(found[1]) < 1e15 or found[2] not in ("", *_UNITS) or (found[2] and self._length < 1):
+        if (
+            found is None
+            or not 0 < float(found[1]) < 1e15
+            or found[2] not in ("", *_UNITS)
+            or (found[2] and self._length < 1)
+        ):
             raise InvalidParameter(
                 f"every must be a length such as 4h or 30min (units: {units}), or a number where times are numbers, got {shown(self.text)}"
             )
@@ -273,7 +286,8 @@ class Interval:
         if not self.of_dates:
             times = _floats(ticks)
             with np.errstate(over="ignore"):
-                steps = np.floor((times - times[first]) / self._length + 1e-9)  # 0.3 is three times 0.1
+                # 0.3 is three times 0.1
+                steps = np.floor((times - times[first]) / self._length + 1e-9)
             found: Ints = np.minimum(steps, LARGEST + 1).astype(np.int64)
             return found
         length = round(self._length)
@@ -338,7 +352,9 @@ class Times:
         elif _is_number(column.type):
             stamps = pa.nulls(len(column), pa.timestamp("us"))
         else:
-            raise LogError(f"column {self.tally.name!r} must hold timestamps or numbers, got {column.type}")
+            raise LogError(
+                f"column {self.tally.name!r} must hold timestamps or numbers, got {column.type}"
+            )
         missing = column.null_count
         if pa.types.is_floating(column.type):
             missing = int(np.isnan(_array_of(column.cast(pa.float64()))).sum())
@@ -365,9 +381,13 @@ def _by_format(column: Any, form: str) -> Any:
     if form == ISO:
         return _dates(column)
     try:
-        return _real_days(column, pc.strptime(column, format=form, unit="us", error_is_null=True), form)
+        return _real_days(
+            column, pc.strptime(column, format=form, unit="us", error_is_null=True), form
+        )
     except pa.ArrowException:
-        raise LogError(f"--time-format {form!r} is not a format of dates, such as %d/%m/%Y %H:%M") from None
+        raise LogError(
+            f"--time-format {form!r} is not a format of dates, such as %d/%m/%Y %H:%M"
+        ) from None
 
 
 def _real_days(column: Any, found: Any, form: str) -> Any:
@@ -380,8 +400,12 @@ def _real_days(column: Any, found: Any, form: str) -> Any:
         datetime.strptime(datetime(2000, 1, 1).strftime(form), form)
     except ValueError:  # Python does not know this format
         return found
-    wrong = [text for text in pc.unique(column.filter(early)).to_pylist() if not _is_date(text, form)]
-    return pc.if_else(pc.is_in(column, pa.array(wrong, column.type)), None, found) if wrong else found
+    wrong = [
+        text for text in pc.unique(column.filter(early)).to_pylist() if not _is_date(text, form)
+    ]
+    return (
+        pc.if_else(pc.is_in(column, pa.array(wrong, column.type)), None, found) if wrong else found
+    )
 
 
 def _is_date(text: str, form: str) -> bool:
@@ -397,7 +421,8 @@ def _dates(column: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    text = pc.replace_substring_regex(pc.utf8_trim_whitespace(column), r"(\.\d{6})\d+", r"\1")  # not more than microseconds
+    # not more than microseconds
+    text = pc.replace_substring_regex(pc.utf8_trim_whitespace(column), r"(\.\d{6})\d+", r"\1")
     nothing = pa.scalar(None, pa.string())
     text = pc.if_else(pc.match_substring_regex(text, _DATE).fill_null(False), text, nothing)
     zoned = pc.match_substring_regex(text, _ZONE)
@@ -426,7 +451,9 @@ def _cast(text: Any, kind: Any) -> Any:
     except pa.ArrowInvalid:
         if len(text) == 1:
             return pa.nulls(1, kind)
-        return pa.concat_arrays([_cast(text[place : place + 1], kind) for place in range(len(text))])
+        return pa.concat_arrays(
+            [_cast(text[place : place + 1], kind) for place in range(len(text))]
+        )
 
 
 class Categories:
@@ -442,10 +469,14 @@ class Categories:
         self._labels = dict(declared.numbers) if isinstance(declared, Vocabulary) else None
         self._folded = {label.casefold() for label in self._labels or ()}
         self.miswritten = False  # whether a cell is a label in other letters, upper or lower
-        self.seen = np.zeros(len(declared.names) if isinstance(declared, Vocabulary) else declared or 0, np.bool_)
+        self.seen = np.zeros(
+            len(declared.names) if isinstance(declared, Vocabulary) else declared or 0, np.bool_
+        )
 
     def read(self, column: Any) -> Codes:
-        codes, missing, unreadable, outside = self._whole(column) if self._labels is None else self._coded(column, self._labels)
+        codes, missing, unreadable, outside = (
+            self._whole(column) if self._labels is None else self._coded(column, self._labels)
+        )
         self.tally.add(column, missing, unreadable, outside)
         if len(self.seen):
             self.seen[codes[codes >= 0]] = True
@@ -457,18 +488,27 @@ class Categories:
 
         column = texts(column, self.tally.name)
         encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        cells = [None if text is None else str(text).strip() for text in encoded.dictionary.to_pylist()]
+        cells = [
+            None if text is None else str(text).strip() for text in encoded.dictionary.to_pylist()
+        ]
         known = np.array([self._code(text, labels) for text in cells] or [-2], np.int32)
         places = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
         gone = pc.is_null(encoded).to_numpy(zero_copy_only=False)
         codes = np.where(gone, np.int32(-2), known[places])
-        return np.maximum(codes, np.int32(MISSING)), int((codes == -2).sum()), 0, int((codes == -1).sum())
+        return (
+            np.maximum(codes, np.int32(MISSING)),
+            int((codes == -2).sum()),
+            0,
+            int((codes == -1).sum()),
+        )
 
     def _code(self, text: str | None, labels: dict[str, int]) -> int:
         """-2: missing, -1: not among the labels."""
         if not text:
             return -2
-        self.miswritten = self.miswritten or (text not in labels and text.casefold() in self._folded)
+        self.miswritten = self.miswritten or (
+            text not in labels and text.casefold() in self._folded
+        )
         return labels.get(text, -1)
 
     def _whole(self, column: Any) -> tuple[Codes, int, int, int]:

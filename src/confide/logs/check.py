@@ -26,7 +26,8 @@ class Check:
     disorder: int = 0  # a step number below the one before
     nulls: int = 0
     non_finite: int = 0
-    out_of_range: int = 0  # states and actions that are no whole numbers from 0 (to `states`), probabilities outside (0, 1]
+    # states and actions that are no whole numbers from 0 (to `states`), probabilities outside (0, 1]
+    out_of_range: int = 0
     over_trajectories: int = 0  # users with more trajectories than are counted
     over_steps: int = 0  # users with a longer trajectory than is counted
     zero: int = 0  # users who contribute zero, because of a row within the caps
@@ -47,7 +48,9 @@ class Check:
                 "MOST USERS CONTRIBUTE ZERO: a release of this log would be noise. Correct the columns that have missing values"
             )
         if 2 * self.single > self.trajectories:
-            found.append("most trajectories have one step: if they should be longer, check how the log was made")
+            found.append(
+                "most trajectories have one step: if they should be longer, check how the log was made"
+            )
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -57,13 +60,19 @@ class Check:
         return found
 
     def __str__(self) -> str:
-        lines = [LABEL, *(f"  {words:<58}{getattr(self, name):>15,}" for name, words in _WORDS.items())]
+        lines = [
+            LABEL,
+            *(f"  {words:<58}{getattr(self, name):>15,}" for name, words in _WORDS.items()),
+        ]
         lines += [f"  warning: {warning}" for warning in self.warnings]
         lines += [f"  assumed: {assumption}" for assumption in self.assumptions]
         for kind in KINDS:
             if not (names := getattr(self.labels, kind)):
                 continue
-            lines += [f"  {kind}s (public):", *(f"    {number:>6}  {name}" for number, name in enumerate(names))]
+            lines += [
+                f"  {kind}s (public):",
+                *(f"    {number:>6}  {name}" for number, name in enumerate(names)),
+            ]
         return "\n".join(lines)
 
 
@@ -82,7 +91,9 @@ _WORDS = {
     "zero": "users who would contribute zero",
     "single": "trajectories of one step",
 }
-_COUNTS = tuple(field.name for field in fields(Check) if field.name not in ("assumptions", "labels"))
+_COUNTS = tuple(
+    field.name for field in fields(Check) if field.name not in ("assumptions", "labels")
+)
 
 
 def inspected(part: Part, states: int | None) -> Check:
@@ -93,10 +104,22 @@ def inspected(part: Part, states: int | None) -> Check:
         at[_kernels.I_KNOWN], at[_kernels.I_USER] = 1, decoder.users.number
     largest, nulls = LARGEST if states is None else states - 1, 0
     for group, rows in part.rows(decoder):
-        arguments: list[Any] = [*rows.arrays(), part.caps.trajectories, part.caps.steps, largest, at]
+        arguments: list[Any] = [
+            *rows.arrays(),
+            part.caps.trajectories,
+            part.caps.steps,
+            largest,
+            at,
+        ]
         if _kernels.inspect(*arguments) >= 0:
             raise part.disorder(group)
         nulls += rows.nulls
         at[_kernels.NOT_FINITE] -= rows.null_numbers  # a null is counted as a null only
-    counts = dict(zip((name for name in _COUNTS if name != "nulls"), at[: _kernels.COUNTS].tolist(), strict=True))
+    counts = dict(
+        zip(
+            (name for name in _COUNTS if name != "nulls"),
+            at[: _kernels.COUNTS].tolist(),
+            strict=True,
+        )
+    )
     return Check(**counts, nulls=nulls)

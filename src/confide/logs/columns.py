@@ -8,7 +8,8 @@ import numpy as np
 from confide.arguments import shown
 from confide.errors import InvalidParameter, LogError
 
-LARGEST_USER = 10_000_000  # kept rows: a user is held in memory as a whole, and memory is promised to be bounded
+# kept rows: a user is held in memory as a whole, and memory is promised to be bounded
+LARGEST_USER = 10_000_000
 _NAMED = 10  # columns, in an error
 
 
@@ -23,8 +24,11 @@ class Caps:
         for name in ("trajectories", "steps"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise InvalidParameter(f"max_{name} must be a whole number, at least 1, got max_{name}={value!r}")
-            object.__setattr__(self, name, int(value))  # one of NumPy's would look different, and a log be another one
+                raise InvalidParameter(
+                    f"max_{name} must be a whole number, at least 1, got max_{name}={value!r}"
+                )
+            # one of NumPy's would look different, and a log be another one
+            object.__setattr__(self, name, int(value))
         if self.trajectories * self.steps > LARGEST_USER:
             raise InvalidParameter(
                 f"max_trajectories * max_steps must be at most {LARGEST_USER}, the rows of one user that are held in memory, "
@@ -46,12 +50,24 @@ class Columns:
 
     def __post_init__(self) -> None:
         names = [name for name in self.all if name is not None]
-        if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
-            raise InvalidParameter(f"columns must have different names, got {', '.join(map(repr, names))}")
+        if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(
+            names
+        ):
+            raise InvalidParameter(
+                f"columns must have different names, got {', '.join(map(repr, names))}"
+            )
 
     @property
     def all(self) -> tuple[str | None, ...]:
-        return self.user, self.trajectory, self.step, self.state, self.reward, self.action, self.probability
+        return (
+            self.user,
+            self.trajectory,
+            self.step,
+            self.state,
+            self.reward,
+            self.action,
+            self.probability,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +93,21 @@ def layout_of(schema: Any, columns: Columns, where: str) -> Layout:
         if schema.names.count(name) != 1:
             problem = "there twice" if name in schema.names else "missing"
             optional = {columns.trajectory: "trajectory", columns.step: "step"}.get(name)
-            hint = f'; if there is none, say {optional}=None (--{optional} "" on the command line)' if optional else ""
-            raise LogError(f"{where}: column {name!r} is {problem}, the file has {some(schema.names)}{hint}")
+            hint = (
+                f'; if there is none, say {optional}=None (--{optional} "" on the command line)'
+                if optional
+                else ""
+            )
+            raise LogError(
+                f"{where}: column {name!r} is {problem}, the file has {some(schema.names)}{hint}"
+            )
     found = {name: schema.field(name).type for name in names}
     for name, kind in found.items():
         if lists and name != columns.user:
             if not _is_list(kind):
-                raise LogError(f"{where}: column {name!r} must contain lists, as {columns.state!r} does, got {kind}")
+                raise LogError(
+                    f"{where}: column {name!r} must contain lists, as {columns.state!r} does, got {kind}"
+                )
             kind = kind.value_type
         ids = name in (columns.user, columns.trajectory)
         if not (_is_id(kind) if ids else _is_number(kind)):
@@ -103,14 +127,26 @@ def _is_id(kind: Any) -> bool:
 
     if types.is_dictionary(kind):
         kind = kind.value_type
-    text = types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind)
-    return bool(text or types.is_integer(kind) or types.is_fixed_size_binary(kind) or types.is_null(kind))
+    text = (
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_binary(kind)
+        or types.is_large_binary(kind)
+    )
+    return bool(
+        text or types.is_integer(kind) or types.is_fixed_size_binary(kind) or types.is_null(kind)
+    )
 
 
 def _is_number(kind: Any) -> bool:
     from pyarrow import types
 
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind))
+    return bool(
+        types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_boolean(kind)
+        or types.is_null(kind)
+    )
 
 
 def some(names: list[str]) -> str:

@@ -13,7 +13,8 @@ from confide.arguments import regular
 from confide.errors import InvalidParameter, LogError
 from confide.logs.columns import Layout
 
-BATCH = 1 << 16  # rows at a time: enough to forget that this is Python, few enough for a processor's cache
+# rows at a time: enough to forget that this is Python, few enough for a processor's cache
+BATCH = 1 << 16
 SUFFIXES = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
 Paths = str | Path | Iterable[str | Path]
 
@@ -27,7 +28,9 @@ class Source(Protocol):
     def groups(self) -> list[int]:
         """How many rows each group has."""
 
-    def read(self, groups: Sequence[int], layout: Layout, names: list[str]) -> Iterator[tuple[int, Any]]:
+    def read(
+        self, groups: Sequence[int], layout: Layout, names: list[str]
+    ) -> Iterator[tuple[int, Any]]:
         """These columns of these groups, as (group, record batch), in order."""
 
     def ends(self, user: str) -> tuple[Any, Any] | None:
@@ -44,12 +47,20 @@ class ParquetSource:
 
     def groups(self) -> list[int]:
         with reading(self.name), self._open() as file:
-            return [file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)]
+            return [
+                file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)
+            ]
 
-    def read(self, groups: Sequence[int], layout: Layout, names: list[str]) -> Iterator[tuple[int, Any]]:
+    def read(
+        self, groups: Sequence[int], layout: Layout, names: list[str]
+    ) -> Iterator[tuple[int, Any]]:
         with reading(self.name), self._open() as file:
             for group in groups:
-                rows = _lists_at_once(file.metadata.row_group(group), layout) if layout.lists else BATCH
+                rows = (
+                    _lists_at_once(file.metadata.row_group(group), layout)
+                    if layout.lists
+                    else BATCH
+                )
                 with reading(f"{self.name}, row group {group}"):
                     for batch in file.iter_batches(rows, [group], names, use_threads=False):
                         yield group, batch
@@ -57,11 +68,19 @@ class ParquetSource:
     def ends(self, user: str) -> tuple[Any, Any] | None:
         with reading(self.name), self._open() as file:
             groups = [file.metadata.row_group(g) for g in range(file.metadata.num_row_groups)]
-            column = next(i for i in range(file.metadata.num_columns) if file.metadata.schema.column(i).path == user)
+            column = next(
+                i
+                for i in range(file.metadata.num_columns)
+                if file.metadata.schema.column(i).path == user
+            )
             found = [group.column(column).statistics for group in groups if group.num_rows]
-            if not found or not all(statistics is not None and statistics.has_min_max for statistics in found):
+            if not found or not all(
+                statistics is not None and statistics.has_min_max for statistics in found
+            ):
                 return None
-            return min(statistics.min for statistics in found), max(statistics.max for statistics in found)
+            return min(statistics.min for statistics in found), max(
+                statistics.max for statistics in found
+            )
 
     def _open(self) -> Any:
         import pyarrow.parquet
@@ -85,9 +104,13 @@ class ArrowSource:
             file = _arrow_file(memory, [0])
             return [file.get_batch(i).num_rows for i in range(file.num_record_batches)]
 
-    def read(self, groups: Sequence[int], layout: Layout, names: list[str]) -> Iterator[tuple[int, Any]]:
+    def read(
+        self, groups: Sequence[int], layout: Layout, names: list[str]
+    ) -> Iterator[tuple[int, Any]]:
         with reading(self.name), self._map() as memory:
-            file = _arrow_file(memory, sorted(_arrow_file(memory).schema.get_field_index(name) for name in names))
+            file = _arrow_file(
+                memory, sorted(_arrow_file(memory).schema.get_field_index(name) for name in names)
+            )
             for group in groups:
                 with reading(f"{self.name}, record batch {group}"):
                     whole = file.get_batch(group)
@@ -120,7 +143,9 @@ class MemorySource:
     def groups(self) -> list[int]:
         return [self.batch.num_rows]
 
-    def read(self, groups: Sequence[int], layout: Layout, names: list[str]) -> Iterator[tuple[int, Any]]:
+    def read(
+        self, groups: Sequence[int], layout: Layout, names: list[str]
+    ) -> Iterator[tuple[int, Any]]:
         for group in groups:
             yield from _sliced(group, self.batch, layout, names)
 
@@ -133,7 +158,9 @@ def sources(paths: Paths) -> list[Source]:
     found: list[str] = []
     several = list(paths) if isinstance(paths, Iterable) and not isinstance(paths, str) else [paths]
     if not all(isinstance(path, str | Path) for path in several):
-        raise InvalidParameter("paths must be a file, a pattern, a folder or a list of these, as text or as Path")
+        raise InvalidParameter(
+            "paths must be a file, a pattern, a folder or a list of these, as text or as Path"
+        )
     for path in several:
         found += _matching(str(path))
     if not found:
@@ -145,7 +172,11 @@ def sources(paths: Paths) -> list[Source]:
 
 def _matching(path: str) -> list[str]:
     if Path(path).is_dir():
-        inside = sorted(str(file) for file in Path(path).rglob("*") if file.suffix in SUFFIXES and file.is_file())
+        inside = sorted(
+            str(file)
+            for file in Path(path).rglob("*")
+            if file.suffix in SUFFIXES and file.is_file()
+        )
         if not inside:
             raise LogError(f"{path}: no file in this folder ends in {', '.join(SUFFIXES)}")
         return inside
@@ -168,7 +199,11 @@ def _source(name: str) -> Source:
         return ParquetSource(name)
     if magic == b"ARROW1":
         return ArrowSource(name)
-    hint = "; make it one with confide logs import, or confide.logs.import_log" if name.endswith((".csv", ".csv.gz")) else ""
+    hint = (
+        "; make it one with confide logs import, or confide.logs.import_log"
+        if name.endswith((".csv", ".csv.gz"))
+        else ""
+    )
     raise LogError(f"{name}: neither a Parquet file nor an Arrow file{hint}")
 
 
@@ -182,7 +217,9 @@ def reading(where: str) -> Iterator[None]:
     except (pyarrow.ArrowException, OSError, EOFError, KeyError, IndexError, ValueError) as error:
         if isinstance(error, pyarrow.ArrowMemoryError):
             raise
-        reason = getattr(error, "strerror", None) or "damaged, cut off or not of a kind that can be read"
+        reason = (
+            getattr(error, "strerror", None) or "damaged, cut off or not of a kind that can be read"
+        )
         raise LogError(f"{where}: {reason}") from None
 
 
@@ -204,6 +241,10 @@ def _sliced(group: int, whole: Any, layout: Layout, names: list[str]) -> Iterato
 def _lists_at_once(group: Any, layout: Layout) -> int:
     """How many lists make about a batch; one list cannot be read in parts."""
     columns = [group.column(i) for i in range(group.num_columns)]
-    elements: int = max(column.num_values for column in columns if column.path_in_schema.split(".")[0] == layout.columns.state)
+    elements: int = max(
+        column.num_values
+        for column in columns
+        if column.path_in_schema.split(".")[0] == layout.columns.state
+    )
     rows: int = group.num_rows
     return max(1, BATCH * rows // max(elements, rows, 1))

@@ -21,4 +21,6 @@ class Guarded:
         except Exception as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
             kind = type(error).__name__
-        raise LogError(f"the statistic failed with a {kind} in {place.name} ({place.filename}, line {place.lineno})")
+        raise LogError(
+            f"the statistic failed with a {kind} in {place.name} ({place.filename}, line {place.lineno})"
+        )

@@ -28,11 +28,15 @@ def key_in(path: Path) -> bytes:
         except FileExistsError:  # another import was faster: its key is the one
             pass
         except OSError as error:
-            raise LogError(f"{path}: the key cannot be written here: {error.strerror}; choose another place with --key") from None
+            raise LogError(
+                f"{path}: the key cannot be written here: {error.strerror}; choose another place with --key"
+            ) from None
     try:
         found, mode = read_text(path, 1000).strip(), path.stat().st_mode
     except (OSError, UnicodeDecodeError):
-        raise LogError(f"{path}: not a key that can be read; name another one with --key, or remove it for a new one") from None
+        raise LogError(
+            f"{path}: not a key that can be read; name another one with --key, or remove it for a new one"
+        ) from None
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise LogError(f"{path}: others can read this key: chmod 600 {path}")
     try:
@@ -40,7 +44,9 @@ def key_in(path: Path) -> bytes:
     except ValueError:
         key = b""
     if len(key) < _BYTES or len(key) > hashlib.blake2b.MAX_KEY_SIZE:
-        raise LogError(f"{path}: a key is {2 * _BYTES} hexadecimal digits; remove the file, and a new key is made")
+        raise LogError(
+            f"{path}: a key is {2 * _BYTES} hexadecimal digits; remove the file, and a new key is made"
+        )
     return key
 
 
@@ -53,7 +59,11 @@ class Pseudonyms:
 
     def __init__(self, key: bytes) -> None:
         self._key, self._seed = key, secrets.randbits(62)
-        self._table, self._known, self._count = np.zeros(1 << 12, np.uint64), np.zeros(1 << 12, np.uint64), 0
+        self._table, self._known, self._count = (
+            np.zeros(1 << 12, np.uint64),
+            np.zeros(1 << 12, np.uint64),
+            0,
+        )
 
     def numbers(self, column: Any, where: str) -> tuple[Words, Any]:
         """The numbers, and which rows have one."""
@@ -68,7 +78,9 @@ class Pseudonyms:
     def _digests(self, column: Any, rows: Ints) -> Words:
         found = column.take(rows).to_pylist()
         texts = (each if isinstance(each, bytes) else str(each).encode() for each in found)
-        data = b"".join([hashlib.blake2b(_bare(text), key=self._key, digest_size=8).digest() for text in texts])
+        data = b"".join(
+            [hashlib.blake2b(_bare(text), key=self._key, digest_size=8).digest() for text in texts]
+        )
         return np.frombuffer(data, ">u8").astype(np.uint64) >> np.uint64(1)
 
     def _make_room(self, rows: int) -> None:
@@ -82,7 +94,11 @@ class Pseudonyms:
         if size > _SLOTS:
             kept, size = kept[:0], max(1 << 12, 1 << (4 * rows).bit_length())
         hashes, known = self._table[kept], self._known[kept]
-        self._table, self._known, self._count = np.zeros(size, np.uint64), np.zeros(size, np.uint64), len(kept)
+        self._table, self._known, self._count = (
+            np.zeros(size, np.uint64),
+            np.zeros(size, np.uint64),
+            len(kept),
+        )
         slots = np.empty(len(kept), np.int64)
         kernels.find(hashes, self._table, slots, np.empty(len(kept), np.int64))
         self._known[slots] = known
@@ -106,13 +122,17 @@ def hashed(column: Any, seed: int, where: str) -> Words:
         found = inside[codes] if len(inside) else np.zeros(len(codes), np.uint64)
     elif pa.types.is_integer(kind) and kind != pa.uint64():
         found = np.empty(len(column), np.uint64)
-        kernels.hash_numbers(column.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False), seed, found)
+        kernels.hash_numbers(
+            column.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False), seed, found
+        )
     elif pa.types.is_string(kind) or pa.types.is_binary(kind):
         found = np.empty(len(column), np.uint64)
         _, offsets, data = column.buffers()
         first = column.offset
         cells = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-        kernels.hash_texts(np.frombuffer(offsets, np.int32)[first : first + len(column) + 1], cells, seed, found)
+        kernels.hash_texts(
+            np.frombuffer(offsets, np.int32)[first : first + len(column) + 1], cells, seed, found
+        )
     else:
         raise LogError(f"{where} must contain whole numbers or text, got {kind}")
     if column.null_count:

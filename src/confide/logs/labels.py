@@ -62,7 +62,10 @@ def vocabulary(name: str, declared: Any) -> Vocabulary:
         raise InvalidParameter(f"{name} must be labels or how many there are, and there are none")
     if not isinstance(declared, Mapping):
         return Vocabulary({label: number for number, label in enumerate(labels)}, labels)
-    names = checked(f"clusters of {name}", tuple(dict.fromkeys(listed(f"clusters of {name}", tuple(declared.values()), str))))
+    names = checked(
+        f"clusters of {name}",
+        tuple(dict.fromkeys(listed(f"clusters of {name}", tuple(declared.values()), str))),
+    )
     number = {cluster: place for place, cluster in enumerate(names)}
     return Vocabulary({label: number[declared[label]] for label in labels}, names)
 
@@ -79,17 +82,26 @@ class Labels:
     members: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        members = tuple(checked("members of a cluster", each) for each in listed("members", self.members, tuple, list))
+        members = tuple(
+            checked("members of a cluster", each)
+            for each in listed("members", self.members, tuple, list)
+        )
         checked("members of clusters", [label for each in members for label in each])
         if members and len(members) != len(self.state):
-            raise InvalidParameter(f"members must be labels for each of {len(self.state)} states, got {len(members)} lists")
+            raise InvalidParameter(
+                f"members must be labels for each of {len(self.state)} states, got {len(members)} lists"
+            )
         object.__setattr__(self, "members", members)
         for name in KINDS:
             object.__setattr__(self, name, checked(f"labels of {name}s", getattr(self, name)))
 
     def to_dict(self) -> dict[str, Any]:
-        found: dict[str, Any] = {name: list(getattr(self, name)) for name in KINDS if getattr(self, name)}
-        return {**found, "members": [list(each) for each in self.members]} if self.members else found
+        found: dict[str, Any] = {
+            name: list(getattr(self, name)) for name in KINDS if getattr(self, name)
+        }
+        return (
+            {**found, "members": [list(each) for each in self.members]} if self.members else found
+        )
 
     def metadata(self) -> dict[bytes, bytes]:
         """For the schema of a file."""
@@ -104,7 +116,9 @@ def labels_in(metadata: Mapping[bytes, bytes] | None, where: str) -> Labels:
     """The labels of a file."""
     try:
         facts = json.loads((metadata or {}).get(METADATA, b"{}"))
-        return Labels(**{name: tuple(facts.get(name, ())) for name in KINDS}, members=facts.get("members", ()))
+        return Labels(
+            **{name: tuple(facts.get(name, ())) for name in KINDS}, members=facts.get("members", ())
+        )
     except (ValueError, AttributeError, TypeError, RecursionError):
         raise LogError(f"{where}: its labels are damaged; import the log again") from None
 
@@ -114,14 +128,18 @@ def one_of(found: Iterable[tuple[str, Labels]]) -> Labels:
     first: tuple[str, Labels] | None = None
     for name, labels in found:
         if first is not None and labels != first[1]:
-            raise LogError(f"{name} and {first[0]} have different labels: import all files of a log with the same --states-file")
+            raise LogError(
+                f"{name} and {first[0]} have different labels: import all files of a log with the same --states-file"
+            )
         first = name, labels
     return NO_LABELS if first is None else first[1]
 
 
 def labels_of(paths: Paths) -> Labels:
     """The labels of a log, from the schemas of its files alone."""
-    return one_of((source.name, labels_in(source.schema().metadata, source.name)) for source in sources(paths))
+    return one_of(
+        (source.name, labels_in(source.schema().metadata, source.name)) for source in sources(paths)
+    )
 
 
 def read_labels(path: str | Path) -> tuple[str, ...]:
@@ -138,7 +156,9 @@ def read_clusters(path: str | Path) -> dict[str, str]:
     wrong = next((row for row in rows if len(row) != 2), None)
     if wrong is not None or not rows:
         got = "nothing" if wrong is None else shown(",".join(wrong))
-        raise InvalidParameter(f"{path}: each line must be a label and its cluster, such as septic-3,severe; got {got}")
+        raise InvalidParameter(
+            f"{path}: each line must be a label and its cluster, such as septic-3,severe; got {got}"
+        )
     labels = checked(f"labels in {path}", [label.strip() for label, _ in rows])
     return dict(zip(labels, (cluster.strip() for _, cluster in rows), strict=True))
 
@@ -147,7 +167,9 @@ def _lines(path: str | Path) -> list[str]:
     try:
         lines = [line.strip() for line in read_text(path, 2**26).splitlines()]
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidParameter(f"{path}: {getattr(error, 'strerror', None) or 'not a text in UTF-8'}") from None
+        raise InvalidParameter(
+            f"{path}: {getattr(error, 'strerror', None) or 'not a text in UTF-8'}"
+        ) from None
     return [line for line in lines if line and not line.startswith("#")]
 
 

@@ -70,7 +70,10 @@ class Logs:
         holdout, key = real("holdout", holdout, above=0, below=1), text("key", key)
         if self.people is not None:
             raise InvalidParameter("the log is a part of a split log already")
-        split, digest = digest_of([self.identity, self._stamps, holdout, key]), splitting.digest_of_key(key)
+        split, digest = (
+            digest_of([self.identity, self._stamps, holdout, key]),
+            splitting.digest_of_key(key),
+        )
         # Tokens are random. The names, sizes and times of private files must not be in a public name.
         tokens = sorted({getattr(part.source, "token", "") for part in self.parts})
         public_name = digest_of([tokens, holdout, digest])
@@ -80,14 +83,19 @@ class Logs:
 
     def _kept(self, people: splitting.Part) -> "Logs":
         parts = tuple(replace(one, people=people) for one in self.parts)
-        return replace(self, parts=parts, people=people, assumptions=(*self.assumptions, people.assumed))
+        return replace(
+            self, parts=parts, people=people, assumptions=(*self.assumptions, people.assumed)
+        )
 
     @property
     def _stamps(self) -> list[Any]:
         """PRIVATE: sizes and times of the files. A file that was written anew may hold other ids for the same people: then it is not the
         same split, and a ledger adds up what is spent on both."""
         files = [Path(part.source.name) for part in self.parts if not hasattr(part.source, "token")]
-        return [(found.st_size, found.st_mtime_ns) for found in (path.stat() for path in dict.fromkeys(files))]
+        return [
+            (found.st_size, found.st_mtime_ns)
+            for found in (path.stat() for path in dict.fromkeys(files))
+        ]
 
     @property
     def part(self) -> tuple[str, str] | None:
@@ -106,15 +114,27 @@ class Logs:
     def identity(self) -> str:
         """Which log this is, and how it is read, by names alone: a question to another log is another question."""
         read = {
-            (os.path.realpath(part.source.name), getattr(part.source, "token", ""), repr(part.layout.columns))
+            (
+                os.path.realpath(part.source.name),
+                getattr(part.source, "token", ""),
+                repr(part.layout.columns),
+            )
             for part in self.parts
         }
-        return repr((sorted(read), self.caps, *(() if self.people is None else (self.people.public_name, self.people.name))))
+        return repr(
+            (
+                sorted(read),
+                self.caps,
+                *(() if self.people is None else (self.people.public_name, self.people.name)),
+            )
+        )
 
     @property
     def has_actions(self) -> bool:
         """Whether actions and their probabilities are read, too: without them nobody can tell what another policy would have got."""
-        return all(part.layout.columns.action and part.layout.columns.probability for part in self.parts)
+        return all(
+            part.layout.columns.action and part.layout.columns.probability for part in self.parts
+        )
 
     def blocks(self, rows: int = BLOCK) -> Iterator[LoggedUsers]:
         """All users once, whole, in blocks of about so many rows. PRIVATE."""
@@ -124,9 +144,19 @@ class Logs:
     def total(self, statistic: Statistic, *, progress: Progress | None = None) -> Bounded:
         """The sum of all users' contributions. A part whose worker dies is done again; what is added up lies on a grid, so the sum has the
         same bits however the parts were spread."""
-        has("statistic", statistic, ("bound", "contribution"), "a statistic: a bound, and what users contribute")
+        has(
+            "statistic",
+            statistic,
+            ("bound", "contribution"),
+            "a statistic: a bound, and what users contribute",
+        )
         total = Bounded(np.zeros(statistic.bound.size), statistic.bound, 0)
-        sums = each(Guarded(partial(_sum, statistic)), self.parts, backend=self.backend, workers=self.workers)
+        sums = each(
+            Guarded(partial(_sum, statistic)),
+            self.parts,
+            backend=self.backend,
+            workers=self.workers,
+        )
         for done, some in enumerate(sums, 1):
             total = total + some
             if progress is not None:
@@ -160,21 +190,43 @@ def open(
     One row per step, or one row per trajectory with lists. The rows of a user stand together, and users ascend within each file.
     """
     need("logs", "a log")
-    caps, columns = Caps(max_trajectories, max_steps), Columns(user, trajectory, step, state, reward, action, probability)
+    caps, columns = (
+        Caps(max_trajectories, max_steps),
+        Columns(user, trajectory, step, state, reward, action, probability),
+    )
     found = sources(paths)
     schemas = [source.schema() for source in found]
-    layouts = [layout_of(schema, columns, source.name) for schema, source in zip(schemas, found, strict=True)]
-    files = [(source, layout) for source, layout in zip(found, layouts, strict=True) if sum(source.groups())]
+    layouts = [
+        layout_of(schema, columns, source.name)
+        for schema, source in zip(schemas, found, strict=True)
+    ]
+    files = [
+        (source, layout)
+        for source, layout in zip(found, layouts, strict=True)
+        if sum(source.groups())
+    ]
     for source, layout in files:
         if layout.lists != files[0][1].lists or layout.types != files[0][1].types:
-            raise LogError(f"{source.name} and {files[0][0].name} have columns of different types: all files of a log must agree")
+            raise LogError(
+                f"{source.name} and {files[0][0].name} have columns of different types: all files of a log must agree"
+            )
     if trajectory is None and max_trajectories > 1 and not any(layout.lists for layout in layouts):
-        raise InvalidParameter(f"without a column of trajectories each user has one, got max_trajectories={max_trajectories}")
-    labels = one_of((source.name, labels_in(schema.metadata, source.name)) for schema, source in zip(schemas, found, strict=True))
+        raise InvalidParameter(
+            f"without a column of trajectories each user has one, got max_trajectories={max_trajectories}"
+        )
+    labels = one_of(
+        (source.name, labels_in(schema.metadata, source.name))
+        for schema, source in zip(schemas, found, strict=True)
+    )
     return replace(_logs(files, caps), labels=labels)
 
 
-def in_memory(users: LoggedUsers | Iterable[LoggedUsers], *, max_trajectories: int = 1, max_steps: int = 10_000) -> Logs:
+def in_memory(
+    users: LoggedUsers | Iterable[LoggedUsers],
+    *,
+    max_trajectories: int = 1,
+    max_steps: int = 10_000,
+) -> Logs:
     """A log of users who are in memory already, in order: for simulations and tests."""
     need("logs", "a log")
     try:
@@ -182,18 +234,26 @@ def in_memory(users: LoggedUsers | Iterable[LoggedUsers], *, max_trajectories: i
     except TypeError:  # an array without dimensions claims to be iterable
         blocks = [users]  # type: ignore[list-item]
     if not all(isinstance(block, LoggedUsers) for block in blocks):
-        raise InvalidParameter("users must be LoggedUsers, or blocks of them, as confide.logs.simulate makes")
+        raise InvalidParameter(
+            "users must be LoggedUsers, or blocks of them, as confide.logs.simulate makes"
+        )
     firsts = np.cumsum([0, *(block.count for block in blocks)])
     convert = as_steps if any(map(has_gaps, blocks)) else as_lists
-    batches = tuple(convert(block, int(first)) for block, first in zip(blocks, firsts, strict=False))
+    batches = tuple(
+        convert(block, int(first)) for block, first in zip(blocks, firsts, strict=False)
+    )
     caps = Caps(max_trajectories, max_steps)
     if not batches:
         return _logs([], caps)
     if any(batch.schema != batches[0].schema for batch in batches):
         raise LogError("all blocks must have actions and probabilities, or none")
-    action, probability = (name if name in batches[0].schema.names else None for name in ("action", "probability"))
+    action, probability = (
+        name if name in batches[0].schema.names else None for name in ("action", "probability")
+    )
     layout = layout_of(batches[0].schema, Columns(action=action, probability=probability), "memory")
-    files: list[tuple[Source, Layout]] = [(MemorySource(batch), layout) for batch in batches if batch.num_rows]
+    files: list[tuple[Source, Layout]] = [
+        (MemorySource(batch), layout) for batch in batches if batch.num_rows
+    ]
     return _logs(files, caps)
 
 
@@ -203,7 +263,9 @@ def _logs(files: list[tuple[Source, Layout]], caps: Caps) -> Logs:
 
 
 def _check_states(states: Any) -> None:
-    if states is not None and (isinstance(states, bool) or not isinstance(states, int | np.integer) or states < 1):
+    if states is not None and (
+        isinstance(states, bool) or not isinstance(states, int | np.integer) or states < 1
+    ):
         raise InvalidParameter(f"states must be a whole number, at least 1, got states={states!r}")
 
 
@@ -223,7 +285,10 @@ def _assumptions(files: list[tuple[Source, Layout]]) -> tuple[str, ...]:
     """Each user stands in one file: so it is, where the files' ranges of ids do not meet."""
     if len(files) < 2:
         return ()
-    ranges = sorted(((*_range(source, layout), source.name) for source, layout in files), key=lambda found: found[:2])
+    ranges = sorted(
+        ((*_range(source, layout), source.name) for source, layout in files),
+        key=lambda found: found[:2],
+    )
     highest: Any = None
     overlap = False
     for (low, high, name), (next_low, _, next_name) in pairwise(ranges):
@@ -231,7 +296,13 @@ def _assumptions(files: list[tuple[Source, Layout]]) -> tuple[str, ...]:
         if isinstance(low, int) and high == next_low:
             raise LogError(f"{name} and {next_name} share a user; each user must stand in one file")
         overlap = overlap or next_low <= highest
-    return ("each user's rows stand in one file only (the files' ranges of ids overlap: not verified)",) if overlap else ()
+    return (
+        (
+            "each user's rows stand in one file only (the files' ranges of ids overlap: not verified)",
+        )
+        if overlap
+        else ()
+    )
 
 
 def _range(source: Source, layout: Layout) -> tuple[Any, Any]:
@@ -239,7 +310,10 @@ def _range(source: Source, layout: Layout) -> tuple[Any, Any]:
     stated = source.ends(layout.columns.user)
     if stated is not None:
         return stated
-    filled, names = [group for group, rows in enumerate(source.groups()) if rows], [layout.columns.user]
+    filled, names = (
+        [group for group, rows in enumerate(source.groups()) if rows],
+        [layout.columns.user],
+    )
     (_, first), *_ = islice(source.read(filled[:1], layout, names), 1)
     ((_, last),) = deque(source.read(filled[-1:], layout, names), 1)
     with reading(source.name):

@@ -36,7 +36,9 @@ def mixed_column(cells: Any) -> Any:
     if kinds <= {str, type(None)}:
         return pa.array([None if cell is None else _encodable(cell) for cell in cells], pa.string())
     read = [_read(cell) for cell in cells]
-    text, number, time = (pa.array([each[place] for each in read], kind) for place, kind in enumerate(_kinds()))
+    text, number, time = (
+        pa.array([each[place] for each in read], kind) for place, kind in enumerate(_kinds())
+    )
     missing = pa.array([each == _NOTHING for each in read], pa.bool_())
     return pa.StructArray.from_arrays([text, number, time], names=list(_FIELDS), mask=missing)
 
@@ -60,7 +62,11 @@ def _read(cell: Any) -> tuple[str | None, float | None, int | None]:
     if isinstance(cell, Real | Decimal):
         return number_text(cell), _finite(cell), None
     if isinstance(cell, np.datetime64):
-        return None, None, None if np.isnat(cell) else int(cell.astype("datetime64[us]").astype(np.int64))
+        return (
+            None,
+            None,
+            None if np.isnat(cell) else int(cell.astype("datetime64[us]").astype(np.int64)),
+        )
     if isinstance(cell, date):  # also `datetime`
         return None, None, _microseconds(cell)
     return _NOTHING
@@ -91,7 +97,11 @@ def number_text(number: Any) -> str | None:
             return None
         if not number.is_finite() or number.adjusted() > _MOST_DIGITS:
             return str(number)
-        return str(int(number)) if number == number.to_integral_value() else format(number.normalize(), "f")
+        return (
+            str(int(number))
+            if number == number.to_integral_value()
+            else format(number.normalize(), "f")
+        )
     number = float(number)
     if np.isnan(number):
         return None

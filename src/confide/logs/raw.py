@@ -45,7 +45,9 @@ class CsvFormat:
         return "skip"
 
 
-def batches(source: Any, names: list[str], csv_format: CsvFormat, progress: Progress | None) -> Batches:
+def batches(
+    source: Any, names: list[str], csv_format: CsvFormat, progress: Progress | None
+) -> Batches:
     """Record batches with these columns. A thread reads ahead. A list of sources is read one after the other."""
     if isinstance(source, list):
         return _one_after_another(source, names, csv_format, progress)
@@ -66,7 +68,9 @@ def batches(source: Any, names: list[str], csv_format: CsvFormat, progress: Prog
     return _ahead(_csv(path, names, csv_format, progress))
 
 
-def _one_after_another(sources: list[Any], names: list[str], csv_format: CsvFormat, progress: Progress | None) -> Batches:
+def _one_after_another(
+    sources: list[Any], names: list[str], csv_format: CsvFormat, progress: Progress | None
+) -> Batches:
     """Each source is the same share of the progress."""
     unit, every = 1000, len(sources)
     for place, source in enumerate(sources):
@@ -94,12 +98,22 @@ def _csv(path: str, names: list[str], csv_format: CsvFormat, progress: Progress 
     _header(path, names, csv_format.delimiter)
     missing = [text for text in csv.ConvertOptions().null_values if text not in csv_format.labels]
     kinds = dict.fromkeys(names, pa.binary())  # text that is not in UTF-8 is found cell by cell
-    convert = csv.ConvertOptions(column_types=kinds, include_columns=names, strings_can_be_null=True, null_values=missing)
+    convert = csv.ConvertOptions(
+        column_types=kinds, include_columns=names, strings_can_be_null=True, null_values=missing
+    )
     read = csv.ReadOptions(block_size=BLOCK)
-    parse = csv.ParseOptions(delimiter=csv_format.delimiter, newlines_in_values=True, invalid_row_handler=csv_format.skip)
+    parse = csv.ParseOptions(
+        delimiter=csv_format.delimiter, newlines_in_values=True, invalid_row_handler=csv_format.skip
+    )
     size = os.stat(path).st_size
-    with _quoting_nothing(path), open(path, "rb") as file, pa.input_stream(file, compression=_packed(path)) as stream:
-        reader = csv.open_csv(stream, read_options=read, parse_options=parse, convert_options=convert)
+    with (
+        _quoting_nothing(path),
+        open(path, "rb") as file,
+        pa.input_stream(file, compression=_packed(path)) as stream,
+    ):
+        reader = csv.open_csv(
+            stream, read_options=read, parse_options=parse, convert_options=convert
+        )
         for batch in reader:
             if progress is not None:
                 progress(min(file.tell(), size), size)
@@ -135,8 +149,12 @@ def _check_names(where: str, names: list[str], found: list[str]) -> None:
     for name in names:
         if found.count(name) != 1:
             problem = "there twice" if name in found else "missing"
-            hint = "; a CSV file with another separator needs --delimiter" if len(found) == 1 else ""
-            raise LogError(f"{where}: column {name!r} is {problem}, the file has {some(found)}{hint}")
+            hint = (
+                "; a CSV file with another separator needs --delimiter" if len(found) == 1 else ""
+            )
+            raise LogError(
+                f"{where}: column {name!r} is {problem}, the file has {some(found)}{hint}"
+            )
 
 
 @contextmanager
@@ -157,7 +175,10 @@ def _quoting_nothing(path: str) -> Iterator[None]:
 def _parquet(path: str, names: list[str], progress: Progress | None) -> Batches:
     import pyarrow.parquet as pq
 
-    with _quoting_nothing(path), pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
+    with (
+        _quoting_nothing(path),
+        pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file,
+    ):
         _check_names(path, names, file.schema_arrow.names)
         done, rows = 0, file.metadata.num_rows
         for batch in file.iter_batches(ROWS, columns=names):
@@ -196,7 +217,11 @@ def _pandas_reader(frame: Any, names: list[str]) -> Any:
     arrays = {}
     for name, column in columns.items():
         of_objects = getattr(column.dtype, "categories", column).dtype.kind == "O"
-        arrays[name] = mixed_column(column.astype(object)) if of_objects else pa.array(column, from_pandas=True)
+        arrays[name] = (
+            mixed_column(column.astype(object))
+            if of_objects
+            else pa.array(column, from_pandas=True)
+        )
     return pa.table(arrays).to_reader()
 
 
@@ -218,7 +243,9 @@ def _stream(source: Any, names: list[str]) -> Any:
 
             return interchange.from_dataframe(source).to_reader()
     except (pa.ArrowException, TypeError, ValueError, NotImplementedError, RuntimeError) as error:
-        raise LogError(f"this data frame cannot be read: {type(error).__name__}; write it to a Parquet file first") from None
+        raise LogError(
+            f"this data frame cannot be read: {type(error).__name__}; write it to a Parquet file first"
+        ) from None
     raise InvalidParameter(f"source must be {EXTENSIONS}, got {type(source).__name__}")
 
 
@@ -247,7 +274,11 @@ def minari_steps(dataset: Any, user: Callable[[Any], int | str] | None = None) -
     indices = np.asarray(data.episode_indices)
     if not len(indices):
         raise LogError("the Minari data set has no episodes")
-    owners = indices if user is None else np.array([user(episode) for episode in data.iterate_episodes(indices)])
+    owners = (
+        indices
+        if user is None
+        else np.array([user(episode) for episode in data.iterate_episodes(indices)])
+    )
     if owners.dtype.kind not in "iuU":
         raise InvalidParameter(f"user must return whole numbers or strings, got {owners.dtype}")
     acts = isinstance(data.action_space, spaces.Discrete)
@@ -264,19 +295,26 @@ def _chained(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
 
 def _minari(dataset: Any) -> tuple[Any, Any]:
     try:
-        minari, spaces = importlib.import_module("minari"), importlib.import_module("gymnasium.spaces")
+        minari, spaces = (
+            importlib.import_module("minari"),
+            importlib.import_module("gymnasium.spaces"),
+        )
     except ImportError:
         raise MissingExtra("Minari data sets need Minari: pip install 'confide[minari]'") from None
     try:
         data = minari.load_dataset(dataset) if isinstance(dataset, str) else dataset
     except (OSError, ValueError, LookupError, ImportError) as error:
-        raise InvalidParameter(f"dataset must be a Minari data set, or the name of one: {type(error).__name__}") from None
+        raise InvalidParameter(
+            f"dataset must be a Minari data set, or the name of one: {type(error).__name__}"
+        ) from None
     members = ("observation_space", "action_space", "episode_indices", "iterate_episodes")
     has("dataset", data, members, "a Minari data set, or the name of one")
     return data, spaces
 
 
-def _minari_batches(episodes: Any, owners: Any, starts: tuple[int, int], acts: bool) -> Iterator[Any]:
+def _minari_batches(
+    episodes: Any, owners: Any, starts: tuple[int, int], acts: bool
+) -> Iterator[Any]:
     import pyarrow as pa
 
     for number, (owner, episode) in enumerate(zip(owners, episodes, strict=True)):
@@ -287,7 +325,10 @@ def _minari_batches(episodes: Any, owners: Any, starts: tuple[int, int], acts: b
             "trajectory": np.repeat(number, steps),
             "step": np.arange(steps),
         }
-        columns |= {"state": np.asarray(episode.observations, np.int64)[:-1] - starts[0], "reward": rewards}
+        columns |= {
+            "state": np.asarray(episode.observations, np.int64)[:-1] - starts[0],
+            "reward": rewards,
+        }
         if acts:
             columns["action"] = np.asarray(episode.actions, np.int64) - starts[1]
         yield pa.record_batch({name: pa.array(values) for name, values in columns.items()})

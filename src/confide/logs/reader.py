@@ -33,10 +33,14 @@ class Part:
     def rows(self, decoder: Decoder) -> Iterator[tuple[int, Rows]]:
         """(row group, rows) of these users and nobody else: not of a user who began before, but on to where the last one ends."""
         users, theirs = decoder.users, decoder.users.last is not None
-        for group, batch in self.source.read(range(self.first, self.groups), self.layout, self.layout.names):
+        for group, batch in self.source.read(
+            range(self.first, self.groups), self.layout, self.layout.names
+        ):
             ids = batch.column(self.layout.columns.user)
             if ids.null_count:
-                raise LogError(f"{self.source.name}, row group {group}: column {self.layout.columns.user!r} has nulls")
+                raise LogError(
+                    f"{self.source.name}, row group {group}: column {self.layout.columns.user!r} has nulls"
+                )
             over = group >= self.last
             if over and (theirs or users.last is None):  # nobody begins in this part
                 return
@@ -85,7 +89,12 @@ def parts_of(source: Source, layout: Layout, caps: Caps) -> Iterator[Part]:
 def blocks_of(part: Part, rows: int = BLOCK) -> Iterator[LoggedUsers]:
     """The part's users in blocks of about so many rows, up to the caps."""
     decoder = Decoder(part.layout, part.before(), part.caps.steps, part.people)
-    block = Block(part.layout.columns, part.caps, rows, numbered=part.layout.columns.step is not None and not part.layout.lists)
+    block = Block(
+        part.layout.columns,
+        part.caps,
+        rows,
+        numbered=part.layout.columns.step is not None and not part.layout.lists,
+    )
     if decoder.users.last is not None:
         block.at[_kernels.KNOWN], block.at[_kernels.USER] = 1, decoder.users.number
     for group, some in part.rows(decoder):

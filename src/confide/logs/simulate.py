@@ -27,7 +27,9 @@ def simulate(
     users = whole("users", users, at_least=0)
     for state in listed("end", end, int, np.integer):
         if not 0 <= state < problem.states:
-            raise InvalidParameter(f"end must contain states of the problem, 0..{problem.states - 1}, got {state}")
+            raise InvalidParameter(
+                f"end must contain states of the problem, 0..{problem.states - 1}, got {state}"
+            )
     at_once = max(1, ROWS // problem.horizon)
     weights = np.minimum(policy.probabilities(), 1.0)  # [h, s, a]
     last = np.zeros(problem.states, np.bool_)

@@ -22,7 +22,8 @@ class Spill:
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._held, self._rows = folder, list[Columns](), 0
-        self._runs: list[tuple[Path, npt.NDArray[np.int64]]] = []  # files, and where each partition starts
+        # files, and where each partition starts
+        self._runs: list[tuple[Path, npt.NDArray[np.int64]]] = []
         self._kinds: dict[str, np.dtype[Any]] = {}
 
     def add(self, rows: Columns) -> None:
@@ -66,6 +67,8 @@ class Spill:
         for path, starts in self._runs:
             low, high, column = int(starts[first]), int(starts[last]), 0
             for name, kind in self._kinds.items():
-                parts[name].append(np.fromfile(path, kind, high - low, offset=column + low * kind.itemsize))
+                parts[name].append(
+                    np.fromfile(path, kind, high - low, offset=column + low * kind.itemsize)
+                )
                 column += int(starts[-1]) * kind.itemsize
         return {name: np.concatenate(values) for name, values in parts.items()}

@@ -130,21 +130,38 @@ def _distinct(rows: Columns, counts: Counts) -> tuple[Columns, npt.NDArray[np.in
     if not len(several):
         return rows, np.flatnonzero(new)
     step = np.cumsum(new)
-    cells = [rows[name][several] for name in ("probability", "reward", "action", "state") if name in rows]
-    missing = np.stack([np.isnan(values) if values.dtype == np.float64 else values == MISSING for values in cells])
-    bits = np.stack([values.view(np.int64) if values.dtype == np.float64 else values.astype(np.int64) for values in cells])
+    cells = [
+        rows[name][several] for name in ("probability", "reward", "action", "state") if name in rows
+    ]
+    missing = np.stack(
+        [np.isnan(values) if values.dtype == np.float64 else values == MISSING for values in cells]
+    )
+    bits = np.stack(
+        [
+            values.view(np.int64) if values.dtype == np.float64 else values.astype(np.int64)
+            for values in cells
+        ]
+    )
     order = np.lexsort((*bits, step[several]))
     again = np.zeros(len(several), np.bool_)
     again[order] = ~_changes(step[several][order], *bits[:, order])
     left = np.flatnonzero(~again)
     part = np.zeros(len(left), np.bool_)
     starts = np.append(np.flatnonzero(_changes(step[several][left])), len(left))
-    kernels.subsumed(starts, np.ascontiguousarray(bits[:, left]), np.ascontiguousarray(missing[:, left]), _TOGETHER, part)
+    kernels.subsumed(
+        starts,
+        np.ascontiguousarray(bits[:, left]),
+        np.ascontiguousarray(missing[:, left]),
+        _TOGETHER,
+        part,
+    )
     again[left[part]] = True
     counts.duplicates = int(again.sum())
     kept = np.ones(len(step), np.bool_)
     kept[several[again]] = False
-    return {name: values[kept] for name, values in rows.items()}, np.flatnonzero(_changes(step[kept]))
+    return {name: values[kept] for name, values in rows.items()}, np.flatnonzero(
+        _changes(step[kept])
+    )
 
 
 def _merged(rows: Columns, starts: npt.NDArray[np.int64], rules: Rules, counts: Counts) -> Columns:
@@ -167,11 +184,17 @@ def _merged(rows: Columns, starts: npt.NDArray[np.int64], rules: Rules, counts: 
     return found
 
 
-def _taken(values: Any, there: npt.NDArray[np.bool_], starts: npt.NDArray[np.int64], rule: str) -> npt.NDArray[Any]:
+def _taken(
+    values: Any, there: npt.NDArray[np.bool_], starts: npt.NDArray[np.int64], rule: str
+) -> npt.NDArray[Any]:
     n = len(values)
     if rule in (LAST, FIRST):
         places = np.where(there, np.arange(n), -1 if rule == LAST else n)
-        chosen = np.maximum.reduceat(places, starts) if rule == LAST else np.minimum.reduceat(places, starts)
+        chosen = (
+            np.maximum.reduceat(places, starts)
+            if rule == LAST
+            else np.minimum.reduceat(places, starts)
+        )
         return values[np.where((chosen < 0) | (chosen == n), starts, chosen)]  # type: ignore[no-any-return]
     number = np.add.reduceat(there.astype(np.int64), starts)
     total = np.add.reduceat(np.where(there, values, 0.0), starts)
@@ -218,7 +241,10 @@ def _with_everybody(steps: Columns, people: npt.NDArray[Any], counts: Counts) ->
     counts.zero = len(lost)
     if not len(lost):
         return steps
-    nothing = {name: np.full(len(lost), _NOTHING.get(name, 0), values.dtype) for name, values in steps.items()}
+    nothing = {
+        name: np.full(len(lost), _NOTHING.get(name, 0), values.dtype)
+        for name, values in steps.items()
+    }
     together = {name: np.concatenate([values, nothing[name]]) for name, values in steps.items()}
     together["user"] = np.concatenate([steps["user"], lost])
     order = np.argsort(together["user"], kind="stable")

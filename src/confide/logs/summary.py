@@ -45,10 +45,22 @@ class Imported:
         return {"label": LABEL, **others, "labels": self.labels.to_dict()}
 
     def __str__(self) -> str:
-        lines = [LABEL, *(f"  {words:<58}{self.counts[name]:>15,}" for name, words in _WORDS.items() if _told(name, self.counts))]
-        lines += ["", f"  {'column':<20}{'as':<13}{'type':<10}{'missing':>11}{'unreadable':>12}{'undeclared':>12}"]
+        lines = [
+            LABEL,
+            *(
+                f"  {words:<58}{self.counts[name]:>15,}"
+                for name, words in _WORDS.items()
+                if _told(name, self.counts)
+            ),
+        ]
+        lines += [
+            "",
+            f"  {'column':<20}{'as':<13}{'type':<10}{'missing':>11}{'unreadable':>12}{'undeclared':>12}",
+        ]
         for column in self.columns:
-            missing, *others = (f"{column[name]:,}" for name in ("missing", "unreadable", "outside"))
+            missing, *others = (
+                f"{column[name]:,}" for name in ("missing", "unreadable", "outside")
+            )
             lines.append(
                 f"  {column['name']:<20}{column['role']:<13}{column['kind']:<10}{missing:>11}{''.join(f'{each:>12}' for each in others)}"
             )
@@ -61,13 +73,28 @@ def _told(name: str, counts: dict[str, int]) -> bool:
 
 
 def summary(
-    path: str, key: str, counts: Counts, tallies: list[Tally], labels: Labels, said: tuple[list[str], list[str]]
+    path: str,
+    key: str,
+    counts: Counts,
+    tallies: list[Tally],
+    labels: Labels,
+    said: tuple[list[str], list[str]],
 ) -> Imported:
     nobody = next(tally for tally in tallies if tally.role == "user").missing
     found = {**asdict(counts), "rows": counts.rows + nobody, "nobody": nobody}
-    columns = tuple({name: value for name, value in asdict(tally).items() if name != "fix"} for tally in tallies)
+    columns = tuple(
+        {name: value for name, value in asdict(tally).items() if name != "fix"} for tally in tallies
+    )
     did, warned = said
-    return Imported(path, key, {name: found[name] for name in _WORDS}, columns, labels, tuple(did), tuple(warned))
+    return Imported(
+        path,
+        key,
+        {name: found[name] for name in _WORDS},
+        columns,
+        labels,
+        tuple(did),
+        tuple(warned),
+    )
 
 
 def unused(role: str, labels: list[str]) -> str:
@@ -82,14 +109,22 @@ def warn_of_columns(tallies: list[Tally], miswritten: dict[str, bool]) -> list[s
     found = []
     for tally in tallies:
         if tally.cells == tally.missing:
-            optional = ", or leave it out" if tally.role in ("stay", "time", "action", "probability") else ""
+            optional = (
+                ", or leave it out"
+                if tally.role in ("stay", "time", "action", "probability")
+                else ""
+            )
             found.append(
                 f"column {tally.name!r} is empty: every cell is missing; give another column for --{tally.role}{optional}"
             )
         elif tally.role == "user" and tally.missing:
-            found.append(f"{tally.missing:,} of {tally.cells:,} rows have no id in column {tally.name!r}, and were lost")
+            found.append(
+                f"{tally.missing:,} of {tally.cells:,} rows have no id in column {tally.name!r}, and were lost"
+            )
         if tally.unreadable > tally.cells / 100:
-            found.append(f"{tally.unreadable:,} of {tally.cells:,} cells of column {tally.name!r} cannot be read: {tally.fix}")
+            found.append(
+                f"{tally.unreadable:,} of {tally.cells:,} cells of column {tally.name!r} cannot be read: {tally.fix}"
+            )
         if tally.outside:
             case = ". Some differ from a declared label in upper and lower case only: write them alike in the table"
             found.append(
@@ -111,7 +146,9 @@ def warn_of_steps(counts: Counts, tallies: list[Tally], rules: Rules) -> list[st
             f"{worst.name!r} are missing, unreadable or not declared; {fix}"
         )
     if counts.wrong_rows:
-        found.append(f"{counts.wrong_rows:,} rows have another number of cells than the header, and were lost")
+        found.append(
+            f"{counts.wrong_rows:,} rows have another number of cells than the header, and were lost"
+        )
     if counts.decisions:
         found.append(
             f"{counts.decisions:,} steps hold rows with different actions, of which the {rules.rows} one was taken: if they are separate "

@@ -13,7 +13,13 @@ from confide.errors import InvalidParameter, LogError
 from confide.trajectory import LoggedUsers
 
 GROUP = 1 << 20  # rows of a row group
-NOBODY = LoggedUsers(np.zeros(0, np.int64), np.zeros(0), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(0, np.bool_))
+NOBODY = LoggedUsers(
+    np.zeros(0, np.int64),
+    np.zeros(0),
+    np.zeros(1, np.int64),
+    np.zeros(1, np.int64),
+    np.zeros(0, np.bool_),
+)
 
 
 def has_gaps(users: LoggedUsers) -> bool:
@@ -29,13 +35,22 @@ def as_lists(users: LoggedUsers, first: int) -> Any:
     import pyarrow as pa
 
     if has_gaps(users):
-        raise InvalidParameter("steps are missing, and lists cannot say where: write one row per step, with lists=False")
+        raise InvalidParameter(
+            "steps are missing, and lists cannot say where: write one row per step, with lists=False"
+        )
 
     trajectories, empty = np.diff(users.users), np.flatnonzero(np.diff(users.users) == 0)
     owner = np.repeat(np.arange(users.count), np.maximum(trajectories, 1))
-    ends = pa.array(np.insert(users.trajectories, users.users[empty], users.trajectories[users.users[empty]]))
+    ends = pa.array(
+        np.insert(users.trajectories, users.users[empty], users.trajectories[users.users[empty]])
+    )
     missing = None if users.valid.all() else pa.array(~users.valid[owner])
-    columns = {"state": users.states, "reward": users.rewards, "action": users.actions, "probability": users.probabilities}
+    columns = {
+        "state": users.states,
+        "reward": users.rewards,
+        "action": users.actions,
+        "probability": users.probabilities,
+    }
     lists = {
         name: pa.LargeListArray.from_arrays(ends, pa.array(values), mask=missing)
         for name, values in columns.items()
@@ -54,24 +69,50 @@ def as_steps(users: LoggedUsers, first: int) -> Any:
     step = np.arange(len(users.states)) - np.repeat(users.trajectories[:-1], lengths)
     if users.gaps is not None:
         skipped = np.cumsum(users.gaps)
-        step += skipped - np.repeat(skipped[users.trajectories[:-1][lengths > 0]], lengths[lengths > 0])
-    columns = {"user": owner, "trajectory": number, "step": step, "state": users.states, "reward": users.rewards}
-    columns |= {n: v for n, v in (("action", users.actions), ("probability", users.probabilities)) if v is not None}
-    lost = np.flatnonzero(~users.valid | (users.trajectories[users.users[1:]] == users.trajectories[users.users[:-1]]))
+        step += skipped - np.repeat(
+            skipped[users.trajectories[:-1][lengths > 0]], lengths[lengths > 0]
+        )
+    columns = {
+        "user": owner,
+        "trajectory": number,
+        "step": step,
+        "state": users.states,
+        "reward": users.rewards,
+    }
+    columns |= {
+        n: v
+        for n, v in (("action", users.actions), ("probability", users.probabilities))
+        if v is not None
+    }
+    lost = np.flatnonzero(
+        ~users.valid | (users.trajectories[users.users[1:]] == users.trajectories[users.users[:-1]])
+    )
     null = np.zeros(len(owner), np.bool_)
     if len(lost):
         kept = users.valid[owner]
         order = np.argsort(np.concatenate([owner[kept], lost]), kind="stable")
         columns = {
-            name: np.concatenate([values[kept], np.zeros(len(lost), values.dtype)])[order] for name, values in columns.items()
+            name: np.concatenate([values[kept], np.zeros(len(lost), values.dtype)])[order]
+            for name, values in columns.items()
         }
         columns["user"] = np.concatenate([owner[kept], lost])[order]
         null = order >= kept.sum()
     columns["user"] = columns["user"] + first
-    return pa.record_batch({name: pa.array(values, mask=null if name == "state" else None) for name, values in columns.items()})
+    return pa.record_batch(
+        {
+            name: pa.array(values, mask=null if name == "state" else None)
+            for name, values in columns.items()
+        }
+    )
 
 
-def write(path: str | Path, users: LoggedUsers | Iterable[LoggedUsers], *, lists: bool = False, rows: int = GROUP) -> None:
+def write(
+    path: str | Path,
+    users: LoggedUsers | Iterable[LoggedUsers],
+    *,
+    lists: bool = False,
+    rows: int = GROUP,
+) -> None:
     """Users, in order, into a Parquet file, with ids that count from 0: one row per step, or per trajectory with `lists`.
 
     A row group has at least so many `rows`, but the last.
@@ -83,7 +124,9 @@ def write(path: str | Path, users: LoggedUsers | Iterable[LoggedUsers], *, lists
     try:
         blocks = iter([users] if isinstance(users, LoggedUsers) else users)
     except TypeError:  # an array without dimensions, too
-        raise InvalidParameter(f"users must be LoggedUsers, or blocks of them, got {type(users).__name__}") from None
+        raise InvalidParameter(
+            f"users must be LoggedUsers, or blocks of them, got {type(users).__name__}"
+        ) from None
     first = 0
 
     def batches() -> Iterator[Any]:

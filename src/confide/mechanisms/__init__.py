@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING
 from confide._lazy import lazy
 
 if TYPE_CHECKING:
-    from confide.mechanisms.counters import Buffered, Counter, Discounted, Exact, HonakerTree, Toeplitz, Tree
+    from confide.mechanisms.counters import (
+        Buffered,
+        Counter,
+        Discounted,
+        Exact,
+        HonakerTree,
+        Toeplitz,
+        Tree,
+    )
     from confide.mechanisms.smooth import SmoothGaussian
     from confide.mechanisms.sources import FastSource, NoiseSource, SecureSource, noise_source
     from confide.mechanisms.state import StateFile, StateStore
@@ -33,7 +41,10 @@ __all__ = [
 __getattr__ = lazy(
     __name__,
     {
-        **dict.fromkeys(("Buffered", "Counter", "Discounted", "Exact", "HonakerTree", "Toeplitz", "Tree"), "counters"),
+        **dict.fromkeys(
+            ("Buffered", "Counter", "Discounted", "Exact", "HonakerTree", "Toeplitz", "Tree"),
+            "counters",
+        ),
         **dict.fromkeys(("FastSource", "NoiseSource", "SecureSource", "noise_source"), "sources"),
         **dict.fromkeys(("smat", "svec"), "symmetric"),
         "SmoothGaussian": "smooth",

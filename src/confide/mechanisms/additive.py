@@ -26,11 +26,14 @@ Array = npt.NDArray[np.float64]
 _COARSEST = 2.0**-8  # the lattice step against the scale of the noise, at most
 _INT64 = 2.0**61
 _FEW = 64  # coordinates: up to here an exact draw from the ball takes a few milliseconds
-NORMS: dict[str, int | str] = {"gaussian": 2, "laplace": 1, "cube": "inf", "ball": 2}  # of the sensitivity, by distribution
+# of the sensitivity, by distribution
+NORMS: dict[str, int | str] = {"gaussian": 2, "laplace": 1, "cube": "inf", "ball": 2}
 _PURE = ("laplace", "cube", "ball")
 
 
-def loss_of(distribution: str, sensitivity: float, scale: float, step: float | None) -> GaussianDP | PureDP:
+def loss_of(
+    distribution: str, sensitivity: float, scale: float, step: float | None
+) -> GaussianDP | PureDP:
     """What additive noise gives for a query of this sensitivity, in the norm of the noise."""
     if distribution != "gaussian":
         return PureDP(sensitivity / scale)
@@ -95,7 +98,9 @@ class AdditiveNoise:
         """What the noise really gives."""
         if self.scale == 0:
             return PureDP(math.inf)
-        return loss_of(self.distribution, self.sensitivity * self.stream_norm, self.scale, self.step)
+        return loss_of(
+            self.distribution, self.sensitivity * self.stream_norm, self.scale, self.step
+        )
 
     @property
     def order(self) -> int:
@@ -117,7 +122,12 @@ class AdditiveNoise:
         return noisy if instead is None else np.asarray(instead(self, exact, noisy))
 
     def _noisy(self, exact: npt.NDArray[Any], noise: NoiseSource) -> Array:
-        draw = {"gaussian": noise.gaussian, "laplace": noise.laplace, "cube": noise.cube, "ball": noise.ball}[self.distribution]
+        draw = {
+            "gaussian": noise.gaussian,
+            "laplace": noise.laplace,
+            "cube": noise.cube,
+            "ball": noise.ball,
+        }[self.distribution]
         if self.step is None:
             noisy: Array = draw(self.scale, exact.shape)
             noisy += exact
@@ -147,33 +157,52 @@ def check_bound(value: object) -> "Bound":
 
 
 def additive_noise(
-    bound: "Bound", loss: Loss, relation: Relation, query: LinearQuery, *, discrete: bool, users: int
+    bound: "Bound",
+    loss: Loss,
+    relation: Relation,
+    query: LinearQuery,
+    *,
+    discrete: bool,
+    users: int,
 ) -> AdditiveNoise:
     """The Gaussian or Laplace noise under which `query` on a stream of contributions within `bound` keeps `loss`."""
     check_bound(bound)
-    has("query", query, ("integral", "coefficient", "column_norm"), "a query that is linear, such as a counter")
+    has(
+        "query",
+        query,
+        ("integral", "coefficient", "column_norm"),
+        "a query that is linear, such as a counter",
+    )
     whole("users", users, at_least=1)
     lost(loss)
     if loss == PureDP(math.inf):
-        return AdditiveNoise("none", 2, bound.sensitivity(relation), query.column_norm(2), 0.0, None)
+        return AdditiveNoise(
+            "none", 2, bound.sensitivity(relation), query.column_norm(2), 0.0, None
+        )
     if isinstance(loss, GaussianDP):
         distribution, amount = "gaussian", loss.mu
     elif isinstance(loss, PureDP):
         distribution, amount = "laplace", loss.epsilon
     else:
-        raise InvalidParameter("additive noise serves GaussianDP or PureDP, not (epsilon, delta) alone")
+        raise InvalidParameter(
+            "additive noise serves GaussianDP or PureDP, not (epsilon, delta) alone"
+        )
     if not (amount > 0 and math.isfinite(amount)):
         raise InvalidParameter(f"the loss must be positive and finite, got {loss}")
     made = _made(distribution, amount, bound, relation, query, discrete=discrete)
     return fitting(made, bound, query, users)
 
 
-def cube_noise(bound: "Bound", epsilon: float, relation: Relation, *, discrete: bool) -> AdditiveNoise:
+def cube_noise(
+    bound: "Bound", epsilon: float, relation: Relation, *, discrete: bool
+) -> AdditiveNoise:
     """The K-norm mechanism of the cube, for a user who is in one release: pure epsilon-DP."""
     return _made("cube", _epsilon(epsilon), bound, relation, None, discrete=discrete)
 
 
-def ball_noise(bound: "Bound", epsilon: float, relation: Relation, *, discrete: bool) -> AdditiveNoise:
+def ball_noise(
+    bound: "Bound", epsilon: float, relation: Relation, *, discrete: bool
+) -> AdditiveNoise:
     """The K-norm mechanism of the L2 ball, for a user who is in one release: pure epsilon-DP.
 
     On a lattice the probabilities are proportional to exp(-floor(||z||_2 / J) J / scale), J = `shell_width` steps, and the sensitivity is
@@ -182,15 +211,23 @@ def ball_noise(bound: "Bound", epsilon: float, relation: Relation, *, discrete: 
     return _made("ball", _epsilon(epsilon), bound, relation, None, discrete=discrete)
 
 
-def pure_noise(bound: "Bound", epsilon: float, relation: Relation, *, discrete: bool, users: int) -> AdditiveNoise:
+def pure_noise(
+    bound: "Bound", epsilon: float, relation: Relation, *, discrete: bool, users: int
+) -> AdditiveNoise:
     """The least noise that is epsilon-DP for a user who is in one release: Laplace, cube or ball. All of it is public."""
     check_bound(bound)
     kinds = _PURE if bound.size <= _FEW else _PURE[:2]
-    made = [_made(kind, _epsilon(epsilon), bound, relation, None, discrete=discrete) for kind in kinds]
-    return fitting(min(made, key=lambda noise: noise.std), bound, None, whole("users", users, at_least=1))
+    made = [
+        _made(kind, _epsilon(epsilon), bound, relation, None, discrete=discrete) for kind in kinds
+    ]
+    return fitting(
+        min(made, key=lambda noise: noise.std), bound, None, whole("users", users, at_least=1)
+    )
 
 
-def least_noise(bound: "Bound", privacy: Request, query: LinearQuery, *, discrete: bool, users: int) -> AdditiveNoise:
+def least_noise(
+    bound: "Bound", privacy: Request, query: LinearQuery, *, discrete: bool, users: int
+) -> AdditiveNoise:
     """The noise with the smallest variance that keeps `privacy`: by a formula of public numbers.
 
     Where a user is in one release (no column of the query is longer than one in L1), all kinds are compared: Gaussian noise for delta > 0,
@@ -199,10 +236,16 @@ def least_noise(bound: "Bound", privacy: Request, query: LinearQuery, *, discret
     """
     requested(privacy)
     relation = Relation(privacy.relation)
-    usual = additive_noise(bound, loss_for(privacy), relation, query, discrete=discrete, users=users)
+    usual = additive_noise(
+        bound, loss_for(privacy), relation, query, discrete=discrete, users=users
+    )
     if isinstance(privacy, NoPrivacy) or query.column_norm(1) > 1:
         return usual
-    return min(usual, pure_noise(bound, privacy.epsilon, relation, discrete=discrete, users=users), key=lambda noise: noise.std)
+    return min(
+        usual,
+        pure_noise(bound, privacy.epsilon, relation, discrete=discrete, users=users),
+        key=lambda noise: noise.std,
+    )
 
 
 def _epsilon(value: float) -> float:
@@ -212,11 +255,19 @@ def _epsilon(value: float) -> float:
 
 
 def _made(
-    distribution: str, amount: float, bound: "Bound", relation: Relation, query: LinearQuery | None, *, discrete: bool
+    distribution: str,
+    amount: float,
+    bound: "Bound",
+    relation: Relation,
+    query: LinearQuery | None,
+    *,
+    discrete: bool,
 ) -> AdditiveNoise:
     """Noise of one kind for a loss of this amount, mu or epsilon; `query` None: a user is in one release."""
     norm, step = NORMS[distribution], bound.grid if discrete else None
-    stream_norm = 1.0 if query is None else query.column_norm(2 if distribution == "gaussian" else 1)
+    stream_norm = (
+        1.0 if query is None else query.column_norm(2 if distribution == "gaussian" else 1)
+    )
     sensitivity = sensitivity_of(bound, norm, relation)
     if distribution == "ball" and step is not None:
         unit = Fraction(step) * shell_width(bound.size)
@@ -227,7 +278,9 @@ def _made(
     return AdditiveNoise(distribution, norm, sensitivity, stream_norm, scale, step, bound.size)
 
 
-def fitting(made: AdditiveNoise, bound: "Bound", query: LinearQuery | None, users: int) -> AdditiveNoise:
+def fitting(
+    made: AdditiveNoise, bound: "Bound", query: LinearQuery | None, users: int
+) -> AdditiveNoise:
     """The noise, unless whole numbers of 64 bits cannot hold it and the sums, or the lattice is too coarse."""
     step, scale = made.step, made.scale
     if step is None:
@@ -242,7 +295,11 @@ def fitting(made: AdditiveNoise, bound: "Bound", query: LinearQuery | None, user
             f"the sums of {users} users and noise of scale {scale:g} do not fit into 64 bits: use fewer users or bits"
         )
     if (users + 1) * bound.largest / step >= 2.0**53:
-        raise InvalidParameter(f"the sums of {users} users are not exact in floating point: use fewer users")
+        raise InvalidParameter(
+            f"the sums of {users} users are not exact in floating point: use fewer users"
+        )
     if step > _COARSEST * scale:
-        raise InvalidParameter(f"noise of scale {scale:g} is too small for the lattice of step {step:g}: use a smaller epsilon")
+        raise InvalidParameter(
+            f"noise of scale {scale:g} is too small for the lattice of step {step:g}: use a smaller epsilon"
+        )
     return made

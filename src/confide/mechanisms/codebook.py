@@ -67,7 +67,12 @@ class Codebook:
     @property
     def parameters(self) -> dict[str, float]:
         """For a certificate."""
-        return {"vectors": self.vectors, "nearest": self.nearest, "epsilon": self.epsilon, "dimension": self.size}
+        return {
+            "vectors": self.vectors,
+            "nearest": self.nearest,
+            "epsilon": self.epsilon,
+            "dimension": self.size,
+        }
 
     @property
     def gain(self) -> float:
@@ -79,7 +84,10 @@ class Codebook:
         """The variance of a decoded message along the contribution, in units of radius^2; elsewhere it is 1 / gain^2."""
         _, squares = _order_sums(self.vectors)
         lied = math.exp(-self.epsilon)
-        inside, total = float(squares[self.nearest - 1]), self.nearest + (self.vectors - self.nearest) * lied
+        inside, total = (
+            float(squares[self.nearest - 1]),
+            self.nearest + (self.vectors - self.nearest) * lied,
+        )
         return (inside + lied * (self.vectors - inside)) / total / self.gain**2 - 1
 
     @property
@@ -93,7 +101,9 @@ class Codebook:
         padded = np.append(unit, math.sqrt(max(0.0, 1.0 - float(unit @ unit)))).astype(np.float32)
         rows = max(1, _AT_ONCE // self._width)
         edges = range(0, self.vectors, rows)
-        products = np.concatenate([self._rows(nonce, a, min(a + rows, self.vectors)) @ padded for a in edges])
+        products = np.concatenate(
+            [self._rows(nonce, a, min(a + rows, self.vectors)) @ padded for a in edges]
+        )
         found = np.zeros(self.vectors, dtype=bool)
         found[np.argsort(-products, kind="stable")[: self.nearest]] = True
         return found
@@ -114,11 +124,15 @@ class Codebook:
         """Vectors start to stop [i, size + 1]."""
         one, half = np.float32(1), self._width // 2
         bits = _philox(nonce, start * self._width // 8)
-        raw = bits.random_raw((stop - start) * half).astype("<u8", copy=False).view("<u4") >> np.uint32(8)
+        raw = bits.random_raw((stop - start) * half).astype("<u8", copy=False).view(
+            "<u4"
+        ) >> np.uint32(8)
         even = raw.astype(np.float32).reshape(stop - start, 2, half)
         length = np.sqrt(np.float32(-2) * np.log((even[:, 0] + one) * np.float32(2.0**-24)))
         angle = even[:, 1] * np.float32(2.0**-23 * math.pi)
-        return np.concatenate([length * np.cos(angle), length * np.sin(angle)], axis=1)[:, : self.size + 1]
+        return np.concatenate([length * np.cos(angle), length * np.sin(angle)], axis=1)[
+            :, : self.size + 1
+        ]
 
 
 _GENERATORS = threading.local()
@@ -132,7 +146,10 @@ def _philox(nonce: bytes, counter: int) -> np.random.Philox:
     high, low = divmod(int.from_bytes(nonce), 2**64)
     made.state = {
         "bit_generator": "Philox",
-        "state": {"counter": np.array([counter, 0, 0, 0], dtype=np.uint64), "key": np.array([low, high], dtype=np.uint64)},
+        "state": {
+            "counter": np.array([counter, 0, 0, 0], dtype=np.uint64),
+            "key": np.array([low, high], dtype=np.uint64),
+        },
         "buffer": np.zeros(4, dtype=np.uint64),
         "buffer_pos": 4,
         "has_uint32": 0,
@@ -171,7 +188,9 @@ class SignReport:
         real("radius", self.radius, above=0), real("epsilon", self.epsilon, above=0)
         whole("asked", self.asked, at_least=1, at_most=min(self.size, VECTORS.bit_length() - 1))
         if whole("nearest", self.nearest, at_least=1) not in _levels(self.asked)[:-1]:
-            raise InvalidParameter(f"nearest must be one of {_levels(self.asked)[:-1]}, got nearest={self.nearest}")
+            raise InvalidParameter(
+                f"nearest must be one of {_levels(self.asked)[:-1]}, got nearest={self.nearest}"
+            )
 
     def loss(self) -> PureDP:
         return PureDP(self.epsilon)
@@ -179,13 +198,20 @@ class SignReport:
     @property
     def parameters(self) -> dict[str, float]:
         """For a certificate."""
-        return {"asked": self.asked, "nearest": self.nearest, "epsilon": self.epsilon, "dimension": self.size}
+        return {
+            "asked": self.asked,
+            "nearest": self.nearest,
+            "epsilon": self.epsilon,
+            "dimension": self.size,
+        }
 
     @property
     def gain(self) -> float:
         """E of a sign that is sent times the true one: (1 - e^-epsilon) sum over the nearest z of z.x / (asked Q)."""
         reach, lied = _levels(self.asked).index(self.nearest), math.exp(-self.epsilon)
-        products = sum(math.comb(self.asked, wrong) * (self.asked - 2 * wrong) for wrong in range(reach + 1))
+        products = sum(
+            math.comb(self.asked, wrong) * (self.asked - 2 * wrong) for wrong in range(reach + 1)
+        )
         total = self.nearest + (2**self.asked - self.nearest) * lied
         return float(-math.expm1(-self.epsilon) * products / (self.asked * total))
 
@@ -258,7 +284,9 @@ def best_codebook(bound: "Bound", epsilon: float) -> Codebook:
     The radius is the bound's sensitivity under the relation null: the largest norm of a contribution.
     """
     if bound.size > COORDINATES:
-        raise InvalidParameter(f"a codebook report has at most {COORDINATES} coordinates, the bound has {bound.size}")
+        raise InvalidParameter(
+            f"a codebook report has at most {COORDINATES} coordinates, the bound has {bound.size}"
+        )
     nearest = 1 + int(np.argmax(_gains(VECTORS, real("epsilon", epsilon, above=0))))
     return Codebook(bound.size, bound.sensitivity(Relation.NULL), epsilon, nearest)
 

@@ -50,7 +50,8 @@ def discrete_gaussian(even: Below, scale: Fraction) -> int:
     t = scale.numerator // scale.denominator + 1
     while True:
         tried = discrete_laplace(even, Fraction(t))
-        if exponential_coin(even, (abs(tried) * t * q - p) ** 2, 2 * p * q * t * t):  # (|z| - scale^2 / t)^2 / (2 scale^2)
+        # (|z| - scale^2 / t)^2 / (2 scale^2)
+        if exponential_coin(even, (abs(tried) * t * q - p) ** 2, 2 * p * q * t * t):
             return tried
 
 
@@ -67,7 +68,14 @@ class ExactSource(SecureSource):
     def _below(self, limit: int) -> int:
         return below(self._take, limit)
 
-    def _draw(self, distribution: str, scale: float, shape: Shape, *, cached: bool = True) -> npt.NDArray[np.int64]:  # noqa: ARG002
+    def _draw(
+        self,
+        distribution: str,
+        scale: float,
+        shape: Shape,
+        *,
+        cached: bool = True,  # noqa: ARG002
+    ) -> npt.NDArray[np.int64]:
         draw = discrete_gaussian if distribution == "gaussian" else discrete_laplace
         draws = [draw(self._below, Fraction(scale)) for _ in range(int(np.prod(shape)))]
         if any(abs(each) >= _LARGEST for each in draws):

@@ -55,7 +55,10 @@ def grid_below(scale: float) -> float:
 def _pair() -> tuple[Decimal, ...]:
     """Marsaglia's polar method: no function but a logarithm and a root."""
     while True:
-        u, v = (2 * (Decimal(secrets.randbits(_BITS)) + Decimal("0.5")) / Decimal(2**_BITS) - 1 for _ in range(2))
+        u, v = (
+            2 * (Decimal(secrets.randbits(_BITS)) + Decimal("0.5")) / Decimal(2**_BITS) - 1
+            for _ in range(2)
+        )
         square = u * u + v * v
         if square < 1:
             factor = (-2 * square.ln() / square).sqrt()

@@ -15,7 +15,8 @@ from confide.privacy.loss import ApproxDP
 from confide.privacy.request import DistributedDP, Relation
 
 Ints = npt.NDArray[np.int64]
-_REACH = 12.0  # standard deviations: a discrete Gaussian is sub-Gaussian, so that a sum exceeds them with probability 2 exp(-72) = 1e-31
+# standard deviations: a discrete Gaussian is sub-Gaussian, so that a sum exceeds them with probability 2 exp(-72) = 1e-31
+_REACH = 12.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,9 @@ class ShareNoise:
 
     def loss(self, delta: float) -> ApproxDP:
         share, honest = self.share(self.largest), self.honest(self.largest)
-        return ApproxDP(sum_epsilon(share, honest, self.sensitivity / self.step, self.size, delta), delta)
+        return ApproxDP(
+            sum_epsilon(share, honest, self.sensitivity / self.step, self.size, delta), delta
+        )
 
     def modulus(self, most: float) -> int:
         """The smallest power of two such that sums, of values up to `most` each, are read correctly: up to a probability of 1e-31."""
@@ -55,7 +58,9 @@ class ShareNoise:
         noise = _REACH * self.scale / self.step / math.sqrt(1 - self.dropouts)
         found: int = 2 ** math.ceil(math.log2(2 * (sums + noise) + 2))
         if found > 2**53:
-            raise InvalidParameter(f"sums of {self.largest} users and their noise do not fit into 53 bits: use smaller batches")
+            raise InvalidParameter(
+                f"sums of {self.largest} users and their noise do not fit into 53 bits: use smaller batches"
+            )
         return found
 
     def add(self, values: Array, users: int, devices: int, source: NoiseSource) -> Ints:
@@ -70,7 +75,9 @@ class ShareNoise:
         if instead is None:
             return noisy
         level = AdditiveNoise("gaussian", 2, self.sensitivity, 1.0, self.scale, self.step)
-        return np.rint(np.asarray(instead(level, exact, noisy * self.step)) / self.step).astype(np.int64)
+        return np.rint(np.asarray(instead(level, exact, noisy * self.step)) / self.step).astype(
+            np.int64
+        )
 
 
 def share_noise(bound: Bound, privacy: DistributedDP, largest: int) -> ShareNoise:
@@ -78,5 +85,14 @@ def share_noise(bound: Bound, privacy: DistributedDP, largest: int) -> ShareNois
     sensitivity, step = bound.sensitivity(Relation.REPLACE), bound.grid
     unit = ShareNoise(sensitivity, 1.0, step, bound.size, largest, privacy.dropouts)
     honest = unit.honest(largest)
-    share = least_share(float(privacy.epsilon), float(privacy.delta), honest, sensitivity / step, bound.size)
-    return ShareNoise(sensitivity, share * (1 + 1e-12) * step * math.sqrt(honest), step, bound.size, largest, privacy.dropouts)
+    share = least_share(
+        float(privacy.epsilon), float(privacy.delta), honest, sensitivity / step, bound.size
+    )
+    return ShareNoise(
+        sensitivity,
+        share * (1 + 1e-12) * step * math.sqrt(honest),
+        step,
+        bound.size,
+        largest,
+        privacy.dropouts,
+    )

@@ -41,7 +41,8 @@ from confide.privacy.bounded import Array
 from confide.privacy.loss import ApproxDP
 
 _NEGLECTED = 1e-40  # probability left out at either end of the integral, and added to the result
-_SLACK = 1e-9  # relative, added to the result: 1e4 times the error seen against 60-digit arithmetic, 10 times at d = 1e6
+# relative, added to the result: 1e4 times the error seen against 60-digit arithmetic, 10 times at d = 1e6
+_SLACK = 1e-9
 _LARGEST_BETA = 200.0  # above, delta is 1 but for 1e-40
 _SMALLEST_ALPHA, _LARGEST_ALPHA = 1e-100, 1e9
 _GRID = np.arange(-16, 17) / 16  # holds both ends and the middle exactly
@@ -81,7 +82,11 @@ class SmoothGaussian:
         calibrations = {"tight": calibrate, "paper": paper_calibration}
         choice("calibration", self.calibration, calibrations)
         _require_public(self.epsilon, self.dimension, self.delta)
-        object.__setattr__(self, "_constants", calibrations[self.calibration](self.epsilon, self.delta, self.dimension))
+        object.__setattr__(
+            self,
+            "_constants",
+            calibrations[self.calibration](self.epsilon, self.delta, self.dimension),
+        )
 
     @property
     def alpha(self) -> float:
@@ -99,10 +104,14 @@ class SmoothGaussian:
     def grid(self, least: float) -> float:
         """What releases are rounded to, if no smooth sensitivity is below `least`, which is public."""
         if not 0 < least < math.inf:
-            raise InvalidParameter(f"the least smooth sensitivity must be positive and finite, got {least}")
+            raise InvalidParameter(
+                f"the least smooth sensitivity must be positive and finite, got {least}"
+            )
         return grid_below(self.alpha * least)
 
-    def release(self, values: Array, smooth_sensitivity: float, noise: NoiseSource, *, least: float) -> Array:
+    def release(
+        self, values: Array, smooth_sensitivity: float, noise: NoiseSource, *, least: float
+    ) -> Array:
         """values [dimension], PRIVATE, and their smooth sensitivity, PRIVATE and at least `least` -> the noisy values, public.
 
         They are whole multiples of `grid(least)`, whatever the scale of the noise.
@@ -111,11 +120,15 @@ class SmoothGaussian:
         try:
             exact, sensitivity = np.asarray(values, dtype=np.float64), float(smooth_sensitivity)
         except (TypeError, ValueError, OverflowError):  # whose text would quote the data
-            raise PrivacyError("values and their smooth sensitivity must be real numbers; nothing was released") from None
+            raise PrivacyError(
+                "values and their smooth sensitivity must be real numbers; nothing was released"
+            ) from None
         if exact.shape != (self.dimension,):
             raise InvalidParameter(f"values must have shape ({self.dimension},), got {exact.shape}")
         sigma = self.alpha * sensitivity
-        if not (least * (1 - 1e-9) <= sensitivity and sigma < math.inf and np.isfinite(exact).all()):
+        if not (
+            least * (1 - 1e-9) <= sensitivity and sigma < math.inf and np.isfinite(exact).all()
+        ):
             raise PrivacyError(
                 "values must be finite and their smooth sensitivity within its public bounds; nothing was released"
             )
@@ -163,9 +176,12 @@ def smooth_delta(epsilon: float, alpha: float, beta: float, dimension: int) -> f
 def smooth_alpha(epsilon: float, delta: float, beta: float, dimension: int) -> float:
     """The smallest alpha for which noise alpha S(x), with S^2 beta-smooth, is (epsilon, delta)-DP; rounded up."""
     _require_public(epsilon, dimension, delta)
-    least = (1 - 1e-6) / gaussian_mu(epsilon, delta)  # even at beta = 0, the plain Gaussian mechanism
+    # even at beta = 0, the plain Gaussian mechanism
+    least = (1 - 1e-6) / gaussian_mu(epsilon, delta)
     most = _LARGEST_ALPHA * max(1.0, least)
-    _, high = _bracket(lambda alpha: smooth_delta(epsilon, alpha, beta, dimension) <= delta, least, most)
+    _, high = _bracket(
+        lambda alpha: smooth_delta(epsilon, alpha, beta, dimension) <= delta, least, most
+    )
     if high == math.inf:
         raise InvalidParameter(
             f"beta must be below {largest_beta(epsilon, delta, dimension)} at epsilon={epsilon}, delta={delta}, dimension={dimension}, "
@@ -178,7 +194,11 @@ def smooth_alpha(epsilon: float, delta: float, beta: float, dimension: int) -> f
 def largest_beta(epsilon: float, delta: float, dimension: int) -> float:
     """The beta below which some alpha is (epsilon, delta)-DP: with alpha = infinity the variance alone tells x from x'; rounded down."""
     _require_public(epsilon, dimension, real("delta", delta, above=0, below=1))
-    low, _ = _bracket(lambda beta: _round_up(_change_of_variance(epsilon, beta, dimension)) > delta, 1e-20, _LARGEST_BETA)
+    low, _ = _bracket(
+        lambda beta: _round_up(_change_of_variance(epsilon, beta, dimension)) > delta,
+        1e-20,
+        _LARGEST_BETA,
+    )
     return min(low, _LARGEST_BETA)
 
 
@@ -194,7 +214,9 @@ def paper_calibration(epsilon: float, delta: float, dimension: int) -> SmoothCal
     """The printed constants [Balle16, Lemma 1 of the main text], refused where they break their promise (a large epsilon)."""
     _require_public(epsilon, dimension, delta)
     if epsilon == 0:
-        raise InvalidParameter("epsilon must be positive for the constants of [Balle16, Lemma 1], got epsilon=0")
+        raise InvalidParameter(
+            "epsilon must be positive for the constants of [Balle16, Lemma 1], got epsilon=0"
+        )
     alpha = 5 * math.sqrt(2 * math.log(2 / delta)) / epsilon
     beta = epsilon / (4 * (dimension + math.log(2 / delta)))
     true = smooth_delta(epsilon, alpha, beta, dimension)
@@ -210,26 +232,44 @@ def paper_calibration(epsilon: float, delta: float, dimension: int) -> SmoothCal
 def _divergence(epsilon: float, distance: Array, logs: Array, dimension: int, nodes: int) -> Array:
     """H_{e^epsilon}(N(0, I) || N(distance, r^2 I)) for each r = exp(logs) and its distance > 0, all in one array."""
     free = dimension - 1  # degrees of freedom of t, off the axis
-    r, curvature = np.exp(logs), np.expm1(-2 * logs)  # 1/r^2 - 1: the ball is the outside of A where it is positive
-    square = np.square(distance / r) + 2 * curvature * (epsilon - dimension * logs)  # (curvature R)^2; negative: A is empty
+    # 1/r^2 - 1: the ball is the outside of A where it is positive
+    r, curvature = np.exp(logs), np.expm1(-2 * logs)
+    # (curvature R)^2; negative: A is empty
+    square = np.square(distance / r) + 2 * curvature * (epsilon - dimension * logs)
     root = np.sqrt(np.maximum(square, 0.0))
     if free == 0:
-        return np.where(square > 0, _on_the_line(np.full_like(r, epsilon), root, logs, distance), 0.0)
-    shortest, longest = math.sqrt(2 * gammaincinv(free / 2, _NEGLECTED)), math.sqrt(2 * gammainccinv(free / 2, _NEGLECTED))
+        return np.where(
+            square > 0, _on_the_line(np.full_like(r, epsilon), root, logs, distance), 0.0
+        )
+    shortest, longest = (
+        math.sqrt(2 * gammaincinv(free / 2, _NEGLECTED)),
+        math.sqrt(2 * gammainccinv(free / 2, _NEGLECTED)),
+    )
     radius = root / np.abs(curvature)
     reach = np.minimum(radius, 8 * longest)
-    start, stop = np.arcsin(np.minimum(shortest / reach, 1.0)), np.arcsin(np.minimum(longest / reach, 1.0))
+    start, stop = (
+        np.arcsin(np.minimum(shortest / reach, 1.0)),
+        np.arcsin(np.minimum(longest / reach, 1.0)),
+    )
     points, weights = _gauss_legendre(nodes)
     angle = ((start + stop)[:, None] + (stop - start)[:, None] * points) / 2
     sine, cosine, part = np.sin(angle), np.cos(angle), (reach / radius)[:, None]
     t = reach[:, None] * sine
-    log_density = (free - 1) * np.log(t) - t * t / 2 - (free / 2 - 1) * math.log(2) - gammaln(free / 2)
-    threshold = (epsilon - free * logs)[:, None] - t * t * curvature[:, None] / 2  # ln(e^epsilon q(t)/p(t))
+    log_density = (
+        (free - 1) * np.log(t) - t * t / 2 - (free / 2 - 1) * math.log(2) - gammaln(free / 2)
+    )
+    # ln(e^epsilon q(t)/p(t))
+    threshold = (epsilon - free * logs)[:, None] - t * t * curvature[:, None] / 2
     root_at_t = root[:, None] * np.sqrt(np.square(cosine) + (1 - part * part) * np.square(sine))
     on_line = _on_the_line(threshold, root_at_t, logs[:, None], distance[:, None])
-    inside = (np.exp(log_density) * on_line * reach[:, None] * cosine) @ weights * (stop - start) / 2
+    inside = (
+        (np.exp(log_density) * on_line * reach[:, None] * cosine) @ weights * (stop - start) / 2
+    )
     # beyond the ball, where r < 1, A holds the whole line
-    p_beyond, q_beyond = gammaincc(free / 2, np.square(radius) / 2), gammaincc(free / 2, np.square(radius / r) / 2)
+    p_beyond, q_beyond = (
+        gammaincc(free / 2, np.square(radius) / 2),
+        gammaincc(free / 2, np.square(radius / r) / 2),
+    )
     beyond = p_beyond - np.exp(epsilon + np.log(q_beyond))
     result: Array = np.where(square > 0, inside + np.where(curvature > 0, beyond, 0.0), 0.0)
     return result
@@ -247,7 +287,9 @@ def _on_the_line(threshold: Array, root: Array, logs: Array, distance: Array) ->
     far = np.abs(pivot / curvature)
     standard = (near - distance) / r
     by_mills = r * _density(near) * _mills(-np.minimum(standard, 0.0))
-    below = ndtr(near) - np.where(standard > 0, np.exp(np.minimum(threshold, 700.0)) * ndtr(standard), by_mills)
+    below = ndtr(near) - np.where(
+        standard > 0, np.exp(np.minimum(threshold, 700.0)) * ndtr(standard), by_mills
+    )
     outward = np.where(curvature > 0, 1.0, -1.0)
     beyond = ndtr(-far) - r * _density(far) * _mills((far - outward * distance) / r)
     result: Array = below + outward * beyond
@@ -259,11 +301,17 @@ def _change_of_variance(epsilon: float, beta: float, dimension: int) -> float:
     if beta == 0:
         return 0.0
     shape = dimension / 2
-    half_square = (epsilon + shape * beta) / math.expm1(beta)  # R^2/2 at r = e^(-beta/2): p is the larger outside
-    delta = float(gammaincc(shape, half_square)) - _times_exp(float(gammaincc(shape, half_square * math.exp(beta))), epsilon)
+    # R^2/2 at r = e^(-beta/2): p is the larger outside
+    half_square = (epsilon + shape * beta) / math.expm1(beta)
+    delta = float(gammaincc(shape, half_square)) - _times_exp(
+        float(gammaincc(shape, half_square * math.exp(beta))), epsilon
+    )
     if shape * beta > epsilon:
-        half_square = (shape * beta - epsilon) / -math.expm1(-beta)  # at r = e^(beta/2): p is the larger inside, if anywhere
-        core = float(gammainc(shape, half_square)) - _times_exp(float(gammainc(shape, half_square * math.exp(-beta))), epsilon)
+        # at r = e^(beta/2): p is the larger inside, if anywhere
+        half_square = (shape * beta - epsilon) / -math.expm1(-beta)
+        core = float(gammainc(shape, half_square)) - _times_exp(
+            float(gammainc(shape, half_square * math.exp(-beta))), epsilon
+        )
         delta = max(delta, core)
     return delta
 

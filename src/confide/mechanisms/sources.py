@@ -87,13 +87,19 @@ class FastSource:
 
     def cube(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[np.float64]:
         rows, size = shape
-        return scale * self._rng.standard_gamma(size + 1, (rows, 1)) * self._rng.uniform(-1.0, 1.0, shape)
+        return (
+            scale
+            * self._rng.standard_gamma(size + 1, (rows, 1))
+            * self._rng.uniform(-1.0, 1.0, shape)
+        )
 
     def ball(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[np.float64]:
         rows, size = shape
         directions = self._rng.standard_normal(shape)
         radius = scale * self._rng.standard_gamma(size, (rows, 1))
-        found: npt.NDArray[np.float64] = radius * directions / np.linalg.norm(directions, axis=1, keepdims=True)
+        found: npt.NDArray[np.float64] = (
+            radius * directions / np.linalg.norm(directions, axis=1, keepdims=True)
+        )
         return found
 
     def choose(self, likely: npt.NDArray[np.bool_], loss: float) -> int:
@@ -112,7 +118,9 @@ class FastSource:
     def state(self) -> dict[str, Any]:
         state = dict(self._rng.bit_generator.state)
         if state["bit_generator"] != "PCG64":
-            raise InvalidParameter("saving needs the PCG64 generator that numpy.random.default_rng makes")
+            raise InvalidParameter(
+                "saving needs the PCG64 generator that numpy.random.default_rng makes"
+            )
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -128,7 +136,8 @@ class FastSource:
         return FastSource(self._rng.spawn(1)[0])
 
     def device(self) -> "FastSource":
-        return FastSource(np.random.default_rng(self._rng.integers(2**63, size=4)))  # drawn, not spawned: a restore goes on alike
+        # drawn, not spawned: a restore goes on alike
+        return FastSource(np.random.default_rng(self._rng.integers(2**63, size=4)))
 
     def for_release(self, asked: str) -> "FastSource":
         """For the release of that name: one seed gives two releases independent draws, at any scale."""
@@ -145,7 +154,9 @@ class FastSource:
 
     def laplace_sum(self, scale: float, terms: int, shape: Shape) -> npt.NDArray[np.float64]:
         """The sum of `terms` independent draws of `laplace`: a Laplace variable is a difference of two exponential ones."""
-        return scale * (self._rng.standard_gamma(terms, shape) - self._rng.standard_gamma(terms, shape))
+        return scale * (
+            self._rng.standard_gamma(terms, shape) - self._rng.standard_gamma(terms, shape)
+        )
 
 
 class SecureSource:
@@ -176,7 +187,9 @@ class SecureSource:
         prod_i (2m + 1)/(2m + 2i): whole numbers and the system's entropy alone.
         """
         rows, size = shape
-        return np.array([self._cube_row(scale, size) for _ in range(rows)], dtype=np.int64).reshape(shape)
+        return np.array([self._cube_row(scale, size) for _ in range(rows)], dtype=np.int64).reshape(
+            shape
+        )
 
     def _cube_row(self, scale: float, size: int) -> list[int]:
         while True:
@@ -200,7 +213,9 @@ class SecureSource:
         that is larger by 2^-40. One in sqrt(pi D) draws is kept. Whole numbers and the system's entropy alone.
         """
         rows, size = shape
-        return np.array([self._ball_row(scale, size) for _ in range(rows)], dtype=np.int64).reshape(shape)
+        return np.array([self._ball_row(scale, size) for _ in range(rows)], dtype=np.int64).reshape(
+            shape
+        )
 
     def _ball_row(self, scale: float, size: int) -> npt.NDArray[np.int64]:
         width = shell_width(size)
@@ -220,11 +235,14 @@ class SecureSource:
     def _below(self, limit: int) -> int:
         return secrets.randbelow(limit)
 
-    def _draw(self, distribution: str, scale: float, shape: Shape, *, cached: bool = True) -> npt.NDArray[np.int64]:
+    def _draw(
+        self, distribution: str, scale: float, shape: Shape, *, cached: bool = True
+    ) -> npt.NDArray[np.int64]:
         size = int(np.prod(shape))
         sampler = (_sampler if cached else _sampler.__wrapped__)(distribution, scale, size)
         draws = np.array(sampler([0] * size), dtype=np.int64)
-        if size and np.abs(draws).max() >= 2**62:  # OpenDP saturates at the ends of int64: such a draw would hide nothing
+        # OpenDP saturates at the ends of int64: such a draw would hide nothing
+        if size and np.abs(draws).max() >= 2**62:
             raise PrivacyError("a draw of noise does not fit into 64 bits")
         return draws.reshape(shape)
 
@@ -300,7 +318,10 @@ def exponential_coin(below: Callable[[int], int], above: int, under: int) -> boo
 def check_source(value: object, name: str = "noise") -> NoiseSource:
     """The argument, if it can draw noise."""
     found: NoiseSource = has(
-        name, value, ("discrete", "gaussian", "laplace", "fork", "token"), "a source of noise, as noise_source makes"
+        name,
+        value,
+        ("discrete", "gaussian", "laplace", "fork", "token"),
+        "a source of noise, as noise_source makes",
     )
     return found
 
@@ -312,13 +333,17 @@ def _seeded(seed: object) -> np.random.Generator:
     return np.random.default_rng(whole("seed", seed, at_least=0))
 
 
-def noise_source(name: str, seed: "int | np.random.SeedSequence | np.random.Generator | None" = None) -> NoiseSource:
+def noise_source(
+    name: str, seed: "int | np.random.SeedSequence | np.random.Generator | None" = None
+) -> NoiseSource:
     """`fast` (with a seed, a seed sequence or a generator) or `secure` (which refuses one)."""
     if choice("name", name, ("fast", "secure")) == "fast":
         return FastSource(_seeded(seed))
     else:
         if seed is not None:
-            raise InvalidParameter("the secure source has no seed: noise that can be reproduced can be subtracted")
+            raise InvalidParameter(
+                "the secure source has no seed: noise that can be reproduced can be subtracted"
+            )
         return SecureSource()
 
 

@@ -40,14 +40,24 @@ class State:
         return f"State(kind={self.kind!r}, generation={self.generation})"
 
 
-def pack(kind: str, generation: int, facts: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> bytes:
+def pack(
+    kind: str, generation: int, facts: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]
+) -> bytes:
     for name, array in arrays.items():
         if str(array.dtype) not in _TYPES:
             raise StateError(
                 f"a state holds arrays of {', '.join(sorted(_TYPES))}, {name} is {array.dtype}: it would not open again"
             )
     layout = {name: [str(array.dtype), list(array.shape)] for name, array in arrays.items()}
-    header = json.dumps({"format": _FORMAT, "kind": kind, "generation": generation, "facts": facts, "arrays": layout}).encode()
+    header = json.dumps(
+        {
+            "format": _FORMAT,
+            "kind": kind,
+            "generation": generation,
+            "facts": facts,
+            "arrays": layout,
+        }
+    ).encode()
     body = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays.values())
     content = _MAGIC + struct.pack(">Q", len(header)) + header + body
     return content + hashlib.sha256(content).digest()
@@ -69,7 +79,9 @@ def unpack(data: bytes, kind: str, *, released: int) -> State:
         if dtype not in _TYPES:
             raise StateError("the state holds an array of an unexpected type")
         count = int(np.prod(shape, dtype=np.int64))
-        arrays[name] = np.frombuffer(body, dtype=dtype, count=count, offset=at).reshape(shape).copy()
+        arrays[name] = (
+            np.frombuffer(body, dtype=dtype, count=count, offset=at).reshape(shape).copy()
+        )
         at += arrays[name].nbytes
     return State(kind, header["generation"], header["facts"], arrays)
 
@@ -111,7 +123,8 @@ class StateStore(Protocol):
         """The newest generation that was written, and so may have been released; 0 if there is none."""
 
 
-_held: dict[tuple[int, int], int] = {}  # the files that this process holds, by device and inode: the id of the process
+# the files that this process holds, by device and inode: the id of the process
+_held: dict[tuple[int, int], int] = {}
 
 
 class StateFile:
@@ -170,7 +183,9 @@ class StateFile:
         try:
             data = self.path.read_bytes()
         except OSError as error:
-            raise StateError(f"cannot read the state file {self.path.name}: {error.strerror}") from None
+            raise StateError(
+                f"cannot read the state file {self.path.name}: {error.strerror}"
+            ) from None
         if _open(data)[0]["generation"] < self.generation():
             raise StateError(
                 f"the state file {self.path.name} is older than generation {self.generation()}, which was already released"

@@ -23,7 +23,11 @@ def svec_size(dimension: int) -> int:
 
 def svec(matrices: Array) -> Array:
     """[..., d, d] symmetric -> [..., d(d+1)/2]. Reads the upper triangle."""
-    if not isinstance(matrices, np.ndarray) or matrices.ndim < 2 or matrices.shape[-1] != matrices.shape[-2]:
+    if (
+        not isinstance(matrices, np.ndarray)
+        or matrices.ndim < 2
+        or matrices.shape[-1] != matrices.shape[-2]
+    ):
         raise InvalidParameter(
             f"matrices must be an array of shape (..., d, d), got {getattr(matrices, 'shape', type(matrices))}"
         )
@@ -36,7 +40,9 @@ def smat(vectors: Array, dimension: int) -> Array:
     """[..., d(d+1)/2] -> [..., d, d] symmetric: the inverse of svec."""
     size = svec_size(whole("dimension", dimension, at_least=1))
     if not isinstance(vectors, np.ndarray) or vectors.ndim < 1 or vectors.shape[-1] != size:
-        raise InvalidParameter(f"vectors must be an array of shape (..., {size}), got {getattr(vectors, 'shape', type(vectors))}")
+        raise InvalidParameter(
+            f"vectors must be an array of shape (..., {size}), got {getattr(vectors, 'shape', type(vectors))}"
+        )
     rows, columns, weights = _layout(dimension)
     result = np.empty((*vectors.shape[:-1], dimension, dimension))
     entries = vectors / weights

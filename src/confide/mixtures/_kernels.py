@@ -7,7 +7,8 @@ from confide._jit import njit
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-Sparse = tuple[Ints, Ints, Array]  # starts [row + 1], successors [entry], coefficients [entry, m + 1]
+# starts [row + 1], successors [entry], coefficients [entry, m + 1]
+Sparse = tuple[Ints, Ints, Array]
 
 
 @njit
@@ -38,7 +39,9 @@ def _look(kernels: Sparse, first: int, seen: Array, X: Array, offset: Array) -> 
 
 
 @njit
-def _fitting(kernels: Sparse, row: int, seen: Array, x: Array, offset: float, balance: float, least: float) -> float:
+def _fitting(
+    kernels: Sparse, row: int, seen: Array, x: Array, offset: float, balance: float, least: float
+) -> float:
     """1 / sqrt(G), G = ||x||^2 + (balance Y)^2 / 2, Y the largest |seen(s') - offset| over the s' that some kernel allows.
 
     Zero unless G > `least`: where all kernels agree on one s', x is a rounding error, and must not become a row of length one.
@@ -70,7 +73,9 @@ def value_features(kernels: Sparse, values: Array, span: float) -> tuple[Array, 
 
 
 @njit
-def weighted_features(kernels: Sparse, values: Array, span: float, balance: float) -> tuple[Array, Array, Array, Array]:
+def weighted_features(
+    kernels: Sparse, values: Array, span: float, balance: float
+) -> tuple[Array, Array, Array, Array]:
     """X [h, row, m], offset [h, row], scale [h] of values [h, s'], and weights 1/sqrt(||X||^2 + (balance Y)^2 / 2) [h, row]."""
     H, n, m = values.shape[0], kernels[0].size - 1, kernels[2].shape[1] - 1
     X, offset, scales, weight = np.empty((H, n, m)), np.empty((H, n)), np.empty(H), np.empty((H, n))
@@ -108,7 +113,11 @@ def visited(
     for i in range(n):
         h, r = step[i], state[i] * A + action[i]
         _look(kernels, r, seen[h], X[i : i + 1], y[i : i + 1])
-        weight = weights[h, r] if weights.size else _fitting(kernels, r, seen[h], X[i], y[i], balance, least[h])
+        weight = (
+            weights[h, r]
+            if weights.size
+            else _fitting(kernels, r, seen[h], X[i], y[i], balance, least[h])
+        )
         y[i] = (seen[h, after[i]] - y[i]) * weight
         for k in range(m):
             X[i, k] *= weight
@@ -116,7 +125,9 @@ def visited(
 
 
 @njit
-def _bonus(x: Array, inverse: Array, scale: float, width: tuple[float, float, float, float]) -> float:
+def _bonus(
+    x: Array, inverse: Array, scale: float, width: tuple[float, float, float, float]
+) -> float:
     """As `planners.regression.bonus`, of one row: a kernel calls kernels of its own file only."""
     sampling, noise, factor, cap = width
     square, length = 0.0, 0.0
@@ -158,7 +169,9 @@ def optimistic(
         for s in range(S):
             best, chosen = -1.0, 0
             for a in range(A):
-                q = min(max(rewards[h, s, a] + expected[s * A + a] + extra[s * A + a], 0.0), ceilings[h])
+                q = min(
+                    max(rewards[h, s, a] + expected[s * A + a] + extra[s * A + a], 0.0), ceilings[h]
+                )
                 Q[h, s, a] = q
                 if q > best:
                     best, chosen = q, a

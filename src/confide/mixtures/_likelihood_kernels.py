@@ -10,7 +10,13 @@ Array = npt.NDArray[np.float64]
 
 @njit
 def filtered(
-    sums: Array, M: Array, sampling: Array, noise: Array, ratio: float, mean: Array, covariance: Array
+    sums: Array,
+    M: Array,
+    sampling: Array,
+    noise: Array,
+    ratio: float,
+    mean: Array,
+    covariance: Array,
 ) -> tuple[Array, Array]:
     """Means [t, d + c] and covariances of (w, z_t) before the first round and after each: sums [t, c] with mean M [t, c, d] w.
 

@@ -118,7 +118,9 @@ def best_policies(kernels: Array, rewards: Array, weights: Array) -> tuple[Array
 
 
 @njit
-def hopeful(kernels: Array, rewards: Array, weights: Array, covariance: Array, width: float) -> tuple[Array, Ints]:
+def hopeful(
+    kernels: Array, rewards: Array, weights: Array, covariance: Array, width: float
+) -> tuple[Array, Ints]:
     """The same for one vector of weights [h, i], with `width` sqrt(phi.C phi) on top, and no more than the best kernel gives."""
     S, A, T, d = kernels.shape
     H = len(rewards)
@@ -177,7 +179,9 @@ def gradients(kernels: Array, values: Array, actions: Ints, weights: Array, star
 
 
 @njit
-def greedy(covariance: Array, relevance: Array, rows: Array, steps: Ints, noise: Array, count: int) -> tuple[Ints, float]:
+def greedy(
+    covariance: Array, relevance: Array, rows: Array, steps: Ints, noise: Array, count: int
+) -> tuple[Ints, float]:
     """`count` questions, one after the other by the fall of tr(B C), and that fall in all; rows [q, i] of all users, their noise [q]."""
     Q, d = rows.shape
     C, moved, score, spread = covariance.copy(), np.zeros((Q, d)), np.zeros(Q), np.ones(Q)

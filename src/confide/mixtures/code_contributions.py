@@ -27,7 +27,8 @@ class TableRows:
     moves each coordinate of either row by half a grid step, which is added.
     """
 
-    of_table: ClassVar[bool] = True  # its numbers are properties of a public table that a certificate does not hold
+    # its numbers are properties of a public table that a certificate does not hold
+    of_table: ClassVar[bool] = True
 
     steps: int
     dimension: int
@@ -39,13 +40,20 @@ class TableRows:
             raise InvalidParameter("a table of codes needs at least one step and one coordinate")
         least, most = math.sqrt(2) * (1 - 1e-9), math.sqrt(2 * self.dimension) * (1 + 1e-9)
         if not least <= self.spread <= most:  # ||x||_2 <= ||x||_1 <= sqrt(c) ||x||_2
-            raise InvalidParameter(f"rows sqrt(2) apart are between {least:.4f} and {most:.4f} apart in L1, got {self.spread}")
-        if not math.sqrt(0.5) * (1 - 1e-9) <= self.radius <= math.sqrt(2) * (1 + 1e-9):  # zero is one of the points
-            raise InvalidParameter(f"rows sqrt(2) apart have norm sqrt(1/2) to sqrt(2), got {self.radius}")
+            raise InvalidParameter(
+                f"rows sqrt(2) apart are between {least:.4f} and {most:.4f} apart in L1, got {self.spread}"
+            )
+        # zero is one of the points
+        if not math.sqrt(0.5) * (1 - 1e-9) <= self.radius <= math.sqrt(2) * (1 + 1e-9):
+            raise InvalidParameter(
+                f"rows sqrt(2) apart have norm sqrt(1/2) to sqrt(2), got {self.radius}"
+            )
 
     @property
     def about(self) -> str:
-        return f"a code of {self.dimension} numbers from a public table, at each of {self.steps} steps"
+        return (
+            f"a code of {self.dimension} numbers from a public table, at each of {self.steps} steps"
+        )
 
     @property
     def size(self) -> int:
@@ -88,7 +96,11 @@ class TransitionSums:
 
     def plain(self) -> dict[str, Any]:
         """For clients: step h of an episode adds table[s][a][s'], whole steps of the grid, at coordinates h c to (h + 1) c - 1. Public."""
-        return {"kind": "transitions", "steps": self.bound.steps, "table": self._whole.astype(int).tolist()}
+        return {
+            "kind": "transitions",
+            "steps": self.bound.steps,
+            "table": self._whole.astype(int).tolist(),
+        }
 
     def tables(self) -> list[Array]:
         return [self._whole]

@@ -46,7 +46,10 @@ class Codes:
 
 def best_codes(kernels: Array, *, size: str) -> Codes:
     """The codes with the most signal for their size, the one of `diameter`, `l1_diameter` and `radius` that the noise answers to."""
-    candidates = [measured("responsibilities", responsibilities(kernels)), measured("directions", directions(kernels))]
+    candidates = [
+        measured("responsibilities", responsibilities(kernels)),
+        measured("directions", directions(kernels)),
+    ]
     return max(candidates, key=lambda codes: codes.signal(kernels) / getattr(codes, size))
 
 
@@ -67,7 +70,9 @@ def directions(kernels: Array) -> Array:
 
 def measured(name: str, table: Array) -> Codes:
     """Exactly, pair by pair, where the codes are few; else twice the largest norm."""
-    rows = np.unique(np.vstack([table.reshape(-1, table.shape[-1]), np.zeros(table.shape[-1])]), axis=0)
+    rows = np.unique(
+        np.vstack([table.reshape(-1, table.shape[-1]), np.zeros(table.shape[-1])]), axis=0
+    )
     radius = float(np.linalg.norm(rows, axis=1).max())
     if len(rows) <= _FEW_CODES:
         apart, apart_l1 = _kernels.diameters(rows)

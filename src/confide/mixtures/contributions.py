@@ -25,7 +25,9 @@ _HEAVIEST = 64
 
 
 @lru_cache(typed=True)
-def _rows(plain: bool, nonnegative: bool, steps: int, dimension: int, balance: float) -> RegressionRows | WeightedRows:
+def _rows(
+    plain: bool, nonnegative: bool, steps: int, dimension: int, balance: float
+) -> RegressionRows | WeightedRows:
     """A part of `StackedRows`, which is asked for it many times for each user."""
     if not plain:
         return WeightedRows(steps, dimension, balance)
@@ -57,10 +59,18 @@ class StackedRows:
     nonnegative: bool = False
 
     def __post_init__(self) -> None:
-        if not all(isinstance(value, int) for value in (self.steps, self.dimension, self.second_steps, self.second_dimension)):
+        if not all(
+            isinstance(value, int)
+            for value in (self.steps, self.dimension, self.second_steps, self.second_dimension)
+        ):
             raise InvalidParameter("steps and dimensions must be whole numbers")
-        if not (1 / _PARTS <= self.weight <= _HEAVIEST and self.weight * _PARTS == int(self.weight * _PARTS)):
-            raise InvalidParameter(f"weight must be a multiple of 1/{_PARTS}, at most {_HEAVIEST}, got weight={self.weight}")
+        if not (
+            1 / _PARTS <= self.weight <= _HEAVIEST
+            and self.weight * _PARTS == int(self.weight * _PARTS)
+        ):
+            raise InvalidParameter(
+                f"weight must be a multiple of 1/{_PARTS}, at most {_HEAVIEST}, got weight={self.weight}"
+            )
         if self.nonnegative and not self.plain:
             raise InvalidParameter("nonnegative rows must be plain: the unit ball knows no signs")
         _ = self.first, self.second  # they check the rest
@@ -97,19 +107,30 @@ class StackedRows:
         return min(self.first.grid, self.second.grid) / _PARTS
 
     def sensitivity(self, relation: Relation) -> float:
-        return math.hypot(self.first.sensitivity(relation), self.weight * self.second.sensitivity(relation))
+        return math.hypot(
+            self.first.sensitivity(relation), self.weight * self.second.sensitivity(relation)
+        )
 
     def l1_sensitivity(self, relation: Relation) -> float:
-        return self.first.l1_sensitivity(relation) + self.weight * self.second.l1_sensitivity(relation)
+        return self.first.l1_sensitivity(relation) + self.weight * self.second.l1_sensitivity(
+            relation
+        )
 
     def contains(self, values: Array) -> bool:
-        return all(part.contains(own) for part, own in zip((self.first, self.second), self.split(values), strict=True))
+        return all(
+            part.contains(own)
+            for part, own in zip((self.first, self.second), self.split(values), strict=True)
+        )
 
     def contribution(self, first: Bounded, second: Bounded) -> Bounded:
         """Both parts of the same users, each clipped by its own bound."""
         if first.bound != self.first or second.bound != self.second or first.users != second.users:
-            raise InvalidParameter("the parts must come from the stack's own bounds, for the same users")
-        return Bounded(np.concatenate([first.values, self.weight * second.values]), self, first.users)
+            raise InvalidParameter(
+                "the parts must come from the stack's own bounds, for the same users"
+            )
+        return Bounded(
+            np.concatenate([first.values, self.weight * second.values]), self, first.users
+        )
 
     def split(self, values: Array) -> tuple[Array, Array]:
         """A released vector -> those of the two parts, the weight divided out: the second one's noise is 1/w times the first one's."""
@@ -136,7 +157,9 @@ class Both:
         return [*self.first.tables(), *self.second.tables()]
 
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
-        return self.bound.contribution(self.first.contribution(users), self.second.contribution(users))
+        return self.bound.contribution(
+            self.first.contribution(users), self.second.contribution(users)
+        )
 
 
 class ValueTargets:
@@ -156,7 +179,8 @@ class ValueTargets:
         weights: Array | float | None = None,
     ) -> None:
         self._bound, self._kernels = bound, sparse(feature_map, kernels)
-        self._later = self._kernels.after(values[1 : bound.steps + 1])  # step h is about the value after it
+        # step h is about the value after it
+        self._later = self._kernels.after(values[1 : bound.steps + 1])
         self._shape = len(self._later), self._kernels.states, self._kernels.actions
         self._weight = None if weights is None else np.broadcast_to(weights, self._shape)
 
@@ -174,7 +198,9 @@ class ValueTargets:
     def rows(self, seen: TransitionCounts) -> tuple[Indices, Array, Array]:
         """Step [n], row [n, m] and target [n] of each counted transition, before the clip."""
         moves = seen.step, seen.state, seen.action, seen.next_state
-        return seen.step, *visited(self._kernels, self._later, *moves, balance=self._bound.balance, weights=self._weight)
+        return seen.step, *visited(
+            self._kernels, self._later, *moves, balance=self._bound.balance, weights=self._weight
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,4 +218,6 @@ class PairedTargets:
         seen = self.first.counts(users)
         (step, X, y), (same, X2, y2) = self.first.rows(seen), self.second.rows(seen)
         steps, rows = np.concatenate([step, same + self.bound.steps // 2]), np.concatenate([X, X2])
-        return self.bound.counted(steps, rows, np.concatenate([y, y2]), np.tile(seen.count, 2), users=seen.users)
+        return self.bound.counted(
+            steps, rows, np.concatenate([y, y2]), np.tile(seen.count, 2), users=seen.users
+        )

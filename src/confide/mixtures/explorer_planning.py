@@ -17,7 +17,8 @@ from confide.policy import Policy
 
 Array = npt.NDArray[np.float64]
 SHARE = 0.02  # of the first users
-FACTOR, SAMPLING = 0.5, 4.0  # of the width; without noise the bonus starts at one standard deviation
+# of the width; without noise the bonus starts at one standard deviation
+FACTOR, SAMPLING = 0.5, 4.0
 TIES = 1e-3
 SAID = f"{SHARE:.0%} of the users explore, fewer towards the end"
 

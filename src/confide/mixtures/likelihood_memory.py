@@ -29,7 +29,8 @@ class Shape:
     dimension: int
     codes: int
     policies: int  # of a round, at most
-    ratio: float | None  # of discounted releases; 0: sums of separate leaves; None: sums whose noise is shared in another way
+    # of discounted releases; 0: sums of separate leaves; None: sums whose noise is shared in another way
+    ratio: float | None
 
     @property
     def recent(self) -> int:
@@ -49,15 +50,23 @@ class History:
         """Room for one more round."""
         if shape.ratio is None:
             served = fold(self.served, known.states, shape.recent)
-            return replace(self, served=served, leaves=replace(self.leaves, rounds=np.zeros(len(served.users), dtype=np.int64)))
+            return replace(
+                self,
+                served=served,
+                leaves=replace(self.leaves, rounds=np.zeros(len(served.users), dtype=np.int64)),
+            )
         if len(self.leaves.stds) < ROUNDS:
             return self
         later = self.leaves.rounds > 0
         leaves = Leaves(self.leaves.sums[1:], self.leaves.stds[1:], self.leaves.rounds[later] - 1)
-        served = replace(self.served, policies=self.served.policies[later], users=self.served.users[later])
+        served = replace(
+            self.served, policies=self.served.policies[later], users=self.served.users[later]
+        )
         return History(leaves, served, known.first)
 
-    def remembered(self, released: Released, shown: npt.NDArray[np.int64], shares: Array) -> dict[str, npt.NDArray[np.generic]]:
+    def remembered(
+        self, released: Released, shown: npt.NDArray[np.int64], shares: Array
+    ) -> dict[str, npt.NDArray[np.generic]]:
         """With the policies [p, h, s] that serve these shares of the users to come."""
         return {
             "seed": released.memory["seed"],
@@ -86,20 +95,30 @@ def remembered(released: Released, shape: Shape) -> History:
     )
     before = prior(steps, shape.dimension, codes)
     if set(memory) == {"seed"}:
-        return History(Leaves(np.zeros((0, steps, codes)), np.zeros(0), np.zeros(0, dtype=np.int64)), served, before)
+        return History(
+            Leaves(np.zeros((0, steps, codes)), np.zeros(0), np.zeros(0, dtype=np.int64)),
+            served,
+            before,
+        )
     _check(memory, before, steps, codes)
     latest = released.values.reshape(1, steps, codes)
     if shape.ratio is None:
-        one = Leaves(latest, np.array([released.noise.std]), np.zeros(len(served.users), dtype=np.int64))
+        one = Leaves(
+            latest, np.array([released.noise.std]), np.zeros(len(served.users), dtype=np.int64)
+        )
         return History(one, served, before)
     last, std = memory["last"].reshape(1, steps, codes), released.noise.std
     leaf = latest - (shape.ratio or 1.0) * last
-    alone = std if shape.ratio else float(np.sqrt(max(std**2 - float(memory["last_std"]) ** 2, 0.0)))
+    alone = (
+        std if shape.ratio else float(np.sqrt(max(std**2 - float(memory["last_std"]) ** 2, 0.0)))
+    )
     number = len(memory["stds"])
     leaves = Leaves(
         np.concatenate([memory["sums"], leaf]),
         np.append(memory["stds"], alone),
-        np.concatenate([memory["rounds"], np.full(len(served.users) - len(memory["rounds"]), number)]),
+        np.concatenate(
+            [memory["rounds"], np.full(len(served.users) - len(memory["rounds"]), number)]
+        ),
     )
     return History(leaves, served, Evidence(memory["mean"], memory["covariance"]))
 
@@ -114,9 +133,22 @@ def _check(memory: Memory, before: Evidence, steps: int, codes: int) -> None:
         "last": (steps * codes,),
         "last_std": (),
     }
-    fits = rounds <= ROUNDS and memory["rounds"].dtype == np.int64 and memory["rounds"].shape == memory["users"].shape
+    fits = (
+        rounds <= ROUNDS
+        and memory["rounds"].dtype == np.int64
+        and memory["rounds"].shape == memory["users"].shape
+    )
     for name, shape in shapes.items():
         numbers = memory[name]
-        fits = fits and numbers.dtype == np.float64 and numbers.shape == shape and bool(np.isfinite(numbers).all())
-    if not fits or not ((memory["rounds"] >= 0) & (memory["rounds"] < max(rounds, 1))).all() or (memory["stds"] < 0).any():
+        fits = (
+            fits
+            and numbers.dtype == np.float64
+            and numbers.shape == shape
+            and bool(np.isfinite(numbers).all())
+        )
+    if (
+        not fits
+        or not ((memory["rounds"] >= 0) & (memory["rounds"] < max(rounds, 1))).all()
+        or (memory["stds"] < 0).any()
+    ):
         raise InvalidParameter("the memory of earlier rounds does not fit this problem")

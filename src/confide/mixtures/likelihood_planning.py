@@ -91,9 +91,12 @@ def posterior(
         M = np.tensordot(expected, code_means, axes=2)
         known = before.mean[h], before.covariance[h]
         weights[h] = np.full(d, 1 / d)
-        for _ in range(2):  # the sampling covariance is first taken at equal weights, then at the estimate
+        # the sampling covariance is first taken at equal weights, then at the estimate
+        for _ in range(2):
             noise = sampling(expected, M, mixture(kernels, weights[h]), codes, weights[h])
-            means, covariances = _kernels.filtered(leaves.sums[:, h], M, noise, leaves.stds**2, ratio, *known)
+            means, covariances = _kernels.filtered(
+                leaves.sums[:, h], M, noise, leaves.stds**2, ratio, *known
+            )
             precision: Array = np.asarray(np.linalg.inv(covariances[-1, :d, :d]))
             precision = np.asarray((precision + precision.T) / 2)
             weights[h] = project_simplex(means[-1, :d], precision)
@@ -101,7 +104,9 @@ def posterior(
         if len(means) > 1:
             first.mean[h], first.covariance[h] = means[1], covariances[1]
         whole = M.sum(axis=0)
-        signals[h] = np.linalg.svd(whole - whole.mean(axis=1, keepdims=True), compute_uv=False).sum() / max(d - 1, 1)
+        signals[h] = np.linalg.svd(
+            whole - whole.mean(axis=1, keepdims=True), compute_uv=False
+        ).sum() / max(d - 1, 1)
         at = _visits.move(served.policies[:, h], at, mixture(kernels, weights[h]))
     return Posterior(weights, covariance, states, float(signals.mean()), first)
 
@@ -125,7 +130,11 @@ def sampling(expected: Array, M: Array, transitions: Array, codes: Array, weight
         users = max(float(visits.sum()), 1.0)
         # without noise and without users it would be singular; 1e-6 per user keeps the precision's condition in what doubles can tell
         floor = (1e-3 + 1e-6 * users) * np.eye(len(mean))
-        covariance[t] = _visits.second_moments(visits, transitions, codes) - np.outer(mean, mean) / users + floor
+        covariance[t] = (
+            _visits.second_moments(visits, transitions, codes)
+            - np.outer(mean, mean) / users
+            + floor
+        )
     return covariance
 
 

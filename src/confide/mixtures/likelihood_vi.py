@@ -33,7 +33,8 @@ from confide.problems.linear_mixture import LinearMixturePublic
 from confide.problems.sizes import ProblemSizes
 
 Array = npt.NDArray[np.float64]
-POLICIES = 4  # samples of the posterior per round: fewer are less robust, more are slower and no better
+# samples of the posterior per round: fewer are less robust, more are slower and no better
+POLICIES = 4
 TIES = 1e-6  # differences of value that are none
 HOPE = 2.0  # standard deviations of the posterior, for an explorer
 
@@ -65,7 +66,13 @@ class PosteriorSampling:
         shares = np.append(np.full(POLICIES, (1 - share) / POLICIES), share)[: len(policies)]
         shown = np.stack([policy.actions for policy in policies])
         memory = history.folded(known, self.shape).remembered(released, shown, shares)
-        return Round(policies, self.statistic, memory, known.signal if released.generation else None, tuple(map(float, shares)))
+        return Round(
+            policies,
+            self.statistic,
+            memory,
+            known.signal if released.generation else None,
+            tuple(map(float, shares)),
+        )
 
     def _known(self, history: History) -> Posterior:
         return posterior(
@@ -108,15 +115,21 @@ class PosteriorSampling:
 
     def _explorer(self, known: Posterior, rng: np.random.Generator) -> TabularPolicy:
         """Optimistic by two standard deviations of the posterior, but never more than the best kernel allows."""
-        _, actions = hopeful(self._by_transition, self._undecided(rng), known.weights, known.covariance, HOPE)
+        _, actions = hopeful(
+            self._by_transition, self._undecided(rng), known.weights, known.covariance, HOPE
+        )
         return TabularPolicy(actions, self.public.actions)
 
     def _policy(self, weights: Array, rng: np.random.Generator) -> TabularPolicy:
         """The best policy for these weights."""
         features = self._seen.feature_map
         m = features.dimension
-        certain = Estimate(features.coordinates(weights), np.broadcast_to(np.eye(m), (len(weights), m, m)))
-        return optimistic(self._seen, self._undecided(rng), certain, feature_map=features, width=NO_BONUS).policy
+        certain = Estimate(
+            features.coordinates(weights), np.broadcast_to(np.eye(m), (len(weights), m, m))
+        )
+        return optimistic(
+            self._seen, self._undecided(rng), certain, feature_map=features, width=NO_BONUS
+        ).policy
 
     def _undecided(self, rng: np.random.Generator) -> Array:
         """Rewards for which actions that are equally good are played at random: there, too, users can show something."""
@@ -150,7 +163,9 @@ class LikelihoodVI(Learner):
     abilities = replace(Learner.abilities, distributed=True)
 
     @classmethod
-    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+    def footprint(
+        cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any
+    ) -> Footprint:
         return likelihood_footprint(sizes, episodes=episodes, privacy=privacy, **options)
 
     def __init__(
@@ -167,7 +182,9 @@ class LikelihoodVI(Learner):
         known_mixture(public, "LikelihoodVI")
         check_asked(episodes, privacy, distributed=True)
         if not isinstance(calibration, str) or calibration != "tight":
-            raise InvalidParameter(f'LikelihoodVI is in no paper: calibration must be "tight", got calibration={calibration!r}')
+            raise InvalidParameter(
+                f'LikelihoodVI is in no paper: calibration must be "tight", got calibration={calibration!r}'
+            )
         check_choices(calibration, bonus_scale)
         spread = 0.35 if bonus_scale is None else bonus_scale
         codes = best_codes(public.kernels, size=_size(privacy))
@@ -187,7 +204,9 @@ class LikelihoodVI(Learner):
             POLICIES + 1,
             ratio,
         )
-        algorithm = PosteriorSampling(public, statistic, spread, chosen, shape, code_means, seen, by_transition)
+        algorithm = PosteriorSampling(
+            public, statistic, spread, chosen, shape, code_means, seen, by_transition
+        )
         super().__init__(Calibration(algorithm, chosen, counter), privacy=privacy, noise=noise)
 
 
@@ -195,4 +214,6 @@ def _size(privacy: Request) -> str:
     """What the noise is in proportion to: of a codebook the norm of a code, of additive noise a distance between two."""
     if isinstance(privacy, LocalDP):
         return "radius"
-    return "l1_diameter" if privacy.delta == 0 and not isinstance(privacy, NoPrivacy) else "diameter"
+    return (
+        "l1_diameter" if privacy.delta == 0 and not isinstance(privacy, NoPrivacy) else "diameter"
+    )

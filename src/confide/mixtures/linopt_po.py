@@ -52,24 +52,43 @@ class OptimisticPolicyOptimisation:
         if self.ahead and b:
             logits = self.keep * logits
             logits = improve(
-                logits, self._evaluate(known, logits).Q, self.step * (released.users - int(released.memory["total"]))
+                logits,
+                self._evaluate(known, logits).Q,
+                self.step * (released.users - int(released.memory["total"])),
             )
         found = self._evaluate(known, logits)
-        after = logits if self.ahead else improve(self.keep * logits, found.Q, self.step * self.schedule.size(b))
-        policy, memory = StochasticPolicy(softmax(logits)), {"logits": after, "total": np.array(released.users)}
+        after = (
+            logits
+            if self.ahead
+            else improve(self.keep * logits, found.Q, self.step * self.schedule.size(b))
+        )
+        policy, memory = (
+            StochasticPolicy(softmax(logits)),
+            {"logits": after, "total": np.array(released.users)},
+        )
         if self.regressions.plain:
             return Round((policy,), self.regressions.statistic(found.values), memory, known.signal)
         explorer = self.regressions.explore(known)
         policies, shares = served(policy, explorer.policy, self.schedule.times, b)
-        return Round(policies, self.regressions.statistic(targets(found.values, explorer.values)), memory, known.signal, shares)
+        return Round(
+            policies,
+            self.regressions.statistic(targets(found.values, explorer.values)),
+            memory,
+            known.signal,
+            shares,
+        )
 
     def _evaluate(self, known: Knowledge, logits: Array) -> Evaluation:
         kernels, features = self.regressions.kernels, self.regressions.features
-        return evaluate(kernels, known.rewards, known.estimate, logits, feature_map=features, width=known.width)
+        return evaluate(
+            kernels, known.rewards, known.estimate, logits, feature_map=features, width=known.width
+        )
 
     def describe(self) -> Description:
         said = self.regressions.describe()
-        return replace(said, planning=f"{said.planning}; softmax policies, step {self.step:.3g} per user")
+        return replace(
+            said, planning=f"{said.planning}; softmax policies, step {self.step:.3g} per user"
+        )
 
 
 class LinOptPO(Learner):
@@ -89,7 +108,9 @@ class LinOptPO(Learner):
     name = "linopt-po"
 
     @classmethod
-    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+    def footprint(
+        cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any
+    ) -> Footprint:
         return regression_footprint(sizes, episodes=episodes, privacy=privacy, **options)
 
     def __init__(
@@ -109,14 +130,26 @@ class LinOptPO(Learner):
         if step is not None:
             real("step", step, above=0)
 
-        def policy_optimisation(regressions: Regressions, schedule: Schedule) -> OptimisticPolicyOptimisation:
+        def policy_optimisation(
+            regressions: Regressions, schedule: Schedule
+        ) -> OptimisticPolicyOptimisation:
             if calibration == "tight":
-                return OptimisticPolicyOptimisation(regressions, schedule, step or STEP, KEEP, ahead=True)
+                return OptimisticPolicyOptimisation(
+                    regressions, schedule, step or STEP, KEEP, ahead=True
+                )
             eta = paper_step(episodes, public.horizon, public.actions)
-            return OptimisticPolicyOptimisation(regressions, schedule, step or eta, keep=1.0, ahead=False)
+            return OptimisticPolicyOptimisation(
+                regressions, schedule, step or eta, keep=1.0, ahead=False
+            )
 
-        choices = Choices(episodes, privacy, calibration, schedule, bonus_scale, failure, regularizer)
-        super().__init__(choices.calibrate(public, "LinOpt-PO", policy_optimisation), privacy=privacy, noise=noise)
+        choices = Choices(
+            episodes, privacy, calibration, schedule, bonus_scale, failure, regularizer
+        )
+        super().__init__(
+            choices.calibrate(public, "LinOpt-PO", policy_optimisation),
+            privacy=privacy,
+            noise=noise,
+        )
 
 
 def paper_step(episodes: int, horizon: int, actions: int) -> float:

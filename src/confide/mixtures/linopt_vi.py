@@ -23,7 +23,14 @@ from confide.mixtures.explorer_planning import SAID, served, targets, wider
 from confide.mixtures.footprint import regression_footprint
 from confide.mixtures.planning import Plan, optimistic, optimistic_rewards
 from confide.mixtures.printed import paper_constants
-from confide.mixtures.value_features import FeatureMap, SparseKernels, raw, reduced, sparse, value_steps
+from confide.mixtures.value_features import (
+    FeatureMap,
+    SparseKernels,
+    raw,
+    reduced,
+    sparse,
+    value_steps,
+)
 from confide.planners.regression import (
     Estimate,
     MakeRegularizer,
@@ -47,9 +54,11 @@ from confide.statistics.bounds import RegressionRows, WeightedRows
 from confide.statistics.transitions import RewardTargets
 
 Array = npt.NDArray[np.float64]
-BALANCE = 1.05  # kappa for rows and targets of about the same size: how tight bounds split the noise between Lambda and u
+# kappa for rows and targets of about the same size: how tight bounds split the noise between Lambda and u
+BALANCE = 1.05
 EXPLORATIONS = ("measured", "proven")
-REWARD_WEIGHT = 0.5  # of the reward rows beside the value rows: on lock-rewards regret is flat between 3/8 and 1
+# of the reward rows beside the value rows: on lock-rewards regret is flat between 3/8 and 1
+REWARD_WEIGHT = 0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +83,8 @@ class Regressions:
     reward_features: RewardFeatures | None = None
     reward_regularizer: Regularizer | None = None
     explorers: bool = True  # a small share of the users, in rounds that are not plain
-    plain: bool = False  # without public weights and without knowing that rewards are in [0, 1]: the papers'
+    # without public weights and without knowing that rewards are in [0, 1]: the papers'
+    plain: bool = False
     unit: float = 1.0  # features are kernels / unit
     ceiling: Array | None = field(default=None, repr=False)  # of Q_h [h]
 
@@ -113,13 +123,20 @@ class Regressions:
         estimate = self.reward_regularizer.estimate(known, u, noise_std=noise_std)
         width = self.reward_regularizer.width(noise_std=noise_std)
         rewards, hoped = (
-            optimistic_rewards(self.reward_features, estimate, each, clip=not self.plain) for each in (width, wider(width))
+            optimistic_rewards(self.reward_features, estimate, each, clip=not self.plain)
+            for each in (width, wider(width))
         )
         return rewards, hoped
 
     def explore(self, known: Knowledge) -> Plan:
         """What an explorer plans."""
-        return optimistic(self._kernels, known.hoped, known.estimate, feature_map=self.features, width=wider(known.width))
+        return optimistic(
+            self._kernels,
+            known.hoped,
+            known.estimate,
+            feature_map=self.features,
+            width=wider(known.width),
+        )
 
     def statistic(self, values: Array) -> Statistic:
         """What users contribute who are served by a plan with these values [h, s]."""
@@ -128,7 +145,9 @@ class Regressions:
         if not isinstance(self.bound, StackedRows):
             return transitions
         assert self.reward_features is not None
-        return Both(self.bound, transitions, RewardTargets(self.bound.second, self.reward_features, weights))
+        return Both(
+            self.bound, transitions, RewardTargets(self.bound.second, self.reward_features, weights)
+        )
 
     def describe(self) -> Description:
         words = self.regularizer.describe(self.bound.rows)
@@ -153,12 +172,19 @@ class OptimisticValueIteration:
     def plan(self, released: Released) -> Round:
         both, known = self.regressions, self.regressions.read(released)
         plan = optimistic(
-            both.kernels, known.rewards, known.estimate, feature_map=both.features, width=known.width, ceiling=both.ceiling
+            both.kernels,
+            known.rewards,
+            known.estimate,
+            feature_map=both.features,
+            width=known.width,
+            ceiling=both.ceiling,
         )
         if both.plain or not both.explorers:
             return Round((plan.policy,), both.statistic(plan.values), signal=known.signal)
         explorer = both.explore(known)
-        policies, shares = served(plan.policy, explorer.policy, self.schedule.times, released.generation)
+        policies, shares = served(
+            plan.policy, explorer.policy, self.schedule.times, released.generation
+        )
         statistic = both.statistic(targets(plan.values, explorer.values))
         return Round(policies, statistic, signal=known.signal, shares=shares)
 
@@ -187,16 +213,26 @@ class Choices:
         if choice("exploration", self.exploration, EXPLORATIONS) == "proven":
             self._check_proven()
         if self.regularizer is not None and not callable(self.regularizer):
-            raise InvalidParameter(f"regularizer must be a function of a regression, got regularizer={shown(self.regularizer)}")
+            raise InvalidParameter(
+                f"regularizer must be a function of a regression, got regularizer={shown(self.regularizer)}"
+            )
         if self.regularizer is not None and self.bonus_scale is not None:
             raise InvalidParameter("a custom regularizer determines the width: omit bonus_scale")
 
     def _check_proven(self) -> None:
-        if self.calibration != "tight" or self.bonus_scale is not None or self.regularizer is not None:
-            raise InvalidParameter('exploration="proven" determines the width: omit calibration, bonus_scale and regularizer')
+        if (
+            self.calibration != "tight"
+            or self.bonus_scale is not None
+            or self.regularizer is not None
+        ):
+            raise InvalidParameter(
+                'exploration="proven" determines the width: omit calibration, bonus_scale and regularizer'
+            )
         gaussian = not self.privacy.trust.devices and self.privacy.delta > 0
         if not (gaussian or isinstance(self.privacy, NoPrivacy)):
-            raise InvalidParameter('exploration="proven" is proved for Gaussian noise: use JointDP with delta > 0, or NoPrivacy')
+            raise InvalidParameter(
+                'exploration="proven" is proved for Gaussian noise: use JointDP with delta > 0, or NoPrivacy'
+            )
 
     def checked_regularizer(self) -> MakeRegularizer | None:
         """The caller's function, whose results are checked."""
@@ -206,7 +242,9 @@ class Choices:
 
         def make(regression: Regression) -> Regularizer:
             what = "what the regularizer of a regression has"
-            made: Regularizer = has("regularizer(regression)", given(regression), ("estimate", "width"), what)
+            made: Regularizer = has(
+                "regularizer(regression)", given(regression), ("estimate", "width"), what
+            )
             return made
 
         return make
@@ -215,17 +253,23 @@ class Choices:
         """Rows and targets under fitting weights: ||(X, balance y / sqrt(2))|| <= 1; theta are coordinates of w - 1/d, w on the simplex."""
         m = regression.dimension
         span, norm = 2 * math.sqrt(2) / regression.balance, math.sqrt(m / (m + 1))
-        return Proven(m, regression.balance, span, norm, self.episodes, problems, releases, self.failure)
+        return Proven(
+            m, regression.balance, span, norm, self.episodes, problems, releases, self.failure
+        )
 
     def calibrate(self, public: LinearMixturePublic, name: str, make: MakeAlgorithm) -> Calibration:
         """For LinOpt-VI and LinOpt-PO, which learn rewards where they are not known."""
         known_mixture(public, name, rewards=False)
         if public.rewards is None and public.reward_features is None:
-            raise InvalidParameter(f"{name} needs known rewards, or features in which they are linear")
+            raise InvalidParameter(
+                f"{name} needs known rewards, or features in which they are linear"
+            )
         return (tight if self.calibration == "tight" else paper)(public, self, make)
 
 
-def tight(public: LinearMixturePublic, choices: Choices, make_algorithm: MakeAlgorithm) -> Calibration:
+def tight(
+    public: LinearMixturePublic, choices: Choices, make_algorithm: MakeAlgorithm
+) -> Calibration:
     """One joint query, rows in d - 1 dimensions under public weights, repaired eigenvalues, estimates on the simplex, a geometric schedule.
 
     Rewards, where they are learned, are centred at 1/2.
@@ -235,16 +279,33 @@ def tight(public: LinearMixturePublic, choices: Choices, make_algorithm: MakeAlg
         scale = 0.1 if choices.bonus_scale is None else choices.bonus_scale
         return Repair(regression.balance, scale, simplex=regression.simplex)
 
-    make, features, H = choices.checked_regularizer() or repair, reduced(public.dimension), public.horizon
+    make, features, H = (
+        choices.checked_regularizer() or repair,
+        reduced(public.dimension),
+        public.horizon,
+    )
     m, kappa = features.dimension, BALANCE
     schedule = choose_schedule(choices.schedule, geometric(choices.episodes))
-    regression, proven = Regression("transitions", m, kappa, simplex=features), choices.exploration == "proven"
-    transitions = choices.proven(regression, value_steps(H), schedule.leaves) if proven else make(regression)
+    regression, proven = (
+        Regression("transitions", m, kappa, simplex=features),
+        choices.exploration == "proven",
+    )
+    transitions = (
+        choices.proven(regression, value_steps(H), schedule.leaves) if proven else make(regression)
+    )
     if public.rewards is not None:
-        regressions = Regressions(public, features, WeightedRows(value_steps(H), m, kappa), transitions, explorers=not proven)
+        regressions = Regressions(
+            public,
+            features,
+            WeightedRows(value_steps(H), m, kappa),
+            transitions,
+            explorers=not proven,
+        )
         return Calibration(make_algorithm(regressions, schedule), schedule)
     if proven:
-        raise InvalidParameter('exploration="proven" needs known rewards: no width is proved for the rows of learned ones')
+        raise InvalidParameter(
+            'exploration="proven" needs known rewards: no width is proved for the rows of learned ones'
+        )
     assert public.reward_features is not None
     varphi = centred_rewards(public.reward_features)
     kappa_r = BALANCE / float(varphi.largest.max())
@@ -254,7 +315,9 @@ def tight(public: LinearMixturePublic, choices: Choices, make_algorithm: MakeAlg
     return Calibration(make_algorithm(regressions, schedule), schedule)
 
 
-def paper(public: LinearMixturePublic, choices: Choices, make_algorithm: MakeAlgorithm) -> Calibration:
+def paper(
+    public: LinearMixturePublic, choices: Choices, make_algorithm: MakeAlgorithm
+) -> Calibration:
     """[Zhou22, Thm. 6.5], in units where all its noises are one number c = sigma_r, so that one counter of that scale adds them:
 
     X = phi_V / (sqrt(d1) H) and y = V / (sqrt(d1) H) with kappa = sqrt(d1) have ||X|| <= 1, kappa |y| <= 1, and the printed noise
@@ -264,16 +327,25 @@ def paper(public: LinearMixturePublic, choices: Choices, make_algorithm: MakeAlg
     varphi = None if public.rewards is not None else raw_rewards(public.reward_features)  # type: ignore[arg-type]
     d2 = varphi.dimension if varphi else 1
     found = paper_constants(
-        privacy, episodes=choices.episodes, horizon=H, dimension=d1, reward_dimension=d2, failure=choices.failure
+        privacy,
+        episodes=choices.episodes,
+        horizon=H,
+        dimension=d1,
+        reward_dimension=d2,
+        failure=choices.failure,
     )
     span, kappa = math.sqrt(d1) * H, math.sqrt(d1)
 
     def shift(regression: Regression) -> Regularizer:
         unit, regularity, beta = (
-            (span, found.transitions, found.beta_p) if regression.name == "transitions" else (1.0, found.rewards, found.beta_r)
+            (span, found.transitions, found.beta_p)
+            if regression.name == "transitions"
+            else (1.0, found.rewards, found.beta_r)
         )
         scale = 1.0 if choices.bonus_scale is None else choices.bonus_scale
-        return Shift((regularity.lambda_min + regularity.lambda_max) / 2 / unit**2, scale * beta / unit)
+        return Shift(
+            (regularity.lambda_min + regularity.lambda_max) / 2 / unit**2, scale * beta / unit
+        )
 
     make = choices.checked_regularizer() or shift
     transitions, features = make(Regression("transitions", d1, kappa)), raw(d1, span)
@@ -302,7 +374,9 @@ def value_iteration(regressions: Regressions, schedule: Schedule) -> OptimisticV
 
 def known_mixture(public: LinearMixturePublic, name: str, *, rewards: bool = True) -> None:
     if not isinstance(public, LinearMixturePublic):
-        raise InvalidParameter(f"{name} needs a mixture of known kernels (LinearMixtureMDP.public), got {type(public).__name__}")
+        raise InvalidParameter(
+            f"{name} needs a mixture of known kernels (LinearMixtureMDP.public), got {type(public).__name__}"
+        )
     if rewards and public.rewards is None:
         raise InvalidParameter(f"{name} needs known rewards; linopt-vi and linopt-po learn them")
 
@@ -327,7 +401,9 @@ class LinOptVI(Learner):
     name = "linopt-vi"
 
     @classmethod
-    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+    def footprint(
+        cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any
+    ) -> Footprint:
         return regression_footprint(sizes, episodes=episodes, privacy=privacy, **options)
 
     def __init__(
@@ -344,11 +420,20 @@ class LinOptVI(Learner):
         regularizer: MakeRegularizer | None = None,
         exploration: str = "measured",
     ) -> None:
-        choices = Choices(episodes, privacy, calibration, schedule, bonus_scale, failure, regularizer, exploration)
+        choices = Choices(
+            episodes, privacy, calibration, schedule, bonus_scale, failure, regularizer, exploration
+        )
         made = choices.calibrate(public, "LinOpt-VI", value_iteration)
         super().__init__(made, privacy=privacy, noise=noise)
 
     def describe(self) -> Description:
         said, same = super().describe(), "; rewards are known, so this is ucrl-vtr"
-        known = isinstance(self.algorithm, OptimisticValueIteration) and self.algorithm.regressions.public.rewards is not None
-        return replace(said, planning=said.planning + same) if known and said.calibration == "tight" else said
+        known = (
+            isinstance(self.algorithm, OptimisticValueIteration)
+            and self.algorithm.regressions.public.rewards is not None
+        )
+        return (
+            replace(said, planning=said.planning + same)
+            if known and said.calibration == "tight"
+            else said
+        )

@@ -50,11 +50,21 @@ def optimistic(
     m = feature_map.dimension
     weights, precision = estimate.weights, estimate.precision
     if (seen.states, seen.actions) != (S, A):
-        raise InvalidParameter(f"rewards must have shape (horizon, {seen.states}, {seen.actions}), got {rewards.shape}")
-    if len(weights) < H - 1 or weights.shape != (len(weights), m) or precision.shape != (len(weights), m, m):
+        raise InvalidParameter(
+            f"rewards must have shape (horizon, {seen.states}, {seen.actions}), got {rewards.shape}"
+        )
+    if (
+        len(weights) < H - 1
+        or weights.shape != (len(weights), m)
+        or precision.shape != (len(weights), m, m)
+    ):
         expected = f"({H - 1}, {m}) and ({H - 1}, {m}, {m})"
-        raise InvalidParameter(f"estimates must have shapes {expected}, got {weights.shape} and {precision.shape}")
-    ceilings = np.arange(H, 0, -1.0) if ceiling is None else np.ascontiguousarray(ceiling, dtype=float)
+        raise InvalidParameter(
+            f"estimates must have shapes {expected}, got {weights.shape} and {precision.shape}"
+        )
+    ceilings = (
+        np.arange(H, 0, -1.0) if ceiling is None else np.ascontiguousarray(ceiling, dtype=float)
+    )
     if ceilings.shape != (H,):
         raise InvalidParameter(f"ceiling must have shape ({H},), got {ceilings.shape}")
     values, Q, actions = _kernels.optimistic(
@@ -69,8 +79,12 @@ def optimistic(
     return Plan(values, Q, TabularPolicy(actions, A))
 
 
-def optimistic_rewards(features: RewardFeatures, estimate: Estimate, width: Width, *, clip: bool) -> Array:
+def optimistic_rewards(
+    features: RewardFeatures, estimate: Estimate, width: Width, *, clip: bool
+) -> Array:
     """varphi.theta + bonus [h, s, a], from estimates for all steps; `clip` knows that rewards are in [0, 1], before the bonus and after."""
     means = features.offset + np.einsum("saj,hj->hsa", features.rows, estimate.weights)
-    extra = np.stack([bonus(features.rows, precision, 1.0, width) for precision in estimate.precision])
+    extra = np.stack(
+        [bonus(features.rows, precision, 1.0, width) for precision in estimate.precision]
+    )
     return np.asarray(np.minimum(np.clip(means, 0.0, 1.0) + extra, 1.0) if clip else means + extra)

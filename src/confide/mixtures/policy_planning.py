@@ -28,7 +28,13 @@ class Evaluation:
 
 
 def evaluate(
-    kernels: Array | SparseKernels, rewards: Array, estimate: Estimate, logits: Array, *, feature_map: FeatureMap, width: Width
+    kernels: Array | SparseKernels,
+    rewards: Array,
+    estimate: Estimate,
+    logits: Array,
+    *,
+    feature_map: FeatureMap,
+    width: Width,
 ) -> Evaluation:
     """As `optimistic` plans, but for the policy of the logits instead of the greedy one."""
     seen, (H, S, A) = sparse(feature_map, kernels), rewards.shape
@@ -38,7 +44,11 @@ def evaluate(
         expected = np.zeros(S * A)
         if h < H - 1:
             X, offset, scale = _kernels.value_features(seen.arrays, values[h + 1], seen.span)
-            expected = offset + scale * X @ estimate.weights[h] + bonus(X, estimate.precision[h], scale, width)
+            expected = (
+                offset
+                + scale * X @ estimate.weights[h]
+                + bonus(X, estimate.precision[h], scale, width)
+            )
         Q[h] = np.clip(rewards[h] + expected.reshape(S, A), 0.0, float(H - h))
         values[h] = (Q[h] * policy[h]).sum(axis=1)
     return Evaluation(values, Q)

@@ -40,7 +40,9 @@ class Setting:
     def __post_init__(self) -> None:
         for name in ("episodes", "horizon", "dimension"):
             if getattr(self, name) < 1:
-                raise InvalidParameter(f"{name} must be at least 1, got {name}={getattr(self, name)}")
+                raise InvalidParameter(
+                    f"{name} must be at least 1, got {name}={getattr(self, name)}"
+                )
         if not 0 < self.failure < 1:
             raise InvalidParameter(f"failure must be in (0, 1), got failure={self.failure}")
 
@@ -72,8 +74,16 @@ class Printed:
 
 def printed(privacy: Request, setting: Setting) -> Printed:
     """The constants of Alg. 1 for a request."""
-    K, H, d, p, K0 = setting.episodes, setting.horizon, setting.dimension, setting.failure, setting.levels
-    bound = RegressionRows(setting.steps, d, row_norm=H, target=H, balance=_balance(privacy), nonnegative=True)
+    K, H, d, p, K0 = (
+        setting.episodes,
+        setting.horizon,
+        setting.dimension,
+        setting.failure,
+        setting.levels,
+    )
+    bound = RegressionRows(
+        setting.steps, d, row_norm=H, target=H, balance=_balance(privacy), nonnegative=True
+    )
     sigma = _sigma(privacy, 2 * H**2, kinds=2, horizon=H, levels=K0)
     upsilon = sigma * _noise_norm(privacy, setting, unions=6)
     ridge, C_w = float(H**2), math.sqrt(d)
@@ -95,8 +105,15 @@ class PrintedPlus:
 
     def widths(self, episode: int) -> tuple[float, float, float]:
         """(beta check, beta hat, beta tilde) of episode k >= 1, [Luyo21, (6), (7)]."""
-        K, H, d, p = self.setting.episodes, self.setting.horizon, self.setting.dimension, self.setting.failure
-        first, second = (3 * (math.sqrt(d) + 1) * math.sqrt(self.ridge + upsilon) for upsilon in self.upsilon)
+        K, H, d, p = (
+            self.setting.episodes,
+            self.setting.horizon,
+            self.setting.dimension,
+            self.setting.failure,
+        )
+        first, second = (
+            3 * (math.sqrt(d) + 1) * math.sqrt(self.ridge + upsilon) for upsilon in self.upsilon
+        )
         union, grows = math.log(24 * episode**2 * H / p), math.log1p(K / self.ridge)
         check = first + 8 * d * math.sqrt(grows * union) + 4 * math.sqrt(d) * union
         hat = first + 8 * math.sqrt(d * grows * union) + 4 * math.sqrt(d) * union
@@ -107,8 +124,16 @@ class PrintedPlus:
 def printed_plus(privacy: Request, setting: Setting) -> PrintedPlus:
     """The constants of Alg. 3 for a request."""
     H, d, K0 = setting.horizon, setting.dimension, setting.levels
-    norm = math.sqrt(d)  # ||phi_V|| / sbar <= H / (H / sqrt(d)), and so is V / sbar; the second regression is scaled to the same
-    bound = RegressionRows(2 * setting.steps, d, row_norm=norm, target=norm, balance=_balance(privacy), nonnegative=True)
+    # ||phi_V|| / sbar <= H / (H / sqrt(d)), and so is V / sbar; the second regression is scaled to the same
+    norm = math.sqrt(d)
+    bound = RegressionRows(
+        2 * setting.steps,
+        d,
+        row_norm=norm,
+        target=norm,
+        balance=_balance(privacy),
+        nonnegative=True,
+    )
     sigma = (
         _sigma(privacy, 2 * d, kinds=4, horizon=H, levels=K0),
         _sigma(privacy, 2 * H**4, kinds=4, horizon=H, levels=K0),
@@ -129,10 +154,19 @@ def _sigma(privacy: Request, sensitivity: float, *, kinds: int, horizon: int, le
     if isinstance(privacy, NoPrivacy):
         return 0.0
     if isinstance(privacy, LocalDP):  # Cor. 6, 11: epsilon / (n H) for each
-        return sensitivity * n * H / epsilon * (math.sqrt(2 * math.log(2 * n * H / delta)) if delta > 0 else 1.0)
+        return (
+            sensitivity
+            * n
+            * H
+            / epsilon
+            * (math.sqrt(2 * math.log(2 * n * H / delta)) if delta > 0 else 1.0)
+        )
     if delta == 0:  # C.4: epsilon / (n H K_0) for each
         return sensitivity * n * H * levels / epsilon
-    logs = math.log(4 * n * H / delta) * math.log(2 * n / delta) * math.log(8 * n * H * levels / delta)  # Cor. 5, 10
+    # Cor. 5, 10
+    logs = (
+        math.log(4 * n * H / delta) * math.log(2 * n / delta) * math.log(8 * n * H * levels / delta)
+    )
     return sensitivity * 8 * n / epsilon * math.sqrt(2 * H * levels * logs)
 
 
@@ -148,7 +182,9 @@ def _noise_norm(privacy: Request, setting: Setting, *, unions: int) -> float:
     return one * (math.sqrt(setting.episodes) if isinstance(privacy, LocalDP) else many)
 
 
-def true_loss(privacy: Request, setting: Setting, bound: RegressionRows, sigma: float) -> GaussianDP | PureDP:
+def true_loss(
+    privacy: Request, setting: Setting, bound: RegressionRows, sigma: float
+) -> GaussianDP | PureDP:
     """Of noise sigma_B on `bound`: through a tree, or once per user."""
     if isinstance(privacy, NoPrivacy):
         return NO_PRIVACY
@@ -156,7 +192,9 @@ def true_loss(privacy: Request, setting: Setting, bound: RegressionRows, sigma: 
     if privacy.delta > 0:
         seen = 1.0 if once else setting.tree.column_norm(2)
         return GaussianDP(bound.sensitivity(relation) * seen / (math.sqrt(2) * sigma))
-    return PureDP(bound.l1_sensitivity(relation) * (1.0 if once else setting.tree.column_norm(1)) / sigma)
+    return PureDP(
+        bound.l1_sensitivity(relation) * (1.0 if once else setting.tree.column_norm(1)) / sigma
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +221,9 @@ def paper_noise(privacy: JointDP, setting: Setting) -> LambdaNoise:
     return LambdaNoise("paper", tree, noise, made.loss, setting.dimension)
 
 
-def tight_noise(privacy: JointDP, counter: Factorisation, setting: Setting, worst: float | None = None) -> LambdaNoise:
+def tight_noise(
+    privacy: JointDP, counter: Factorisation, setting: Setting, worst: float | None = None
+) -> LambdaNoise:
     """All of a user's numbers as one query, exact accounting, GOE noise; rows and targets non-negative, as with known kernels.
 
     `worst` is the noise per unit of sensitivity over loss, by default at the counter's worst release.
@@ -192,7 +232,11 @@ def tight_noise(privacy: JointDP, counter: Factorisation, setting: Setting, wors
     loss = loss_for(privacy)
     if not isinstance(loss, GaussianDP):
         raise InvalidParameter("Gaussian noise needs delta > 0")
-    noise = rows.sensitivity(Relation(privacy.relation)) / loss.mu * (worst_std(counter) if worst is None else worst)
+    noise = (
+        rows.sensitivity(Relation(privacy.relation))
+        / loss.mu
+        * (worst_std(counter) if worst is None else worst)
+    )
     return LambdaNoise("tight", counter, noise, loss, setting.dimension)
 
 
@@ -204,14 +248,21 @@ class PaperConstants:
     sigma_p1: float  # of one noise on an entry of Lambda_p, of u_p, and of either for rewards
     sigma_p2: float
     sigma_r: float
-    transitions: Regularity  # lambda_min = Sigma, lambda_max = 3 Sigma: Lambda is shifted by 2 Sigma
+    # lambda_min = Sigma, lambda_max = 3 Sigma: Lambda is shifted by 2 Sigma
+    transitions: Regularity
     rewards: Regularity
     beta_p: float
     beta_r: float
 
 
 def paper_constants(
-    privacy: Request, *, episodes: int, horizon: int, dimension: int, reward_dimension: int, failure: float = 0.1
+    privacy: Request,
+    *,
+    episodes: int,
+    horizon: int,
+    dimension: int,
+    reward_dimension: int,
+    failure: float = 0.1,
 ) -> PaperConstants:
     """sigma = (H Delta / eps) sqrt(32 m ln(4 H / delta)), m = ceil(log2 K), Delta = d1 H^2, sqrt(d1) H^2 and 1.
 
@@ -225,14 +276,25 @@ def paper_constants(
     if isinstance(privacy, NoPrivacy):
         c, transitions, rewards = 0.0, Regularity(1.0, 1.0, 0.0), Regularity(1.0, 1.0, 0.0)
     elif privacy.delta == 0:
-        raise InvalidParameter('[Zhou22] has no constants for delta = 0: use calibration="tight", or delta > 0')
+        raise InvalidParameter(
+            '[Zhou22] has no constants for delta = 0: use calibration="tight", or delta > 0'
+        )
     else:
-        c, log = H / privacy.epsilon * math.sqrt(32 * m * math.log(4 * H / privacy.delta)), math.log(4 * K * H / failure)
+        c, log = (
+            H / privacy.epsilon * math.sqrt(32 * m * math.log(4 * H / privacy.delta)),
+            math.log(4 * K * H / failure),
+        )
         noises = K if local else m
 
         def regularity(sigma_1: float, sigma_2: float, d: int, wide: int) -> Regularity:
-            Sigma = sigma_1 * math.sqrt(noises) * (4 * math.sqrt(wide) + math.sqrt(8 * (log + math.log(2))))  # Lemma B.4
-            nu = sigma_2 * math.sqrt(noises / Sigma) * (math.sqrt(d) + math.sqrt(2 * log))  # Lemma B.5
+            # Lemma B.4
+            Sigma = (
+                sigma_1
+                * math.sqrt(noises)
+                * (4 * math.sqrt(wide) + math.sqrt(8 * (log + math.log(2))))
+            )
+            # Lemma B.5
+            nu = sigma_2 * math.sqrt(noises / Sigma) * (math.sqrt(d) + math.sqrt(2 * log))
             return Regularity(Sigma, 3 * Sigma, nu)
 
         transitions = regularity(
@@ -242,8 +304,16 @@ def paper_constants(
 
     def beta(regularity: Regularity, d: int, row_norm: float, span: float) -> float:
         return regularity.beta(
-            episodes=K, horizon=H, dimension=d, row_norm=row_norm, span=span, parameter_norm=math.sqrt(d), failure=failure
+            episodes=K,
+            horizon=H,
+            dimension=d,
+            row_norm=row_norm,
+            span=span,
+            parameter_norm=math.sqrt(d),
+            failure=failure,
         )
 
     beta_p, beta_r = beta(transitions, d1, math.sqrt(d1) * H, float(H)), beta(rewards, d2, 1.0, 1.0)
-    return PaperConstants(m, c * d1 * H**2, c * math.sqrt(d1) * H**2, c, transitions, rewards, beta_p, beta_r)
+    return PaperConstants(
+        m, c * d1 * H**2, c * math.sqrt(d1) * H**2, c, transitions, rewards, beta_p, beta_r
+    )

@@ -28,7 +28,9 @@ class Answers:
 
     def __post_init__(self) -> None:
         if not isinstance(self.questions, int) or self.questions < 1:
-            raise InvalidParameter(f"questions must be a whole number, at least 1, got questions={self.questions}")
+            raise InvalidParameter(
+                f"questions must be a whole number, at least 1, got questions={self.questions}"
+            )
 
     @property
     def size(self) -> int:
@@ -60,7 +62,10 @@ class AnswerSums:
     """Turns the users of a round into the sums of their answers. A step or a state that does not exist answers 0."""
 
     def __init__(
-        self, steps: npt.NDArray[np.int64], signs: npt.NDArray[np.int8], rewards: npt.NDArray[np.bool_] | None = None
+        self,
+        steps: npt.NDArray[np.int64],
+        signs: npt.NDArray[np.int8],
+        rewards: npt.NDArray[np.bool_] | None = None,
     ) -> None:
         """Question q is about steps[q]: signs[q, s, a, s'] is its answer, or where `rewards` [q] signs[q, s, a, 0] times the reward's."""
         self.bound = Answers(len(steps))
@@ -88,11 +93,18 @@ class AnswerSums:
             sums[self._rewards] = self._rewarded(*outcomes(users, longest, S, A))
         return Bounded(sums, self.bound, seen.users)
 
-    def _rewarded(self, step: Indices, state: Indices, action: Indices, reward: Array, count: Indices) -> Array:
+    def _rewarded(
+        self, step: Indices, state: Indices, action: Indices, reward: Array, count: Indices
+    ) -> Array:
         """Of all rewards in [0, 1]: whole grid steps, so that sums are exact."""
         grid, found = self.bound.grid, []
         high = np.rint((reward - 0.5) / grid)
         for q in np.flatnonzero(self._rewards):
             here = step == self._steps[q]
-            found.append(float((self._signs[q, state[here], action[here], 0] * high[here] * count[here]).sum()) * grid)
+            found.append(
+                float(
+                    (self._signs[q, state[here], action[here], 0] * high[here] * count[here]).sum()
+                )
+                * grid
+            )
         return np.array(found)

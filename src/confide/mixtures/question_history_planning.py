@@ -16,7 +16,18 @@ from confide.planners.reward_features import RewardFeatures
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-COLUMNS = ("round", "first", "users", "step", "sampled", "optimistic", "removes", "expected", "answer", "noise")
+COLUMNS = (
+    "round",
+    "first",
+    "users",
+    "step",
+    "sampled",
+    "optimistic",
+    "removes",
+    "expected",
+    "answer",
+    "noise",
+)
 _AT = {name: at for at, name in enumerate(COLUMNS)}
 _PAIRS = 4  # of state and action that are listed for a question
 _LEAST = 0.005  # of a direction, which is not worth naming
@@ -37,12 +48,26 @@ def removed(belief: Belief, known: Candidates, asked: Ints, users: float, std: f
 
 
 def asked_now(
-    before: Array, *, first: int, users: int, shares: Array, steps: Ints, thetas: Array, removes: Array, expected: Array
+    before: Array,
+    *,
+    first: int,
+    users: int,
+    shares: Array,
+    steps: Ints,
+    thetas: Array,
+    removes: Array,
+    expected: Array,
 ) -> Array:
     """The table with the questions of a new round."""
     rows = np.full((len(steps), before.shape[1]), np.nan)
     number = int(before[:, 0].max(initial=0.0)) + 1
-    facts = {"round": number, "first": first, "users": users, "sampled": shares[-2], "optimistic": shares[-1]}
+    facts = {
+        "round": number,
+        "first": first,
+        "users": users,
+        "sampled": shares[-2],
+        "optimistic": shares[-1],
+    }
     for name, value in (facts | {"step": steps, "removes": removes, "expected": expected}).items():
         rows[:, _AT[name]] = value
     rows[:, len(COLUMNS) :] = thetas
@@ -64,7 +89,9 @@ def nothing_asked(dimension: int) -> Array:
     return np.zeros((0, len(COLUMNS) + dimension))
 
 
-def in_words(table: Array, kernels: Array, steps: int, rewards: RewardFeatures | None) -> list[Question]:
+def in_words(
+    table: Array, kernels: Array, steps: int, rewards: RewardFeatures | None
+) -> list[Question]:
     """The questions of a table, in the order in which they were asked. kernels [s, a, s', i]; from number `steps` on about rewards."""
     return [_question(row, kernels, steps, rewards) for row in table]
 
@@ -96,9 +123,16 @@ def _about_transition(theta: Array, step: int, kernels: Array) -> tuple[str, str
     """What is asked, and what is answered with yes and with no."""
     said, total = kernels @ theta, kernels.sum(axis=-1)
     signs = np.where(np.abs(said) > SMALL * total, np.sign(said), 0.0).astype(np.int8)
-    ends, rather = _by_next_state(signs, total > 0), f"likelier under {_kernels_in(theta)} than under {_kernels_in(-theta)}"
+    ends, rather = (
+        _by_next_state(signs, total > 0),
+        f"likelier under {_kernels_in(theta)} than under {_kernels_in(-theta)}",
+    )
     if ends is None:
-        return f"Was the transition of step {step} {rather}?", _transitions(signs == 1), _transitions(signs == -1)
+        return (
+            f"Was the transition of step {step} {rather}?",
+            _transitions(signs == 1),
+            _transitions(signs == -1),
+        )
     yes, no = (_ranges(np.flatnonzero(ends == sign)) or "none" for sign in (1, -1))
     asked = f"Did step {step} end in one of the states {yes}? (They are {rather}.)"
     return asked, f"any transition to {yes}", f"any transition to {no}"
@@ -108,9 +142,19 @@ def _about_reward(direction: Array, step: int, rewards: RewardFeatures) -> tuple
     g = reward_signs(rewards, direction[None])[0]
     high, low = (_pairs(np.argwhere(g == sign)) for sign in (1, -1))
     if low == "nothing":
-        return f"Was the reward of step {step} high, {high}?", f"a reward of 1 {high}", f"a reward of 0 {high}"
-    asked = f"Was the reward of step {step} high in some states and by some actions, or low in others?"
-    return asked, f"a reward of 1 {high}; a reward of 0 {low}", f"a reward of 0 {high}; a reward of 1 {low}"
+        return (
+            f"Was the reward of step {step} high, {high}?",
+            f"a reward of 1 {high}",
+            f"a reward of 0 {high}",
+        )
+    asked = (
+        f"Was the reward of step {step} high in some states and by some actions, or low in others?"
+    )
+    return (
+        asked,
+        f"a reward of 1 {high}; a reward of 0 {low}",
+        f"a reward of 0 {high}; a reward of 1 {low}",
+    )
 
 
 def _pairs(pairs: Ints) -> str:
@@ -118,7 +162,12 @@ def _pairs(pairs: Ints) -> str:
     of: dict[str, list[int]] = {}
     for state in np.unique(pairs[:, 0]):
         of.setdefault(_ranges(pairs[pairs[:, 0] == state, 1]), []).append(int(state))
-    return " and ".join(f"in states {_ranges(np.array(states))} by actions {by}" for by, states in of.items()) or "nothing"
+    return (
+        " and ".join(
+            f"in states {_ranges(np.array(states))} by actions {by}" for by, states in of.items()
+        )
+        or "nothing"
+    )
 
 
 def _served(sampled: float, optimistic: float) -> str:
@@ -129,14 +178,20 @@ def _served(sampled: float, optimistic: float) -> str:
     )
 
 
-def _by_next_state(signs: npt.NDArray[np.int8], possible: npt.NDArray[np.bool_]) -> npt.NDArray[np.int8] | None:
+def _by_next_state(
+    signs: npt.NDArray[np.int8], possible: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int8] | None:
     """The answer for each next state, if nothing but the next state decides it."""
     lowest, highest = (
-        np.where(possible, signs, blank).min(axis=(0, 1)) if blank > 0 else np.where(possible, signs, blank).max(axis=(0, 1))
+        np.where(possible, signs, blank).min(axis=(0, 1))
+        if blank > 0
+        else np.where(possible, signs, blank).max(axis=(0, 1))
         for blank in (2, -2)
     )
     reached = possible.any(axis=(0, 1))
-    return np.where(reached, lowest, 0).astype(np.int8) if (lowest == highest)[reached].all() else None
+    return (
+        np.where(reached, lowest, 0).astype(np.int8) if (lowest == highest)[reached].all() else None
+    )
 
 
 def _kernels_in(theta: Array) -> str:
@@ -149,10 +204,15 @@ def _kernels_in(theta: Array) -> str:
 
 def _transitions(chosen: npt.NDArray[np.bool_]) -> str:
     pairs = np.argwhere(chosen.any(axis=-1))
-    said = [f"{s} by action {a} to {_ranges(np.flatnonzero(chosen[s, a]))}" for s, a in pairs[:_PAIRS].tolist()]
+    said = [
+        f"{s} by action {a} to {_ranges(np.flatnonzero(chosen[s, a]))}"
+        for s, a in pairs[:_PAIRS].tolist()
+    ]
     more = len(pairs) - len(said)
     return (
-        "from state " + "; ".join(said) + (f"; and from {more} more pairs of state and action" if more else "")
+        "from state "
+        + "; ".join(said)
+        + (f"; and from {more} more pairs of state and action" if more else "")
         if said
         else "nothing"
     )

@@ -69,8 +69,16 @@ def remember(
         "rounds": np.array(len(past.rounds)),
     }
     for number, asked in enumerate(past.rounds):
-        memory |= {f"{number}.{part}": getattr(asked, part) for part in _PARTS} | {f"{number}.std": np.array(asked.std)}
-    return memory | {"policies": policies, "shares": shares, "steps": steps, "thetas": thetas, "total": np.array(users)}
+        memory |= {f"{number}.{part}": getattr(asked, part) for part in _PARTS} | {
+            f"{number}.std": np.array(asked.std)
+        }
+    return memory | {
+        "policies": policies,
+        "shares": shares,
+        "steps": steps,
+        "thetas": thetas,
+        "total": np.array(users),
+    }
 
 
 def recall(released: Released, sizes: Sizes) -> Past:
@@ -88,16 +96,34 @@ def recall(released: Released, sizes: Sizes) -> Past:
     if set(memory) == {"seed"}:
         none = [np.zeros(shape) for shape in shapes.values()]
         return Past([], Evidence(*none[:2]), Evidence(*none[2:]), nothing_asked(sizes.width))
-    rounds = [_asked(memory, f"{number}.") for number in range(min(int(memory["rounds"]), RECENT + 1))]
+    rounds = [
+        _asked(memory, f"{number}.") for number in range(min(int(memory["rounds"]), RECENT + 1))
+    ]
     total, shares = int(memory["total"]), memory["shares"]
-    if not (_numbers(shares) and (shares >= 0).all() and shares.any() and 0 <= total <= released.users):
+    if not (
+        _numbers(shares) and (shares >= 0).all() and shares.any() and 0 <= total <= released.users
+    ):
         raise InvalidParameter("the memory of earlier rounds does not fit this problem")
     users = np.array(divided(released.users - total, shares), dtype=np.float64)
-    last = Asked(memory["policies"], users, memory["steps"], memory["thetas"], released.values, released.noise.std)
+    last = Asked(
+        memory["policies"],
+        users,
+        memory["steps"],
+        memory["thetas"],
+        released.values,
+        released.noise.std,
+    )
     history = memory["history"]
     fits = all(_fits(asked, sizes) for asked in [*rounds, last])
-    fits = fits and all(memory[name].shape == shape and _numbers(memory[name]) for name, shape in shapes.items())
-    fits = fits and history.dtype == np.float64 and history.ndim == 2 and history.shape[1] == len(COLUMNS) + sizes.width
+    fits = fits and all(
+        memory[name].shape == shape and _numbers(memory[name]) for name, shape in shapes.items()
+    )
+    fits = (
+        fits
+        and history.dtype == np.float64
+        and history.ndim == 2
+        and history.shape[1] == len(COLUMNS) + sizes.width
+    )
     if not fits or not len(last.answers) <= len(history) <= _MOST:
         raise InvalidParameter("the memory of earlier rounds does not fit this problem")
     evidence = [memory[name] for name in shapes]
@@ -126,6 +152,8 @@ def _fits(asked: Asked, sizes: Sizes) -> bool:
     fits = served > 0 and all(getattr(asked, part).shape == shape for part, shape in shapes.items())
     for part, most in (("policies", sizes.actions), ("steps", sizes.blocks)):
         numbers = getattr(asked, part)
-        fits = fits and numbers.dtype == np.int64 and bool(((numbers >= 0) & (numbers < most)).all())
+        fits = (
+            fits and numbers.dtype == np.int64 and bool(((numbers >= 0) & (numbers < most)).all())
+        )
     fits = fits and all(_numbers(getattr(asked, part)) for part in ("users", "thetas", "answers"))
     return bool(fits and (asked.users >= 0).all() and 0 <= asked.std < np.inf)

@@ -58,11 +58,17 @@ class Belief:
     def samples(self, count: int, spread: float, rng: np.random.Generator) -> Array:
         """Plausible weights [n, h, i]: projected in the metric of the precision, so that what is unknown does not spoil what is known."""
         steps, d = self.weights.shape
-        drawn = self.weights + spread * np.einsum("nhi,hij->nhj", rng.standard_normal((count, steps, d)), self.roots)
-        return project_simplex(drawn, np.broadcast_to(self.precision, (count, *self.precision.shape)))
+        drawn = self.weights + spread * np.einsum(
+            "nhi,hij->nhj", rng.standard_normal((count, steps, d)), self.roots
+        )
+        return project_simplex(
+            drawn, np.broadcast_to(self.precision, (count, *self.precision.shape))
+        )
 
 
-def believe(rounds: list[Asked], folded: Evidence, kernels: Array, start: Array) -> tuple[Belief, Evidence]:
+def believe(
+    rounds: list[Asked], folded: Evidence, kernels: Array, start: Array
+) -> tuple[Belief, Evidence]:
     """The belief after these rounds, and the evidence of the first of them on top of `folded`. kernels [s, a, s', i]."""
     steps, d = folded.information.shape
     weights, (precision, covariance, roots) = np.empty((steps, d)), np.empty((3, steps, d, d))
@@ -72,21 +78,29 @@ def believe(rounds: list[Asked], folded: Evidence, kernels: Array, start: Array)
     for h in range(steps):
         rows = [_row(asked, states, h, kernels) for asked, states in zip(rounds, at, strict=True)]
         w = np.full(d, 1 / d)
-        for _ in range(2):  # the sampling covariance is first taken at equal weights, then at the estimate
+        # the sampling covariance is first taken at equal weights, then at the estimate
+        for _ in range(2):
             parts = [_evidence(row, w, kernels) for row in rows]
             P = PRIOR * np.eye(d) + folded.precision[h] + sum(part[0] for part in parts)
             b = PRIOR / d + folded.information[h] + sum(part[1] for part in parts)
             values, vectors = _spectrum(P, basis)
             free = np.full(d, 1 / d) + vectors @ (vectors.T @ (b - P.sum(axis=1) / d) / values)
-            metric = (vectors * values) @ vectors.T + PRIOR / d  # along 1 any positive number will do
+            # along 1 any positive number will do
+            metric = (vectors * values) @ vectors.T + PRIOR / d
             w = project_simplex(free, metric)
         if parts:
             first.precision[h] += parts[0][0]
             first.information[h] += parts[0][1]
         weights[h], precision[h] = w, metric
-        covariance[h], roots[h] = (vectors / values) @ vectors.T, (vectors / np.sqrt(values)) @ vectors.T
+        covariance[h], roots[h] = (
+            (vectors / values) @ vectors.T,
+            (vectors / np.sqrt(values)) @ vectors.T,
+        )
         transitions = np.tensordot(kernels, w, axes=1)
-        at = [_visit_kernels.move(asked.policies[:, h], states, transitions) for asked, states in zip(rounds, at, strict=True)]
+        at = [
+            _visit_kernels.move(asked.policies[:, h], states, transitions)
+            for asked, states in zip(rounds, at, strict=True)
+        ]
     return Belief(weights, precision, covariance, roots), first
 
 
@@ -101,14 +115,21 @@ def _spectrum(precision: Array, basis: Array) -> tuple[Array, Array]:
     return np.maximum(values, PRIOR), np.asarray(basis @ vectors)
 
 
-_Row = tuple[Array, Array, Array, Array, float]  # thetas, visits, M, answers and the noise of one round at one step
+# thetas, visits, M, answers and the noise of one round at one step
+_Row = tuple[Array, Array, Array, Array, float]
 
 
 def _row(asked: Asked, states: Array, step: int, kernels: Array) -> _Row:
     here = asked.steps == step
     visits = _visit_kernels.visits(asked.policies[:, step], asked.users, states, kernels.shape[1])
     thetas = np.ascontiguousarray(asked.thetas[here])
-    return thetas, visits, _kernels.means(kernels, thetas, visits, SMALL), asked.answers[here], asked.std
+    return (
+        thetas,
+        visits,
+        _kernels.means(kernels, thetas, visits, SMALL),
+        asked.answers[here],
+        asked.std,
+    )
 
 
 def _evidence(row: _Row, weights: Array, kernels: Array) -> tuple[Array, Array]:
@@ -116,7 +137,9 @@ def _evidence(row: _Row, weights: Array, kernels: Array) -> tuple[Array, Array]:
     if not len(answers):
         return np.zeros((len(weights), len(weights))), np.zeros(len(weights))
     mean = M @ weights
-    sampling = _kernels.moments(kernels, weights, thetas, visits, SMALL) - np.outer(mean, mean) / max(visits.sum(), 1.0)
+    sampling = _kernels.moments(kernels, weights, thetas, visits, SMALL) - np.outer(
+        mean, mean
+    ) / max(visits.sum(), 1.0)
     # without noise and without users R would be singular; 1e-6 per user keeps the precision's condition in what doubles can tell
     R = sampling + (std**2 + 1e-3 + 1e-6 * visits.sum()) * np.eye(len(answers))
     weighted = np.linalg.solve(R, M)
@@ -137,7 +160,13 @@ class Candidates:
 
 
 def candidates(
-    belief: Belief, policies: Ints, shares: Array, relevance: Array, kernels: Array, start: Array, rng: np.random.Generator
+    belief: Belief,
+    policies: Ints,
+    shares: Array,
+    relevance: Array,
+    kernels: Array,
+    start: Array,
+    rng: np.random.Generator,
 ) -> Candidates:
     """Directions in which the belief is uncertain, in which values depend on it, and in which two samples differ."""
     steps, d = belief.weights.shape
@@ -149,14 +178,24 @@ def candidates(
         visits = _visit_kernels.visits(policies[:, h], shares, at, kernels.shape[1])
         C, root = belief.covariance[h], _root(relevance[h])
         useful = C @ root @ np.linalg.eigh(root @ C @ root)[1]
-        thetas = np.concatenate([np.linalg.eigh(C)[1].T[1:], useful.T, [drawn[i, h] - drawn[j, h] for i, j in pairs]])
+        thetas = np.concatenate(
+            [np.linalg.eigh(C)[1].T[1:], useful.T, [drawn[i, h] - drawn[j, h] for i, j in pairs]]
+        )
         length = np.linalg.norm(thetas, axis=1)
         long = length > max(1e-9 * length.max(), 1e-300)
-        thetas = np.ascontiguousarray(thetas[long] / length[long, None]) if long.any() else np.ones((1, d))
+        thetas = (
+            np.ascontiguousarray(thetas[long] / length[long, None])
+            if long.any()
+            else np.ones((1, d))
+        )
         found.append((thetas, _kernels.means(kernels, thetas, visits, SMALL)))
-        at = _visit_kernels.move(policies[:, h], at, np.tensordot(kernels, belief.weights[h], axes=1))
+        at = _visit_kernels.move(
+            policies[:, h], at, np.tensordot(kernels, belief.weights[h], axes=1)
+        )
     of = np.repeat(np.arange(steps), [len(thetas) for thetas, _ in found])
-    return Candidates(of, np.concatenate([t for t, _ in found]), np.concatenate([m for _, m in found]), relevance)
+    return Candidates(
+        of, np.concatenate([t for t, _ in found]), np.concatenate([m for _, m in found]), relevance
+    )
 
 
 def relevance(gradients: Array) -> Array:
@@ -184,7 +223,9 @@ def choose(belief: Belief, known: Candidates, users: float, stds: Array) -> Ints
     rows, best, asked = users * known.rows, -1.0, np.zeros(0, dtype=np.int64)
     for D, std in enumerate(stds, 1):
         noise = np.full(len(rows), std**2 + users / 8)
-        picked, gain = _kernels.greedy(belief.covariance, known.relevance, rows, known.steps, noise, D)
+        picked, gain = _kernels.greedy(
+            belief.covariance, known.relevance, rows, known.steps, noise, D
+        )
         if gain > best:
             best, asked = gain, picked
     return asked
@@ -200,4 +241,14 @@ def evaluate(kernels: Array, rewards: Array, start: Array, actions: Ints, weight
     return float(start @ values)
 
 
-__all__ = ["Asked", "Belief", "Candidates", "Evidence", "believe", "candidates", "choose", "evaluate", "mixture"]
+__all__ = [
+    "Asked",
+    "Belief",
+    "Candidates",
+    "Evidence",
+    "believe",
+    "candidates",
+    "choose",
+    "evaluate",
+    "mixture",
+]

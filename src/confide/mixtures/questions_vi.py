@@ -53,10 +53,12 @@ from confide.problems.sizes import ProblemSizes
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-SAMPLES, HOPES = 4, 32  # weights that are played, the estimate and samples, and samples among which the most valuable one is
+# weights that are played, the estimate and samples, and samples among which the most valuable one is
+SAMPLES, HOPES = 4, 32
 TIES = 1e-6  # differences of value that are none
 FIRST, LEAST = 5, 0.3  # users of a round, at least; and against all users before it
-EXPLORERS = 0.1  # of a round's users, at most, for each of two policies that look for what is better
+# of a round's users, at most, for each of two policies that look for what is better
+EXPLORERS = 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,12 +67,14 @@ class Questions:
 
     public: LinearMixturePublic
     episodes: int
-    stds: Array  # of the noise on each answer, if 1, 2, ... questions are asked: on their sum over a round, or on each user's
+    # of the noise on each answer, if 1, 2, ... questions are asked: on their sum over a round, or on each user's
+    stds: Array
     each: bool  # whether every user's answers have noise of their own
     spread: float  # of the samples, against the posterior's standard deviation
     rewards: RewardFeatures | None  # of unknown rewards
     _kernels: Array = field(repr=False)  # [s, a, s', i]
-    changing: ClassVar[bool] = True  # how many numbers the users of a round contribute is decided from releases
+    # how many numbers the users of a round contribute is decided from releases
+    changing: ClassVar[bool] = True
 
     @property
     def bound(self) -> Answers:
@@ -104,16 +108,28 @@ class Questions:
             shares=shares,
             steps=steps,
             thetas=thetas,
-            removes=removed(everything, known, asked, users, float(self._noise(users)[len(asked) - 1])),
-            expected=users * self._expected(belief, learned, policies, shares, steps, thetas, known.rows[asked]),
+            removes=removed(
+                everything, known, asked, users, float(self._noise(users)[len(asked) - 1])
+            ),
+            expected=users
+            * self._expected(belief, learned, policies, shares, steps, thetas, known.rows[asked]),
         )
         past = past.after(first, first_rewards, history)
-        begun = remember(past, policies=policies, shares=shares, steps=steps, thetas=thetas, users=released.users)
+        begun = remember(
+            past, policies=policies, shares=shares, steps=steps, thetas=thetas, users=released.users
+        )
         memory = {"seed": seed, **begun}
         shown = tuple(TabularPolicy(actions, self.public.actions) for actions in policies)
         signal = users * _clearest(everything, known.rows, known.steps)
         statistic = self._statistic(steps, thetas)
-        return Round(shown, statistic, memory, signal if released.generation else None, tuple(shares), (statistic.bound, users))
+        return Round(
+            shown,
+            statistic,
+            memory,
+            signal if released.generation else None,
+            tuple(shares),
+            (statistic.bound, users),
+        )
 
     def _noise(self, users: int) -> Array:
         """Standard deviations of the noise on a round's sums, if 1, 2, ... questions are asked."""
@@ -132,7 +148,9 @@ class Questions:
         """What is known of unknown rewards, and the evidence to keep of them."""
         if self.rewards is None:
             return None, past.rewards
-        return believe_rewards(past.rounds, past.rewards, self.rewards, belief, self._kernels, self.public.start)
+        return believe_rewards(
+            past.rounds, past.rewards, self.rewards, belief, self._kernels, self.public.start
+        )
 
     def _rewards(self, learned: RewardBelief | None, rng: np.random.Generator) -> Array:
         """Where actions are equally good they are played at random: there, too, users can show something."""
@@ -148,7 +166,9 @@ class Questions:
                 tables.append(_kernels.signs(self._kernels, np.ascontiguousarray(theta[:d]), SMALL))
             else:
                 assert self.rewards is not None
-                g = reward_signs(self.rewards, theta[None, : self.rewards.dimension])[0].astype(np.int8)
+                g = reward_signs(self.rewards, theta[None, : self.rewards.dimension])[0].astype(
+                    np.int8
+                )
                 tables.append(np.repeat(g[:, :, None], self.public.states, axis=2))
         about = steps >= self._steps
         return AnswerSums(np.where(about, steps - self._steps, steps), np.stack(tables), about)
@@ -162,7 +182,9 @@ class Questions:
         matters: tuple[Array, Array],
         rng: np.random.Generator,
     ) -> Candidates:
-        known = candidates(belief, policies, shares, matters[0], self._kernels, self.public.start, rng)
+        known = candidates(
+            belief, policies, shares, matters[0], self._kernels, self.public.start, rng
+        )
         if learned is None:
             return known
         visits = visited(policies, shares, belief.weights, self._kernels, self.public.start)
@@ -185,7 +207,9 @@ class Questions:
                 found[q] = rows[q, :d] @ belief.weights[block]
             else:
                 visits = visited(policies, shares, belief.weights, self._kernels, self.public.start)
-                found[q] = expected_answer(learned, thetas[q, : learned.weights.shape[1]], int(block) - self._steps, visits)
+                found[q] = expected_answer(
+                    learned, thetas[q, : learned.weights.shape[1]], int(block) - self._steps, visits
+                )
         return found
 
     def _policies(
@@ -195,33 +219,64 @@ class Questions:
 
         And how much the choice between the best policies of plausible weights depends on the weights, and on the rewards, of each step.
         """
-        drawn, paid = belief.samples(SAMPLES, self.spread, rng), self._paid(learned, rewards, SAMPLES, self.spread, rng)
+        drawn, paid = (
+            belief.samples(SAMPLES, self.spread, rng),
+            self._paid(learned, rewards, SAMPLES, self.spread, rng),
+        )
         drawn[0], paid[0] = belief.weights, rewards
         _, played = self._best(drawn, paid)
         plausible = belief.samples(HOPES, 1.0, rng)
         values, others = self._best(plausible, self._paid(learned, rewards, HOPES, 1.0, rng))
         worth, most = values[:, 0] @ self.public.start, values.max()
-        high = rewards if learned is None else learned.hoped() + (rewards - learned.rewards(learned.weights))
-        width = math.sqrt(PRIOR * (1 - 1 / self.public.dimension))  # all of the simplex is in the prior's ellipsoid
-        hoped, hopeful = _kernels.hopeful(self._kernels, high, belief.weights, belief.covariance, width)
+        high = (
+            rewards
+            if learned is None
+            else learned.hoped() + (rewards - learned.rewards(learned.weights))
+        )
+        # all of the simplex is in the prior's ellipsoid
+        width = math.sqrt(PRIOR * (1 - 1 / self.public.dimension))
+        hoped, hopeful = _kernels.hopeful(
+            self._kernels, high, belief.weights, belief.covariance, width
+        )
         policies = np.concatenate([played, others[worth.argmax()][None], hopeful[None]])
         hopes = [float(worth.max()), float(self.public.start @ hoped[0])]
-        matters = relevance(_kernels.gradients(self._kernels, values, others, plausible, self.public.start) / most)
+        matters = relevance(
+            _kernels.gradients(self._kernels, values, others, plausible, self.public.start) / most
+        )
         if learned is None:
             return policies, hopes, (matters, np.zeros(0))
-        each = np.array([visited(one[None], np.ones(1), belief.weights, self._kernels, self.public.start) for one in others])
+        each = np.array(
+            [
+                visited(one[None], np.ones(1), belief.weights, self._kernels, self.public.start)
+                for one in others
+            ]
+        )
         return policies, hopes, (matters, reward_relevance(learned, each / most))
 
-    def _paid(self, learned: RewardBelief | None, rewards: Array, count: int, spread: float, rng: np.random.Generator) -> Array:
+    def _paid(
+        self,
+        learned: RewardBelief | None,
+        rewards: Array,
+        count: int,
+        spread: float,
+        rng: np.random.Generator,
+    ) -> Array:
         """Rewards [n, h, s, a]: plausible ones, where they are unknown."""
         if learned is None:
             return np.repeat(rewards[None], count, axis=0)
-        return np.asarray(learned.samples(count, spread, rng) + (rewards - learned.rewards(learned.weights)))
+        return np.asarray(
+            learned.samples(count, spread, rng) + (rewards - learned.rewards(learned.weights))
+        )
 
     def _best(self, weights: Array, rewards: Array) -> tuple[Array, Ints]:
         """(values [n, h, s], actions [n, h, s]) of the best policies for weights [n, h, i] and rewards [n, h, s, a]."""
-        found = [_kernels.best_policies(self._kernels, rewards[n], weights[n : n + 1]) for n in range(len(weights))]
-        return np.concatenate([values for values, _ in found]), np.concatenate([actions for _, actions in found])
+        found = [
+            _kernels.best_policies(self._kernels, rewards[n], weights[n : n + 1])
+            for n in range(len(weights))
+        ]
+        return np.concatenate([values for values, _ in found]), np.concatenate(
+            [actions for _, actions in found]
+        )
 
     def _users(self, served: int, left: int, belief: Belief, rows: Array, steps: Ints) -> int:
         """So many that the clearest question is as large as its noise, within limits: few releases, and none too late."""
@@ -233,7 +288,14 @@ class Questions:
         return int(min(math.ceil(max(min(wanted, most), LEAST * served, FIRST, least)), left))
 
     def _shares(
-        self, users: int, left: int, best: float, policies: Ints, hopes: list[float], weights: Array, rewards: Array
+        self,
+        users: int,
+        left: int,
+        best: float,
+        policies: Ints,
+        hopes: list[float],
+        weights: Array,
+        rewards: Array,
     ) -> Array:
         """Explorers get users by what they could gain in all users to come, against what they lose by the estimate."""
         least = max(3.0, 2 * self._usual if not self.each else (2 * self._usual) ** 2) / 2
@@ -250,29 +312,40 @@ class Questions:
 
     def asked(self, planned: Round) -> list[Question]:
         """The same with the questions of the round that was planned from it, which is still open."""
-        return in_words(np.asarray(planned.memory["history"]), self._kernels, self._steps, self.rewards)
+        return in_words(
+            np.asarray(planned.memory["history"]), self._kernels, self._steps, self.rewards
+        )
 
     def _recall(self, released: Released) -> Past:
         public = self.public
         unknown = 0 if self.rewards is None else self.rewards.dimension
-        sizes = Sizes(public.horizon, self._steps, public.states, public.actions, public.dimension, unknown)
+        sizes = Sizes(
+            public.horizon, self._steps, public.states, public.actions, public.dimension, unknown
+        )
         return recall(released, sizes)
 
     def describe(self) -> Description:
         planning = f"policies for weights drawn from the posterior, {self.spread:g} x its standard deviation, and two explorers"
-        return Description("tight", f"{planning}; yes/no questions where the answer is most uncertain and matters most")
+        return Description(
+            "tight",
+            f"{planning}; yes/no questions where the answer is most uncertain and matters most",
+        )
 
 
 def _clearest(belief: Belief, rows: Array, steps: Ints) -> float:
     """The largest standard deviation of a question's answer under the belief, per user; rounding may make the smallest ones negative."""
-    return float(np.sqrt(max(np.einsum("qi,qij,qj->q", rows, belief.covariance[steps], rows).max(), 0.0)))
+    return float(
+        np.sqrt(max(np.einsum("qi,qij,qj->q", rows, belief.covariance[steps], rows).max(), 0.0))
+    )
 
 
 def _unknown_rewards(public: LinearMixturePublic) -> RewardFeatures | None:
     if public.rewards is not None:
         return None
     if public.reward_features is None:
-        raise InvalidParameter("QuestionsVI needs known rewards, or features in which they are linear")
+        raise InvalidParameter(
+            "QuestionsVI needs known rewards, or features in which they are linear"
+        )
     return centred_rewards(public.reward_features)
 
 
@@ -318,7 +391,9 @@ class QuestionsVI(Learner):
     ) -> None:
         known_mixture(public, "QuestionsVI", rewards=False)
         if not isinstance(calibration, str) or calibration != "tight":
-            raise InvalidParameter(f'QuestionsVI is in no paper: calibration must be "tight", got calibration={calibration!r}')
+            raise InvalidParameter(
+                f'QuestionsVI is in no paper: calibration must be "tight", got calibration={calibration!r}'
+            )
         check_choices(calibration, bonus_scale)
         check_asked(episodes, privacy)
         schedule = rounds_of(episodes)
@@ -326,11 +401,20 @@ class QuestionsVI(Learner):
         rewards = _unknown_rewards(public)
         unknown = 0 if rewards is None else rewards.dimension * public.horizon
         most = max((d - 1) * steps + unknown, 1)
-        most = most if privacy.epsilon == math.inf else min(most, 3 * (steps + (public.horizon if unknown else 0)))
-        stds = [expected_noise(Answers(D + 1), schedule, privacy=privacy, discrete=False).first for D in range(most)]
+        most = (
+            most
+            if privacy.epsilon == math.inf
+            else min(most, 3 * (steps + (public.horizon if unknown else 0)))
+        )
+        stds = [
+            expected_noise(Answers(D + 1), schedule, privacy=privacy, discrete=False).first
+            for D in range(most)
+        ]
         spread = 0.4 if bonus_scale is None else bonus_scale
         kernels = np.ascontiguousarray(np.moveaxis(public.kernels, 0, -1))
-        algorithm = Questions(public, episodes, np.array(stds), isinstance(privacy, LocalDP), spread, rewards, kernels)
+        algorithm = Questions(
+            public, episodes, np.array(stds), isinstance(privacy, LocalDP), spread, rewards, kernels
+        )
         super().__init__(Calibration(algorithm, schedule), privacy=privacy, noise=noise)
 
     def questions(self) -> list[Question]:
@@ -338,7 +422,9 @@ class QuestionsVI(Learner):
         algorithm = self.algorithm
         assert isinstance(algorithm, Questions)
         over = self.users == self.episodes or self._privatizer.generation == self.schedule.leaves
-        return algorithm.questions(self.released()) if over else algorithm.asked(self.current_round())
+        return (
+            algorithm.questions(self.released()) if over else algorithm.asked(self.current_round())
+        )
 
     def expected_noise(self) -> ExpectedNoise:
         """Of the first round at least, and of a round with as many questions as there can be at most."""

@@ -12,7 +12,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from confide.mixtures.question_planning import LEAST_RELEVANCE, SMALL, Asked, Belief, Candidates, Evidence
+from confide.mixtures.question_planning import (
+    LEAST_RELEVANCE,
+    SMALL,
+    Asked,
+    Belief,
+    Candidates,
+    Evidence,
+)
 from confide.planners import _visit_kernels
 from confide.planners.reward_features import RewardFeatures
 
@@ -31,7 +38,13 @@ class RewardBelief:
 
     def rewards(self, weights: Array) -> Array:
         """Mean rewards [..., h, s, a] for w [..., h, j]."""
-        return np.asarray(np.clip(self.features.offset + np.einsum("saj,...hj->...hsa", self.features.rows, weights), 0.0, 1.0))
+        return np.asarray(
+            np.clip(
+                self.features.offset + np.einsum("saj,...hj->...hsa", self.features.rows, weights),
+                0.0,
+                1.0,
+            )
+        )
 
     def samples(self, count: int, spread: float, rng: np.random.Generator) -> Array:
         """Plausible rewards [n, h, s, a]."""
@@ -41,8 +54,12 @@ class RewardBelief:
 
     def hoped(self) -> Array:
         """One standard deviation above the mean [h, s, a], and at most 1."""
-        variance = np.einsum("sai,hij,saj->hsa", self.features.rows, self.covariance, self.features.rows)
-        return np.asarray(np.minimum(self.rewards(self.weights) + np.sqrt(np.maximum(variance, 0.0)), 1.0))
+        variance = np.einsum(
+            "sai,hij,saj->hsa", self.features.rows, self.covariance, self.features.rows
+        )
+        return np.asarray(
+            np.minimum(self.rewards(self.weights) + np.sqrt(np.maximum(variance, 0.0)), 1.0)
+        )
 
 
 def variance_of(features: RewardFeatures) -> float:
@@ -52,23 +69,42 @@ def variance_of(features: RewardFeatures) -> float:
 
 def signs(features: RewardFeatures, directions: Array) -> Array:
     """g [q, s, a] for directions [q, j]: 1, -1 or 0."""
-    said, size = np.einsum("saj,qj->qsa", features.rows, directions), np.linalg.norm(features.rows, axis=-1)
+    said, size = (
+        np.einsum("saj,qj->qsa", features.rows, directions),
+        np.linalg.norm(features.rows, axis=-1),
+    )
     return np.where(np.abs(said) > SMALL * size, np.sign(said), 0.0)
 
 
 def believe_rewards(
-    rounds: list[Asked], folded: Evidence, features: RewardFeatures, belief: Belief, kernels: Array, start: Array
+    rounds: list[Asked],
+    folded: Evidence,
+    features: RewardFeatures,
+    belief: Belief,
+    kernels: Array,
+    start: Array,
 ) -> tuple[RewardBelief, Evidence]:
     """The belief after these rounds, and the evidence of the first of them on top of `folded`; visits are predicted with `belief`."""
     j, steps = folded.information.shape[1], len(belief.weights)
     first = Evidence(folded.precision.copy(), folded.information.copy())
-    precision, information = folded.precision + np.eye(j) / variance_of(features), folded.information.copy()
+    precision, information = (
+        folded.precision + np.eye(j) / variance_of(features),
+        folded.information.copy(),
+    )
     for number, asked in enumerate(rounds):
-        for h, visits in enumerate(visited(asked.policies, asked.users, belief.weights, kernels, start)):
+        for h, visits in enumerate(
+            visited(asked.policies, asked.users, belief.weights, kernels, start)
+        ):
             here = asked.steps == steps + h
             if not here.any():
                 continue
-            gained = _evidence(signs(features, asked.thetas[here, :j]), visits, asked.answers[here], asked.std, features)
+            gained = _evidence(
+                signs(features, asked.thetas[here, :j]),
+                visits,
+                asked.answers[here],
+                asked.std,
+                features,
+            )
             precision[h] += gained[0]
             information[h] += gained[1]
             if number == 0:
@@ -77,7 +113,9 @@ def believe_rewards(
     values, vectors = np.linalg.eigh(precision)
     covariance = (vectors / values[:, None]) @ vectors.transpose(0, 2, 1)
     roots = (vectors / np.sqrt(values)[:, None]) @ vectors.transpose(0, 2, 1)
-    return RewardBelief(features, np.einsum("hij,hj->hi", covariance, information), covariance, roots), first
+    return RewardBelief(
+        features, np.einsum("hij,hj->hi", covariance, information), covariance, roots
+    ), first
 
 
 def visited(policies: Ints, users: Array, weights: Array, kernels: Array, start: Array) -> Array:
@@ -90,7 +128,9 @@ def visited(policies: Ints, users: Array, weights: Array, kernels: Array, start:
     return np.array(found)
 
 
-def _evidence(g: Array, visits: Array, answers: Array, std: float, features: RewardFeatures) -> tuple[Array, Array]:
+def _evidence(
+    g: Array, visits: Array, answers: Array, std: float, features: RewardFeatures
+) -> tuple[Array, Array]:
     """Precision and information; an answer has a second moment of 1/4 at most, and has it where rewards are 0 or 1."""
     M = np.einsum("qsa,sa,saj->qj", g, visits, features.rows)
     centred = answers - np.einsum("qsa,sa,sa->q", g, visits, features.offset - 0.5)
@@ -111,7 +151,9 @@ def reward_relevance(learned: RewardBelief, plausible: Array) -> Array:
     return np.asarray(B + LEAST_RELEVANCE * np.eye(B.shape[-1]))
 
 
-def with_rewards(known: Candidates, learned: RewardBelief, visits: Array, matters: Array) -> Candidates:
+def with_rewards(
+    known: Candidates, learned: RewardBelief, visits: Array, matters: Array
+) -> Candidates:
     """The candidates with questions about rewards, for one user with these visits [h, s, a]; `matters` is their relevance [h, j, j]."""
     H, j = learned.weights.shape
     steps, d = len(known.relevance), known.thetas.shape[1]
@@ -121,7 +163,9 @@ def with_rewards(known: Candidates, learned: RewardBelief, visits: Array, matter
     of, thetas, rows = [known.steps], [_wide(known.thetas, width)], [_wide(known.rows, width)]
     for h in range(H):
         directions = _directions(learned.covariance[h], matters[h])
-        M = np.einsum("qsa,sa,saj->qj", signs(learned.features, directions), visits[h], learned.features.rows)
+        M = np.einsum(
+            "qsa,sa,saj->qj", signs(learned.features, directions), visits[h], learned.features.rows
+        )
         of.append(np.full(len(directions), steps + h))
         thetas.append(_wide(directions, width))
         rows.append(_wide(M, width))
@@ -132,7 +176,9 @@ def _directions(C: Array, B: Array) -> Array:
     """Each feature by itself, those in which most is uncertain, and those in which that matters most."""
     values, vectors = np.linalg.eigh(B)
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-    found = np.concatenate([np.eye(len(C)), np.linalg.eigh(C)[1].T, (C @ root @ np.linalg.eigh(root @ C @ root)[1]).T])
+    found = np.concatenate(
+        [np.eye(len(C)), np.linalg.eigh(C)[1].T, (C @ root @ np.linalg.eigh(root @ C @ root)[1]).T]
+    )
     length = np.linalg.norm(found, axis=1)
     return np.asarray(found[length > 1e-12] / length[length > 1e-12, None])
 

@@ -29,7 +29,13 @@ def paper(public: LinearMixturePublic, choices: Choices) -> Calibration:
     scale = 1.0 if choices.bonus_scale is None else choices.bonus_scale
     regularizer = Shift(made.ridge + 2 * made.upsilon, made.beta * scale)
     regressions = Regressions(
-        public, raw(d), made.bound, regularizer, plain=True, unit=math.sqrt(d), ceiling=np.full(H, float(H))
+        public,
+        raw(d),
+        made.bound,
+        regularizer,
+        plain=True,
+        unit=math.sqrt(d),
+        ceiling=np.full(H, float(H)),
     )
     tree = None if isinstance(privacy, LocalDP | NoPrivacy) else setting.tree
     return Calibration(value_iteration(regressions, schedule), schedule, tree, made.loss)
@@ -69,7 +75,9 @@ class UCRLVTR(Learner):
     name = "ucrl-vtr"
 
     @classmethod
-    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+    def footprint(
+        cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any
+    ) -> Footprint:
         return regression_footprint(sizes, episodes=episodes, privacy=privacy, **options)
 
     def __init__(
@@ -86,6 +94,12 @@ class UCRLVTR(Learner):
         exploration: str = "measured",
     ) -> None:
         known_mixture(public, "UCRL-VTR")
-        choices = Choices(episodes, privacy, calibration, schedule, bonus_scale, failure, exploration=exploration)
-        made = tight(public, choices, value_iteration) if calibration == "tight" else paper(public, choices)
+        choices = Choices(
+            episodes, privacy, calibration, schedule, bonus_scale, failure, exploration=exploration
+        )
+        made = (
+            tight(public, choices, value_iteration)
+            if calibration == "tight"
+            else paper(public, choices)
+        )
         super().__init__(made, privacy=privacy, noise=noise)

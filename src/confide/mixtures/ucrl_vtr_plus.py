@@ -17,8 +17,21 @@ from confide.mixtures.footprint import regression_footprint
 from confide.mixtures.linopt_vi import BALANCE, known_mixture
 from confide.mixtures.planning import optimistic
 from confide.mixtures.printed import PrintedPlus, Setting, printed_plus
-from confide.mixtures.value_features import FeatureMap, SparseKernels, fitted, raw, reduced, sparse, value_steps
-from confide.mixtures.variance_planning import largest_plausible, largest_possible, moment, variance_weights
+from confide.mixtures.value_features import (
+    FeatureMap,
+    SparseKernels,
+    fitted,
+    raw,
+    reduced,
+    sparse,
+    value_steps,
+)
+from confide.mixtures.variance_planning import (
+    largest_plausible,
+    largest_possible,
+    moment,
+    variance_weights,
+)
 from confide.planners.regression import Repair, Shift, Width, mean_eigenvalue
 from confide.privacy.bounded import Released
 from confide.privacy.request import LocalDP, NoPrivacy, Request
@@ -28,7 +41,8 @@ from confide.problems.sizes import ProblemSizes
 from confide.statistics.bounds import RegressionRows
 
 Array = npt.NDArray[np.float64]
-SHARE = 0.125  # of the second regression: its noise is 8 times the first one's, and the first one's grows by 0.8 %
+# of the second regression: its noise is 8 times the first one's, and the first one's grows by 0.8 %
+SHARE = 0.125
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +66,9 @@ class PrintedPlanning:
         shifts = [self.constants.ridge + 2 * upsilon for upsilon in self.constants.upsilon]
         weighted, squares = Shift(shifts[0], hat * self.bonus_scale), Shift(shifts[1], tilde)
         first = weighted.estimate(Lambda[:n], u[:n], noise_std=released.noise.std)
-        second = squares.estimate(unit * Lambda[n:], unit * u[n:], noise_std=unit * released.noise.std)
+        second = squares.estimate(
+            unit * Lambda[n:], unit * u[n:], noise_std=unit * released.noise.std
+        )
         coordinates = raw(d)
         seen = sparse(coordinates, self.features)
         plan = optimistic(
@@ -64,7 +80,9 @@ class PrintedPlanning:
             ceiling=np.full(H, float(H)),
         )
         later = plan.values[1 : n + 1]
-        mean = moment(coordinates, seen, later, first, Width(check**2, 0.0, factor=1.0, cap=math.inf))
+        mean = moment(
+            coordinates, seen, later, first, Width(check**2, 0.0, factor=1.0, cap=math.inf)
+        )
         square = moment(coordinates, seen, later**2, second, squares.width(noise_std=0.0))
         variances = np.maximum(H**2 / d, largest_plausible(mean, square, H))  # sbar^2
         one = replace(self.bound, steps=n)
@@ -73,12 +91,20 @@ class PrintedPlanning:
             ValueTargets(one, coordinates, seen, plan.values, 1 / np.sqrt(variances)),
             ValueTargets(one, coordinates, seen, plan.values**2, math.sqrt(d) / H**2),
         )
-        return Round((plan.policy,), statistic, signal=mean_eigenvalue(Lambda[:n]) if released.generation else None)
+        return Round(
+            (plan.policy,),
+            statistic,
+            signal=mean_eigenvalue(Lambda[:n]) if released.generation else None,
+        )
 
     def describe(self) -> Description:
         constants = self.constants
-        first = Shift(constants.ridge + 2 * constants.upsilon[0], constants.widths(1)[1] * self.bonus_scale)
-        return Description("paper", f"{first.describe(self.bound.rows)} and growing", self.bound.rows)
+        first = Shift(
+            constants.ridge + 2 * constants.upsilon[0], constants.widths(1)[1] * self.bonus_scale
+        )
+        return Description(
+            "paper", f"{first.describe(self.bound.rows)} and growing", self.bound.rows
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +121,11 @@ class VarianceAwarePlanning:
     def plan(self, released: Released) -> Round:
         (Lambda, u), (Lambda2, u2) = (
             part.unpack(values)
-            for part, values in zip((self.bound.first, self.bound.second), self.bound.split(released.values), strict=True)
+            for part, values in zip(
+                (self.bound.first, self.bound.second),
+                self.bound.split(released.values),
+                strict=True,
+            )
         )
         noise_std, noise2_std = released.noise.std, released.noise.std / self.bound.weight
         first = self.regularizer.estimate(Lambda, u, noise_std=noise_std)
@@ -103,12 +133,16 @@ class VarianceAwarePlanning:
         width, width2 = (self.regularizer.width(noise_std=std) for std in (noise_std, noise2_std))
         seen = sparse(self.features, self.kernels)
         plan = optimistic(seen, self.rewards, first, feature_map=self.features, width=width)
-        explorer = optimistic(seen, self.rewards, first, feature_map=self.features, width=wider(width))
+        explorer = optimistic(
+            seen, self.rewards, first, feature_map=self.features, width=wider(width)
+        )
         later = scaled(targets(plan.values, explorer.values)[1 : self.bound.steps + 1])
         mean = moment(self.features, seen, later, first, width)
         square = moment(self.features, seen, later**2, second, width2)
         possible = largest_possible(self.kernels, later)
-        variances = np.clip(largest_plausible(mean, square, 1.0), possible / len(self.kernels), possible)
+        variances = np.clip(
+            largest_plausible(mean, square, 1.0), possible / len(self.kernels), possible
+        )
         signal = np.maximum(np.trace(Lambda, axis1=1, axis2=2) / self.features.dimension, 1.0)
         weights = self._weights(seen, later, variances, width.noise / signal)
         statistic = Both(
@@ -116,8 +150,15 @@ class VarianceAwarePlanning:
             ValueTargets(self.bound.first, self.features, seen, after_first(later), weights),
             ValueTargets(self.bound.second, self.features, seen, after_first(later**2)),
         )
-        policies, shares = served(plan.policy, explorer.policy, self.schedule.times, released.generation)
-        return Round(policies, statistic, signal=float(signal.mean()) if released.generation else None, shares=shares)
+        policies, shares = served(
+            plan.policy, explorer.policy, self.schedule.times, released.generation
+        )
+        return Round(
+            policies,
+            statistic,
+            signal=float(signal.mean()) if released.generation else None,
+            shares=shares,
+        )
 
     def _weights(self, seen: SparseKernels, later: Array, variances: Array, noise: Array) -> Array:
         features, fitting = fitted(self.features, seen, later, balance=self.bound.balance)
@@ -161,8 +202,12 @@ class UCRLVTRPlus(Learner):
     name = "ucrl-vtr-plus"
 
     @classmethod
-    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
-        return regression_footprint(sizes, episodes=episodes, privacy=privacy, regressions=2, **options)
+    def footprint(
+        cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any
+    ) -> Footprint:
+        return regression_footprint(
+            sizes, episodes=episodes, privacy=privacy, regressions=2, **options
+        )
 
     def __init__(
         self,
@@ -178,7 +223,9 @@ class UCRLVTRPlus(Learner):
     ) -> None:
         known_mixture(public, "UCRL-VTR+")
         check_choices(calibration, bonus_scale, failure)
-        times = choose_schedule(schedule, geometric(episodes) if calibration == "tight" else every_episode(episodes))
+        times = choose_schedule(
+            schedule, geometric(episodes) if calibration == "tight" else every_episode(episodes)
+        )
         if calibration == "tight":
             made = tight(public, times, bonus_scale)
         else:
@@ -186,20 +233,33 @@ class UCRLVTRPlus(Learner):
         super().__init__(made, privacy=privacy, noise=noise)
 
 
-def tight(public: LinearMixturePublic, schedule: Schedule, bonus_scale: float | None = None) -> Calibration:
+def tight(
+    public: LinearMixturePublic, schedule: Schedule, bonus_scale: float | None = None
+) -> Calibration:
     assert public.rewards is not None
     features, n = reduced(public.dimension), value_steps(public.horizon)
     bound = StackedRows(n, features.dimension, BALANCE, n, features.dimension, BALANCE, SHARE)
     regularizer = Repair(BALANCE, 0.1 if bonus_scale is None else bonus_scale, simplex=features)
-    return Calibration(VarianceAwarePlanning(public.kernels, public.rewards, features, bound, regularizer, schedule), schedule)
+    return Calibration(
+        VarianceAwarePlanning(
+            public.kernels, public.rewards, features, bound, regularizer, schedule
+        ),
+        schedule,
+    )
 
 
 def paper(
-    public: LinearMixturePublic, privacy: Request, schedule: Schedule, bonus_scale: float | None = None, failure: float = 0.1
+    public: LinearMixturePublic,
+    privacy: Request,
+    schedule: Schedule,
+    bonus_scale: float | None = None,
+    failure: float = 0.1,
 ) -> Calibration:
     assert public.rewards is not None
     setting = Setting(schedule.users, public.horizon, public.dimension, failure, schedule.leaves)
     constants, scale = printed_plus(privacy, setting), 1.0 if bonus_scale is None else bonus_scale
-    planning = PrintedPlanning(public.kernels / math.sqrt(public.dimension), public.rewards, constants, scale)
+    planning = PrintedPlanning(
+        public.kernels / math.sqrt(public.dimension), public.rewards, constants, scale
+    )
     tree = None if isinstance(privacy, LocalDP | NoPrivacy) else setting.tree
     return Calibration(planning, schedule, tree, constants.loss)

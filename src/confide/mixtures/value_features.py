@@ -64,7 +64,9 @@ def centred(kernels: int) -> FeatureMap:
 def reduced(kernels: int) -> FeatureMap:
     """X = U^T phi_Vhat, y = Vhat(s') - mean_i phi_i, w = 1/d + U theta, U the Helmert basis of 1-perp. Needs weights that sum to one."""
     if kernels < 2:
-        raise InvalidParameter(f"a single kernel leaves nothing to learn: kernels must be at least 2, got kernels={kernels}")
+        raise InvalidParameter(
+            f"a single kernel leaves nothing to learn: kernels must be at least 2, got kernels={kernels}"
+        )
     d = kernels
     U = np.triu(np.ones((d, d - 1)))
     U[np.arange(1, d), np.arange(d - 1)] = -np.arange(1, d)
@@ -83,7 +85,9 @@ class ValueFeatures:
     scale: Array
 
 
-def value_features(feature_map: FeatureMap, kernels: "Array | SparseKernels", values: Array) -> ValueFeatures:
+def value_features(
+    feature_map: FeatureMap, kernels: "Array | SparseKernels", values: Array
+) -> ValueFeatures:
     """The features of the values [h, s'] after each step, with kernels [i, s, a, s']."""
     return fitted(feature_map, kernels, values, balance=1.0)[0]
 
@@ -97,8 +101,12 @@ def fitted(
     """
     seen = sparse(feature_map, kernels)
     S, A, m = seen.states, seen.actions, feature_map.dimension
-    rows, offset, scale, weight = _kernels.weighted_features(seen.arrays, seen.after(values), seen.span, balance)
-    return ValueFeatures(rows.reshape(-1, S, A, m), offset.reshape(-1, S, A), scale), weight.reshape(-1, S, A)
+    rows, offset, scale, weight = _kernels.weighted_features(
+        seen.arrays, seen.after(values), seen.span, balance
+    )
+    return ValueFeatures(
+        rows.reshape(-1, S, A, m), offset.reshape(-1, S, A), scale
+    ), weight.reshape(-1, S, A)
 
 
 def visited(
@@ -116,8 +124,23 @@ def visited(
 
     a round of few users looks at few rows. The transitions must exist.
     """
-    table = _FITTING if weights is None else np.ascontiguousarray(weights, dtype=float).reshape(len(values), -1)
-    return _kernels.visited(kernels.arrays, kernels.actions, values, kernels.span, balance, table, step, state, action, after)
+    table = (
+        _FITTING
+        if weights is None
+        else np.ascontiguousarray(weights, dtype=float).reshape(len(values), -1)
+    )
+    return _kernels.visited(
+        kernels.arrays,
+        kernels.actions,
+        values,
+        kernels.span,
+        balance,
+        table,
+        step,
+        state,
+        action,
+        after,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,7 +160,9 @@ class SparseKernels:
     def after(self, values: Array) -> Array:
         """Values [h, s'], checked."""
         if values.ndim != 2 or values.shape[1] != self.states:
-            raise InvalidParameter(f"values must have shape (steps, {self.states}), got {values.shape}")
+            raise InvalidParameter(
+                f"values must have shape (steps, {self.states}), got {values.shape}"
+            )
         return np.ascontiguousarray(values, dtype=float)
 
 
@@ -149,13 +174,17 @@ def sparse(feature_map: FeatureMap, kernels: "Array | SparseKernels") -> SparseK
         return kernels
     d = len(feature_map.origin)
     if kernels.ndim != 4 or len(kernels) != d or kernels.shape[1] != kernels.shape[3]:
-        raise InvalidParameter(f"kernels must have shape ({d}, states, actions, states), got {kernels.shape}")
+        raise InvalidParameter(
+            f"kernels must have shape ({d}, states, actions, states), got {kernels.shape}"
+        )
     _, S, A, _ = kernels.shape
     by_row = np.moveaxis(kernels, 0, -1).reshape(S * A, S, d)
     possible = (by_row != 0).any(axis=2)
     starts = np.concatenate([[0], np.cumsum(possible.sum(axis=1))])
     coefficients = by_row[possible] @ np.column_stack([feature_map.basis, feature_map.origin])
-    return SparseKernels(feature_map, S, A, (starts, np.nonzero(possible)[1], coefficients), feature_map.span or 0.0)
+    return SparseKernels(
+        feature_map, S, A, (starts, np.nonzero(possible)[1], coefficients), feature_map.span or 0.0
+    )
 
 
 def value_steps(horizon: int) -> int:

@@ -19,13 +19,21 @@ class Moment:
     error: Array
 
 
-def moment(feature_map: FeatureMap, kernels: Array | SparseKernels, values: Array, estimate: Estimate, width: Width) -> Moment:
+def moment(
+    feature_map: FeatureMap,
+    kernels: Array | SparseKernels,
+    values: Array,
+    estimate: Estimate,
+    width: Width,
+) -> Moment:
     """Of f = values [h, s'] after each step, from the estimate of the mixture."""
     features = value_features(feature_map, kernels, values)
     scale = features.scale[:, None, None]
     mean = features.offset + scale * (features.rows @ estimate.weights[:, None, :, None])[..., 0]
     parts = zip(features.rows, estimate.precision, features.scale, strict=True)
-    return Moment(mean, np.stack([bonus(rows, precision, R, width) for rows, precision, R in parts]))
+    return Moment(
+        mean, np.stack([bonus(rows, precision, R, width) for rows, precision, R in parts])
+    )
 
 
 def largest_plausible(first: Moment, second: Moment, span: float) -> Array:
@@ -35,7 +43,9 @@ def largest_plausible(first: Moment, second: Moment, span: float) -> Array:
     """
     B = span
     estimate = np.clip(second.mean, 0, B**2) - np.clip(first.mean, 0, B) ** 2
-    return np.asarray(estimate + np.minimum(B**2, 2 * B * first.error) + np.minimum(B**2, second.error))
+    return np.asarray(
+        estimate + np.minimum(B**2, 2 * B * first.error) + np.minimum(B**2, second.error)
+    )
 
 
 def largest_possible(kernels: Array, values: Array) -> Array:
@@ -55,6 +65,8 @@ def variance_weights(fitting: Array, rows: Array, variances: Array, *, noise: Ar
     released signal; the rest of tau is taken at c = 1/G, all (s, a) alike.
     """
     signal = fitting**2 * (rows**2).sum(axis=-1)
-    sampling = (signal * fitting**2 * variances).sum(axis=(1, 2)) / np.maximum(signal.sum(axis=(1, 2)), 1e-300)
+    sampling = (signal * fitting**2 * variances).sum(axis=(1, 2)) / np.maximum(
+        signal.sum(axis=(1, 2)), 1e-300
+    )
     tau = (noise + sampling)[:, None, None]
     return np.asarray(np.minimum(fitting, np.sqrt(tau / np.where(variances > 0, variances, 1.0))))

@@ -18,22 +18,43 @@ Array = npt.NDArray[np.float64]
 
 
 def valued(
-    played: Sequence[Played], known: Posterior, *, rewards: Array, kernels: Array, codes: Array, code_means: Array, start: Array
+    played: Sequence[Played],
+    known: Posterior,
+    *,
+    rewards: Array,
+    kernels: Array,
+    codes: Array,
+    code_means: Array,
+    start: Array,
 ) -> Valued:
     """Of all rounds, the open one last. Kernels [i, s, a, s'], codes [s, a, s', c] with their means [s, a, c, i]."""
-    model = Model(np.stack([mixture(kernels, weights) for weights in known.weights]), rewards, start)
+    model = Model(
+        np.stack([mixture(kernels, weights) for weights in known.weights]), rewards, start
+    )
     slopes = np.tensordot(model.slopes(played[-1]), kernels, axes=([1, 2, 3], [1, 2, 3]))  # [h, i]
-    exact = _without_noise(model, [each for each in played if each.users], known, codes=codes, code_means=code_means)
+    exact = _without_noise(
+        model, [each for each in played if each.users], known, codes=codes, code_means=code_means
+    )
     total = float(np.einsum("hi,hij,hj->", slopes, known.covariance, slopes))
     left = min(float(np.einsum("hi,hij,hj->", slopes, exact, slopes)), total)
     best, uniform = model.bounds()
-    return Valued(tuple(map(model.mean_value, played)), math.sqrt(left), math.sqrt(total - left), best, uniform)
+    return Valued(
+        tuple(map(model.mean_value, played)),
+        math.sqrt(left),
+        math.sqrt(total - left),
+        best,
+        uniform,
+    )
 
 
-def _without_noise(model: Model, closed: Sequence[Played], known: Posterior, *, codes: Array, code_means: Array) -> Array:
+def _without_noise(
+    model: Model, closed: Sequence[Played], known: Posterior, *, codes: Array, code_means: Array
+) -> Array:
     """The covariance [h, i, i] of the weights if the sums had no noise."""
     H, d = known.weights.shape
-    expected = np.array([each.users * model.mean_visits(each)[:H] for each in closed]).reshape(-1, H, *codes.shape[:2])
+    expected = np.array([each.users * model.mean_visits(each)[:H] for each in closed]).reshape(
+        -1, H, *codes.shape[:2]
+    )
     covariance = np.empty((H, d, d))
     for h in range(H):
         M = np.tensordot(expected[:, h], code_means, axes=2)  # [t, c, i]

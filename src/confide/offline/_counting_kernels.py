@@ -14,10 +14,18 @@ PART = 2**8  # a weight of one
 
 
 @njit
-def acceptable(states: Ints, actions: Ints, rewards: Array, first: int, last: int, S: int, A: int) -> bool:
+def acceptable(
+    states: Ints, actions: Ints, rewards: Array, first: int, last: int, S: int, A: int
+) -> bool:
     """Whether all rows of a user make sense: states and actions that exist, rewards that are finite."""
     for i in range(first, last):
-        if states[i] < 0 or states[i] >= S or actions[i] < 0 or actions[i] >= A or not np.isfinite(rewards[i]):
+        if (
+            states[i] < 0
+            or states[i] >= S
+            or actions[i] < 0
+            or actions[i] >= A
+            or not np.isfinite(rewards[i])
+        ):
             return False
     return True
 
@@ -82,7 +90,11 @@ def count(
     often, touched = np.zeros(rows, np.int32), np.zeros(K, np.int64)
     for u in range(valid.size):
         begin, finish = trajectories[users[u]], trajectories[users[u + 1]]
-        if not valid[u] or begin == finish or not acceptable(states, actions, rewards, begin, finish, logged, choices):
+        if (
+            not valid[u]
+            or begin == finish
+            or not acceptable(states, actions, rewards, begin, finish, logged, choices)
+        ):
             continue
         if starts > 0:
             sums[first_states + states[begin]] += starts
@@ -96,7 +108,13 @@ def count(
                 if gaps.size > 0 and i + 1 < stop and gaps[i + 1]:
                     continue
                 row = states[i] * choices + actions[i]
-                cell = cell_of(successors, indptr[row], indptr[row + 1], states[i + 1] if i + 1 < stop else logged, S)
+                cell = cell_of(
+                    successors,
+                    indptr[row],
+                    indptr[row + 1],
+                    states[i + 1] if i + 1 < stop else logged,
+                    S,
+                )
                 if cell < 0:
                     continue
                 touched[counted] = row

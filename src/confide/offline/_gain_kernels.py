@@ -12,10 +12,18 @@ Ints = npt.NDArray[Any]
 
 
 @njit
-def sensible(states: Ints, actions: Ints, rewards: Array, first: int, last: int, S: int, A: int) -> bool:
+def sensible(
+    states: Ints, actions: Ints, rewards: Array, first: int, last: int, S: int, A: int
+) -> bool:
     """Whether all rows of a user make sense: states and actions that exist, rewards that are finite."""
     for i in range(first, last):
-        if states[i] < 0 or states[i] >= S or actions[i] < 0 or actions[i] >= A or not np.isfinite(rewards[i]):
+        if (
+            states[i] < 0
+            or states[i] >= S
+            or actions[i] < 0
+            or actions[i] >= A
+            or not np.isfinite(rewards[i])
+        ):
             return False
     return True
 
@@ -30,7 +38,9 @@ def before_gap(gaps: Ints, begin: int, stop: int) -> int:
 
 
 @njit
-def reward_of(known: Array, state: int, action: int, logged: float, low: float, high: float) -> float:
+def reward_of(
+    known: Array, state: int, action: int, logged: float, low: float, high: float
+) -> float:
     """The public reward, or the logged one, clipped."""
     return float(known[state, action]) if known.size > 0 else min(max(logged, low), high)
 
@@ -68,7 +78,11 @@ def gains(
     out = np.zeros(valid.size)
     for u in range(valid.size):
         begin, finish = trajectories[users[u]], trajectories[users[u + 1]]
-        if not valid[u] or begin == finish or not sensible(states, actions, rewards, begin, finish, S, A):
+        if (
+            not valid[u]
+            or begin == finish
+            or not sensible(states, actions, rewards, begin, finish, S, A)
+        ):
             continue
         whole = min(trajectories[users[u] + 1], begin + horizon)
         stop = before_gap(gaps, begin, whole)
@@ -79,7 +93,8 @@ def gains(
                 sane = False
                 break
             if changed[s]:
-                ratio = min(1.0 - share + share * target[s, a] / p, 1e300)  # finite, as its logarithm is then
+                # finite, as its logarithm is then
+                ratio = min(1.0 - share + share * target[s, a] / p, 1e300)
                 log_weight += np.log(ratio) if ratio > 0.0 else -np.inf
             r = reward_of(known, s, a, rewards[i], low, high)
             total += power * r * (np.exp(min(log_weight, np.log(clip))) - 1.0)
@@ -121,7 +136,11 @@ def returns(
     out = np.full(valid.size, missing)
     for u in range(valid.size):
         begin, finish = trajectories[users[u]], trajectories[users[u + 1]]
-        if not valid[u] or begin == finish or not sensible(states, actions, rewards, begin, finish, S, choices):
+        if (
+            not valid[u]
+            or begin == finish
+            or not sensible(states, actions, rewards, begin, finish, S, choices)
+        ):
             continue
         whole = min(trajectories[users[u] + 1], begin + horizon)
         stop = before_gap(gaps, begin, whole)

@@ -34,10 +34,15 @@ class Moments:
     balance: float = BALANCE
 
     def __post_init__(self) -> None:
-        real("low", self.low, at_least=-1e3, at_most=0), real("high", self.high, at_least=0, at_most=1e3)
+        (
+            real("low", self.low, at_least=-1e3, at_most=0),
+            real("high", self.high, at_least=0, at_most=1e3),
+        )
         real("balance", self.balance, at_least=1e-3, at_most=1e3)
         if not self.high - self.low >= 1e-3 or self.balance * self._most > 0.5:
-            raise InvalidParameter(f"low < high and balance * max(-low, high) <= 1/2 must hold, got {self}")
+            raise InvalidParameter(
+                f"low < high and balance * max(-low, high) <= 1/2 must hold, got {self}"
+            )
 
     @property
     def _most(self) -> float:
@@ -63,7 +68,9 @@ class Moments:
         m, k = self._most, self.balance
         if parse_relation(relation) == Relation.NULL:
             return m * math.hypot(1, k * m) + math.sqrt(2) * self.grid
-        return (self.high - self.low) * math.hypot(1, k * (self.high + self.low)) + math.sqrt(2) * self.grid
+        return (self.high - self.low) * math.hypot(1, k * (self.high + self.low)) + math.sqrt(
+            2
+        ) * self.grid
 
     def l1_sensitivity(self, relation: Relation) -> float:
         m, k = self._most, self.balance
@@ -108,7 +115,9 @@ class Gains:
 
     def contribution(self, users: LoggedUsers) -> Bounded:
         if users.actions is None or users.probabilities is None:
-            raise InvalidParameter("gains need logs with actions and the probabilities of taking them")
+            raise InvalidParameter(
+                "gains need logs with actions and the probabilities of taking them"
+            )
         table, highest = self.table, float(self.rest[-1])
         found = _kernels.gains(
             users.states,

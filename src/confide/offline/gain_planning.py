@@ -11,12 +11,14 @@ from confide.offline.policy_planning import Dynamics
 from confide.offline.row_planning import Array, visits_of
 from confide.offline.table_features import Bools, Table, step_ranges
 
-LEVEL, Z = 0.95, 1.75  # one-sided; at the normal 1.645 the worst two-point law of gains has an error of .052
+# one-sided; at the normal 1.645 the worst two-point law of gains has an error of .052
+LEVEL, Z = 0.95, 1.75
 # Up to this loss of Gaussian noise (mu), and of noise without delta (epsilon), no two-point law of gains has a larger error than LEVEL
 # allows. With less noise the few users with large losses are not seen: benchmarks/improvement_level.py computes it.
 MOST_MU, MOST_EPSILON = 1.6, 2.75
 MODEL_Z = 2.0  # of the method "model", which has no theorem: a little more than the level needs
-CELL, ROW = 0.25, 3.0  # standard deviations of noise: of a cell that is looked at, and of the visits to a row that is known
+# standard deviations of noise: of a cell that is looked at, and of the visits to a row that is known
+CELL, ROW = 0.25, 3.0
 ALONE = 0.5  # of an even share: an action that the policy takes more often stands alone
 _NOTHING = 1e-12
 SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
@@ -55,14 +57,21 @@ class Counted:
     total_weight: float
 
 
-def lower_mean(sum_: float, squares: float, noise: float, square_noise: float, users: int, z: float = Z) -> float:
+def lower_mean(
+    sum_: float, squares: float, noise: float, square_noise: float, users: int, z: float = Z
+) -> float:
     """mean - z sqrt(second moment / users + noise^2), the second moment raised by Z standard deviations of its own noise."""
     second = max(squares + Z * square_noise, 0.0) / users
     return sum_ / users - z * math.sqrt(second / users + (noise / users) ** 2)
 
 
 def mixture_for(
-    model: Dynamics, start: Array, target: Target, horizon: int, users: int, noise: Callable[[float], tuple[float, float]]
+    model: Dynamics,
+    start: Array,
+    target: Target,
+    horizon: int,
+    users: int,
+    noise: Callable[[float], tuple[float, float]],
 ) -> Mixture:
     """The share and the clip with the largest bound in the model, for so many users and noise(clip) on the sum and on the squares.
 
@@ -81,7 +90,11 @@ def mixture_for(
         for clip in CLIPS:
             x = (pay * (np.minimum(rho, clip) - 1)).sum(axis=1) / (clip * highest)
             std, square_std = noise(clip)
-            bound = lower_mean(x.mean() * users, (x**2).mean() * users, std, square_std, users) * clip * highest
+            bound = (
+                lower_mean(x.mean() * users, (x**2).mean() * users, std, square_std, users)
+                * clip
+                * highest
+            )
             if bound > best.predicted:
                 best = Mixture(share, clip, float(bound))
     return best
@@ -91,22 +104,37 @@ def _rehearsed(model: Dynamics, start: Array, steps: int) -> tuple[np.ndarray, n
     """States and actions [trajectory, t] of the behaviour in the model, and whether the trajectory goes on [trajectory, t]."""
     rng, A = np.random.default_rng(_SEED), model.table.actions
     closed = ~model.table.support.open.reshape(model.states, A)[:, 0]
-    state = np.searchsorted(np.cumsum(start), rng.random(_TRIED) * start.sum()).clip(0, len(start) - 1)
+    state = np.searchsorted(np.cumsum(start), rng.random(_TRIED) * start.sum()).clip(
+        0, len(start) - 1
+    )
     acts = np.cumsum(model.behaviour, axis=1)
     P = model.P
     cells = np.append(0.0, np.cumsum(P.data))
-    states, actions, going = np.zeros((_TRIED, steps), np.int64), np.zeros((_TRIED, steps), np.int64), np.zeros((_TRIED, steps))
+    states, actions, going = (
+        np.zeros((_TRIED, steps), np.int64),
+        np.zeros((_TRIED, steps), np.int64),
+        np.zeros((_TRIED, steps)),
+    )
     alive = np.ones(_TRIED, bool)
     for t in range(steps):
-        action = (rng.random((_TRIED, 1)) * acts[state, -1:] > acts[state]).sum(axis=1).clip(0, A - 1)
+        action = (
+            (rng.random((_TRIED, 1)) * acts[state, -1:] > acts[state]).sum(axis=1).clip(0, A - 1)
+        )
         states[:, t], actions[:, t], going[:, t] = state, action, alive
         alive = alive & ~closed[state]
         if not alive.any():
             return states[:, : t + 1], actions[:, : t + 1], going[:, : t + 1]
         row = np.where(alive, state * A + action, 0)
         low, high = P.indptr[row], P.indptr[row + 1]
-        found = np.searchsorted(cells, cells[low] + rng.random(_TRIED) * (cells[high] - cells[low]), side="right") - 1
-        after = P.indices[np.clip(found, low, np.maximum(high - 1, low)).clip(0, len(P.indices) - 1)]
+        found = (
+            np.searchsorted(
+                cells, cells[low] + rng.random(_TRIED) * (cells[high] - cells[low]), side="right"
+            )
+            - 1
+        )
+        after = P.indices[
+            np.clip(found, low, np.maximum(high - 1, low)).clip(0, len(P.indices) - 1)
+        ]
         state = np.where(alive & (high > low), after, state)
         alive = alive & (high > low)
     return states, actions, going
@@ -170,7 +198,9 @@ class _Rows:
         mean = worth / self.visits
         precision = 1 / self.cells + w**2
         share = mean / self.cells / precision
-        noise = ((a - share[:, None] * self.seen) ** 2).sum(axis=1) + (self.cells - self.seen.sum(axis=1)) * share**2
+        noise = ((a - share[:, None] * self.seen) ** 2).sum(axis=1) + (
+            self.cells - self.seen.sum(axis=1)
+        ) * share**2
         noise = self.noise**2 * (noise + (mean * w / precision) ** 2)
         P = np.maximum(self.P, 0.0)
         sampling = np.maximum((P * W**2).sum(axis=1) - (P * W).sum(axis=1) ** 2, 0.0) / self.visits
@@ -188,8 +218,12 @@ def _rows(model: Dynamics, held: Counted, policy: Array) -> _Rows:
     R = len(names)
     made = sparse.csr_matrix((np.ones(len(taken)), (row, taken)), shape=(R, n))
     state = np.where(names < n, names // A, names - n)
-    weights: sparse.csr_matrix = sparse.csr_matrix((np.asarray(made @ probability), (state, np.arange(R))), shape=(S, R))
-    counts = (made @ sparse.csr_matrix((held.counts, support.successors, support.indptr), shape=(n, S))).toarray()
+    weights: sparse.csr_matrix = sparse.csr_matrix(
+        (np.asarray(made @ probability), (state, np.arange(R))), shape=(S, R)
+    )
+    counts = (
+        made @ sparse.csr_matrix((held.counts, support.successors, support.indptr), shape=(n, S))
+    ).toarray()
     expected = (made @ sparse.diags(np.maximum(model.visits.ravel(), 0.0)) @ model.P).toarray()
     visits, std = visits_of(held.counts, held.totals, held.noise, held.total_weight, support)
     visits, std = np.asarray(made @ visits), np.sqrt(np.asarray(made @ std**2))
@@ -197,7 +231,8 @@ def _rows(model: Dynamics, held: Counted, policy: Array) -> _Rows:
     known = visits > ROW * std
     visits = np.where(known, visits, 1.0)
     seen = (expected > CELL * noise[:, None]) & known[:, None]
-    P = np.where(seen, counts, 0.0) / (visits * (1 + (std / visits) ** 2))[:, None]  # E[1/n] is larger than 1/E[n]
+    # E[1/n] is larger than 1/E[n]
+    P = np.where(seen, counts, 0.0) / (visits * (1 + (std / visits) ** 2))[:, None]
     cells = np.diff(support.indptr)[taken[np.unique(row, return_index=True)[1]]].astype(float)
     return _Rows(weights, P, seen, known, visits, noise, cells, held.total_weight)
 

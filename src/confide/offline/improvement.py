@@ -120,7 +120,11 @@ class Improvement:
         return ASSUMPTIONS[self.method]
 
     def __str__(self) -> str:
-        who = "the policy" if self.share == 1 else f"the policy, followed at {100 * self.share:.3g} % of the steps,"
+        who = (
+            "the policy"
+            if self.share == 1
+            else f"the policy, followed at {100 * self.share:.3g} % of the steps,"
+        )
         how = f"{self.users:,} people it was not learned from, method {self.method}"
         if not self.shown:
             return (
@@ -152,17 +156,23 @@ class Improvement:
         try:
             held = json.loads(data)
             if held["format"] != _FORMAT:
-                raise StateError(f"the bound has format {held['format']}, this version of confide reads {_FORMAT}")
+                raise StateError(
+                    f"the bound has format {held['format']}, this version of confide reads {_FORMAT}"
+                )
             names = ("bound", "method", "share", "clip", "horizon", "users")
             certificate = Certificate(held["certificate"]) if held["certificate"] else None
             choice("method", held["method"], METHODS[1:])
             found = cls(
-                **{name: held[name] for name in names}, guarantee=guarantee_from_json(held["guarantee"]), certificate=certificate
+                **{name: held[name] for name in names},
+                guarantee=guarantee_from_json(held["guarantee"]),
+                certificate=certificate,
             )
             str(found)
             return found
         except DAMAGED as error:
-            raise StateError(f"this is not an improvement bound, or it is damaged or cut off: {type(error).__name__}") from None
+            raise StateError(
+                f"this is not an improvement bound, or it is damaged or cut off: {type(error).__name__}"
+            ) from None
 
     def save(self, folder: str | Path) -> None:
         """`improvement.json` and `improvement_certificate.json`, of its privacy, into a folder: both are public."""
@@ -197,7 +207,12 @@ class Call:
 
 
 def improvement(
-    model: "PrivateModel", target: Target, holdout: Logs, privacy: Request | None, method: str, call: Call
+    model: "PrivateModel",
+    target: Target,
+    holdout: Logs,
+    privacy: Request | None,
+    method: str,
+    call: Call,
 ) -> Improvement:
     """See `PrivateModel.improvement`."""
     privacy = model.guarantee.request if privacy is None else privacy
@@ -207,18 +222,44 @@ def improvement(
     choice("method", method, METHODS)
     _check(model, holdout, privacy, method)
     question = _asked(model, target, holdout, privacy, method)
-    source = source_of(call.rng, call.noise, privacy, asked=asked_for(question, holdout, privacy, ledger, id))
+    source = source_of(
+        call.rng, call.noise, privacy, asked=asked_for(question, holdout, privacy, ledger, id)
+    )
     test = _weights_test if question.method == "weights" else _model_test
     shares, finish = test(model, question, target)
-    sums = LogSums(holdout, shares, privacy=privacy, source=source, progress=call.progress, charged=True)
+    sums = LogSums(
+        holdout, shares, privacy=privacy, source=source, progress=call.progress, charged=True
+    )
 
     def make() -> Improvement:
         bound, users = finish(sums)
-        share, clip = (question.mixture.share, question.mixture.clip) if question.mixture else (1.0, None)
-        certificate = sums.certificate(f"an improvement bound, method {question.method}", ASSUMPTIONS[question.method])
-        return Improvement(bound, question.method, share, clip, question.horizon, users, sums.guarantee, certificate)
+        share, clip = (
+            (question.mixture.share, question.mixture.clip) if question.mixture else (1.0, None)
+        )
+        certificate = sums.certificate(
+            f"an improvement bound, method {question.method}", ASSUMPTIONS[question.method]
+        )
+        return Improvement(
+            bound,
+            question.method,
+            share,
+            clip,
+            question.horizon,
+            users,
+            sums.guarantee,
+            certificate,
+        )
 
-    return publish(question, holdout, make, Improvement.from_bytes, privacy=privacy, loss=loss_for(privacy), ledger=ledger, id=id)
+    return publish(
+        question,
+        holdout,
+        make,
+        Improvement.from_bytes,
+        privacy=privacy,
+        loss=loss_for(privacy),
+        ledger=ledger,
+        id=id,
+    )
 
 
 def _check(model: "PrivateModel", holdout: Logs, privacy: Request, method: str) -> None:
@@ -243,7 +284,9 @@ def check_returns(table: Table, horizon: int) -> None:
     """Refuse a question that has no answer. All of it is public: it can be asked before a model is released."""
     low, high = step_ranges(table, horizon)
     if not high[-1] > low[-1]:
-        raise InvalidParameter("all returns are the same by the stated rewards: no policy is better than another")
+        raise InvalidParameter(
+            "all returns are the same by the stated rewards: no policy is better than another"
+        )
 
 
 def _no_weights(model: "PrivateModel", holdout: Logs, privacy: Request) -> str:
@@ -258,17 +301,25 @@ def _no_weights(model: "PrivateModel", holdout: Logs, privacy: Request) -> str:
     if not holdout.has_actions:
         return 'it needs the probabilities with which actions were taken (open the log with probability="probability")'
     least = table.reward_low if table.rewards is None else float(table.rewards.min())
-    return "" if least >= 0 else "rewards may be negative, and clipping a weight may then raise the value"
+    return (
+        ""
+        if least >= 0
+        else "rewards may be negative, and clipping a weight may then raise the value"
+    )
 
 
-def _asked(model: "PrivateModel", target: Target, holdout: Logs, privacy: Request, method: str) -> HeldOutTest:
+def _asked(
+    model: "PrivateModel", target: Target, holdout: Logs, privacy: Request, method: str
+) -> HeldOutTest:
     """Which method, and which mixture: chosen in the released model alone."""
     table, horizon = model.table, holdout.max_steps
     share = holdout.people.holdout if holdout.people else 0.5
     users = max(1, round(model.guarantee.users * share / (1 - share)))
     mixture = None
     if method != "model" and not _no_weights(model, holdout, privacy):
-        mixture = mixture_for(model.dynamics, model.start, target, horizon, users, _noise_of(privacy))
+        mixture = mixture_for(
+            model.dynamics, model.start, target, horizon, users, _noise_of(privacy)
+        )
     if method == "auto":
         other = _predicted(model, target, horizon, users, privacy)
         method = "weights" if mixture is not None and mixture.predicted >= other else "model"
@@ -304,12 +355,17 @@ def _moments(clip: float) -> Moments:
     return Moments(-1 / clip, 1 - 1 / clip)
 
 
-def _predicted(model: "PrivateModel", target: Target, horizon: int, users: int, privacy: Request) -> float:
+def _predicted(
+    model: "PrivateModel", target: Target, horizon: int, users: int, privacy: Request
+) -> float:
     """About what the method "model" will show, with the learning part in the place of the held-out one."""
-    given = _counted(model, model.counts, model.totals, model.reward_sums, model.starts, model.noise_std)
+    given = _counted(
+        model, model.counts, model.totals, model.reward_sums, model.starts, model.noise_std
+    )
     learned = model.guarantee.users
     policy, logged = (
-        value_in(model.dynamics, given, _whole(model, each), horizon, learned) for each in (target.weights, model.behaviour)
+        value_in(model.dynamics, given, _whole(model, each), horizon, learned)
+        for each in (target.weights, model.behaviour)
     )
     span = float(step_ranges(model.table, horizon)[1][-1])
     noise = span * _noise_of(privacy)(1.0)[0] / math.sqrt(1 - COUNTS_SHARE) / users
@@ -335,15 +391,29 @@ def _weights_test(model: "PrivateModel", question: HeldOutTest, target: Target) 
         lower = lower_mean(float(total), float(squares) / BALANCE, std, std / BALANCE, users)
         return lower * mixture.clip * float(rest[-1]), answer.users
 
-    return [Share(bound, 1.0, "gains of a mixture of the policy with the logged policy, and their squares")], finish
+    return [
+        Share(
+            bound, 1.0, "gains of a mixture of the policy with the logged policy, and their squares"
+        )
+    ], finish
 
 
 def _model_test(model: "PrivateModel", question: HeldOutTest, target: Target) -> Any:
     table, horizon, support = model.table, question.horizon, model.table.support
     low, high = step_ranges(table, horizon)
     starts = table.states if table.start is None else 0
-    bound = RootCounts(support.cells, support.pairs, starts, question.transitions, model.total_weight, model.reward_weight)
-    centre, radius = (table.reward_low + table.reward_high) / 2, (table.reward_high - table.reward_low) / 2
+    bound = RootCounts(
+        support.cells,
+        support.pairs,
+        starts,
+        question.transitions,
+        model.total_weight,
+        model.reward_weight,
+    )
+    centre, radius = (
+        (table.reward_low + table.reward_high) / 2,
+        (table.reward_high - table.reward_low) / 2,
+    )
     counts = RootTransitions(bound, support, table.states, horizon, centre, radius)
     returns = Shortfalls(Moments(0.0, 1.0), table, high, float(low[-1]))
     shares = [
@@ -365,12 +435,23 @@ def _model_test(model: "PrivateModel", question: HeldOutTest, target: Target) ->
     return shares, finish
 
 
-def _counted(model: "PrivateModel", counts: Array, totals: Array, reward_sums: Array, starts: Array, noise: float) -> Counted:
+def _counted(
+    model: "PrivateModel",
+    counts: Array,
+    totals: Array,
+    reward_sums: Array,
+    starts: Array,
+    noise: float,
+) -> Counted:
     table = model.table
     if table.rewards is not None:
         return Counted(table, counts, totals, starts, table.rewards, noise, model.total_weight)
     rows = rows_of(counts, totals, noise, model.total_weight, table.support)
-    mean, std = rewards_of(table, model.rows, model.reward_sums, model.noise_std / model.reward_weight)
+    mean, std = rewards_of(
+        table, model.rows, model.reward_sums, model.noise_std / model.reward_weight
+    )
     paying = mean - std > table.reward_low  # by the learning part
     rewards = lower_rewards(table, paying, rows, reward_sums, noise / model.reward_weight, MODEL_Z)
-    return Counted(table, counts, totals, starts, rewards[: table.states], noise, model.total_weight)
+    return Counted(
+        table, counts, totals, starts, rewards[: table.states], noise, model.total_weight
+    )

@@ -82,8 +82,12 @@ class LearnedPolicy:
         """Its probabilities [s, a] where "as logged" is this behaviour [s, a]: in a simulation, the true one."""
         logged = arguments.array("behaviour", behaviour, ndim=2, finite=False)
         if logged.shape != (len(self.choices), self.actions):
-            raise InvalidParameter(f"behaviour must have shape ({len(self.choices)}, {self.actions}), got {logged.shape}")
-        policy: Array = np.where(self.changed[:, None], np.eye(self.actions + 1)[self.choices, : self.actions], logged)
+            raise InvalidParameter(
+                f"behaviour must have shape ({len(self.choices)}, {self.actions}), got {logged.shape}"
+            )
+        policy: Array = np.where(
+            self.changed[:, None], np.eye(self.actions + 1)[self.choices, : self.actions], logged
+        )
         return policy
 
     def probabilities(self) -> Array:
@@ -99,7 +103,16 @@ class LearnedPolicy:
                 named(self.labels.action, a),
                 s,
                 a,
-                *(float(part) for part in (self.behaviour[s, a], self.gains[s], self.gain_std[s], chance[s], self.visits[s])),
+                *(
+                    float(part)
+                    for part in (
+                        self.behaviour[s, a],
+                        self.gains[s],
+                        self.gain_std[s],
+                        chance[s],
+                        self.visits[s],
+                    )
+                ),
             )
             for s, a in enumerate(map(int, self.choices))
             if a < self.actions
@@ -125,7 +138,15 @@ class LearnedPolicy:
             "pessimism": self.pessimism,
             "actions": names,
             "policy": {named(self.labels.state, s): what for s, what in enumerate(done)},
-            **({"policy_of_members": {label: done[s] for s, each in enumerate(members) for label in each}} if members else {}),
+            **(
+                {
+                    "policy_of_members": {
+                        label: done[s] for s, each in enumerate(members) for label in each
+                    }
+                }
+                if members
+                else {}
+            ),
             "departures": [asdict(each) for each in self.departures()],
         }
 
@@ -133,5 +154,7 @@ class LearnedPolicy:
         """`policy.json`, with labels, and `policy.npz`, which `confide.policy.load_policy` reads, into a folder: both are public."""
         where = Path(arguments.path("folder", folder))
         with output(where), staged(where, last="policy.npz") as target:
-            (target / "policy.json").write_text(json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n")
+            (target / "policy.json").write_text(
+                json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n"
+            )
             StochasticPolicy(self.probabilities()).save(target / "policy.npz")

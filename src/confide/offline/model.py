@@ -22,7 +22,14 @@ from confide.mechanisms.sources import NoiseSource
 from confide.offline.gain_planning import Target
 from confide.offline.improvement import Call, Improvement, improvement
 from confide.offline.learned_policy import LearnedPolicy
-from confide.offline.policy_planning import Dynamics, checked_policy, dynamics, followed, pessimistic, state_values
+from confide.offline.policy_planning import (
+    Dynamics,
+    checked_policy,
+    dynamics,
+    followed,
+    pessimistic,
+    state_values,
+)
 from confide.offline.reward_planning import rewards_of
 from confide.offline.row_planning import Rows, rows_of, simplex
 from confide.offline.table_features import Table
@@ -35,7 +42,8 @@ from confide.privacy.request import Request
 from confide.tables.support_features import Support
 
 _FORMAT = "confide-model/1"
-_NUMBERS = ("states", "actions", "discount", "reward_low", "reward_high", "lowest", "highest")  # of a table
+# of a table
+_NUMBERS = ("states", "actions", "discount", "reward_low", "reward_high", "lowest", "highest")
 _RELEASED = ("counts", "totals", "reward_sums", "starts")
 AnyPolicy = LearnedPolicy | TabularPolicy | StochasticPolicy | npt.ArrayLike
 
@@ -54,7 +62,9 @@ def _check_release(model: "PrivateModel") -> None:
     for name, allowed in lengths.items():
         values = array(name, getattr(model, name), ndim=1, finite=False)
         if len(values) not in allowed:
-            raise InvalidParameter(f"{name} must have {' or '.join(map(str, allowed))} entries, got {len(values)}")
+            raise InvalidParameter(
+                f"{name} must have {' or '.join(map(str, allowed))} entries, got {len(values)}"
+            )
     for name in ("noise_std", "total_weight", "reward_weight"):
         real(name, getattr(model, name), at_least=0)
 
@@ -83,7 +93,9 @@ class PrivateModel:
 
     def __post_init__(self) -> None:
         _check_release(self)
-        rows = rows_of(self.counts, self.totals, self.noise_std, self.total_weight, self.table.support)
+        rows = rows_of(
+            self.counts, self.totals, self.noise_std, self.total_weight, self.table.support
+        )
         spread = self.noise_std / (self.reward_weight or 1.0)
         rewards, std = rewards_of(self.table, rows, self.reward_sums, spread)
         object.__setattr__(self, "rows", rows)
@@ -115,7 +127,9 @@ class PrivateModel:
     @property
     def transitions(self) -> Array:
         """Transition probabilities [s, a, s'], the end included; rows of terminal states are zero."""
-        return self.dynamics.P.toarray().reshape(self.dynamics.states, self.table.actions, -1)[: self.table.states]
+        return self.dynamics.P.toarray().reshape(self.dynamics.states, self.table.actions, -1)[
+            : self.table.states
+        ]
 
     def value(self, policy: AnyPolicy) -> float:
         """The expected discounted return of a policy from the start: [s, a] probabilities, [s] actions, or a policy without a horizon."""
@@ -123,7 +137,9 @@ class PrivateModel:
 
     def values(self, policies: Iterable[AnyPolicy]) -> Array:
         """The values of many policies. They cost nothing: the model was released already."""
-        return np.array([self.value(policy) for policy in arguments.listed("policies", policies, object)])
+        return np.array(
+            [self.value(policy) for policy in arguments.listed("policies", policies, object)]
+        )
 
     def state_values(self, policy: AnyPolicy) -> Array:
         """The expected discounted return from every state [s]."""
@@ -140,7 +156,10 @@ class PrivateModel:
         """
         pessimism, S = real("pessimism", pessimism, at_least=0, at_most=1e6), self.table.states
         found = pessimistic(self.dynamics, pessimism, self.start)
-        policy, visits = followed(self.dynamics.behaviour, found.choices)[:S], self.dynamics.visits[:S].sum(axis=1)
+        policy, visits = (
+            followed(self.dynamics.behaviour, found.choices)[:S],
+            self.dynamics.visits[:S].sum(axis=1),
+        )
         return LearnedPolicy(
             found.choices[:S],
             self.behaviour,
@@ -175,7 +194,9 @@ class PrivateModel:
         value of the policy in a release of the held-out people with their mean return; "auto" takes the one that shows more in this model.
         """
         weights = self._weights(policy)
-        changed = policy.changed if isinstance(policy, LearnedPolicy) else np.ones(len(weights), bool)
+        changed = (
+            policy.changed if isinstance(policy, LearnedPolicy) else np.ones(len(weights), bool)
+        )
         call = Call(ledger, rng, noise, progress, id)
         return improvement(self, Target(weights, changed), holdout, privacy, method, call)
 
@@ -186,13 +207,17 @@ class PrivateModel:
         if isinstance(policy, TabularPolicy | StochasticPolicy):
             steps = policy.probabilities()
             if (steps != steps[:1]).any():
-                raise InvalidParameter("policy must be the same at every step: the model has no horizon")
+                raise InvalidParameter(
+                    "policy must be the same at every step: the model has no horizon"
+                )
             return checked_policy("policy", steps[0], S, A)
         table = array("policy", policy)
         if table.ndim == 1:
             actions = arguments.integers("policy", policy)
             if actions.shape != (S,) or ((actions < 0) | (actions >= A)).any():
-                raise InvalidParameter(f"policy must have {S} actions in 0..{A - 1}, one per state, got shape {actions.shape}")
+                raise InvalidParameter(
+                    f"policy must have {S} actions in 0..{A - 1}, one per state, got shape {actions.shape}"
+                )
             table = np.eye(A)[actions]
         return checked_policy("policy", table, S, A)
 
@@ -208,9 +233,17 @@ class PrivateModel:
             "noise": [self.noise_std, self.total_weight, self.reward_weight],
             "labels": self.labels.to_dict(),
         }
-        arrays = {"indptr": support.indptr, "successors": support.successors, "terminal": table.terminal}
+        arrays = {
+            "indptr": support.indptr,
+            "successors": support.successors,
+            "terminal": table.terminal,
+        }
         arrays |= {name: getattr(self, name) for name in _RELEASED}
-        arrays |= {name: part for name in ("rewards", "start") if (part := getattr(table, name)) is not None}
+        arrays |= {
+            name: part
+            for name in ("rewards", "start")
+            if (part := getattr(table, name)) is not None
+        }
         buffer = io.BytesIO()
         np.savez(buffer, facts=np.array(json.dumps(facts, allow_nan=False)), **arrays)  # type: ignore[arg-type]
         return buffer.getvalue()
@@ -222,7 +255,9 @@ class PrivateModel:
                 held = {name: archive[name] for name in archive.files}
             facts = json.loads(str(held["facts"]))
             if facts["format"] != _FORMAT:
-                raise StateError(f"the model has format {facts['format']}, this version of confide reads {_FORMAT}")
+                raise StateError(
+                    f"the model has format {facts['format']}, this version of confide reads {_FORMAT}"
+                )
             layers, states, actions, known = facts["support"]
             support = Support(layers, states, actions, held["indptr"], held["successors"], known)
             table = Table(
@@ -238,9 +273,13 @@ class PrivateModel:
             guarantee, labels = guarantee_from_json(facts["guarantee"]), Labels(**facts["labels"])
             counts, totals, reward_sums, starts = (held[name] for name in _RELEASED)
             noise = noise_std, total_weight, reward_weight
-            return cls(table, counts, totals, reward_sums, starts, *noise, guarantee, certificate, labels)
+            return cls(
+                table, counts, totals, reward_sums, starts, *noise, guarantee, certificate, labels
+            )
         except DAMAGED as error:
-            raise StateError(f"this is not a saved model, or it is damaged or cut off: {type(error).__name__}") from None
+            raise StateError(
+                f"this is not a saved model, or it is damaged or cut off: {type(error).__name__}"
+            ) from None
 
     def save(self, folder: str | Path) -> None:
         """`model.npz`, and `certificate.json` where there is one, into a folder: both are public."""
@@ -255,7 +294,9 @@ class PrivateModel:
         """From a folder that it was saved in, or from the file `model.npz` itself."""
         found = Path(arguments.path("path", path))
         try:
-            return cls.from_bytes(arguments.regular(found / "model.npz" if found.is_dir() else found).read_bytes())
+            return cls.from_bytes(
+                arguments.regular(found / "model.npz" if found.is_dir() else found).read_bytes()
+            )
         except OSError as error:
             raise StateError(f"cannot read a model from {path}: {error.strerror}") from None
 
@@ -281,7 +322,9 @@ def _check_sizes(table: Table, held: dict[str, Any]) -> None:
         and table.terminal.shape == (table.states,)
         and (held.get("rewards") is None) == (held["reward_sums"].size > 0)
         and (held.get("start") is None) == (held["starts"].size > 0)
-        and all(held[name].dtype == np.float64 and np.isfinite(held[name]).all() for name in _RELEASED)
+        and all(
+            held[name].dtype == np.float64 and np.isfinite(held[name]).all() for name in _RELEASED
+        )
     )
     if not fits:
         raise ValueError

@@ -24,7 +24,8 @@ from confide.privatizers import Share
 from confide.tables.support_features import support_of
 
 USUAL_WEIGHT = 0.5
-FEW = 8  # successors of a public support, up to which row totals are left out: the cells add up to them with little noise
+# successors of a public support, up to which row totals are left out: the cells add up to them with little noise
+FEW = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
@@ -59,9 +60,18 @@ class ModelRelease:
 
     def __post_init__(self) -> None:
         S, A = whole("states", self.states, at_least=1), whole("actions", self.actions, at_least=1)
-        keep(self, states=S, actions=A, discount=real("discount", self.discount, at_least=0, at_most=1))
+        keep(
+            self,
+            states=S,
+            actions=A,
+            discount=real("discount", self.discount, at_least=0, at_most=1),
+        )
         keep(self, transitions=whole("transitions", self.transitions, at_least=1))
-        keep(self, ends=_stated_ends(self.ends), reward_range=_stated_range(self.reward_range, self.rewards))
+        keep(
+            self,
+            ends=_stated_ends(self.ends),
+            reward_range=_stated_range(self.reward_range, self.rewards),
+        )
         keep(self, terminal=np.zeros(S, bool) if self.terminal is None else _mask(self.terminal, S))
         if self.rewards is not None:
             keep(self, rewards=_rewards(self.rewards, S, A))
@@ -71,7 +81,10 @@ class ModelRelease:
             keep(self, start=_start(self.start, S))
         if self.return_bound is not None:
             keep(self, return_bound=_range("return_bound", self.return_bound))
-        keep(self, reward_weight=real("reward_weight", self.reward_weight, at_least=1 / 256, at_most=1))
+        keep(
+            self,
+            reward_weight=real("reward_weight", self.reward_weight, at_least=1 / 256, at_most=1),
+        )
         if self.total_weight is not None:
             keep(self, total_weight=real("total_weight", self.total_weight, at_least=0, at_most=1))
         self.statistic()
@@ -92,14 +105,20 @@ class ModelRelease:
         closed = np.append(terminal, np.ones(size - S, bool))
         known = self.support is None or not self.ends
         support = support_of(
-            self.support if known else _with_end(self.support, S, A), layers=1, states=size, actions=A, terminal=closed
+            self.support if known else _with_end(self.support, S, A),
+            layers=1,
+            states=size,
+            actions=A,
+            terminal=closed,
         )
         if not support.cells:
             raise InvalidParameter("every state is terminal: there are no transitions to count")
         low, high = self._reward_range
         rewards: Array | None = self.rewards  # type: ignore[assignment]
         between = np.where(terminal[:, None], 0.0, [[low, high]]) if rewards is None else rewards
-        bounds = self.return_bound or return_range(between, terminal, self.discount, ends=bool(self.ends))
+        bounds = self.return_bound or return_range(
+            between, terminal, self.discount, ends=bool(self.ends)
+        )
         if bounds is None:
             raise InvalidParameter(
                 "returns have no bound of their own if the discount is 1: give their range (return_bound, or --return-bound LOW HIGH)"
@@ -124,7 +143,9 @@ class ModelRelease:
             reward_weight=_of_256(self.reward_weight) if self.rewards is None else 0.0,
         )
         low, high = self._reward_range
-        return RootTransitions(bound, support, self.states, longest, (low + high) / 2, (high - low) / 2)
+        return RootTransitions(
+            bound, support, self.states, longest, (low + high) / 2, (high - low) / 2
+        )
 
     def release(
         self,
@@ -149,25 +170,50 @@ class ModelRelease:
         labels = self._fitting(getattr(logs, "labels", NO_LABELS))
         statistic, table = self.statistic(getattr(logs, "max_steps", 10_000)), self.table()
         share = Share(statistic.bound, 1.0, "root-weighted counts of transitions")
-        sums = LogSums(logs, [share], privacy=privacy, source=source, progress=progress, charged=ledger is not None)
+        sums = LogSums(
+            logs,
+            [share],
+            privacy=privacy,
+            source=source,
+            progress=progress,
+            charged=ledger is not None,
+        )
 
         def make() -> PrivateModel:
             released = sums.release(statistic)
             parts = statistic.bound.unpack(released.values)
             weights = statistic.bound.total_weight, statistic.bound.reward_weight
-            certificate = sums.certificate(f"a model of {self.states} states and {self.actions} actions")
-            return PrivateModel(table, *parts, released.noise.std, *weights, released.guarantee, certificate, labels)
+            certificate = sums.certificate(
+                f"a model of {self.states} states and {self.actions} actions"
+            )
+            return PrivateModel(
+                table, *parts, released.noise.std, *weights, released.guarantee, certificate, labels
+            )
 
-        made = publish(self, logs, make, PrivateModel.from_bytes, privacy=privacy, loss=self.loss(privacy), ledger=ledger, id=id)
+        made = publish(
+            self,
+            logs,
+            make,
+            PrivateModel.from_bytes,
+            privacy=privacy,
+            loss=self.loss(privacy),
+            ledger=ledger,
+            id=id,
+        )
         for said in self.warnings(made):
             warnings.warn(said, stacklevel=2)
         return made
 
     def _fitting(self, labels: Labels) -> Labels:
         """Refuse a table that is smaller than what has names: those who are in the other states would contribute zero."""
-        for what, named, given in (("states", labels.state, self.states), ("actions", labels.action, self.actions)):
+        for what, named, given in (
+            ("states", labels.state, self.states),
+            ("actions", labels.action, self.actions),
+        ):
             if len(named) > given:
-                raise InvalidParameter(f"the log has names for {len(named)} {what}, got {what}={given}: use {what}={len(named)}")
+                raise InvalidParameter(
+                    f"the log has names for {len(named)} {what}, got {what}={given}: use {what}={len(named)}"
+                )
         return labels
 
     def loss(self, privacy: Request) -> Loss:
@@ -211,7 +257,9 @@ def _stated_ends(ends: bool | None) -> bool:
     return flag("ends", ends)
 
 
-def _stated_range(reward_range: Sequence[float] | None, rewards: npt.ArrayLike | None) -> tuple[float, float]:
+def _stated_range(
+    reward_range: Sequence[float] | None, rewards: npt.ArrayLike | None
+) -> tuple[float, float]:
     """The public range of learned rewards. With public rewards it is not used."""
     if reward_range is None and rewards is None:
         raise InvalidParameter(
@@ -236,7 +284,9 @@ def _range(name: str, given: Sequence[float]) -> tuple[float, float]:
 def _mask(given: npt.ArrayLike, states: int) -> Bools:
     ends = np.asarray(given)
     if ends.dtype != bool or ends.shape != (states,):
-        raise InvalidParameter(f"terminal must be a boolean array of shape ({states},), got shape {ends.shape} of {ends.dtype}")
+        raise InvalidParameter(
+            f"terminal must be a boolean array of shape ({states},), got shape {ends.shape} of {ends.dtype}"
+        )
     return ends
 
 
@@ -245,14 +295,18 @@ def _rewards(given: npt.ArrayLike, states: int, actions: int) -> Array:
     if rewards.shape == (states,):
         rewards = np.repeat(rewards[:, None], actions, axis=1)
     if rewards.shape != (states, actions):
-        raise InvalidParameter(f"rewards must have shape ({states}, {actions}) or ({states},), got {rewards.shape}")
+        raise InvalidParameter(
+            f"rewards must have shape ({states}, {actions}) or ({states},), got {rewards.shape}"
+        )
     return rewards.copy()
 
 
 def _start(given: npt.ArrayLike, states: int) -> Array:
     start = array("start", given)
     if start.shape != (states,) or (start < 0).any() or abs(start.sum() - 1) > 1e-8:
-        raise InvalidParameter(f"start must be {states} probabilities that sum to one, got shape {start.shape}")
+        raise InvalidParameter(
+            f"start must be {states} probabilities that sum to one, got shape {start.shape}"
+        )
     exact: Array = start / start.sum()
     return exact
 

@@ -39,56 +39,97 @@ class Rehearsal:
         statistic = self.made.statistic()
         bound = statistic.bound
         cells, totals, rewards, starts = (people * part for part in bound.unpack(self.person))
-        sampled, first = (part + np.sqrt(part) * rng.standard_normal(part.size) for part in (cells, starts))
+        sampled, first = (
+            part + np.sqrt(part) * rng.standard_normal(part.size) for part in (cells, starts)
+        )
         row = np.repeat(np.arange(bound.rows), np.diff(statistic.support.indptr))
         expected, visits = (np.bincount(row, part, bound.rows) for part in (cells, sampled))
         paid = rewards * visits / np.where(expected > 0, expected, 1.0) if rewards.size else rewards
-        return np.concatenate([sampled, bound.total_weight * visits[: totals.size], bound.reward_weight * paid, first])
+        return np.concatenate(
+            [sampled, bound.total_weight * visits[: totals.size], bound.reward_weight * paid, first]
+        )
 
-    def score(self, people: float, noise_std: float, pessimism: float, rng: np.random.Generator) -> float:
+    def score(
+        self, people: float, noise_std: float, pessimism: float, rng: np.random.Generator
+    ) -> float:
         """The share of the way from the behaviour to the best policy, of a plan from so many people."""
         bound = self.made.statistic().bound
         noisy = self.sums(people, rng) + noise_std * rng.standard_normal(bound.size)
         weights = bound.total_weight, bound.reward_weight
-        model = PrivateModel(self.made.table(), *bound.unpack(noisy), noise_std, *weights, no_guarantee(round(people)), None)
+        model = PrivateModel(
+            self.made.table(),
+            *bound.unpack(noisy),
+            noise_std,
+            *weights,
+            no_guarantee(round(people)),
+            None,
+        )
         low, high = self.values
-        return (_value(self.world, self.made, model.plan(pessimism).mixed(self.behaviour)) - low) / (high - low)
+        return (
+            _value(self.world, self.made, model.plan(pessimism).mixed(self.behaviour)) - low
+        ) / (high - low)
 
 
-def rehearsal(made: ModelRelease, world: FiniteProblem, behaviour: Array | None = None, *, seed: int = 0) -> Rehearsal:
+def rehearsal(
+    made: ModelRelease, world: FiniteProblem, behaviour: Array | None = None, *, seed: int = 0
+) -> Rehearsal:
     """Of a finite problem whose first step's table is used; the logged policy is uniform if None. Trajectories have its horizon."""
     kind("made", made, ModelRelease), kind("world", world, FiniteProblem)
     S, A = made.states, made.actions
     if (world.states, world.truth.rewards.shape[-1]) != (S, A):
-        raise InvalidParameter(f"the public problem must have {S} states and {A} actions, got {world.states} states")
-    shares = np.full((S, A), 1 / A) if behaviour is None else checked_policy("behaviour", array("behaviour", behaviour), S, A)
+        raise InvalidParameter(
+            f"the public problem must have {S} states and {A} actions, got {world.states} states"
+        )
+    shares = (
+        np.full((S, A), 1 / A)
+        if behaviour is None
+        else checked_policy("behaviour", array("behaviour", behaviour), S, A)
+    )
     policy = StochasticPolicy(np.repeat(shares[None], world.horizon, axis=0))
     terminal: Array = made.terminal  # type: ignore[assignment]
     ends = np.flatnonzero(terminal).tolist()
     statistic = made.statistic(world.horizon)
     rng = np.random.default_rng(whole("seed", seed, at_least=0))
     people = max(1000, _ROWS // world.horizon)
-    total = sum(statistic.contribution(block).values for block in simulate(world, policy, people, rng, end=ends))
+    total = sum(
+        statistic.contribution(block).values
+        for block in simulate(world, policy, people, rng, end=ends)
+    )
     best = _best(world, made)
     values = _value(world, made, shares), _value(world, made, best)
     if not values[1] > values[0]:
-        raise InvalidParameter("in the public problem no policy is better than the logged one: there is nothing to learn")
+        raise InvalidParameter(
+            "in the public problem no policy is better than the logged one: there is nothing to learn"
+        )
     return Rehearsal(made, world, shares, np.asarray(total) / people, values)
 
 
-def people_needed(found: Rehearsal, privacy: Request, *, pessimism: float = 1.0, score: float = 0.1, runs: int = 40) -> int:
+def people_needed(
+    found: Rehearsal,
+    privacy: Request,
+    *,
+    pessimism: float = 1.0,
+    score: float = 0.1,
+    runs: int = 40,
+) -> int:
     """The least number of people from which the plan is this share of the way to the best policy in at least half of the runs.
 
     By bisection: what is learned grows with people. For a log that is split, this many are needed in the part that learns.
     """
     check_request(privacy)
-    kind("found", found, Rehearsal), whole("runs", runs, at_least=1, at_most=10_000), real("score", score, above=0, below=1)
+    (
+        kind("found", found, Rehearsal),
+        whole("runs", runs, at_least=1, at_most=10_000),
+        real("score", score, above=0, below=1),
+    )
     real("pessimism", pessimism, at_least=0, at_most=1e6)
     noise = 0.0
     if not isinstance(privacy, NoPrivacy):
         loss = loss_for(privacy)
         if not isinstance(loss, GaussianDP):
-            raise InvalidParameter("a model is released with Gaussian noise: delta must be positive")
+            raise InvalidParameter(
+                "a model is released with Gaussian noise: delta must be positive"
+            )
         noise = found.made.statistic().bound.sensitivity(Relation(privacy.relation)) / loss.mu
 
     def enough(people: float) -> bool:

@@ -12,9 +12,11 @@ from confide.offline.table_features import Table
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-SURE = 2.5  # a plan must be better than the behaviour by so many standard deviations, times the pessimism
+# a plan must be better than the behaviour by so many standard deviations, times the pessimism
+SURE = 2.5
 PRUNED = 20  # rounds of dropping what gains nothing
-ROUNDS, NEAR = 10_000, 1e-9  # rounds of value iteration, and the change, relative to the range of returns, that ends them
+# rounds of value iteration, and the change, relative to the range of returns, that ends them
+ROUNDS, NEAR = 10_000, 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,8 +35,10 @@ class Dynamics:
     behaviour: Array = field(repr=False)
     behaviour_std: Array = field(repr=False)
     visits: Array = field(repr=False)  # [s, a], noisy
-    hidden: Array = field(repr=False)  # [s, a], the standard deviation of the noise on the share of one successor
-    seen: npt.NDArray[np.bool_] = field(repr=False)  # [s], whether somebody was there, as far as noise tells
+    # [s, a], the standard deviation of the noise on the share of one successor
+    hidden: Array = field(repr=False)
+    # [s], whether somebody was there, as far as noise tells
+    seen: npt.NDArray[np.bool_] = field(repr=False)
 
     @property
     def states(self) -> int:
@@ -46,25 +50,43 @@ def dynamics(table: Table, rows: Rows, rewards: Array, reward_std: Array) -> Dyn
     support = table.support
     S, A = support.states, support.actions
     held = (rows.probabilities > 0) | (rows.variances > 0)
-    before = np.append(0, np.cumsum(held))  # most cells of a large table are zero: they need no time
+    # most cells of a large table are zero: they need no time
+    before = np.append(0, np.cumsum(held))
     P, variances = (
-        sparse.csr_matrix((part[held], support.successors[held], before[support.indptr]), shape=(S * A, S))
+        sparse.csr_matrix(
+            (part[held], support.successors[held], before[support.indptr]), shape=(S * A, S)
+        )
         for part in (rows.probabilities, rows.variances)
     )
     visits = rows.visits.reshape(S, A)
     known = np.maximum(visits, 0.0)
     total = known.sum(axis=1)
-    behaviour = np.where(total[:, None] > 0, known / np.where(total > 0, total, 1.0)[:, None], 1 / A)
+    behaviour = np.where(
+        total[:, None] > 0, known / np.where(total > 0, total, 1.0)[:, None], 1 / A
+    )
     std = rows.visit_std.reshape(S, A).mean(axis=1)
     spread = np.minimum(std / np.maximum(total, std), 1.0)
     seen = visits.sum(axis=1) > np.linalg.norm(rows.visit_std.reshape(S, A), axis=1)
-    return Dynamics(table, P, variances, rewards, reward_std, behaviour, spread, visits, rows.hidden.reshape(S, A), seen)
+    return Dynamics(
+        table,
+        P,
+        variances,
+        rewards,
+        reward_std,
+        behaviour,
+        spread,
+        visits,
+        rows.hidden.reshape(S, A),
+        seen,
+    )
 
 
 def state_values(model: Dynamics, policy: Array) -> Array:
     """V [s] of a policy [s, a], over the support's states."""
     S, A = policy.shape
-    chosen = sparse.csr_matrix((policy.ravel(), np.arange(S * A), np.arange(S + 1) * A), shape=(S, S * A))
+    chosen = sparse.csr_matrix(
+        (policy.ravel(), np.arange(S * A), np.arange(S + 1) * A), shape=(S, S * A)
+    )
     P, r, discount = chosen @ model.P, (policy * model.rewards).sum(axis=1), model.table.discount
     if discount < 1:
         return np.asarray(np.linalg.solve(np.eye(S) - discount * P.toarray(), r))
@@ -127,11 +149,18 @@ def _iterated(model: Dynamics, pessimism: float) -> tuple[Ints, Array]:
     closed = ~table.support.open.reshape(S, A)[:, 0]
     known = (model.visits > 0) & (model.seen[:, None] | (pessimism == 0))
     V, Q = np.full(S, low), np.zeros((S, A + 1))
-    V[closed], least = model.rewards[closed].max(axis=1), model.rewards.min(axis=1) + table.discount * low
+    V[closed], least = (
+        model.rewards[closed].max(axis=1),
+        model.rewards.min(axis=1) + table.discount * low,
+    )
     for _ in range(ROUNDS):
         (rewards, ahead, reward_std), spread = _looked_ahead(model, V)
         spread[:, A] = spread.min(axis=1)
-        Q = rewards + table.discount * np.clip(ahead - pessimism * spread, low, high) - pessimism * reward_std
+        Q = (
+            rewards
+            + table.discount * np.clip(ahead - pessimism * spread, low, high)
+            - pessimism * reward_std
+        )
         if pessimism > 0:
             Q[~model.seen, A] = least[~model.seen]
         Q[:, :A] = np.where(known, Q[:, :A], -np.inf)
@@ -148,7 +177,9 @@ def _iterated(model: Dynamics, pessimism: float) -> tuple[Ints, Array]:
 def _visits(model: Dynamics, start: Array) -> Array:
     """Discounted visits [s] of the behaviour from the start [s]: a plan's value minus the behaviour's is sum_s visits(s) gains(s)."""
     S, A = model.behaviour.shape
-    chosen = sparse.csr_matrix((model.behaviour.ravel(), np.arange(S * A), np.arange(S + 1) * A), shape=(S, S * A))
+    chosen = sparse.csr_matrix(
+        (model.behaviour.ravel(), np.arange(S * A), np.arange(S + 1) * A), shape=(S, S * A)
+    )
     P = (chosen @ model.P).T
     at = np.append(start, np.zeros(S - len(start)))
     if model.table.discount < 1:
@@ -176,10 +207,15 @@ def _looked_ahead(model: Dynamics, V: Array) -> tuple[tuple[Array, Array, Array]
     variance = np.maximum(spread, 0.0).reshape(S, A) + (span / (2 * visits)) ** 2
     b = model.behaviour
     logged, reward = (b * own).sum(axis=1), (b * model.rewards).sum(axis=1)
-    shares = (model.behaviour_std[:, None] * (own - logged[:, None])) ** 2  # the shares themselves are estimates
+    # the shares themselves are estimates
+    shares = (model.behaviour_std[:, None] * (own - logged[:, None])) ** 2
     total = np.maximum(model.visits.sum(axis=1), 1e-3)
-    together = (b**2 * np.maximum(spread, 0.0).reshape(S, A) + shares * (b > 0)).sum(axis=1) + (span / (2 * total)) ** 2
-    reward_std = np.column_stack([model.reward_std, np.sqrt((b**2 * model.reward_std**2).sum(axis=1))])
+    together = (b**2 * np.maximum(spread, 0.0).reshape(S, A) + shares * (b > 0)).sum(axis=1) + (
+        span / (2 * total)
+    ) ** 2
+    reward_std = np.column_stack(
+        [model.reward_std, np.sqrt((b**2 * model.reward_std**2).sum(axis=1))]
+    )
     means = np.column_stack([model.rewards, reward]), np.column_stack([own, logged]), reward_std
     return means, np.sqrt(np.column_stack([variance, together]))
 
@@ -210,6 +246,8 @@ def checked_policy(name: str, policy: Array, states: int, actions: int) -> Array
     sums = policy.sum(axis=1)
     wrong = ~((policy >= 0).all(axis=1) & (np.abs(sums - 1) < 1e-8))
     if wrong.any():
-        raise InvalidParameter(f"{name}[s={int(np.argmax(wrong))}] must be probabilities that sum to one")
+        raise InvalidParameter(
+            f"{name}[s={int(np.argmax(wrong))}] must be probabilities that sum to one"
+        )
     exact: Array = policy / sums[:, None]
     return exact

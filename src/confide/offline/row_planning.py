@@ -20,7 +20,8 @@ from confide.tables.support_features import Support
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-BINS, ROUNDS = 14, 80  # of probabilities, from the least that is told from noise up to one; rounds of EM
+# of probabilities, from the least that is told from noise up to one; rounds of EM
+BINS, ROUNDS = 14, 80
 PSEUDO = 1.0  # cells that each bin has met before
 SEEN = 2.0  # standard deviations of noise: a typical row tells a cell as large as this from zero
 QUIET = 0.3  # the least standard deviation that is computed with: without privacy there is none
@@ -28,7 +29,8 @@ MISSED = 0.15  # share of all visits in cells that are not seen, from which on r
 FITTED = 2**19  # cells that bins are fitted to; of larger tables every k-th state
 BLOCK = 2**17  # cells at a time
 _TINY = 1e-300
-_NONE = 1e-100  # smaller probabilities are zero: products of them would be subnormal numbers, which are slow
+# smaller probabilities are zero: products of them would be subnormal numbers, which are slow
+_NONE = 1e-100
 _SURE = 100.0  # the largest logarithm of odds
 
 
@@ -63,12 +65,16 @@ class _Cells:
     @property
     def zero(self) -> Array:
         """The logarithm of the density of a count [cell], if p is zero."""
-        logarithm: Array = -0.5 * (self.counts / self.noise) ** 2 - np.log(self.noise * np.sqrt(2 * np.pi))
+        logarithm: Array = -0.5 * (self.counts / self.noise) ** 2 - np.log(
+            self.noise * np.sqrt(2 * np.pi)
+        )
         return logarithm
 
     def standardised(self) -> Array:
         """The edges of the bins in units of the spread [cell, edge]."""
-        scaled: Array = (self.visits[:, None] * self.edges - self.counts[:, None]) / self.spread[:, None]
+        scaled: Array = (self.visits[:, None] * self.edges - self.counts[:, None]) / self.spread[
+            :, None
+        ]
         return scaled
 
     def bins(self, scaled: Array) -> Array:
@@ -86,7 +92,9 @@ class _Cells:
         return _Cells(*of, self.group[chosen], self.edges, self.noise)
 
 
-def rows_of(counts: Array, totals: Array, noise: float, total_weight: float, support: Support) -> Rows:
+def rows_of(
+    counts: Array, totals: Array, noise: float, total_weight: float, support: Support
+) -> Rows:
     """From noisy counts [cell] and row totals [row] (empty if total_weight is zero), with this standard deviation of noise.
 
     Of a table of more than FITTED cells, the states to which bins are fitted also decide between the two methods.
@@ -104,14 +112,24 @@ def rows_of(counts: Array, totals: Array, noise: float, total_weight: float, sup
         p, spread = _projected(counts, visits, visit_std, noise, support)
         return Rows(p, spread, visits, visit_std, hidden, missed, "projection")
     if step > 1:
-        mean, variance = _moments(_cells(counts, visits, visit_std, noise, support, np.ones(support.pairs, bool)), *fitted)
+        mean, variance = _moments(
+            _cells(counts, visits, visit_std, noise, support, np.ones(support.pairs, bool)), *fitted
+        )
     row = _row(support)
     sums = np.bincount(row, mean, support.pairs)
     scale = np.where(sums > 0, sums, 1.0)[row]
     even = 1 / np.maximum(np.diff(support.indptr), 1)[row]
     empty = (sums <= 0)[row]
     probabilities = np.where(empty, even, mean / scale)
-    return Rows(probabilities, np.where(empty, even, variance / scale**2), visits, visit_std, hidden, missed, "empirical-bayes")
+    return Rows(
+        probabilities,
+        np.where(empty, even, variance / scale**2),
+        visits,
+        visit_std,
+        hidden,
+        missed,
+        "empirical-bayes",
+    )
 
 
 def _row(support: Support) -> Ints:
@@ -119,7 +137,14 @@ def _row(support: Support) -> Ints:
     return np.repeat(np.arange(support.pairs), np.diff(support.indptr))
 
 
-def _cells(counts: Array, visits: Array, visit_std: Array, noise: float, support: Support, some: npt.NDArray[np.bool_]) -> _Cells:
+def _cells(
+    counts: Array,
+    visits: Array,
+    visit_std: Array,
+    noise: float,
+    support: Support,
+    some: npt.NDArray[np.bool_],
+) -> _Cells:
     """The cells of some rows."""
     floor = np.maximum(visits, visit_std / 2)
     least = np.clip(SEEN * noise / floor, 1e-4, 0.3)
@@ -133,18 +158,32 @@ def _cells(counts: Array, visits: Array, visit_std: Array, noise: float, support
     n = floor[row]
     near = np.clip(counts / n, edges[0], 1.0)
     spread = np.sqrt(noise**2 + n * near * (1 - near) + (visit_std[row] * near) ** 2)
-    return _Cells(counts, n, spread, least[row], (row // support.actions) * support.states + after, edges, noise)
+    return _Cells(
+        counts,
+        n,
+        spread,
+        least[row],
+        (row // support.actions) * support.states + after,
+        edges,
+        noise,
+    )
 
 
-def _missed(mean: Array, visits: Array, visit_std: Array, support: Support, some: npt.NDArray[np.bool_]) -> float:
+def _missed(
+    mean: Array, visits: Array, visit_std: Array, support: Support, some: npt.NDArray[np.bool_]
+) -> float:
     """The share of the visits to these rows that is in cells which are not seen; rows that are hardly told from noise are left out."""
     lengths = np.where(some, np.diff(support.indptr), 0)
     sums = np.bincount(np.repeat(np.arange(support.pairs), lengths), mean, support.pairs)
     known = some & (visits > 3 * visit_std)
-    return float((visits * np.maximum(1 - sums, 0.0))[known].sum() / max(visits[known].sum(), _TINY))
+    return float(
+        (visits * np.maximum(1 - sums, 0.0))[known].sum() / max(visits[known].sum(), _TINY)
+    )
 
 
-def visits_of(counts: Array, totals: Array, noise: float, total_weight: float, support: Support) -> tuple[Array, Array]:
+def visits_of(
+    counts: Array, totals: Array, noise: float, total_weight: float, support: Support
+) -> tuple[Array, Array]:
     """Visits [row] and their standard deviations: the inverse-variance mean of the released total and the sum of the cells."""
     lengths = np.diff(support.indptr)
     row = np.repeat(np.arange(support.pairs), lengths)
@@ -186,10 +225,14 @@ def _fitted(cells: _Cells) -> tuple[float, Array]:
     return rho, g
 
 
-def _evidence(density: Array, none: Array, zero: Array, group: Ints, rho: float, g: Array) -> tuple[Array, Array]:
+def _evidence(
+    density: Array, none: Array, zero: Array, group: Ints, rho: float, g: Array
+) -> tuple[Array, Array]:
     """The density of each count [cell] if its successor can follow, and the probability [group] that it can."""
     each = np.maximum(g[0] * none + density @ g[1:], _TINY)
-    odds = np.bincount(group, np.log(each) - np.maximum(zero, np.log(_TINY))) + np.log(rho / (1 - rho))
+    odds = np.bincount(group, np.log(each) - np.maximum(zero, np.log(_TINY))) + np.log(
+        rho / (1 - rho)
+    )
     likely: Array = 1 / (1 + np.exp(-np.clip(odds, -_SURE, _SURE)))
     return each, likely
 
@@ -205,19 +248,26 @@ def _moments(cells: _Cells, rho: float, g: Array) -> tuple[Array, Array]:
         density = part.bins(scaled)
         each = g[0] * np.exp(zero) + density @ g[1:]
         outside = each < _TINY  # farther away than any bin
-        odds += np.bincount(part.group, np.log(np.maximum(each, _TINY)) - np.maximum(zero, np.log(_TINY)), odds.size)
+        odds += np.bincount(
+            part.group, np.log(np.maximum(each, _TINY)) - np.maximum(zero, np.log(_TINY)), odds.size
+        )
         weight = density * g[1:] / np.where(outside, 1.0, each)[:, None]
         centre, second = _within(part, scaled)
         top = np.clip(part.counts / part.visits, 0.0, 1.0)
         mean[block] = np.where(outside, top, (weight * centre).sum(axis=1))
-        square[block] = np.where(outside, top**2 + (part.spread / part.visits) ** 2, (weight * second).sum(axis=1))
+        square[block] = np.where(
+            outside, top**2 + (part.spread / part.visits) ** 2, (weight * second).sum(axis=1)
+        )
     likely = (1 / (1 + np.exp(-np.clip(odds, -_SURE, _SURE))))[cells.group]
     return likely * mean, np.maximum(likely * square - (likely * mean) ** 2, 0.0)
 
 
 def _within(cells: _Cells, scaled: Array) -> tuple[Array, Array]:
     """Mean and mean square [cell, bin] of p in each bin: a normal law, truncated. A bin that is not told from zero has mean zero."""
-    mass, density = _between(scaled), np.exp(-0.5 * np.clip(scaled, -38, 38) ** 2) / np.sqrt(2 * np.pi)
+    mass, density = (
+        _between(scaled),
+        np.exp(-0.5 * np.clip(scaled, -38, 38) ** 2) / np.sqrt(2 * np.pi),
+    )
     safe = np.maximum(mass, 1e-12)
     shift = (density[:, :-1] - density[:, 1:]) / safe
     turn = (scaled[:, :-1] * density[:, :-1] - scaled[:, 1:] * density[:, 1:]) / safe
@@ -228,7 +278,9 @@ def _within(cells: _Cells, scaled: Array) -> tuple[Array, Array]:
     return ~cells.unseen * centre, np.where(cells.unseen, middle**2, centre**2 + variance)
 
 
-def _projected(counts: Array, visits: Array, visit_std: Array, noise: float, support: Support) -> tuple[Array, Array]:
+def _projected(
+    counts: Array, visits: Array, visit_std: Array, noise: float, support: Support
+) -> tuple[Array, Array]:
     """Probabilities and variances [cell]: rows on the simplex, those of few visits towards their state's row with all actions together."""
     S, A = support.states, support.actions
     row = _row(support)

@@ -36,7 +36,9 @@ class Table:
         return self.support.states > self.states
 
 
-def return_range(rewards: Array, terminal: Bools, discount: float, *, ends: bool) -> tuple[float, float] | None:
+def return_range(
+    rewards: Array, terminal: Bools, discount: float, *, ends: bool
+) -> tuple[float, float] | None:
     """The least and the largest return that any transition probabilities could give; None if there is no bound.
 
     A terminal state pays once; elsewhere rewards go on, or end where ends are transitions.
@@ -53,11 +55,19 @@ def return_range(rewards: Array, terminal: Bools, discount: float, *, ends: bool
 
 def step_ranges(table: Table, horizon: int) -> tuple[Array, Array]:
     """The least and the largest return of k steps [k], k = 0..horizon, whatever follows what; a trajectory may stop before."""
-    rewards = np.array([[table.reward_low, table.reward_high]]) if table.rewards is None else table.rewards
+    rewards = (
+        np.array([[table.reward_low, table.reward_high]])
+        if table.rewards is None
+        else table.rewards
+    )
     terminal = np.zeros(len(rewards), bool) if table.rewards is None else table.terminal
     going, last = rewards[~terminal], rewards[terminal]
     low, high = np.zeros(horizon + 1), np.zeros(horizon + 1)
     for k in range(horizon):
-        low[k + 1] = min(0.0, last.min(initial=0.0), going.min(initial=np.inf) + table.discount * low[k])
-        high[k + 1] = max(0.0, last.max(initial=0.0), going.max(initial=-np.inf) + table.discount * high[k])
+        low[k + 1] = min(
+            0.0, last.min(initial=0.0), going.min(initial=np.inf) + table.discount * low[k]
+        )
+        high[k + 1] = max(
+            0.0, last.max(initial=0.0), going.max(initial=-np.inf) + table.discount * high[k]
+        )
     return low, high

@@ -47,12 +47,18 @@ class RootCounts:
     reward_weight: float = 0.0
 
     def __post_init__(self) -> None:
-        whole("cells", self.cells, at_least=1), whole("rows", self.rows, at_least=1), whole("starts", self.starts, at_least=0)
+        (
+            whole("cells", self.cells, at_least=1),
+            whole("rows", self.rows, at_least=1),
+            whole("starts", self.starts, at_least=0),
+        )
         whole("transitions", self.transitions, at_least=1, at_most=_MOST)
         for name in ("total_weight", "reward_weight"):
             weight = real(name, getattr(self, name), at_least=0, at_most=1)
             if weight * _kernels.PART != int(weight * _kernels.PART):
-                raise InvalidParameter(f"{name} must be a multiple of 1/{_kernels.PART}, got {name}={weight}")
+                raise InvalidParameter(
+                    f"{name} must be a multiple of 1/{_kernels.PART}, got {name}={weight}"
+                )
 
     @property
     def about(self) -> str:
@@ -60,7 +66,11 @@ class RootCounts:
 
     @property
     def size(self) -> int:
-        return self.cells + self.rows * ((self.total_weight > 0) + (self.reward_weight > 0)) + self.starts
+        return (
+            self.cells
+            + self.rows * ((self.total_weight > 0) + (self.reward_weight > 0))
+            + self.starts
+        )
 
     @property
     def largest(self) -> float:
@@ -71,23 +81,37 @@ class RootCounts:
         return grid_for(self.largest)
 
     def sensitivity(self, relation: Relation) -> float:
-        K, w, kappa, start = self.transitions, self.total_weight**2, self.reward_weight**2, int(self.starts > 0)
+        K, w, kappa, start = (
+            self.transitions,
+            self.total_weight**2,
+            self.reward_weight**2,
+            int(self.starts > 0),
+        )
         if parse_relation(relation) == Relation.NULL:
             return math.sqrt(K * (1 + w + kappa) + start)
         return math.sqrt(2 * (K * (1 + kappa + max(kappa, w)) + start))
 
     def l1_sensitivity(self, relation: Relation) -> float:
         K = self.transitions
-        one = (1 + self.total_weight + self.reward_weight) * math.sqrt(K * min(K, self.rows)) + (self.starts > 0)
+        one = (1 + self.total_weight + self.reward_weight) * math.sqrt(K * min(K, self.rows)) + (
+            self.starts > 0
+        )
         return one if parse_relation(relation) == Relation.NULL else 2 * one
 
     def contains(self, values: Array) -> bool:
         """Nothing negative but rewards, which are at most the row's total; each part within its norms; at most one first state."""
         counts, totals, rewards, starts = self.unpack(values)
         K, room = self.transitions, 1 + 1e-9
-        inside = bool((counts >= 0).all() and (totals >= 0).all() and (starts >= 0).all() and starts.sum() <= 1)
+        inside = bool(
+            (counts >= 0).all()
+            and (totals >= 0).all()
+            and (starts >= 0).all()
+            and starts.sum() <= 1
+        )
         if totals.size and rewards.size:
-            inside = inside and bool((np.abs(rewards) <= totals + K * self.grid / self.total_weight).all())
+            inside = inside and bool(
+                (np.abs(rewards) <= totals + K * self.grid / self.total_weight).all()
+            )
         return inside and all(
             float(np.linalg.norm(part)) <= math.sqrt(K) * room
             and float(np.abs(part).sum()) <= math.sqrt(K * min(K, self.rows)) * room
@@ -98,8 +122,18 @@ class RootCounts:
         """Counts [cell], row totals [row], row sums of rewards [row], first states [state], weights divided out; empty if left out."""
         totals = self.cells + self.rows * (self.total_weight > 0)
         rewards = totals + self.rows * (self.reward_weight > 0)
-        sums = values[: self.cells], values[self.cells : totals], values[totals:rewards], values[rewards:]
-        return sums[0], sums[1] / (self.total_weight or 1.0), sums[2] / (self.reward_weight or 1.0), sums[3]
+        sums = (
+            values[: self.cells],
+            values[self.cells : totals],
+            values[totals:rewards],
+            values[rewards:],
+        )
+        return (
+            sums[0],
+            sums[1] / (self.total_weight or 1.0),
+            sums[2] / (self.reward_weight or 1.0),
+            sums[3],
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,7 +149,8 @@ class RootTransitions:
 
     bound: RootCounts
     support: Support
-    logged: int  # states that may be logged; the support has one more, if ends of trajectories count as transitions
+    # states that may be logged; the support has one more, if ends of trajectories count as transitions
+    logged: int
     longest: int  # rows of a trajectory from which on the log may have cut it
     centre: float = 0.0
     radius: float = 1.0
@@ -123,7 +158,11 @@ class RootTransitions:
 
     def __post_init__(self) -> None:
         bound, support = self.bound, self.support
-        if bound.cells != support.cells or bound.rows != support.pairs or support.states - self.logged not in (0, 1):
+        if (
+            bound.cells != support.cells
+            or bound.rows != support.pairs
+            or support.states - self.logged not in (0, 1)
+        ):
             raise InvalidParameter("the bound and the support are of different sizes")
         unit = (round(1 / bound.grid) // _kernels.PART) ** 2
         roots = np.diff([math.isqrt(i * unit) for i in range(bound.transitions + 1)], prepend=0)

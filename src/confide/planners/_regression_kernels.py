@@ -69,7 +69,9 @@ def repaired(Lambda: Array, u: Array, ridge: float) -> tuple[Array, Array]:
 
 
 @njit
-def optimistic_values(Lambda: Array, u: Array, ridge: float, rows: Array, sampling: float, noise: float) -> tuple[Array, Array]:
+def optimistic_values(
+    Lambda: Array, u: Array, ridge: float, rows: Array, sampling: float, noise: float
+) -> tuple[Array, Array]:
     """x.theta and sqrt(sampling x^T P^-1 x + noise ||P^-1 x||^2) of every row x [n, m], theta = P^-1 u, P = (Lambda)_+ + ridge I."""
     n, m = rows.shape
     eigenvalues, vectors = _eigh(Lambda)
@@ -91,7 +93,9 @@ def optimistic_values(Lambda: Array, u: Array, ridge: float, rows: Array, sampli
 
 
 @njit
-def repaired_on_simplex(Lambda: Array, u: Array, ridge: float, origin: Array, basis: Array) -> tuple[Array, Array]:
+def repaired_on_simplex(
+    Lambda: Array, u: Array, ridge: float, origin: Array, basis: Array
+) -> tuple[Array, Array]:
     """`repaired`, and theta moved to where origin + basis theta is on the simplex, by `project`."""
     theta, precision = repaired(Lambda, u, ridge)
     (n, m), d = theta.shape, origin.size
@@ -136,7 +140,12 @@ def project(targets: Array, precisions: Array) -> Array:
     """
     n, d = targets.shape
     result = np.full((n, d), 1.0 / d)
-    free, barred, L, work = np.empty(d, np.bool_), np.empty(d, np.bool_), np.empty((d, d)), np.empty((3, d))
+    free, barred, L, work = (
+        np.empty(d, np.bool_),
+        np.empty(d, np.bool_),
+        np.empty((d, d)),
+        np.empty((3, d)),
+    )
     for b in range(n):
         w, target, P = result[b], targets[b], precisions[b]
         free[:], barred[:], joined = True, False, d - 1
@@ -154,7 +163,9 @@ def project(targets: Array, precisions: Array) -> Array:
 
 
 @njit
-def _settle(w: Array, free: Flags, joined: int, target: Array, P: Array, L: Array, work: Array) -> bool:
+def _settle(
+    w: Array, free: Flags, joined: int, target: Array, P: Array, L: Array, work: Array
+) -> bool:
     """Move w to the minimum of its face, dropping the coordinates that block the way; whether it moved before `joined` was dropped."""
     moved = False
     while True:
@@ -183,7 +194,8 @@ def _face_step(w: Array, free: Flags, target: Array, P: Array, L: Array, work: A
     nu = _gradient(w, free, target, P, gradient)
     _face_factor(free, P, L)
     for i in range(w.size):
-        step[i], ones[i] = (nu - gradient[i], 1.0) if free[i] else (0.0, 0.0)  # nu for now: a large multiplier would cost digits
+        # nu for now: a large multiplier would cost digits
+        step[i], ones[i] = (nu - gradient[i], 1.0) if free[i] else (0.0, 0.0)
     _solve(L, step)
     _solve(L, ones)
     multiplier = step.sum() / ones.sum()
@@ -246,7 +258,9 @@ def _solve(L: Array, x: Array) -> None:
 
 
 @njit
-def _violated(w: Array, free: Flags, barred: Flags, target: Array, P: Array, gradient: Array) -> int:
+def _violated(
+    w: Array, free: Flags, barred: Flags, target: Array, P: Array, gradient: Array
+) -> int:
     """The coordinate off the face with the most negative multiplier g_i - nu, or -1: none below the rounding error of g."""
     d = w.size
     nu = _gradient(w, free, target, P, gradient)
@@ -290,7 +304,9 @@ def ellipsoid(S: Array, C: Array, shift: float, least: float) -> tuple[Array, Ar
 
 
 @njit
-def bonus(X: Array, inverse: Array, scale: float, width: tuple[float, float, float, float]) -> Array:
+def bonus(
+    X: Array, inverse: Array, scale: float, width: tuple[float, float, float, float]
+) -> Array:
     """factor scale min(cap, sqrt(sampling x^T L^-1 x + noise ||L^-1 x||^2)) of each row x."""
     sampling, noise, factor, cap = width
     n, m = X.shape

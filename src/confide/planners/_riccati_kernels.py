@@ -9,14 +9,21 @@ Array = npt.NDArray[np.float64]
 Model = tuple[Array, Array, int, float]  # Q, R, horizon, variance of every coordinate of the noise
 Work = tuple[Array, Array, Array, Array, Array]
 
-STATIONARY = 1e-15  # a Riccati or Lyapunov step that changes less, relative to the diagonal, is the last one that is computed
+# a Riccati or Lyapunov step that changes less, relative to the diagonal, is the last one that is computed
+STATIONARY = 1e-15
 SMALL = 5  # up to this size BLAS costs more to call than to run
 
 
 @njit
 def workspace(p: int, n: int, H: int) -> Work:
     """P [h, n, n], K [h, d, n], T [p, n], M [p, p], and five matrices [n, n]."""
-    return np.zeros((H, n, n)), np.zeros((H, p - n, n)), np.empty((p, n)), np.empty((p, p)), np.empty((5, n, n))
+    return (
+        np.zeros((H, n, n)),
+        np.zeros((H, p - n, n)),
+        np.empty((p, n)),
+        np.empty((p, p)),
+        np.empty((5, n, n)),
+    )
 
 
 @njit
@@ -264,7 +271,10 @@ def highest(hat: Array, spread: Array, model: Model, top: float) -> tuple[float,
     work = workspace(hat.shape[0], hat.shape[1], 2)
     ratio, low, high = 0.5 * (np.sqrt(5.0) - 1.0), np.log(top) - 30.0, np.log(top)
     left, right = high - ratio * (high - low), low + ratio * (high - low)
-    at_left, at_right = dual(hat, spread, model, np.exp(left), work), dual(hat, spread, model, np.exp(right), work)
+    at_left, at_right = (
+        dual(hat, spread, model, np.exp(left), work),
+        dual(hat, spread, model, np.exp(right), work),
+    )
     while high - low > 1e-5:
         if at_left >= at_right:  # also where both are infeasible: what is feasible lies to the left
             high, right, at_right = right, left, at_left
@@ -283,7 +293,12 @@ def highest(hat: Array, spread: Array, model: Model, top: float) -> tuple[float,
 def policy_costs(A: Array, B: Array, Q: Array, R: Array, gains: Array) -> Array:
     """P_h = Q + K_h^T R K_h + (A + B K_h)^T P_{h+1} (A + B K_h) of u_h = K_h x_h, P_{H+1} = 0 [h, n, n]."""
     H, d, n = gains.shape
-    P, closed, through, priced = np.zeros((H + 1, n, n)), np.zeros((n, n)), np.zeros((n, n)), np.zeros((d, n))
+    P, closed, through, priced = (
+        np.zeros((H + 1, n, n)),
+        np.zeros((n, n)),
+        np.zeros((n, n)),
+        np.zeros((d, n)),
+    )
     for h in range(H - 1, -1, -1):
         multiply(B, gains[h], closed)
         for i in range(n):

@@ -87,4 +87,6 @@ class Model:
 
 
 def _shared(played: Played) -> Sequence[tuple[FinitePolicy, float]]:
-    return list(zip(played.policies, np.divide(played.shares, np.sum(played.shares)).tolist(), strict=True))
+    return list(
+        zip(played.policies, np.divide(played.shares, np.sum(played.shares)).tolist(), strict=True)
+    )

@@ -51,14 +51,18 @@ class Width:
     def __post_init__(self) -> None:
         if self.sampling >= 0 and self.noise >= 0 and self.factor >= 0 and self.cap >= 0:
             return
-        name = next(name for name in ("sampling", "noise", "factor", "cap") if not getattr(self, name) >= 0)
+        name = next(
+            name for name in ("sampling", "noise", "factor", "cap") if not getattr(self, name) >= 0
+        )
         raise InvalidParameter(f"{name} must not be negative, got {name}={getattr(self, name)}")
 
 
 NO_BONUS = Width(0.0, 0.0, factor=0.0)
 
 
-def tight_width(*, target_std: float, response_noise: float, gram_noise: float, factor: float = 0.1) -> Width:
+def tight_width(
+    *, target_std: float, response_noise: float, gram_noise: float, factor: float = 0.1
+) -> Width:
     """c R min(1, sqrt(sigma^2 x^T L^-1 x + (s_u^2 + s_Lambda^2 / 4) ||L^-1 x||^2)).
 
     sigma = `target_std` (at most 1/2 for values scaled to [0, 1]), s_u = `response_noise`, s_Lambda = `gram_noise` (of a diagonal entry):
@@ -71,7 +75,9 @@ def bonus(rows: Array, precision: Array, scale: float, width: Width) -> Array:
     """The bonus of each row x of rows [..., m], with precision L [m, m] and R = `scale`."""
     m = rows.shape[-1]
     if precision.shape != (m, m):
-        raise InvalidParameter(f"precision must have shape ({m}, {m}) to fit the rows, got {precision.shape}")
+        raise InvalidParameter(
+            f"precision must have shape ({m}, {m}) to fit the rows, got {precision.shape}"
+        )
     flat = np.ascontiguousarray(rows, dtype=float).reshape(-1, m)
     inverse = np.asarray(np.linalg.inv(precision), dtype=float)
     return _kernels.bonus(flat, inverse, float(scale), parameters(width)).reshape(rows.shape[:-1])
@@ -113,14 +119,20 @@ def least_squares(
     """
     m = u.shape[-1]
     if Lambda.shape != (*u.shape, m) or m == 0:
-        raise InvalidParameter(f"Lambda and u must have shapes (..., m, m) and (..., m), got {Lambda.shape} and {u.shape}")
+        raise InvalidParameter(
+            f"Lambda and u must have shapes (..., m, m) and (..., m), got {Lambda.shape} and {u.shape}"
+        )
     rho = ridge_size(m, noise_std=noise_std, ridge=ridge, floor=floor)
     matrices, vectors = (
         np.ascontiguousarray(Lambda, dtype=float).reshape(-1, m, m),
         np.ascontiguousarray(u, dtype=float).reshape(-1, m),
     )
     if simplex:
-        origin, basis = (np.zeros(m), np.eye(m)) if coordinates is None else (coordinates.origin, coordinates.basis)
+        origin, basis = (
+            (np.zeros(m), np.eye(m))
+            if coordinates is None
+            else (coordinates.origin, coordinates.basis)
+        )
         theta, precision = _kernels.repaired_on_simplex(matrices, vectors, rho, origin, basis)
     else:
         theta, precision = _kernels.repaired(matrices, vectors, rho)
@@ -128,7 +140,14 @@ def least_squares(
 
 
 def optimistic_values(
-    Lambda: Array, u: Array, rows: Array, *, noise_std: float, ridge: float, sampling: float, noise: float
+    Lambda: Array,
+    u: Array,
+    rows: Array,
+    *,
+    noise_std: float,
+    ridge: float,
+    sampling: float,
+    noise: float,
 ) -> tuple[Array, Array]:
     """Values and standard errors [...] of rows [..., m] under the estimate that `least_squares` makes of Lambda [m, m] and u [m]."""
     m = len(u)
@@ -144,10 +163,14 @@ def mean_eigenvalue(Lambda: Array) -> float:
     return _kernels.mean_diagonal(Lambda)
 
 
-def ridge_size(dimension: int, *, noise_std: float, ridge: float = 0.5, floor: float = 1.0) -> float:
+def ridge_size(
+    dimension: int, *, noise_std: float, ridge: float = 0.5, floor: float = 1.0
+) -> float:
     """rho = max(floor, ridge s sqrt(2m) / 2)."""
     if not 0 <= noise_std < math.inf:
-        raise InvalidParameter(f"noise_std must be finite and not negative, got noise_std={noise_std}")
+        raise InvalidParameter(
+            f"noise_std must be finite and not negative, got noise_std={noise_std}"
+        )
     if not 0 <= ridge < math.inf:
         raise InvalidParameter(f"ridge must be finite and not negative, got ridge={ridge}")
     if not 0 < floor < math.inf:
@@ -167,10 +190,16 @@ def project_simplex(weights: Array, precision: Array) -> Array:
         raise InvalidParameter(f"weights and precision must have shapes {expected}")
     scale = np.trace(precision, axis1=-2, axis2=-1)[..., None, None] / d**2
     eigenvalues = np.linalg.eigvalsh(precision + scale)
-    if not (np.isfinite(weights).all() and (eigenvalues[..., 0] > 1e-15 * eigenvalues[..., -1]).all()):
-        raise InvalidParameter("weights must be finite, and precision positive definite on the vectors that sum to zero")
+    if not (
+        np.isfinite(weights).all() and (eigenvalues[..., 0] > 1e-15 * eigenvalues[..., -1]).all()
+    ):
+        raise InvalidParameter(
+            "weights must be finite, and precision positive definite on the vectors that sum to zero"
+        )
     flat = np.ascontiguousarray(weights, dtype=float).reshape(-1, d)
-    return _kernels.project(flat, np.ascontiguousarray(precision, dtype=float).reshape(-1, d, d)).reshape(weights.shape)
+    return _kernels.project(
+        flat, np.ascontiguousarray(precision, dtype=float).reshape(-1, d, d)
+    ).reshape(weights.shape)
 
 
 class Regularizer(Protocol):
@@ -193,7 +222,8 @@ class Regression:
     name: str  # transitions | rewards
     dimension: int
     balance: float  # kappa: u carries noise_std / kappa
-    simplex: Coordinates | None = None  # the coordinates of mixture weights, where theta stands for some
+    # the coordinates of mixture weights, where theta stands for some
+    simplex: Coordinates | None = None
 
 
 MakeRegularizer = Callable[[Regression], Regularizer]
@@ -210,15 +240,29 @@ class Regularity:
 
     def __post_init__(self) -> None:
         if not (0 < self.lambda_min <= self.lambda_max and self.nu >= 0):
-            raise InvalidParameter(f"0 < lambda_min <= lambda_max and nu >= 0 must hold, got {self}")
+            raise InvalidParameter(
+                f"0 < lambda_min <= lambda_max and nu >= 0 must hold, got {self}"
+            )
 
     def beta(
-        self, *, episodes: int, horizon: int, dimension: int, row_norm: float, span: float, parameter_norm: float, failure: float
+        self,
+        *,
+        episodes: int,
+        horizon: int,
+        dimension: int,
+        row_norm: float,
+        span: float,
+        parameter_norm: float,
+        failure: float,
     ) -> float:
         """The width of [Zhou22, Lemma 3.1]: ||theta - theta_hat||_Lambda <= beta, for targets in a range of length `span`."""
         K, H, d, L, alpha = episodes, horizon, dimension, row_norm, failure
         log_det = d * math.log1p(K * L**2 / (d * self.lambda_min))
-        return span / 2 * math.sqrt(2 * math.log(H / alpha) + log_det) + parameter_norm * math.sqrt(self.lambda_max) + self.nu
+        return (
+            span / 2 * math.sqrt(2 * math.log(H / alpha) + log_det)
+            + parameter_norm * math.sqrt(self.lambda_max)
+            + self.nu
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,19 +276,34 @@ class Repair:
     bonus_scale: float = 0.1
     ridge: float = 0.5
     target_std: float = 1.0
-    simplex: Coordinates | None = None  # the coordinates of mixture weights; None if they are not on the simplex
+    # the coordinates of mixture weights; None if they are not on the simplex
+    simplex: Coordinates | None = None
 
     def __post_init__(self) -> None:
         if not self.bonus_scale >= 0:
-            raise InvalidParameter(f"bonus_scale must not be negative, got bonus_scale={self.bonus_scale}")
+            raise InvalidParameter(
+                f"bonus_scale must not be negative, got bonus_scale={self.bonus_scale}"
+            )
 
     def estimate(self, Lambda: Array, u: Array, *, noise_std: float) -> Estimate:
         on_simplex = self.simplex is not None
-        return least_squares(Lambda, u, noise_std=noise_std, ridge=self.ridge, simplex=on_simplex, coordinates=self.simplex)
+        return least_squares(
+            Lambda,
+            u,
+            noise_std=noise_std,
+            ridge=self.ridge,
+            simplex=on_simplex,
+            coordinates=self.simplex,
+        )
 
     def width(self, *, noise_std: float) -> Width:
         noise = noise_std / self.balance
-        return tight_width(target_std=self.target_std, response_noise=noise, gram_noise=noise_std, factor=self.bonus_scale)
+        return tight_width(
+            target_std=self.target_std,
+            response_noise=noise,
+            gram_noise=noise_std,
+            factor=self.bonus_scale,
+        )
 
     def describe(self, rows: tuple[int, float]) -> str:  # noqa: ARG002 - the same for all rows
         ridge = f"eigenvalues clipped at 0, ridge {self.ridge / 2:g} x the norm of the noise"
@@ -261,7 +320,8 @@ class Shift:
     def estimate(self, Lambda: Array, u: Array, *, noise_std: float) -> Estimate:  # noqa: ARG002 - the shift was chosen before
         m = u.shape[-1]
         eigenvalues, vectors = np.linalg.eigh(Lambda + self.shift * np.eye(m))
-        positive = np.maximum(eigenvalues, 1e-12 * self.shift)  # with probability 1 - failure nothing is changed here
+        # with probability 1 - failure nothing is changed here
+        positive = np.maximum(eigenvalues, 1e-12 * self.shift)
         transposed = vectors.swapaxes(-1, -2)
         precision = (vectors * positive[..., None, :]) @ transposed
         weights = (vectors @ ((transposed @ u[..., None]) / positive[..., None]))[..., 0]
@@ -271,7 +331,8 @@ class Shift:
         return Width(self.beta**2, 0.0, factor=1.0, cap=np.inf)
 
     def describe(self, rows: tuple[int, float]) -> str:
-        users = self.shift * rows[0] / rows[1] ** 2  # k users' rows give eigenvalues k L^2 / m at best
+        # k users' rows give eigenvalues k L^2 / m at best
+        users = self.shift * rows[0] / rows[1] ** 2
         return f"Lambda + {self.shift:.3g} I, which takes {users:,.0f} users at best to outweigh; proved width beta = {self.beta:.3g}"
 
 
@@ -302,7 +363,9 @@ class Proven:
         return std * (math.sqrt(2 * m) + t), std / self.balance * (math.sqrt(m) + t)
 
     def estimate(self, Lambda: Array, u: Array, *, noise_std: float) -> Estimate:
-        return Shift(2 * self._noise(noise_std)[0] + 1.0, 0.0).estimate(Lambda, u, noise_std=noise_std)
+        return Shift(2 * self._noise(noise_std)[0] + 1.0, 0.0).estimate(
+            Lambda, u, noise_std=noise_std
+        )
 
     def beta(self, noise_std: float) -> float:
         S, N = self._noise(noise_std)

@@ -45,7 +45,11 @@ class RewardFeatures:
 def raw_rewards(features: npt.ArrayLike) -> RewardFeatures:
     """The papers' rows: y = r in [0, 1]."""
     rows = np.ascontiguousarray(features, dtype=float)
-    if rows.ndim != 3 or not np.isfinite(rows).all() or (np.linalg.norm(rows, axis=2) > 1 + 1e-9).any():
+    if (
+        rows.ndim != 3
+        or not np.isfinite(rows).all()
+        or (np.linalg.norm(rows, axis=2) > 1 + 1e-9).any()
+    ):
         raise InvalidParameter(
             f"reward features must be finite, of shape (states, actions, j) and norm at most 1, got {rows.shape}"
         )
@@ -56,4 +60,6 @@ def centred_rewards(features: npt.ArrayLike) -> RewardFeatures:
     """The origin whose rewards are closest to 1/2 everywhere: |y| <= 1/2 if a constant is linear in the features, as for one-hot ones."""
     rows = raw_rewards(features).rows
     flat = rows.reshape(-1, rows.shape[2])
-    return RewardFeatures(rows, np.asarray(np.linalg.lstsq(flat, np.full(len(flat), 0.5), rcond=None)[0]))
+    return RewardFeatures(
+        rows, np.asarray(np.linalg.lstsq(flat, np.full(len(flat), 0.5), rcond=None)[0])
+    )

@@ -23,7 +23,11 @@ class Served:
     earlier: Array
 
     def with_round(self, policies: Ints, users: Array) -> "Served":
-        return Served(np.concatenate([self.policies, policies]), np.concatenate([self.users, users]), self.earlier)
+        return Served(
+            np.concatenate([self.policies, policies]),
+            np.concatenate([self.users, users]),
+            self.earlier,
+        )
 
 
 def fold(served: Served, states: Array, keep: int) -> Served:
@@ -33,11 +37,15 @@ def fold(served: Served, states: Array, keep: int) -> Served:
         return served
     earlier = served.earlier.copy()
     for h in range(len(earlier)):
-        earlier[h] += _kernels.visits(served.policies[:drop, h], served.users[:drop], states[h, :drop], earlier.shape[2])
+        earlier[h] += _kernels.visits(
+            served.policies[:drop, h], served.users[:drop], states[h, :drop], earlier.shape[2]
+        )
     return Served(served.policies[drop:], served.users[drop:], earlier)
 
 
-def remember(served: Served, shown: Ints, users: int, shares: npt.ArrayLike) -> dict[str, npt.NDArray[np.generic]]:
+def remember(
+    served: Served, shown: Ints, users: int, shares: npt.ArrayLike
+) -> dict[str, npt.NDArray[np.generic]]:
     """The rounds so far, and the policies [p, h, s] that serve these shares of the users to come."""
     return {
         "policies": served.policies,
@@ -49,7 +57,9 @@ def remember(served: Served, shown: Ints, users: int, shares: npt.ArrayLike) -> 
     }
 
 
-def recall(memory: Memory, users: int, *, horizon: int, steps: int, states: int, actions: int, recent: int) -> Served:
+def recall(
+    memory: Memory, users: int, *, horizon: int, steps: int, states: int, actions: int, recent: int
+) -> Served:
     """The rounds so far, the one that the release has just closed included.
 
     On a device a server says this, and compiled loops look things up by it: nothing in it is taken on faith.
@@ -66,13 +76,28 @@ def recall(memory: Memory, users: int, *, horizon: int, steps: int, states: int,
         "shares": (shown,),
         "total": (),
     }
-    fits = q <= recent and 0 < shown <= recent and all(memory[name].shape == shape for name, shape in shapes.items())
+    fits = (
+        q <= recent
+        and 0 < shown <= recent
+        and all(memory[name].shape == shape for name, shape in shapes.items())
+    )
     for name in ("policies", "shown"):
-        fits = fits and memory[name].dtype == np.int64 and bool(((memory[name] >= 0) & (memory[name] < A)).all())
+        fits = (
+            fits
+            and memory[name].dtype == np.int64
+            and bool(((memory[name] >= 0) & (memory[name] < A)).all())
+        )
     for name in ("users", "earlier", "shares"):
         numbers = memory[name]
-        fits = fits and numbers.dtype == np.float64 and bool((numbers >= 0).all() and np.isfinite(numbers).all())
+        fits = (
+            fits
+            and numbers.dtype == np.float64
+            and bool((numbers >= 0).all() and np.isfinite(numbers).all())
+        )
     if not fits or not memory["shares"].any() or not 0 <= int(memory["total"]) <= users:
         raise InvalidParameter("the memory of earlier rounds does not fit this problem")
     before = Served(memory["policies"], memory["users"], memory["earlier"])
-    return before.with_round(memory["shown"], np.array(divided(users - int(memory["total"]), memory["shares"]), dtype=np.float64))
+    return before.with_round(
+        memory["shown"],
+        np.array(divided(users - int(memory["total"]), memory["shares"]), dtype=np.float64),
+    )

@@ -6,7 +6,16 @@ from confide._lazy import lazy
 from confide.privacy import accounting
 from confide.privacy.guarantee import Guarantee, billboard
 from confide.privacy.loss import ApproxDP, GaussianDP, Loss, PureDP, compose, loss_for
-from confide.privacy.request import CentralDP, DistributedDP, JointDP, LocalDP, NoPrivacy, Relation, Request, Trust
+from confide.privacy.request import (
+    CentralDP,
+    DistributedDP,
+    JointDP,
+    LocalDP,
+    NoPrivacy,
+    Relation,
+    Request,
+    Trust,
+)
 
 if TYPE_CHECKING:
     from confide.privacy.certificate import Certificate, certify
@@ -37,5 +46,12 @@ __all__ = [
 
 __getattr__ = lazy(
     __name__,
-    {"Certificate": "certificate", "certify": "certificate", "Ledger": "ledger", "bounded": "", "certificate": "", "ledger": ""},
+    {
+        "Certificate": "certificate",
+        "certify": "certificate",
+        "Ledger": "ledger",
+        "bounded": "",
+        "certificate": "",
+        "ledger": "",
+    },
 )

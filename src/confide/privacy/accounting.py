@@ -23,7 +23,9 @@ _SQRT_2PI = math.sqrt(2 * math.pi)
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
     """The smallest delta for which mu-GDP implies (epsilon, delta)-DP."""
-    return _delta(real("epsilon", epsilon, at_least=0, finite=False), real("mu", mu, at_least=0, finite=False))
+    return _delta(
+        real("epsilon", epsilon, at_least=0, finite=False), real("mu", mu, at_least=0, finite=False)
+    )
 
 
 def _delta(epsilon: float, mu: float) -> float:
@@ -33,13 +35,16 @@ def _delta(epsilon: float, mu: float) -> float:
         return 1.0
     a, b = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
     density = math.exp(-a * a / 2) / _SQRT_2PI
-    if mu < _SMALL:  # the difference of Mills ratios by their slope, m'(x) = x m(x) - 1, in the middle
+    # the difference of Mills ratios by their slope, m'(x) = x m(x) - 1, in the middle
+    if mu < _SMALL:
         middle = epsilon / mu
         return density * mu * (1 - middle * _mills(middle))
     if a <= 0:
         return density * (_mills(-a) - _mills(-b))
     # (Phi(a) - Phi(b)) - (e^epsilon - 1) Phi(b), where the first difference does not cancel because b < 0 < a
-    return (math.erf(a / _SQRT_2) - math.erf(b / _SQRT_2)) / 2 - density * _mills(-b) * -math.expm1(-epsilon)
+    return (math.erf(a / _SQRT_2) - math.erf(b / _SQRT_2)) / 2 - density * _mills(-b) * -math.expm1(
+        -epsilon
+    )
 
 
 def _delta_upper(epsilon: float, mu: float) -> float:
@@ -57,7 +62,9 @@ def _delta_upper(epsilon: float, mu: float) -> float:
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest mu for which mu-GDP implies (epsilon, delta)-DP."""
     if real("delta", delta, at_least=0, below=1) == 0:
-        raise InvalidParameter("delta must be in (0, 1) for Gaussian noise, got delta=0; delta=0 needs Laplace noise")
+        raise InvalidParameter(
+            "delta must be in (0, 1) for Gaussian noise, got delta=0; delta=0 needs Laplace noise"
+        )
     return _mu(real("epsilon", epsilon, at_least=0), float(delta))
 
 
@@ -69,7 +76,9 @@ def _mu(epsilon: float, delta: float) -> float:
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """The smallest epsilon for which mu-GDP implies (epsilon, delta)-DP."""
-    return _epsilon(real("mu", mu, at_least=0, finite=False), real("delta", delta, at_least=0, below=1))
+    return _epsilon(
+        real("mu", mu, at_least=0, finite=False), real("delta", delta, at_least=0, below=1)
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -80,8 +89,11 @@ def _epsilon(mu: float, delta: float) -> float:
         return math.inf
     if _delta_upper(0.0, mu) <= delta:
         return 0.0
-    enough = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-300  # the tail bound of the privacy loss
-    _, high = bisect(lambda epsilon: _delta_upper(epsilon, mu) <= delta, min(1e-300, enough), 2 * enough)
+    # the tail bound of the privacy loss
+    enough = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-300
+    _, high = bisect(
+        lambda epsilon: _delta_upper(epsilon, mu) <= delta, min(1e-300, enough), 2 * enough
+    )
     return high
 
 

@@ -22,7 +22,8 @@ from confide.privacy.request import Relation, parse_relation
 Array = npt.NDArray[np.float64]
 # A value may exceed the bound by this share of it, because clips compute in floating point.
 _ROUNDING = 1e-6
-Memory = Mapping[str, npt.NDArray[Any]]  # what planning keeps from one release to the next, by name. Public
+# what planning keeps from one release to the next, by name. Public
+Memory = Mapping[str, npt.NDArray[Any]]
 
 
 class Bound(Protocol):
@@ -76,8 +77,14 @@ class Bounded:
         except (TypeError, ValueError, OverflowError):  # whose text would quote the data
             raise InvalidParameter("a contribution must be an array of real numbers") from None
         if values.shape != (self.bound.size,):
-            raise InvalidParameter(f"a contribution must have shape ({self.bound.size},), got {values.shape}")
-        if isinstance(self.users, bool) or not isinstance(self.users, int | np.integer) or self.users < 0:
+            raise InvalidParameter(
+                f"a contribution must have shape ({self.bound.size},), got {values.shape}"
+            )
+        if (
+            isinstance(self.users, bool)
+            or not isinstance(self.users, int | np.integer)
+            or self.users < 0
+        ):
             raise InvalidParameter("a contribution must be of a whole number of users")
         largest = _kernels.largest_on_grid(values, self.bound.grid)
         if largest < 0:
@@ -85,9 +92,14 @@ class Bounded:
                 "a contribution must come from the bound that clips it: its values are not on the bound's grid"
             )
         if largest > self.users * self.bound.largest * (1 + _ROUNDING):
-            raise InvalidParameter(f"the values are too large for {self.users} users who were clipped by the bound")
-        if self.users == 1 and not self.bound.contains(values):  # only code that forgot to clip gets here, whatever the data are
-            raise InvalidParameter("a user's contribution must come from the bound that clips it: it is not in the bound's set")
+            raise InvalidParameter(
+                f"the values are too large for {self.users} users who were clipped by the bound"
+            )
+        # only code that forgot to clip gets here, whatever the data are
+        if self.users == 1 and not self.bound.contains(values):
+            raise InvalidParameter(
+                "a user's contribution must come from the bound that clips it: it is not in the bound's set"
+            )
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "users", int(self.users))
@@ -120,7 +132,9 @@ def clip_sum(total: Array, bound: Bound, users: int) -> Bounded:
     values = real_numbers(total)
     if values.shape != (bound.size,):
         raise InvalidParameter(f"total must have shape ({bound.size},), got {values.shape}")
-    most = math.floor(whole("users", users, at_least=0) * bound.largest * (1 + _ROUNDING) / bound.grid)
+    most = math.floor(
+        whole("users", users, at_least=0) * bound.largest * (1 + _ROUNDING) / bound.grid
+    )
     with np.errstate(all="ignore"):
         steps = np.trunc(np.where(np.isfinite(values), values, 0.0) / bound.grid)
     clipped = np.clip(steps, -most, most) * bound.grid
@@ -194,8 +208,12 @@ class L2Ball:
         """One user's vector, scaled into the ball; anything that is not finite contributes zero."""
         vector = real_numbers(values)
         if vector.shape != (self.size,):
-            raise InvalidParameter(f"a contribution must have shape ({self.size},), got {vector.shape}")
-        return Bounded(np.trunc(clip_rows(vector[None], self.radius)[0] / self.grid) * self.grid, self)
+            raise InvalidParameter(
+                f"a contribution must have shape ({self.size},), got {vector.shape}"
+            )
+        return Bounded(
+            np.trunc(clip_rows(vector[None], self.radius)[0] / self.grid) * self.grid, self
+        )
 
 
 def clip_rows(rows: Array, radius: float) -> Array:
@@ -255,7 +273,11 @@ def _number(element: Any) -> float:
             return float(text == "True") if text in ("True", "False") else float(text)
         if isinstance(element, complex | np.complexfloating):
             return float(element.real) if element.imag == 0 else math.nan
-        return float(element) if isinstance(element, bool | int | float | np.bool_ | np.number) else math.nan
+        return (
+            float(element)
+            if isinstance(element, bool | int | float | np.bool_ | np.number)
+            else math.nan
+        )
     except (TypeError, ValueError, OverflowError):
         return math.nan
 

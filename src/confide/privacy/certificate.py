@@ -35,7 +35,8 @@ class Mechanism:
     scale: float | None
     parameters: Json = field(default_factory=dict)
     lattice: float | None = None
-    bound: Json | None = None  # what a contribution is clipped to: its sensitivity can be computed again
+    # what a contribution is clipped to: its sensitivity can be computed again
+    bound: Json | None = None
     query: str = ""
 
     def to_json(self) -> Json:
@@ -96,9 +97,14 @@ def certify(
 
     kind("guarantee", guarantee, Guarantee)
     text("subject", subject)
-    mechanisms, assumptions = listed("mechanisms", mechanisms, Mechanism), listed("assumptions", assumptions, str)
+    mechanisms, assumptions = (
+        listed("mechanisms", mechanisms, Mechanism),
+        listed("assumptions", assumptions, str),
+    )
     if guarantee.times > 1:
-        raise InvalidParameter("a certificate states the guarantee for one participation: certify the guarantee with times=1")
+        raise InvalidParameter(
+            "a certificate states the guarantee for one participation: certify the guarantee with times=1"
+        )
     request = guarantee.request
     document: Json = {
         "format": FORMAT,
@@ -127,7 +133,9 @@ def certify(
             *_simulations(mechanisms, assumptions),
         ],
     }
-    document |= {name: list(said) for name, said in (("checked", checked), ("on_trust", on_trust)) if said}
+    document |= {
+        name: list(said) for name, said in (("checked", checked), ("on_trust", on_trust)) if said
+    }
     check_schema(document)
     return Certificate(document)
 
@@ -136,14 +144,20 @@ def _simulations(mechanisms: Sequence[Mechanism], said: Sequence[str]) -> list[s
     """What a mechanism says of simulated users, unless it was said already: no certificate hides that there were none."""
     if any(text.startswith("Simulated") for text in said):
         return []
-    return [f"Simulated: {mechanism.query}" for mechanism in mechanisms if "simulated" in mechanism.query]
+    return [
+        f"Simulated: {mechanism.query}"
+        for mechanism in mechanisms
+        if "simulated" in mechanism.query
+    ]
 
 
 def standing_assumptions(trust: Trust, source: str) -> list[str]:
     """The assumptions of every guarantee of this kind, in words."""
     if trust is Trust.NONE:
         return ["No noise was added: nobody is protected."]
-    said = ["Each person is one user; somebody who takes part k times has k times the loss of one record (mu or epsilon)."]
+    said = [
+        "Each person is one user; somebody who takes part k times has k times the loss of one record (mu or epsilon)."
+    ]
     if trust is Trust.DISTRIBUTED:
         said += _DISTRIBUTED
     elif trust is not Trust.LOCAL:
@@ -174,7 +188,9 @@ FORMER = {  # how earlier versions said the same: their certificates still verif
 
 def check_schema(document: Any) -> None:
     """Raise where a document does not follow the published schema, naming the place."""
-    errors = sorted(_validator().iter_errors(document), key=lambda error: list(map(str, error.path)))
+    errors = sorted(
+        _validator().iter_errors(document), key=lambda error: list(map(str, error.path))
+    )
     if errors:
         place = "/".join(map(str, errors[0].path)) or "the document"
         raise CertificateError(f"not a confide certificate: {place}: {errors[0].message[:200]}")
@@ -189,7 +205,9 @@ def _validator() -> Any:
 
 def schema() -> Json:
     """The published JSON Schema of certificates."""
-    loaded: Json = json.loads(Path(__file__).with_name("certificate.schema.json").read_text(encoding="utf-8"))
+    loaded: Json = json.loads(
+        Path(__file__).with_name("certificate.schema.json").read_text(encoding="utf-8")
+    )
     return loaded
 
 

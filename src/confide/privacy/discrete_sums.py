@@ -29,7 +29,8 @@ from confide.errors import InvalidParameter
 from confide.privacy.accounting import bisect, gaussian_epsilon
 from confide.privacy.bounded import Array
 
-LEAST_SHARE = math.sqrt(2)  # the smallest share of noise that is used, in steps: s^2 >= 2 makes tau 3e-8
+# the smallest share of noise that is used, in steps: s^2 >= 2 makes tau 3e-8
+LEAST_SHARE = math.sqrt(2)
 _SMALLEST = 0.5  # the bound is proved from here on
 _EXACT_TERMS = 4096
 _TAIL = 2.0**-20  # the part of delta that is for sums far outside
@@ -40,21 +41,31 @@ def distance_from_gaussian(share: float, terms: int) -> float:
     """tau: the logarithm of the sum's probabilities differs from a discrete Gaussian's by tau / 2 at most. Rounded up."""
     k = np.arange(1.0, min(terms, _EXACT_TERMS))
     summed = float(np.exp(-2 * math.pi**2 * share**2 * k / (k + 1)).sum())
-    more = max(0, terms - _EXACT_TERMS)  # terms decrease in k: the others are at most as large as the last one that was added
-    return 10 * (summed + more * (math.exp(-2 * math.pi**2 * share**2 * k[-1] / (k[-1] + 1)) if more else 0.0))
+    # terms decrease in k: the others are at most as large as the last one that was added
+    more = max(0, terms - _EXACT_TERMS)
+    return 10 * (
+        summed
+        + more * (math.exp(-2 * math.pi**2 * share**2 * k[-1] / (k[-1] + 1)) if more else 0.0)
+    )
 
 
 def sum_divergence(alpha: Array, share: float, terms: int, sensitivity: float, size: int) -> Array:
     """The Renyi divergence of these orders between two neighbouring sums; `share` and `sensitivity` are in steps of the lattice."""
     tau, mu = distance_from_gaussian(share, terms), sensitivity / (share * math.sqrt(terms))
-    bound: Array = np.minimum(alpha * mu**2 / 2 + tau * size, alpha / 2 * (mu + tau * math.sqrt(size)) ** 2)
+    bound: Array = np.minimum(
+        alpha * mu**2 / 2 + tau * size, alpha / 2 * (mu + tau * math.sqrt(size)) ** 2
+    )
     return bound
 
 
 def sum_epsilon(share: float, terms: int, sensitivity: float, size: int, delta: float) -> float:
     """The epsilon at `delta` of a sum that has at least so many shares of noise. Infinite where the bound is not proved."""
     share, sensitivity = real("share", share, above=0), real("sensitivity", sensitivity, at_least=0)
-    whole("terms", terms, at_least=1), whole("size", size, at_least=1), real("delta", delta, above=0, below=1)
+    (
+        whole("terms", terms, at_least=1),
+        whole("size", size, at_least=1),
+        real("delta", delta, above=0, below=1),
+    )
     return _epsilon(share, int(terms), sensitivity, int(size), float(delta))
 
 
@@ -62,7 +73,10 @@ def sum_epsilon(share: float, terms: int, sensitivity: float, size: int, delta: 
 def _epsilon(share: float, terms: int, sensitivity: float, size: int, delta: float) -> float:
     if share < _SMALLEST:
         return math.inf
-    return min(renyi_epsilon(share, terms, sensitivity, size, delta), rounded_epsilon(share, terms, sensitivity, size, delta))
+    return min(
+        renyi_epsilon(share, terms, sensitivity, size, delta),
+        rounded_epsilon(share, terms, sensitivity, size, delta),
+    )
 
 
 def rounded_epsilon(share: float, terms: int, sensitivity: float, size: int, delta: float) -> float:
@@ -70,7 +84,11 @@ def rounded_epsilon(share: float, terms: int, sensitivity: float, size: int, del
     S = share * math.sqrt(terms)
     mu, tail = sensitivity / S, delta * _TAIL
     R = mu + math.sqrt(2 * math.log(2 * size / tail))
-    kappa = size * (distance_from_gaussian(share, terms) / 2 + (R**2 + 3) / (24 * S**2) + 3 * math.exp(-2 * math.pi**2 * S**2))
+    kappa = size * (
+        distance_from_gaussian(share, terms) / 2
+        + (R**2 + 3) / (24 * S**2)
+        + 3 * math.exp(-2 * math.pi**2 * S**2)
+    )
     left = (delta - tail) * math.exp(-kappa)
     return 2 * kappa + gaussian_epsilon(mu, left) if left > 0 else math.inf
 
@@ -81,7 +99,9 @@ def renyi_epsilon(share: float, terms: int, sensitivity: float, size: int, delta
     for _ in range(3):  # finer around the best order
         alpha = 1 + orders
         converted = (
-            sum_divergence(alpha, share, terms, sensitivity, size) + np.log(orders / alpha) - np.log(delta * alpha) / orders
+            sum_divergence(alpha, share, terms, sensitivity, size)
+            + np.log(orders / alpha)
+            - np.log(delta * alpha) / orders
         )
         best = int(np.argmin(converted))
         orders = np.geomspace(orders[max(best - 1, 0)], orders[min(best + 1, len(orders) - 1)], 101)
@@ -95,6 +115,12 @@ def least_share(epsilon: float, delta: float, terms: int, sensitivity: float, si
         return LEAST_SHARE
     most = 2.0**61 / math.sqrt(terms)
     if sum_epsilon(most, terms, sensitivity, size, delta) > epsilon:
-        raise InvalidParameter(f"epsilon={epsilon:g} at delta={delta:g} needs noise that does not fit into 64 bits")
-    _, high = bisect(lambda share: sum_epsilon(share, terms, sensitivity, size, delta) <= epsilon, LEAST_SHARE, most)
+        raise InvalidParameter(
+            f"epsilon={epsilon:g} at delta={delta:g} needs noise that does not fit into 64 bits"
+        )
+    _, high = bisect(
+        lambda share: sum_epsilon(share, terms, sensitivity, size, delta) <= epsilon,
+        LEAST_SHARE,
+        most,
+    )
     return high

@@ -6,10 +6,21 @@ from dataclasses import dataclass, replace
 from confide.arguments import kind, text, whole
 from confide.errors import PromiseBroken
 from confide.privacy.loss import NO_PRIVACY, ApproxDP, Loss, PureDP, lost
-from confide.privacy.request import CentralDP, DistributedDP, JointDP, LocalDP, NoPrivacy, Relation, Request, Trust, requested
+from confide.privacy.request import (
+    CentralDP,
+    DistributedDP,
+    JointDP,
+    LocalDP,
+    NoPrivacy,
+    Relation,
+    Request,
+    Trust,
+    requested,
+)
 
 SLACK = 1e-9  # relative: what rounding in the accounting may add up to
-_SERVES = {  # which ways of keeping data serve which request; a central guarantee becomes joint by the billboard lemma
+# which ways of keeping data serve which request; a central guarantee becomes joint by the billboard lemma
+_SERVES = {
     NoPrivacy: {Trust.NONE},
     LocalDP: {Trust.LOCAL},
     DistributedDP: {Trust.DISTRIBUTED},
@@ -41,10 +52,14 @@ class Guarantee:
         whole("users", self.users, at_least=1)
         whole("times", self.times, at_least=1)
         if self.trust not in _SERVES[type(self.request)]:
-            raise PromiseBroken(f"{type(self.request).__name__} was requested, which {self.trust.value} trust does not give")
+            raise PromiseBroken(
+                f"{type(self.request).__name__} was requested, which {self.trust.value} trust does not give"
+            )
         own_delta = self.loss.delta if isinstance(self.loss, ApproxDP) else 0.0
         if self.times == 1 and own_delta > self.request.delta:
-            raise PromiseBroken(f"this noise gives delta={own_delta:g}, more than the requested delta={self.request.delta:g}")
+            raise PromiseBroken(
+                f"this noise gives delta={own_delta:g}, more than the requested delta={self.request.delta:g}"
+            )
         if self.times == 1 and self.epsilon > self.request.epsilon * (1 + SLACK):
             raise PromiseBroken(
                 f"this noise gives epsilon={self.epsilon:.6g} at delta={self.delta:g}, "
@@ -55,7 +70,9 @@ class Guarantee:
     def delta(self) -> float:
         """The requested delta; more only for a person who took part several times under an (epsilon, delta) loss."""
         grows = self.times > 1 and isinstance(self.loss, ApproxDP)
-        return max(self.request.delta, self.loss.delta_at(math.inf)) if grows else self.request.delta
+        return (
+            max(self.request.delta, self.loss.delta_at(math.inf)) if grows else self.request.delta
+        )
 
     @property
     def epsilon(self) -> float:
@@ -76,8 +93,15 @@ class Guarantee:
             return f"NO PRIVACY, {self.users} users"
         name = f"{self.trust.value.capitalize()}DP"
         person = f", a person who comes {self.times} times" if self.times > 1 else ""
-        neighbours = {Relation.REPLACE: "replace one user", Relation.NULL: "one user contributes zero"}[self.relation]
-        epsilon, delta = (self.loss.epsilon, 0.0) if isinstance(self.loss, PureDP) else (self.epsilon, self.delta)
+        neighbours = {
+            Relation.REPLACE: "replace one user",
+            Relation.NULL: "one user contributes zero",
+        }[self.relation]
+        epsilon, delta = (
+            (self.loss.epsilon, 0.0)
+            if isinstance(self.loss, PureDP)
+            else (self.epsilon, self.delta)
+        )
         assumed = ", assuming an ideal aggregator" if self.trust is Trust.DISTRIBUTED else ""
         return f"{name}(epsilon={epsilon:.6g}, delta={delta:g}), {neighbours}{person}, {self.users} users, {self.source} noise{assumed}"
 
@@ -98,4 +122,6 @@ def billboard(guarantee: Guarantee) -> Guarantee:
     if guarantee.trust is not Trust.CENTRAL:
         return guarantee
     asked = guarantee.request
-    return replace(guarantee, trust=Trust.JOINT, request=JointDP(asked.epsilon, asked.delta, asked.relation))
+    return replace(
+        guarantee, trust=Trust.JOINT, request=JointDP(asked.epsilon, asked.delta, asked.relation)
+    )

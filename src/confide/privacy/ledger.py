@@ -64,11 +64,16 @@ class Total:
     others_delta: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "relation", CentralDP(self.epsilon, self.delta, self.relation).relation)  # checks all three
+        # checks all three
+        object.__setattr__(
+            self, "relation", CentralDP(self.epsilon, self.delta, self.relation).relation
+        )
         arguments.real("others_epsilon", self.others_epsilon)
         arguments.real("others_delta", self.others_delta)
         if not (0 <= self.others_epsilon <= self.epsilon and 0 <= self.others_delta <= self.delta):
-            raise InvalidParameter(f"others_epsilon and others_delta must be non-negative and within the total, got {self}")
+            raise InvalidParameter(
+                f"others_epsilon and others_delta must be non-negative and within the total, got {self}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,8 @@ class Spend:
     relation: Relation
     loss: Loss
     released: bool  # False: charged, and no release is stored yet
-    part: tuple[str, str] | None = None  # of which split, and which part: nobody else's data were used
+    # of which split, and which part: nobody else's data were used
+    part: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +111,16 @@ class Account:
         """The caps that hold once `loss` is spent; a loss that does not fit is refused."""
         gaussian = isinstance(loss, GaussianDP)
         caps, (_, mu, epsilon, delta) = self._caps_for(gaussian), _columns(loss)
-        after = (math.hypot(self.spent.mu, mu), self.spent.epsilon + epsilon, self.spent.delta + delta)
-        fits = all(spent <= cap * (1 + SLACK) for spent, cap in zip(after, astuple(caps), strict=True))
-        if not fits or (gaussian and caps.mu == 0):  # without delta there is no Gaussian noise, however little
+        after = (
+            math.hypot(self.spent.mu, mu),
+            self.spent.epsilon + epsilon,
+            self.spent.delta + delta,
+        )
+        fits = all(
+            spent <= cap * (1 + SLACK) for spent, cap in zip(after, astuple(caps), strict=True)
+        )
+        # without delta there is no Gaussian noise, however little
+        if not fits or (gaussian and caps.mu == 0):
             raise BudgetExceeded(str(loss), self.left)
         return caps if gaussian else self.caps
 
@@ -118,14 +131,18 @@ class Account:
         Whoever stops when the answers look worst has several times as large a delta at this epsilon (tests/privacy/test_ledger.py). The
         filter guarantees the total, and nothing smaller on the way.
         """
-        return self.spent.epsilon + gaussian_epsilon(self.spent.mu, max(0.0, self.total.delta - self.spent.delta))
+        return self.spent.epsilon + gaussian_epsilon(
+            self.spent.mu, max(0.0, self.total.delta - self.spent.delta)
+        )
 
     @property
     def remaining(self) -> Amount:
         """Undivided, this is a choice: so much Gaussian noise if no other noise comes before it, or so much other noise."""
         spent, most, others = self.spent, self._caps_for(True).mu, self._caps_for(False)
         mu = math.sqrt(max(0.0, most - spent.mu) * (most + spent.mu))
-        return Amount(mu, max(0.0, others.epsilon - spent.epsilon), max(0.0, others.delta - spent.delta))
+        return Amount(
+            mu, max(0.0, others.epsilon - spent.epsilon), max(0.0, others.delta - spent.delta)
+        )
 
     @property
     def left(self) -> str:
@@ -139,10 +156,15 @@ class Account:
         total, spent = self.total, self.spent
         if self.caps is not None or not gaussian:
             return self.caps or Amount(0.0, total.epsilon, total.delta)
-        epsilon, delta = max(spent.epsilon, total.others_epsilon), max(spent.delta, total.others_delta)
+        epsilon, delta = (
+            max(spent.epsilon, total.others_epsilon),
+            max(spent.delta, total.others_delta),
+        )
         if total.delta - delta <= SLACK * total.delta:  # what rounding leaves is no budget
             return Amount(0.0, epsilon, delta)
-        return Amount(gaussian_mu(max(0.0, total.epsilon - epsilon), total.delta - delta), epsilon, delta)
+        return Amount(
+            gaussian_mu(max(0.0, total.epsilon - epsilon), total.delta - delta), epsilon, delta
+        )
 
 
 class Ledger:
@@ -175,7 +197,9 @@ class Ledger:
         try:
             create(Path(path).absolute(), _empty(total), mode=0o600)
         except OSError as error:
-            raise LedgerError(f"cannot make a ledger at {os.fspath(path)}: {error.strerror}") from None
+            raise LedgerError(
+                f"cannot make a ledger at {os.fspath(path)}: {error.strerror}"
+            ) from None
         return cls(path)
 
     def __enter__(self) -> "Ledger":
@@ -205,16 +229,26 @@ class Ledger:
         arguments.text("id", id, empty=False)
         arguments.text("what", what, empty=False)
         if not callable(release):
-            raise InvalidParameter(f"release must be a function that returns bytes, got {arguments.shown(release)}")
-        number, stored = self._charge(id, (what, parse_relation(relation).value, *_columns(loss)), loss, _named(part))
+            raise InvalidParameter(
+                f"release must be a function that returns bytes, got {arguments.shown(release)}"
+            )
+        number, stored = self._charge(
+            id, (what, parse_relation(relation).value, *_columns(loss)), loss, _named(part)
+        )
         if stored is not None:
             return stored
         payload = release()
         if not isinstance(payload, bytes):
-            raise InvalidParameter(f"release must return bytes, got {type(payload).__name__}; the spend stays charged")
+            raise InvalidParameter(
+                f"release must return bytes, got {type(payload).__name__}; the spend stays charged"
+            )
         with self._transaction(write=True) as db:
-            db.execute("INSERT OR IGNORE INTO release (number, bytes) VALUES (?, ?)", (number, payload))
-            return bytes(db.execute("SELECT bytes FROM release WHERE number = ?", (number,)).fetchone()[0])
+            db.execute(
+                "INSERT OR IGNORE INTO release (number, bytes) VALUES (?, ?)", (number, payload)
+            )
+            return bytes(
+                db.execute("SELECT bytes FROM release WHERE number = ?", (number,)).fetchone()[0]
+            )
 
     @property
     def account(self) -> Account:
@@ -244,7 +278,9 @@ class Ledger:
         columns = "spend.number, id, at, what, relation, kind, mu, epsilon, delta, release.number IS NOT NULL"
         with self._transaction() as db, self._rows():
             parts = _parts(db)
-            rows = db.execute(f"SELECT {columns} FROM spend LEFT JOIN release USING (number) ORDER BY spend.number").fetchall()
+            rows = db.execute(
+                f"SELECT {columns} FROM spend LEFT JOIN release USING (number) ORDER BY spend.number"
+            ).fetchall()
             return tuple(_spend(row, parts.get(number)) for number, *row in rows)
 
     def _charge(
@@ -256,19 +292,30 @@ class Ledger:
             query = f"SELECT number, bytes, {columns} FROM spend LEFT JOIN release USING (number) WHERE id = ?"
             if (known := db.execute(query, (id,)).fetchone()) is not None:
                 if known[2:] != line:
-                    raise LedgerError(f"the id {id!r} was spent on another description, loss or relation: choose a new id")
+                    raise LedgerError(
+                        f"the id {id!r} was spent on another description, loss or relation: choose a new id"
+                    )
                 if known[1] is None and _parts(db).get(known[0]) != part:
-                    raise LedgerError(f"the id {id!r} was spent on another part of the log: choose a new id")
+                    raise LedgerError(
+                        f"the id {id!r} was spent on another part of the log: choose a new id"
+                    )
                 return known[0], known[1]
             with self._rows():
                 account = _account(db, part)
             if line[1] != account.total.relation:
-                raise LedgerError(f'the ledger adds up relation "{account.total.relation}", and this release has "{line[1]}"')
+                raise LedgerError(
+                    f'the ledger adds up relation "{account.total.relation}", and this release has "{line[1]}"'
+                )
             caps = account.admit(loss)
             if caps is not account.caps and caps is not None:
                 db.execute("INSERT INTO division VALUES (1, ?, ?, ?)", astuple(caps))
             row = (id, datetime.now(UTC).isoformat(timespec="seconds"), *line)
-            number = db.execute(f"INSERT INTO spend (id, at, {columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row).lastrowid or 0
+            number = (
+                db.execute(
+                    f"INSERT INTO spend (id, at, {columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row
+                ).lastrowid
+                or 0
+            )
             if part is not None:
                 if not _has_parts(db):  # made by an earlier version
                     _grow(db, "part")
@@ -281,12 +328,18 @@ class Ledger:
         if not os.path.isfile(self.path):
             raise LedgerError(f"no ledger at {self.path}; create one with confide ledger init")
         with _connect(self.path) as db:
-            application, version = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
-            torn = os.path.getsize(self.path) % db.execute("PRAGMA page_size").fetchone()[0]  # SQLite would fill up with zeros
+            application, version = (
+                db.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("application_id", "user_version")
+            )
+            # SQLite would fill up with zeros
+            torn = os.path.getsize(self.path) % db.execute("PRAGMA page_size").fetchone()[0]
             if application != _APPLICATION or torn:
                 raise LedgerError(f"{self.path} is not a ledger, or it is damaged")
             if version > _VERSION:
-                raise LedgerError(f"the ledger {self.path} was written by a newer confide: upgrade confide to use it")
+                raise LedgerError(
+                    f"the ledger {self.path} was written by a newer confide: upgrade confide to use it"
+                )
             db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             yield db
             db.execute("COMMIT")
@@ -297,7 +350,9 @@ class Ledger:
         try:
             yield
         except (InvalidParameter, TypeError, ValueError, OverflowError):
-            raise LedgerError(f"the ledger {self.path} is damaged, or somebody has edited it") from None
+            raise LedgerError(
+                f"the ledger {self.path} is damaged, or somebody has edited it"
+            ) from None
 
 
 @contextlib.contextmanager
@@ -306,7 +361,11 @@ def _connect(path: Path) -> Iterator[sqlite3.Connection]:
     # EXTRA: a journal whose removal is lost in a power cut would come back and undo the commit. mode=rw never creates a file.
     pragmas = "PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA; PRAGMA fullfsync = ON; PRAGMA foreign_keys = ON"
     try:
-        with contextlib.closing(sqlite3.connect(path.as_uri() + "?mode=rw", uri=True, timeout=60.0, isolation_level=None)) as db:
+        with contextlib.closing(
+            sqlite3.connect(
+                path.as_uri() + "?mode=rw", uri=True, timeout=60.0, isolation_level=None
+            )
+        ) as db:
             db.executescript(pragmas)
             yield db
     except (sqlite3.Error, UnicodeError) as error:  # a damaged name in the file cannot even be said
@@ -328,30 +387,46 @@ def _empty(total: Total) -> bytes:
 def _grow(db: sqlite3.Connection, table: str) -> None:
     db.execute(f"CREATE TABLE {table} ({_TABLES[table]})")
     for act in ("UPDATE", "DELETE"):
-        db.execute(f"CREATE TRIGGER {table}_{act} BEFORE {act} ON {table} BEGIN SELECT RAISE(ABORT, 'only grows'); END")
+        db.execute(
+            f"CREATE TRIGGER {table}_{act} BEFORE {act} ON {table} BEGIN SELECT RAISE(ABORT, 'only grows'); END"
+        )
 
 
 def _has_parts(db: sqlite3.Connection) -> bool:
-    return db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'part'").fetchone() is not None
+    return (
+        db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'part'").fetchone()
+        is not None
+    )
 
 
 def _parts(db: sqlite3.Connection) -> dict[int, tuple[str, str]]:
     """The split and the part of each spend that has one, by the spend's number."""
     rows = db.execute("SELECT number, split, part FROM part").fetchall() if _has_parts(db) else []
-    return {number: (arguments.text("split", split), arguments.text("part", part)) for number, split, part in rows}
+    return {
+        number: (arguments.text("split", split), arguments.text("part", part))
+        for number, split, part in rows
+    }
 
 
 def _named(part: tuple[str, str] | None) -> tuple[str, str] | None:
     if part is None:
         return None
     if not isinstance(part, tuple) or len(part) != 2:
-        raise InvalidParameter(f"part must be (name of the split, name of the part), got {arguments.shown(part)}")
-    return arguments.text("part", part[0], empty=False), arguments.text("part", part[1], empty=False)
+        raise InvalidParameter(
+            f"part must be (name of the split, name of the part), got {arguments.shown(part)}"
+        )
+    return arguments.text("part", part[0], empty=False), arguments.text(
+        "part", part[1], empty=False
+    )
 
 
 def _account(db: sqlite3.Connection, part: tuple[str, str] | None = None) -> Account:
     """Of all spends, or of those that the people of a part are in."""
-    total = Total(*db.execute("SELECT epsilon, delta, relation, others_epsilon, others_delta FROM total").fetchone())
+    total = Total(
+        *db.execute(
+            "SELECT epsilon, delta, relation, others_epsilon, others_delta FROM total"
+        ).fetchone()
+    )
     caps = db.execute("SELECT mu, epsilon, delta FROM division").fetchone()
     spent = _spent(db, part)
     for amount in (spent, Amount(*caps)) if caps else (spent,):
@@ -373,7 +448,9 @@ def _spent(db: sqlite3.Connection, part: tuple[str, str] | None) -> Amount:
     most: dict[str, Amount] = {}
     for (split, _), rows in on_parts.items():
         before, here = most.get(split, Amount(0.0, 0.0, 0.0)), _add(rows)
-        most[split] = Amount(*(max(pair) for pair in zip(astuple(before), astuple(here), strict=True)))
+        most[split] = Amount(
+            *(max(pair) for pair in zip(astuple(before), astuple(here), strict=True))
+        )
     return _add([*common, *map(astuple, most.values())])
 
 
@@ -395,9 +472,17 @@ def _columns(loss: Loss) -> tuple[str, float, float, float]:
     kind = {GaussianDP: "gaussian", PureDP: "pure", ApproxDP: "approx"}.get(type(loss))
     mu, epsilon, delta = (float(getattr(loss, name, 0.0)) for name in ("mu", "epsilon", "delta"))
     if kind is None or not all(map(math.isfinite, (mu, epsilon, delta))):
-        raise InvalidParameter(f"loss must be a finite GaussianDP, PureDP or ApproxDP, got {loss if kind else type(loss)}")
+        raise InvalidParameter(
+            f"loss must be a finite GaussianDP, PureDP or ApproxDP, got {loss if kind else type(loss)}"
+        )
     return kind, mu, epsilon, delta
 
 
 def _loss(kind: str, mu: float, epsilon: float, delta: float) -> Loss:
-    return GaussianDP(mu) if kind == "gaussian" else PureDP(epsilon) if kind == "pure" else ApproxDP(epsilon, delta)
+    return (
+        GaussianDP(mu)
+        if kind == "gaussian"
+        else PureDP(epsilon)
+        if kind == "pure"
+        else ApproxDP(epsilon, delta)
+    )

@@ -72,7 +72,10 @@ class ApproxDP:
         whole("k", k, at_least=1)
         if self.delta == 0 or (k - 1) * self.epsilon > 700:
             return ApproxDP(k * self.epsilon, 0.0 if self.delta == 0 else 1.0)
-        return ApproxDP(k * self.epsilon, min(1.0, self.delta * math.fsum(math.exp(i * self.epsilon) for i in range(k))))
+        return ApproxDP(
+            k * self.epsilon,
+            min(1.0, self.delta * math.fsum(math.exp(i * self.epsilon) for i in range(k))),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,4 +174,5 @@ def _pld_epsilon(parts: list[Loss], delta: float) -> float:
     for loss in others:
         parameters = common.DifferentialPrivacyParameters(loss.epsilon, loss.delta_at(loss.epsilon))
         total = total.compose(pld.from_privacy_parameters(parameters))
-    return min(added, float(total.get_epsilon_for_delta(delta - 1e-15)))  # its Fourier transforms are good to about 1e-16
+    # its Fourier transforms are good to about 1e-16
+    return min(added, float(total.get_epsilon_for_delta(delta - 1e-15)))

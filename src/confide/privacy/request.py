@@ -8,7 +8,8 @@ from typing import ClassVar
 from confide.arguments import kind, real, shown
 from confide.errors import InvalidParameter
 
-LEAST, MOST = 1e-30, 1e30  # epsilon: beyond, noise or its inverse, squared, leaves the range of floating point
+# epsilon: beyond, noise or its inverse, squared, leaves the range of floating point
+LEAST, MOST = 1e-30, 1e30
 LEAST_DELTA = 1e-300
 _UNSTATED = float("nan")  # this very object: the caller gave no delta
 
@@ -27,7 +28,8 @@ class Trust(enum.StrEnum):
     CENTRAL = "central"  # the curator sees the data; what is published protects the user
     JOINT = "joint"  # the curator sees the data; what all OTHER users see protects the user
     LOCAL = "local"  # nobody but the user's own device sees the data
-    DISTRIBUTED = "distributed"  # nobody but the user's own device sees the data, and the server sees sums of many devices only
+    # nobody but the user's own device sees the data, and the server sees sums of many devices only
+    DISTRIBUTED = "distributed"
 
     @property
     def devices(self) -> bool:
@@ -46,14 +48,18 @@ class _Request:
 
     def __post_init__(self) -> None:
         if not LEAST <= real("epsilon", self.epsilon, above=0) <= MOST:
-            raise InvalidParameter(f"epsilon must be at least {LEAST:g} and at most 1e30, got epsilon={shown(self.epsilon)}")
+            raise InvalidParameter(
+                f"epsilon must be at least {LEAST:g} and at most 1e30, got epsilon={shown(self.epsilon)}"
+            )
         if self.delta is _UNSTATED:
             raise InvalidParameter(
                 f"delta must be stated, got none. Write {type(self).__name__}({shown(self.epsilon)}, delta=1e-5), with a delta far "
                 "below one divided by the number of users, or delta=0.0 for pure differential privacy, which needs more noise"
             )
         if 0 < real("delta", self.delta, at_least=0, below=1) < LEAST_DELTA:
-            raise InvalidParameter(f"delta must be 0, or at least {LEAST_DELTA:g}, got delta={shown(self.delta)}")
+            raise InvalidParameter(
+                f"delta must be 0, or at least {LEAST_DELTA:g}, got delta={shown(self.delta)}"
+            )
         object.__setattr__(self, "relation", parse_relation(self.relation))
 
     def __str__(self) -> str:
@@ -108,7 +114,9 @@ class DistributedDP(_Request):
         _Request.__post_init__(self)
         real("dropouts", self.dropouts, at_least=0, below=1)
         if self.delta == 0:
-            raise InvalidParameter("delta must be positive under DistributedDP, got delta=0: the noise of a sum is Gaussian")
+            raise InvalidParameter(
+                "delta must be positive under DistributedDP, got delta=0: the noise of a sum is Gaussian"
+            )
         if self.relation is not Relation.REPLACE:
             raise InvalidParameter(
                 'relation must be "replace" under DistributedDP: a device that sends nothing is seen to send nothing'
@@ -134,7 +142,9 @@ Request = CentralDP | JointDP | LocalDP | DistributedDP | NoPrivacy
 def requested(value: object, name: str = "privacy") -> Request:
     """The argument, if it is a privacy request."""
     kinds = (CentralDP, JointDP, LocalDP, DistributedDP, NoPrivacy)
-    found: Request = kind(name, value, *kinds, said="CentralDP, JointDP, LocalDP, DistributedDP or NoPrivacy")
+    found: Request = kind(
+        name, value, *kinds, said="CentralDP, JointDP, LocalDP, DistributedDP or NoPrivacy"
+    )
     return found
 
 

@@ -7,9 +7,23 @@ from confide.mechanisms.counters import Factorisation
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Bound
 from confide.privacy.loss import Loss
-from confide.privacy.request import CentralDP, DistributedDP, JointDP, LocalDP, NoPrivacy, Request, requested
+from confide.privacy.request import (
+    CentralDP,
+    DistributedDP,
+    JointDP,
+    LocalDP,
+    NoPrivacy,
+    Request,
+    requested,
+)
 from confide.privatizers.aggregation import Aggregate, DeviceShare, ShareBatch
-from confide.privatizers.central import CentralPrivatizer, best_counter, counter_of_rates, release_once, worst_std
+from confide.privatizers.central import (
+    CentralPrivatizer,
+    best_counter,
+    counter_of_rates,
+    release_once,
+    worst_std,
+)
 from confide.privatizers.distributed import DistributedPrivatizer
 from confide.privatizers.local import LocalPrivatizer
 from confide.privatizers.local_rounds import LocalRoundsPrivatizer
@@ -39,7 +53,9 @@ def make_privatizer(
     loss: Loss | None = None,
 ) -> Privatizer:
     """The privatizer for a privacy request."""
-    made: Privatizer = _kind(schedule, privacy)(bound, schedule, privacy=privacy, noise=noise, counter=counter, loss=loss)
+    made: Privatizer = _kind(schedule, privacy)(
+        bound, schedule, privacy=privacy, noise=noise, counter=counter, loss=loss
+    )
     return made
 
 

@@ -92,7 +92,9 @@ def check_sum(total: npt.ArrayLike, size: int, modulus: int) -> Ints:
     except ValueError:
         raise InvalidParameter("total must be an array of whole numbers") from None
     if numbers.dtype.kind not in "iu" or numbers.shape != (size,):
-        raise InvalidParameter(f"total must have {size} whole numbers, got shape {numbers.shape} of the type {numbers.dtype}")
+        raise InvalidParameter(
+            f"total must have {size} whole numbers, got shape {numbers.shape} of the type {numbers.dtype}"
+        )
     if numbers.min() < 0 or numbers.max() >= modulus:
         raise InvalidParameter(f"total must have numbers from 0 to {modulus - 1}")
     return numbers.astype(np.int64)

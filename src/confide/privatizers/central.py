@@ -33,7 +33,8 @@ from confide.privatizers.privatizer import ExpectedNoise
 from confide.privatizers.schedule import Schedule, check_batch, check_left
 
 _FEW_RELEASES = 512  # up to here least squares over all releases is worth its time
-_FINE_USERS = 4 * 10**6  # up to here whole coefficients of 2^-12 and less are as good as the ratio itself
+# up to here whole coefficients of 2^-12 and less are as good as the ratio itself
+_FINE_USERS = 4 * 10**6
 _FEW_LEAVES = 4096  # up to here the square root's memory and time per leaf do not matter
 
 
@@ -60,13 +61,23 @@ class CentralPrivatizer:
         loss: Loss | None = None,
         store: StateFile | str | Path | None = None,
     ) -> None:
-        check_bound(bound), check_source(noise), requested(privacy), kind("schedule", schedule, Schedule)
+        (
+            check_bound(bound),
+            check_source(noise),
+            requested(privacy),
+            kind("schedule", schedule, Schedule),
+        )
         factorisation = _counter(counter, schedule, privacy, discrete=noise.discrete)
         if factorisation.leaves != schedule.leaves:
-            raise InvalidParameter(f"the counter is made for {factorisation.leaves} leaves, the schedule has {schedule.leaves}")
+            raise InvalidParameter(
+                f"the counter is made for {factorisation.leaves} leaves, the schedule has {schedule.leaves}"
+            )
         if store is not None:
             kind("store", store, StateFile, str, Path)
-        self.schedule, self._store = schedule, StateFile(store) if isinstance(store, str | Path) else store
+        self.schedule, self._store = (
+            schedule,
+            StateFile(store) if isinstance(store, str | Path) else store,
+        )
         self._counter = Counter(
             bound,
             factorisation,
@@ -80,7 +91,8 @@ class CentralPrivatizer:
         self._users = 0
         self._durable = 0  # the generation that is safe to show
         self._restored = False
-        self._whole = True  # False while a contribution is taken in: an exception there must neither be saved nor retried
+        # False while a contribution is taken in: an exception there must neither be saved nor retried
+        self._whole = True
 
     @property
     def guarantee(self) -> Guarantee:
@@ -112,21 +124,34 @@ class CentralPrivatizer:
 
     def absorb(self, contribution: Bounded) -> None:
         private_kind("contribution", contribution, Bounded)
-        if contribution.bound is not self._counter.bound and contribution.bound != self._counter.bound:
-            raise InvalidParameter("the contribution was clipped by another bound than the privatizer's")
+        if (
+            contribution.bound is not self._counter.bound
+            and contribution.bound != self._counter.bound
+        ):
+            raise InvalidParameter(
+                "the contribution was clipped by another bound than the privatizer's"
+            )
         self._check_durable()
         if self._store and not self._restored and self._users == 0 and self._store.generation() > 0:
-            raise StateError(f"the store contains generation {self._store.generation()}: restore it, or use another store")
+            raise StateError(
+                f"the store contains generation {self._store.generation()}: restore it, or use another store"
+            )
         check_left(self.schedule, self.generation)
         edge, after = self.batch[1], self._users + contribution.users
         if after > edge:
-            raise InvalidParameter(f"users {self._users + 1} to {after} cross the release after user {edge}: split them there")
+            raise InvalidParameter(
+                f"users {self._users + 1} to {after} cross the release after user {edge}: split them there"
+            )
         self._whole = False
         alone = self._users == self._counter.users_seen  # the first of its batch
         self._leaf = contribution.values if alone else self._leaf + contribution.values
         self._users = after
         if after == edge:
-            self._close(contribution if alone else Bounded(self._leaf, self._counter.bound, after - self._counter.users_seen))
+            self._close(
+                contribution
+                if alone
+                else Bounded(self._leaf, self._counter.bound, after - self._counter.users_seen)
+            )
         self._whole = True
 
     def close(self, total: Array | None = None, users: int = 0) -> None:
@@ -157,20 +182,33 @@ class CentralPrivatizer:
     def _pack(self) -> bytes:
         inner: npt.NDArray[np.uint8] = np.frombuffer(self._counter.save(), dtype=np.uint8)
         arrays: dict[str, npt.NDArray[Any]] = {"leaf": self._leaf, "counter": inner}
-        return pack("privatizer", self._counter.generation, {"users": self._users, "schedule": self.schedule.name}, arrays)
+        return pack(
+            "privatizer",
+            self._counter.generation,
+            {"users": self._users, "schedule": self.schedule.name},
+            arrays,
+        )
 
     def restore(self, data: bytes, *, released: int | None = None, resume: bool = False) -> None:  # noqa: ARG002 - no devices
         """Take over a saved state, into a privatizer made with the same arguments; see `Counter.restore`. A store knows `released`."""
         if released is None and self._store is None:
-            raise InvalidParameter("without a store, restore needs released=: the newest generation that may have left")
+            raise InvalidParameter(
+                "without a store, restore needs released=: the newest generation that may have left"
+            )
         if self._users:
             raise StateError("this privatizer has already absorbed data: restore into a new one")
         newest = 0 if released is None else whole("released", released, at_least=0)
-        state = unpack(data, "privatizer", released=max(newest, self._store.generation() if self._store else 0))
+        state = unpack(
+            data, "privatizer", released=max(newest, self._store.generation() if self._store else 0)
+        )
         if state.facts["schedule"] != self.schedule.name:
             raise StateError("the state belongs to a privatizer with another schedule")
         self._counter.restore(state.arrays["counter"].tobytes(), released=state.generation)
-        self._leaf, self._users, self._durable = state.arrays["leaf"], state.facts["users"], state.generation
+        self._leaf, self._users, self._durable = (
+            state.arrays["leaf"],
+            state.facts["users"],
+            state.generation,
+        )
         self._restored = True
 
     @classmethod
@@ -184,20 +222,33 @@ class CentralPrivatizer:
         counter: Factorisation | None = None,
         loss: Loss | None = None,
     ) -> ExpectedNoise:
-        check_bound(bound), requested(privacy), kind("schedule", schedule, Schedule), flag("discrete", discrete)
+        (
+            check_bound(bound),
+            requested(privacy),
+            kind("schedule", schedule, Schedule),
+            flag("discrete", discrete),
+        )
         counter = _counter(counter, schedule, privacy, discrete=discrete)
         relation, users = Relation(privacy.relation), schedule.users
         if loss is None:
             made = least_noise(bound, privacy, counter, discrete=discrete, users=users)
         else:
             made = additive_noise(bound, loss, relation, counter, discrete=discrete, users=users)
-        if isinstance(counter, Leaves | Discounted):  # who takes it looks at each release on its own
+        # who takes it looks at each release on its own
+        if isinstance(counter, Leaves | Discounted):
             first = last = worst = made.std * counter.row_norm(1)
         else:
             first, last = (made.std * counter.row_norm(t) for t in (1, schedule.leaves))
             worst = made.std * worst_std(counter, made.order) / made.stream_norm
         return ExpectedNoise(
-            counter.name, made.distribution, made.norm, made.sensitivity, made.loss(), first=first, last=last, worst=worst
+            counter.name,
+            made.distribution,
+            made.norm,
+            made.sensitivity,
+            made.loss(),
+            first=first,
+            last=last,
+            worst=worst,
         )
 
     def __reduce__(self) -> NoReturn:
@@ -223,7 +274,9 @@ def release_once(total: Bounded, *, privacy: Request, noise: NoiseSource) -> Rel
     """The plain mechanism: one sum over users, noised once, with the least noise that keeps `privacy`; Gaussian noise is GOE on matrices
     in `svec`. Without privacy the sum is exact."""
     kind("total", total, Bounded)
-    counter = Counter(total.bound, Exact(1), loss=None, request=privacy, users=max(total.users, 1), noise=noise)
+    counter = Counter(
+        total.bound, Exact(1), loss=None, request=privacy, users=max(total.users, 1), noise=noise
+    )
     counter.absorb(total)
     return counter.release()
 
@@ -243,7 +296,9 @@ def best_counter(leaves: int, privacy: Request, *, discrete: bool, users: int) -
     return min(candidates, key=lambda candidate: worst_std(candidate, order))
 
 
-def counter_of_rates(schedule: Schedule, privacy: Request) -> tuple[Factorisation | None, float | None]:
+def counter_of_rates(
+    schedule: Schedule, privacy: Request
+) -> tuple[Factorisation | None, float | None]:
     """The counter for whoever looks at all releases together, by least squares, and the ratio of its discounted sums.
 
     Gaussian noise: discounted sums, whose ratio follows from the batches. Pure epsilon: separate leaves, because the L1 norm of a
@@ -268,7 +323,9 @@ def _bits(users: int) -> int:
     return max(8, min(16, 35 - users.bit_length()))
 
 
-def _counter(given: Factorisation | None, schedule: Schedule, privacy: Request, *, discrete: bool) -> Factorisation:
+def _counter(
+    given: Factorisation | None, schedule: Schedule, privacy: Request, *, discrete: bool
+) -> Factorisation:
     """The given one, in whole numbers where noise is discrete, or the one with the least noise."""
     if given is None:
         return best_counter(schedule.leaves, privacy, discrete=discrete, users=schedule.users)
@@ -283,6 +340,9 @@ def worst_std(factorisation: Factorisation, order: int = 2) -> float:
     """max_t of the noise, per unit of sensitivity over loss: all t of a short stream, of a long one those that are worst for a tree."""
     members = ("leaves", "column_norm", "row_norm")
     n: int = has("factorisation", factorisation, members, "a counter, such as Tree(leaves)").leaves
-    many_ones = [(n >> k << k) - 1 for k in range(n.bit_length())]  # n with its low bits taken off, minus one
+    # n with its low bits taken off, minus one
+    many_ones = [(n >> k << k) - 1 for k in range(n.bit_length())]
     times = range(1, n + 1) if n <= _FEW_LEAVES else [t for t in {n, *many_ones} if t >= 1]
-    return factorisation.column_norm(order) * math.sqrt(max(factorisation.row_norm(t) ** 2 for t in times))
+    return factorisation.column_norm(order) * math.sqrt(
+        max(factorisation.row_norm(t) ** 2 for t in times)
+    )

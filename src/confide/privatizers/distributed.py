@@ -62,7 +62,9 @@ class DistributedPrivatizer:
         self.schedule, self.bound, self.privacy = schedule, bound, asked
         self.noise = share_noise(bound, asked, _largest(schedule))
         self.modulus = self.noise.modulus(bound.largest)
-        self.guarantee = Guarantee(self.noise.loss(asked.delta), asked, Trust.DISTRIBUTED, schedule.users, noise.name)
+        self.guarantee = Guarantee(
+            self.noise.loss(asked.delta), asked, Trust.DISTRIBUTED, schedule.users, noise.name
+        )
         self._source = noise.fork()
         self._prefix: Array = np.zeros(bound.size)
         self._variance, self._summed, self._generation = 0.0, 0, 0
@@ -96,7 +98,11 @@ class DistributedPrivatizer:
 
     def mechanism(self) -> Mechanism:
         """What a certificate says. `scale` is that of the sum of the honest shares; `honest` is of the largest batch."""
-        simulated = f"; simulated for {self._simulated} users, whose noise was drawn as one sum" if self._simulated else ""
+        simulated = (
+            f"; simulated for {self._simulated} users, whose noise was drawn as one sum"
+            if self._simulated
+            else ""
+        )
         if self._added_here:
             simulated += f"; simulated aggregation: the shares of {self._added_here} users were added up by the server itself"
         noise, largest = self.noise, self.noise.largest
@@ -126,7 +132,16 @@ class DistributedPrivatizer:
         self._check_room(0)
         users, noise = self._size, self.noise
         least = noise.honest(users)
-        return ShareBatch(self._batch_id, self._generation, answered, users, least, noise.largest, self.bound.size, self.modulus)
+        return ShareBatch(
+            self._batch_id,
+            self._generation,
+            answered,
+            users,
+            least,
+            noise.largest,
+            self.bound.size,
+            self.modulus,
+        )
 
     def receive_sum(self, batch_id: bytes, total: npt.ArrayLike, devices: int) -> None:
         """The sum of the open batch, which the aggregator opened with so many devices in it. It makes the next release.
@@ -170,7 +185,9 @@ class DistributedPrivatizer:
             )
         private_kind("contribution", contribution, Bounded)
         if contribution.bound is not self.bound and contribution.bound != self.bound:
-            raise InvalidParameter("the contribution was clipped by another bound than the privatizer's")
+            raise InvalidParameter(
+                "the contribution was clipped by another bound than the privatizer's"
+            )
         self._check_room(contribution.users)
         noisy = self.noise.add(contribution.values, self._size, contribution.users, self._source)
         self._simulated += contribution.users
@@ -188,7 +205,9 @@ class DistributedPrivatizer:
         self._close_if_complete()
 
     def close(self, total: Array | None = None, users: int = 0) -> None:  # noqa: ARG002
-        raise PrivacyError("under DistributedDP a batch closes when the aggregator has opened its sum: agent.shares.absorb_sum")
+        raise PrivacyError(
+            "under DistributedDP a batch closes when the aggregator has opened its sum: agent.shares.absorb_sum"
+        )
 
     def release(self) -> Released:
         """The sum of all opened batches. `users` are those in the sum. Asking again gives the same answer."""
@@ -199,8 +218,12 @@ class DistributedPrivatizer:
         """Everything needed to go on. PRIVATE: a simulation has an open sum, and with fast noise the next draws."""
         facts: dict[str, Any] = {"made_for": self._made_for(), "noise": self._source.state()}
         facts |= {"batch": self._batch_id.hex(), "variance": self._variance}
-        facts |= {"counts": [self._summed, self._simulated, self._added_here, self._present, self._absent]}
-        return pack("distributed-2", self._generation, facts, {"prefix": self._prefix, "total": self._total})
+        facts |= {
+            "counts": [self._summed, self._simulated, self._added_here, self._present, self._absent]
+        }
+        return pack(
+            "distributed-2", self._generation, facts, {"prefix": self._prefix, "total": self._total}
+        )
 
     def restore(self, data: bytes, *, released: int, resume: bool = False) -> None:
         """Take over a saved state, into a privatizer made with the same arguments; older than generation `released` it is refused.
@@ -212,8 +235,14 @@ class DistributedPrivatizer:
             raise StateError("this privatizer has already absorbed data: restore into a new one")
         state = unpack(data, "distributed-2", released=released)
         if state.facts["made_for"] != self._made_for():
-            raise StateError("the state belongs to a privatizer with another bound, schedule, guarantee or source")
-        self._prefix, self._generation, self._variance = state.arrays["prefix"], state.generation, float(state.facts["variance"])
+            raise StateError(
+                "the state belongs to a privatizer with another bound, schedule, guarantee or source"
+            )
+        self._prefix, self._generation, self._variance = (
+            state.arrays["prefix"],
+            state.generation,
+            float(state.facts["variance"]),
+        )
         counts = [int(count) for count in state.facts["counts"]]
         self._summed, self._simulated, self._added_here = counts[:3]
         if not resume:
@@ -243,8 +272,22 @@ class DistributedPrivatizer:
         sizes = np.diff(np.asarray(schedule.times), prepend=0)
         first = made.std(int(sizes[0]), int(sizes[0]))
         kinds, batches = np.unique(sizes, return_counts=True)
-        last = math.sqrt(sum(int(n) * made.std(int(size), int(size)) ** 2 for size, n in zip(kinds, batches, strict=True)))
-        return ExpectedNoise("distributed", "gaussian", 2, made.sensitivity, made.loss(asked.delta), first, last, last)
+        last = math.sqrt(
+            sum(
+                int(n) * made.std(int(size), int(size)) ** 2
+                for size, n in zip(kinds, batches, strict=True)
+            )
+        )
+        return ExpectedNoise(
+            "distributed",
+            "gaussian",
+            2,
+            made.sensitivity,
+            made.loss(asked.delta),
+            first,
+            last,
+            last,
+        )
 
     def __reduce__(self) -> NoReturn:
         raise PrivacyError(
@@ -259,7 +302,9 @@ class DistributedPrivatizer:
 
     def _check_room(self, users: int) -> None:
         if self._generation == self.schedule.leaves:
-            raise StreamExhausted(f"the guarantee covers {self.schedule.users} users, and all were absorbed")
+            raise StreamExhausted(
+                f"the guarantee covers {self.schedule.users} users, and all were absorbed"
+            )
         if self.users + users > self.batch[1]:
             raise InvalidParameter(
                 f"users {self.users + 1} to {self.users + users} cross the release after user {self.batch[1]}: split them there"
@@ -294,13 +339,19 @@ class DistributedPrivatizer:
 
     def _made_for(self) -> str:
         """All that must agree between the privatizer that was saved and the one that goes on."""
-        public = self.mechanism().to_json() | {"query": "", "schedule": self.schedule.name, "source": self._source.name}
+        public = self.mechanism().to_json() | {
+            "query": "",
+            "schedule": self.schedule.name,
+            "source": self._source.name,
+        }
         return json.dumps(public | {"request": repr(self.guarantee.request)}, sort_keys=True)
 
 
 def _plain(counter: Factorisation | None, loss: Loss | None) -> None:
     if counter is not None or loss is not None:
-        raise InvalidParameter("counter and loss must be None: distributed noise is added to each batch, by the devices")
+        raise InvalidParameter(
+            "counter and loss must be None: distributed noise is added to each batch, by the devices"
+        )
 
 
 def _largest(schedule: Schedule) -> int:

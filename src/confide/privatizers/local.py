@@ -8,7 +8,13 @@ from typing import ClassVar, NoReturn
 import numpy as np
 
 from confide.arguments import array, flag, kind, private_kind
-from confide.errors import DuplicateMessage, InvalidParameter, PrivacyError, StaleMessage, StateError
+from confide.errors import (
+    DuplicateMessage,
+    InvalidParameter,
+    PrivacyError,
+    StaleMessage,
+    StateError,
+)
 from confide.mechanisms.additive import AdditiveNoise
 from confide.mechanisms.codebook import Report
 from confide.mechanisms.counters import Factorisation
@@ -26,7 +32,10 @@ from confide.privatizers.schedule import Schedule, check_batch, check_left
 
 def channel_mechanism(channel: Channel, simulated: int) -> Mechanism:
     """What a certificate says of messages through this channel; those of so many users were simulated."""
-    noise, how = channel.noise, "one Gaussian sum with the messages' variance" if channel.kind == "index" else "one sum"
+    noise, how = (
+        channel.noise,
+        "one Gaussian sum with the messages' variance" if channel.kind == "index" else "one sum",
+    )
     said = f"; simulated for {simulated} users, whose noise was drawn as {how}" if simulated else ""
     made = Mechanism(
         name="local",
@@ -37,7 +46,11 @@ def channel_mechanism(channel: Channel, simulated: int) -> Mechanism:
         bound=describe(channel.bound),
         query=f"one message from each user's device{said}",
     )
-    return replace(made, parameters=noise.parameters) if isinstance(noise, Report) else replace(made, lattice=noise.step)
+    return (
+        replace(made, parameters=noise.parameters)
+        if isinstance(noise, Report)
+        else replace(made, lattice=noise.step)
+    )
 
 
 def current(message: Message, channel: Channel, generation: int) -> Array:
@@ -82,13 +95,18 @@ class LocalPrivatizer:
         loss: Loss | None = None,
     ) -> None:
         if counter is not None:
-            raise InvalidParameter("messages go through no counter: each of them is noised once, on its device")
+            raise InvalidParameter(
+                "messages go through no counter: each of them is noised once, on its device"
+            )
         self.schedule: Schedule = kind("schedule", schedule, Schedule)
-        self.channel: Channel = open_channel(bound, privacy, source=noise, users=schedule.users, loss=loss)
+        self.channel: Channel = open_channel(
+            bound, privacy, source=noise, users=schedule.users, loss=loss
+        )
         self._source = noise.fork()
         self._prefix: Array = np.zeros(bound.size)  # as of the last release
         self._open: Array = np.zeros(bound.size)  # the messages since
-        self._nonces: set[bytes] = set()  # of the messages since: earlier ones are stale whatever their nonce
+        # of the messages since: earlier ones are stale whatever their nonce
+        self._nonces: set[bytes] = set()
         self._users = self._begun = self._generation = self._simulated = 0
 
     @property
@@ -153,8 +171,13 @@ class LocalPrivatizer:
                 "no server of real users takes contributions under LocalDP: each device sends its own message (agent.client()); "
                 "crowds are for simulations, which have fast noise"
             )
-        if contribution.bound is not self.channel.bound and contribution.bound != self.channel.bound:
-            raise InvalidParameter("the contribution was clipped by another bound than the privatizer's")
+        if (
+            contribution.bound is not self.channel.bound
+            and contribution.bound != self.channel.bound
+        ):
+            raise InvalidParameter(
+                "the contribution was clipped by another bound than the privatizer's"
+            )
         self._check_room(users)
         if isinstance(noise, AdditiveNoise) and noise.distribution == "laplace":
             drawn = source.laplace_sum(noise.scale, users, self._open.shape)
@@ -165,7 +188,9 @@ class LocalPrivatizer:
 
     def release(self) -> Released:
         """The sum as of the last release time. Asking again gives the same answer."""
-        level = NoiseLevel(self.channel.noise.std * math.sqrt(self._begun), self.channel.noise.distribution)
+        level = NoiseLevel(
+            self.channel.noise.std * math.sqrt(self._begun), self.channel.noise.distribution
+        )
         return Released(self._prefix.copy(), level, self.guarantee, self._begun, self._generation)
 
     def save(self) -> bytes:
@@ -178,7 +203,12 @@ class LocalPrivatizer:
             "noise": self._source.state(),
         }
         nonces = np.frombuffer(b"".join(sorted(self._nonces)), dtype=np.uint8)
-        return pack("local", self._generation, facts, {"prefix": self._prefix, "open": self._open, "nonces": nonces})
+        return pack(
+            "local",
+            self._generation,
+            facts,
+            {"prefix": self._prefix, "open": self._open, "nonces": nonces},
+        )
 
     def restore(self, data: bytes, *, released: int, resume: bool = False) -> None:
         """Take over a saved state, into a privatizer made with the same arguments; older than generation `released` it is refused.
@@ -190,11 +220,15 @@ class LocalPrivatizer:
             raise StateError("this privatizer has already absorbed data: restore into a new one")
         state = unpack(data, "local", released=released)
         if state.facts["made_for"] != self._made_for():
-            raise StateError("the state belongs to a privatizer with another bound, schedule, loss or source")
+            raise StateError(
+                "the state belongs to a privatizer with another bound, schedule, loss or source"
+            )
         self._prefix, self._open = state.arrays["prefix"], state.arrays["open"]
         nonces = state.arrays["nonces"].tobytes()
         self._nonces = {nonces[at : at + 16] for at in range(0, len(nonces), 16)}
-        self._users, self._begun, self._simulated = (state.facts[name] for name in ("users", "begun", "simulated"))
+        self._users, self._begun, self._simulated = (
+            state.facts[name] for name in ("users", "begun", "simulated")
+        )
         self._generation = state.generation
         if resume:
             self._source.restore(state.facts["noise"])
@@ -216,7 +250,16 @@ class LocalPrivatizer:
         made = local_noise(bound, privacy, discrete=discrete, users=schedule.users, loss=loss)
         size = made.radius if isinstance(made, Report) else made.sensitivity
         first, last = (made.std * math.sqrt(users) for users in (schedule.times[0], schedule.users))
-        return ExpectedNoise("local", made.distribution, made.norm, size, made.loss(), first=first, last=last, worst=last)
+        return ExpectedNoise(
+            "local",
+            made.distribution,
+            made.norm,
+            size,
+            made.loss(),
+            first=first,
+            last=last,
+            worst=last,
+        )
 
     def __reduce__(self) -> NoReturn:
         raise PrivacyError(
@@ -227,7 +270,9 @@ class LocalPrivatizer:
         check_left(self.schedule, self.generation)
         edge, after = self.batch[1], self._users + users
         if after > edge:
-            raise InvalidParameter(f"users {self._users + 1} to {after} cross the release after user {edge}: split them there")
+            raise InvalidParameter(
+                f"users {self._users + 1} to {after} cross the release after user {edge}: split them there"
+            )
 
     def _take(self, values: Array, users: int) -> None:
         self._open = self._open + values
@@ -249,5 +294,9 @@ class LocalPrivatizer:
 
     def _made_for(self) -> str:
         """All that must agree between the privatizer that was saved and the one that goes on."""
-        public = self.mechanism().to_json() | {"query": "", "schedule": self.schedule.name, "source": self._source.name}
+        public = self.mechanism().to_json() | {
+            "query": "",
+            "schedule": self.schedule.name,
+            "source": self._source.name,
+        }
         return json.dumps(public, sort_keys=True)

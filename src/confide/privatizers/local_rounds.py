@@ -47,7 +47,8 @@ class LocalRoundsPrivatizer(RoundsPrivatizer):
     ) -> None:
         kind("schedule", schedule, AtMost)
         self._channel: Channel = report_channel(bound, privacy, source=noise, users=schedule.users)
-        self._nonces: set[bytes] = set()  # of the open round: earlier messages are stale whatever their nonce
+        # of the open round: earlier messages are stale whatever their nonce
+        self._nonces: set[bytes] = set()
         self._simulated = 0
         super().__init__(bound, schedule, privacy=privacy, noise=noise, counter=counter, loss=loss)
 
@@ -69,7 +70,9 @@ class LocalRoundsPrivatizer(RoundsPrivatizer):
     def open(self, bound: Bound, users: int) -> None:
         super().open(bound, users)
         if self._channel.bound != self._bound:
-            self._channel = report_channel(self._bound, self._privacy, source=self._source, users=self.schedule.users)
+            self._channel = report_channel(
+                self._bound, self._privacy, source=self._source, users=self.schedule.users
+            )
 
     def receive(self, message: Message) -> None:
         """One device's message; a refused one changes nothing."""
@@ -104,14 +107,20 @@ class LocalRoundsPrivatizer(RoundsPrivatizer):
             raise InvalidParameter("the contribution was clipped by another bound than the round's")
         std = self._channel.noise.std * math.sqrt(contribution.users)
         self._simulated += contribution.users
-        self._take(contribution.values + self._source.gaussian(std, self._leaf.shape), contribution.users)
+        self._take(
+            contribution.values + self._source.gaussian(std, self._leaf.shape), contribution.users
+        )
 
     def _check_room(self, users: int) -> None:
         if self._users == self.schedule.users:
-            raise StreamExhausted(f"the guarantee covers {self.schedule.users} users, and all were absorbed")
+            raise StreamExhausted(
+                f"the guarantee covers {self.schedule.users} users, and all were absorbed"
+            )
         start, edge = self.batch
         if self._users + users > edge:
-            raise InvalidParameter(f"the round has {edge - start} users: {users} more would be too many")
+            raise InvalidParameter(
+                f"the round has {edge - start} users: {users} more would be too many"
+            )
 
     def _take(self, values: Array, users: int) -> None:
         self._leaf = self._leaf + values
@@ -122,7 +131,9 @@ class LocalRoundsPrivatizer(RoundsPrivatizer):
     def _close(self) -> None:
         """The messages have their noise already."""
         noise, self._last = self._channel.noise, self._leaf
-        self._level = NoiseLevel(noise.std * math.sqrt(self._users - self._begun), noise.distribution)
+        self._level = NoiseLevel(
+            noise.std * math.sqrt(self._users - self._begun), noise.distribution
+        )
         self._next()
         self._nonces = set()
 
@@ -161,4 +172,6 @@ class LocalRoundsPrivatizer(RoundsPrivatizer):
         check_bound(bound)
         made = best_report(bound, privacy.epsilon)
         last = made.std * math.sqrt(schedule.users)
-        return ExpectedNoise("local", made.distribution, made.norm, made.radius, made.loss(), made.std, last, last)
+        return ExpectedNoise(
+            "local", made.distribution, made.norm, made.radius, made.loss(), made.std, last, last
+        )

@@ -11,7 +11,14 @@ import numpy as np
 from confide.arguments import array, choice, kind, whole
 from confide.errors import InvalidParameter
 from confide.mechanisms.additive import AdditiveNoise, additive_noise, check_bound
-from confide.mechanisms.codebook import COORDINATES, VECTORS, Codebook, Report, SignReport, best_report
+from confide.mechanisms.codebook import (
+    COORDINATES,
+    VECTORS,
+    Codebook,
+    Report,
+    SignReport,
+    best_report,
+)
 from confide.mechanisms.counters import Exact
 from confide.mechanisms.sources import NoiseSource, check_source
 from confide.privacy.bounded import Array, Bound, Bounded
@@ -32,7 +39,9 @@ _REACH = {"gaussian": 12.0, "laplace": 40.0}  # in units of the scale: see `Chan
 def canonical(value: Any) -> bytes:
     """JSON as RFC 8785 writes it, in which a number that is not whole is the text of its bits, after it was rounded to nine digits:
     the same bytes in every language."""
-    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return json.dumps(
+        _plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    ).encode()
 
 
 def _plain(value: Any) -> Any:
@@ -64,18 +73,31 @@ class Message:
             raise InvalidParameter(f"a message's round must be {_ROUND} bytes")
         values = array("values", self.values, finite=False).copy()  # nobody else can write into it
         if values.ndim != 1 or not 1 <= values.size <= _MOST:
-            raise InvalidParameter(f"a message has between 1 and {_MOST} numbers in one row, got shape {values.shape}")
+            raise InvalidParameter(
+                f"a message has between 1 and {_MOST} numbers in one row, got shape {values.shape}"
+            )
         if not np.isfinite(values).all():
             raise InvalidParameter("a message's numbers must be finite")
         choice("kind", self.kind, KINDS)
-        if self.kind == "index" and not (values.size == 1 and 0 <= (index := float(values[0])) < VECTORS and index.is_integer()):
-            raise InvalidParameter(f"a message of kind index has one whole number from 0 to {VECTORS - 1}")
+        if self.kind == "index" and not (
+            values.size == 1 and 0 <= (index := float(values[0])) < VECTORS and index.is_integer()
+        ):
+            raise InvalidParameter(
+                f"a message of kind index has one whole number from 0 to {VECTORS - 1}"
+            )
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
 
     def to_bytes(self) -> bytes:
         header = _HEADER.pack(
-            _MAGIC, _VERSION, KINDS.index(self.kind), self.generation, self.nonce, self.channel, self.round, self.values.size
+            _MAGIC,
+            _VERSION,
+            KINDS.index(self.kind),
+            self.generation,
+            self.nonce,
+            self.channel,
+            self.round,
+            self.values.size,
         )
         return header + self.values.astype("<f8").tobytes()
 
@@ -97,8 +119,17 @@ class Message:
         if sort >= len(KINDS):
             raise InvalidParameter(f"the message has kind {sort}, which is none of {len(KINDS)}")
         if len(data) != _HEADER.size + 8 * size:
-            raise InvalidParameter(f"the message announces {size} numbers, its length is not theirs: truncated, or too long")
-        return cls(generation, nonce, channel, np.frombuffer(data, dtype="<f8", offset=_HEADER.size), KINDS[sort], answered)
+            raise InvalidParameter(
+                f"the message announces {size} numbers, its length is not theirs: truncated, or too long"
+            )
+        return cls(
+            generation,
+            nonce,
+            channel,
+            np.frombuffer(data, dtype="<f8", offset=_HEADER.size),
+            KINDS[sort],
+            answered,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +157,23 @@ class Channel:
             fits = noise.size == self.bound.size
             drawn: dict[str, Any] = {"radius": noise.radius, **noise.parameters}
         else:
-            true = self.bound.sensitivity(Relation.REPLACE) if noise.norm == 2 else self.bound.l1_sensitivity(Relation.REPLACE)
+            true = (
+                self.bound.sensitivity(Relation.REPLACE)
+                if noise.norm == 2
+                else self.bound.l1_sensitivity(Relation.REPLACE)
+            )
             fits = noise.sensitivity >= true and noise.stream_norm >= 1
             drawn = {"scale": noise.scale, "step": noise.step}
-        named = {"bound": describe(self.bound) or repr(self.bound), "noise": {"distribution": noise.distribution, **drawn}}
+        named = {
+            "bound": describe(self.bound) or repr(self.bound),
+            "noise": {"distribution": noise.distribution, **drawn},
+        }
         if not fits or noise.loss() != self.guarantee.loss:
             raise InvalidParameter("the guarantee is not what this noise gives for this bound")
         if self.bound.size > _MOST:
-            raise InvalidParameter(f"a message has at most {_MOST} numbers, the bound has {self.bound.size}")
+            raise InvalidParameter(
+                f"a message has at most {_MOST} numbers, the bound has {self.bound.size}"
+            )
         object.__setattr__(self, "id", hashlib.sha256(canonical(named)).digest()[:_CHANNEL])
 
     @property
@@ -141,20 +181,32 @@ class Channel:
         """Of its messages."""
         return "index" if isinstance(self.noise, Report) else "numbers"
 
-    def message(self, contribution: Bounded, generation: int, source: NoiseSource, answered: bytes = bytes(_ROUND)) -> Message:
+    def message(
+        self,
+        contribution: Bounded,
+        generation: int,
+        source: NoiseSource,
+        answered: bytes = bytes(_ROUND),
+    ) -> Message:
         """One user's contribution, noised, to the round with the digest `answered`.
 
         Two messages about the same user would be two releases: a device asks once.
         """
         if contribution.bound is not self.bound and contribution.bound != self.bound:
-            raise InvalidParameter("the contribution was clipped by another bound than the channel's")
+            raise InvalidParameter(
+                "the contribution was clipped by another bound than the channel's"
+            )
         if contribution.users != 1:
             raise InvalidParameter("a message is of one user")
         if source.name != self.guarantee.source:
-            raise InvalidParameter(f"the channel is made for {self.guarantee.source} noise, the source is {source.name}")
+            raise InvalidParameter(
+                f"the channel is made for {self.guarantee.source} noise, the source is {source.name}"
+            )
         nonce = source.token(_NONCE)
         if isinstance(self.noise, Report):
-            sent: Array = np.array([self.noise.draw(contribution.values, nonce, source)], dtype=float)
+            sent: Array = np.array(
+                [self.noise.draw(contribution.values, nonce, source)], dtype=float
+            )
         else:
             sent = self.noise.add(self.noise.to_lattice(contribution.values)[None], source)[0]
         return Message(generation, nonce, self.id, sent, self.kind, answered)
@@ -167,11 +219,15 @@ class Channel:
         needs no clip: no vector of a codebook is longer than 5.8 in a coordinate.
         """
         if message.channel != self.id or message.kind != self.kind:
-            raise InvalidParameter("the message was made for another bound or with other noise than this server counts on")
+            raise InvalidParameter(
+                "the message was made for another bound or with other noise than this server counts on"
+            )
         if isinstance(self.noise, Report):
             return self.noise.decode(int(message.values[0]), message.nonce)
         if message.values.size != self.bound.size:
-            raise InvalidParameter(f"a message must have {self.bound.size} numbers, got {message.values.size}")
+            raise InvalidParameter(
+                f"a message must have {self.bound.size} numbers, got {message.values.size}"
+            )
         limit = self.bound.largest + _REACH[self.noise.distribution] * self.noise.scale
         return np.clip(message.values, -limit, limit)
 
@@ -191,7 +247,9 @@ def local_noise(
     return coded if coded.std < added.std else added
 
 
-def open_channel(bound: Bound, privacy: Request, *, source: NoiseSource, users: int = 1, loss: Loss | None = None) -> Channel:
+def open_channel(
+    bound: Bound, privacy: Request, *, source: NoiseSource, users: int = 1, loss: Loss | None = None
+) -> Channel:
     """The least noise that keeps `privacy`, or that of a smaller `loss` (printed constants add more than is needed)."""
     if not isinstance(privacy, LocalDP):
         raise InvalidParameter(f"messages need LocalDP, got {type(privacy).__name__}")
@@ -200,7 +258,9 @@ def open_channel(bound: Bound, privacy: Request, *, source: NoiseSource, users: 
     return Channel(bound, noise, Guarantee(noise.loss(), privacy, Trust.LOCAL, users, source.name))
 
 
-def report_channel(bound: Bound, privacy: Request, *, source: NoiseSource, users: int = 1) -> Channel:
+def report_channel(
+    bound: Bound, privacy: Request, *, source: NoiseSource, users: int = 1
+) -> Channel:
     """By an index alone, whatever the bound is: pure epsilon-DP. For rounds, whose bounds differ while their guarantee does not."""
     if not isinstance(privacy, LocalDP):
         raise InvalidParameter(f"messages need LocalDP, got {type(privacy).__name__}")

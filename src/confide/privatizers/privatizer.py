@@ -17,7 +17,8 @@ class ExpectedNoise:
     distribution: str  # gaussian | laplace | cube | ball | codebook | signs | none
     norm: int | str
     sensitivity: (
-        float  # of one user's numbers together, in that norm; of a codebook their largest norm, of signs the largest number
+        # of one user's numbers together, in that norm; of a codebook their largest norm, of signs the largest number
+        float
     )
     loss: Loss  # what the noise really gives
     first: float
@@ -33,7 +34,8 @@ class Privatizer(Protocol):
     counter, loss)`: the noise that a privatizer made with these arguments adds, without making one.
     """
 
-    devices: ClassVar[bool]  # whether users send messages from their own devices, so that no server sees a contribution
+    # whether users send messages from their own devices, so that no server sees a contribution
+    devices: ClassVar[bool]
 
     @property
     def guarantee(self) -> Guarantee:

@@ -42,7 +42,9 @@ class RoundsPrivatizer:
         loss: Loss | None = None,
     ) -> None:
         if counter is not None or loss is not None:
-            raise InvalidParameter("counter and loss must be None: rounds have neither a counter nor a loss of their own")
+            raise InvalidParameter(
+                "counter and loss must be None: rounds have neither a counter nor a loss of their own"
+            )
         check_bound(bound)
         kind("schedule", schedule, AtMost)
         check_source(noise, "noise")
@@ -53,11 +55,14 @@ class RoundsPrivatizer:
         self._begun = self._users = self._generation = 0
         self._leaf: Array = np.zeros(0)
         self._last, self._level = np.zeros(0), NoiseLevel(0.0, "none")
-        self._whole = True  # False while a contribution is taken in: an exception there must neither be saved nor retried
+        # False while a contribution is taken in: an exception there must neither be saved nor retried
+        self._whole = True
 
     def _check_trust(self, privacy: Request) -> None:
         if requested(privacy).trust.devices:
-            raise PrivacyError("rounds are released by a curator: privacy must be JointDP, CentralDP or NoPrivacy")
+            raise PrivacyError(
+                "rounds are released by a curator: privacy must be JointDP, CentralDP or NoPrivacy"
+            )
 
     @property
     def guarantee(self) -> Guarantee:
@@ -87,22 +92,33 @@ class RoundsPrivatizer:
         whole("users", users, at_least=1)
         if self._edge is not None:
             return
-        if self._generation == self.schedule.leaves or not 1 <= users <= self.schedule.users - self._begun:
-            raise StreamExhausted(f"the guarantee covers {self.schedule.users} users in at most {self.schedule.leaves} rounds")
+        if (
+            self._generation == self.schedule.leaves
+            or not 1 <= users <= self.schedule.users - self._begun
+        ):
+            raise StreamExhausted(
+                f"the guarantee covers {self.schedule.users} users in at most {self.schedule.leaves} rounds"
+            )
         if self._leaf.size not in (0, bound.size) or not self._users - self._begun < users:
-            raise StateError("the open round was planned otherwise before: its users are in another sum")
+            raise StateError(
+                "the open round was planned otherwise before: its users are in another sum"
+            )
         self._bound, self._edge = bound, self._begun + users
         self._leaf = self._leaf if self._leaf.size else np.zeros(bound.size)
 
     def absorb(self, contribution: Bounded) -> None:
         self._check_whole()
         if self._users == self.schedule.users:
-            raise StreamExhausted(f"the guarantee covers {self.schedule.users} users, and all were absorbed")
+            raise StreamExhausted(
+                f"the guarantee covers {self.schedule.users} users, and all were absorbed"
+            )
         start, edge = self.batch
         if contribution.bound != self._bound:
             raise InvalidParameter("the contribution was clipped by another bound than the round's")
         if self._users + contribution.users > edge:
-            raise InvalidParameter(f"the round has {edge - start} users: {contribution.users} more would be too many")
+            raise InvalidParameter(
+                f"the round has {edge - start} users: {contribution.users} more would be too many"
+            )
         self._whole = False
         self._leaf = self._leaf + contribution.values
         self._users += contribution.users
@@ -139,13 +155,20 @@ class RoundsPrivatizer:
     def _noise(self, bound: Bound) -> AdditiveNoise:
         if isinstance(self._privacy, NoPrivacy):
             return AdditiveNoise("none", "inf", 1.0, 1.0, 0.0, None)
-        made = cube_noise(bound, self._privacy.epsilon, Relation(self._privacy.relation), discrete=self._source.discrete)
+        made = cube_noise(
+            bound,
+            self._privacy.epsilon,
+            Relation(self._privacy.relation),
+            discrete=self._source.discrete,
+        )
         return fitting(made, bound, None, self.schedule.users)
 
     def release(self) -> Released:
         """What the last closed round answered. Asking again gives the same answer."""
         self._check_whole()
-        return Released(self._last.copy(), self._level, self.guarantee, self._begun, self._generation)
+        return Released(
+            self._last.copy(), self._level, self.guarantee, self._begun, self._generation
+        )
 
     def mechanism(self) -> Mechanism:
         """Sensitivity and scale are those of one number: noise on D of them is larger, for the same epsilon."""
@@ -165,7 +188,12 @@ class RoundsPrivatizer:
     def save(self) -> bytes:
         """PRIVATE: everything needed to go on."""
         self._check_whole()
-        facts = {"made_for": self._made_for(), "users": self._users, "begun": self._begun, "noise": self._source.state()}
+        facts = {
+            "made_for": self._made_for(),
+            "users": self._users,
+            "begun": self._begun,
+            "noise": self._source.state(),
+        }
         facts |= {"std": self._level.std, "distribution": self._level.distribution}
         return pack("rounds", self._generation, facts, {"leaf": self._leaf, "last": self._last})
 
@@ -177,7 +205,11 @@ class RoundsPrivatizer:
         if facts["made_for"] != self._made_for():
             raise StateError("the state belongs to a privatizer with another guarantee or schedule")
         self._leaf, self._last = state.arrays["leaf"], state.arrays["last"]
-        self._users, self._begun, self._generation = facts["users"], facts["begun"], state.generation
+        self._users, self._begun, self._generation = (
+            facts["users"],
+            facts["begun"],
+            state.generation,
+        )
         self._level, self._edge = NoiseLevel(facts["std"], facts["distribution"]), None
         self._source.restore(facts["noise"])
 
@@ -196,11 +228,22 @@ class RoundsPrivatizer:
         if isinstance(privacy, NoPrivacy):
             return ExpectedNoise("rounds", "none", "inf", 1.0, PureDP(math.inf), 0.0, 0.0, 0.0)
         made = cube_noise(bound, privacy.epsilon, Relation(privacy.relation), discrete=discrete)
-        return ExpectedNoise("rounds", made.distribution, made.norm, made.sensitivity, made.loss(), made.std, made.std, made.std)
+        return ExpectedNoise(
+            "rounds",
+            made.distribution,
+            made.norm,
+            made.sensitivity,
+            made.loss(),
+            made.std,
+            made.std,
+            made.std,
+        )
 
     def _check_whole(self) -> None:
         if not self._whole:
-            raise StateError("an exception left this privatizer half-way through a contribution: restore the last saved state")
+            raise StateError(
+                "an exception left this privatizer half-way through a contribution: restore the last saved state"
+            )
 
     def _made_for(self) -> str:
         return f"{self._privacy!r}, {self.schedule!r}, {self._source.name}"

@@ -27,7 +27,11 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if not isinstance(self.times, range):
-            object.__setattr__(self, "times", tuple(whole("times", time) for time in listed("times", self.times, object)))
+            object.__setattr__(
+                self,
+                "times",
+                tuple(whole("times", time) for time in listed("times", self.times, object)),
+            )
         if len(self.times) == 0 or self.times[0] < 1:
             raise InvalidParameter("a schedule needs at least one release, after at least one user")
         if isinstance(self.times, range) and self.times.step < 1:
@@ -35,7 +39,9 @@ class Schedule:
         if not isinstance(self.times, range):
             for early, late in pairwise(self.times):
                 if late <= early:
-                    raise InvalidParameter(f"release times must increase, got {early} before {late}")
+                    raise InvalidParameter(
+                        f"release times must increase, got {early} before {late}"
+                    )
 
     @property
     def name(self) -> str:
@@ -75,9 +81,13 @@ def check_batch(covered: int, begun: int, now: int, users: int) -> None:
     """A whole batch of `users` users may come from outside: nobody is in the open one, and the guarantee covers all of them."""
     whole("users", users, at_least=0)
     if now != begun:
-        raise StateError(f"{now - begun} users are in the open batch already: a batch comes as a whole, or user by user")
+        raise StateError(
+            f"{now - begun} users are in the open batch already: a batch comes as a whole, or user by user"
+        )
     if begun + users > covered:
-        raise StreamExhausted(f"the guarantee covers {covered} users; this batch would make {begun + users}")
+        raise StreamExhausted(
+            f"the guarantee covers {covered} users; this batch would make {begun + users}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +122,10 @@ def one_tree(episodes: int) -> Schedule:
 
 def every(interval: int, episodes: int) -> Schedule:
     """A release after each `interval` users, and after the last one."""
-    interval, episodes = whole("interval", interval, at_least=1), whole("episodes", episodes, at_least=1)
+    interval, episodes = (
+        whole("interval", interval, at_least=1),
+        whole("episodes", episodes, at_least=1),
+    )
     regular = range(interval, episodes + 1, interval)
     if regular and regular[-1] == episodes:
         return Schedule(regular)

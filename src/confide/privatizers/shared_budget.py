@@ -30,7 +30,11 @@ class Share:
     query: str = ""
 
     def __post_init__(self) -> None:
-        check_bound(self.bound), real("share", self.share, above=0, at_most=1 + 1e-9), text("query", self.query)
+        (
+            check_bound(self.bound),
+            real("share", self.share, above=0, at_most=1 + 1e-9),
+            text("query", self.query),
+        )
 
 
 class SharedBudget:
@@ -65,11 +69,18 @@ class SharedBudget:
             raise InvalidParameter("shares must contain at least one share, got none")
         sizes = np.array([one.share for one in shares], dtype=float)
         if not (sizes > 0).all() or sizes.sum() > 1 + 1e-9:
-            raise InvalidParameter("the shares of a budget must be positive and add up to at most one")
+            raise InvalidParameter(
+                "the shares of a budget must be positive and add up to at most one"
+            )
         self._shares, self._privacy, self._users = tuple(shares), privacy, users
-        self._whole = lost(loss) if loss is not None else (NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy))
+        self._whole = (
+            lost(loss)
+            if loss is not None
+            else (NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy))
+        )
         self._chosen = loss is None and self._whole != NO_PRIVACY
-        self._times = Counter(self._shares)  # equal shares have equal noise, and are one line of a certificate
+        # equal shares have equal noise, and are one line of a certificate
+        self._times = Counter(self._shares)
         self._discrete, self._source = noise.discrete, noise.fork()
         self._levels = self._noise(users or 1)
         self._given: Guarantee | None = None
@@ -85,17 +96,28 @@ class SharedBudget:
         kind = self._shares[self.asked]
         private_kind("total", total, Bounded)
         if total.bound != kind.bound:
-            raise InvalidParameter("the contribution was clipped by another bound than this share of the budget is for")
+            raise InvalidParameter(
+                "the contribution was clipped by another bound than this share of the budget is for"
+            )
         if self._users is None:
             self._users = max(total.users, 1)
-            self._levels, self._given = self._noise(self._users), None  # refuses sums that are not exact
+            # refuses sums that are not exact
+            self._levels, self._given = self._noise(self._users), None
         if total.users > self._users:
-            raise InvalidParameter(f"the budget covers {self._users} users, the sum is of {total.users}")
+            raise InvalidParameter(
+                f"the budget covers {self._users} users, the sum is of {total.users}"
+            )
         level = self._levels[kind]
         self.asked += 1
         exact = total.values if level.step is None else level.to_lattice(total.values)
         noisy = level.add(exact[None], self._source)[0]
-        return Released(noisy, NoiseLevel(level.std, level.distribution), self.guarantee, total.users, self.asked)
+        return Released(
+            noisy,
+            NoiseLevel(level.std, level.distribution),
+            self.guarantee,
+            total.users,
+            self.asked,
+        )
 
     def skip(self, releases: int) -> None:
         """Leave releases out: their shares are not spent on others."""
@@ -115,7 +137,9 @@ class SharedBudget:
             if isinstance(self._privacy, NoPrivacy):
                 self._given = no_guarantee(users)
             else:
-                self._given = Guarantee(self.loss(), self._privacy, Trust.CENTRAL, users, self._source.name)
+                self._given = Guarantee(
+                    self.loss(), self._privacy, Trust.CENTRAL, users, self._source.name
+                )
         return self._given
 
     def mechanisms(self) -> list[Mechanism]:
@@ -139,8 +163,14 @@ class SharedBudget:
         relation = Relation(self._privacy.relation)
 
         def level(kind: Share) -> AdditiveNoise:
-            part = NO_PRIVACY if self._whole == NO_PRIVACY else share_of(self._whole, min(kind.share, 1.0))
-            return additive_noise(kind.bound, part, relation, Exact(1), discrete=self._discrete, users=users)
+            part = (
+                NO_PRIVACY
+                if self._whole == NO_PRIVACY
+                else share_of(self._whole, min(kind.share, 1.0))
+            )
+            return additive_noise(
+                kind.bound, part, relation, Exact(1), discrete=self._discrete, users=users
+            )
 
         usual = {kind: level(kind) for kind in self._times}
         return self._least(usual, users) if self._chosen else usual
@@ -149,32 +179,54 @@ class SharedBudget:
         """Pure noise, at delta = 0, or where it leaves less noise than Gaussian noise in every release."""
 
         def pure(kind: Share, epsilon: float) -> AdditiveNoise:
-            return pure_noise(kind.bound, epsilon, Relation(self._privacy.relation), discrete=self._discrete, users=users)
+            return pure_noise(
+                kind.bound,
+                epsilon,
+                Relation(self._privacy.relation),
+                discrete=self._discrete,
+                users=users,
+            )
 
         epsilon = self._privacy.epsilon
         if isinstance(self._whole, PureDP):
             return {kind: pure(kind, epsilon * min(kind.share, 1.0)) for kind in usual}
-        needed = {kind: pure(kind, epsilon).std * epsilon / noise.std for kind, noise in usual.items()}  # for as much noise
-        room = epsilon * min(sum(one.share for one in self._shares), 1.0) / sum(needed[one] for one in self._shares)
+        # for as much noise
+        needed = {
+            kind: pure(kind, epsilon).std * epsilon / noise.std for kind, noise in usual.items()
+        }
+        room = (
+            epsilon
+            * min(sum(one.share for one in self._shares), 1.0)
+            / sum(needed[one] for one in self._shares)
+        )
         return {kind: pure(kind, needed[kind] * room) for kind in usual} if room > 1 else usual
 
     def _described(self) -> list[AdditiveNoise]:
         """The noise of each kind of share, with how often it looks at a user."""
         return [
-            replace(level, stream_norm=Exact(self._times[kind]).column_norm(level.order)) for kind, level in self._levels.items()
+            replace(level, stream_norm=Exact(self._times[kind]).column_norm(level.order))
+            for kind, level in self._levels.items()
         ]
 
     def save(self) -> bytes:
         """PRIVATE: where the draws are."""
-        return pack("shared budget", self.asked, {"shares": self._made_for(), "noise": self._source.state()}, {})
+        return pack(
+            "shared budget",
+            self.asked,
+            {"shares": self._made_for(), "noise": self._source.state()},
+            {},
+        )
 
     def restore(self, data: bytes) -> None:
         state = unpack(data, "shared budget", released=0)
         if self._chosen and not self.asked and state.facts["shares"] != self._made_for():
-            self._chosen, self._given = False, None  # before K-norm noise there was the usual noise alone
+            # before K-norm noise there was the usual noise alone
+            self._chosen, self._given = False, None
             self._levels = self._noise(self._users or 1)
         if self.asked or state.facts["shares"] != self._made_for():
-            raise StateError("the state belongs to another budget, or this one was spent from already")
+            raise StateError(
+                "the state belongs to another budget, or this one was spent from already"
+            )
         self.asked = state.generation
         self._source.restore(state.facts["noise"])
 
@@ -183,4 +235,6 @@ class SharedBudget:
         return digest([*((one.share, repr(one.bound)) for one in self._shares), *kinds])
 
     def __reduce__(self) -> NoReturn:
-        raise PrivacyError("a budget cannot be copied or pickled: two copies would spend it twice; use save and restore")
+        raise PrivacyError(
+            "a budget cannot be copied or pickled: two copies would spend it twice; use save and restore"
+        )

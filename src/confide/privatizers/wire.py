@@ -22,7 +22,9 @@ def encode_release(released: Released, *, run: str = "", settings: str = "") -> 
     return pack("release", released.generation, facts, {"values": released.values, **memory})
 
 
-def decode_release(data: bytes, guarantee: Guarantee, *, run: str | None = None, settings: str | None = None) -> Released:
+def decode_release(
+    data: bytes, guarantee: Guarantee, *, run: str | None = None, settings: str | None = None
+) -> Released:
     """The release in bytes from anybody, under the guarantee that the reader knows; anything else is refused.
 
     A reader who knows the `run` or the `settings` has those of the release checked.
@@ -33,16 +35,30 @@ def decode_release(data: bytes, guarantee: Guarantee, *, run: str | None = None,
         state = unpack(data, "release", released=0)
         users, std, distribution = (state.facts[name] for name in ("users", "std", "distribution"))
         wrong = [
-            name for name, known in (("run", run), ("settings", settings)) if known is not None and state.facts.get(name) != known
+            name
+            for name, known in (("run", run), ("settings", settings))
+            if known is not None and state.facts.get(name) != known
         ]
         arrays = state.arrays
-        memory = {name.removeprefix("memory."): array for name, array in arrays.items() if name.startswith("memory.")}
+        memory = {
+            name.removeprefix("memory."): array
+            for name, array in arrays.items()
+            if name.startswith("memory.")
+        }
         level = NoiseLevel(float(std), str(distribution))
-        made = Released(arrays["values"], level, guarantee, int(users), int(state.generation), memory)
+        made = Released(
+            arrays["values"], level, guarantee, int(users), int(state.generation), memory
+        )
     except (StateError, KeyError, TypeError, ValueError, OverflowError, MemoryError) as error:
-        raise InvalidParameter(f"these bytes are not a release of confide: {type(error).__name__}") from None
+        raise InvalidParameter(
+            f"these bytes are not a release of confide: {type(error).__name__}"
+        ) from None
     if wrong:
         raise InvalidParameter(f"the release names another {wrong[0]} than this one")
-    if made.values.dtype != np.float64 or made.values.ndim != 1 or not (made.users >= 0 and math.isfinite(made.noise.std)):
+    if (
+        made.values.dtype != np.float64
+        or made.values.ndim != 1
+        or not (made.users >= 0 and math.isfinite(made.noise.std))
+    ):
         raise InvalidParameter("these bytes are not a release of confide")
     return made

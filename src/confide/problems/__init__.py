@@ -15,11 +15,27 @@ if TYPE_CHECKING:
     from confide.problems.sampled import SampledProblem, binned, environment
     from confide.problems.tabular import TabularMDP
     from confide.problems.zoo.bandits import linear_bandit, news
-    from confide.problems.zoo.control import double_integrator, glucose, mass_chain, oscillator, pendulum, random_lq, thermal
+    from confide.problems.zoo.control import (
+        double_integrator,
+        glucose,
+        mass_chain,
+        oscillator,
+        pendulum,
+        random_lq,
+        thermal,
+    )
     from confide.problems.zoo.icu_sepsis import icu_sepsis, icu_sepsis_centres, icu_sepsis_expert
     from confide.problems.zoo.linear import latent, one_hot
     from confide.problems.zoo.mixtures import liao_hard, lock, lock_rewards, rand
-    from confide.problems.zoo.tables import chain, chain_values, deep_sea, double_chain, garnet, riverswim, riverswim_stage
+    from confide.problems.zoo.tables import (
+        chain,
+        chain_values,
+        deep_sea,
+        double_chain,
+        garnet,
+        riverswim,
+        riverswim_stage,
+    )
 
 __all__ = [
     "PROBLEMS",
@@ -80,11 +96,27 @@ _HOMES = {
     "sampled": ("SampledProblem", "binned", "environment"),
     "tabular": ("TabularMDP",),
     "zoo.bandits": ("linear_bandit", "news"),
-    "zoo.control": ("double_integrator", "glucose", "mass_chain", "oscillator", "pendulum", "random_lq", "thermal"),
+    "zoo.control": (
+        "double_integrator",
+        "glucose",
+        "mass_chain",
+        "oscillator",
+        "pendulum",
+        "random_lq",
+        "thermal",
+    ),
     "zoo.icu_sepsis": ("icu_sepsis", "icu_sepsis_centres", "icu_sepsis_expert"),
     "zoo.linear": ("latent", "one_hot"),
     "zoo.mixtures": ("liao_hard", "lock", "lock_rewards", "rand"),
-    "zoo.tables": ("chain", "chain_values", "deep_sea", "double_chain", "garnet", "riverswim", "riverswim_stage"),
+    "zoo.tables": (
+        "chain",
+        "chain_values",
+        "deep_sea",
+        "double_chain",
+        "garnet",
+        "riverswim",
+        "riverswim_stage",
+    ),
 }
 _LAZY = {name: f"confide.problems.{module}" for module, names in _HOMES.items() for name in names}
 

@@ -15,7 +15,9 @@ Ints = npt.NDArray[Any]
 
 
 @njit
-def expect(indptr: Ints, successors: Ints, probabilities: Array, first: int, rows: int, values: Array) -> Array:
+def expect(
+    indptr: Ints, successors: Ints, probabilities: Array, first: int, rows: int, values: Array
+) -> Array:
     """sum_s' P(s' | row) values[s'] for `rows` rows from `first` on."""
     result = np.empty(rows)
     for r in range(rows):
@@ -27,7 +29,9 @@ def expect(indptr: Ints, successors: Ints, probabilities: Array, first: int, row
 
 
 @njit
-def push(indptr: Ints, successors: Ints, probabilities: Array, first: int, masses: Array, states: int) -> Array:
+def push(
+    indptr: Ints, successors: Ints, probabilities: Array, first: int, masses: Array, states: int
+) -> Array:
     """The distribution after one step from masses [row]."""
     result = np.zeros(states)
     for r in range(masses.size):
@@ -38,7 +42,14 @@ def push(indptr: Ints, successors: Ints, probabilities: Array, first: int, masse
 
 
 @njit
-def follow(indptr: Ints, successors: Ints, probabilities: Array, layer_rows: int, rewards: Array, actions: Ints) -> Array:
+def follow(
+    indptr: Ints,
+    successors: Ints,
+    probabilities: Array,
+    layer_rows: int,
+    rewards: Array,
+    actions: Ints,
+) -> Array:
     """Values [h, s], h = 0..H, of the policy actions [h, s]."""
     H, S, A = rewards.shape
     values = np.zeros((H + 1, S))
@@ -135,7 +146,8 @@ def walk_linear(
                     u[j] += gains[h, j, k] * x[k]
             _direction(moved, rng)
             drawn = rng.random()
-            length = radius * (np.sqrt(drawn) if n == 2 else drawn ** (1.0 / n))  # a power takes three times as long
+            # a power takes three times as long
+            length = radius * (np.sqrt(drawn) if n == 2 else drawn ** (1.0 / n))
             for j in range(n):
                 value = length * moved[j]
                 for k in range(n):

@@ -49,16 +49,22 @@ class LinearBandit:
     def __post_init__(self) -> None:
         theta, x = array("parameter", self.parameter), array("contexts", self.contexts)
         if theta.ndim != 1 or x.ndim != 3 or x.shape[2] != len(theta) or x.size == 0:
-            shapes = "contexts must have shape (users, actions, dimension) and parameter (dimension,)"
+            shapes = (
+                "contexts must have shape (users, actions, dimension) and parameter (dimension,)"
+            )
             raise InvalidParameter(f"{shapes}, got {x.shape} and {theta.shape}")
         norms = np.linalg.norm(x, axis=2)
         if not (norms <= 1 + 1e-9).all():
             n, a = np.argwhere(~(norms <= 1 + 1e-9))[0]
-            raise InvalidParameter(f"contexts[user={n}, a={a}] must have norm at most 1, got {norms[n, a]:.4g}")
+            raise InvalidParameter(
+                f"contexts[user={n}, a={a}] must have norm at most 1, got {norms[n, a]:.4g}"
+            )
         means = x @ theta
         if not (np.abs(means) <= CENTRE + 1e-9).all():
             n, a = np.argwhere(~(np.abs(means) <= CENTRE + 1e-9))[0]
-            raise InvalidParameter(f"|<contexts[user={n}, a={a}], parameter>| must be at most 1/2, got {abs(means[n, a]):.4g}")
+            raise InvalidParameter(
+                f"|<contexts[user={n}, a={a}], parameter>| must be at most 1/2, got {abs(means[n, a]):.4g}"
+            )
         text("name", self.name)
         object.__setattr__(self, "parameter", frozen(theta))
         object.__setattr__(self, "contexts", frozen(np.ascontiguousarray(x)))
@@ -106,7 +112,12 @@ class LinearBandit:
     def sample(self, policy: Policy, users: int, rng: np.random.Generator) -> Trajectories:
         """Independent users under one policy, with their contexts."""
         policy = self._fitting(policy)
-        fits(users=whole("users", users, at_least=0), steps=2, actions=self.actions, dimension=self.dimension)
+        fits(
+            users=whole("users", users, at_least=0),
+            steps=2,
+            actions=self.actions,
+            dimension=self.dimension,
+        )
         who = generator("rng", rng).integers(len(self.contexts), size=users)
         states = np.full((users, 2, self.actions, self.dimension), np.nan)
         states[:, 0] = self.contexts[who]
@@ -122,8 +133,14 @@ class LinearBandit:
         save_problem(self, path)
 
     def _fitting(self, policy: Policy) -> ContextPolicy | RandomPolicy:
-        fits_here = isinstance(policy, ContextPolicy) and policy.weights.shape == self.parameter.shape
-        if not fits_here and not (isinstance(policy, RandomPolicy) and policy.choices == self.actions):
-            raise InvalidParameter(f"a linear bandit needs a ContextPolicy with {self.dimension} weights")
+        fits_here = (
+            isinstance(policy, ContextPolicy) and policy.weights.shape == self.parameter.shape
+        )
+        if not fits_here and not (
+            isinstance(policy, RandomPolicy) and policy.choices == self.actions
+        ):
+            raise InvalidParameter(
+                f"a linear bandit needs a ContextPolicy with {self.dimension} weights"
+            )
         assert isinstance(policy, ContextPolicy | RandomPolicy)
         return policy

@@ -23,13 +23,24 @@ class FiniteEnv(gymnasium.Env[int, int]):
 
     def __init__(self, problem: FiniteProblem) -> None:
         self.problem = problem
-        self.observation_space, self.action_space = spaces.Discrete(problem.states), spaces.Discrete(problem.actions)  # type: ignore[assignment]
+        self.observation_space, self.action_space = (
+            spaces.Discrete(problem.states),  # type: ignore[assignment]
+            spaces.Discrete(problem.actions),  # type: ignore[assignment]
+        )
         self.spec = _spec("FiniteEnv", problem)
         self._state, self._step = 0, problem.horizon
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:  # noqa: ARG002
+    def reset(
+        self,
+        *,
+        seed: int | None = None,
+        options: dict[str, Any] | None = None,  # noqa: ARG002
+    ) -> tuple[int, dict[str, Any]]:
         super().reset(seed=seed)
-        self._state, self._step = int(self.np_random.choice(self.problem.states, p=self.problem.truth.start)), 0
+        self._state, self._step = (
+            int(self.np_random.choice(self.problem.states, p=self.problem.truth.start)),
+            0,
+        )
         return self._state, {"step": 0}
 
     def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
@@ -43,7 +54,9 @@ class FiniteEnv(gymnasium.Env[int, int]):
         if truth.stochastic_rewards and truth.outcome_rewards is None:
             reward = float(self.np_random.random() < reward)
         first, last = P.indptr[row], P.indptr[row + 1]
-        outcome = first + np.searchsorted(P.cumulative[first:last], self.np_random.random(), side="right")
+        outcome = first + np.searchsorted(
+            P.cumulative[first:last], self.np_random.random(), side="right"
+        )
         self._state = int(P.successors[outcome])
         if truth.outcome_rewards is not None:
             reward = float(truth.outcome_rewards[outcome])
@@ -62,7 +75,8 @@ class LinearEnv(gymnasium.Env[Array, Array]):
     def __init__(self, problem: LQSystem) -> None:
         n, d, H = len(problem.A), len(problem.R), problem.horizon
         a, b = float(np.linalg.norm(problem.A, 2)), float(np.linalg.norm(problem.B, 2))
-        steered = _norms(a + b * problem.gain_bound, problem.noise_radius, H)  # of x_1 .. x_H under gains within the bound
+        # of x_1 .. x_H under gains within the bound
+        steered = _norms(a + b * problem.gain_bound, problem.noise_radius, H)
         self.problem = problem
         self.input_bound = max(problem.gain_bound, 1e-9) * max(steered[:-1])
         reached = max(_norms(a, b * np.sqrt(d) * self.input_bound + problem.noise_radius, H))
@@ -72,7 +86,12 @@ class LinearEnv(gymnasium.Env[Array, Array]):
         self.spec = _spec("LinearEnv", problem)
         self._state, self._step = np.zeros(n), H
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:  # noqa: ARG002
+    def reset(
+        self,
+        *,
+        seed: int | None = None,
+        options: dict[str, Any] | None = None,  # noqa: ARG002
+    ) -> tuple[Array, dict[str, Any]]:
         super().reset(seed=seed)
         self._state, self._step = self._direction(), 0
         return self._state.copy(), {"step": 0}
@@ -101,8 +120,14 @@ def _norms(factor: float, added: float, steps: int) -> list[float]:
 
 def _spec(kind: str, problem: FiniteProblem | LQSystem) -> EnvSpec:
     """What Gymnasium needs to make another one."""
-    name = re.sub(r"[^\w.-]+", "_", problem.truth.name if isinstance(problem, FiniteProblem) else problem.name)
-    return EnvSpec(id=f"confide/{name}", entry_point=f"confide.problems.environments:{kind}", kwargs={"problem": problem})
+    name = re.sub(
+        r"[^\w.-]+", "_", problem.truth.name if isinstance(problem, FiniteProblem) else problem.name
+    )
+    return EnvSpec(
+        id=f"confide/{name}",
+        entry_point=f"confide.problems.environments:{kind}",
+        kwargs={"problem": problem},
+    )
 
 
 def _not_over(step: int, horizon: int) -> None:

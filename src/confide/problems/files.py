@@ -34,14 +34,25 @@ _KINDS: dict[str, type[Problem]] = {
 __all__ = ["Problem", "load_problem", "save_problem"]
 
 _HEADER = (SyntaxError, tokenize.TokenError)  # of an array whose description is damaged
-_DAMAGE = (ValueError, TypeError, EOFError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error, *_HEADER)
+_DAMAGE = (
+    ValueError,
+    TypeError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+    *_HEADER,
+)
 
 
 def load_problem(path: str | Path) -> Problem:
     """A problem that was saved, checked like any other."""
     stored = _read(path)
     kind = _KINDS[_text(stored.pop("kind"))]
-    values: dict[str, Any] = {key: array.item() if array.ndim == 0 else array for key, array in stored.items()}
+    values: dict[str, Any] = {
+        key: array.item() if array.ndim == 0 else array for key, array in stored.items()
+    }
     try:
         if kind is TabularMDP:
             rows = {key: values.pop(key) for key in ROWS}
@@ -56,8 +67,11 @@ def load_problem(path: str | Path) -> Problem:
 def _read(path: str | Path) -> Stored:
     """The arrays of a file of our format and of a kind we know, without the format."""
     try:
-        refuse_more_than_available(COPIES * read_headers(path).total, f"the problem in {path}", "save a smaller problem")
-        with open(regular(path), "rb") as file, np.load(file, allow_pickle=False) as data:  # np.load leaves a damaged file open
+        refuse_more_than_available(
+            COPIES * read_headers(path).total, f"the problem in {path}", "save a smaller problem"
+        )
+        # np.load leaves a damaged file open
+        with open(regular(path), "rb") as file, np.load(file, allow_pickle=False) as data:
             stored = {key: data[key] for key in data.files}
     except ConfideError:
         raise
@@ -69,10 +83,16 @@ def _read(path: str | Path) -> Stored:
         raise InvalidParameter(f"{path} is not a saved problem, or is damaged") from None
     written = _text(stored.pop("format", None))
     if written != FORMAT:
-        found = f"it is of format {written}, and this version of confide reads {FORMAT}" if written else "it names no format"
+        found = (
+            f"it is of format {written}, and this version of confide reads {FORMAT}"
+            if written
+            else "it names no format"
+        )
         raise InvalidParameter(f"{path} is not a saved problem: {found}")
     if _text(stored.get("kind")) not in _KINDS:
-        raise InvalidParameter(f"{path} is not a saved problem: its kind must be one of {', '.join(_KINDS)}")
+        raise InvalidParameter(
+            f"{path} is not a saved problem: its kind must be one of {', '.join(_KINDS)}"
+        )
     return stored
 
 

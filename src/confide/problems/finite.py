@@ -69,7 +69,9 @@ class FiniteProblem:
         if isinstance(policy, TabularPolicy):
             P = self.truth.transitions
             rewards = self.truth.rewards
-            return _kernels.follow(P.indptr, P.successors, P.probabilities, self._layer_rows, rewards, policy.actions)
+            return _kernels.follow(
+                P.indptr, P.successors, P.probabilities, self._layer_rows, rewards, policy.actions
+            )
         return policy_values(self.truth.transitions.expect, self.truth.rewards, policy)
 
     @cached_property
@@ -80,7 +82,8 @@ class FiniteProblem:
     @cached_property
     def _cumulative_start(self) -> Array:
         start = np.cumsum(self.truth.start)
-        start[np.flatnonzero(self.truth.start)[-1] :] = 1.0  # rounding must not make an impossible state possible
+        # rounding must not make an impossible state possible
+        start[np.flatnonzero(self.truth.start)[-1] :] = 1.0
         return start
 
     def sample(self, policy: Policy, users: int, rng: np.random.Generator) -> Trajectories:
@@ -122,7 +125,8 @@ class FiniteProblem:
     def count(self, policy: Policy, users: int, rng: np.random.Generator) -> TransitionCounts:
         """The transition counts of `users` episodes, drawn directly by multinomials: exact in law, at a cost free of `users`."""
         truth, H = self.truth, self.horizon
-        weights = normalised(self._fitting(policy).probabilities())  # multinomials are stricter than policies
+        # multinomials are stricter than policies
+        weights = normalised(self._fitting(policy).probabilities())
         whole("users", users, at_least=0), generator("rng", rng)
         visits = rng.multinomial(users, truth.start)
         parts: list[tuple[npt.NDArray[np.int64], ...]] = []
@@ -134,7 +138,9 @@ class FiniteProblem:
             visits = np.bincount(parts[-1][3], parts[-1][5], minlength=self.states).astype(np.int64)
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
         step, state, action, next_state, reward, count = columns
-        return TransitionCounts(step, state, action, next_state, reward.astype(float), count, users, H)
+        return TransitionCounts(
+            step, state, action, next_state, reward.astype(float), count, users, H
+        )
 
     def _move(
         self,
@@ -152,22 +158,46 @@ class FiniteProblem:
         ):  # split each (state, action) into those who got 1 and those who got 0
             ones = rng.binomial(counts, rewards)
             states, actions = np.tile(states, 2), np.tile(actions, 2)
-            counts, rewards = np.concatenate([ones, counts - ones]), np.repeat([1.0, 0.0], len(ones))
+            counts, rewards = (
+                np.concatenate([ones, counts - ones]),
+                np.repeat([1.0, 0.0], len(ones)),
+            )
             keep = counts > 0
-            states, actions, counts, rewards = states[keep], actions[keep], counts[keep], rewards[keep]
+            states, actions, counts, rewards = (
+                states[keep],
+                actions[keep],
+                counts[keep],
+                rewards[keep],
+            )
         rows = (min(h, P.layers - 1) * P.states + states) * P.actions + actions
         lengths = P.indptr[rows + 1] - P.indptr[rows]
         width = int(lengths.max(initial=1))
         # successors stand at the right end of each row: the last one takes what rounding leaves, never a state that cannot follow
         entry = P.indptr[rows + 1][:, None] + np.arange(-width, 0)
         valid = np.arange(width) >= width - lengths[:, None]
-        moved = rng.multinomial(counts, np.where(valid, P.probabilities[np.where(valid, entry, 0)], 0.0))
+        moved = rng.multinomial(
+            counts, np.where(valid, P.probabilities[np.where(valid, entry, 0)], 0.0)
+        )
         row, column = np.nonzero(moved)
         outcome = entry[row, column]
         arrived = P.successors[outcome].astype(np.int64)
         if truth.outcome_rewards is not None:
-            return np.full(len(row), h), states[row], actions[row], arrived, truth.outcome_rewards[outcome], moved[row, column]
-        return np.full(len(row), h), states[row], actions[row], arrived, rewards[row], moved[row, column]
+            return (
+                np.full(len(row), h),
+                states[row],
+                actions[row],
+                arrived,
+                truth.outcome_rewards[outcome],
+                moved[row, column],
+            )
+        return (
+            np.full(len(row), h),
+            states[row],
+            actions[row],
+            arrived,
+            rewards[row],
+            moved[row, column],
+        )
 
     def save(self, path: str | Path) -> None:
         """Into one file that `load_problem`, and the command line, open again."""
@@ -180,7 +210,9 @@ class FiniteProblem:
 def fitting(policy: Policy, horizon: int, states: int, actions: int) -> FinitePolicy:
     """The policy, if it is one for so many steps, states and actions."""
     if not isinstance(policy, TabularPolicy | StochasticPolicy):
-        raise InvalidParameter(f"a finite problem needs a TabularPolicy or a StochasticPolicy, got {type(policy).__name__}")
+        raise InvalidParameter(
+            f"a finite problem needs a TabularPolicy or a StochasticPolicy, got {type(policy).__name__}"
+        )
     shape = policy.actions.shape if isinstance(policy, TabularPolicy) else policy.weights.shape[:2]
     if shape != (horizon, states) or policy.choices != actions:
         raise InvalidParameter(

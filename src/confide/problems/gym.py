@@ -23,7 +23,9 @@ try:
     from gymnasium import vector as vector
     from gymnasium import wrappers
 except ImportError:
-    raise MissingExtra("Gymnasium environments need Gymnasium: pip install 'confide[gym]'") from None
+    raise MissingExtra(
+        "Gymnasium environments need Gymnasium: pip install 'confide[gym]'"
+    ) from None
 
 if TYPE_CHECKING:
     from confide.problems.environments import FiniteEnv, LinearEnv
@@ -41,7 +43,8 @@ _HARMLESS = (  # wrappers that change nothing of what is observed, done and earn
     wrappers.HumanRendering,
     wrappers.RenderCollection,
 )
-Table = dict[int, dict[int, list[tuple[float, int, float, bool]]]]  # P[s][a] = [(probability, next state, reward, terminated)]
+# P[s][a] = [(probability, next state, reward, terminated)]
+Table = dict[int, dict[int, list[tuple[float, int, float, bool]]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,11 @@ class RewardMap:
     @property
     def suffix(self) -> str:
         """What a problem's name says about it."""
-        return "" if self == RewardMap(0.0, 1.0) else f", rewards (r {-self.low:+g}) / {self.high - self.low:g}"
+        return (
+            ""
+            if self == RewardMap(0.0, 1.0)
+            else f", rewards (r {-self.low:+g}) / {self.high - self.low:g}"
+        )
 
     def original(self, value: float, horizon: int) -> float:
         """The expected sum of the environment's own rewards for a value of the imported problem."""
@@ -118,7 +125,8 @@ def from_gymnasium(
         horizon=env_horizon(made, horizon),
         stochastic_rewards=rewards == "learned",
         name=env_name(made) + mapped.suffix,
-        terminal=np.arange(S + ends) >= S if ends else None,  # a `done` flag is seen by whoever plays
+        # a `done` flag is seen by whoever plays
+        terminal=np.arange(S + ends) >= S if ends else None,
         outcome_rewards=earned_by_outcome if rewards == "learned" else None,
     )
 
@@ -136,7 +144,9 @@ def to_gymnasium(problem: FiniteProblem | LQSystem) -> "FiniteEnv | LinearEnv":
         return LinearEnv(problem)
     if isinstance(problem, FiniteProblem):
         return FiniteEnv(problem)
-    raise InvalidParameter(f"only finite problems and linear systems can be exported, got {type(problem).__name__}")
+    raise InvalidParameter(
+        f"only finite problems and linear systems can be exported, got {type(problem).__name__}"
+    )
 
 
 class ActsOnFeatures(Protocol):
@@ -170,20 +180,33 @@ class GymProblem:
     optimal_value = None
     uniform_value = None
 
-    def __init__(self, env: Env | str, features: Features, horizon: int | None = None, **options: Any) -> None:
+    def __init__(
+        self, env: Env | str, features: Features, horizon: int | None = None, **options: Any
+    ) -> None:
         self._env = made_env(env, options)
         if not callable(features):
-            raise InvalidParameter(f"features must be a function of an observation, got features={shown(features)}")
+            raise InvalidParameter(
+                f"features must be a function of an observation, got features={shown(features)}"
+            )
         self._features, self.horizon = features, env_horizon(self._env, horizon)
-        space, limit = self._env.action_space, self._env.spec.max_episode_steps if self._env.spec else None
+        space, limit = (
+            self._env.action_space,
+            self._env.spec.max_episode_steps if self._env.spec else None,
+        )
         if not isinstance(space, spaces.Discrete):
-            raise InvalidParameter(f"the environment must have finitely many actions, got the action space {space}")
+            raise InvalidParameter(
+                f"the environment must have finitely many actions, got the action space {space}"
+            )
         if limit is not None and self.horizon > limit:
-            raise InvalidParameter(f"the environment stops after {limit} steps, got horizon={self.horizon}")
+            raise InvalidParameter(
+                f"the environment stops after {limit} steps, got horizon={self.horizon}"
+            )
         self.actions, self._first = int(space.n), int(space.start)
         sight = array("features(observation)", features(self._env.reset(seed=0)[0]))
         if sight.ndim != 2 or len(sight) != self.actions or sight.size == 0:
-            raise InvalidParameter(f"features(observation) must have shape ({self.actions}, dimension), got {sight.shape}")
+            raise InvalidParameter(
+                f"features(observation) must have shape ({self.actions}, dimension), got {sight.shape}"
+            )
         self.dimension = int(sight.shape[1])
         self.name = env_name(self._env)
 
@@ -199,14 +222,21 @@ class GymProblem:
     def sample(self, policy: ActsOnFeatures, users: int, rng: np.random.Generator) -> Trajectories:
         """Independent episodes of `users` users under one policy, one after the other."""
         if isinstance(policy, TabularPolicy | StochasticPolicy | LinearPolicy):
-            raise InvalidParameter(f"a step-by-step problem needs a policy that acts on features, got {type(policy).__name__}")
+            raise InvalidParameter(
+                f"a step-by-step problem needs a policy that acts on features, got {type(policy).__name__}"
+            )
         states = np.zeros((users, self.horizon + 1, self.actions, self.dimension))
-        actions, rewards = np.zeros((users, self.horizon), dtype=np.int32), np.zeros((users, self.horizon))
+        actions, rewards = (
+            np.zeros((users, self.horizon), dtype=np.int32),
+            np.zeros((users, self.horizon)),
+        )
         for i in range(users):
             states[i, 0] = self._see(self._env.reset(seed=int(rng.integers(2**31)))[0])
             for h in range(self.horizon):
                 actions[i, h] = policy.act(h, states[i, h], rng)
-                observation, reward, terminated, truncated, _ = self._env.step(self._first + int(actions[i, h]))
+                observation, reward, terminated, truncated, _ = self._env.step(
+                    self._first + int(actions[i, h])
+                )
                 rewards[i, h] = float(reward)
                 if terminated or truncated:
                     break
@@ -226,7 +256,9 @@ def made_env(env: Env | str, options: dict[str, Any]) -> Env:
     if not isinstance(env, str):
         kind("env", env, gymnasium.Env, said="a Gymnasium environment, or the name of one")
         if options:
-            raise InvalidParameter(f"options are for environments given by name, got {', '.join(options)}")
+            raise InvalidParameter(
+                f"options are for environments given by name, got {', '.join(options)}"
+            )
         return env
     try:
         return gymnasium.make(env, **options)
@@ -265,12 +297,20 @@ def _table(env: Env) -> tuple[Table, Array]:
             f"a wrapper may change what the table of {type(bare).__name__} says: play it with confide.problems.environment"
         )
     if getattr(bare, "fickle_passenger", False):
-        raise InvalidParameter("a fickle passenger is not in the table P: make Taxi with fickle_passenger=False")
+        raise InvalidParameter(
+            "a fickle passenger is not in the table P: make Taxi with fickle_passenger=False"
+        )
     return bare.P, np.asarray(bare.initial_state_distrib, dtype=float)
 
 
 def _outcomes(table: Table) -> list[tuple[float, int, float, bool]]:
-    return [outcome for row in table.values() for listed in row.values() for outcome in listed if outcome[0] > 0]
+    return [
+        outcome
+        for row in table.values()
+        for listed in row.values()
+        for outcome in listed
+        if outcome[0] > 0
+    ]
 
 
 def _map_of(table: Table, stated: tuple[float, float] | None = None) -> RewardMap:
@@ -282,7 +322,9 @@ def _map_of(table: Table, stated: tuple[float, float] | None = None) -> RewardMa
     if stated is not None:
         mapped = stated_range(stated)
         if low < mapped.low or high > mapped.high:
-            raise InvalidParameter(f"reward_range must contain all rewards, which are in [{low:g}, {high:g}], got {stated}")
+            raise InvalidParameter(
+                f"reward_range must contain all rewards, which are in [{low:g}, {high:g}], got {stated}"
+            )
         return mapped
     if low >= 0 and high <= 1:
         return RewardMap(0.0, 1.0)
@@ -293,12 +335,16 @@ def stated_range(reward_range: Any) -> RewardMap:
     """From (low, high), as a user states it."""
     ends = [real("reward_range", end) for end in listed("reward_range", reward_range, object)]
     if len(ends) != 2 or not ends[0] < ends[1]:
-        raise InvalidParameter(f"reward_range must be (low, high) with low < high, got reward_range={shown(reward_range)}")
+        raise InvalidParameter(
+            f"reward_range must be (low, high) with low < high, got reward_range={shown(reward_range)}"
+        )
     return RewardMap(*ends)
 
 
 def env_horizon(env: Env, horizon: int | None) -> int:
     chosen = horizon if horizon is not None else env.spec.max_episode_steps if env.spec else None
     if chosen is None:
-        raise InvalidParameter("this environment has no time limit: give a horizon, as in --horizon 20")
+        raise InvalidParameter(
+            "this environment has no time limit: give a horizon, as in --horizon 20"
+        )
     return whole("horizon", chosen, at_least=1)

@@ -31,7 +31,11 @@ def read_headers(path: str | Path) -> Headers:
             name = member_name.removesuffix(".npy")
             with data.zip.open(member_name) as member:
                 version = np.lib.format.read_magic(member)
-                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                read = (
+                    np.lib.format.read_array_header_1_0
+                    if version == (1, 0)
+                    else np.lib.format.read_array_header_2_0
+                )
                 shapes[name], _, dtype = read(member)
             size = math.prod(shapes[name]) * dtype.itemsize
             total += size

@@ -54,19 +54,30 @@ class LinearMDP(FiniteProblem):
 
     def __post_init__(self) -> None:
         phi = np.ascontiguousarray(array("features", self.features, finite=False))
-        mu, theta = (array(name, getattr(self, name), finite=False) for name in ("measures", "reward_weights"))
+        mu, theta = (
+            array(name, getattr(self, name), finite=False)
+            for name in ("measures", "reward_weights")
+        )
         if phi.ndim != 3 or mu.ndim != 3 or mu.shape[1:] != (phi.shape[2], phi.shape[0]):
             shapes = "features must have shape (states, actions, dimension) and measures (horizon, dimension, states)"
             raise InvalidParameter(f"{shapes}, got {phi.shape} and {mu.shape}")
         if theta.shape != mu.shape[:2]:
-            raise InvalidParameter(f"reward_weights must have shape {mu.shape[:2]}, got {theta.shape}")
+            raise InvalidParameter(
+                f"reward_weights must have shape {mu.shape[:2]}, got {theta.shape}"
+            )
         norms = np.linalg.norm(phi, axis=2)
         if not (np.isfinite(phi).all() and (norms <= 1 + 1e-9).all()):
             s, a = np.argwhere(~(norms <= 1 + 1e-9))[0]
             raise InvalidParameter(f"features[s={s}, a={a}] must be finite and of norm at most 1")
-        for name, found, axes in (("measures", mu, ("h", "i")), ("reward_weights", theta, ("h", "i"))):
+        for name, found, axes in (
+            ("measures", mu, ("h", "i")),
+            ("reward_weights", theta, ("h", "i")),
+        ):
             if not np.isfinite(found).all():
-                where = ", ".join(f"{axis}={i}" for axis, i in zip(axes, np.argwhere(~np.isfinite(found))[0], strict=False))
+                where = ", ".join(
+                    f"{axis}={i}"
+                    for axis, i in zip(axes, np.argwhere(~np.isfinite(found))[0], strict=False)
+                )
                 raise InvalidParameter(f"{name}[{where}] must be finite")
         for key, value in (("features", phi), ("measures", mu), ("reward_weights", theta)):
             object.__setattr__(self, key, frozen(value))
@@ -76,11 +87,19 @@ class LinearMDP(FiniteProblem):
     @cached_property
     def truth(self) -> TabularMDP:  # type: ignore[override]
         states, actions, _ = np.shape(self.features)
-        fits(copies=COPIES, horizon=len(self.measures), states=states, actions=actions, successors=states)
+        fits(
+            copies=COPIES,
+            horizon=len(self.measures),
+            states=states,
+            actions=actions,
+            successors=states,
+        )
         P = np.einsum("sai,hit->hsat", self.features, self.measures)
         r = np.einsum("sai,hi->hsa", self.features, self.reward_weights)
         P[np.abs(P) < 1e-15] = r[np.abs(r) < 1e-15] = 0.0  # what cancels leaves rounding
-        return TabularMDP(P, r, self.start, stochastic_rewards=self.stochastic_rewards, name=self.name)
+        return TabularMDP(
+            P, r, self.start, stochastic_rewards=self.stochastic_rewards, name=self.name
+        )
 
     @property
     def public(self) -> LinearMDPPublic:

@@ -62,9 +62,13 @@ class LinearMixtureMDP(FiniteProblem):
         kernels = np.ascontiguousarray(array("kernels", self.kernels, finite=False))
         weights = array("weights", self.weights, finite=False)
         if kernels.ndim != 4 or kernels.shape[1] != kernels.shape[3]:
-            raise InvalidParameter(f"kernels must have shape (dimension, states, actions, states), got {kernels.shape}")
+            raise InvalidParameter(
+                f"kernels must have shape (dimension, states, actions, states), got {kernels.shape}"
+            )
         if weights.ndim != 2 or weights.shape[1] != len(kernels):
-            raise InvalidParameter(f"weights must have shape (horizon, {len(kernels)}), got {weights.shape}")
+            raise InvalidParameter(
+                f"weights must have shape (horizon, {len(kernels)}), got {weights.shape}"
+            )
         check_probabilities(kernels, "kernels", "isa")
         check_probabilities(weights, "weights", "h")
         object.__setattr__(self, "kernels", frozen(kernels))
@@ -72,32 +76,50 @@ class LinearMixtureMDP(FiniteProblem):
         object.__setattr__(self, "rewards", self.truth.rewards)  # the table has checked them
         object.__setattr__(self, "start", self.truth.start)
         if self.reward_features is not None:
-            object.__setattr__(self, "reward_features", frozen(_check_features(self.reward_features, self.rewards)))
+            object.__setattr__(
+                self, "reward_features", frozen(_check_features(self.reward_features, self.rewards))
+            )
 
     @cached_property
     def truth(self) -> TabularMDP:  # type: ignore[override]
         _, states, actions, _ = np.shape(self.kernels)
-        fits(copies=COPIES, horizon=len(self.weights), states=states, actions=actions, successors=states)
+        fits(
+            copies=COPIES,
+            horizon=len(self.weights),
+            states=states,
+            actions=actions,
+            successors=states,
+        )
         P = np.einsum("hi,isat->hsat", self.weights, self.kernels)
         hidden = self.reward_features is not None
-        return TabularMDP(P, self.rewards, self.start, horizon=len(P), stochastic_rewards=hidden, name=self.name)
+        return TabularMDP(
+            P, self.rewards, self.start, horizon=len(P), stochastic_rewards=hidden, name=self.name
+        )
 
     @property
     def public(self) -> LinearMixturePublic:
         known = self.rewards if self.reward_features is None else None
-        return LinearMixturePublic(self.kernels, len(self.weights), known, self.reward_features, self.start)
+        return LinearMixturePublic(
+            self.kernels, len(self.weights), known, self.reward_features, self.start
+        )
 
 
 def _check_features(features: npt.ArrayLike, rewards: Array) -> Array:
     phi = array("reward_features", features, finite=False)
     if phi.ndim != 3 or phi.shape[:2] != rewards.shape[1:]:
-        raise InvalidParameter(f"reward_features must have shape {(*rewards.shape[1:], 'dimension')}, got {phi.shape}")
+        raise InvalidParameter(
+            f"reward_features must have shape {(*rewards.shape[1:], 'dimension')}, got {phi.shape}"
+        )
     norms = np.linalg.norm(phi, axis=2)
     if not (np.isfinite(phi).all() and (norms <= 1 + 1e-9).all()):
         s, a = np.argwhere(~(norms <= 1 + 1e-9))[0]
-        raise InvalidParameter(f"reward_features[s={s}, a={a}] must be finite and of norm at most 1")
+        raise InvalidParameter(
+            f"reward_features[s={s}, a={a}] must be finite and of norm at most 1"
+        )
     flat, targets = phi.reshape(-1, phi.shape[2]), rewards.reshape(len(rewards), -1).T
     residual = np.abs(targets - flat @ np.linalg.lstsq(flat, targets, rcond=None)[0]).max(axis=0)
     if (residual > 1e-8).any():
-        raise InvalidParameter(f"rewards[h={np.argmax(residual > 1e-8)}] is not linear in reward_features")
+        raise InvalidParameter(
+            f"rewards[h={np.argmax(residual > 1e-8)}] is not linear in reward_features"
+        )
     return phi

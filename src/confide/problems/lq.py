@@ -60,12 +60,15 @@ class LQSystem:
     R: Array
     horizon: int
     noise_radius: float
-    parameter_bound: float | None = None  # public bound on ||(A, B)||_F; by default 1, or the next power of two that holds
+    # public bound on ||(A, B)||_F; by default 1, or the next power of two that holds
+    parameter_bound: float | None = None
     gain_bound: float = 1.2
     name: str = "lq"
 
     def __post_init__(self) -> None:
-        matrices = {key: np.atleast_2d(array(key, getattr(self, key), finite=False)) for key in "ABQR"}
+        matrices = {
+            key: np.atleast_2d(array(key, getattr(self, key), finite=False)) for key in "ABQR"
+        }
         n = len(matrices["A"])
         if matrices["A"].shape != (n, n):
             raise InvalidParameter(f"A must be square, got shape {matrices['A'].shape}")
@@ -74,7 +77,9 @@ class LQSystem:
         d = matrices["B"].shape[1] if matrices["B"].ndim == 2 else 0
         for key, shape in (("A", (n, n)), ("B", (n, d)), ("Q", (n, n)), ("R", (d, d))):
             if matrices[key].shape != shape or matrices[key].size == 0:
-                raise InvalidParameter(f"{key} must have shape {shape} to fit A, got {matrices[key].shape}")
+                raise InvalidParameter(
+                    f"{key} must have shape {shape} to fit A, got {matrices[key].shape}"
+                )
             if not np.isfinite(matrices[key]).all():
                 i, j = np.argwhere(~np.isfinite(matrices[key]))[0]
                 raise InvalidParameter(f"{key}[{i}, {j}] must be finite")
@@ -88,14 +93,27 @@ class LQSystem:
         text("name", self.name)
         size = float(np.hypot(np.linalg.norm(self.A), np.linalg.norm(self.B)))
         fitting = 2.0 ** math.ceil(math.log2(max(size, 1.0)))
-        bound = fitting if self.parameter_bound is None else real("parameter_bound", self.parameter_bound)
+        bound = (
+            fitting
+            if self.parameter_bound is None
+            else real("parameter_bound", self.parameter_bound)
+        )
         if not (np.isfinite(bound) and size <= bound * (1 + 1e-9)):
-            raise InvalidParameter(f"||(A, B)||_F is {size:.4g}, above the public parameter_bound={bound:g}: raise the bound")
+            raise InvalidParameter(
+                f"||(A, B)||_F is {size:.4g}, above the public parameter_bound={bound:g}: raise the bound"
+            )
         object.__setattr__(self, "parameter_bound", bound)
 
     @property
     def public(self) -> LQPublic:
-        return LQPublic(self.Q, self.R, self.horizon, self.noise_radius, float(self.parameter_bound or 1.0), self.gain_bound)
+        return LQPublic(
+            self.Q,
+            self.R,
+            self.horizon,
+            self.noise_radius,
+            float(self.parameter_bound or 1.0),
+            self.gain_bound,
+        )
 
     @property
     def spectral_radius(self) -> float:
@@ -154,7 +172,9 @@ class LQSystem:
         generator("rng", rng)
         states, inputs = np.empty((users, self.horizon + 1, n)), np.empty((users, self.horizon, d))
         rewards = np.empty((users, self.horizon))
-        _kernels.walk_linear(self.A, self.B, self.Q, self.R, gains, self.noise_radius, states, inputs, rewards, rng)
+        _kernels.walk_linear(
+            self.A, self.B, self.Q, self.R, gains, self.noise_radius, states, inputs, rewards, rng
+        )
         return Trajectories(states, inputs, rewards)
 
     def save(self, path: str | Path) -> None:
@@ -164,7 +184,9 @@ class LQSystem:
     def _fitting(self, policy: Policy) -> LinearPolicy:
         expected = (self.horizon, len(self.R), len(self.A))
         if not isinstance(policy, LinearPolicy) or policy.gains.shape != expected:
-            raise InvalidParameter(f"a linear system needs a LinearPolicy with gains of shape {expected}")
+            raise InvalidParameter(
+                f"a linear system needs a LinearPolicy with gains of shape {expected}"
+            )
         return policy
 
 
@@ -179,4 +201,6 @@ def _check_form(matrix: Array, name: str, least: float, word: str) -> None:
     for k in range(1, len(matrix) + 1):
         smallest = np.linalg.eigvalsh(matrix[:k, :k])[0]
         if smallest < least:
-            raise InvalidParameter(f"{name} must be positive {word}, got the eigenvalue {smallest:.6g} from row {k - 1} on")
+            raise InvalidParameter(
+                f"{name} must be positive {word}, got the eigenvalue {smallest:.6g} from row {k - 1} on"
+            )

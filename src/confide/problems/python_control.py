@@ -17,7 +17,8 @@ from confide.problems.lq import LQSystem
 if TYPE_CHECKING:
     import control
 
-METHODS = ("zoh", "euler")  # those that leave the state what it is: the others (bilinear, foh, ...) mix inputs into it
+# those that leave the state what it is: the others (bilinear, foh, ...) mix inputs into it
+METHODS = ("zoh", "euler")
 
 
 def from_control(
@@ -71,7 +72,9 @@ def to_control(system: LQSystem, dt: float | Literal[True] = True) -> "control.S
     try:
         import control
     except ImportError:
-        raise MissingExtra("python-control is not installed: pip install 'confide[control]'") from None
+        raise MissingExtra(
+            "python-control is not installed: pip install 'confide[control]'"
+        ) from None
     if dt is not True:
         _check_step(dt)
         dt = float(dt)
@@ -83,7 +86,9 @@ def to_control(system: LQSystem, dt: float | Literal[True] = True) -> "control.S
 def _statespace(given: Any) -> Any:
     library = sys.modules.get("control")
     if library is None or not isinstance(given, library.StateSpace):
-        raise InvalidParameter(f"a control.StateSpace was expected, got {type(given).__name__}: control.ss(...) makes one")
+        raise InvalidParameter(
+            f"a control.StateSpace was expected, got {type(given).__name__}: control.ss(...) makes one"
+        )
     return given
 
 
@@ -95,14 +100,18 @@ def _discrete(given: Any, dt: float | None, method: str) -> Any:
         )
     if given.dt == 0:
         if dt is None:
-            raise InvalidParameter("a StateSpace in continuous time needs dt, the length of a step, got dt=None")
+            raise InvalidParameter(
+                "a StateSpace in continuous time needs dt, the length of a step, got dt=None"
+            )
         _check_step(dt)
         choice("method", method, METHODS)
         return given.sample(dt, method)
     if dt is not None:
         _check_step(dt)
     if dt is not None and given.dt is not True and not math.isclose(dt, given.dt, rel_tol=1e-9):
-        raise InvalidParameter(f"the StateSpace is already in discrete time, with steps of {given.dt:g}, got dt={dt:g}: omit dt")
+        raise InvalidParameter(
+            f"the StateSpace is already in discrete time, with steps of {given.dt:g}, got dt={dt:g}: omit dt"
+        )
     return given
 
 

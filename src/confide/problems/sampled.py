@@ -11,7 +11,17 @@ from confide.arguments import array, fits, generator, listed, whole
 from confide.errors import InvalidParameter
 from confide.policy import FinitePolicy, Policy
 from confide.problems.finite import fitting
-from confide.problems.gym import Env, ObservationWrapper, RewardMap, env_horizon, env_name, made_env, spaces, stated_range, vector
+from confide.problems.gym import (
+    Env,
+    ObservationWrapper,
+    RewardMap,
+    env_horizon,
+    env_name,
+    made_env,
+    spaces,
+    stated_range,
+    vector,
+)
 from confide.problems.tabular import TabularPublic, check_start
 from confide.trajectory import Trajectories
 
@@ -43,7 +53,15 @@ def environment(
     Where episodes start has to be learned, too, unless `start` [s] is given: they then begin one step before, in a state of its own,
     where all actions do the same.
     """
-    return SampledProblem(env, horizon, reward_range=reward_range, states=states, actions=actions, start=start, **options)
+    return SampledProblem(
+        env,
+        horizon,
+        reward_range=reward_range,
+        states=states,
+        actions=actions,
+        start=start,
+        **options,
+    )
 
 
 class SampledProblem:
@@ -70,18 +88,34 @@ class SampledProblem:
         self._many = isinstance(env, vector.VectorEnv) and not options
         self._env = cast("Any", env if self._many else made_env(cast("Env", env), options))
         prefix = "single_" if self._many else ""
-        self._seen, self._done = getattr(self._env, f"{prefix}observation_space"), getattr(self._env, f"{prefix}action_space")
-        self._observed, self._played = _sizes("observation", self._seen, states), _sizes("action", self._done, actions)
+        self._seen, self._done = (
+            getattr(self._env, f"{prefix}observation_space"),
+            getattr(self._env, f"{prefix}action_space"),
+        )
+        self._observed, self._played = (
+            _sizes("observation", self._seen, states),
+            _sizes("action", self._done, actions),
+        )
         self._map = stated_range(reward_range)
         if not self._map.low <= 0 <= self._map.high:
-            raise InvalidParameter(f"reward_range must contain 0, which an episode earns when it is over, got {reward_range}")
+            raise InvalidParameter(
+                f"reward_range must contain 0, which an episode earns when it is over, got {reward_range}"
+            )
         if self._many and self._env.metadata.get("autoreset_mode") == vector.AutoresetMode.DISABLED:
-            raise InvalidParameter("the copies of a vectorised environment must reset themselves: choose another autoreset_mode")
+            raise InvalidParameter(
+                "the copies of a vectorised environment must reset themselves: choose another autoreset_mode"
+            )
         steps, spec = env_horizon(self._env, horizon), self._env.spec
         limit = spec.max_episode_steps if spec else None
         if limit is not None and steps > limit:
-            raise InvalidParameter(f"the environment stops after {limit} steps, got horizon={steps}")
-        chosen = f"({', '.join(f'{key}={value}' for key, value in sorted(options.items()))})" if options else ""
+            raise InvalidParameter(
+                f"the environment stops after {limit} steps, got horizon={steps}"
+            )
+        chosen = (
+            f"({', '.join(f'{key}={value}' for key, value in sorted(options.items()))})"
+            if options
+            else ""
+        )
         self.name = env_name(self._env) + chosen + self._map.suffix
         self._ended, self.actions = math.prod(self._observed), math.prod(self._played)
         self._begun = start is not None
@@ -93,7 +127,13 @@ class SampledProblem:
             begins[: self._ended], begins[-1] = check_start(start, self._ended), 0.0
         ends = np.arange(self.states) == self._ended
         self.public = TabularPublic(
-            self.horizon, self.states, self.actions, None, begins, terminal=ends, terminal_reward=self.rewards.apply(0.0)
+            self.horizon,
+            self.states,
+            self.actions,
+            None,
+            begins,
+            terminal=ends,
+            terminal_reward=self.rewards.apply(0.0),
         )
 
     @property
@@ -112,14 +152,19 @@ class SampledProblem:
         whole("users", users, at_least=0), generator("rng", rng)
         H = self.horizon
         states = np.full((users, H + 1), self._ended, dtype=np.int32)
-        actions, rewards = np.zeros((users, H), dtype=np.int32), np.full((users, H), self.rewards.apply(0.0))
+        actions, rewards = (
+            np.zeros((users, H), dtype=np.int32),
+            np.full((users, H), self.rewards.apply(0.0)),
+        )
         if not self._begun:
             states[:, 0], rewards[:, 0] = self._ended + 1, 0.0
             actions[:, 0] = [chosen.act(0, self._ended + 1, rng) for _ in range(users)]
         width = self._env.num_envs if self._many else 1
         for first in range(0, users, width):
             rows = slice(first, min(first + width, users))
-            (self._play_many if self._many else self._play)(chosen, states[rows], actions[rows], rewards[rows], rng)
+            (self._play_many if self._many else self._play)(
+                chosen, states[rows], actions[rows], rewards[rows], rng
+            )
         return Trajectories(states, actions, rewards)
 
     def act(self, policy: Policy, step: int, observation: Any, rng: np.random.Generator) -> Any:
@@ -127,30 +172,51 @@ class SampledProblem:
         chosen = fitting(policy, self.horizon, self.states, self.actions)
         generator("rng", rng)
         if whole("step", step, at_least=0) >= self._steps:
-            raise InvalidParameter(f"step must be below the horizon, which is {self._steps}, got step={step}")
-        return self._action(chosen.act(self.horizon - self._steps + step, self._number(observation), rng))
+            raise InvalidParameter(
+                f"step must be below the horizon, which is {self._steps}, got step={step}"
+            )
+        return self._action(
+            chosen.act(self.horizon - self._steps + step, self._number(observation), rng)
+        )
 
-    def _play(self, policy: FinitePolicy, states: Any, actions: Any, rewards: Array, rng: np.random.Generator) -> None:
+    def _play(
+        self,
+        policy: FinitePolicy,
+        states: Any,
+        actions: Any,
+        rewards: Array,
+        rng: np.random.Generator,
+    ) -> None:
         """One user."""
         first = self.horizon - self._steps
         now = self._number(_called(self.name, self._env.reset, seed=int(rng.integers(2**31)))[0])
         for h in range(first, self.horizon):
             states[0, h] = now
             actions[0, h] = chosen = policy.act(h, now, rng)
-            observation, reward, terminated, truncated, _ = _called(self.name, self._env.step, self._action(chosen))
+            observation, reward, terminated, truncated, _ = _called(
+                self.name, self._env.step, self._action(chosen)
+            )
             rewards[0, h] = self._reward(reward)
             if self._over(h, terminated, truncated):
                 return
             now = self._number(observation)
         states[0, self.horizon] = now
 
-    def _play_many(self, policy: FinitePolicy, states: Any, actions: Any, rewards: Array, rng: np.random.Generator) -> None:
+    def _play_many(
+        self,
+        policy: FinitePolicy,
+        states: Any,
+        actions: Any,
+        rewards: Array,
+        rng: np.random.Generator,
+    ) -> None:
         """A user for each copy; copies without a user, or whose episode is over, play on, and nobody looks."""
         n, users = self._env.num_envs, len(states)
         seeds = [int(seed) for seed in rng.integers(2**31, size=n)]
         observations = _called(self.name, self._env.reset, seed=seeds)[0]
         alive = list(range(users))
-        cut: dict[int, Any] = {}  # what copies showed last that are reset in the step in which they are cut off
+        # what copies showed last that are reset in the step in which they are cut off
+        cut: dict[int, Any] = {}
         for h in range(self.horizon - self._steps, self.horizon + 1):
             now = list(vector.utils.iterate(self._env.observation_space, observations))
             for i in alive:
@@ -160,7 +226,9 @@ class SampledProblem:
             for i in alive:
                 actions[i, h] = policy.act(h, int(states[i, h]), rng)
             taken = [self._action(int(actions[i, h]) if i < users else 0) for i in range(n)]
-            observations, earned, terminated, truncated, info = _called(self.name, self._env.step, np.stack(taken))
+            observations, earned, terminated, truncated, info = _called(
+                self.name, self._env.step, np.stack(taken)
+            )
             for i in alive:
                 rewards[i, h] = self._reward(earned[i])
             alive = [i for i in alive if not self._over(h, terminated[i], truncated[i])]
@@ -179,8 +247,12 @@ class SampledProblem:
     def _number(self, observation: Any) -> int:
         """Of the state that is observed."""
         parts = _parts(observation, self._seen)
-        if len(parts) != len(self._observed) or not all(0 <= p < n for p, n in zip(parts, self._observed, strict=True)):
-            raise InvalidParameter(f"{self.name} gave an observation that is none of its {self._ended} states")
+        if len(parts) != len(self._observed) or not all(
+            0 <= p < n for p, n in zip(parts, self._observed, strict=True)
+        ):
+            raise InvalidParameter(
+                f"{self.name} gave an observation that is none of its {self._ended} states"
+            )
         return parts[0] if len(parts) == 1 else int(np.ravel_multi_index(parts, self._observed))
 
     def _action(self, number: int) -> Any:
@@ -216,10 +288,14 @@ class _Binned(ObservationWrapper[Any, Any, Any]):
         super().__init__(env)
         space = env.observation_space
         if not isinstance(space, spaces.Box) or len(space.shape) != 1:
-            raise InvalidParameter(f"only vectors of numbers can be binned, got the observation space {space}")
+            raise InvalidParameter(
+                f"only vectors of numbers can be binned, got the observation space {space}"
+            )
         self.edges = [array("bins", edges, ndim=1) for edges in listed("bins", bins, object)]
         if len(self.edges) != space.shape[0]:
-            raise InvalidParameter(f"bins must have edges for each of {space.shape[0]} dimensions, got {len(self.edges)}")
+            raise InvalidParameter(
+                f"bins must have edges for each of {space.shape[0]} dimensions, got {len(self.edges)}"
+            )
         if any((np.diff(edges) <= 0).any() for edges in self.edges):
             raise InvalidParameter("bins must be increasing edges")
         self.sizes = tuple(len(edges) + 1 for edges in self.edges)
@@ -229,7 +305,10 @@ class _Binned(ObservationWrapper[Any, Any, Any]):
     def observation(self, observation: Any) -> int:
         if np.isnan(observation).any():
             raise InvalidParameter("an observation that is not a number is in no bin")
-        parts = [int(np.searchsorted(edges, x, side="right")) for edges, x in zip(self.edges, observation, strict=True)]
+        parts = [
+            int(np.searchsorted(edges, x, side="right"))
+            for edges, x in zip(self.edges, observation, strict=True)
+        ]
         return int(np.ravel_multi_index(parts, self.sizes))
 
 
@@ -241,9 +320,13 @@ def _sizes(what: str, space: Any, stated: int | None) -> tuple[int, ...]:
     if found is None:
         if stated is not None and what == "observation":
             return (stated,)
-        raise InvalidParameter(f"the {what}s must be numbered, but the {what} space is {space}{_hint(what, space)}")
+        raise InvalidParameter(
+            f"the {what}s must be numbered, but the {what} space is {space}{_hint(what, space)}"
+        )
     if stated is not None and stated != math.prod(found):
-        raise InvalidParameter(f"the {what} space {space} has {math.prod(found)} elements, not {stated}")
+        raise InvalidParameter(
+            f"the {what} space {space} has {math.prod(found)} elements, not {stated}"
+        )
     return found
 
 
@@ -262,7 +345,9 @@ def _counted(space: Any) -> tuple[int, ...] | None:
         return tuple(int(n) for n in space.nvec.ravel())
     if isinstance(space, spaces.MultiBinary):
         return (2,) * math.prod(space.shape)
-    if isinstance(space, spaces.Tuple) and all(isinstance(part, spaces.Discrete) and part.start == 0 for part in space.spaces):
+    if isinstance(space, spaces.Tuple) and all(
+        isinstance(part, spaces.Discrete) and part.start == 0 for part in space.spaces
+    ):
         return tuple(int(part.n) for part in space.spaces)  # type: ignore[attr-defined]
     return None
 
@@ -284,4 +369,6 @@ def _called(name: str, method: Callable[..., Any], *given: Any, **named: Any) ->
     except InvalidParameter:
         raise
     except Exception as error:
-        raise InvalidParameter(f"{name} failed in {method.__name__}(): {type(error).__name__}: {error}") from error
+        raise InvalidParameter(
+            f"{name} failed in {method.__name__}(): {type(error).__name__}: {error}"
+        ) from error

@@ -10,13 +10,15 @@ from confide import arguments
 from confide.errors import InvalidParameter
 
 FORMAT = "confide-problem/1"
-ROWS = ("layers", "states", "actions", "indptr", "successors", "probabilities")  # of sparse transitions
+# of sparse transitions
+ROWS = ("layers", "states", "actions", "indptr", "successors", "probabilities")
 
 
 def save_problem(problem: Any, path: str | Path) -> None:
     """Save a problem, including what is hidden from agents; `load_problem` restores it exactly."""
     target = arguments.path("path", path)
-    kind = vars(type(problem)).get("kind")  # its own: a subclass would not be the same when it is loaded
+    # its own: a subclass would not be the same when it is loaded
+    kind = vars(type(problem)).get("kind")
     if kind is None:
         raise InvalidParameter(
             f"only TabularMDP, LinearMixtureMDP, LinearMDP, LQSystem and LinearBandit can be saved, got {type(problem).__name__}"
@@ -29,6 +31,10 @@ def save_problem(problem: Any, path: str | Path) -> None:
     try:
         # A file object, because np.savez would add an ending of its own to a name.
         with open(target, "wb") as file:
-            np.savez_compressed(file, allow_pickle=False, format=np.array(FORMAT), kind=np.array(kind), **arrays)
+            np.savez_compressed(
+                file, allow_pickle=False, format=np.array(FORMAT), kind=np.array(kind), **arrays
+            )
     except IsADirectoryError:
-        raise InvalidParameter(f"cannot write to {target}: it is a folder; choose another file") from None
+        raise InvalidParameter(
+            f"cannot write to {target}: it is a folder; choose another file"
+        ) from None

@@ -59,9 +59,15 @@ def sizes_by_name(name: str | os.PathLike[str], horizon: int | None = None) -> P
     """
     entry = PROBLEMS.get(name) if isinstance(name, str) else None
     if entry is None:
-        return _of_file(Path(name)) if os.path.isfile(name) else sizes_of(make(name, horizon=horizon))
+        return (
+            _of_file(Path(name)) if os.path.isfile(name) else sizes_of(make(name, horizon=horizon))
+        )
     usual = sizes_of(make(name))
-    if horizon is None or horizon == usual.horizon or "horizon" not in inspect.signature(load_builder(entry.place)).parameters:
+    if (
+        horizon is None
+        or horizon == usual.horizon
+        or "horizon" not in inspect.signature(load_builder(entry.place)).parameters
+    ):
         return replace(usual, memory=_while_made(usual))
     # The states of a chain may be its steps.
     states = usual.states + (horizon - usual.horizon if entry.states_follow_horizon else 0)
@@ -121,7 +127,12 @@ def _linear_mdp(headers: Headers) -> ProblemSizes:
     states, actions, dimension = headers.shapes["features"]
     horizon, _, _ = headers.shapes["measures"]
     sizes = ProblemSizes(
-        family="linear MDP", horizon=horizon, states=states, actions=actions, dimension=dimension, known_rewards=False
+        family="linear MDP",
+        horizon=horizon,
+        states=states,
+        actions=actions,
+        dimension=dimension,
+        known_rewards=False,
     )
     return replace(sizes, memory=_while_made(sizes))
 
@@ -141,7 +152,11 @@ def _linear_bandit(headers: Headers) -> ProblemSizes:
 def _linear_control(headers: Headers) -> ProblemSizes:
     states, inputs = headers.shapes["B"]
     return ProblemSizes(
-        family="linear control", horizon=headers.scalars["horizon"], states=states, actions=inputs, known_rewards=False
+        family="linear control",
+        horizon=headers.scalars["horizon"],
+        states=states,
+        actions=inputs,
+        known_rewards=False,
     )
 
 

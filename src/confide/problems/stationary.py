@@ -12,7 +12,8 @@ from confide.problems.transitions import frozen
 Array = npt.NDArray[np.float64]
 
 ROUNDING = 1e-9  # a limit that is passed by less than this, relatively, is kept
-COUPLED = 1e-10  # inputs reach a direction if they move it by more than this, relative to ||B||, then to ||A||
+# inputs reach a direction if they move it by more than this, relative to ||B||, then to ||A||
+COUPLED = 1e-10
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,8 @@ def steered(A: Array, B: Array) -> Steered:
         new = left[:, sizes > COUPLED * scale]
         if not new.size:
             break
-        new = np.linalg.qr(new - basis @ (basis.T @ new))[0]  # once more: small ones are orthogonal only roughly
+        # once more: small ones are orthogonal only roughly
+        new = np.linalg.qr(new - basis @ (basis.T @ new))[0]
         basis, pushed, scale = np.hstack([basis, new]), A @ new, float(np.linalg.norm(A, 2))
     reached = basis.shape[1]
     if reached >= n:
@@ -56,7 +58,8 @@ class Stationary:
     P: Array
     gain: Array
     spectral_radius: float  # rho of A + B K: finite horizons approach P and K like rho^(2H)
-    is_limit: bool  # finite horizons tend to it: every mode of A that does not decay costs something
+    # finite horizons tend to it: every mode of A that does not decay costs something
+    is_limit: bool
 
     def policy(self, horizon: int) -> LinearPolicy:
         """The same gain at every step."""

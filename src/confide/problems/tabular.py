@@ -9,7 +9,13 @@ import numpy.typing as npt
 from confide.arguments import array, fits, flag, text, whole
 from confide.errors import InvalidParameter
 from confide.problems.finite import FiniteProblem
-from confide.problems.transitions import Transitions, check_probabilities, frozen, normalised, sparse_transitions
+from confide.problems.transitions import (
+    Transitions,
+    check_probabilities,
+    frozen,
+    normalised,
+    sparse_transitions,
+)
 
 Array = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -30,7 +36,8 @@ class TabularPublic:
     actions: int
     rewards: Array | None = field(repr=False)  # [h, s, a]; None if they are to be learned
     start: Array = field(repr=False)
-    stationary: bool = True  # whether transitions (and rewards that are to be learned) are the same at every step
+    # whether transitions (and rewards that are to be learned) are the same at every step
+    stationary: bool = True
     terminal: Bools | None = field(default=None, repr=False)  # [s]; None: no state is known to be
     terminal_reward: float = 0.0  # of a step in a terminal state
 
@@ -71,7 +78,9 @@ class TabularMDP(FiniteProblem):
         ends = None if terminal is None else check_terminal(terminal, P)
         ended = r[:0] if ends is None else r[:, ends]
         if flag("stochastic_rewards", stochastic_rewards) and (ended != ended[:1, :1, :1]).any():
-            raise InvalidParameter("terminal states must all have the same mean reward if rewards are stochastic")
+            raise InvalidParameter(
+                "terminal states must all have the same mean reward if rewards are stochastic"
+            )
         fields = {
             "transitions": P,
             "rewards": r,
@@ -79,7 +88,9 @@ class TabularMDP(FiniteProblem):
             "stochastic_rewards": flag("stochastic_rewards", stochastic_rewards),
             "name": text("name", name),
             "terminal": ends,
-            "outcome_rewards": None if outcome_rewards is None else check_outcomes(outcome_rewards, r, P, stochastic_rewards),
+            "outcome_rewards": None
+            if outcome_rewards is None
+            else check_outcomes(outcome_rewards, r, P, stochastic_rewards),
         }
         for key, value in fields.items():
             object.__setattr__(self, key, value)
@@ -91,12 +102,29 @@ class TabularMDP(FiniteProblem):
     @property
     def public(self) -> TabularPublic:
         known = None if self.stochastic_rewards else self.rewards
-        stationary = self.transitions.layers == 1 and (known is not None or bool((self.rewards == self.rewards[0]).all()))
-        ended = 0.0 if self.terminal is None or not self.terminal.any() else float(self.rewards[0, self.terminal][0, 0])
-        return TabularPublic(self.horizon, self.states, self.actions, known, self.start, stationary, self.terminal, ended)
+        stationary = self.transitions.layers == 1 and (
+            known is not None or bool((self.rewards == self.rewards[0]).all())
+        )
+        ended = (
+            0.0
+            if self.terminal is None or not self.terminal.any()
+            else float(self.rewards[0, self.terminal][0, 0])
+        )
+        return TabularPublic(
+            self.horizon,
+            self.states,
+            self.actions,
+            known,
+            self.start,
+            stationary,
+            self.terminal,
+            ended,
+        )
 
 
-def check_rewards(rewards: npt.ArrayLike, P: Transitions, horizon: int | None, name: str = "rewards") -> Array:
+def check_rewards(
+    rewards: npt.ArrayLike, P: Transitions, horizon: int | None, name: str = "rewards"
+) -> Array:
     """Mean rewards [h, s, a], from [h, s, a] or, with a horizon, from [s, a]."""
     r = array(name, rewards, finite=False)
     if horizon is not None:
@@ -118,20 +146,28 @@ def check_rewards(rewards: npt.ArrayLike, P: Transitions, horizon: int | None, n
     wrong = ~((r >= 0) & (r <= 1 + 1e-9))
     if wrong.any():
         h, s, a = np.argwhere(wrong)[0]
-        raise InvalidParameter(f"{name}[h={h}, s={s}, a={a}] must be in [0, 1], got {r[h, s, a]}: scale the rewards")
+        raise InvalidParameter(
+            f"{name}[h={h}, s={s}, a={a}] must be in [0, 1], got {r[h, s, a]}: scale the rewards"
+        )
     return frozen(r)
 
 
-def check_outcomes(outcome_rewards: npt.ArrayLike, means: Array, P: Transitions, stochastic: bool) -> Array:
+def check_outcomes(
+    outcome_rewards: npt.ArrayLike, means: Array, P: Transitions, stochastic: bool
+) -> Array:
     """What each outcome earns, in the order of the rows of the transitions."""
     earned = array("outcome_rewards", outcome_rewards, ndim=1)
     if not stochastic:
-        raise InvalidParameter("outcome_rewards are for stochastic_rewards=True: rewards that an agent knows are means")
+        raise InvalidParameter(
+            "outcome_rewards are for stochastic_rewards=True: rewards that an agent knows are means"
+        )
     if earned.shape != P.successors.shape or earned.min() < 0 or earned.max() > 1:
         raise InvalidParameter(
             f"outcome_rewards must have {len(P.successors)} numbers in [0, 1], one for each outcome, got shape {earned.shape}"
         )
-    sums = np.add.reduceat(P.probabilities * earned, P.indptr[:-1]).reshape(P.layers, P.states, P.actions)
+    sums = np.add.reduceat(P.probabilities * earned, P.indptr[:-1]).reshape(
+        P.layers, P.states, P.actions
+    )
     if np.abs(sums - means).max() > _ROUNDING:
         raise InvalidParameter("rewards must be the means of outcome_rewards")
     return frozen(earned)
@@ -148,11 +184,15 @@ def check_start(start: npt.ArrayLike, states: int) -> Array:
 def check_terminal(terminal: npt.ArrayLike, P: Transitions) -> Bools:
     ends = np.asarray(terminal)
     if ends.dtype != bool or ends.shape != (P.states,):
-        raise InvalidParameter(f"terminal must be a boolean array of shape ({P.states},), got shape {ends.shape} of {ends.dtype}")
+        raise InvalidParameter(
+            f"terminal must be a boolean array of shape ({P.states},), got shape {ends.shape} of {ends.dtype}"
+        )
     origins = np.repeat(np.arange(P.layers * P.rows) // P.actions % P.states, np.diff(P.indptr))
     leaves = ends[origins] & (P.successors != origins)
     if leaves.any():
-        raise InvalidParameter(f"terminal state s={origins[np.argmax(leaves)]} must lead to itself, whatever the action")
+        raise InvalidParameter(
+            f"terminal state s={origins[np.argmax(leaves)]} must lead to itself, whatever the action"
+        )
     ends = ends.copy()
     ends.flags.writeable = False
     return ends

@@ -95,5 +95,7 @@ def compare(
 
     need("compare", "a comparison")
     chosen = sweep if isinstance(sweep, Sweep) else read_sweep(sweep)
-    table = run_sweep(chosen, backend=backend, workers=workers, store=store, again=again, progress=progress)
+    table = run_sweep(
+        chosen, backend=backend, workers=workers, store=store, again=again, progress=progress
+    )
     return Comparison(chosen.name, table)

@@ -16,7 +16,8 @@ from confide.report.looks import agent_looks, look_of
 from confide.report.words import count, number
 
 Json = dict[str, Any]
-SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "star")  # as drawing.MARKERS
+# as drawing.MARKERS
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "star")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +36,23 @@ def panels(study: Study, what: str) -> list[Panel]:
         "regret": lambda _: True,
         "value": study.known,
         "noise": lambda problem: any(row.group.noisy for row in study.on(problem)),
-        "privacy": lambda problem: len({row.group.epsilon for row in study.on(problem)} - {None}) > 1,
+        "privacy": lambda problem: (
+            len({row.group.epsilon for row in study.on(problem)} - {None}) > 1
+        ),
     }[what]
     draw = {"regret": _regret, "value": _value, "noise": _noise, "privacy": _privacy}[what]
-    return [draw(study, problem, f"{what}-{i}") for i, problem in enumerate(filter(shown, study.problems))]
+    return [
+        draw(study, problem, f"{what}-{i}")
+        for i, problem in enumerate(filter(shown, study.problems))
+    ]
 
 
 def _regret(study: Study, problem: str, key: str) -> Panel:
     known, name = study.known(problem), "regret" if study.known(problem) else "mean_return"
     traces = _traces(study, problem, name)
     if known:
-        traces = [trace for trace in traces if any(y is not None and y > 0 for y in trace["y"])]  # zero has no logarithm
+        # zero has no logarithm
+        traces = [trace for trace in traces if any(y is not None and y > 0 for y in trace["y"])]
     users, gap = max(row.users for row in study.on(problem)), study.gap(problem)
     if known and gap and not any(trace["agent"] == "uniform" for trace in traces):
         traces.append(_uniform([1.0, users], [gap, gap * users]))
@@ -60,16 +67,28 @@ def _value(study: Study, problem: str, key: str) -> Panel:
     others = [row for row in study.on(problem) if not row.group.reference]
     traces = _traces(study, problem, "value", only=others or study.on(problem))
     ends = {"optimal": group.optimal_value, "uniform": group.uniform_value}
-    lines = [{"y": y, "label": f"{name} play {number(y)}", "name": name} for name, y in ends.items() if y is not None]
+    lines = [
+        {"y": y, "label": f"{name} play {number(y)}", "name": name}
+        for name, y in ends.items()
+        if y is not None
+    ]
     y: Json = {"title": "value per user", "zero": False}
-    if group.gap is not None and group.optimal_value is not None and group.uniform_value is not None:
-        seen = min(_numbers_in(traces), default=group.uniform_value)  # what is far worse than uniform play may leave the figure
+    if (
+        group.gap is not None
+        and group.optimal_value is not None
+        and group.uniform_value is not None
+    ):
+        # what is far worse than uniform play may leave the figure
+        seen = min(_numbers_in(traces), default=group.uniform_value)
         low = min(max(seen, group.uniform_value - 0.6 * group.gap), group.uniform_value)
         y["linear"] = [low - 0.09 * group.gap, group.optimal_value + 0.09 * group.gap]
     last = _ends(study, problem, lambda row: None if row.value is None else row.value.estimate)
     users = max(row.users for row in study.on(problem))
     return Panel(
-        key, problem, f"Value of the policy over users on {problem}. {last}", {**_curves(traces, y, users), "lines": lines}
+        key,
+        problem,
+        f"Value of the policy over users on {problem}. {last}",
+        {**_curves(traces, y, users), "lines": lines},
     )
 
 
@@ -112,8 +131,20 @@ def _trace(row: Row, look: Look, curve: Curve) -> Json:
 
 def _uniform(x: list[float], y: list[float]) -> Json:
     """Where it was not run, it is computed: there is no command to link to."""
-    plain = {"curve": None, "agent": None, "promise": None, "open": True, "label": "uniform play", "symbol": None}
-    return plain | {"colour": UNIFORM.variable, "dash": UNIFORM.dash, "x": x, "y": [_short(one) for one in y]}
+    plain = {
+        "curve": None,
+        "agent": None,
+        "promise": None,
+        "open": True,
+        "label": "uniform play",
+        "symbol": None,
+    }
+    return plain | {
+        "colour": UNIFORM.variable,
+        "dash": UNIFORM.dash,
+        "x": x,
+        "y": [_short(one) for one in y],
+    }
 
 
 def _curves(traces: list[Json], y: Json, users: float) -> Json:
@@ -123,31 +154,52 @@ def _curves(traces: list[Json], y: Json, users: float) -> Json:
 
 def _privacy(study: Study, problem: str, key: str) -> Panel:
     known, rows = study.known(problem), study.on(problem)
-    traces = [trace for agent in study.learners if (trace := _against(study, rows, agent)) is not None]
+    traces = [
+        trace for agent in study.learners if (trace := _against(study, rows, agent)) is not None
+    ]
     gap, users = study.gap(problem), max(row.users for row in rows)
     levels = [trace["level"]["y"] for trace in traces if trace["level"]]
-    seen = _positive([*levels, *(value for trace in traces for value in trace["y"]), *([gap * users] if known and gap else [])])
+    seen = _positive(
+        [
+            *levels,
+            *(value for trace in traces for value in trace["y"]),
+            *([gap * users] if known and gap else []),
+        ]
+    )
     ends = _positive(value for trace in traces for end in ("low", "high") for value in trace[end])
-    seen += [end for end in ends if min(seen) / 10 < end < 10 * max(seen)]  # those of very few seeds may leave the figure
+    # those of very few seeds may leave the figure
+    seen += [end for end in ends if min(seen) / 10 < end < 10 * max(seen)]
     if known and gap:
         traces.append(_uniform([], []) | {"level": {"y": gap * users, "curve": None}, "points": []})
-    y: Json = {"title": f"regret after {count(users)} users" if known else "average return", "zero": known}
+    y: Json = {
+        "title": f"regret after {count(users)} users" if known else "average return",
+        "zero": known,
+    }
     low, high = study.epsilons[0], study.epsilons[-1]
     drawing = {
         "kind": "privacy",
         "traces": traces,
-        "x": {"title": "requested ε", "log": log_range(low / 1.1, high * 1.1), "ticks": study.epsilons},
+        "x": {
+            "title": "requested ε",
+            "log": log_range(low / 1.1, high * 1.1),
+            "ticks": study.epsilons,
+        },
         "y": y | ({"log": log_range(min(seen), max(seen))} if known and seen else {}),
     }
     what = "Regret" if known else "Average return"
-    said = f"{what} against ε on {problem}. " + " ".join(_spoken(rows, agent) for agent in study.learners)
+    said = f"{what} against ε on {problem}. " + " ".join(
+        _spoken(rows, agent) for agent in study.learners
+    )
     return Panel(key, problem, said.strip(), drawing)
 
 
 def _against(study: Study, rows: Sequence[Row], agent: str) -> Json | None:
     """An agent's points, from the strictest guarantee on, and its level without privacy."""
     own = [(row, row.final) for row in rows if row.group.agent == agent and row.final is not None]
-    points = sorted(((row.group.epsilon, row, figure) for row, figure in own if row.group.epsilon), key=lambda one: one[0])
+    points = sorted(
+        ((row.group.epsilon, row, figure) for row, figure in own if row.group.epsilon),
+        key=lambda one: one[0],
+    )
     free = next(((row, figure) for row, figure in own if not row.group.private), None)
     if not points:
         return None
@@ -169,13 +221,23 @@ def _against(study: Study, rows: Sequence[Row], agent: str) -> Json | None:
 
 def _spoken(rows: Sequence[Row], agent: str) -> str:
     own = [row for row in rows if row.group.agent == agent and row.final is not None]
-    said = [f"{number(row.final.estimate)} ({row.group.promise})" for row in own if row.final is not None]
+    said = [
+        f"{number(row.final.estimate)} ({row.group.promise})"
+        for row in own
+        if row.final is not None
+    ]
     return f"{agent}: {', '.join(said)}." if said else ""
 
 
 def _ends(study: Study, problem: str, last: Any) -> str:
-    shown = [row for row in study.on(problem) if row.group.reference or row.group.promise in (study.chosen, OPEN)]
-    said = [f"{row.group.label}: {number(figure)}" for row in shown if (figure := last(row)) is not None]
+    shown = [
+        row
+        for row in study.on(problem)
+        if row.group.reference or row.group.promise in (study.chosen, OPEN)
+    ]
+    said = [
+        f"{row.group.label}: {number(figure)}" for row in shown if (figure := last(row)) is not None
+    ]
     return f"At the end: {'; '.join(said)}."
 
 
@@ -196,7 +258,9 @@ def _numbers_in(traces: Sequence[Json]) -> list[float]:
 
 
 def _positive(values: Iterable[Any]) -> list[float]:
-    return [float(value) for value in values if value is not None and math.isfinite(value) and value > 0]
+    return [
+        float(value) for value in values if value is not None and math.isfinite(value) and value > 0
+    ]
 
 
 def _numbers(values: Array) -> list[float | None]:

@@ -18,13 +18,26 @@ from confide.report import page, tables
 from confide.report.figures import Panel, panels
 from confide.report.looks import agent_looks, look_of
 from confide.report.promises import promises
-from confide.report.words import best_details, count, details, headline, interval, many, number, percent, remarks, significance
+from confide.report.words import (
+    best_details,
+    count,
+    details,
+    headline,
+    interval,
+    many,
+    number,
+    percent,
+    remarks,
+    significance,
+)
 
 ALL = "all"
 _FEW = 6  # curves on a problem that can be looked at together
 
 
-def write_report(runs: Sequence[Run], path: str | Path, *, title: str = "What privacy cost", command: str = "") -> Path:
+def write_report(
+    runs: Sequence[Run], path: str | Path, *, title: str = "What privacy cost", command: str = ""
+) -> Path:
     """Write the report of these runs to one self-contained HTML file, and return its path.
 
     `command` is what reproduces it; the commands that the runs carry stand in where it is not given. The page may load nothing
@@ -38,7 +51,10 @@ def write_report(runs: Sequence[Run], path: str | Path, *, title: str = "What pr
 def write_study(study: Study, path: str | Path, *, command: str = "") -> Path:
     """The same page for every study, whether its runs are from `confide run`, from Python or from a sweep."""
     sections, results, pairs = _sections(study), tables.results(study), tables.pairs(study)
-    many_rows = max((sum(not row.group.reference for row in study.on(problem)) for problem in study.problems), default=0)
+    many_rows = max(
+        (sum(not row.group.reference for row in study.on(problem)) for problem in study.problems),
+        default=0,
+    )
     data = {
         "panels": {panel.key: panel.drawing for section in sections for panel in section.panels},
         "tables": {"results": results.copies, "pairs": pairs.copies},
@@ -64,7 +80,9 @@ def write_study(study: Study, path: str | Path, *, command: str = "") -> Path:
         picks=[*study.promises, ALL] if len(study.promises) > 1 else [],
         draws_uniform="uniform" not in study.agents and any(map(study.gap, study.problems)),
         ladders={
-            promise: found for promise in study.promises if (found := [_bars(study, one) for one in study.ladders(promise)])
+            promise: found
+            for promise in study.promises
+            if (found := [_bars(study, one) for one in study.ladders(promise)])
         },
         results=results,
         results_note=tables.RESULTS_NOTE,
@@ -115,7 +133,11 @@ _SECTIONS = {
 
 def _sections(study: Study) -> list[Section]:
     known, unknown = (any(study.known(p) is kind for p in study.problems) for kind in (True, False))
-    lost = "The total loss of all users so far, compared with optimal play; lower is better. " if known else ""
+    lost = (
+        "The total loss of all users so far, compared with optimal play; lower is better. "
+        if known
+        else ""
+    )
     lost += "Uniform play loses the same amount with every user. " if known else ""
     lost += (
         "For problems whose exact values are not known: the average return of users, which is not covered by any guarantee. "
@@ -123,14 +145,19 @@ def _sections(study: Study) -> list[Section]:
         else ""
     )
     bands = "Shaded: pointwise 95\u202f% confidence bands over seeds. " if study.seeds > 1 else ""
-    given = [("regret", "Regret" if known else "Return", lost + bands), *((key, *said) for key, said in _SECTIONS.items())]
+    given = [
+        ("regret", "Regret" if known else "Return", lost + bands),
+        *((key, *said) for key, said in _SECTIONS.items()),
+    ]
     made = [Section(key, title, note, panels(study, key)) for key, title, note in given]
     return [section for section in made if section.panels]
 
 
 def _facts(study: Study) -> list[str]:
     private = [promise.removeprefix("ε = ") for promise in study.promises if promise != OPEN]
-    promised = ([f"ε = {', '.join(private)}"] if private else []) + ([OPEN] if OPEN in study.promises else [])
+    promised = ([f"ε = {', '.join(private)}"] if private else []) + (
+        [OPEN] if OPEN in study.promises else []
+    )
     runs = sum(len(row.group.seeds) for row in study.rows)
     few = ", ".join(study.problems)
     said = [
@@ -139,7 +166,8 @@ def _facts(study: Study) -> list[str]:
         " and ".join(promised),
         many(study.seeds, "seed"),
         many(study.users, "user"),
-        many(runs, "run") + (f", {count(len(study.failures))} more failed" if study.failures else ""),
+        many(runs, "run")
+        + (f", {count(len(study.failures))} more failed" if study.failures else ""),
     ]
     return [fact for fact in said if fact]
 
@@ -160,9 +188,17 @@ class Card:
 def _cards(study: Study) -> list[Card]:
     """On one problem a card per learner; on several a card per problem."""
     if len(study.problems) > 1:
-        return [_problem_card(study, problem) for problem in study.problems if study.ranking(problem, study.chosen)]
+        return [
+            _problem_card(study, problem)
+            for problem in study.problems
+            if study.ranking(problem, study.chosen)
+        ]
     learners = [row for row in study.rows if not row.group.reference]
-    shown = learners if len(learners) <= _FEW else [row for row in learners if row.group.promise in (study.chosen, OPEN)]
+    shown = (
+        learners
+        if len(learners) <= _FEW
+        else [row for row in learners if row.group.promise in (study.chosen, OPEN)]
+    )
     return [_learner_card(study, row) for row in shown]
 
 
@@ -173,12 +209,27 @@ def _learner_card(study: Study, row: Row) -> Card:
     elif row.value is not None:
         big, small = number(row.value.estimate), "value of the last policy"
     else:
-        big, small = ("unknown" if row.final is None else interval(row.final)), "average return per user"
+        big, small = (
+            ("unknown" if row.final is None else interval(row.final)),
+            "average return per user",
+        )
     kind = "private" if group.private else "none" if group.trust == "none" else "quiet"
-    words = {"private": f"{group.trust.capitalize()} DP, {group.promise}", "none": "NO PRIVACY", "quiet": "see below"}[kind]
+    words = {
+        "private": f"{group.trust.capitalize()} DP, {group.promise}",
+        "none": "NO PRIVACY",
+        "quiet": "see below",
+    }[kind]
     look = look_of(row, agent_looks(study))
     said = details(study, row)
-    return Card(group.agent, (kind, words), look, big, small, None if row.share is None else row.share.estimate, said)
+    return Card(
+        group.agent,
+        (kind, words),
+        look,
+        big,
+        small,
+        None if row.share is None else row.share.estimate,
+        said,
+    )
 
 
 def _problem_card(study: Study, problem: str) -> Card:
@@ -193,7 +244,15 @@ def _problem_card(study: Study, problem: str) -> Card:
     does = "lost least" if study.known(problem) else "earned most"
     under = f"{does if others else 'is the only learner'}, {study.chosen}"
     share = None if best.share is None else best.share.estimate
-    return Card(problem, None, look_of(best, agent_looks(study)), best.group.agent, under, share, best_details(study, problem))
+    return Card(
+        problem,
+        None,
+        look_of(best, agent_looks(study)),
+        best.group.agent,
+        under,
+        share,
+        best_details(study, problem),
+    )
 
 
 def _bars(study: Study, ladder: Ladder) -> dict[str, Any]:
@@ -205,14 +264,31 @@ def _bars(study: Study, ladder: Ladder) -> dict[str, Any]:
     high = math.log10(max([10.0 ** (low + 1), *figures, uniform or 0.0])) + 0.02
 
     def place(value: float) -> float:
-        return 100 * min(max((math.log10(value) - low) / (high - low), 0.005), 1.0) if value > 0 else 0.5
+        return (
+            100 * min(max((math.log10(value) - low) / (high - low), 0.005), 1.0)
+            if value > 0
+            else 0.5
+        )
 
     rungs = []
     for (name, row), value, before in zip(ladder.rungs, figures, [None, *figures], strict=False):
-        fall = "" if before is None or not 0 < value < before else f"{number(before / value, 2)} times less"
+        fall = (
+            ""
+            if before is None or not 0 < value < before
+            else f"{number(before / value, 2)} times less"
+        )
         told = "" if row.regret is None else interval(row.regret)
         colour = agent_looks(study)[row.group.agent].variable
-        rungs.append({"name": name, "row": row, "width": place(value), "told": told, "fall": fall, "colour": colour})
+        rungs.append(
+            {
+                "name": name,
+                "row": row,
+                "width": place(value),
+                "told": told,
+                "fall": fall,
+                "colour": colour,
+            }
+        )
     return {
         "title": f"{ladder.agent} on {ladder.problem}, {ladder.promise}",
         "decade": 100 / (high - low),
@@ -225,9 +301,15 @@ def _failures(study: Study) -> list[dict[str, Any]]:
     """What did not run, by its error."""
     kinds: dict[tuple[str, str, str], list[str]] = {}
     for one in study.failures:
-        kinds.setdefault((one["problem"], one["agent"], one["error"] or "unknown error"), []).append(one["command"])
+        kinds.setdefault(
+            (one["problem"], one["agent"], one["error"] or "unknown error"), []
+        ).append(one["command"])
     return [
-        {"title": f"{agent} on {problem}: {many(len(commands), 'run')}", "error": error, "commands": commands}
+        {
+            "title": f"{agent} on {problem}: {many(len(commands), 'run')}",
+            "error": error,
+            "commands": commands,
+        }
         for (problem, agent, error), commands in kinds.items()
     ]
 
@@ -259,9 +341,7 @@ def _questions(study: Study) -> list[dict[str, Any]]:
             rounds: dict[int, list[Question]] = {}
             for question in asked:
                 rounds.setdefault(question.round, []).append(question)
-            title = (
-                f"{group.label}, on {group.problem}, seed {seed}: {many(len(asked), 'question')} in {many(len(rounds), 'round')}"
-            )
+            title = f"{group.label}, on {group.problem}, seed {seed}: {many(len(asked), 'question')} in {many(len(rounds), 'round')}"
             found.append({"title": title, "rounds": [_round(own) for own in rounds.values()]})
     return found
 
@@ -270,7 +350,11 @@ def _round(asked: Sequence[Question]) -> dict[str, Any]:
     first = asked[0]
     users = f"users {count(first.first)} to {count(first.first + first.users - 1)}"
     told = [(question.asked, _told(question)) for question in asked]
-    return {"title": f"Round {first.round}: {users}, {many(len(asked), 'question')}", "served": first.served, "asked": told}
+    return {
+        "title": f"Round {first.round}: {users}, {many(len(asked), 'question')}",
+        "served": first.served,
+        "asked": told,
+    }
 
 
 def _told(question: Question) -> list[tuple[str, str]]:
@@ -285,9 +369,14 @@ def _certificates(study: Study) -> list[tuple[str, str]]:
         found: dict[str, tuple[str, str]] = {}
         for seed, certificate in zip(group.seeds, group.certificates, strict=False):
             if certificate is not None:
-                facts = {key: value for key, value in certificate.document.items() if key != "created"}
+                facts = {
+                    key: value for key, value in certificate.document.items() if key != "created"
+                }
                 title = f"{group.label}, on {group.problem}, seed {seed}"
-                found.setdefault(json.dumps(facts, sort_keys=True), (title, json.dumps(certificate.document, indent=2)))
+                found.setdefault(
+                    json.dumps(facts, sort_keys=True),
+                    (title, json.dumps(certificate.document, indent=2)),
+                )
         made += found.values()
     return made
 
@@ -298,4 +387,8 @@ def _foot(study: Study) -> list[str]:
         versions.setdefault(name, []).append(version)
     seconds = [second for row in study.rows for second in row.group.seconds]
     said = [f"{many(len(seconds), 'run')} in {number(sum(seconds), 2)} seconds."] if seconds else []
-    return said + ([", ".join(f"{name} {' and '.join(numbers)}" for name, numbers in versions.items()) + "."] if versions else [])
+    return said + (
+        [", ".join(f"{name} {' and '.join(numbers)}" for name, numbers in versions.items()) + "."]
+        if versions
+        else []
+    )

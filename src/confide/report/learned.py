@@ -60,7 +60,9 @@ class Learned:
         """Departures first, by gain times visits; then the most visited states."""
         first = [each.number for each in self.policy.departures()]
         known = set(first)
-        return first + [int(s) for s in np.argsort(-self.policy.visits, kind="stable") if int(s) not in known]
+        return first + [
+            int(s) for s in np.argsort(-self.policy.visits, kind="stable") if int(s) not in known
+        ]
 
 
 def words(learned: Learned) -> list[tuple[str, str]]:
@@ -73,7 +75,10 @@ def words(learned: Learned) -> list[tuple[str, str]]:
         f"standard deviation{'' if policy.pessimism == 1 else 's'}. Values and gains are estimates from noisy counts, not bounds."
     )
     # The values of states are those of the model, also where the bound is not.
-    about_the_log = (*ASSUMPTIONS["model"], *(learned.improvement.assumptions if learned.improvement else ()))
+    about_the_log = (
+        *ASSUMPTIONS["model"],
+        *(learned.improvement.assumptions if learned.improvement else ()),
+    )
     certified = [] if model.certificate is None else model.certificate.document["assumptions"]
     assumed = dict.fromkeys((*about_the_log, *certified))
     lines = [("result", learned.headline), ("guarantee", _promised(learned)), ("model", how)]
@@ -116,12 +121,22 @@ def cards(learned: Learned) -> list[tuple[str, str, str]]:
         made = [("Worth", f"{policy.value:.3g}", text)]
     else:
         made = [
-            ("Worth", f"{policy.behaviour_value:.3g}, as before", "No policy is reliably better than the logged one: keep it.")
+            (
+                "Worth",
+                f"{policy.behaviour_value:.3g}, as before",
+                "No policy is reliably better than the logged one: keep it.",
+            )
         ]
     if found is not None:
         level = f"at least +{found.bound:.3g}" if found.shown else "not shown"
         text = str(found)
-        made.append((f"Better, with {100 * found.level:g}\u202f% confidence", level, f"{text[0].upper()}{text[1:]}."))
+        made.append(
+            (
+                f"Better, with {100 * found.level:g}\u202f% confidence",
+                level,
+                f"{text[0].upper()}{text[1:]}.",
+            )
+        )
     elif policy.changed.any():
         made.append(
             (
@@ -144,12 +159,19 @@ def _cells(learned: Learned) -> list[list[Cell]]:
     policy, made = learned.policy, []
     why = {each.number: each for each in policy.departures()}
     shown = learned.order[:_ON_PAGE]
-    for state, (name, do, share, gain, chance, visits) in zip(shown, rows(learned, _ON_PAGE), strict=True):
+    for state, (name, do, share, gain, chance, visits) in zip(
+        shown, rows(learned, _ON_PAGE), strict=True
+    ):
         found = why.get(state)
         gained, _, spread = gain.partition(" ± ")
         made.append(
             [
-                Cell(name, "", name if policy.labels.state else state, str(found) if found else f"in state {name}: as logged"),
+                Cell(
+                    name,
+                    "",
+                    name if policy.labels.state else state,
+                    str(found) if found else f"in state {name}: as logged",
+                ),
                 Cell(do, "", do),
                 Cell(share, "", found.logged if found else None),
                 Cell(gained, f"± {spread}" if spread else "", found.gain if found else None),
@@ -197,7 +219,9 @@ def _page(learned: Learned, command: str) -> str:
     model, said = learned.model, words(learned)
     guarantee, trust = model.guarantee, model.guarantee.trust.value
     private, lines = guarantee.trust is not Trust.NONE, _cells(learned)
-    asked = f"ε = {guarantee.epsilon:.4g}, δ = {small(guarantee.delta)}" if private else "NO PRIVACY"
+    asked = (
+        f"ε = {guarantee.epsilon:.4g}, δ = {small(guarantee.delta)}" if private else "NO PRIVACY"
+    )
     facts = [
         ("Who is protected", "Each user in the log, with all trajectories that are used."),
         ("Against whom", AGAINST.get(trust, "")),
@@ -210,7 +234,12 @@ def _page(learned: Learned, command: str) -> str:
         heading="Policy",
         headline=f"{learned.headline[0].upper()}{learned.headline[1:]}",
         cards=cards(learned),
-        facts=[many(model.table.states, "state"), many(model.table.actions, "action"), many(guarantee.users, "user"), asked],
+        facts=[
+            many(model.table.states, "state"),
+            many(model.table.actions, "action"),
+            many(guarantee.users, "user"),
+            asked,
+        ],
         said=[line for line in said if line[0] not in ("result", "guarantee", "assumed")],
         heads=HEADS,
         lines=lines,
@@ -234,11 +263,19 @@ def _certificates(learned: Learned) -> dict[str, str]:
         "certificate.json": learned.model.certificate,
         "improvement_certificate.json": tested.certificate if tested else None,
     }
-    return {name: json.dumps(each.document, indent=2) for name, each in found.items() if each is not None}
+    return {
+        name: json.dumps(each.document, indent=2)
+        for name, each in found.items()
+        if each is not None
+    }
 
 
 def _note(learned: Learned) -> str:
     more = learned.model.table.states - _ON_PAGE
-    where = f"{more:,} more states are in policy.csv." if more > 0 else "The same rows are in policy.csv."
+    where = (
+        f"{more:,} more states are in policy.csv."
+        if more > 0
+        else "The same rows are in policy.csv."
+    )
     said = "States where it differs from the logged policy come first."
     return f"{said} Click on a column head to sort. {where}"

@@ -46,8 +46,10 @@ def environment() -> "Environment":
     )
     made.globals["shapes"] = _SHAPES
     made.filters["raised"] = lambda text: Markup(str(escape(text)).replace("e^ε", "e<sup>ε</sup>"))
-    made.filters["unbroken"] = lambda text: text.replace("ε = ", "ε\u00a0=\u00a0")  # an epsilon stays on one line
-    made.filters["parts"] = lambda command: re.split(r" (?=-)", command)  # lines break between options only
+    # an epsilon stays on one line
+    made.filters["unbroken"] = lambda text: text.replace("ε = ", "ε\u00a0=\u00a0")
+    # lines break between options only
+    made.filters["parts"] = lambda command: re.split(r" (?=-)", command)
     return made
 
 
@@ -82,7 +84,10 @@ def write(text: str, path: str | Path) -> Path:
 @cache
 def _scripts(*, figures: bool) -> tuple[str, ...]:
     """As the browser will read them, so that their hashes are the browser's."""
-    texts = [(_HERE / name).read_text(encoding="utf-8") for name in (["report.js"] * figures + ["tables.js"])]
+    texts = [
+        (_HERE / name).read_text(encoding="utf-8")
+        for name in (["report.js"] * figures + ["tables.js"])
+    ]
     if figures:
         from plotly.offline import get_plotlyjs
 

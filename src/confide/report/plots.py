@@ -42,9 +42,12 @@ def plot_runs(runs: Sequence[Run]) -> "Figure":
     panels = []
     for problem in study.problems:
         own = [
-            replace(_curves(study, problem, what, shown), title="") for what in ("regret", "value")[: 1 + study.known(problem)]
+            replace(_curves(study, problem, what, shown), title="")
+            for what in ("regret", "value")[: 1 + study.known(problem)]
         ]
-        panels += [replace(panel, title=problem) for panel in own] if len(study.problems) > 1 else own
+        panels += (
+            [replace(panel, title=problem) for panel in own] if len(study.problems) > 1 else own
+        )
     return drawing.draw(panels, columns=min(2, len(panels)))
 
 
@@ -68,13 +71,20 @@ def plot_study(
     """
     choice("what", what, _NEEDS)
     kind("study", study, Study)
-    for name, asked, there in (("problem", problems, study.problems), ("agent", agents, study.agents)):
+    for name, asked, there in (
+        ("problem", problems, study.problems),
+        ("agent", agents, study.agents),
+    ):
         for one in asked or ():
             if one not in there:
-                raise InvalidParameter(f"no {name} {one!r} in this comparison; choose one of {', '.join(there)}")
+                raise InvalidParameter(
+                    f"no {name} {one!r} in this comparison; choose one of {', '.join(there)}"
+                )
     panels = _panels(study.some(problems, agents), what, epsilons)
     if not panels:
-        raise InvalidParameter(f"the figure {what} needs {_NEEDS[what]}, and this comparison has none")
+        raise InvalidParameter(
+            f"the figure {what} needs {_NEEDS[what]}, and this comparison has none"
+        )
     return drawing.draw(panels, figsize=figsize, columns=columns)
 
 
@@ -91,15 +101,24 @@ def save_study_figures(study: Study, folder: str | Path) -> list[Path]:
     for what in _NEEDS:
         panels = _panels(study, what, None)
         if panels:
-            name = "return" if what == "regret" and not any(map(study.known, study.problems)) else what
+            name = (
+                "return" if what == "regret" and not any(map(study.known, study.problems)) else what
+            )
             figure = drawing.draw(panels)
-            written += [drawing.saved(figure, target / f"{name}{ending}") for ending in (".svg", ".pdf", ".png")]
+            written += [
+                drawing.saved(figure, target / f"{name}{ending}")
+                for ending in (".svg", ".pdf", ".png")
+            ]
     return written
 
 
 def _panels(study: Study, what: str, epsilons: Sequence[float] | None) -> list[Panel]:
     if what == "ladder":
-        ladders = [ladder for promise in _asked(study, epsilons) or [study.chosen] for ladder in study.ladders(promise)]
+        ladders = [
+            ladder
+            for promise in _asked(study, epsilons) or [study.chosen]
+            for ladder in study.ladders(promise)
+        ]
         several = len({(ladder.agent, ladder.promise) for ladder in ladders}) > 1
         return _titled([_ladder(study, ladder, several) for ladder in ladders])
     shown = [*_asked(study, epsilons), OPEN] if epsilons is not None else _legible(study)
@@ -111,7 +130,9 @@ def _panels(study: Study, what: str, epsilons: Sequence[float] | None) -> list[P
     }
     draw = {"noise": _noise, "privacy": _privacy}.get(what)
     own = filter(has[what], study.problems)
-    return _titled([draw(study, problem) if draw else _curves(study, problem, what, shown) for problem in own])
+    return _titled(
+        [draw(study, problem) if draw else _curves(study, problem, what, shown) for problem in own]
+    )
 
 
 def _titled(panels: list[Panel]) -> list[Panel]:
@@ -119,16 +140,23 @@ def _titled(panels: list[Panel]) -> list[Panel]:
 
 
 def _asked(study: Study, epsilons: Sequence[float] | None) -> list[str]:
-    made = {row.group.epsilon: row.group.promise for row in study.rows if row.group.epsilon is not None}
+    made = {
+        row.group.epsilon: row.group.promise for row in study.rows if row.group.epsilon is not None
+    }
     for epsilon in epsilons or ():
         if epsilon not in made:
             there = ", ".join(f"{one:g}" for one in study.epsilons) or "none"
-            raise InvalidParameter(f"no epsilon = {epsilon:g} in this comparison; choose one of {there}")
+            raise InvalidParameter(
+                f"no epsilon = {epsilon:g} in this comparison; choose one of {there}"
+            )
     return [made[epsilon] for epsilon in sorted(epsilons or ())]
 
 
 def _legible(study: Study) -> list[str]:
-    most = max((sum(not row.group.reference for row in study.on(problem)) for problem in study.problems), default=0)
+    most = max(
+        (sum(not row.group.reference for row in study.on(problem)) for problem in study.problems),
+        default=0,
+    )
     return study.promises if most <= _LINES else [study.chosen, OPEN]
 
 
@@ -145,7 +173,8 @@ def _curves(study: Study, problem: str, what: str, promises: Sequence[str]) -> P
             or (what == "regret" and known and not (curve.mean > 0).any())
         ):
             continue
-        if group.reference and what == "value":  # the levels of optimal and uniform play say the same
+        # the levels of optimal and uniform play say the same
+        if group.reference and what == "value":
             continue
         width = 1.2 if group.reference else _width(row, promises)
         lines.append(Line("", look, curve.users, curve.mean, curve.low, curve.high, width))
@@ -157,7 +186,11 @@ def _curves(study: Study, problem: str, what: str, promises: Sequence[str]) -> P
     if what == "value":
         return drawing.value_panel(lines, *ends, title=problem, legend=legend)
     panel = drawing.regret_panel(lines, *ends, title=problem)
-    legend |= {line.label: {**line.look.style, "linewidth": line.width} for line in panel.lines if line.label}
+    legend |= {
+        line.label: {**line.look.style, "linewidth": line.width}
+        for line in panel.lines
+        if line.label
+    }
     return replace(panel, legend=legend)
 
 
@@ -165,7 +198,10 @@ def _entries(row: Row, look: Look, width: float) -> dict[str, Style]:
     if row.group.reference:
         return {f"{row.group.agent} play": {**look.style, "linewidth": width}}
     agent: dict[str, Any] = {**look.style, "linestyle": "-", "linewidth": 1.6}
-    return {row.group.agent: agent, row.group.promise: {"color": INK, "linestyle": look.style["linestyle"], "linewidth": width}}
+    return {
+        row.group.agent: agent,
+        row.group.promise: {"color": INK, "linestyle": look.style["linestyle"], "linewidth": width},
+    }
 
 
 def _width(row: Row, promises: Sequence[str]) -> float:
@@ -173,7 +209,11 @@ def _width(row: Row, promises: Sequence[str]) -> float:
     private = [one for one in promises if one != OPEN]
     if row.group.promise not in private:
         return 1.2
-    return 1.6 if len(private) < 2 else 2.4 - 1.6 * private.index(row.group.promise) / (len(private) - 1)
+    return (
+        1.6
+        if len(private) < 2
+        else 2.4 - 1.6 * private.index(row.group.promise) / (len(private) - 1)
+    )
 
 
 def _noise(study: Study, problem: str) -> Panel:
@@ -185,47 +225,89 @@ def _noise(study: Study, problem: str) -> Panel:
             curve, look = row.curve(name), Look(own.tone, dash)
             if curve is not None:
                 lines.append(Line("", look, curve.users, curve.mean, curve.low, curve.high, width))
-                legend |= {said: {"color": INK, "linestyle": look.style["linestyle"], "linewidth": 1.4}}
+                legend |= {
+                    said: {"color": INK, "linestyle": look.style["linestyle"], "linewidth": 1.4}
+                }
         legend |= {row.group.agent: {**own.style, "linewidth": 1.6}}
     return Panel("users", "noise and signal", lines, title=problem, legend=legend)
 
 
 def _privacy(study: Study, problem: str) -> Panel:
-    rows, known, gap, looks = study.on(problem), study.known(problem), study.gap(problem), agent_looks(study)
+    rows, known, gap, looks = (
+        study.on(problem),
+        study.known(problem),
+        study.gap(problem),
+        agent_looks(study),
+    )
     users = max(row.users for row in rows)
     lines, levels, legend = [], list[Level](), dict[str, Style]()
     for agent in study.learners:
-        look, own = looks[agent], [row for row in rows if row.group.agent == agent and row.final is not None]
+        look, own = (
+            looks[agent],
+            [row for row in rows if row.group.agent == agent and row.final is not None],
+        )
         points = sorted((row.group.epsilon, _ends(row)) for row in own if row.group.epsilon)
         if not points:
             continue
-        x, (y, low, high) = np.array([epsilon for epsilon, _ in points]), np.array([ends for _, ends in points]).T
+        x, (y, low, high) = (
+            np.array([epsilon for epsilon, _ in points]),
+            np.array([ends for _, ends in points]).T,
+        )
         lines.append(Line("", look, x, y, low, high, width=1.6, points=True))
         legend |= {agent: {**look.style, "linewidth": 1.6}}
         for row in own:
             if not row.group.private and row.final is not None:
                 levels.append(Level(row.final.estimate, Look(look.tone, "dash", look.marker)))
-                legend |= {OPEN: {"color": INK, "linestyle": drawing.DASHES["dash"], "linewidth": 1.2}}
+                legend |= {
+                    OPEN: {"color": INK, "linestyle": drawing.DASHES["dash"], "linewidth": 1.2}
+                }
     if known and gap:
         levels.append(Level(gap * users))
         legend |= {"uniform play": {**UNIFORM.style, "linewidth": 1.2}}
     title = f"regret after {number(users)} users" if known else "average return"
-    return Panel("requested ε", title, lines, levels, title=problem, log=known, ticks=study.epsilons, legend=legend)
+    return Panel(
+        "requested ε",
+        title,
+        lines,
+        levels,
+        title=problem,
+        log=known,
+        ticks=study.epsilons,
+        legend=legend,
+    )
 
 
 def _ends(row: Row) -> tuple[float, float, float]:
     figure = row.final
     assert figure is not None
     return figure.estimate, *(
-        (figure.low, figure.high) if figure.low is not None and figure.high is not None else (figure.estimate,) * 2
+        (figure.low, figure.high)
+        if figure.low is not None and figure.high is not None
+        else (figure.estimate,) * 2
     )
 
 
 def _ladder(study: Study, ladder: Ladder, several: bool) -> Panel:
     gap = study.gap(ladder.problem)
-    drawn = [(name, row.regret, agent_looks(study)[row.group.agent]) for name, row in ladder.rungs if row.regret is not None]
-    bars = [Bar(name, figure.estimate, figure.low, figure.high, own, _HATCHES[name]) for name, figure, own in drawn]
+    drawn = [
+        (name, row.regret, agent_looks(study)[row.group.agent])
+        for name, row in ladder.rungs
+        if row.regret is not None
+    ]
+    bars = [
+        Bar(name, figure.estimate, figure.low, figure.high, own, _HATCHES[name])
+        for name, figure, own in drawn
+    ]
     mark = None if gap is None else gap * ladder.rungs[0][1].users
     title = f"{ladder.problem}: {ladder.agent}, {ladder.promise}" if several else ladder.problem
-    legend: dict[str, Style] = {} if mark is None else {"uniform play": {**UNIFORM.style, "linewidth": 1.2}}
-    return Panel(f"regret of {ladder.agent}, {ladder.promise}", "", bars=bars, title=title, mark=mark, legend=legend)
+    legend: dict[str, Style] = (
+        {} if mark is None else {"uniform play": {**UNIFORM.style, "linewidth": 1.2}}
+    )
+    return Panel(
+        f"regret of {ladder.agent}, {ladder.promise}",
+        "",
+        bars=bars,
+        title=title,
+        mark=mark,
+        legend=legend,
+    )

@@ -27,7 +27,10 @@ TRUSTED = {
     "local": "Only the user’s own device.",
     "distributed": "The user’s own device, and the aggregator, which is assumed to show the sum of each batch and nothing else.",
 }
-SOURCES = {"fast": "Fast: a seeded generator.", "secure": "Secure: discrete, exactly sampled, from the system’s entropy."}
+SOURCES = {
+    "fast": "Fast: a seeded generator.",
+    "secure": "Secure: discrete, exactly sampled, from the system’s entropy.",
+}
 PROTECTED = "Each user: the whole trajectory, with all states, actions and rewards."
 _FEW = 6  # guarantees that are listed one by one
 
@@ -38,7 +41,8 @@ class Promise:
 
     trust: str
     agents: Sequence[str]
-    given: Sequence[tuple[str, str, str, str, str, str]]  # agent, epsilon, delta, factor, users, remark
+    # agent, epsilon, delta, factor, users, remark
+    given: Sequence[tuple[str, str, str, str, str, str]]
     summary: str  # where there are too many to list
     facts: Sequence[tuple[str, str]]
     limits: Sequence[str]
@@ -55,7 +59,12 @@ def promises(groups: Sequence[Group], *, returns_shown: bool) -> list[Promise]:
     kinds: dict[tuple[str, ...], dict[tuple[str, str], Group]] = {}
     for group in groups:
         if not group.reference:
-            kind = (group.trust, group.relation, group.source, "" if group.trust else group.guarantee)
+            kind = (
+                group.trust,
+                group.relation,
+                group.source,
+                "" if group.trust else group.guarantee,
+            )
             kinds.setdefault(kind, {}).setdefault((group.agent, group.promise), group)
     made = [_promise(list(members.values()), returns_shown) for members in kinds.values()]
     return sorted(made, key=lambda promise: promise.trust == "none")
@@ -78,14 +87,27 @@ def _promise(members: list[Group], returns_shown: bool) -> Promise:
 def _given(group: Group) -> tuple[str, str, str, str, str, str]:
     epsilon = group.true_epsilon or 0.0
     users = count(group.covered or int(group.users[-1]))
-    return group.agent, f"{epsilon:.4g}", small(group.delta or 0.0), odds(epsilon), users, really(group)
+    return (
+        group.agent,
+        f"{epsilon:.4g}",
+        small(group.delta or 0.0),
+        odds(epsilon),
+        users,
+        really(group),
+    )
 
 
 def _summary(members: list[Group]) -> str:
-    asked, deltas = ({getattr(group, name) for group in members} - {None} for name in ("epsilon", "delta"))
+    asked, deltas = (
+        {getattr(group, name) for group in members} - {None} for name in ("epsilon", "delta")
+    )
     said = f"ε = {', '.join(f'{one:g}' for one in sorted(asked))}, δ = {', '.join(map(small, sorted(deltas)))}."
     stricter = sorted({group.agent for group in members if group.stricter})
-    return f"{said} The noise of {', '.join(stricter)} gives a smaller ε: see the table." if stricter else said
+    return (
+        f"{said} The noise of {', '.join(stricter)} gives a smaller ε: see the table."
+        if stricter
+        else said
+    )
 
 
 def facts(group: Group) -> list[tuple[str, str]]:
@@ -95,7 +117,12 @@ def facts(group: Group) -> list[tuple[str, str]]:
         ("Against whom", AGAINST[group.trust]),
         ("Who must be trusted", TRUSTED[group.trust]),
         ("What it means", meaning(replaced)),
-        ("Neighbours", "Replace: one user is replaced by any other user." if replaced else "Null: one user contributes zero."),
+        (
+            "Neighbours",
+            "Replace: one user is replaced by any other user."
+            if replaced
+            else "Null: one user contributes zero.",
+        ),
         ("Noise", SOURCES.get(group.source, group.source)),
     ]
 
@@ -109,7 +136,11 @@ def meaning(replaced: bool) -> str:
 def not_protected(trust: str, *, returns_shown: bool) -> list[str]:
     """The limits of a guarantee: the ones of its kind, and the ones of this report."""
     said = (
-        ["A user’s own actions: somebody who observes one user’s actions may learn about that user."] if trust == "joint" else []
+        [
+            "A user’s own actions: somebody who observes one user’s actions may learn about that user."
+        ]
+        if trust == "joint"
+        else []
     )
     if trust in ("central", "joint"):
         said.append("The curator’s memory: raw data, exact sums and saved state must stay secret.")
@@ -117,7 +148,9 @@ def not_protected(trust: str, *, returns_shown: bool) -> list[str]:
     said.append("A person who takes part k times: the loss (μ or ε) is k times as large.")
     said.append("Timing, traffic, and anything else that a service does besides its releases.")
     if returns_shown:
-        said.append("The average returns in this report: they are computed from users’ data without noise.")
+        said.append(
+            "The average returns in this report: they are computed from users’ data without noise."
+        )
     return said
 
 

@@ -10,7 +10,17 @@ from confide.experiments.analysis import Interval
 from confide.experiments.study import Study
 from confide.experiments.summary import LEVEL, Pair, Row
 from confide.report.looks import agent_looks, look_of
-from confide.report.words import count, ends, grown, interval, number, percent, probability, reached, share_ends
+from confide.report.words import (
+    count,
+    ends,
+    grown,
+    interval,
+    number,
+    percent,
+    probability,
+    reached,
+    share_ends,
+)
 
 _LAST = 1e300  # sorts behind every epsilon: no privacy
 
@@ -54,11 +64,17 @@ class Table:
     @property
     def copies(self) -> dict[str, Any]:
         """CSV is for machines: all digits, a column per number. Markdown is for people: the table as it looks."""
-        said = [[f"{cell.text} ({cell.small})" if cell.small else cell.text for cell in row.cells] for row in self.rows]
+        said = [
+            [f"{cell.text} ({cell.small})" if cell.small else cell.text for cell in row.cells]
+            for row in self.rows
+        ]
         columns = list(self.plain[0]) if self.plain else []
         return {
             "markdown": {"heads": list(self.heads), "rows": said},
-            "csv": {"heads": columns, "rows": [[row[column] for column in columns] for row in self.plain]},
+            "csv": {
+                "heads": columns,
+                "rows": [[row[column] for column in columns] for row in self.plain],
+            },
         }
 
 
@@ -70,8 +86,14 @@ def results(study: Study) -> Table:
         group = row.group
         cells = _cells(row, lost[group.problem, group.agent, group.epsilon])
         promise = "" if group.reference else group.promise
-        rows.append((cells, (row.anchor, promise, look_of(row, looks), f"{group.label} on {group.problem}")))
-    dull = {head for head in (rows[0][0] if rows else ()) if all(cells[head].key is None for cells, _ in rows)}
+        rows.append(
+            (cells, (row.anchor, promise, look_of(row, looks), f"{group.label} on {group.problem}"))
+        )
+    dull = {
+        head
+        for head in (rows[0][0] if rows else ())
+        if all(cells[head].key is None for cells, _ in rows)
+    }
     dull |= {"problem"} if len(study.problems) == 1 else set()
     dull |= {"users"} if len({row.users for row in study.rows}) == 1 else set()
     heads = [head for head in (rows[0][0] if rows else ()) if head not in dull]
@@ -87,19 +109,29 @@ def _cells(row: Row, failed: int) -> dict[str, Cell]:
         if group.reference
         else Cell(group.promise, really, _LAST if group.epsilon is None else group.epsilon)
     )
-    after = Cell("–") if row.reached is None else Cell(*reached(row.reached), min(row.reached.median, _LAST))
+    after = (
+        Cell("–")
+        if row.reached is None
+        else Cell(*reached(row.reached), min(row.reached.median, _LAST))
+    )
     of_uniform = row.of_uniform
     seconds = sum(group.seconds) / len(group.seconds) if group.seconds else None
     return {
         "agent": Cell(group.agent, "", group.agent),
         "problem": Cell(group.problem, "", group.problem),
         "privacy": privacy,
-        "seeds": Cell(str(len(group.seeds)), f"{failed} failed" if failed else "", len(group.seeds)),
+        "seeds": Cell(
+            str(len(group.seeds)), f"{failed} failed" if failed else "", len(group.seeds)
+        ),
         "users": Cell(count(row.users), "", row.users),
         "regret": _figure(row.regret),
-        "of uniform": Cell("–") if of_uniform is None else Cell(percent(of_uniform.estimate), "", of_uniform.estimate),
+        "of uniform": Cell("–")
+        if of_uniform is None
+        else Cell(percent(of_uniform.estimate), "", of_uniform.estimate),
         "× non-private": _figure(row.of_no_privacy, 2, " ×"),
-        "% of optimal": Cell("–") if share is None else Cell(percent(share.estimate), share_ends(share), share.estimate),
+        "% of optimal": Cell("–")
+        if share is None
+        else Cell(percent(share.estimate), share_ends(share), share.estimate),
         "users to 90 %": after,
         "growth": Cell(*grown(row), None if row.growth is None else row.growth.slope),
         "last return": _figure(row.mean_return),
@@ -116,7 +148,13 @@ def pairs(study: Study) -> Table:
 
 def _pair_cells(pair: Pair) -> list[Cell]:
     one = pair.compared
-    result = f"{pair.better} is better" if pair.better else "not significant" if one.possible else "too few seeds"
+    result = (
+        f"{pair.better} is better"
+        if pair.better
+        else "not significant"
+        if one.possible
+        else "too few seeds"
+    )
     return [
         Cell(f"{one.first} − {one.second}", "", f"{one.first} {one.second}"),
         Cell(pair.problem, "", pair.problem),
@@ -129,20 +167,35 @@ def _pair_cells(pair: Pair) -> list[Cell]:
 
 
 def _figure(figure: Interval | None, digits: int = 3, unit: str = "") -> Cell:
-    return Cell("–") if figure is None else Cell(number(figure.estimate, digits) + unit, ends(figure, digits), figure.estimate)
+    return (
+        Cell("–")
+        if figure is None
+        else Cell(number(figure.estimate, digits) + unit, ends(figure, digits), figure.estimate)
+    )
 
 
 def _of_last_policy(earned: tuple[float, float, float] | None) -> Cell:
-    return Cell("–") if earned is None else Cell(number(earned[0]), f"{number(earned[1])} to {number(earned[2])}", earned[0])
+    return (
+        Cell("–")
+        if earned is None
+        else Cell(number(earned[0]), f"{number(earned[1])} to {number(earned[2])}", earned[0])
+    )
 
 
 def facts(row: Row) -> str:
     """The facts about a curve, in one line."""
     group = row.group
     seeds = ", ".join(map(str, group.seeds))
-    said = [f"{count(row.users)} users", f"seed {seeds}" if len(group.seeds) == 1 else f"seeds {seeds}"]
+    said = [
+        f"{count(row.users)} users",
+        f"seed {seeds}" if len(group.seeds) == 1 else f"seeds {seeds}",
+    ]
     if row.final is not None:
-        said.append(f"{'regret' if row.regret is not None else 'average return'} {interval(row.final)}")
+        said.append(
+            f"{'regret' if row.regret is not None else 'average return'} {interval(row.final)}"
+        )
     if row.growth is not None and row.theorem is not None:
         said.append(f"growth {row.growth.against(row.theorem.exponent)} {row.theorem.locator}")
-    return " · ".join([*said, "reference policy, does not learn" if group.reference else group.guarantee])
+    return " · ".join(
+        [*said, "reference policy, does not learn" if group.reference else group.guarantee]
+    )

@@ -36,7 +36,8 @@ _ON_PAGE = 100  # rows of the page's table
 _CLIPPED, _LEFT = (
     0.05,
     0.1,
-)  # of the weights and of the users: where more is clipped, or fewer are left, a model is the better estimator
+    # of the weights and of the users: where more is clipped, or fewer are left, a model is the better estimator
+)
 
 
 class Estimate(Protocol):
@@ -105,10 +106,17 @@ def words(shown: Shown) -> list[tuple[str, str]]:
     lines = [("guarantee", promise_words(estimate.guarantee)), ("intervals", _bars(shown))]
     if "weight" in estimate.released:
         lines.append(("weights", _weights(estimate)))
-    outside = int(((estimate.values < estimate.lowest) | (estimate.values > estimate.highest)).sum())
+    outside = int(
+        ((estimate.values < estimate.lowest) | (estimate.values > estimate.highest)).sum()
+    )
     if outside:
         span = f"[{estimate.lowest:g}, {estimate.highest:g}]"
-        lines.append(("out of range", f"{_states(outside, 'value')} outside {span}, the range of returns, because of the noise."))
+        lines.append(
+            (
+                "out of range",
+                f"{_states(outside, 'value')} outside {span}, the range of returns, because of the noise.",
+            )
+        )
     assumed = [] if estimate.certificate is None else estimate.certificate.document["assumptions"]
     return [*lines, *shown.said, *(("assumed", text) for text in assumed)]
 
@@ -117,7 +125,11 @@ def promise_words(guarantee: Guarantee) -> str:
     """(epsilon, delta) as a sentence about one user."""
     if guarantee.trust is Trust.NONE:
         return "NONE: no noise was added, and users are not protected. For the data holder only: do not publish it."
-    change = "were replaced by somebody else" if guarantee.relation == Relation.REPLACE else "had contributed nothing"
+    change = (
+        "were replaced by somebody else"
+        if guarantee.relation == Relation.REPLACE
+        else "had contributed nothing"
+    )
     return (
         f"epsilon = {guarantee.epsilon:.4g} at delta = {guarantee.delta:g}: if any one of the {guarantee.users:,} users "
         f"{change}, the probability of any published result would change by at most the factor e^epsilon = "
@@ -131,7 +143,11 @@ def _bars(shown: Shown) -> str:
             return "none: the scale of this noise depends on the data, so it is private."
         return "none: the released numbers do not determine the variance of returns."
     low, high = shown.interval
-    source = "sampling error only" if shown.estimate.guarantee.trust is Trust.NONE else "noise and sampling error"
+    source = (
+        "sampling error only"
+        if shown.estimate.guarantee.trust is Trust.NONE
+        else "noise and sampling error"
+    )
     said = f"each interval covers {shown.about} with probability {100 * shown.level:g} %, including {source}."
     unknown = int(((low <= shown.estimate.lowest) & (high >= shown.estimate.highest)).sum())
     if unknown:
@@ -167,7 +183,13 @@ def heads(shown: Shown) -> list[str]:
     """Of the columns that this estimate has."""
     bars = [] if shown.interval is None else ["low", "high"]
     noise = [] if shown.estimate.noise_std is None else ["noise_std"]
-    return [*([] if shown.one else ["state"]), "value", *bars, *noise, *([] if shown.counts is None else ["visits"])]
+    return [
+        *([] if shown.one else ["state"]),
+        "value",
+        *bars,
+        *noise,
+        *([] if shown.counts is None else ["visits"]),
+    ]
 
 
 def rows(shown: Shown, most: int | None = None) -> list[list[float]]:
@@ -175,7 +197,9 @@ def rows(shown: Shown, most: int | None = None) -> list[list[float]]:
     estimate = shown.estimate
     parts = [*(shown.interval or ()), estimate.noise_std, shown.counts]
     columns = [estimate.values, *(part for part in parts if part is not None)]
-    return [[int(state), *(float(column[state]) for column in columns)] for state in shown.order[:most]]
+    return [
+        [int(state), *(float(column[state]) for column in columns)] for state in shown.order[:most]
+    ]
 
 
 def cells(shown: Shown, row: Sequence[float]) -> list[str]:
@@ -194,7 +218,11 @@ def cells(shown: Shown, row: Sequence[float]) -> list[str]:
 
 def titles(shown: Shown) -> list[str]:
     """The columns of `cells`."""
-    names = {"low": f"{100 * shown.level:g} % interval", "noise_std": "noise std", "visits": "visits (noisy)"}
+    names = {
+        "low": f"{100 * shown.level:g} % interval",
+        "noise_std": "noise std",
+        "visits": "visits (noisy)",
+    }
     if shown.estimate.guarantee.trust is Trust.NONE:
         names["visits"] = "visits (exact)"
     return [names.get(head, head) for head in heads(shown) if head != "high"]
@@ -215,7 +243,9 @@ def promise_record(guarantee: Guarantee) -> dict[str, Any]:
 def record(shown: Shown) -> dict[str, Any]:
     """Everything as JSON."""
     estimate, guarantee = shown.estimate, shown.estimate.guarantee
-    low, high = (part.tolist() for part in shown.interval) if shown.interval is not None else (None, None)
+    low, high = (
+        (part.tolist() for part in shown.interval) if shown.interval is not None else (None, None)
+    )
     return {
         "title": shown.title,
         "users": guarantee.users,
@@ -240,7 +270,9 @@ def plot_values(shown: Shown) -> "Figure":
     drawing.dress(ax)
     ax.grid(visible=False, axis="x")
     if shown.estimate.guarantee.trust is Trust.NONE:
-        ax.set_title("NO PRIVACY: for the data holder only", fontsize=8.5, color="#b3161f", fontweight="bold")
+        ax.set_title(
+            "NO PRIVACY: for the data holder only", fontsize=8.5, color="#b3161f", fontweight="bold"
+        )
     return figure
 
 
@@ -259,11 +291,15 @@ def _draw(ax: "Axes", shown: Shown) -> None:
             for ends in (low, high):
                 ax.plot(place, ends, "_", color=_BARS, markersize=5, markeredgewidth=0.9, zorder=4)
     without = ", no intervals" if shown.interval is None else f", {100 * shown.level:g} % intervals"
-    ax.set(xlabel="" if shown.one else "states, ordered by value" if many else "state", ylabel=f"value{without}")
+    ax.set(
+        xlabel="" if shown.one else "states, ordered by value" if many else "state",
+        ylabel=f"value{without}",
+    )
     if len(values) <= 20:
         ax.set_xticks([] if shown.one else place)
         if shown.labels and not shown.one:
-            names = [shown.named(state)[:_TICK].replace("$", r"\$") for state in range(len(values))]  # no formula
+            # no formula
+            names = [shown.named(state)[:_TICK].replace("$", r"\$") for state in range(len(values))]
             ax.set_xticklabels(names, rotation=30, ha="right")
 
 
@@ -278,18 +314,30 @@ def write_values(shown: Shown, folder: str | Path, *, command: str = "") -> Path
             writer.writerow([*heads(shown), *["label"][:labelled]])
             for row in sorted(rows(shown)):
                 state = int(row[0])
-                writer.writerow([*[state, *map(repr, row[1:])][shown.one :], *[shown.named(state)][:labelled]])
+                writer.writerow(
+                    [*[state, *map(repr, row[1:])][shown.one :], *[shown.named(state)][:labelled]]
+                )
         figure = plot_values(shown)
         for ending in (".svg", ".png"):
             drawing.saved(figure, target / "figures" / f"values{ending}")
-        page.write(_page(shown, (target / "figures" / "values.svg").read_bytes(), command), target / "report.html")
+        page.write(
+            _page(shown, (target / "figures" / "values.svg").read_bytes(), command),
+            target / "report.html",
+        )
     return Path(folder) / "report.html"
 
 
 def _page(shown: Shown, picture: bytes, command: str) -> str:
     """One HTML file that loads nothing."""
-    guarantee, said, certificate = shown.estimate.guarantee, words(shown), shown.estimate.certificate
-    private, lines = guarantee.trust is not Trust.NONE, [_keyed(shown, row) for row in rows(shown, _ON_PAGE)]
+    guarantee, said, certificate = (
+        shown.estimate.guarantee,
+        words(shown),
+        shown.estimate.certificate,
+    )
+    private, lines = (
+        guarantee.trust is not Trust.NONE,
+        [_keyed(shown, row) for row in rows(shown, _ON_PAGE)],
+    )
     more = len(shown.estimate.values) - len(lines)
     by = "The most visited states first. " if shown.counts is not None else ""
     trust = guarantee.trust.value
@@ -319,7 +367,9 @@ def _page(shown: Shown, picture: bytes, command: str) -> str:
         limits=not_protected(trust, returns_shown=False),
         assumed=[text for name, text in said if name == "assumed"],
         guarantee=str(guarantee),
-        certificates={} if certificate is None else {"certificate.json": json.dumps(certificate.document, indent=2)},
+        certificates={}
+        if certificate is None
+        else {"certificate.json": json.dumps(certificate.document, indent=2)},
         command=command,
     )
 
@@ -329,16 +379,26 @@ def _keyed(shown: Shown, row: Sequence[float]) -> list[Cell]:
     keys: list[float | str] = [shown.named(int(row[0])) if shown.labels else row[0], *row[1:]]
     if shown.interval is not None:
         del keys[3]
-    return [Cell(text, "", key) for text, key in zip(cells(shown, row), keys[shown.one :], strict=True)]
+    return [
+        Cell(text, "", key) for text, key in zip(cells(shown, row), keys[shown.one :], strict=True)
+    ]
 
 
 def _described(shown: Shown) -> str:
-    bars = "without intervals" if shown.interval is None else f"with {100 * shown.level:g} % intervals"
-    what = "The value of a policy" if shown.one else f"Values of {len(shown.estimate.values)} states"
+    bars = (
+        "without intervals" if shown.interval is None else f"with {100 * shown.level:g} % intervals"
+    )
+    what = (
+        "The value of a policy" if shown.one else f"Values of {len(shown.estimate.values)} states"
+    )
     return f"{what}, {bars}; the numbers are in values.csv."
 
 
 def _meta(shown: Shown) -> list[str]:
     guarantee = shown.estimate.guarantee
-    asked = "NO PRIVACY" if guarantee.trust is Trust.NONE else f"ε = {guarantee.epsilon:.4g}, δ = {small(guarantee.delta)}"
+    asked = (
+        "NO PRIVACY"
+        if guarantee.trust is Trust.NONE
+        else f"ε = {guarantee.epsilon:.4g}, δ = {small(guarantee.delta)}"
+    )
     return [many(len(shown.estimate.values), "value"), many(guarantee.users, "user"), asked]

@@ -19,7 +19,15 @@ def headline(study: Study) -> str:
     if not study.learners:
         return _room(study)
     return " ".join(
-        part for part in (_nobody(study), _best_where(study), _unranked(study), _cost(study), significance(study)) if part
+        part
+        for part in (
+            _nobody(study),
+            _best_where(study),
+            _unranked(study),
+            _cost(study),
+            significance(study),
+        )
+        if part
     )
 
 
@@ -42,12 +50,20 @@ def _nobody(study: Study) -> str:
 
 
 def _best_where(study: Study) -> str:
-    tried = {problem: study.ranking(problem, study.chosen) for problem in study.problems if not study.nobody_learned(problem)}
+    tried = {
+        problem: study.ranking(problem, study.chosen)
+        for problem in study.problems
+        if not study.nobody_learned(problem)
+    }
     ranked = {problem: order for problem, order in tried.items() if order}
     if not ranked:
         return ""
     alone = max(len(order) for order in ranked.values()) == 1
-    does = ("lost" if alone else "lost least") if study.known(next(iter(ranked))) else ("earned" if alone else "earned most")
+    does = (
+        ("lost" if alone else "lost least")
+        if study.known(next(iter(ranked)))
+        else ("earned" if alone else "earned most")
+    )
     places: dict[str, list[str]] = {}
     for problem, order in ranked.items():
         first = [row.group.agent for row in order if _final(row) == _final(order[0])]
@@ -55,7 +71,11 @@ def _best_where(study: Study) -> str:
         places.setdefault(_listed(first) + (" alike" if every else ""), []).append(problem)
     start = "Without privacy" if study.chosen == OPEN else f"At {study.chosen}"
     shares = [row.of_uniform.estimate for row, *_ in ranked.values() if row.of_uniform is not None]
-    of_uniform = f": {_between(shares, lambda one: in_words(percent(one)))} of what uniform play loses" if shares else ""
+    of_uniform = (
+        f": {_between(shares, lambda one: in_words(percent(one)))} of what uniform play loses"
+        if shares
+        else ""
+    )
     if alone:
         figures = [f"{number(_final(order[0]))} on {problem}" for problem, order in ranked.items()]
         return f"{start}, {' and '.join(places)} {does} {_listed(figures)}{of_uniform}."
@@ -68,8 +88,13 @@ def _best_where(study: Study) -> str:
 def _unranked(study: Study) -> str:
     """Agents with failed runs at the guarantee that is shown first."""
     chosen = {row.group.epsilon for row in study.rows if row.group.promise == study.chosen}
-    failed = Counter((one["agent"], one["problem"]) for one in study.failures if one["epsilon"] in chosen)
-    said = [f"{agent} failed in {runs} of {study.seeds} runs on {problem}" for (agent, problem), runs in failed.items()]
+    failed = Counter(
+        (one["agent"], one["problem"]) for one in study.failures if one["epsilon"] in chosen
+    )
+    said = [
+        f"{agent} failed in {runs} of {study.seeds} runs on {problem}"
+        for (agent, problem), runs in failed.items()
+    ]
     return f"{_listed(said)}, and is not ranked there." if said else ""
 
 
@@ -82,7 +107,10 @@ def _cost(study: Study) -> str:
         return ""
     who = "it" if len({row.group.agent for row in best}) == 1 else "the best"
     times = _between([cost.estimate for cost in costs], lambda one: number(one, 2))
-    if all(cost.low is not None and cost.high is not None and cost.low <= 1 <= cost.high for cost in costs):
+    if all(
+        cost.low is not None and cost.high is not None and cost.low <= 1 <= cost.high
+        for cost in costs
+    ):
         return f"The cost of privacy is not statistically significant ({times} times the regret without privacy)."
     return f"Privacy cost {who} {times} times the regret without privacy."
 
@@ -118,13 +146,19 @@ def details(study: Study, row: Row) -> list[str]:
     """The details on a learner's card."""
     said = []
     if row.final is not None:
-        said.append(f"{'Regret' if row.regret is not None else 'Average return'} {interval(row.final)}")
+        said.append(
+            f"{'Regret' if row.regret is not None else 'Average return'} {interval(row.final)}"
+        )
     if row.of_uniform is not None:
         said[0] += f", {percent(row.of_uniform.estimate)} of uniform play’s"
     if row.of_no_privacy is not None:
         said.append(f"{interval(row.of_no_privacy, 2)} times its regret without privacy")
     if row.learned is False:
-        said.append("Not significantly better than uniform play" if study.seeds > 1 else "No better than uniform play")
+        said.append(
+            "Not significantly better than uniform play"
+            if study.seeds > 1
+            else "No better than uniform play"
+        )
     if row.group.stricter:
         said.append(really(row.group))
     return said
@@ -135,14 +169,22 @@ def best_details(study: Study, problem: str) -> list[str]:
     best, *others = study.ranking(problem, study.chosen)
     said = details(study, best)
     if others:
-        said.append(f"Next: {others[0].group.agent}, {number(_final(others[0]))}; {_tested(study, best, others[0])}")
+        said.append(
+            f"Next: {others[0].group.agent}, {number(_final(others[0]))}; {_tested(study, best, others[0])}"
+        )
     return said
 
 
 def _tested(study: Study, first: Row, second: Row) -> str:
     names = {first.group.agent, second.group.agent}
-    same = (pair for pair in study.pairs if (pair.problem, pair.promise) == (first.group.problem, first.group.promise))
-    pair = next((pair for pair in same if {pair.compared.first, pair.compared.second} == names), None)
+    same = (
+        pair
+        for pair in study.pairs
+        if (pair.problem, pair.promise) == (first.group.problem, first.group.promise)
+    )
+    pair = next(
+        (pair for pair in same if {pair.compared.first, pair.compared.second} == names), None
+    )
     return "not compared" if pair is None else f"the difference is {verdict(pair)}"
 
 
@@ -150,7 +192,9 @@ def verdict(pair: Pair) -> str:
     if pair.compared.significant:
         return f"significant, p = {probability(pair.compared.adjusted)}"
     return (
-        f"not significant, p = {probability(pair.compared.adjusted)}" if pair.compared.possible else "not tested: too few seeds"
+        f"not significant, p = {probability(pair.compared.adjusted)}"
+        if pair.compared.possible
+        else "not tested: too few seeds"
     )
 
 
@@ -158,9 +202,16 @@ def remarks(study: Study) -> list[str]:
     """Remarks that limit how the figures may be read."""
     said = []
     for group in (row.group for row in study.rows if row.group.stopped):
-        stops = ", ".join(f"seed {one.seed} after {count(one.users)} of {count(one.planned)} users" for one in group.stopped)
+        stops = ", ".join(
+            f"seed {one.seed} after {count(one.users)} of {count(one.planned)} users"
+            for one in group.stopped
+        )
         cut = {one.seed for one in group.stopped} & set(group.seeds)
-        kept = f"the figures stop at {count(group.users[-1])} users" if cut else "excluded from all figures"
+        kept = (
+            f"the figures stop at {count(group.users[-1])} users"
+            if cut
+            else "excluded from all figures"
+        )
         said.append(f"{group.label} was interrupted ({stops}): {kept}.")
     silent = [
         row.group.label
@@ -176,12 +227,20 @@ def remarks(study: Study) -> list[str]:
 
 def really(group: Group) -> str:
     """A remark if the noise gives a much smaller epsilon than requested, as printed constants do."""
-    return f"Requested ε = {group.epsilon:.3g}; the noise gives ε = {group.true_epsilon:.3g}" if group.stricter else ""
+    return (
+        f"Requested ε = {group.epsilon:.3g}; the noise gives ε = {group.true_epsilon:.3g}"
+        if group.stricter
+        else ""
+    )
 
 
 def interval(figure: Interval, digits: int = 3) -> str:
     between = ends(figure, digits)
-    return f"{number(figure.estimate, digits)} ({between})" if between else number(figure.estimate, digits)
+    return (
+        f"{number(figure.estimate, digits)} ({between})"
+        if between
+        else number(figure.estimate, digits)
+    )
 
 
 def ends(figure: Interval, digits: int = 3) -> str:
@@ -204,7 +263,12 @@ def reached(found: Reached) -> tuple[str, str]:
     missing = found.seeds - found.reached
     if missing:
         return _users(found.median), f"not reached in {missing} of {found.seeds}"
-    return _users(found.median), "" if found.low is None or found.high is None else f"{_users(found.low)} to {_users(found.high)}"
+    return (
+        _users(found.median),
+        ""
+        if found.low is None or found.high is None
+        else f"{_users(found.low)} to {_users(found.high)}",
+    )
 
 
 def grown(row: Row) -> tuple[str, str]:
@@ -212,10 +276,19 @@ def grown(row: Row) -> tuple[str, str]:
     growth = row.growth
     if growth is None:
         return "–", ""
-    measured = f"{growth.slope:.2f}" if growth.error is None else f"{growth.slope:.2f} ± {growth.error:.2f}"
+    measured = (
+        f"{growth.slope:.2f}"
+        if growth.error is None
+        else f"{growth.slope:.2f} ± {growth.error:.2f}"
+    )
     if row.theorem is None:
         return measured, ""
-    against = {"below": "below", "above": "above", "compatible": "compatible with", "unknown": "bound:"}[row.verdict]
+    against = {
+        "below": "below",
+        "above": "above",
+        "compatible": "compatible with",
+        "unknown": "bound:",
+    }[row.verdict]
     return measured, f"{against} {row.theorem.exponent:.3g} {row.theorem.locator}"
 
 
@@ -238,7 +311,9 @@ def percent(share: float) -> str:
     if 0 < share < 1e-4:
         return "<\u202f0.01\u202f%"
     digits = 3 if abs(share) >= 0.1 else 2
-    return f"{100 * share:.{digits}g}\u202f%" if abs(share) < 9.995 else f"{count(100 * share)}\u202f%"
+    return (
+        f"{100 * share:.{digits}g}\u202f%" if abs(share) < 9.995 else f"{count(100 * share)}\u202f%"
+    )
 
 
 def in_words(share: str) -> str:

@@ -41,20 +41,36 @@ class NewKey:
         tx.add_api_key(row)
 
 
-def draw_api_key(role: str, label: str, *, run: str | None = None, expires: int | None = None) -> NewKey:
+def draw_api_key(
+    role: str, label: str, *, run: str | None = None, expires: int | None = None
+) -> NewKey:
     """256 random bits need no slow hash."""
     choice("role", role, ROLES)
     text("label", label)
     name = secrets.token_hex(6)
     secret = secrets.token_urlsafe(32)
-    return NewKey(f"cfd_{name}_{secret}", ApiKeyRow(name, role, _hash(secret), label, False, run, expires))
+    return NewKey(
+        f"cfd_{name}_{secret}", ApiKeyRow(name, role, _hash(secret), label, False, run, expires)
+    )
 
 
-def new_api_key(store: Store, role: str, label: str, actor: str, run: str | None = None, expires: str | None = None) -> str:
+def new_api_key(
+    store: Store,
+    role: str,
+    label: str,
+    actor: str,
+    run: str | None = None,
+    expires: str | None = None,
+) -> str:
     """The key, shown once. `run`: the only run that it may be used for. `expires`: as `parse_expiry` reads it."""
     if run is not None and text("run", run) not in store.runs():
         raise InvalidParameter(f"there is no run {run}: create the run before a key for it")
-    key = draw_api_key(role, label, run=run, expires=None if expires is None else parse_expiry(expires, time.time()))
+    key = draw_api_key(
+        role,
+        label,
+        run=run,
+        expires=None if expires is None else parse_expiry(expires, time.time()),
+    )
     with store.transaction() as tx:
         key.add_to(tx, actor)
     return key.text
@@ -69,7 +85,9 @@ def parse_expiry(written: str, now: float) -> int:
     try:
         moment = datetime.fromisoformat(written)
         # A time of another zone may lie outside of the years 1 to 9999 in UTC.
-        seconds = (moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        seconds = (
+            moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+        ).timestamp()
     except (ValueError, OverflowError):
         raise InvalidParameter(f"{wanted}, got {written!r}") from None
     if seconds <= now:
@@ -101,7 +119,12 @@ def _hash(secret: str) -> bytes:
 class Keyring:
     """The API keys in use, read again every few seconds."""
 
-    def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._store, self._clock, self._now, self._read = store, clock, now, -1e9
         self._keys: dict[str, ApiKeyRow] = {}
 
@@ -121,13 +144,23 @@ class Keyring:
         return key if key is not None and key_status(key, self._now()) == "in use" else None
 
     def refresh(self) -> None:
-        self._keys, self._read = {row.id: row for row in self._store.api_keys() if not row.revoked}, self._clock()
+        self._keys, self._read = (
+            {row.id: row for row in self._store.api_keys() if not row.revoked},
+            self._clock(),
+        )
 
 
 class RateLimit:
     """A bucket of `burst` tokens for each name, refilled at `rate` per second. The names that were not seen for longest are forgotten."""
 
-    def __init__(self, rate: float, burst: float, *, names: int = 10_000, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        rate: float,
+        burst: float,
+        *,
+        names: int = 10_000,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._rate, self._burst, self._names, self._clock = rate, burst, names, clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 

@@ -19,7 +19,8 @@ class Report:
     person: bytes = field(repr=False)
     nonce: bytes = field(repr=False)
     generation: int
-    content: Any = field(repr=False)  # joint: (states, actions, rewards); local: the bytes of a message
+    # joint: (states, actions, rewards); local: the bytes of a message
+    content: Any = field(repr=False)
     # The digest of the round that it answers, of a joint run. Whoever was served by the service itself may leave it out.
     answered: bytes | None = None
 
@@ -41,7 +42,9 @@ def check_form(run: LiveRun, report: Report) -> WellFormed | None:
     """
     try:
         steps = run.decoded(report.content, report.generation)
-        return WellFormed(report, steps, another_round=run.is_another_round(report.generation, report.answered))
+        return WellFormed(
+            report, steps, another_round=run.is_another_round(report.generation, report.answered)
+        )
     except AnotherRound:
         return WellFormed(report, None, another_round=True)
     except ConfideError:
@@ -51,7 +54,9 @@ def check_form(run: LiveRun, report: Report) -> WellFormed | None:
 class Admission:
     """A group of reports against what the store knows of their people: read at once, decided one by one, written at once."""
 
-    def __init__(self, tx: Transaction, run: LiveRun, reports: Sequence[Report], cap: float) -> None:
+    def __init__(
+        self, tx: Transaction, run: LiveRun, reports: Sequence[Report], cap: float
+    ) -> None:
         """`cap`: what a person may lose over all runs, in mu^2."""
         self._tx, self._run, self._cap = tx, run, cap
         self._taken = tx.taken(run.name, [report.who for report in reports])
@@ -92,7 +97,9 @@ class Admission:
             return "invalid" if report.generation > run.generation else "late"
         if well_formed.another_round:
             return "another-round"
-        if run.spec.batch.rule == "deadline" and not any(place.generation == run.generation for place in taken):
+        if run.spec.batch.rule == "deadline" and not any(
+            place.generation == run.generation for place in taken
+        ):
             return "not-enrolled"
         reports = [place for place in taken if place.nonce is not None]
         return "another-report" if len(reports) >= run.spec.reports_per_person else ""

@@ -44,13 +44,19 @@ TITLES = {
 class Problem(Exception):
     """An answer that is an error: RFC 9457."""
 
-    def __init__(self, status: int, kind: str, detail: str = "", *, retry: float | None = None) -> None:
+    def __init__(
+        self, status: int, kind: str, detail: str = "", *, retry: float | None = None
+    ) -> None:
         super().__init__(kind)
         self.status, self.kind, self.detail, self.retry = status, kind, detail, retry
 
     def response(self) -> Response:
         body = {"type": f"/problems/{self.kind}", "title": TITLES[self.kind], "status": self.status}
-        headers = dict(PLAIN) if self.retry is None else {**PLAIN, "Retry-After": str(max(1, math.ceil(self.retry)))}
+        headers = (
+            dict(PLAIN)
+            if self.retry is None
+            else {**PLAIN, "Retry-After": str(max(1, math.ceil(self.retry)))}
+        )
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
         full = body | ({"detail": self.detail} if self.detail else {})
@@ -117,7 +123,14 @@ def _whole_or_nan(digits: str) -> float:
     return int(digits) if len(digits) < _MOST_DIGITS else math.nan
 
 
-def tagged(request: Request, body: bytes, tag: str, media: str, cache: str, headers: Mapping[str, str] | None = None) -> Response:
+def tagged(
+    request: Request,
+    body: bytes,
+    tag: str,
+    media: str,
+    cache: str,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
     """A document with an ETag; 304 for who has it already."""
     full = {"ETag": f'"{tag}"', "Cache-Control": cache, **PLAIN, **(headers or {})}
     return not_modified(request, full["ETag"]) or Response(body, media_type=media, headers=full)
@@ -128,7 +141,9 @@ def not_modified(request: Request, tag: str) -> Response | None:
     if sent is None:
         return None
     known = [each.strip().removeprefix("W/") for each in sent.split(",")]
-    return Response(status_code=304, headers={"ETag": tag}) if tag in known or "*" in known else None
+    return (
+        Response(status_code=304, headers={"ETag": tag}) if tag in known or "*" in known else None
+    )
 
 
 @lru_cache(maxsize=64)
@@ -140,10 +155,19 @@ def signed(document: Signed, run: str, generation: int, cache: str) -> Response:
 @lru_cache(maxsize=64)
 def shown_release(row: ReleaseRow, cache: str) -> Response:
     document = Signed(row.body, row.digest, row.signature, row.key)
-    return _signed(document, row.run, row.generation, cache, "application/octet-stream", {"Confide-Previous": row.previous})
+    return _signed(
+        document,
+        row.run,
+        row.generation,
+        cache,
+        "application/octet-stream",
+        {"Confide-Previous": row.previous},
+    )
 
 
-def _signed(document: Signed, run: str, generation: int, cache: str, media: str, more: Mapping[str, str]) -> Response:
+def _signed(
+    document: Signed, run: str, generation: int, cache: str, media: str, more: Mapping[str, str]
+) -> Response:
     headers = {
         "ETag": f'"{document.digest}"',
         "Cache-Control": cache,
@@ -151,5 +175,9 @@ def _signed(document: Signed, run: str, generation: int, cache: str, media: str,
         "Confide-Generation": str(generation),
         **more,
     }
-    headers |= {"Confide-Digest": document.digest, "Confide-Signature": document.signature.hex(), "Confide-Key": document.key}
+    headers |= {
+        "Confide-Digest": document.digest,
+        "Confide-Signature": document.signature.hex(),
+        "Confide-Key": document.key,
+    }
     return Response(document.body, media_type=media, headers=headers | PLAIN)

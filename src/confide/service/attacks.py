@@ -23,8 +23,17 @@ REFUSED, WORKED, UNDECIDED, NOT_TRIED = "refused", "WORKED", "undecided", "not t
 _SAME = 8  # copies of a report
 _FLOOD = 512  # reports that try to close a batch, at most
 _CLOCKS = 5.0  # seconds by which two clocks may differ
-_NONSENSE = (b"", b"{", b"[]", b'{"subject": 5, "generation": 0}', b'{"subject": "confide-audit"}', b"\xff\xfe")
-_OTHERS = "other people reported meanwhile, or the attack worked in part: try it when nobody else comes"
+_NONSENSE = (
+    b"",
+    b"{",
+    b"[]",
+    b'{"subject": 5, "generation": 0}',
+    b'{"subject": "confide-audit"}',
+    b"\xff\xfe",
+)
+_OTHERS = (
+    "other people reported meanwhile, or the attack worked in part: try it when nobody else comes"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +117,17 @@ class _Attack:
                     self.made.tried.append(row)
             except ConfideError as error:
                 self.made.tried.append(self._row(what, str(error), NOT_TRIED))
-            except (KeyError, TypeError, ValueError, RecursionError) as error:  # a server may say anything
-                self.made.tried.append(self._row(what, f"the service said something strange ({type(error).__name__})", UNDECIDED))
-            if self.made.tried[0].verdict != REFUSED:  # the chain: without it nothing that is read can be believed
+            # a server may say anything
+            except (KeyError, TypeError, ValueError, RecursionError) as error:
+                self.made.tried.append(
+                    self._row(
+                        what,
+                        f"the service said something strange ({type(error).__name__})",
+                        UNDECIDED,
+                    )
+                )
+            # the chain: without it nothing that is read can be believed
+            if self.made.tried[0].verdict != REFUSED:
                 break
         return self.made
 
@@ -128,12 +145,20 @@ class _Attack:
             ("replay", f"send a new report {_SAME} times at the same moment", self._at_once),
             ("late", "reports that were planned with the release before", self._late),
             ("late", "a report of a release that does not exist yet", self._future),
-            ("early close", "compare all batches with the sizes that the manifest fixes", self._sizes),
+            (
+                "early close",
+                "compare all batches with the sizes that the manifest fixes",
+                self._sizes,
+            ),
             ("early close", "compare the newest release with the public times", self._times),
             ("early close", f"{batch} reports of one person", self._flood_of_replays),
             ("early close", f"{batch} bodies that are no reports", self._flood_of_nonsense),
             ("early close", f"{batch} late reports", self._flood_of_late_ones),
-            ("early close", f"{batch} an admin's request: close, release, pause and resume", self._operator),
+            (
+                "early close",
+                f"{batch} an admin's request: close, release, pause and resume",
+                self._operator,
+            ),
             ("re-noise", "ask for everything again after the attacks", self._after_all),
         ]
 
@@ -142,43 +167,73 @@ class _Attack:
 
     def _compared(self, what: str, differ: Sequence[str], fine: str, broken: str) -> Tried:
         shown = ", ".join(sorted(set(differ))[:3])
-        return self._row(what, f"{broken} {shown}", WORKED) if differ else self._row(what, fine, REFUSED)
+        return (
+            self._row(what, f"{broken} {shown}", WORKED)
+            if differ
+            else self._row(what, fine, REFUSED)
+        )
 
     # equivocation and re-noise: reading alone
 
     def _chain(self, what: str) -> Iterator[Tried]:
         target = self._target
-        found = list(check_public(target.url, target.run, key=self._given.signing_key, send=target.send))
+        found = list(
+            check_public(target.url, target.run, key=self._given.signing_key, send=target.send)
+        )
         wrong = [f"{each.about.split(': ')[1]}: {each.says}" for each in found if not each.holds]
         yield self._row(what, wrong[0] if wrong else found[-1].says, WORKED if wrong else REFUSED)
 
     def _two_clients(self, what: str) -> Iterator[Tried]:
         """The second one has a key, another name, and another address of the same document, so that no cache in between answers."""
         paths, differ = [*self._documents(), "release", f"round/{self._newest()}"], []
-        other = {**self._target.authorised, "User-Agent": "another client", "Cache-Control": "no-cache"}
+        other = {
+            **self._target.authorised,
+            "User-Agent": "another client",
+            "Cache-Control": "no-cache",
+        }
         for path in paths:
             one, two = self._target.read(path), self._target.read(f"{path}?client=2", other)
-            if _number(one) == _number(two) and _shown(one) != _shown(two):  # a batch may close in between
+            # a batch may close in between
+            if _number(one) == _number(two) and _shown(one) != _shown(two):
                 differ.append(path)
-        yield self._compared(f"{what}: {len(paths)} documents", differ, "the same signed bytes for both", "two faces of")
+        yield self._compared(
+            f"{what}: {len(paths)} documents",
+            differ,
+            "the same signed bytes for both",
+            "two faces of",
+        )
 
     def _again(self, what: str) -> Iterator[Tried]:
         first = self.made.seen = self._read_all(self._documents())
-        changed = [path for _ in range(2) for path, found in self._read_all(first).items() if first[path] != found]
-        yield self._compared(f"{what}: {len(first)} documents", changed, "the same bytes", "drawn again:")
+        changed = [
+            path
+            for _ in range(2)
+            for path, found in self._read_all(first).items()
+            if first[path] != found
+        ]
+        yield self._compared(
+            f"{what}: {len(first)} documents", changed, "the same bytes", "drawn again:"
+        )
 
     def _page(self, what: str) -> Iterator[Tried]:
         """While the release is the same, the page is."""
-        before, pages = self._newest(), {self._target.read(f"/runs/{self._target.run}").body for _ in range(3)}
+        before, pages = (
+            self._newest(),
+            {self._target.read(f"/runs/{self._target.run}").body for _ in range(3)},
+        )
         changed = ["the page"] if len(pages) > 1 and self._newest() == before else []
         yield self._compared(what, changed, "the same bytes", "changed without a release:")
 
     def _seen_before(self, what: str) -> Iterator[Tried]:
         seen, now = self._given.seen, self.made.seen
         if not seen:
-            raise InvalidParameter("there is none: keep one with --seen FILE, restart the service, and audit again")
+            raise InvalidParameter(
+                "there is none: keep one with --seen FILE, restart the service, and audit again"
+            )
         changed = [path for path, found in seen.items() if now.get(path) != found]
-        yield self._compared(f"{what}: {len(seen)} documents", changed, "the same bytes", "not the same, or gone:")
+        yield self._compared(
+            f"{what}: {len(seen)} documents", changed, "the same bytes", "not the same, or gone:"
+        )
 
     def _after_all(self, what: str) -> Iterator[Tried]:
         """What is new is kept, too."""
@@ -188,7 +243,11 @@ class _Attack:
         yield self._compared(what, changed, "the same bytes", "not the same:")
 
     def _documents(self) -> list[str]:
-        return ["manifest", "certificate", *(f"release/{number}" for number in range(self._newest() + 1))]
+        return [
+            "manifest",
+            "certificate",
+            *(f"release/{number}" for number in range(self._newest() + 1)),
+        ]
 
     def _newest(self) -> int:
         return _number(self._target.read("release"))
@@ -209,7 +268,9 @@ class _Attack:
                 return person
             if refusal(answer) != "late":
                 break
-        raise InvalidParameter(f"the service takes no reports now: {answer.status} {refusal(answer)}")
+        raise InvalidParameter(
+            f"the service takes no reports now: {answer.status} {refusal(answer)}"
+        )
 
     def _may_count(self) -> None:
         if self._left < 1:
@@ -226,15 +287,28 @@ class _Attack:
         self._spend(said[201])
         told, grown = _statuses(said), _grown(before, after)
         if said[201] or (grown is not None and grown >= len(reports)):
-            return self._row(what, f"counted {said[201] if grown is None else grown} ({told})", WORKED)
+            return self._row(
+                what, f"counted {said[201] if grown is None else grown} ({told})", WORKED
+            )
         if not set(said) <= set(expected):
             return self._row(what, f"another answer than expected ({told})", UNDECIDED)
         if grown is None and after.generation != before.generation:
-            return self._row(what, f"{told}; the batch closed meanwhile: the key of an admin tells why", UNDECIDED)
+            return self._row(
+                what,
+                f"{told}; the batch closed meanwhile: the key of an admin tells why",
+                UNDECIDED,
+            )
         if grown:
             return self._row(what, f"{told}; {_OTHERS}", UNDECIDED)
         return self._row(
-            what, told + (", which is believed: the key of an admin counts" if grown is None else ", not counted"), REFUSED
+            what,
+            told
+            + (
+                ", which is believed: the key of an admin counts"
+                if grown is None
+                else ", not counted"
+            ),
+            REFUSED,
         )
 
     def _same(self, what: str) -> Iterator[Tried]:
@@ -261,7 +335,9 @@ class _Attack:
         self._may_count()
         before, person = self._target.now(), self._target.person()
         with ThreadPoolExecutor(_SAME) as pool:
-            said = Counter(answer.status for answer in pool.map(self._target.post, [person] * _SAME))
+            said = Counter(
+                answer.status for answer in pool.map(self._target.post, [person] * _SAME)
+            )
         grown, told = _grown(before, self._target.now()), _statuses(said)
         self._spend(said[201])
         if said[201] > 1 or grown == _SAME:
@@ -277,7 +353,9 @@ class _Attack:
             if self._target.deadline:
                 raise InvalidParameter("there is no release before: wait for the first deadline")
             self._counted()
-        people = [self._target.person(behind=1) for _ in range(1 if self._target.deadline else _SAME)]
+        people = [
+            self._target.person(behind=1) for _ in range(1 if self._target.deadline else _SAME)
+        ]
         yield self._sent(f"{what}: {len(people)}", people, (410,))
 
     def _future(self, what: str) -> Iterator[Tried]:
@@ -317,7 +395,10 @@ class _Attack:
 
     def _flood_of_nonsense(self, what: str) -> Iterator[Tried]:
         count = self._enough()
-        made = [Prepared("", _NONSENSE[number % len(_NONSENSE)], f"no report {number:012}") for number in range(count)]
+        made = [
+            Prepared("", _NONSENSE[number % len(_NONSENSE)], f"no report {number:012}")
+            for number in range(count)
+        ]
         yield self._sent(f"{what}: {count}", made, (400,))
 
     def _flood_of_late_ones(self, what: str) -> Iterator[Tried]:
@@ -331,7 +412,10 @@ class _Attack:
         if before.counted is None:
             raise InvalidParameter("that needs the API key of an admin")
         try:
-            said = [self._target.ask("POST", path, key, b"{}").status for path in ("close", "release", "pause")]
+            said = [
+                self._target.ask("POST", path, key, b"{}").status
+                for path in ("close", "release", "pause")
+            ]
         finally:
             resumed = self._target.ask("POST", "resume", key).status
         after, told = self._target.now(), ", ".join(map(str, [*said, resumed]))
@@ -339,7 +423,11 @@ class _Attack:
             yield self._row(what, f"the service has an address for it ({told})", WORKED)
         elif after.generation != before.generation:
             others = _grown(before, after) != 0
-            yield self._row(what, f"a release came ({told}){f'; {_OTHERS}' * others}", UNDECIDED if others else WORKED)
+            yield self._row(
+                what,
+                f"a release came ({told}){f'; {_OTHERS}' * others}",
+                UNDECIDED if others else WORKED,
+            )
         else:
             yield self._row(what, f"no release came ({told})", REFUSED)
 
@@ -355,11 +443,15 @@ def _number(document: Response) -> int:
 
 def _shown(answer: Response) -> tuple[bytes, dict[str, str]]:
     """What a client can compare: the body and what was signed about it."""
-    return answer.body, {name: value for name, value in sorted(answer.headers.items()) if name.startswith("confide-")}
+    return answer.body, {
+        name: value for name, value in sorted(answer.headers.items()) if name.startswith("confide-")
+    }
 
 
 def _grown(before: Now, after: Now) -> int | None:
-    return None if before.counted is None or after.counted is None else after.counted - before.counted
+    return (
+        None if before.counted is None or after.counted is None else after.counted - before.counted
+    )
 
 
 def _statuses(said: Mapping[int, int]) -> str:

@@ -17,7 +17,11 @@ def check_rows(rows: Iterable[AuditRow]) -> int:
     previous, count = "", 0
     for row in rows:
         count += 1
-        if row.number != count or row.digest != chained(previous, row.number, row.at, row.actor, row.action, row.detail):
-            raise StateError(f"audit row {row.number} was changed, or the one before it was removed")
+        if row.number != count or row.digest != chained(
+            previous, row.number, row.at, row.actor, row.action, row.detail
+        ):
+            raise StateError(
+                f"audit row {row.number} was changed, or the one before it was removed"
+            )
         previous = row.digest
     return count

@@ -13,7 +13,9 @@ class Bridge:
         self._done: deque[tuple[asyncio.Future[Answer], Answer]] = deque()
         self._woken = False
 
-    def put(self, loop: asyncio.AbstractEventLoop, future: "asyncio.Future[Answer]", answer: Answer) -> None:
+    def put(
+        self, loop: asyncio.AbstractEventLoop, future: "asyncio.Future[Answer]", answer: Answer
+    ) -> None:
         self._done.append((future, answer))
         if not self._woken:
             self._woken = True

@@ -59,7 +59,11 @@ def chart(
     """Releases to the right and values upwards. `bars`: name, x, and from where to where, in the chart's units."""
     width, height = size
     xs = [x for each in series for x, _ in each.points]
-    ys = [y for each in series for _, y in each.points] + [each.at for each in levels] + [y for _, _, *ends in bars for y in ends]
+    ys = (
+        [y for each in series for _, y in each.points]
+        + [each.at for each in levels]
+        + [y for _, _, *ends in bars for y in ends]
+    )
     low, high, ticks = _decades(ys) if log else _even(ys)
     first, last = min(xs, default=0.0), max(xs, default=1.0)
 
@@ -68,13 +72,19 @@ def chart(
         return round(_LEFT + 8 + share * (width - _LEFT - _RIGHT - 16), 1)
 
     def up(y: float) -> float:
-        share = (math.log10(y) - math.log10(low)) / (math.log10(high) - math.log10(low)) if log else (y - low) / (high - low)
+        share = (
+            (math.log10(y) - math.log10(low)) / (math.log10(high) - math.log10(low))
+            if log
+            else (y - low) / (high - low)
+        )
         return round(height - _BOTTOM - share * (height - _TOP - _BOTTOM), 1)
 
     lines = []
     for each in series:
         placed = tuple((across(x), up(y)) for x, y in each.points)
-        lines.append((each.name, " ".join(f"{x:g},{y:g}" for x, y in placed), placed if each.dots else ()))
+        lines.append(
+            (each.name, " ".join(f"{x:g},{y:g}" for x, y in placed), placed if each.dots else ())
+        )
     step = max(1, math.ceil((last - first) / columns))
     numbers = range(math.ceil(first), math.floor(last) + 1, step)
     return Chart(
@@ -100,7 +110,10 @@ def _even(values: Sequence[float]) -> tuple[float, float, list[float]]:
 
 
 def _decades(values: Sequence[float]) -> tuple[float, float, list[float]]:
-    first, last = (round_(math.log10(end)) for round_, end in ((math.floor, min(values)), (math.ceil, max(values))))
+    first, last = (
+        round_(math.log10(end))
+        for round_, end in ((math.floor, min(values)), (math.ceil, max(values)))
+    )
     last = max(last, first + 1)
     step = max(1, math.ceil((last - first) / 5))
     return 10.0**first, 10.0**last, [10.0**i for i in range(first, last + 1, step)]

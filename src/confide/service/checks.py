@@ -85,10 +85,19 @@ def check_round(value: Any, run: str, generation: int, *, local: bool) -> dict[s
     """The round of this run and this generation. Under local privacy it says how messages are made; otherwise that part is left out."""
     given = fields("the round", value)
     one_of("format", given.get("format"), (ROUND_FORMAT,))
-    if given.get("run") != run or whole("generation", given.get("generation"), 0, _MOST_SAFE) != generation:
+    if (
+        given.get("run") != run
+        or whole("generation", given.get("generation"), 0, _MOST_SAFE) != generation
+    ):
         raise InvalidDocument("the round is of another run or another release")
-    policies = [_check_policy(policy) for policy in listed("policies", given.get("policies"), 1, _MOST_POLICIES)]
-    shares = [real("a share", share, 0.0, 1.0) for share in listed("shares", given.get("shares"), len(policies), len(policies))]
+    policies = [
+        _check_policy(policy)
+        for policy in listed("policies", given.get("policies"), 1, _MOST_POLICIES)
+    ]
+    shares = [
+        real("a share", share, 0.0, 1.0)
+        for share in listed("shares", given.get("shares"), len(policies), len(policies))
+    ]
     if not sum(shares) > 0:
         raise InvalidDocument("the shares of the policies must have a positive sum")
     named = hexadecimal("round", given.get("round"), _HEX_64)
@@ -97,7 +106,11 @@ def check_round(value: Any, run: str, generation: int, *, local: bool) -> dict[s
     if not local:
         return checked
     channel = check_channel(given.get("channel"))
-    return {**checked, "channel": channel, "statistic": check_statistic(given.get("statistic"), channel)}
+    return {
+        **checked,
+        "channel": channel,
+        "statistic": check_statistic(given.get("statistic"), channel),
+    }
 
 
 def _check_policy(value: Any) -> dict[str, Any]:
@@ -109,17 +122,30 @@ def _check_policy(value: Any) -> dict[str, Any]:
     match kind := given.get("kind"):
         case "tabular":
             choices = whole("choices", given.get("choices"), 1, 2**31)
-            actions = rectangle("actions", given.get("actions"), 2, lambda each: whole("an action", each, 0, choices - 1))
+            actions = rectangle(
+                "actions",
+                given.get("actions"),
+                2,
+                lambda each: whole("an action", each, 0, choices - 1),
+            )
             return {"kind": kind, "choices": choices, "actions": actions}
         case "stochastic":
-            weights = rectangle("weights", given.get("weights"), 3, lambda each: real("a probability", each, 0.0, 1.0))
+            weights = rectangle(
+                "weights",
+                given.get("weights"),
+                3,
+                lambda each: real("a probability", each, 0.0, 1.0),
+            )
             if not all(sum(row) > 0 for step in weights for row in step):
                 raise InvalidDocument("the probabilities of actions must have a positive sum")
             return {"kind": kind, "weights": weights}
         case "linear":
             return {"kind": kind, "gains": rectangle("gains", given.get("gains"), 3, weight)}
         case "context":
-            weights, widths = rectangle("weights", given.get("weights"), 1, weight), given.get("widths")
+            weights, widths = (
+                rectangle("weights", given.get("weights"), 1, weight),
+                given.get("widths"),
+            )
             if widths is not None:
                 widths = rectangle("widths", widths, 2, weight)
                 if len(widths[0]) != len(weights):
@@ -154,11 +180,19 @@ def check_channel(value: Any) -> dict[str, Any]:
             # Only simulations have noise on the reals. A real person's device draws on the grid of the contributions.
             simulated = step is None and channel["source"] == "fast"
             if not simulated and (isinstance(step, bool) or step != grid):
-                raise InvalidDocument("the lattice of the noise must be the grid of the contributions")
+                raise InvalidDocument(
+                    "the lattice of the noise must be the grid of the contributions"
+                )
             scale = real("scale", noise.get("scale"), _LEAST_WIDTH * grid, _MOST_WIDTH * grid)
-            drawn = {"distribution": distribution, "scale": scale, "step": None if step is None else grid}
+            drawn = {
+                "distribution": distribution,
+                "scale": scale,
+                "step": None if step is None else grid,
+            }
             return {**channel, "kind": "numbers", "noise": drawn}
-    raise InvalidDocument("this client knows no noise of this distribution: use confide.agents.LocalClient")
+    raise InvalidDocument(
+        "this client knows no noise of this distribution: use confide.agents.LocalClient"
+    )
 
 
 def _check_report(noise: Fields, distribution: str, size: int) -> dict[str, Any]:
@@ -169,10 +203,16 @@ def _check_report(noise: Fields, distribution: str, size: int) -> dict[str, Any]
     report = {"distribution": distribution, "radius": radius, "epsilon": epsilon}
     if distribution == "codebook":
         vectors = whole("vectors", noise.get("vectors"), 2, _MOST_VECTORS)
-        return {**report, "vectors": vectors, "nearest": whole("nearest", noise.get("nearest"), 1, vectors - 1)}
+        return {
+            **report,
+            "vectors": vectors,
+            "nearest": whole("nearest", noise.get("nearest"), 1, vectors - 1),
+        }
     asked = whole("asked", noise.get("asked"), 1, min(size, _MOST_SIGNS))
     nearest = whole("nearest", noise.get("nearest"), 1, 2**asked - 1)
-    if nearest not in (sum(math.comb(asked, wrong) for wrong in range(reach + 1)) for reach in range(asked)):
+    if nearest not in (
+        sum(math.comb(asked, wrong) for wrong in range(reach + 1)) for reach in range(asked)
+    ):
         raise InvalidDocument("nearest must count all patterns that differ in few places")
     return {**report, "asked": asked, "nearest": nearest}
 
@@ -187,13 +227,20 @@ def check_statistic(value: Any, channel: Fields) -> dict[str, Any]:
             return _check_answers(value, channel)
         case "budget":
             return _check_budget(value, channel)
-    raise InvalidDocument("this client cannot compute what this run's users contribute: use confide.agents.LocalClient")
+    raise InvalidDocument(
+        "this client cannot compute what this run's users contribute: use confide.agents.LocalClient"
+    )
 
 
 def _check_transitions(given: Fields, channel: Fields) -> dict[str, Any]:
     steps = whole("steps", given.get("steps"), 1, _MOST_STEPS)
     most = MOST_WHOLE // steps - 1
-    table = rectangle("table", given.get("table"), 4, lambda each: whole("a number of the table", each, -most, most))
+    table = rectangle(
+        "table",
+        given.get("table"),
+        4,
+        lambda each: whole("a number of the table", each, -most, most),
+    )
     _fit(steps * len(table[0][0][0]), channel)
     return {"kind": "transitions", "steps": steps, "table": table}
 
@@ -202,7 +249,10 @@ def _check_answers(given: Fields, channel: Fields) -> dict[str, Any]:
     questions = channel["size"]
     if not 1 / MOST_WHOLE < channel["grid"] <= 0.5:
         raise InvalidDocument("the grid is too coarse or too fine for answers")
-    steps = [whole("a step", each, 0, _MOST_STEPS) for each in listed("steps", given.get("steps"), questions, questions)]
+    steps = [
+        whole("a step", each, 0, _MOST_STEPS)
+        for each in listed("steps", given.get("steps"), questions, questions)
+    ]
     rewards = listed("rewards", given.get("rewards"), questions, questions)
     if not all(isinstance(each, bool) for each in rewards):
         raise InvalidDocument("rewards must be true or false")
@@ -220,22 +270,37 @@ def _check_budget(given: Fields, channel: Fields) -> dict[str, Any]:
     pairs = layers * states * actions
     if pairs > _MOST_NUMBERS:
         raise InvalidDocument("the round has too many pairs of a state and an action")
-    costs = [whole("a cost", each, 0, BUDGET) for each in listed("costs", given.get("costs"), pairs, pairs)]
+    costs = [
+        whole("a cost", each, 0, BUDGET)
+        for each in listed("costs", given.get("costs"), pairs, pairs)
+    ]
     places = listed("successors", given.get("successors"), 1, _MOST_NUMBERS)
     successors = [whole("a successor", each, 0, states - 1) for each in places]
     edges = listed("indptr", given.get("indptr"), pairs + 1, pairs + 1)
     indptr = [whole("a place", each, 0, len(successors)) for each in edges]
-    if indptr[0] != 0 or indptr[-1] != len(successors) or any(low > high for low, high in pairwise(indptr)):
+    if (
+        indptr[0] != 0
+        or indptr[-1] != len(successors)
+        or any(low > high for low, high in pairwise(indptr))
+    ):
         # Otherwise what the pairs add would add up.
         raise InvalidDocument("the pairs of a budget must have places of their own")
     _fit(len(successors) + (pairs if balance else 0), channel)
-    sizes = {"layers": layers, "states": states, "actions": actions, "steps": steps, "balance": balance}
+    sizes = {
+        "layers": layers,
+        "states": states,
+        "actions": actions,
+        "steps": steps,
+        "balance": balance,
+    }
     return {"kind": "budget", **sizes, "indptr": indptr, "successors": successors, "costs": costs}
 
 
 def _fit(numbers: int, channel: Fields) -> None:
     if numbers != channel["size"]:
-        raise InvalidDocument(f"the statistic has {numbers} numbers, and the channel {channel['size']}")
+        raise InvalidDocument(
+            f"the statistic has {numbers} numbers, and the channel {channel['size']}"
+        )
 
 
 # values

@@ -37,13 +37,21 @@ from confide.errors import (
 )
 from confide.mechanisms.exact import ExactSource
 from confide.mechanisms.sources import FastSource, NoiseSource
-from confide.service.checks import check_keys, check_manifest, check_round, fields, one_of, parse_json
+from confide.service.checks import (
+    check_keys,
+    check_manifest,
+    check_round,
+    fields,
+    one_of,
+    parse_json,
+)
 from confide.service.documents import Statement, canonical, check_chain, check_signature, digest
 from confide.service.episodes import contribution
 from confide.service.messages import mechanism_of, message
 from confide.service.transport import Response, Send, ServiceRefused, over_http, refusal, retried
 
-_TEXTS = ("run", "key", "manifest", "digest", "sent", "nonce", "outcome", "salt", "person")  # of a store
+# of a store
+_TEXTS = ("run", "key", "manifest", "digest", "sent", "nonce", "outcome", "salt", "person")
 _JOINS = 3  # batches that may close while a device joins
 _HEADERS = {
     "confide-generation": re.compile("[0-9]{1,15}"),
@@ -123,7 +131,11 @@ class Device:
         self._lock = threading.Lock()
         salt = secrets.token_hex(16)
         # Of several policies, `which` chooses one. It is drawn before there are any data.
-        self._kept: dict[str, Any] = {"which": secrets.randbits(128), "salt": salt, "person": _salted(salt, subject)}
+        self._kept: dict[str, Any] = {
+            "which": secrets.randbits(128),
+            "salt": salt,
+            "person": _salted(salt, subject),
+        }
         self._read_store()
         self.manifest: dict[str, Any] | None = None
         self._manifest_digest, self._keys = "", dict[str, bytes]()
@@ -143,11 +155,18 @@ class Device:
         assert self.manifest is not None
         release, generation, answer = self._current()
         statement = Statement(
-            "round", self.run, self._manifest_digest, generation, digest(answer.body), _header(release, "confide-digest")
+            "round",
+            self.run,
+            self._manifest_digest,
+            generation,
+            digest(answer.body),
+            _header(release, "confide-digest"),
         )
         self._check(answer, statement)
         local = self.manifest["promise"]["trust"] == "local"
-        document = check_round(parse_json("the round", answer.body), self.run, generation, local=local)
+        document = check_round(
+            parse_json("the round", answer.body), self.run, generation, local=local
+        )
         self.round = Round(generation, _drawn(document, self._kept["which"]), document)
         return self.round
 
@@ -168,9 +187,17 @@ class Device:
         public = bytes.fromhex(manifest["key"]["public"])
         known = self._pinned or self._kept.get("key")
         if known is not None and public.hex() != known:
-            raise SignatureError("the manifest is signed by another key than the one this device knows")
-        check_signature(public, bytes.fromhex(_header(answer, "confide-signature")), _of_manifest(self.run, answer.body))
-        if manifest["run"] != self.run or self._kept.get("manifest", digest(answer.body)) != digest(answer.body):
+            raise SignatureError(
+                "the manifest is signed by another key than the one this device knows"
+            )
+        check_signature(
+            public,
+            bytes.fromhex(_header(answer, "confide-signature")),
+            _of_manifest(self.run, answer.body),
+        )
+        if manifest["run"] != self.run or self._kept.get("manifest", digest(answer.body)) != digest(
+            answer.body
+        ):
             raise SignatureError("the run has another manifest than the one this device knows")
         self._check_promise(manifest)
         self._keys = self._read_keys(public)
@@ -181,7 +208,9 @@ class Device:
             kept |= {"run": self.run, "key": public.hex(), "manifest": self._manifest_digest}
 
     def _read_keys(self, trusted: bytes) -> dict[str, bytes]:
-        return check_chain(check_keys(parse_json("the list of keys", self._get("keys").body)), trusted)
+        return check_chain(
+            check_keys(parse_json("the list of keys", self._get("keys").body)), trusted
+        )
 
     def _check_promise(self, manifest: Mapping[str, Any]) -> None:
         promise, accepts = manifest["promise"], self._accepts
@@ -191,28 +220,41 @@ class Device:
                 f"epsilon={accepts.epsilon:g}, delta={accepts.delta:g}"
             )
         if accepts.trust == "local" and promise["trust"] != "local":
-            raise PromiseBroken("the run asks for raw data, and this person accepts local privacy only")
+            raise PromiseBroken(
+                "the run asks for raw data, and this person accepts local privacy only"
+            )
         if accepts.relation == "replace" and promise["relation"] != "replace":
             raise PromiseBroken(
                 "the run's guarantee compares a person's data with no data at all, which is weaker than a comparison with "
                 'another person\'s data: whoever accepts it says so with relation="null"'
             )
         if manifest["simulation"] and not accepts.simulation:
-            raise PromiseBroken("the run is a simulation: somebody who knows the seed can subtract its noise")
+            raise PromiseBroken(
+                "the run is a simulation: somebody who knows the seed can subtract its noise"
+            )
 
     def _check_release(self, release: Response) -> int:
-        generation, shown = int(_header(release, "confide-generation")), _header(release, "confide-digest")
+        generation, shown = (
+            int(_header(release, "confide-generation")),
+            _header(release, "confide-digest"),
+        )
         previous = _header(release, "confide-previous")
-        statement = Statement("release", self.run, self._manifest_digest, generation, digest(release.body), previous)
+        statement = Statement(
+            "release", self.run, self._manifest_digest, generation, digest(release.body), previous
+        )
         self._check(release, statement)
         with self._turn() as kept:
             newest, seen = kept.get("generation", -1), kept.get("digest", "")
             if generation < newest:
-                raise SignatureError(f"the service shows release {generation}, and this device has seen release {newest}")
+                raise SignatureError(
+                    f"the service shows release {generation}, and this device has seen release {newest}"
+                )
             if generation == newest and shown != seen:
                 raise SignatureError(f"the service shows two different releases {generation}")
             if generation == newest + 1 and seen and previous != seen:
-                raise SignatureError(f"release {generation} does not follow the one that this device has seen")
+                raise SignatureError(
+                    f"release {generation} does not follow the one that this device has seen"
+                )
             kept |= {"generation": generation, "digest": shown}
         return generation
 
@@ -222,7 +264,11 @@ class Device:
             self._keys = self._read_keys(bytes.fromhex(self._kept["key"]))
         if name not in self._keys:
             raise SignatureError("the document is signed by a key that is none of the run's")
-        check_signature(self._keys[name], bytes.fromhex(_header(answer, "confide-signature")), statement.to_bytes())
+        check_signature(
+            self._keys[name],
+            bytes.fromhex(_header(answer, "confide-signature")),
+            statement.to_bytes(),
+        )
         if statement.digest != _header(answer, "confide-digest"):
             raise SignatureError("the document has another digest than it says")
 
@@ -246,15 +292,25 @@ class Device:
         with self._turn() as kept:
             if "sent" not in kept and "outcome" not in kept:
                 body = self._episode_body(states, actions, rewards)
-                kept |= {"sent": base64.b64encode(body).decode(), "nonce": secrets.token_urlsafe(24)}  # stored before it is sent
+                # stored before it is sent
+                kept |= {
+                    "sent": base64.b64encode(body).decode(),
+                    "nonce": secrets.token_urlsafe(24),
+                }
         outcome = self._sent() if "sent" in self._kept else "same"
         if "late" in (outcome, self._kept["outcome"]):
-            raise StaleMessage("the release that the report was planned with is closed: it was not counted")
+            raise StaleMessage(
+                "the release that the report was planned with is closed: it was not counted"
+            )
         if "another-round" in (outcome, self._kept["outcome"]):
-            raise AnotherRound("the service has planned another round than the one that the report answers: it was not counted")
+            raise AnotherRound(
+                "the service has planned another round than the one that the report answers: it was not counted"
+            )
         return outcome
 
-    def _episode_body(self, states: Sequence[Any], actions: Sequence[Any], rewards: Sequence[Any]) -> bytes:
+    def _episode_body(
+        self, states: Sequence[Any], actions: Sequence[Any], rewards: Sequence[Any]
+    ) -> bytes:
         if self.round is None:
             raise InvalidParameter("a report is about an episode that was planned: call join first")
         if not len(states) - 1 == len(actions) == len(rewards):
@@ -283,19 +339,37 @@ class Device:
         """The bytes of a report. Under local privacy each call draws noise: `report` calls it once."""
         assert self.round is not None and self.manifest is not None
         if self.manifest["promise"]["trust"] != "local":
-            return joint_body(self.round.generation, self._subject, (states, actions, rewards), self.round.document["round"])
+            return joint_body(
+                self.round.generation,
+                self._subject,
+                (states, actions, rewards),
+                self.round.document["round"],
+            )
         message = base64.b64encode(self._message(states, actions, rewards)).decode()
-        return canonical({"subject": self._subject, "generation": self.round.generation, "message": message})
+        return canonical(
+            {"subject": self._subject, "generation": self.round.generation, "message": message}
+        )
 
-    def _message(self, states: Sequence[Any], actions: Sequence[Any], rewards: Sequence[Any]) -> bytes:
+    def _message(
+        self, states: Sequence[Any], actions: Sequence[Any], rewards: Sequence[Any]
+    ) -> bytes:
         """With noise that keeps what this person accepts, or none is sent."""
         assert self.round is not None
         channel, statistic = self.round.document["channel"], self.round.document["statistic"]
         if channel["source"] != self._source.name:
-            raise PromiseBroken(f"the run wants {channel['source']} noise, and this device has {self._source.name}")
+            raise PromiseBroken(
+                f"the run wants {channel['source']} noise, and this device has {self._source.name}"
+            )
         mechanism = mechanism_of(channel, statistic, self._accepts.epsilon, self._accepts.delta)
         steps = contribution(statistic, channel, (states, actions, rewards))
-        return message(channel, mechanism, steps, self.round.generation, self.round.document["round"], self._source)
+        return message(
+            channel,
+            mechanism,
+            steps,
+            self.round.generation,
+            self.round.document["round"],
+            self._source,
+        )
 
     # sending
 
@@ -305,8 +379,14 @@ class Device:
             raise ServiceRefused(answer.status, refusal(answer))
         return answer
 
-    def _retried(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:
-        full = {"Authorization": f"Bearer {self._api_key}", **headers} if method == "POST" else dict(headers)
+    def _retried(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None
+    ) -> Response:
+        full = (
+            {"Authorization": f"Bearer {self._api_key}", **headers}
+            if method == "POST"
+            else dict(headers)
+        )
         return retried(self._send, (method, f"{self._base}/{path}", full, body), self._sleep)
 
     # the store
@@ -351,13 +431,17 @@ class Device:
         if kept.get("run", self.run) != self.run:
             raise StateError("the store is of a device in another run")
         if not same_person:
-            raise StateError("the store is of another person: give each person a store of their own")
+            raise StateError(
+                "the store is of another person: give each person a store of their own"
+            )
         self._kept = kept
 
 
 def _salted(salt: str, subject: str) -> str:
     """By which a store recognizes its person without their name in clear."""
-    return hmac.new(salt.encode(), subject.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
+    return hmac.new(
+        salt.encode(), subject.encode("utf-8", "surrogatepass"), hashlib.sha256
+    ).hexdigest()
 
 
 def act(policy: Mapping[str, Any], step: int, state: Any) -> Any:
@@ -392,7 +476,9 @@ def _index(name: str, value: Any, rows: Sequence[Any]) -> int:
 def _drawn(document: Mapping[str, Any], number: int) -> Mapping[str, Any]:
     """The policy of a device that drew this number out of 2^128, as `Round.drawn` takes it."""
     edges = np.cumsum(document["shares"])
-    found: Mapping[str, Any] = document["policies"][int(np.searchsorted(edges[:-1], number / 2.0**128 * edges[-1], side="right"))]
+    found: Mapping[str, Any] = document["policies"][
+        int(np.searchsorted(edges[:-1], number / 2.0**128 * edges[-1], side="right"))
+    ]
     return found
 
 
@@ -415,7 +501,9 @@ def _outcome(answer: Response) -> str:
 def joint_body(generation: int, subject: str, episode: Sequence[Any], answered: str) -> bytes:
     """A report of a joint run: the episode itself, and the digest of the round by which the person was served."""
     trajectory = dict(zip(("states", "actions", "rewards"), map(_plain, episode), strict=True))
-    return canonical({"subject": subject, "generation": generation, "round": answered, "trajectory": trajectory})
+    return canonical(
+        {"subject": subject, "generation": generation, "round": answered, "trajectory": trajectory}
+    )
 
 
 def _plain(part: Any) -> Any:
@@ -428,4 +516,13 @@ def _plain(part: Any) -> Any:
     return part if fits else None
 
 
-__all__ = ["Accepts", "Device", "FastSource", "Response", "Round", "ServiceRefused", "act", "over_http"]
+__all__ = [
+    "Accepts",
+    "Device",
+    "FastSource",
+    "Response",
+    "Round",
+    "ServiceRefused",
+    "act",
+    "over_http",
+]

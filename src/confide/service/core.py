@@ -36,7 +36,8 @@ QUEUE = 20_000  # reports that may wait
 LOOK = 0.25  # seconds until a release of another worker is shown by this one
 # Seconds that the writer waits for a round. Most are planned by then, and it would cost more to take reports meanwhile.
 USUAL_PLANNING = 0.02
-PATIENCE = 5.0  # seconds that reports wait for their run to be planned, before they are answered with 503
+# seconds that reports wait for their run to be planned, before they are answered with 503
+PATIENCE = 5.0
 RUN_MEMORY = 10**9  # bytes that a run may need, unless the operator says otherwise
 TRIES = 3  # of a group of reports, while other workers are faster
 STATUS = {  # what becomes of a report, and its status of HTTP
@@ -90,9 +91,12 @@ class Service:
         """`run_memory`: bytes that a run may need, by an estimate that is made before the run is."""
         self.store, self.keys, self.marks = store, keys, marks
         self._clock, self._fault = clock, fault
-        self._live = LiveRuns(store, keys, marks, memory=run_memory, fault=lambda point: self._fault(point))
+        self._live = LiveRuns(
+            store, keys, marks, memory=run_memory, fault=lambda point: self._fault(point)
+        )
         self.runs = self._live.by_name
-        self.counts: Counter[tuple[str, str]] = Counter()  # of answers, by run and outcome: for operators
+        # of answers, by run and outcome: for operators
+        self.counts: Counter[tuple[str, str]] = Counter()
         self.commits: Counter[str] = Counter()
         self._looked, self._cause = time.monotonic(), ""
         self._queue: queue.SimpleQueue[Ticket | Wake | None] = queue.SimpleQueue()
@@ -119,7 +123,9 @@ class Service:
 
     def _create_once(self, spec: RunSpec, actor: str) -> None:
         if spec.name in self._live.left_out:
-            raise StateError(f"run {spec.name} is finished, and cannot be served any more. Choose another name")
+            raise StateError(
+                f"run {spec.name} is finished, and cannot be served any more. Choose another name"
+            )
         row = self.store.run(spec.name)
         if row is None:
             self._live.check_size(spec)
@@ -180,7 +186,9 @@ class Service:
         """Whether reports are taken. A service is ready if the writer works and some run is ready, or if there is no run."""
         working = self._thread is None or self._thread.is_alive()
         names = set(self.runs) | set(self._live.failures)
-        return working and not self._stopping and (not names or bool(names - set(self._live.failures)))
+        return (
+            working and not self._stopping and (not names or bool(names - set(self._live.failures)))
+        )
 
     @property
     def not_ready(self) -> dict[str, str]:
@@ -236,9 +244,15 @@ class Service:
 
     def _next(self) -> tuple[list[Ticket], bool]:
         now = self._clock()
-        opened = [run for run in list(self.runs.values()) if run.planned and run.status == "open" and self._live.works(run.name)]
+        opened = [
+            run
+            for run in list(self.runs.values())
+            if run.planned and run.status == "open" and self._live.works(run.name)
+        ]
         deadlines = [run.spec.batch.deadline(run.generation) for run in opened]
-        wait = min([1.0 if self.store.workers == 1 else LOOK, *(max(0.0, at - now) for at in deadlines)])
+        wait = min(
+            [1.0 if self.store.workers == 1 else LOOK, *(max(0.0, at - now) for at in deadlines)]
+        )
         tickets = self._take_over()
         try:
             received = self._queue.get(timeout=0 if tickets else wait)
@@ -269,7 +283,9 @@ class Service:
                 rest = self._settled(name, rest)
                 self.close_due()
                 if (
-                    rest and self.runs[name].planned and (self.runs[name].generation, len(rest)) == before
+                    rest
+                    and self.runs[name].planned
+                    and (self.runs[name].generation, len(rest)) == before
                 ):  # not closed: they send the same bytes again later
                     self._answer([(ticket, Answer("unavailable")) for ticket in rest])
                     rest = []
@@ -281,7 +297,9 @@ class Service:
             if name in self._live.failures and name not in self._have_waited:
                 self._live.try_again(name, self.key)
             if self._live.is_prepared_now(name):
-                self._parked.setdefault(name, []).extend((ticket, time.monotonic()) for ticket in tickets)
+                self._parked.setdefault(name, []).extend(
+                    (ticket, time.monotonic()) for ticket in tickets
+                )
                 return []
             if name in self._live.failures:
                 self._answer([(ticket, Answer("unavailable")) for ticket in tickets])
@@ -317,10 +335,18 @@ class Service:
             self._parked[name] = [each for each in tickets if each[1] >= latest]
             self._answer([(ticket, Answer("unavailable")) for ticket in late])
 
-    def _answer_malformed(self, run: LiveRun, tickets: list[Ticket]) -> tuple[list[Ticket], list[WellFormed]]:
+    def _answer_malformed(
+        self, run: LiveRun, tickets: list[Ticket]
+    ) -> tuple[list[Ticket], list[WellFormed]]:
         """Answer what is no report, without a look at the store. The others are returned."""
         checked = [(ticket, check_form(run, ticket[0])) for ticket in tickets]
-        self._answer([(ticket, Answer("invalid", run.generation)) for ticket, report in checked if report is None])
+        self._answer(
+            [
+                (ticket, Answer("invalid", run.generation))
+                for ticket, report in checked
+                if report is None
+            ]
+        )
         kept = [(ticket, report) for ticket, report in checked if report is not None]
         return [ticket for ticket, _ in kept], [report for _, report in kept]
 
@@ -331,7 +357,9 @@ class Service:
             self._live.fail(name, "reading", error)
         return name not in self._live.failures
 
-    def _commit(self, run: LiveRun, tickets: list[Ticket], reports: list[WellFormed]) -> tuple[list[Answer], list[Ticket]]:
+    def _commit(
+        self, run: LiveRun, tickets: list[Ticket], reports: list[WellFormed]
+    ) -> tuple[list[Answer], list[Ticket]]:
         """One transaction: who reported, what they lost, and the open sum."""
         if not tickets:
             return [], []
@@ -340,7 +368,9 @@ class Service:
             users = self._held(tx, run, alone=most == 0)
             answers, added, counted = self._admitted(tx, run, reports, users, most or GROUP)
             if counted:
-                tx.add_to_sum(run.name, OpenSum(run.generation, counted, added.astype("<i8").tobytes()))
+                tx.add_to_sum(
+                    run.name, OpenSum(run.generation, counted, added.astype("<i8").tobytes())
+                )
             self._fault("summed")
         self._fault("committed")
         run.users = users + counted
@@ -351,7 +381,9 @@ class Service:
         """How many users the open batch has, if it is the one that this process knows."""
         head = tx.hold(run.name, alone=alone)
         if (head.generation, head.status) != (run.generation, run.status):
-            raise Moved("another worker has closed the batch, or somebody has changed the run's status")
+            raise Moved(
+                "another worker has closed the batch, or somebody has changed the run's status"
+            )
         return head.users
 
     def _admitted(
@@ -396,7 +428,8 @@ class Service:
                 except Moved as error:
                     if not self._caught_up(run.name) and run.name not in self._live.failures:
                         self._live.fail(run.name, "a close", error)
-                except Exception as error:  # the draw never left: memory is thrown away, and drawn anew
+                # the draw never left: memory is thrown away, and drawn anew
+                except Exception as error:
                     self._live.fail(run.name, "a close", error)
 
     def _close(self, run: LiveRun) -> None:
@@ -442,7 +475,9 @@ class Service:
         """People into a batch of a run with deadlines, before it closes. How many are new; a full batch refuses all of them."""
         run = self.runs[name]
         if run.spec.batch.rule != "deadline":
-            raise InvalidParameter("people are enrolled into runs with the rule deadline; others take reports from anybody")
+            raise InvalidParameter(
+                "people are enrolled into runs with the rule deadline; others take reports from anybody"
+            )
         with self.store.transaction() as tx:
             opened = tx.hold(name, alone=True).generation
             if generation < opened:

@@ -32,7 +32,9 @@ def check_same(spec: RunSpec, row: RunRow) -> None:
     if spec.batch.rule == "deadline" and spec.batch.start is None:
         spec = replace(spec, batch=replace(spec.batch, start=existing.batch.start))
     if existing != spec:
-        raise InvalidParameter(f"run {spec.name} exists with other settings: a manifest is never changed; choose another name")
+        raise InvalidParameter(
+            f"run {spec.name} exists with other settings: a manifest is never changed; choose another name"
+        )
 
 
 def check_new(spec: RunSpec, learner: Learner, cap: float, now: float) -> None:
@@ -40,7 +42,9 @@ def check_new(spec: RunSpec, learner: Learner, cap: float, now: float) -> None:
     if not np.isfinite(learner.guarantee.epsilon):
         raise InvalidParameter("a service needs a promise: epsilon must be finite")
     if spec.batch.deadline(0) <= now:
-        raise InvalidParameter("the first batch would be closed already: start plus every must lie in the future")
+        raise InvalidParameter(
+            "the first batch would be closed already: start plus every must lie in the future"
+        )
     if cost_of(learner)(1) > min(spec.cap, cap) * (1 + 1e-9):
         raise InvalidParameter(
             "nobody could report: one report costs more than a person may lose over all runs of this service. Choose a smaller "
@@ -48,7 +52,9 @@ def check_new(spec: RunSpec, learner: Learner, cap: float, now: float) -> None:
         )
 
 
-def new_records(spec: RunSpec, learner: Learner, key: SigningKey, now: float) -> tuple[RunRow, ReleaseRow]:
+def new_records(
+    spec: RunSpec, learner: Learner, key: SigningKey, now: float
+) -> tuple[RunRow, ReleaseRow]:
     """The record of a run, and its first release, which is about nobody."""
     certificate = _json_bytes(certificate_of(spec, learner).document)
     manifest = manifest_of(spec, learner, certificate, key, now)

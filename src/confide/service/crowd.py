@@ -23,8 +23,12 @@ class Shared:
         self._send, self._known = send, dict[str, Response]()
         self._lock = threading.Lock()
 
-    def __call__(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Response:
-        answer = self._send(method, url, headers, body) if method != "GET" else self._read(url, headers)
+    def __call__(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None
+    ) -> Response:
+        answer = (
+            self._send(method, url, headers, body) if method != "GET" else self._read(url, headers)
+        )
         if answer.status == 410:
             self.forget()
         return answer
@@ -40,7 +44,11 @@ class Shared:
 
     def forget(self) -> None:
         with self._lock:
-            self._known = {url: answer for url, answer in self._known.items() if url.endswith(("/manifest", "/keys"))}
+            self._known = {
+                url: answer
+                for url, answer in self._known.items()
+                if url.endswith(("/manifest", "/keys"))
+            }
 
 
 def plain_policy(policy: Mapping[str, Any]) -> Policy:
@@ -103,12 +111,16 @@ class Crowd:
             raise ServiceRefused(503, "stopped")
         time.sleep(seconds)
 
-    def come(self, people: int, *, at_once: int = 8, stop: Callable[[], bool] = lambda: False) -> None:
+    def come(
+        self, people: int, *, at_once: int = 8, stop: Callable[[], bool] = lambda: False
+    ) -> None:
         """So many people, `at_once` of them at the same time, until `stop` says that nobody else should come."""
         self._stop = stop
         with ThreadPoolExecutor(at_once) as pool:
             for start in range(0, people, 32 * at_once):
                 numbers = range(start, min(people, start + 32 * at_once))
-                found = list(pool.map(lambda number: "stopped" if stop() else self.person(number), numbers))
+                found = list(
+                    pool.map(lambda number: "stopped" if stop() else self.person(number), numbers)
+                )
                 if stop() or "finished" in found:
                     return

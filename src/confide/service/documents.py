@@ -42,7 +42,12 @@ class Statement:
     previous: str = ""  # the digest of the statement before, of releases
 
     def to_bytes(self) -> bytes:
-        return canonical({"format": "confide-statement/1", **{name: getattr(self, name) for name in self.__slots__}})
+        return canonical(
+            {
+                "format": "confide-statement/1",
+                **{name: getattr(self, name) for name in self.__slots__},
+            }
+        )
 
     @property
     def digest(self) -> str:
@@ -63,7 +68,9 @@ class ReleaseRow:
     key: str
 
     def statement(self, manifest: str) -> Statement:
-        return Statement("release", self.run, manifest, self.generation, digest(self.body), self.previous)
+        return Statement(
+            "release", self.run, manifest, self.generation, digest(self.body), self.previous
+        )
 
 
 class SigningKey:
@@ -92,7 +99,9 @@ def check_signature(public: bytes, signature: bytes, data: bytes) -> None:
     try:
         _ed25519().Ed25519PublicKey.from_public_bytes(public).verify(signature, data)
     except (InvalidSignature, ValueError):
-        raise SignatureError("the signature is not that of the run's key about these bytes") from None
+        raise SignatureError(
+            "the signature is not that of the run's key about these bytes"
+        ) from None
 
 
 def check_chain(keys: list[dict[str, str]], trusted: bytes) -> dict[str, bytes]:

@@ -22,7 +22,9 @@ _PAIRS = 4000  # rows of a table: up to here all pairs are measured
 SHIFT, FINE, PART = 2**8, 2**20, 2**8  # as in confide/tables/_contribution_kernels.py
 
 
-def contribution(statistic: Mapping[str, Any] | None, channel: Mapping[str, Any], episode: Sequence[Any]) -> Ints:
+def contribution(
+    statistic: Mapping[str, Any] | None, channel: Mapping[str, Any], episode: Sequence[Any]
+) -> Ints:
     """In whole steps of the grid."""
     checked = check_statistic(statistic, channel)
     kinds = {"transitions": _transitions, "answers": _answers, "budget": _budget}
@@ -42,12 +44,19 @@ def belongs(statistic: Mapping[str, Any], channel: Mapping[str, Any], steps: Int
     looks at the result alone.
     """
     size = int(channel["size"])
-    if steps.shape != (size,) or steps.dtype.kind != "i" or np.abs(steps).max(initial=0) >= MOST_WHOLE:
+    if (
+        steps.shape != (size,)
+        or steps.dtype.kind != "i"
+        or np.abs(steps).max(initial=0) >= MOST_WHOLE
+    ):
         return False
     match statistic["kind"]:
         case "transitions":
             rows = {row.tobytes() for row in _rows(statistic)}
-            return all(part.tobytes() in rows for part in steps.astype(np.int64).reshape(int(statistic["steps"]), -1))
+            return all(
+                part.tobytes() in rows
+                for part in steps.astype(np.int64).reshape(int(statistic["steps"]), -1)
+            )
         case "answers":
             return bool((np.abs(steps) * float(channel["grid"]) <= 0.5).all())
         case "budget":
@@ -55,9 +64,13 @@ def belongs(statistic: Mapping[str, Any], channel: Mapping[str, Any], steps: Int
             visits, rewards = steps[:cells].tolist(), steps[cells:].tolist()
             pairs = min(int(statistic["steps"]), len(statistic["costs"]))
             paid = sum(each**2 for each in visits) <= BUDGET * SHIFT
-            paid = paid and sum(each**2 for each in rewards) * PART**2 <= BUDGET * SHIFT * balance**2
+            paid = (
+                paid and sum(each**2 for each in rewards) * PART**2 <= BUDGET * SHIFT * balance**2
+            )
             paid = paid and sum(visits) <= math.isqrt(BUDGET * SHIFT) * math.sqrt(pairs) + pairs
-            return bool(paid and sum(rewards) * PART <= sum(visits) * balance and (steps >= 0).all())
+            return bool(
+                paid and sum(rewards) * PART <= sum(visits) * balance and (steps >= 0).all()
+            )
     return False
 
 
@@ -76,7 +89,12 @@ def largest(statistic: Mapping[str, Any], grid: float) -> tuple[float, float]:
 def _rows(statistic: Mapping[str, Any]) -> Ints:
     """The different rows of a table of transitions, and zero, which is what an impossible transition adds."""
     table = np.asarray(statistic["table"], dtype=np.int64)
-    return np.unique(np.vstack([table.reshape(-1, table.shape[-1]), np.zeros((1, table.shape[-1]), dtype=np.int64)]), axis=0)
+    return np.unique(
+        np.vstack(
+            [table.reshape(-1, table.shape[-1]), np.zeros((1, table.shape[-1]), dtype=np.int64)]
+        ),
+        axis=0,
+    )
 
 
 def _transitions(statistic: Mapping[str, Any], _: float, episode: Sequence[Any]) -> Ints:
@@ -110,24 +128,38 @@ def _answers(statistic: Mapping[str, Any], grid: float, episode: Sequence[Any]) 
 
 def _budget(statistic: Mapping[str, Any], _: float, episode: Sequence[Any]) -> Ints:
     """In whole numbers throughout: a step counts if the budget can pay it, the c-th step of a pair adds sqrt(c) - sqrt(c - 1) of it."""
-    layers, states, actions, balance = (int(statistic[name]) for name in ("layers", "states", "actions", "balance"))
+    layers, states, actions, balance = (
+        int(statistic[name]) for name in ("layers", "states", "actions", "balance")
+    )
     indptr, successors, costs = (statistic[name] for name in ("indptr", "successors", "costs"))
     sums = np.zeros(len(successors) + (len(costs) if balance else 0), dtype=np.int64)
     spent, often = 0, dict[int, int]()
     for h, s, a, t in _steps(episode, int(statistic["steps"])):
-        if s not in range(states) or a not in range(actions) or t not in range(states) or (layers > 1 and h >= layers):
+        if (
+            s not in range(states)
+            or a not in range(actions)
+            or t not in range(states)
+            or (layers > 1 and h >= layers)
+        ):
             continue
         pair = ((h if layers > 1 else 0) * states + s) * actions + a
         cost, row = costs[pair], successors[indptr[pair] : indptr[pair + 1]]
         reward = _number(episode[2][h]) if balance and h < len(episode[2]) else math.nan
-        if cost <= 0 or spent + cost > BUDGET or t not in row or (balance and not math.isfinite(reward)):
+        if (
+            cost <= 0
+            or spent + cost > BUDGET
+            or t not in row
+            or (balance and not math.isfinite(reward))
+        ):
             continue
         spent, c = spent + cost, often.get(pair, 0) + 1
         often[pair] = c
         weight = math.isqrt(c * cost * SHIFT) - math.isqrt((c - 1) * cost * SHIFT)
         sums[indptr[pair] + row.index(t)] += weight
         if balance:
-            sums[len(successors) + pair] += weight * balance * int(min(max(reward, 0.0), 1.0) * FINE) // (FINE * PART)
+            sums[len(successors) + pair] += (
+                weight * balance * int(min(max(reward, 0.0), 1.0) * FINE) // (FINE * PART)
+            )
     return sums
 
 
@@ -158,7 +190,9 @@ def sensitivity(statistic: Mapping[str, Any], grid: float) -> tuple[float, float
     if statistic["kind"] == "budget":
         part, pairs = int(statistic["balance"]) / PART, len(statistic["costs"])
         unit = math.isqrt(BUDGET * SHIFT) * grid  # what the whole budget buys
-        return unit * math.sqrt(2) * math.hypot(1.0, part), unit * 2 * (1 + part) * math.sqrt(min(steps, pairs))
+        return unit * math.sqrt(2) * math.hypot(1.0, part), unit * 2 * (1 + part) * math.sqrt(
+            min(steps, pairs)
+        )
     rows = _rows(statistic) * grid
     if len(rows) > _PAIRS:
         apart, apart_l1 = 2 * np.linalg.norm(rows, axis=1).max(), 2 * np.abs(rows).sum(axis=1).max()
@@ -168,7 +202,16 @@ def sensitivity(statistic: Mapping[str, Any], grid: float) -> tuple[float, float
     return math.sqrt(steps) * float(apart), steps * float(apart_l1)
 
 
-def message_bytes(generation: int, answered: bytes, nonce: bytes, channel: bytes, kind: str, values: Sequence[float]) -> bytes:
+def message_bytes(
+    generation: int,
+    answered: bytes,
+    nonce: bytes,
+    channel: bytes,
+    kind: str,
+    values: Sequence[float],
+) -> bytes:
     """A message as `Message.to_bytes` writes it. `answered`: the digest of the round."""
-    header = _HEADER.pack(_MAGIC, _VERSION, _KINDS.index(kind), generation, nonce, channel, answered, len(values))
+    header = _HEADER.pack(
+        _MAGIC, _VERSION, _KINDS.index(kind), generation, nonce, channel, answered, len(values)
+    )
     return header + struct.pack(f"<{len(values)}d", *values)

@@ -41,7 +41,8 @@ class Estimates:
     signals: dict[int, float]
     valued: Valued | None
     reason: str
-    next_batch: int | None = None  # how many users the open batch has at most, where the schedule says so
+    # how many users the open batch has at most, where the schedule says so
+    next_batch: int | None = None
 
 
 def estimates(manifest: bytes, releases: Sequence[ReleaseRow]) -> Estimates:
@@ -53,11 +54,17 @@ def estimates(manifest: bytes, releases: Sequence[ReleaseRow]) -> Estimates:
         learner = learner_of(manifest)
     except (ConfideError, ImportError):
         return Estimates((), {}, None, NOT_MADE)
-    chosen = np.unique(np.linspace(0, len(releases) - 1, min(MOST, len(releases))).astype(int)).tolist()
+    chosen = np.unique(
+        np.linspace(0, len(releases) - 1, min(MOST, len(releases))).astype(int)
+    ).tolist()
     rows = [releases[i] for i in chosen]
     rounds = [_planned(manifest, row) for row in rows]
     generations = tuple(row.generation for row in rows)
-    signals = {row.generation: made.signal for row, made in zip(rows, rounds, strict=True) if made and made.signal is not None}
+    signals = {
+        row.generation: made.signal
+        for row, made in zip(rows, rounds, strict=True)
+        if made and made.signal is not None
+    }
     weigh = getattr(learner.algorithm, "valued", None)
     size = _next_batch(learner, rows[-1])
     if weigh is None:
@@ -117,7 +124,9 @@ def _next_batch(learner: Learner, row: ReleaseRow) -> int | None:
     schedule = learner.schedule
     if not isinstance(schedule, Schedule) or row.generation >= schedule.leaves:
         return None
-    return schedule.times[row.generation] - (schedule.times[row.generation - 1] if row.generation else 0)
+    return schedule.times[row.generation] - (
+        schedule.times[row.generation - 1] if row.generation else 0
+    )
 
 
 def _released(learner: Learner, row: ReleaseRow) -> Any:
@@ -133,7 +142,9 @@ def _users(row: ReleaseRow) -> int:
 def _played(made: Round | None, users: int) -> Played | None:
     if made is None:
         return None
-    finite = tuple(policy for policy in made.policies if isinstance(policy, TabularPolicy | StochasticPolicy))
+    finite = tuple(
+        policy for policy in made.policies if isinstance(policy, TabularPolicy | StochasticPolicy)
+    )
     if len(finite) < len(made.policies):
         return None
     return Played(finite, made.shares or (1.0,) * len(finite), users)

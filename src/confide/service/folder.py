@@ -33,10 +33,17 @@ class ServiceFolder:
     with the same keys. The folder remembers it, with its password if it has one. PRIVATE."""
 
     def __init__(
-        self, folder: str | Path, *, keys: str | Path | None = None, marks: str | Path | None = None, address: str | None = None
+        self,
+        folder: str | Path,
+        *,
+        keys: str | Path | None = None,
+        marks: str | Path | None = None,
+        address: str | None = None,
     ) -> None:
         if address is not None and not address.startswith(_ADDRESSES):
-            raise InvalidParameter("the database must be an address such as postgresql://user@host/name")
+            raise InvalidParameter(
+                "the database must be an address such as postgresql://user@host/name"
+            )
         self.folder = Path(folder)
         self.keys = KeyFolder(Path(keys) if keys else self.folder / "keys")
         self.marks = Marks(Path(marks) if marks else self.folder / "marks")
@@ -163,11 +170,17 @@ class ServiceFolder:
     def mark(self) -> list[str]:
         """Marks that are lost are written again, from the newest releases in the database. Those that are there stay."""
         with self._alone() as store:
-            lost = [row for row in map(store.run, store.runs()) if row is not None and self.marks.read(row.name) is None]
+            lost = [
+                row
+                for row in map(store.run, store.runs())
+                if row is not None and self.marks.read(row.name) is None
+            ]
             for row in lost:
                 newest = store.release(row.name, row.generation)
                 if newest is None:
-                    raise StateError(f"run {row.name} has no release {row.generation}: the database is damaged")
+                    raise StateError(
+                        f"run {row.name} has no release {row.generation}: the database is damaged"
+                    )
                 with store.transaction() as tx:
                     tx.audit(_now(), "command line", "mark", f"{row.name} {row.generation}")
                 self.marks.write(row.name, row.generation, newest.digest)
@@ -197,7 +210,9 @@ class ServiceFolder:
         if address is None:
             return SqliteStore(self.database, Vault(self.keys))
         if self.database.exists():
-            raise StateError(f"{self.folder} has a database of its own: a service does not change its database")
+            raise StateError(
+                f"{self.folder} has a database of its own: a service does not change its database"
+            )
         try:
             from confide.service.postgres import PostgresStore
         except ImportError:

@@ -60,7 +60,8 @@ class Limits:
     reads: float = 1000.0
     header_seconds: float = 20.0  # of a connection that sends no request
     body_seconds: float = 20.0
-    answer_seconds: float = 30.0  # then 503: whoever sends the same bytes again is told what became of them
+    # then 503: whoever sends the same bytes again is told what became of them
+    answer_seconds: float = 30.0
     least_body: int = 16_384  # bytes that every run takes
 
 
@@ -90,7 +91,9 @@ class Web:
         if key.role not in MAY[what]:
             raise Problem(403, "forbidden", f"needed: {' or '.join(MAY[what])}")
         if key.run is not None and key.run != request.path_params.get("run"):
-            raise Problem(403, "forbidden", "this key is for one run, and not for what this address does")
+            raise Problem(
+                403, "forbidden", "this key is for one run, and not for what this address does"
+            )
         return key
 
     def _limit(self, limit: RateLimit, request: Request, key: ApiKeyRow | None) -> None:
@@ -119,7 +122,9 @@ class Web:
     async def manifest(self, request: Request) -> Response:
         self._limit(self._reads, request, None)
         run = self._run(request)
-        return self._tagged(request, run.manifest.digest, signed(run.manifest, run.name, 0, IMMUTABLE))
+        return self._tagged(
+            request, run.manifest.digest, signed(run.manifest, run.name, 0, IMMUTABLE)
+        )
 
     async def certificate(self, request: Request) -> Response:
         self._limit(self._reads, request, None)
@@ -133,7 +138,12 @@ class Web:
         self._run(request)
         rows = await run_in_threadpool(self.service.store.signing_keys)
         made = [
-            {"id": row.id, "public": row.public.hex(), "endorsed_by": row.endorsed_by, "endorsement": row.endorsement.hex()}
+            {
+                "id": row.id,
+                "public": row.public.hex(),
+                "endorsed_by": row.endorsed_by,
+                "endorsement": row.endorsement.hex(),
+            }
             for row in rows
         ]
         return JSONResponse({"keys": made}, headers={"Cache-Control": "no-cache", **PLAIN})
@@ -155,7 +165,8 @@ class Web:
         self._limit(self._reads, request, None)
         run, generation = self._run(request), request.path_params["generation"]
         current = run.release
-        if generation > current.generation:  # what is in the database, but not shown yet, is not shown here either
+        # what is in the database, but not shown yet, is not shown here either
+        if generation > current.generation:
             await self._newest(run)
             raise Problem(404, "unknown")
         row: ReleaseRow | None = current
@@ -169,19 +180,25 @@ class Web:
         self._limit(self._reads, request, None)
         run, generation = self._run(request), request.path_params["generation"]
         planned, current = run.round, run.generation
-        if generation < current or (generation == current and run.status == "finished" and planned is None):
+        if generation < current or (
+            generation == current and run.status == "finished" and planned is None
+        ):
             raise Problem(410, "late", f"the current release is {current}")
         if generation > current:
             await self._newest(run)
             raise Problem(404, "unknown")
         if planned is None:
             raise Problem(503, "unavailable", "the round is being planned", retry=1)
-        return self._tagged(request, planned.digest, signed(planned, run.name, generation, IMMUTABLE))
+        return self._tagged(
+            request, planned.digest, signed(planned, run.name, generation, IMMUTABLE)
+        )
 
     async def index(self, request: Request) -> Response:
         """The runs that are served."""
         self._limit(self._reads, request, None)
-        return JSONResponse({"runs": sorted(self.service.runs)}, headers={"Cache-Control": "no-cache", **PLAIN})
+        return JSONResponse(
+            {"runs": sorted(self.service.runs)}, headers={"Cache-Control": "no-cache", **PLAIN}
+        )
 
     async def api(self, request: Request) -> Response:
         """The API as an OpenAPI document."""
@@ -197,18 +214,38 @@ class Web:
         run = self._run(request)
         nonce = request.headers.get("idempotency-key", "")
         if len(nonce) not in _NONCE or not nonce.isascii():
-            raise Problem(400, "invalid", "the header Idempotency-Key must be 16 to 128 random characters")
+            raise Problem(
+                400, "invalid", "the header Idempotency-Key must be 16 to 128 random characters"
+            )
         if not run.planned and run.episode_size == 0:
-            raise Problem(503, "unavailable", "the first round of this run is being planned", retry=1)
+            raise Problem(
+                503, "unavailable", "the first round of this run is being planned", retry=1
+            )
         given = await self._body(request, run)
         subject, generation = given.get("subject"), given.get("generation")
         if not isinstance(subject, str) or not 1 <= len(subject) <= 256:
             raise Problem(400, "invalid", "subject must be a text of 1 to 256 characters")
-        if not isinstance(generation, int) or isinstance(generation, bool) or not 0 <= generation < 2**53:
-            raise Problem(400, "invalid", "generation must be the number of the release that the episode was planned with")
+        if (
+            not isinstance(generation, int)
+            or isinstance(generation, bool)
+            or not 0 <= generation < 2**53
+        ):
+            raise Problem(
+                400,
+                "invalid",
+                "generation must be the number of the release that the episode was planned with",
+            )
         content, answered = _content(given, run), _answered_round(given)
         names = run.pseudonyms
-        made = Report(run.name, names.who(subject), names.person(subject), nonce.encode(), generation, content, answered)
+        made = Report(
+            run.name,
+            names.who(subject),
+            names.person(subject),
+            nonce.encode(),
+            generation,
+            content,
+            answered,
+        )
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answer] = loop.create_future()
         self.service.submit(made, partial(self._bridge.put, loop, future))
@@ -224,7 +261,11 @@ class Web:
         self._limit(self._reports, request, key)
         run = self._run(request)
         if run.spec.trust != "joint":
-            raise Problem(400, "invalid", "under local privacy the state does not leave the device: read the round")
+            raise Problem(
+                400,
+                "invalid",
+                "under local privacy the state does not leave the device: read the round",
+            )
         given = await self._body(request, run)
         subject, step, state = given.get("subject"), given.get("step"), given.get("state")
         if not isinstance(subject, str) or not isinstance(step, int) or isinstance(step, bool):
@@ -240,12 +281,18 @@ class Web:
         except (IndexError, TypeError, ValueError, OverflowError, ConfideError):
             raise Problem(400, "invalid", "there is no such step or state") from None
         if not np.isfinite(chosen).all():
-            raise Problem(400, "invalid", "the state must be finite, and small enough for a finite action")
+            raise Problem(
+                400, "invalid", "the state must be finite, and small enough for a finite action"
+            )
         action = chosen.tolist() if isinstance(chosen, np.ndarray) else chosen
         return JSONResponse({"action": action, "generation": generation}, headers=NO_STORE)
 
     async def _body(self, request: Request, run: LiveRun) -> dict[str, Any]:
-        return json_object(await self.read(request, self.limits.least_body + 40 * run.episode_size + 14 * run.coordinates))
+        return json_object(
+            await self.read(
+                request, self.limits.least_body + 40 * run.episode_size + 14 * run.coordinates
+            )
+        )
 
     async def read(self, request: Request, limit: int) -> bytes:
         """The body of whoever sends it in time."""
@@ -265,12 +312,16 @@ class Web:
         if cause is not None and name not in self.service.runs:
             return JSONResponse({"run": name, "ready": False, "cause": cause}, headers=NO_STORE)
         run = self._run(request)
-        counted = {kind: count for (name, kind), count in self.service.counts.items() if name == run.name}
+        counted = {
+            kind: count for (name, kind), count in self.service.counts.items() if name == run.name
+        }
         open_users, reports = await run_in_threadpool(self.service.people, run)
         facts = {"run": name, "status": run.status, "generation": run.generation, "size": run.size}
         facts |= {"users": open_users, "reports": reports}
         ready = {"ready": cause is None} | ({} if cause is None else {"cause": cause})
-        return JSONResponse({**facts, "answers": counted, "refused": self.refused, **ready}, headers=NO_STORE)
+        return JSONResponse(
+            {**facts, "answers": counted, "refused": self.refused, **ready}, headers=NO_STORE
+        )
 
     async def change(self, status: str, request: Request) -> Response:
         """Pause, go on, or finish: also a run that is not ready."""
@@ -285,9 +336,20 @@ class Web:
         actor, run = self.allow(request, "administer"), self._run(request)
         given = json_object(await self.read(request, 2**24))
         subjects, generation = given.get("subjects"), given.get("generation")
-        fits = isinstance(subjects, list) and all(isinstance(each, str) and 1 <= len(each) <= 256 for each in subjects)
-        if not fits or not isinstance(generation, int) or isinstance(generation, bool) or not 0 <= generation < 2**31:
-            raise Problem(400, "invalid", "subjects must be a list of texts, and generation the number of a batch")
+        fits = isinstance(subjects, list) and all(
+            isinstance(each, str) and 1 <= len(each) <= 256 for each in subjects
+        )
+        if (
+            not fits
+            or not isinstance(generation, int)
+            or isinstance(generation, bool)
+            or not 0 <= generation < 2**31
+        ):
+            raise Problem(
+                400,
+                "invalid",
+                "subjects must be a list of texts, and generation the number of a batch",
+            )
         new = await _done(self.service.enrol, run.name, subjects, generation, actor.id)
         return JSONResponse({"enrolled": new}, 201, headers=NO_STORE)
 
@@ -311,7 +373,9 @@ class Web:
         """In a thread of its own: a run is made in one transaction, or not at all."""
         again = "the run is still being created: send the same request again"
         try:
-            await self.own_threads.call(self.service.create, spec, actor, seconds=self.limits.answer_seconds)
+            await self.own_threads.call(
+                self.service.create, spec, actor, seconds=self.limits.answer_seconds
+            )
         except TimeoutError:
             raise Problem(503, "unavailable", again, retry=10) from None
         except Stopping:
@@ -325,7 +389,14 @@ class Web:
         actor = self.allow(request, "administer")
         given = json_object(await self.read(request, 4096))
         scope = given.get("run"), given.get("expires")
-        made = await _done(new_api_key, self.service.store, given.get("role"), given.get("label", ""), actor.id, *scope)
+        made = await _done(
+            new_api_key,
+            self.service.store,
+            given.get("role"),
+            given.get("label", ""),
+            actor.id,
+            *scope,
+        )
         self.keyring.refresh()
         return JSONResponse({"key": made}, 201, headers=NO_STORE)
 
@@ -337,13 +408,18 @@ class Web:
 
     async def rotate(self, request: Request) -> Response:
         actor = self.allow(request, "administer")
-        return JSONResponse({"key": await _done(self.service.rotate, actor.id)}, 201, headers=NO_STORE)
+        return JSONResponse(
+            {"key": await _done(self.service.rotate, actor.id)}, 201, headers=NO_STORE
+        )
 
     async def audit(self, request: Request) -> Response:
         self.allow(request, "audit")
         rows = await run_in_threadpool(lambda: list(self.service.store.audit_rows()))
         names = ("number", "at", "actor", "action", "detail", "digest")
-        return JSONResponse({"rows": [{name: getattr(row, name) for name in names} for row in rows]}, headers=NO_STORE)
+        return JSONResponse(
+            {"rows": [{name: getattr(row, name) for name in names} for row in rows]},
+            headers=NO_STORE,
+        )
 
     async def health(self, _: Request) -> Response:
         return JSONResponse({"alive": True}, headers=NO_STORE)
@@ -352,7 +428,9 @@ class Web:
         """Whether reports are taken, and which runs take none. One run that is not ready does not make the service so."""
         ready = self.service.ready
         facts = {"ready": ready, "not_ready": sorted(self.service.not_ready)}
-        return JSONResponse(facts, 200 if ready else 503, NO_STORE if ready else {**NO_STORE, "Retry-After": "1"})
+        return JSONResponse(
+            facts, 200 if ready else 503, NO_STORE if ready else {**NO_STORE, "Retry-After": "1"}
+        )
 
     def routes(self) -> list[Route]:
         run = "/v1/runs/{run}"
@@ -386,7 +464,9 @@ class Web:
             *((path, handler, "GET") for path, handler in public.items()),
             ("/v1/keys/{key}", self.revoke, "DELETE"),
         ]
-        return [Route(path, self._guarded(handler), methods=[method]) for path, handler, method in named]
+        return [
+            Route(path, self._guarded(handler), methods=[method]) for path, handler, method in named
+        ]
 
     def _guarded(self, handler: Handler) -> Handler:
         async def endpoint(request: Request) -> Response:
@@ -401,7 +481,9 @@ class Web:
         return endpoint
 
 
-def app(service: Service, limits: Limits | None = None, *, origins: tuple[str, ...] = ()) -> Starlette:
+def app(
+    service: Service, limits: Limits | None = None, *, origins: tuple[str, ...] = ()
+) -> Starlette:
     """The ASGI application of a service: the API and the pages. `origins`: of browsers that may call it."""
     web = Web(service, limits)
     shown = [
@@ -420,9 +502,15 @@ def app(service: Service, limits: Limits | None = None, *, origins: tuple[str, .
             "allow_methods": ["GET", "POST"],
             "allow_headers": ["Authorization", "Content-Type", "Idempotency-Key"],
         }
-        middleware.append(Middleware(CORSMiddleware, allow_origins=list(origins), expose_headers=shown, **allowed))
+        middleware.append(
+            Middleware(CORSMiddleware, allow_origins=list(origins), expose_headers=shown, **allowed)
+        )
     handlers: Mapping[Any, Any] = {404: _unknown, 405: _wrong_method}
-    made = Starlette(routes=[*web.routes(), *Pages(web).routes()], middleware=middleware, exception_handlers=handlers)
+    made = Starlette(
+        routes=[*web.routes(), *Pages(web).routes()],
+        middleware=middleware,
+        exception_handlers=handlers,
+    )
     made.state.web = web
     return made
 
@@ -450,7 +538,9 @@ def _content(given: dict[str, Any], run: LiveRun) -> Any:
     if run.spec.trust == "joint":
         trajectory = given.get("trajectory")
         if not isinstance(trajectory, dict):
-            raise Problem(400, "invalid", "trajectory must be an object with states, actions and rewards")
+            raise Problem(
+                400, "invalid", "trajectory must be an object with states, actions and rewards"
+            )
         return tuple(trajectory.get(name) for name in ("states", "actions", "rewards"))
     message = given.get("message")
     try:
@@ -465,7 +555,9 @@ def _answered_round(given: dict[str, Any]) -> bytes | None:
     if named is None:
         return None
     if not isinstance(named, str) or not _DIGEST.fullmatch(named):
-        raise Problem(400, "invalid", "round must be the digest that the round names, 64 hexadecimal digits")
+        raise Problem(
+            400, "invalid", "round must be the digest that the round names, 64 hexadecimal digits"
+        )
     return bytes.fromhex(named)
 
 

@@ -46,14 +46,19 @@ class LiveRun:
     planned in any thread, but by one at a time.
     """
 
-    def __init__(self, row: RunRow, state: SavedState, release: ReleaseRow, total: OpenSum, keys: KeyFolder) -> None:
+    def __init__(
+        self, row: RunRow, state: SavedState, release: ReleaseRow, total: OpenSum, keys: KeyFolder
+    ) -> None:
         self.name, self.spec, self.status = row.name, parse_spec(row.spec), row.status
         self.manifest = Signed(row.manifest, digest(row.manifest), row.signature, row.key)
         self.certificate, self.release = row.certificate, release
         self.pseudonyms = keys.pseudonyms(row.name)
         self.learner = made_learner(self.spec)
         self.learner.restore(state.data, released=row.generation)
-        if self.learner.released().generation != row.generation or total.generation != row.generation:
+        if (
+            self.learner.released().generation != row.generation
+            or total.generation != row.generation
+        ):
             raise StateError(f"run {row.name}: state, sum and release are of different generations")
         self._shapes: Shapes | None = None
         self.episode_size = 0  # numbers in a report, at most; known once the first round is planned
@@ -63,7 +68,8 @@ class LiveRun:
         self.users = total.users
         self._sum_bytes = len(total.total)
         self.round: Signed | None = None
-        self.served: tuple[int, Round] | None = None  # what `round` says, with its generation: read by other threads
+        # what `round` says, with its generation: read by other threads
+        self.served: tuple[int, Round] | None = None
         self.cost, self.cap = cost_of(self.learner), self.spec.cap
 
     @property
@@ -76,7 +82,11 @@ class LiveRun:
         return self.spec.batch.rule == "count" and 0 < self.size <= self.users
 
     def due(self, now: float) -> bool:
-        return self.planned and self.status == "open" and (self.full or now >= self.spec.batch.deadline(self.generation))
+        return (
+            self.planned
+            and self.status == "open"
+            and (self.full or now >= self.spec.batch.deadline(self.generation))
+        )
 
     def at_once(self, workers: int, most: int) -> int:
         """How many users a transaction may add while others add some, too, so that all of them together are covered by the guarantee; 0:
@@ -95,7 +105,9 @@ class LiveRun:
 
     def _nothing(self) -> Ints:
         size = self.learner.current_round().size
-        return np.zeros((self.learner.algorithm.bound if size is None else size[0]).size, dtype=np.int64)
+        return np.zeros(
+            (self.learner.algorithm.bound if size is None else size[0]).size, dtype=np.int64
+        )
 
     def decoded(self, content: Any, generation: int) -> Ints | None:
         """What a device's message adds to the sum, or None if it is never added.
@@ -128,16 +140,24 @@ class LiveRun:
                 return self.learner.contribution(users).steps
         except Exception:  # one user's data must not decide about others: each alone
             return (
-                self._nothing() if len(episodes) == 1 else sum((self.contribution([each]) for each in episodes), self._nothing())
+                self._nothing()
+                if len(episodes) == 1
+                else sum((self.contribution([each]) for each in episodes), self._nothing())
             )
 
     def draw(self, key: SigningKey, total: OpenSum) -> tuple[ReleaseRow, bytes]:
         """Close the learner's batch: noise is drawn, and neither the release nor the state after it has left this process."""
         users = self.size if self.spec.batch.rule == "deadline" else total.users
-        summed = np.frombuffer(total.total, dtype="<i8").astype(np.int64) if total.total else self._nothing()
+        summed = (
+            np.frombuffer(total.total, dtype="<i8").astype(np.int64)
+            if total.total
+            else self._nothing()
+        )
         self.learner.close(summed, users)
         body, generation = self.learner.publish(self.name), self.learner.released().generation
-        return signed_release(self, body, users, generation, self.release.digest, key), self.learner.save()
+        return signed_release(
+            self, body, users, generation, self.release.digest, key
+        ), self.learner.save()
 
     def follow(self, release: ReleaseRow) -> None:
         """The release is durable: show it. The round after it is planned later."""
@@ -152,7 +172,10 @@ class LiveRun:
     @property
     def exhausted(self) -> bool:
         """Asked after `draw`: no release is left, or no user."""
-        return self.learner.users >= self.learner.episodes or self.learner.released().generation >= self.learner.schedule.leaves
+        return (
+            self.learner.users >= self.learner.episodes
+            or self.learner.released().generation >= self.learner.schedule.leaves
+        )
 
     def plan(self, key: SigningKey, store: Store) -> None:
         """Plan the open round, and all that depends on it. After the last release there is none.
@@ -167,7 +190,10 @@ class LiveRun:
         """Plan the open round, and refuse it if another process has planned a different one. Nothing is stored."""
         with contextlib.suppress(StreamExhausted):
             planned = self.learner.current_round().digest
-            if self.status != "finished" and store.round_digest(self.name, self.generation) not in (None, planned):
+            if self.status != "finished" and store.round_digest(self.name, self.generation) not in (
+                None,
+                planned,
+            ):
                 raise RoundConflict(self.name, self.generation)
 
     def _plan_round(self, key: SigningKey, store: Store) -> None:
@@ -189,7 +215,14 @@ class LiveRun:
             raise RoundConflict(self.name, self.generation)
         self.size = self._open_size()
         body = round_document(self.name, self.learner)
-        statement = Statement("round", self.name, self.manifest.digest, self.generation, digest(body), self.release.digest)
+        statement = Statement(
+            "round",
+            self.name,
+            self.manifest.digest,
+            self.generation,
+            digest(body),
+            self.release.digest,
+        )
         self.round = Signed(body, statement.digest, key.sign(statement.to_bytes()), key.id)
         self.served = self.generation, planned
 
@@ -199,9 +232,22 @@ def _episode_size(horizon: int, state: tuple[int, ...], action: tuple[int, ...])
     return (horizon + 1) * (math.prod(state) + math.prod(action) + 1)
 
 
-def signed_release(run: Any, body: bytes, users: int, generation: int, previous: str, key: SigningKey) -> ReleaseRow:
-    statement = Statement("release", run.name, run.manifest.digest, generation, digest(body), previous)
-    return ReleaseRow(run.name, generation, body, users, previous, statement.digest, key.sign(statement.to_bytes()), key.id)
+def signed_release(
+    run: Any, body: bytes, users: int, generation: int, previous: str, key: SigningKey
+) -> ReleaseRow:
+    statement = Statement(
+        "release", run.name, run.manifest.digest, generation, digest(body), previous
+    )
+    return ReleaseRow(
+        run.name,
+        generation,
+        body,
+        users,
+        previous,
+        statement.digest,
+        key.sign(statement.to_bytes()),
+        key.id,
+    )
 
 
 def made_learner(spec: RunSpec) -> Learner:
@@ -226,7 +272,8 @@ def cost_of(learner: Learner) -> Callable[[int], float]:
         case PureDP(epsilon):
             square = _pure_mu(epsilon) ** 2
         case _:
-            square = math.inf  # (epsilon, delta) alone is no mu: only a service without budgets per person takes it
+            # (epsilon, delta) alone is no mu: only a service without budgets per person takes it
+            square = math.inf
     if learner.guarantee.relation is Relation.NULL:
         square *= 4
     if learner.guarantee.trust.devices:
@@ -268,7 +315,8 @@ def read_run(name: str, store: Store, keys: KeyFolder, marks: Marks) -> LiveRun:
     if release is None:
         raise StateError(f"run {name} has no release {row.generation}: the database is damaged")
     check_mark(name, marked, row.generation, release.digest)
-    if marked is None and row.generation and store.workers == 1:  # marked before its first close; another host has its own
+    # marked before its first close; another host has its own
+    if marked is None and row.generation and store.workers == 1:
         raise RolledBack(
             f"run {name} has release {row.generation}, and no mark in {marks.folder} says whether a later one was shown: give --marks as "
             "before. If the marks are lost, and no backup was put back, confide service mark writes them again"

@@ -32,7 +32,8 @@ class Failure:
 
     cause: str
     retry_at: float = 0.0  # on the monotonic clock
-    wait: float = field(default_factory=lambda: AGAIN)  # seconds until the attempt after the next one
+    # seconds until the attempt after the next one
+    wait: float = field(default_factory=lambda: AGAIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,15 @@ class LiveRuns:
     happens at once.
     """
 
-    def __init__(self, store: Store, keys: KeyFolder, marks: Marks, *, memory: int, fault: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        keys: KeyFolder,
+        marks: Marks,
+        *,
+        memory: int,
+        fault: Callable[[str], None],
+    ) -> None:
         """`memory`: bytes that a run may need, by an estimate that is made before the run is."""
         self._store, self._keys, self._marks, self._memory = store, keys, marks, memory
         self.fault = fault
@@ -148,7 +157,9 @@ class LiveRuns:
             if before is None or cause != before.cause:
                 log.error("run %s is not ready: %s", name, cause)
             wait = AGAIN if before is None else before.wait
-            self.failures[name] = Failure(cause, time.monotonic() + wait, min(2 * wait, LONGEST_WAIT))
+            self.failures[name] = Failure(
+                cause, time.monotonic() + wait, min(2 * wait, LONGEST_WAIT)
+            )
         elif prepared.run is not None:
             self.by_name[name] = prepared.run
         self._preparing.pop(name).installed.set()
@@ -168,7 +179,8 @@ class LiveRuns:
 
     def _read(self, name: str) -> LiveRun | None:
         """The run as the store has it; None if it is finished and cannot be read."""
-        with contextlib.suppress(StoreError):  # a close may have failed at this: old sums are still in the log
+        # a close may have failed at this: old sums are still in the log
+        with contextlib.suppress(StoreError):
             self._store.forget()
         row = self._store.run(name)
         self._caps[name] = _promised_cap(row)
@@ -182,7 +194,10 @@ class LiveRuns:
         except StateError:
             if self._store.head(name).status != "finished":
                 raise
-            log.error("run %s is finished, and not served: the database is older than what was shown, or damaged", name)
+            log.error(
+                "run %s is finished, and not served: the database is older than what was shown, or damaged",
+                name,
+            )
             self.left_out.add(name)
             return None
 
@@ -198,7 +213,9 @@ class LiveRuns:
             **spec.agent_options,
         )
         if resources.memory > self._memory:
-            refuse_above(resources, self._memory, spec.agent, sizes_by_name(spec.problem, spec.horizon))
+            refuse_above(
+                resources, self._memory, spec.agent, sizes_by_name(spec.problem, spec.horizon)
+            )
 
 
 def _cause(error: Exception) -> str:
@@ -219,5 +236,8 @@ def _promised_cap(row: RunRow | None) -> float:
         person = json.loads(row.manifest)["person"]
         return math.inf if person is None else gaussian_mu(person["epsilon"], person["delta"]) ** 2
     except (ConfideError, ValueError, KeyError, TypeError):
-        log.error("run %s: what it promises a person over all runs cannot be read, so other runs do not keep it", row.name)
+        log.error(
+            "run %s: what it promises a person over all runs cannot be read, so other runs do not keep it",
+            row.name,
+        )
         return math.inf

@@ -11,7 +11,9 @@ from confide.service.documents import SigningKey, canonical, digest
 from confide.service.spec import RunSpec
 
 FORMAT = "confide-manifest/1"
-SIMULATION = "SIMULATION: fast noise is computed from a seed. Nobody's real data belong in this run."
+SIMULATION = (
+    "SIMULATION: fast noise is computed from a seed. Nobody's real data belong in this run."
+)
 PROTECTED = {  # by batch rule: what is protected, and what is not
     "count": "What a person did is protected. That the person took part is not: a batch closes after a number of reports.",
     "deadline": "What a person did is protected. Whether the person took part is protected against everybody who does not hold an API key: "
@@ -24,17 +26,28 @@ def certificate_of(spec: RunSpec, learner: Learner) -> Certificate:
     simulated = spec.noise == "fast"
     said = [PROTECTED[spec.batch.rule]] if spec.trust == "joint" else []
     if spec.reports_per_person > 1:
-        said.append(f"The guarantee is for one report. A person may send {spec.reports_per_person}.")
+        said.append(
+            f"The guarantee is for one report. A person may send {spec.reports_per_person}."
+        )
     subject = f"{'SIMULATION: ' if simulated else ''}run {spec.name} of confide serve"
     return certify(
-        learner.guarantee, learner.mechanisms(), subject=subject, assumptions=[*said, *([SIMULATION] if simulated else [])]
+        learner.guarantee,
+        learner.mechanisms(),
+        subject=subject,
+        assumptions=[*said, *([SIMULATION] if simulated else [])],
     )
 
 
-def manifest_of(spec: RunSpec, learner: Learner, certificate: bytes, key: SigningKey, created: float) -> bytes:
+def manifest_of(
+    spec: RunSpec, learner: Learner, certificate: bytes, key: SigningKey, created: float
+) -> bytes:
     """As canonical JSON."""
     guarantee, public = learner.guarantee, spec.world().public
-    batch: dict[str, Any] = {"rule": spec.batch.rule, "schedule": spec.batch.schedule, "protects": PROTECTED[spec.batch.rule]}
+    batch: dict[str, Any] = {
+        "rule": spec.batch.rule,
+        "schedule": spec.batch.schedule,
+        "protects": PROTECTED[spec.batch.rule],
+    }
     if spec.batch.rule == "deadline":
         batch |= {"start": spec.batch.start, "every": spec.batch.every}
     promise = {
@@ -47,7 +60,11 @@ def manifest_of(spec: RunSpec, learner: Learner, certificate: bytes, key: Signin
     person: dict[str, Any] | None = None
     if spec.person_epsilon is not None:
         # The relation of the account, which may differ from that of the run.
-        person = {"epsilon": spec.person_epsilon, "delta": spec.person_delta, "relation": Relation.REPLACE.value}
+        person = {
+            "epsilon": spec.person_epsilon,
+            "delta": spec.person_delta,
+            "relation": Relation.REPLACE.value,
+        }
     return canonical(
         {
             "format": FORMAT,
@@ -57,7 +74,11 @@ def manifest_of(spec: RunSpec, learner: Learner, certificate: bytes, key: Signin
             "simulation": spec.noise == "fast",
             "noise": spec.noise,
             "local_noise": spec.local_noise,
-            "agent": {"name": spec.agent, "settings": learner.settings, "options": dict(spec.options)},
+            "agent": {
+                "name": spec.agent,
+                "settings": learner.settings,
+                "options": dict(spec.options),
+            },
             "problem": {**_named(spec), "public": settings_of(public), **sizes(public)},
             "promise": promise,
             "users": learner.episodes,
@@ -79,4 +100,8 @@ def _named(spec: RunSpec) -> dict[str, Any]:
 def sizes(public: Any) -> dict[str, Any]:
     """What a client must know to play and to report: whole numbers."""
     names = ("horizon", "states", "actions", "inputs", "dimension")
-    return {name: int(getattr(public, name)) for name in names if isinstance(getattr(public, name, None), int)}
+    return {
+        name: int(getattr(public, name))
+        for name in names
+        if isinstance(getattr(public, name, None), int)
+    }

@@ -29,7 +29,9 @@ class Marks:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError):
-            raise StateError(f"the rollback mark of run {run} is damaged: it says which release was shown last") from None
+            raise StateError(
+                f"the rollback mark of run {run} is damaged: it says which release was shown last"
+            ) from None
 
     def write(self, run: str, generation: int, digest: str) -> None:
         """A mark never goes back: of several workers one may be slow."""

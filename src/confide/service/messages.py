@@ -24,7 +24,12 @@ _OUTSIDE = 2.0**-12
 
 
 def message(
-    channel: Mapping[str, Any], mechanism: Mechanism, steps: Ints, generation: int, answered: str, source: NoiseSource
+    channel: Mapping[str, Any],
+    mechanism: Mechanism,
+    steps: Ints,
+    generation: int,
+    answered: str,
+    source: NoiseSource,
 ) -> bytes:
     """What is sent for a contribution, in whole steps of the grid, to the round with the digest `answered`.
 
@@ -33,13 +38,20 @@ def message(
     values = np.multiply(steps, float(channel["grid"]), dtype=np.float64)
     nonce = source.token(16)
     if isinstance(mechanism, AdditiveNoise):
-        kind, sent = "numbers", mechanism.add(mechanism.to_lattice(values)[None], source)[0].tolist()
+        kind, sent = (
+            "numbers",
+            mechanism.add(mechanism.to_lattice(values)[None], source)[0].tolist(),
+        )
     else:
         kind, sent = "index", [float(mechanism.draw(values, nonce, source))]
-    return message_bytes(generation, bytes.fromhex(answered), nonce, bytes.fromhex(channel["id"]), kind, sent)
+    return message_bytes(
+        generation, bytes.fromhex(answered), nonce, bytes.fromhex(channel["id"]), kind, sent
+    )
 
 
-def mechanism_of(channel: Mapping[str, Any], statistic: Mapping[str, Any], epsilon: float, delta: float) -> Mechanism:
+def mechanism_of(
+    channel: Mapping[str, Any], statistic: Mapping[str, Any], epsilon: float, delta: float
+) -> Mechanism:
     """The mechanism of a channel, if what it loses is not more than what the person accepts, (epsilon, delta)."""
     channel = check_channel(channel)
     statistic = check_statistic(statistic, channel)
@@ -50,17 +62,25 @@ def mechanism_of(channel: Mapping[str, Any], statistic: Mapping[str, Any], epsil
             made = _additive(channel, statistic)
             lost = made.loss().epsilon_at(delta)
         case "signs":
-            made = SignReport(size, noise["radius"], noise["epsilon"], noise["asked"], noise["nearest"])
+            made = SignReport(
+                size, noise["radius"], noise["epsilon"], noise["asked"], noise["nearest"]
+            )
             lost = made.epsilon
         case _:
-            made = Codebook(size, noise["radius"], noise["epsilon"], noise["nearest"], noise["vectors"])
+            made = Codebook(
+                size, noise["radius"], noise["epsilon"], noise["nearest"], noise["vectors"]
+            )
             lost = made.epsilon
     if not lost <= epsilon * (1 + _ROUNDING):
-        raise PromiseBroken(f"the round's noise gives epsilon={lost:g}, and this person accepts {epsilon:g}")
+        raise PromiseBroken(
+            f"the round's noise gives epsilon={lost:g}, and this person accepts {epsilon:g}"
+        )
     if not isinstance(made, AdditiveNoise):
         coordinate, norm = largest(statistic, channel["grid"])
         if (coordinate if isinstance(made, SignReport) else norm) > made.radius * (1 + _OUTSIDE):
-            raise PromiseBroken("the round's report is made for smaller contributions than those of its tables")
+            raise PromiseBroken(
+                "the round's report is made for smaller contributions than those of its tables"
+            )
     return made
 
 
@@ -74,4 +94,6 @@ def _additive(channel: Mapping[str, Any], statistic: Mapping[str, Any]) -> Addit
     l2, l1 = sensitivity(statistic, channel["grid"])
     order = 2 if noise["distribution"] == "gaussian" else 1
     measured = l2 if order == 2 else l1
-    return AdditiveNoise(noise["distribution"], order, measured, 1.0, noise["scale"], noise["step"], channel["size"])
+    return AdditiveNoise(
+        noise["distribution"], order, measured, 1.0, noise["scale"], noise["step"], channel["size"]
+    )

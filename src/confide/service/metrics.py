@@ -22,19 +22,33 @@ class Collector:
 
         service = self._service
         answers = CounterMetricFamily(
-            "confide_reports", f"Reports by outcome, answered by this process. {_PRIVATE}", labels=["run", "outcome"]
+            "confide_reports",
+            f"Reports by outcome, answered by this process. {_PRIVATE}",
+            labels=["run", "outcome"],
         )
         for (run, outcome), count in list(service.counts.items()):
             answers.add_metric([run, outcome], count)
-        refused = CounterMetricFamily("confide_refused", "Requests refused before a run saw them, by reason.", labels=["reason"])
+        refused = CounterMetricFamily(
+            "confide_refused",
+            "Requests refused before a run saw them, by reason.",
+            labels=["reason"],
+        )
         for reason, count in list(self._refused.items()):
             refused.add_metric([reason], count)
-        commits = CounterMetricFamily("confide_commits", f"Transactions with reports. {_PRIVATE}", labels=["run"])
+        commits = CounterMetricFamily(
+            "confide_commits", f"Transactions with reports. {_PRIVATE}", labels=["run"]
+        )
         for run, count in list(service.commits.items()):
             commits.add_metric([run], count)
         releases = GaugeMetricFamily("confide_generation", "The newest release.", labels=["run"])
-        users = GaugeMetricFamily("confide_open_users", f"Users in the open batch, of all workers. {_PRIVATE}", labels=["run"])
-        deadlines = GaugeMetricFamily("confide_deadline_seconds", "When the open batch closes, since 1970.", labels=["run"])
+        users = GaugeMetricFamily(
+            "confide_open_users",
+            f"Users in the open batch, of all workers. {_PRIVATE}",
+            labels=["run"],
+        )
+        deadlines = GaugeMetricFamily(
+            "confide_deadline_seconds", "When the open batch closes, since 1970.", labels=["run"]
+        )
         for name, live in list(service.runs.items()):
             releases.add_metric([name], live.generation)
             users.add_metric([name], self._open_users(live))
@@ -43,8 +57,12 @@ class Collector:
                 deadlines.add_metric([name], closes)
         yield from (answers, refused, commits, releases, users, deadlines)
         yield GaugeMetricFamily("confide_waiting", "Reports in the queue.", value=service.waiting)
-        yield GaugeMetricFamily("confide_ready", "Whether reports are taken.", value=float(service.ready))
-        ready = GaugeMetricFamily("confide_run_ready", "Whether the reports of a run are taken.", labels=["run"])
+        yield GaugeMetricFamily(
+            "confide_ready", "Whether reports are taken.", value=float(service.ready)
+        )
+        ready = GaugeMetricFamily(
+            "confide_run_ready", "Whether the reports of a run are taken.", labels=["run"]
+        )
         not_ready = service.not_ready
         for name in sorted(service.runs.keys() | not_ready.keys()):
             ready.add_metric([name], float(name not in not_ready))

@@ -7,7 +7,12 @@ from confide.service.access import MAY
 from confide.service.answers import TITLES
 
 _TEXT, _WHOLE = {"type": "string"}, {"type": "integer", "minimum": 0}
-_RUN = {"name": "run", "in": "path", "required": True, "schema": {"type": "string", "pattern": "^[a-z0-9][a-z0-9-]{0,62}$"}}
+_RUN = {
+    "name": "run",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string", "pattern": "^[a-z0-9][a-z0-9-]{0,62}$"},
+}
 _GENERATION = {"name": "generation", "in": "path", "required": True, "schema": _WHOLE}
 _KEY = {"name": "key", "in": "path", "required": True, "schema": _TEXT}
 _NONCE = {
@@ -32,21 +37,41 @@ def _object(required: str = "", **properties: Any) -> dict[str, Any]:
 
 _REPORT = _object(
     "subject generation",
-    subject={"type": "string", "minLength": 1, "maxLength": 256, "description": "A stable name of the person. Not stored."},
+    subject={
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 256,
+        "description": "A stable name of the person. Not stored.",
+    },
     generation=_WHOLE | {"description": "Of the release that the episode was planned with."},
-    round={"type": "string", "pattern": "^[0-9a-f]{64}$", "description": "Joint runs. The digest that the round names."},
-    trajectory=_object(states={"type": "array"}, actions={"type": "array"}, rewards={"type": "array"})
+    round={
+        "type": "string",
+        "pattern": "^[0-9a-f]{64}$",
+        "description": "Joint runs. The digest that the round names.",
+    },
+    trajectory=_object(
+        states={"type": "array"}, actions={"type": "array"}, rewards={"type": "array"}
+    )
     | {"description": "Joint runs. What makes no sense is counted and adds zero."},
-    message={"type": "string", "contentEncoding": "base64", "description": "Local runs: the noisy message."},
+    message={
+        "type": "string",
+        "contentEncoding": "base64",
+        "description": "Local runs: the noisy message.",
+    },
 )
 _ACT = _object("subject step state", subject=_TEXT, step=_WHOLE, state={})
-_ENROL = _object("subjects generation", subjects={"type": "array", "items": _TEXT}, generation=_WHOLE)
+_ENROL = _object(
+    "subjects generation", subjects={"type": "array", "items": _TEXT}, generation=_WHOLE
+)
 _NEW_KEY = _object(
     "role",
     role={"enum": ["device", "operator", "admin", "auditor"]},
     label=_TEXT,
     run=_TEXT | {"description": "The only run that the key may be used for. Without it, all runs."},
-    expires=_TEXT | {"description": "A number of days such as 90d, or a date such as 2027-01-31. Without it, never."},
+    expires=_TEXT
+    | {
+        "description": "A number of days such as 90d, or a date such as 2027-01-31. Without it, never."
+    },
 )
 _JSON, _BYTES, _TOML = "application/json", "application/octet-stream", "application/toml"
 
@@ -54,9 +79,13 @@ _JSON, _BYTES, _TOML = "application/json", "application/octet-stream", "applicat
 def _answer(said: str, media: str | None = _JSON, *, signed: bool = False) -> dict[str, Any]:
     made: dict[str, Any] = {"description": said}
     if media is not None:
-        made["content"] = {media: {"schema": {} if media == _JSON else {"type": "string", "format": "binary"}}}
+        made["content"] = {
+            media: {"schema": {} if media == _JSON else {"type": "string", "format": "binary"}}
+        }
     if signed:
-        made["headers"] = {name: {"description": text, "schema": _TEXT} for name, text in _HEADERS.items()}
+        made["headers"] = {
+            name: {"description": text, "schema": _TEXT} for name, text in _HEADERS.items()
+        }
     return made
 
 
@@ -86,9 +115,16 @@ def _does(
 
 
 def _read(
-    summary: str, *, media: str = _JSON, signed: bool = False, refuses: tuple[int, ...] = (404, 429, 503)
+    summary: str,
+    *,
+    media: str = _JSON,
+    signed: bool = False,
+    refuses: tuple[int, ...] = (404, 429, 503),
 ) -> dict[str, Any]:
-    ok = {200: _answer(summary, media, signed=signed), 304: _answer("Not changed: the ETag is the one that was sent.", None)}
+    ok = {
+        200: _answer(summary, media, signed=signed),
+        304: _answer("Not changed: the ETag is the one that was sent.", None),
+    }
     return _does(summary, ok=ok, refuses=refuses)
 
 
@@ -100,13 +136,20 @@ def _operations() -> dict[tuple[str, str], dict[str, Any]]:
     run = "/v1/runs/{run}"
     done = _answer("Done.")
     changed: dict[str, Any] = {"may": "administer", "ok": {200: done}, "refuses": (400, 404, 503)}
-    report_ok = {201: _answer("Counted."), 200: _answer("The same report again: it was counted before.")}
+    report_ok = {
+        201: _answer("Counted."),
+        200: _answer("The same report again: it was counted before."),
+    }
     refused = (400, 404, 408, 409, 410, 413, 429, 503)
     return {
-        (f"{run}/manifest", "get"): _read("Everything that is promised, decided before the first user.", signed=True),
+        (f"{run}/manifest", "get"): _read(
+            "Everything that is promised, decided before the first user.", signed=True
+        ),
         (f"{run}/certificate", "get"): _read("The numbers from which the promise follows."),
         (f"{run}/keys", "get"): _does(
-            "Signing keys.", ok={200: _answer("Each is endorsed by one before it.")}, refuses=(404, 429, 503)
+            "Signing keys.",
+            ok={200: _answer("Each is endorsed by one before it.")},
+            refuses=(404, 429, 503),
         ),
         (f"{run}/release", "get"): _read("The newest release.", media=_BYTES, signed=True),
         (f"{run}/release/{{generation}}", "get"): _read("A release.", media=_BYTES, signed=True),
@@ -114,7 +157,12 @@ def _operations() -> dict[tuple[str, str], dict[str, Any]]:
             "Policies and statistic as plain tables.", signed=True, refuses=(404, 410, 429, 503)
         ),
         (f"{run}/reports", "post"): _does(
-            "One person's report.", may="report", body=_sent(_REPORT), ok=report_ok, refuses=refused, more=(_NONCE,)
+            "One person's report.",
+            may="report",
+            body=_sent(_REPORT),
+            ok=report_ok,
+            refuses=refused,
+            more=(_NONCE,),
         ),
         (f"{run}/act", "post"): _does(
             "An action, in joint runs. Nothing is stored.",
@@ -124,7 +172,10 @@ def _operations() -> dict[tuple[str, str], dict[str, Any]]:
             refuses=(400, 404, 408, 413, 429, 503),
         ),
         (f"{run}/status", "get"): _does(
-            "Numbers for operators; PRIVATE under the rule deadline.", may="operate", ok={200: done}, refuses=(404, 503)
+            "Numbers for operators; PRIVATE under the rule deadline.",
+            may="operate",
+            ok={200: done},
+            refuses=(404, 503),
         ),
         (f"{run}/pause", "post"): _does("Take no reports for now.", **changed),
         (f"{run}/resume", "post"): _does("Take reports again.", **changed),
@@ -141,7 +192,11 @@ def _operations() -> dict[tuple[str, str], dict[str, Any]]:
             "A new run.",
             may="administer",
             body=(_TOML, _TEXT | {"description": "As the file of confide serve."}),
-            ok={201: _answer("Its name. A run that needs too much memory is refused with 400, before it is made.")},
+            ok={
+                201: _answer(
+                    "Its name. A run that needs too much memory is refused with 400, before it is made."
+                )
+            },
             refuses=(400, 413, 503),
         ),
         ("/v1/keys", "post"): _does(
@@ -152,16 +207,28 @@ def _operations() -> dict[tuple[str, str], dict[str, Any]]:
             refuses=(400, 413, 503),
         ),
         ("/v1/keys/{key}", "delete"): _does(
-            "Revoke an API key.", may="administer", ok={204: _answer("Revoked.", None)}, refuses=(400, 503)
+            "Revoke an API key.",
+            may="administer",
+            ok={204: _answer("Revoked.", None)},
+            refuses=(400, 503),
         ),
         ("/v1/signing-keys", "post"): _does(
-            "A new signing key, endorsed by the one before it.", may="administer", ok={201: _answer("Its id.")}, refuses=(503,)
+            "A new signing key, endorsed by the one before it.",
+            may="administer",
+            ok={201: _answer("Its id.")},
+            refuses=(503,),
         ),
-        ("/v1/audit", "get"): _does("What people with roles did.", may="audit", ok={200: _answer("All rows.")}, refuses=(503,)),
+        ("/v1/audit", "get"): _does(
+            "What people with roles did.",
+            may="audit",
+            ok={200: _answer("All rows.")},
+            refuses=(503,),
+        ),
         ("/v1/openapi.json", "get"): _read("This document.", refuses=(429,)),
         ("/health", "get"): _does("Alive.", ok={200: done}),
         ("/ready", "get"): _does(
-            "Whether reports are taken.", ok={200: _answer("Yes, but for the runs in not_ready."), 503: _answer("Not now.")}
+            "Whether reports are taken.",
+            ok={200: _answer("Yes, but for the runs in not_ready."), 503: _answer("Not now.")},
         ),
     }
 

@@ -47,9 +47,17 @@ def operator_view(service: Service, refused: dict[str, int], now: datetime) -> d
         "not_ready": service.not_ready,
         "shared": service.store.workers > 1,
         "waiting": service.waiting,
-        "backup": {"at": backups[-1].at, "ago": f"{age(backups[-1].at, now)} ago"} if backups else None,
+        "backup": {"at": backups[-1].at, "ago": f"{age(backups[-1].at, now)} ago"}
+        if backups
+        else None,
         "signing": [
-            ShownKey(key.id, "signatures", "retired" if key.retired else "in use", age(made.get(key.id), now), "")
+            ShownKey(
+                key.id,
+                "signatures",
+                "retired" if key.retired else "in use",
+                age(made.get(key.id), now),
+                "",
+            )
             for key in service.store.signing_keys()
         ],
         "api_keys": [
@@ -99,7 +107,11 @@ def age(since: str | None, now: datetime) -> str:
 
 def _made(rows: Sequence[AuditRow]) -> dict[str, str]:
     """When each key was made, by its id: the audit says so."""
-    return {row.detail.split(" ")[0]: row.at for row in rows if row.action in ("init", "rotate", "new API key")}
+    return {
+        row.detail.split(" ")[0]: row.at
+        for row in rows
+        if row.action in ("init", "rotate", "new API key")
+    }
 
 
 def _backups(rows: Sequence[AuditRow]) -> list[AuditRow]:

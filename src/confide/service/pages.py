@@ -36,7 +36,11 @@ HEADERS = {
     **PLAIN,
 }
 _HTML = "text/html; charset=utf-8"
-_MEDIA = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
+_MEDIA = {
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
 _SESSION, _FORM = "confide_session", "confide_form"
 _ACTIONS = {"pause": "paused", "resume": "open"}
 
@@ -75,12 +79,17 @@ class Pages:
 
     def _made(self, run: LiveRun) -> tuple[str, bytes]:
         with self._one:
-            newest = run.release  # what is in the database, but not shown yet, is not shown here either
+            # what is in the database, but not shown yet, is not shown here either
+            newest = run.release
             tag = page_tag(newest.digest)
             known = self._kept.get(run.name)
             if known is not None and known[0] == tag:
                 return known
-            rows = [row for row in self._service.store.releases(run.name) if row.generation <= newest.generation]
+            rows = [
+                row
+                for row in self._service.store.releases(run.name)
+                if row.generation <= newest.generation
+            ]
             self._kept[run.name] = made = tag, public_page(run.manifest.body, rows).encode()
             return made
 
@@ -103,7 +112,9 @@ class Pages:
         key = self._key(request)
         if key is None:
             return self._login_page(request)
-        facts = await run_in_threadpool(operator_view, self._service, self._web.refused, datetime.now(UTC))
+        facts = await run_in_threadpool(
+            operator_view, self._service, self._web.refused, datetime.now(UTC)
+        )
         token = self._sessions.token(request.cookies[_SESSION])
         may = {"operates": key.role in MAY["operate"], "administers": key.role in MAY["administer"]}
         return _page("operator.html", key=key, token=token, **may, **facts)
@@ -111,7 +122,13 @@ class Pages:
     def _login_page(self, request: Request, refused: str = "", status: int = 200) -> Response:
         form = request.cookies.get(_FORM) or secrets.token_urlsafe(18)
         simulated = any(run.spec.noise == "fast" for run in self._service.runs.values())
-        page = _page("login.html", status, token=self._sessions.token(form), refused=refused, simulated=simulated)
+        page = _page(
+            "login.html",
+            status,
+            token=self._sessions.token(form),
+            refused=refused,
+            simulated=simulated,
+        )
         _cookie(request, page, _FORM, form)
         return page
 
@@ -124,7 +141,11 @@ class Pages:
             wait = self._wrong.wait(request.client.host if request.client else "")
             if wait:  # somebody who fills this up does not keep out whoever has a key
                 raise Problem(429, "too-many", retry=wait)
-            return self._login_page(request, "This is not the key of an operator, an admin or an auditor of all runs.", 403)
+            return self._login_page(
+                request,
+                "This is not the key of an operator, an admin or an auditor of all runs.",
+                403,
+            )
         answer = _to_operator()
         _cookie(request, answer, _SESSION, self._sessions.open(key.id))
         return answer
@@ -176,7 +197,10 @@ class Pages:
             ("/operator/logout", self.logout, "POST"),
             ("/operator/runs/{run}/{action}", self.act, "POST"),
         ]
-        return [Route(path, self._guarded(handler), methods=[method]) for path, handler, method in addresses]
+        return [
+            Route(path, self._guarded(handler), methods=[method])
+            for path, handler, method in addresses
+        ]
 
     def _guarded(self, handler: Handler) -> Handler:
         async def endpoint(request: Request) -> Response:
@@ -187,7 +211,9 @@ class Pages:
             except Problem as refused:
                 problem = refused
             self._web.refused[problem.kind] = self._web.refused.get(problem.kind, 0) + 1
-            return _page("error.html", problem.status, status_code=problem.status, title=TITLES[problem.kind])
+            return _page(
+                "error.html", problem.status, status_code=problem.status, title=TITLES[problem.kind]
+            )
 
         return endpoint
 
@@ -198,7 +224,9 @@ def _may_see(key: ApiKeyRow) -> bool:
 
 
 def _page(template: str, status: int = 200, **shown: Any) -> Response:
-    return Response(render(template, **shown), status, {**HEADERS, "Cache-Control": "no-store"}, _HTML)
+    return Response(
+        render(template, **shown), status, {**HEADERS, "Cache-Control": "no-store"}, _HTML
+    )
 
 
 def _to_operator() -> Response:
@@ -208,4 +236,12 @@ def _to_operator() -> Response:
 def _cookie(request: Request, answer: Response, name: str, value: str) -> None:
     """Not readable by scripts, not sent by other sites, and only over TLS where there is TLS."""
     secure = request.url.scheme == "https"
-    answer.set_cookie(name, value, max_age=LASTS, path="/operator", secure=secure, httponly=True, samesite="strict")
+    answer.set_cookie(
+        name,
+        value,
+        max_age=LASTS,
+        path="/operator",
+        secure=secure,
+        httponly=True,
+        samesite="strict",
+    )

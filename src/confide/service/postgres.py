@@ -27,7 +27,8 @@ _HEAD = f"SELECT generation, status, ({_USERS.replace('?', 'name')}) FROM run WH
 _SHARD = "SELECT pg_try_advisory_lock(mod('run'::regclass::oid::bigint, 2147483647)::int, ?)"
 _MIGRATION = 0x63666473  # the advisory lock of migrations: "cfds"
 
-logging.getLogger("psycopg").setLevel(logging.ERROR)  # it warns when a lost connection cannot roll back: the server does that
+# it warns when a lost connection cannot roll back: the server does that
+logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -42,7 +43,9 @@ class PostgresStore(Reads):
         try:
             self._given = conninfo_to_dict(url)
         except psycopg.Error:
-            raise InvalidParameter("the database must be an address such as postgresql://user@host/name") from None
+            raise InvalidParameter(
+                "the database must be an address such as postgresql://user@host/name"
+            ) from None
         self._open: dict[str, Connection] = {}
         self._shard: int | None = None
         self._write_lock, self._read_lock = threading.RLock(), threading.Lock()
@@ -64,16 +67,27 @@ class PostgresStore(Reads):
 
     def _connect(self) -> Connection:
         given: dict[str, Any] = {"connect_timeout": 10, **self._given}
-        made = psycopg.connect("", autocommit=True, client_encoding="utf8", application_name="confide", **given)
+        made = psycopg.connect(
+            "", autocommit=True, client_encoding="utf8", application_name="confide", **given
+        )
         try:
             (fsync, durable), *_ = made.execute(
                 "SELECT current_setting('fsync'), current_setting('synchronous_commit')"
             ).fetchall()
             if fsync == "off":
-                raise StoreError("PostgreSQL runs with fsync = off: what is answered would not be durable")
+                raise StoreError(
+                    "PostgreSQL runs with fsync = off: what is answered would not be durable"
+                )
             lease = round(1000 * LEASE)
-            settings = {"idle_in_transaction_session_timeout": f"{lease}", "lock_timeout": f"{2 * lease}"}
-            settings |= {"tcp_keepalives_idle": "30", "tcp_keepalives_interval": "10", "tcp_keepalives_count": "3"}
+            settings = {
+                "idle_in_transaction_session_timeout": f"{lease}",
+                "lock_timeout": f"{2 * lease}",
+            }
+            settings |= {
+                "tcp_keepalives_idle": "30",
+                "tcp_keepalives_interval": "10",
+                "tcp_keepalives_count": "3",
+            }
             if durable == "off":
                 settings["synchronous_commit"] = "on"
             for name, value in settings.items():
@@ -91,7 +105,9 @@ class PostgresStore(Reads):
             found = db.execute("SELECT version FROM confide_schema").fetchall() or [(0,)]
             version = max(number for (number,) in found)
             if version > len(steps):
-                raise StoreError(f"the database has schema {version}, this confide knows {len(steps)}: use a newer confide")
+                raise StoreError(
+                    f"the database has schema {version}, this confide knows {len(steps)}: use a newer confide"
+                )
             for number, step in enumerate(steps[version:], start=version + 1):
                 db.execute(step.encode())
                 db.execute("INSERT INTO confide_schema VALUES (%s)", (number,))
@@ -121,7 +137,8 @@ class PostgresStore(Reads):
             except psycopg.OperationalError:
                 if not self._open["reader"].closed:
                     raise
-                return _rows(self._connection("reader"), query, *values)  # the server was started again since the last one
+                # the server was started again since the last one
+                return _rows(self._connection("reader"), query, *values)
 
     def head(self, run: str) -> Head:
         return Head(*the_sum(self._read(_HEAD, run), run))
@@ -169,7 +186,8 @@ class PostgresTransaction(Writes):
 
         def beat() -> None:
             while not done.wait(LEASE / 4):
-                with contextlib.suppress(psycopg.Error):  # the next statement of the transaction says it
+                # the next statement of the transaction says it
+                with contextlib.suppress(psycopg.Error):
                     self._db.execute("SELECT 1")
 
         thread = threading.Thread(target=beat, name="confide-lease", daemon=True)
@@ -185,14 +203,27 @@ class PostgresTransaction(Writes):
         rows = self._do(f"{SUM_QUERY} AND shard = ? FOR UPDATE", run, shard)
         if not rows:
             record = seal_sum(self.vault, run, shard, added)
-            self._changed("INSERT INTO open_sum VALUES (?, ?, ?, ?, ?)", run, shard, added.generation, added.users, record)
+            self._changed(
+                "INSERT INTO open_sum VALUES (?, ?, ?, ?, ?)",
+                run,
+                shard,
+                added.generation,
+                added.users,
+                record,
+            )
             return
         before = open_sums(self.vault, run, rows)
         if before.generation != added.generation:
             raise Moved("the open batch was closed by another process")
         now = before.plus(added)
         record = seal_sum(self.vault, run, shard, now)
-        self._changed("UPDATE open_sum SET users = ?, total = ? WHERE run = ? AND shard = ?", now.users, record, run, shard)
+        self._changed(
+            "UPDATE open_sum SET users = ?, total = ? WHERE run = ? AND shard = ?",
+            now.users,
+            record,
+            run,
+            shard,
+        )
 
     def taken(self, run: str, people: Sequence[bytes]) -> dict[bytes, list[Taken]]:
         found: dict[bytes, list[Taken]] = {}
@@ -207,7 +238,10 @@ class PostgresTransaction(Writes):
             return
         ordered = sorted(places, key=lambda each: (each[0], each[1].slot))
         columns = [[who for who, _ in ordered]]
-        columns += [[getattr(place, name) for _, place in ordered] for name in ("slot", "generation", "nonce")]
+        columns += [
+            [getattr(place, name) for _, place in ordered]
+            for name in ("slot", "generation", "nonce")
+        ]
         query = (
             "INSERT INTO participant (run, who, slot, generation, nonce) "
             "SELECT ?, * FROM unnest(?::bytea[], ?::int[], ?::int[], ?::bytea[]) ON CONFLICT (run, who, slot) "
@@ -220,9 +254,15 @@ class PostgresTransaction(Writes):
         """Held until the end: a person who reports to two runs at the same time has one budget. Who has no account gets one for so long."""
         self._asked = sorted(set(people))
         self._changed(
-            "INSERT INTO account SELECT person, 0 FROM unnest(?::bytea[]) AS person ON CONFLICT DO NOTHING", self._asked
+            "INSERT INTO account SELECT person, 0 FROM unnest(?::bytea[]) AS person ON CONFLICT DO NOTHING",
+            self._asked,
         )
-        return dict(self._do("SELECT person, spent FROM account WHERE person = ANY(?) ORDER BY person FOR UPDATE", self._asked))
+        return dict(
+            self._do(
+                "SELECT person, spent FROM account WHERE person = ANY(?) ORDER BY person FOR UPDATE",
+                self._asked,
+            )
+        )
 
     def charge(self, amounts: Sequence[tuple[bytes, float]]) -> None:
         ordered = sorted(amounts)
@@ -235,7 +275,8 @@ class PostgresTransaction(Writes):
             self._changed("DELETE FROM account WHERE spent = 0 AND person = ANY(?)", self._asked)
 
     def audit(self, at: str, actor: str, action: str, detail: str) -> None:
-        self._db.execute("LOCK TABLE audit IN SHARE ROW EXCLUSIVE MODE")  # each row names the one before
+        # each row names the one before
+        self._db.execute("LOCK TABLE audit IN SHARE ROW EXCLUSIVE MODE")
         super().audit(at, actor, action, detail)
 
 

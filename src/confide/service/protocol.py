@@ -60,9 +60,18 @@ class ImpatientProtocol(H11Protocol):
             self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # what uvicorn would say
-        answer = Problem(400, "invalid", "this is not HTTP/1.1, or its headers are too large").response()
-        headers = [(name, value) for name, value in answer.raw_headers] + [(b"connection", b"close")]
-        with contextlib.suppress(h11.LocalProtocolError):  # an answer has begun: it cannot be taken back
-            for event in (h11.Response(status_code=400, headers=headers), h11.Data(data=bytes(answer.body)), h11.EndOfMessage()):
+        answer = Problem(
+            400, "invalid", "this is not HTTP/1.1, or its headers are too large"
+        ).response()
+        headers = [(name, value) for name, value in answer.raw_headers] + [
+            (b"connection", b"close")
+        ]
+        # an answer has begun: it cannot be taken back
+        with contextlib.suppress(h11.LocalProtocolError):
+            for event in (
+                h11.Response(status_code=400, headers=headers),
+                h11.Data(data=bytes(answer.body)),
+                h11.EndOfMessage(),
+            ):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()

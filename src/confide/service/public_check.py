@@ -15,7 +15,9 @@ from confide.service.transport import Response, Send, ServiceRefused, over_http
 from confide.service.verification import Found
 
 
-def check_public(url: str, run: str, *, key: str | None = None, send: Send | None = None) -> Iterator[Found]:
+def check_public(
+    url: str, run: str, *, key: str | None = None, send: Send | None = None
+) -> Iterator[Found]:
     """`key`: the run's first signing key, 64 hexadecimal digits, known by another way. Without it the manifest's own is believed.
 
     The first check that does not hold is the last one: what comes after it would stand on it.
@@ -29,10 +31,19 @@ def check_public(url: str, run: str, *, key: str | None = None, send: Send | Non
             yield Found(f"{run}: {about}", False, str(error))
             return
         except (OSError, http.client.HTTPException) as error:
-            yield Found(f"{run}: {about}", False, f"the service could not be reached ({type(error).__name__})")
+            yield Found(
+                f"{run}: {about}",
+                False,
+                f"the service could not be reached ({type(error).__name__})",
+            )
             return
-        except (KeyError, TypeError, ValueError, RecursionError) as error:  # a server may say anything
-            yield Found(f"{run}: {about}", False, f"the service said something else than a document ({type(error).__name__})")
+        # a server may say anything
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            yield Found(
+                f"{run}: {about}",
+                False,
+                f"the service said something else than a document ({type(error).__name__})",
+            )
             return
 
 
@@ -53,7 +64,11 @@ class _Checks:
         answer = self._send("GET", f"{self._base}/{path}", {}, None)
         if answer.status != 200:
             missing = answer.status == 404 and path == "manifest"
-            raise ServiceRefused(answer.status, path, f"answered 404: it has no run {self._run!r}" if missing else None)
+            raise ServiceRefused(
+                answer.status,
+                path,
+                f"answered 404: it has no run {self._run!r}" if missing else None,
+            )
         return answer
 
     def manifest(self) -> str:
@@ -61,9 +76,15 @@ class _Checks:
         self._told, self._digest = json.loads(answer.body), digest(answer.body)
         public = self._told["key"]["public"]
         if self._pinned is not None and public != self._pinned.lower():
-            raise SignatureError("the manifest names another signing key than the one that was given")
+            raise SignatureError(
+                "the manifest names another signing key than the one that was given"
+            )
         statement = Statement("manifest", self._run, "", 0, self._digest)
-        check_signature(bytes.fromhex(public), bytes.fromhex(answer.headers["confide-signature"]), statement.to_bytes())
+        check_signature(
+            bytes.fromhex(public),
+            bytes.fromhex(answer.headers["confide-signature"]),
+            statement.to_bytes(),
+        )
         if self._told["run"] != self._run:
             raise SignatureError("the manifest is of another run")
         return f"signed by {self._told['key']['id']}{'' if self._pinned else ', which was believed: pass --key to pin it'}"
@@ -81,7 +102,9 @@ class _Checks:
         check_schema(document)
         found = verify(Certificate(document))
         if found.epsilon > promised["epsilon"] * (1 + 1e-9):
-            raise SignatureError(f"the noise gives epsilon={found.epsilon:g}, more than was promised")
+            raise SignatureError(
+                f"the noise gives epsilon={found.epsilon:g}, more than was promised"
+            )
         simulated = "; SIMULATION: fast noise" if self._told["simulation"] else ""
         return f"epsilon = {found.epsilon:.6g}, promised {promised['epsilon']:g} at delta = {promised['delta']:g}{simulated}"
 
@@ -89,13 +112,21 @@ class _Checks:
         newest, previous = int(self._get("release").headers["confide-generation"]), self._digest
         for generation in range(newest + 1):
             answer = self._get(f"release/{generation}")
-            statement = Statement("release", self._run, self._digest, generation, digest(answer.body), previous)
+            statement = Statement(
+                "release", self._run, self._digest, generation, digest(answer.body), previous
+            )
             public = self._keys.get(answer.headers["confide-key"])
             if public is None:
-                raise SignatureError(f"release {generation} is signed by a key that is none of the run's")
+                raise SignatureError(
+                    f"release {generation} is signed by a key that is none of the run's"
+                )
             try:
-                check_signature(public, bytes.fromhex(answer.headers["confide-signature"]), statement.to_bytes())
+                check_signature(
+                    public, bytes.fromhex(answer.headers["confide-signature"]), statement.to_bytes()
+                )
             except SignatureError:
-                raise SignatureError(f"release {generation} is not signed, or does not follow the one before it") from None
+                raise SignatureError(
+                    f"release {generation} is not signed, or does not follow the one before it"
+                ) from None
             previous = statement.digest
         return f"{newest + 1}, signed and chained; the newest is {previous}"

@@ -50,7 +50,11 @@ def environment() -> "Environment":
         ("unbroken", unbroken),
     ):
         made.filters[name] = shown
-    made.globals |= {"static": {name: f"/static/{name}?v={digest[:12]}" for name, (_, digest) in static_files().items()}}
+    made.globals |= {
+        "static": {
+            name: f"/static/{name}?v={digest[:12]}" for name, (_, digest) in static_files().items()
+        }
+    }
     return made
 
 
@@ -65,7 +69,9 @@ def static_files() -> dict[str, tuple[bytes, str]]:
 def looks() -> str:
     """A digest of all that pages are made with: part of their tags."""
     parts = [path.read_bytes() for path in sorted((_HERE / "templates").iterdir())]
-    return hashlib.sha256(b"".join([*parts, *(data for data, _ in static_files().values())])).hexdigest()[:12]
+    return hashlib.sha256(
+        b"".join([*parts, *(data for data, _ in static_files().values())])
+    ).hexdigest()[:12]
 
 
 def render(template: str, **shown: Any) -> str:
@@ -80,7 +86,9 @@ def short(text: str) -> str:
 def unbroken(text: str) -> str:
     """Numbers of the promise stay on one line, with their names."""
     return re.sub(
-        r"(epsilon|delta) = ([^\s,)]+)", lambda found: f"{found[1]}\u00a0=\u00a0{found[2].replace('-', chr(0x2011))}", text
+        r"(epsilon|delta) = ([^\s,)]+)",
+        lambda found: f"{found[1]}\u00a0=\u00a0{found[2].replace('-', chr(0x2011))}",
+        text,
     )
 
 
@@ -149,7 +157,9 @@ def all_reports(manifest: dict[str, Any]) -> float:
     run they are a group; messages of a device have noise of their own."""
     promise, times = manifest["promise"], manifest["reports_per_person"]
     loss, delta = loss_from_json(promise["loss"]), promise["delta"]
-    together = compose([loss] * times, delta=delta) if promise["trust"] == "local" else loss.group(times)
+    together = (
+        compose([loss] * times, delta=delta) if promise["trust"] == "local" else loss.group(times)
+    )
     return together.epsilon_at(delta) if times > 1 else promise["epsilon"]
 
 
@@ -169,10 +179,18 @@ def _waiting(view: PublicView, found: Estimates) -> Waiting:
     if view.waits_for.startswith("nothing"):
         return Waiting("All releases were made. The run takes no more reports.", None, True)
     if batch["rule"] == "deadline":
-        return Waiting(f"Release {generation + 1} is made at", batch["start"] + (generation + 1) * batch["every"], False)
+        return Waiting(
+            f"Release {generation + 1} is made at",
+            batch["start"] + (generation + 1) * batch["every"],
+            False,
+        )
     if found.next_batch is None:
         return Waiting(f"Release {generation + 1} is made when its batch is full.", None, False)
-    return Waiting(f"Release {generation + 1} is made when {found.next_batch:,} more people have reported.", None, False)
+    return Waiting(
+        f"Release {generation + 1} is made when {found.next_batch:,} more people have reported.",
+        None,
+        False,
+    )
 
 
 def _shown_value(view: PublicView, found: Estimates) -> ShownValue | None:
@@ -184,7 +202,9 @@ def _shown_value(view: PublicView, found: Estimates) -> ShownValue | None:
     half, value = math.hypot(sampling, privacy), made.values[-1]
     longest = max(sampling, privacy) or 1.0
     widths = (100 * sampling / longest, 100 * privacy / longest)
-    return ShownValue(value, sampling, privacy, value - half, value + half, made.best, made.uniform, widths)
+    return ShownValue(
+        value, sampling, privacy, value - half, value + half, made.best, made.uniform, widths
+    )
 
 
 def _reason(view: PublicView, found: Estimates) -> str:
@@ -209,8 +229,12 @@ def _curve(found: Estimates, value: ShownValue | None) -> dict[str, Chart] | Non
 
 def _noise(view: PublicView, found: Estimates) -> dict[str, Chart] | None:
     """Both on one scale of powers of ten, from release 1 on."""
-    stds = {each.generation: each.noise for each in view.releases if each.generation and each.noise > 0}
-    both = sorted(number for number, signal in found.signals.items() if signal > 0 and number in stds)
+    stds = {
+        each.generation: each.noise for each in view.releases if each.generation and each.noise > 0
+    }
+    both = sorted(
+        number for number, signal in found.signals.items() if signal > 0 and number in stds
+    )
     if len(both) < 2:
         return None
     signal = Series("signal", tuple((float(g), found.signals[g]) for g in both))
@@ -225,4 +249,7 @@ def _ratio(view: PublicView, found: Estimates) -> tuple[float, float, float] | N
 
 
 def _sized(series: Sequence[Series], **more: Any) -> dict[str, Chart]:
-    return {name: chart(series, size=size, columns=12 if name == "wide" else 5, **more) for name, size in SIZES.items()}
+    return {
+        name: chart(series, size=size, columns=12 if name == "wide" else 5, **more)
+        for name, size in SIZES.items()
+    }

@@ -74,10 +74,20 @@ def _shown(row: ReleaseRow) -> ShownRelease:
 
 def _promise(manifest: dict[str, Any]) -> str:
     promise = manifest["promise"]
-    who = "nobody, not even this service," if promise["trust"] == "local" else "all other users together"
+    who = (
+        "nobody, not even this service,"
+        if promise["trust"] == "local"
+        else "all other users together"
+    )
     verb = "learns" if promise["trust"] == "local" else "learn"
-    loss = f"epsilon = {promise['epsilon']:g}" + (f", delta = {promise['delta']:g}" if promise["delta"] else "")
-    what = "Whatever you do here" if manifest["reports_per_person"] == 1 else "Whatever you do in one report"
+    loss = f"epsilon = {promise['epsilon']:g}" + (
+        f", delta = {promise['delta']:g}" if promise["delta"] else ""
+    )
+    what = (
+        "Whatever you do here"
+        if manifest["reports_per_person"] == 1
+        else "Whatever you do in one report"
+    )
     return f"{what}, {who} {verb} almost nothing about it ({loss})."
 
 

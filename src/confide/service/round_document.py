@@ -7,7 +7,14 @@ import numpy as np
 
 from confide.learning.learner import Learner
 from confide.mechanisms.codebook import Codebook, SignReport
-from confide.policy import ContextPolicy, LinearPolicy, Policy, RandomPolicy, StochasticPolicy, TabularPolicy
+from confide.policy import (
+    ContextPolicy,
+    LinearPolicy,
+    Policy,
+    RandomPolicy,
+    StochasticPolicy,
+    TabularPolicy,
+)
 from confide.privatizers import Channel
 from confide.service.checks import ROUND_FORMAT
 
@@ -36,7 +43,11 @@ def plain_policy(policy: Policy) -> dict[str, Any]:
     """A policy as JSON: clients act by it."""
     match policy:
         case TabularPolicy():
-            return {"kind": "tabular", "actions": policy.actions.tolist(), "choices": policy.choices}
+            return {
+                "kind": "tabular",
+                "actions": policy.actions.tolist(),
+                "choices": policy.choices,
+            }
         case StochasticPolicy():
             return {"kind": "stochastic", "weights": policy.weights.tolist()}
         case LinearPolicy():
@@ -54,7 +65,12 @@ def plain_channel(channel: Channel) -> dict[str, Any]:
     if isinstance(noise, Codebook | SignReport):
         drawn: dict[str, Any] = {"radius": noise.radius, **noise.parameters}
     else:
-        drawn = {"scale": noise.scale, "step": noise.step, "sensitivity": noise.sensitivity, "norm": noise.norm}
+        drawn = {
+            "scale": noise.scale,
+            "step": noise.step,
+            "sensitivity": noise.sensitivity,
+            "norm": noise.norm,
+        }
     return {
         "id": channel.id.hex(),
         "kind": channel.kind,

@@ -24,14 +24,20 @@ class Sessions:
     def owner(self, cookie: str) -> str | None:
         """The id of the API key, while the session lasts."""
         said, _, tag = cookie.rpartition(".")
-        if not cookie.isascii() or not hmac.compare_digest(tag, self._tag("session", said)) or cookie in self._closed:
+        if (
+            not cookie.isascii()
+            or not hmac.compare_digest(tag, self._tag("session", said))
+            or cookie in self._closed
+        ):
             return None
         api_key, ends, _ = said.split(".", 2)
         return api_key if self._clock() < int(ends) else None
 
     def close(self, cookie: str) -> None:
         now = self._clock()
-        self._closed = {each: ends for each, ends in self._closed.items() if ends > now} | {cookie: now + LASTS}
+        self._closed = {each: ends for each, ends in self._closed.items() if ends > now} | {
+            cookie: now + LASTS
+        }
 
     def token(self, cookie: str) -> str:
         """What a form must send beside the cookie: other sites can read neither."""

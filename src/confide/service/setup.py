@@ -25,10 +25,13 @@ DEMO = RunSpec(
 @dataclass(frozen=True, slots=True)
 class Opened:
     service: Service
-    key_files: dict[str, Path]  # by role: the files of the API keys that were made at the first start
+    # by role: the files of the API keys that were made at the first start
+    key_files: dict[str, Path]
 
 
-def open_service(folder: ServiceFolder, specs: Sequence[RunSpec], *, run_memory: int = RUN_MEMORY) -> Opened:
+def open_service(
+    folder: ServiceFolder, specs: Sequence[RunSpec], *, run_memory: int = RUN_MEMORY
+) -> Opened:
     """The service in a folder with these runs. What is missing is made: the folder, its keys, API keys for an admin and for devices."""
     folder.init()
     with folder.setting_up():

@@ -20,7 +20,18 @@ from confide.privatizers import AtMost
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 RULES = ("count", "deadline")
 # Parameters of the functions that make an agent, so no agent can have options of these names.
-_RESERVED_OPTIONS = ("agent", "cls", "episodes", "horizon", "name", "noise", "privacy", "problem", "secure", "sizes")
+_RESERVED_OPTIONS = (
+    "agent",
+    "cls",
+    "episodes",
+    "horizon",
+    "name",
+    "noise",
+    "privacy",
+    "problem",
+    "secure",
+    "sizes",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +45,8 @@ class Batching:
     rule: str = "count"
     schedule: str | int | None = None  # as `schedule_of` reads it
     every: float = 86_400.0  # seconds between two closes
-    start: float | None = None  # of the first batch, in seconds since 1970; None: when the run is made
+    # of the first batch, in seconds since 1970; None: when the run is made
+    start: float | None = None
 
     def __post_init__(self) -> None:
         choice("rule", self.rule, RULES)
@@ -66,18 +78,22 @@ class RunSpec:
     relation: str = "replace"
     noise: str = "secure"  # fast: a simulation, and everything says so
     local_noise: str = (
-        "least"  # of devices; gaussian: more noise than an index, by a mechanism that any language can draw exactly
+        # of devices; gaussian: more noise than an index, by a mechanism that any language can draw exactly
+        "least"
     )
     seed: int = 0  # of what is drawn at random in public, such as posterior samples
     reports_per_person: int = 1
-    person_epsilon: float | None = None  # a person's budget over all runs of the service; None: no limit
+    # a person's budget over all runs of the service; None: no limit
+    person_epsilon: float | None = None
     person_delta: float = 1e-6
     batch: Batching = field(default_factory=Batching)
     options: tuple[tuple[str, Any], ...] = ()  # of the agent
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(text("name", self.name)):
-            raise InvalidParameter(f"name must be lower-case letters, digits and dashes, at most 63, got name={self.name!r}")
+            raise InvalidParameter(
+                f"name must be lower-case letters, digits and dashes, at most 63, got name={self.name!r}"
+            )
         text("title", self.title)
         text("agent", self.agent, empty=False)
         text("problem", self.problem, empty=False)
@@ -86,23 +102,36 @@ class RunSpec:
             whole("horizon", self.horizon, at_least=1)
         reserved = [name for name, _ in self.options if name in _RESERVED_OPTIONS]
         if reserved:
-            raise InvalidParameter(f"[options] must be options of the agent, got {reserved[0]}: the run itself decides it")
+            raise InvalidParameter(
+                f"[options] must be options of the agent, got {reserved[0]}: the run itself decides it"
+            )
         choice("trust", self.trust, ("joint", "local"))
-        choice("noise", self.noise, ("secure", "fast")), choice("local_noise", self.local_noise, ("least", "gaussian"))
+        (
+            choice("noise", self.noise, ("secure", "fast")),
+            choice("local_noise", self.local_noise, ("least", "gaussian")),
+        )
         if self.local_noise == "gaussian" and (self.trust != "local" or self.delta == 0):
-            raise InvalidParameter("local_noise gaussian is for runs with trust local and delta above 0")
+            raise InvalidParameter(
+                "local_noise gaussian is for runs with trust local and delta above 0"
+            )
         _ = self.privacy  # checks epsilon, delta and the relation
         whole("users", self.users, at_least=1), whole("seed", self.seed, at_least=0)
         whole("reports_per_person", self.reports_per_person, at_least=1)
         if self.batch.rule == "deadline" and self.reports_per_person != 1:
-            raise InvalidParameter("reports_per_person must be 1 under the rule deadline: people are enrolled into one batch")
+            raise InvalidParameter(
+                "reports_per_person must be 1 under the rule deadline: people are enrolled into one batch"
+            )
         if self.person_epsilon is not None:
             gaussian_mu(real("person_epsilon", self.person_epsilon, above=0), self.person_delta)
 
     @property
     def cap(self) -> float:
         """What a person may lose over all runs, in mu^2."""
-        return math.inf if self.person_epsilon is None else gaussian_mu(self.person_epsilon, self.person_delta) ** 2
+        return (
+            math.inf
+            if self.person_epsilon is None
+            else gaussian_mu(self.person_epsilon, self.person_delta) ** 2
+        )
 
     @property
     def privacy(self) -> JointDP | LocalDP:
@@ -133,12 +162,23 @@ class RunSpec:
         from confide.agents.catalogue import make_agent
 
         options = self.agent_options
-        made = make_agent(self.agent, self.world(), episodes=self.users, privacy=self.privacy, noise=source, **options)
+        made = make_agent(
+            self.agent,
+            self.world(),
+            episodes=self.users,
+            privacy=self.privacy,
+            noise=source,
+            **options,
+        )
         if not isinstance(made, Learner) or not made.abilities.sums:
-            raise PrivacyError(f"{self.agent} cannot be served: it keeps its users' data to look at them again")
+            raise PrivacyError(
+                f"{self.agent} cannot be served: it keeps its users' data to look at them again"
+            )
         if self.local_noise == "gaussian":
             if isinstance(made.schedule, AtMost):
-                raise InvalidParameter(f"the devices of {self.agent} answer by an index: local_noise must be least")
+                raise InvalidParameter(
+                    f"the devices of {self.agent} answer by an index: local_noise must be least"
+                )
             made.calibration = replace(made.calibration, loss=loss_for(self.privacy))
         return made
 
@@ -158,7 +198,9 @@ def parse_spec(written: str) -> RunSpec:
         given = tomllib.loads(written)
         _check_integers(given)
     except RecursionError:
-        raise InvalidParameter("the TOML of a run is nested too deeply: it has settings, [batch] and [options]") from None
+        raise InvalidParameter(
+            "the TOML of a run is nested too deeply: it has settings, [batch] and [options]"
+        ) from None
     except ValueError as error:
         raise InvalidParameter(f"not TOML: {error}") from None
     batch, options = given.pop("batch", {}), given.pop("options", {})
@@ -168,7 +210,9 @@ def parse_spec(written: str) -> RunSpec:
     _known(batch, Batching)
     if isinstance(batch.get("start"), datetime):
         batch["start"] = batch["start"].timestamp()
-    missing = [name for name in ("name", "agent", "problem", "epsilon", "users") if name not in given]
+    missing = [
+        name for name in ("name", "agent", "problem", "epsilon", "users") if name not in given
+    ]
     if missing:
         raise InvalidParameter(f"{missing[0]} is missing")
     return RunSpec(**given, batch=Batching(**batch), options=tuple(sorted(options.items())))
@@ -178,7 +222,9 @@ def _check_integers(value: Any) -> None:
     """`ValueError` if a whole number does not fit into 64 bits, which TOML demands. Python reads longer ones."""
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise ValueError("a whole number has more than 64 bits")
-    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+    for each in (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    ):
         _check_integers(each)
 
 
@@ -198,7 +244,11 @@ def write_spec(spec: RunSpec) -> str:
             lines.append(f"{each.name} = {_toml(value)}")
     tables["batch"] = {each.name: getattr(spec.batch, each.name) for each in fields(spec.batch)}
     for name, table in tables.items():
-        lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items() if value is not None)]
+        lines += [
+            "",
+            f"[{name}]",
+            *(f"{key} = {_toml(value)}" for key, value in table.items() if value is not None),
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -209,4 +259,6 @@ def _toml(value: Any) -> str:
         return repr(value)
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    raise InvalidParameter(f"a setting must be a number, a text, true or false, got {type(value).__name__}")
+    raise InvalidParameter(
+        f"a setting must be a number, a text, true or false, got {type(value).__name__}"
+    )

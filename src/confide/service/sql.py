@@ -22,7 +22,10 @@ SUM_QUERY = "SELECT shard, generation, users, total FROM open_sum WHERE run = ?"
 def migrations(dialect: str) -> list[str]:
     """The numbered steps from an empty database to today's tables."""
     folder = importlib.resources.files("confide.service").joinpath("migrations", dialect)
-    found = sorted((each for each in folder.iterdir() if each.name.endswith(".sql")), key=lambda each: each.name)
+    found = sorted(
+        (each for each in folder.iterdir() if each.name.endswith(".sql")),
+        key=lambda each: each.name,
+    )
     return [each.read_text(encoding="utf-8") for each in found]
 
 
@@ -49,7 +52,11 @@ def open_sums(vault: Vault, run: str, rows: list[tuple[Any, ...]]) -> OpenSum:
     total: OpenSum | None = None
     for shard, generation, users, record in rows:
         # A shard without users has nothing to seal.
-        opened = vault.open(Place("open-sum", run, generation, shard, users), record) if users or record else b""
+        opened = (
+            vault.open(Place("open-sum", run, generation, shard, users), record)
+            if users or record
+            else b""
+        )
         part = OpenSum(generation, users, opened)
         total = part if total is None else total.plus(part)
     assert total is not None
@@ -83,11 +90,18 @@ class Reads(ABC):
         return open_sums(self.vault, run, self._read(SUM_QUERY, run))
 
     def release(self, run: str, generation: int) -> ReleaseRow | None:
-        found = self._read(f"SELECT {_RELEASE} FROM release WHERE run = ? AND generation = ?", run, generation)
+        found = self._read(
+            f"SELECT {_RELEASE} FROM release WHERE run = ? AND generation = ?", run, generation
+        )
         return ReleaseRow(*found[0]) if found else None
 
     def releases(self, run: str) -> Iterable[ReleaseRow]:
-        return (ReleaseRow(*row) for row in self._read(f"SELECT {_RELEASE} FROM release WHERE run = ? ORDER BY generation", run))
+        return (
+            ReleaseRow(*row)
+            for row in self._read(
+                f"SELECT {_RELEASE} FROM release WHERE run = ? ORDER BY generation", run
+            )
+        )
 
     def round_digest(self, run: str, generation: int) -> bytes | None:
         rows = self._read(_ROUND_QUERY, run, generation)
@@ -98,7 +112,9 @@ class Reads(ABC):
         return dict(self._read(query, run))
 
     def most_reports(self, run: str) -> int:
-        query = "SELECT COALESCE(MAX(slot) + 1, 0) FROM participant WHERE run = ? AND nonce IS NOT NULL"
+        query = (
+            "SELECT COALESCE(MAX(slot) + 1, 0) FROM participant WHERE run = ? AND nonce IS NOT NULL"
+        )
         return int(self._read(query, run)[0][0])
 
     def largest_account(self) -> float:
@@ -106,8 +122,13 @@ class Reads(ABC):
 
     def signing_keys(self) -> list[SigningKeyRow]:
         """In the order in which they were made: each is endorsed by one before it."""
-        rows = self._read(f"SELECT id, public, endorsed_by, endorsement, retired FROM signing_key ORDER BY {self.made}")
-        return [SigningKeyRow(name, public, by, how, bool(retired)) for name, public, by, how, retired in rows]
+        rows = self._read(
+            f"SELECT id, public, endorsed_by, endorsement, retired FROM signing_key ORDER BY {self.made}"
+        )
+        return [
+            SigningKeyRow(name, public, by, how, bool(retired))
+            for name, public, by, how, retired in rows
+        ]
 
     def api_keys(self) -> list[ApiKeyRow]:
         rows = self._read(f"SELECT {_API_KEY} FROM api_key ORDER BY id")
@@ -118,7 +139,10 @@ class Reads(ABC):
 
     def audit_rows(self) -> Iterable[AuditRow]:
         return (
-            AuditRow(*row) for row in self._read("SELECT number, at, actor, action, detail, digest FROM audit ORDER BY number")
+            AuditRow(*row)
+            for row in self._read(
+                "SELECT number, at, actor, action, detail, digest FROM audit ORDER BY number"
+            )
         )
 
 
@@ -145,37 +169,66 @@ class Writes(ABC):
 
     def settle_round(self, run: str, generation: int, digest: bytes) -> bytes:
         # Of two workers that plan at the same time, the second one waits here for the first one.
-        self._changed("INSERT INTO planned_round VALUES (?, ?, ?) ON CONFLICT DO NOTHING", run, generation, digest)
+        self._changed(
+            "INSERT INTO planned_round VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+            run,
+            generation,
+            digest,
+        )
         stored: bytes = self._do(_ROUND_QUERY, run, generation)[0][0]
         return stored
 
     def enrolled(self, run: str, generation: int) -> int:
-        return int(self._do("SELECT COUNT(*) FROM participant WHERE run = ? AND generation = ?", run, generation)[0][0])
+        return int(
+            self._do(
+                "SELECT COUNT(*) FROM participant WHERE run = ? AND generation = ?", run, generation
+            )[0][0]
+        )
 
     def close(self, release: ReleaseRow, state: bytes) -> None:
         before = release.generation - 1
         query = "UPDATE run SET generation = ?, state = ? WHERE name = ? AND generation = ?"
         record = self.vault.seal(Place("state", release.run, release.generation), state)
         if self._changed(query, release.generation, record, release.run, before) != 1:
-            raise StateError(f"generation {release.generation} was made by another process: its noise must not be drawn twice")
+            raise StateError(
+                f"generation {release.generation} was made by another process: its noise must not be drawn twice"
+            )
         self._release(release)
         self._changed(
-            "UPDATE open_sum SET generation = ?, users = 0, total = ? WHERE run = ?", release.generation, b"", release.run
+            "UPDATE open_sum SET generation = ?, users = 0, total = ? WHERE run = ?",
+            release.generation,
+            b"",
+            release.run,
         )
 
     def seal_again(self, run: str) -> None:
         """Seal the state and all open sums again with the vault's newest key."""
         generation, record = self._do("SELECT generation, state FROM run WHERE name = ?", run)[0]
         place = Place("state", run, generation)
-        self._changed("UPDATE run SET state = ? WHERE name = ?", self.vault.seal(place, self.vault.open(place, record)), run)
+        self._changed(
+            "UPDATE run SET state = ? WHERE name = ?",
+            self.vault.seal(place, self.vault.open(place, record)),
+            run,
+        )
         for shard, generation, users, record in self._do(SUM_QUERY, run):
             if users:
                 place = Place("open-sum", run, generation, shard, users)
                 again = self.vault.seal(place, self.vault.open(place, record))
-                self._changed("UPDATE open_sum SET total = ? WHERE run = ? AND shard = ?", again, run, shard)
+                self._changed(
+                    "UPDATE open_sum SET total = ? WHERE run = ? AND shard = ?", again, run, shard
+                )
 
     def _release(self, row: ReleaseRow) -> None:
-        values = (row.run, row.generation, row.body, row.users, row.previous, row.digest, row.signature, row.key)
+        values = (
+            row.run,
+            row.generation,
+            row.body,
+            row.users,
+            row.previous,
+            row.digest,
+            row.signature,
+            row.key,
+        )
         self._changed(f"INSERT INTO release ({_RELEASE}) VALUES ({marks(8)})", *values)
 
     def set_status(self, run: str, status: str) -> None:
@@ -188,12 +241,18 @@ class Writes(ABC):
 
     def add_api_key(self, key: ApiKeyRow) -> None:
         query = f"INSERT INTO api_key ({_API_KEY}) VALUES ({marks(7)})"
-        self._changed(query, key.id, key.role, key.secret, key.label, int(key.revoked), key.run, key.expires)
+        self._changed(
+            query, key.id, key.role, key.secret, key.label, int(key.revoked), key.run, key.expires
+        )
 
     def revoke_api_key(self, name: str) -> bool:
-        return self._changed("UPDATE api_key SET revoked = 1 WHERE id = ? AND revoked = 0", name) == 1
+        return (
+            self._changed("UPDATE api_key SET revoked = 1 WHERE id = ? AND revoked = 0", name) == 1
+        )
 
     def audit(self, at: str, actor: str, action: str, detail: str) -> None:
-        last = self._do("SELECT number, digest FROM audit ORDER BY number DESC LIMIT 1") or [(0, "")]
+        last = self._do("SELECT number, digest FROM audit ORDER BY number DESC LIMIT 1") or [
+            (0, "")
+        ]
         row = (last[0][0] + 1, at, actor, action, detail)
         self._changed(f"INSERT INTO audit VALUES ({marks(6)})", *row, chained(last[0][1], *row))

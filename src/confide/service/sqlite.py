@@ -42,19 +42,28 @@ class SqliteStore(Reads):
     def _connect(self, opened: contextlib.ExitStack) -> sqlite3.Connection:
         made = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=10)
         opened.callback(made.close)
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "foreign_keys=ON", "temp_store=MEMORY"):
+        for pragma in (
+            "journal_mode=WAL",
+            "synchronous=FULL",
+            "secure_delete=ON",
+            "foreign_keys=ON",
+            "temp_store=MEMORY",
+        ):
             made.execute(f"PRAGMA {pragma}")
         return made
 
     def _migrate(self) -> None:
         steps = migrations("sqlite")
         (made_by,), (version,) = (
-            self._writer.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
+            self._writer.execute(f"PRAGMA {name}").fetchone()
+            for name in ("application_id", "user_version")
         )
         if made_by not in (0, _APPLICATION):
             raise StoreError(f"{self.path.name} is not the database of a confide service")
         if version > len(steps):
-            raise StoreError(f"{self.path.name} has schema {version}, this confide knows {len(steps)}: use a newer confide")
+            raise StoreError(
+                f"{self.path.name} has schema {version}, this confide knows {len(steps)}: use a newer confide"
+            )
         for number, step in enumerate(steps[version:], start=version + 1):
             self._writer.executescript(
                 f"BEGIN IMMEDIATE;\n{step}\nPRAGMA application_id={_APPLICATION};\nPRAGMA user_version={number};\nCOMMIT;"
@@ -84,13 +93,19 @@ class SqliteStore(Reads):
         with self._write_lock, self._read_lock, _as_store_error():
             (busy, *_), *_ = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         if busy:
-            raise StoreError("the write-ahead log could not be truncated: another program reads the database")
+            raise StoreError(
+                "the write-ahead log could not be truncated: another program reads the database"
+            )
 
     def backup(self, path: str) -> None:
         """A copy of the whole database, in a new file. PRIVATE, as the database is."""
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o600))
         try:
-            with self._write_lock, _as_store_error(), contextlib.closing(sqlite3.connect(path)) as copy:
+            with (
+                self._write_lock,
+                _as_store_error(),
+                contextlib.closing(sqlite3.connect(path)) as copy,
+            ):
                 self._writer.backup(copy)
         except BaseException:
             os.unlink(path)  # half a copy must not be taken for a whole one
@@ -124,8 +139,14 @@ class SqliteTransaction(Writes):
     def take(self, run: str, places: Sequence[tuple[bytes, Taken]]) -> None:
         """In one statement: SQLite lets go of the interpreter at each."""
         for some in _parts(places):
-            values = [part for who, place in some for part in (run, who, place.slot, place.generation, place.nonce)]
-            self._db.execute(f"INSERT OR REPLACE INTO participant VALUES {_rows(len(some), 5)}", values)
+            values = [
+                part
+                for who, place in some
+                for part in (run, who, place.slot, place.generation, place.nonce)
+            ]
+            self._db.execute(
+                f"INSERT OR REPLACE INTO participant VALUES {_rows(len(some), 5)}", values
+            )
 
     def accounts(self, people: Sequence[bytes]) -> dict[bytes, float]:
         found: dict[bytes, float] = {}
@@ -152,7 +173,9 @@ class SqliteTransaction(Writes):
             raise Moved("the open batch was closed by another process")
         now = before.plus(added)
         record = seal_sum(self.vault, run, 0, now)
-        self._changed("UPDATE open_sum SET users = ?, total = ? WHERE run = ?", now.users, record, run)
+        self._changed(
+            "UPDATE open_sum SET users = ?, total = ? WHERE run = ?", now.users, record, run
+        )
 
 
 _AT_ONCE = 1000  # rows of a statement
@@ -174,6 +197,8 @@ def _as_store_error() -> Iterator[None]:
     except UnicodeDecodeError:
         raise StoreError("the database failed: a text in it is damaged") from None
     except sqlite3.Error as error:
-        raise StoreError(f"the database failed: {getattr(error, 'sqlite_errorname', type(error).__name__)}") from None
+        raise StoreError(
+            f"the database failed: {getattr(error, 'sqlite_errorname', type(error).__name__)}"
+        ) from None
     except OSError as error:
         raise StoreError(f"the database failed: {error.strerror}") from None

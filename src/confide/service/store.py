@@ -65,7 +65,8 @@ class OpenSum:
 
     generation: int
     users: int
-    total: bytes = field(repr=False)  # whole steps of the grid, 64 bits each, little-endian; empty: zero
+    # whole steps of the grid, 64 bits each, little-endian; empty: zero
+    total: bytes = field(repr=False)
 
     def plus(self, other: "OpenSum") -> "OpenSum":
         if self.generation != other.generation:

@@ -62,12 +62,22 @@ class Target:
     def authorised(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._key}"}
 
-    def ask(self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> Response:
+    def ask(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> Response:
         """`path` is below the address of the run in the API, or a whole one that begins with a slash."""
-        address = f"{self.url}{path}" if path.startswith("/") else f"{self.url}/v1/runs/{self.run}/{path}"
+        address = (
+            f"{self.url}{path}" if path.startswith("/") else f"{self.url}/v1/runs/{self.run}/{path}"
+        )
         return retried(self._send_once, (method, address, headers or {}, body), self._sleep)
 
-    def _send_once(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Response:
+    def _send_once(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None
+    ) -> Response:
         answer = self.send(method, url, headers, body)
         if answer.status == 503 and refusal(answer) == "paused":  # nobody waits for that
             raise ServiceRefused(503, "paused")
@@ -81,7 +91,12 @@ class Target:
 
     def now(self) -> Now:
         """After everything that was sent: the answer to a report of the future comes when the service has done all before it."""
-        report = {"subject": "confide-audit", "generation": _FUTURE, "trajectory": {}, "message": ""}
+        report = {
+            "subject": "confide-audit",
+            "generation": _FUTURE,
+            "trajectory": {},
+            "message": "",
+        }
         self.post(Prepared("confide-audit", canonical(report), "0" * 16))
         return Now(int(self.read("release").headers["confide-generation"]), self._counted())
 
@@ -97,11 +112,15 @@ class Target:
 
     def users(self, generation: int) -> int:
         """How many users a release says that there were."""
-        return int(unpack(self.read(f"release/{generation}").body, "release", released=0).facts["users"])
+        return int(
+            unpack(self.read(f"release/{generation}").body, "release", released=0).facts["users"]
+        )
 
     # people
 
-    def person(self, subject: str = "", *, behind: int = 0, episode: Episode = ([], [], [])) -> Prepared:
+    def person(
+        self, subject: str = "", *, behind: int = 0, episode: Episode = ([], [], [])
+    ) -> Prepared:
         """A report of somebody new, or of `subject`, planned with the newest release or so many before it. An empty episode adds zero."""
         subject = subject or f"confide-audit-{secrets.token_hex(8)}"
         trust, noise = self.manifest["promise"]["trust"], self.manifest["noise"]
@@ -127,10 +146,16 @@ class Target:
         body = json.dumps({"subjects": [subject], "generation": generation}).encode()
         answer = self.ask("POST", "enrolments", self.authorised, body)
         if answer.status in (401, 403):
-            raise InvalidParameter("in a run with deadlines people are enrolled: that needs the API key of an admin")
+            raise InvalidParameter(
+                "in a run with deadlines people are enrolled: that needs the API key of an admin"
+            )
         if answer.status != 201:
             raise ServiceRefused(answer.status, f"enrolments ({refusal(answer)})")
 
     def post(self, report: Prepared) -> Response:
-        headers = {**self.authorised, "Idempotency-Key": report.nonce, "Content-Type": "application/json"}
+        headers = {
+            **self.authorised,
+            "Idempotency-Key": report.nonce,
+            "Content-Type": "application/json",
+        }
         return self.ask("POST", "reports", headers, report.body)

@@ -82,7 +82,11 @@ def _lower(headers: Any) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
-def retried(send: Send, request: tuple[str, str, Mapping[str, str], bytes | None], sleep: Callable[[float], None]) -> Response:
+def retried(
+    send: Send,
+    request: tuple[str, str, Mapping[str, str], bytes | None],
+    sleep: Callable[[float], None],
+) -> Response:
     """The same bytes again while the service or the network is away."""
     for tried in range(_TRIES):
         try:
@@ -95,7 +99,9 @@ def retried(send: Send, request: tuple[str, str, Mapping[str, str], bytes | None
             asked = min(float(said), _LONGEST_WAIT) if re.fullmatch("[0-9]{1,300}", said) else 0.0
         except (OSError, http.client.HTTPException) as error:
             if tried == _TRIES - 1:
-                raise ServiceRefused(503, type(error).__name__, f"cannot be reached: {type(error).__name__}") from None
+                raise ServiceRefused(
+                    503, type(error).__name__, f"cannot be reached: {type(error).__name__}"
+                ) from None
             asked = 0.0
         sleep(max(asked, random.uniform(0.5, 1.0) * 0.1 * 2**tried))
     raise ServiceRefused(503, "unavailable")
@@ -112,7 +118,9 @@ class ServiceRefused(ConfideError):
 def refusal(answer: Response) -> str:
     """The kind of a problem (RFC 9457)."""
     try:
-        kind = str(fields("a problem", parse_json("a problem", answer.body)).get("type")).rsplit("/", 1)[-1]
+        kind = str(fields("a problem", parse_json("a problem", answer.body)).get("type")).rsplit(
+            "/", 1
+        )[-1]
     except InvalidDocument:
         return "no reason given"
     return kind if _KIND.fullmatch(kind) else "no reason given"

@@ -103,9 +103,13 @@ class Vault:
             self.reload()
         if header not in self._secrets:
             folder = self._folder.folder
-            raise self._not_opened(place, f"it was sealed with another key than vault.key in {folder}")
+            raise self._not_opened(
+                place, f"it was sealed with another key than vault.key in {folder}"
+            )
         try:
-            padded = self._cipher(header, place).decrypt(nonce, ciphertext, header + place.to_bytes())
+            padded = self._cipher(header, place).decrypt(
+                nonce, ciphertext, header + place.to_bytes()
+            )
         except InvalidTag:
             why = "it was changed, or it belongs to another place"
             raise self._not_opened(place, why) from None

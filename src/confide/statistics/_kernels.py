@@ -48,7 +48,9 @@ def add_row(sums: Array, x: Array, ky: float, count: float, grid: float) -> None
 
 
 @njit
-def weighted_sums(problem: Ints, X: Array, y: Array, counts: Ints, problems: int, balance: float, grid: float) -> Array:
+def weighted_sums(
+    problem: Ints, X: Array, y: Array, counts: Ints, problems: int, balance: float, grid: float
+) -> Array:
     """Rows (X, kappa y / sqrt(2)) clipped to the unit ball, added up problem by problem [problem, coordinate], in steps of the grid."""
     n, m = X.shape
     sums, v = np.zeros((problems, m * (m + 1) // 2 + m)), np.empty(m + 1)
@@ -150,7 +152,12 @@ def one_row_per_step(problem: Ints, counts: Ints, problems: int, users: int) -> 
     """Whether the rows can come from so many users, each with at most one row per problem."""
     rows = np.zeros(problems, np.int64)
     for r in range(problem.size):
-        if problem[r] < 0 or problem[r] >= problems or counts[r] < 0 or counts[r] > users - rows[problem[r]]:
+        if (
+            problem[r] < 0
+            or problem[r] >= problems
+            or counts[r] < 0
+            or counts[r] > users - rows[problem[r]]
+        ):
             return False
         rows[problem[r]] += counts[r]
     return True

@@ -35,7 +35,9 @@ class Rows(Bound, Protocol):
     def rows(self) -> tuple[int, float]:
         """The dimension of a row, and the norm of the longest."""
 
-    def counted(self, step: npt.ArrayLike, rows: Array, targets: Array, count: npt.ArrayLike, *, users: int) -> Bounded:
+    def counted(
+        self, step: npt.ArrayLike, rows: Array, targets: Array, count: npt.ArrayLike, *, users: int
+    ) -> Bounded:
         """Rows [n, d] and targets [n], each of `count` [n] users in the problem `step` [n]."""
 
 
@@ -109,7 +111,11 @@ class RegressionRows:
         stacked = _stacked(values, self.size, self.steps)
         if self.nonnegative and stacked.min() < 0:
             return False
-        return bool(_kernels.is_rank_one(stacked, self.dimension, self.grid, self.row_norm, self.balance * self.target, False))
+        return bool(
+            _kernels.is_rank_one(
+                stacked, self.dimension, self.grid, self.row_norm, self.balance * self.target, False
+            )
+        )
 
     def _step(self, relation: Relation) -> float:
         L, KY = self.row_norm, self.balance * self.target
@@ -124,20 +130,30 @@ class RegressionRows:
         X, y = real_numbers(rows), real_numbers(targets)
         if X.ndim != 3 or X.shape[1:] != (self.steps, self.dimension) or y.shape != X.shape[:2]:
             expected = f"(users, {self.steps}, {self.dimension}) and (users, {self.steps})"
-            raise InvalidParameter(f"rows and targets must have shapes {expected}, got {X.shape} and {y.shape}")
+            raise InvalidParameter(
+                f"rows and targets must have shapes {expected}, got {X.shape} and {y.shape}"
+            )
         step, once = np.tile(np.arange(self.steps), len(X)), np.ones(y.size, dtype=np.int64)
         return self.counted(step, X.reshape(-1, self.dimension), y.ravel(), once, users=len(X))
 
-    def counted(self, step: npt.ArrayLike, rows: Array, targets: Array, count: npt.ArrayLike, *, users: int) -> Bounded:
+    def counted(
+        self, step: npt.ArrayLike, rows: Array, targets: Array, count: npt.ArrayLike, *, users: int
+    ) -> Bounded:
         """Rows [n, d] and targets [n], each of `count` [n] users at `step` [n]; every user has at most one row per step."""
-        X, y, steps, counts = _checked(step, rows, targets, count, problems=self.steps, dimension=self.dimension, users=users)
+        X, y, steps, counts = _checked(
+            step, rows, targets, count, problems=self.steps, dimension=self.dimension, users=users
+        )
         limits = self.row_norm, self.target, self.nonnegative
-        sums = _kernels.regression_sums(steps, X, y, counts, self.steps, self.balance, self.grid, *limits)
+        sums = _kernels.regression_sums(
+            steps, X, y, counts, self.steps, self.balance, self.grid, *limits
+        )
         return Bounded((sums * self.grid).ravel(), self, users)
 
     def unpack(self, values: Array) -> tuple[Array, Array]:
         """A released vector -> (Lambda [h, d, d], u [h, d]), kappa divided out."""
-        return _kernels.unpack(_stacked(values, self.size, self.steps), self.dimension, self.balance)
+        return _kernels.unpack(
+            _stacked(values, self.size, self.steps), self.dimension, self.balance
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,23 +206,40 @@ class WeightedRows:
         stacked = _stacked(values, self.size, self.steps)
         return bool(_kernels.is_rank_one(stacked, self.dimension, self.grid, 1.0, 0.0, True))
 
-    def counted(self, step: npt.ArrayLike, rows: Array, targets: Array, count: npt.ArrayLike, *, users: int) -> Bounded:
+    def counted(
+        self, step: npt.ArrayLike, rows: Array, targets: Array, count: npt.ArrayLike, *, users: int
+    ) -> Bounded:
         """Weighted rows [n, m] and targets [n], each of `count` [n] users at `step` [n]; every user has at most one row per step."""
-        X, y, steps, counts = _checked(step, rows, targets, count, problems=self.steps, dimension=self.dimension, users=users)
+        X, y, steps, counts = _checked(
+            step, rows, targets, count, problems=self.steps, dimension=self.dimension, users=users
+        )
         sums = _kernels.weighted_sums(steps, X, y, counts, self.steps, self.balance, self.grid)
         return Bounded((sums * self.grid).ravel(), self, users)
 
     def unpack(self, values: Array) -> tuple[Array, Array]:
         """A released vector -> (Lambda [h, m, m], u [h, m]), kappa divided out."""
-        return _kernels.unpack(_stacked(values, self.size, self.steps), self.dimension, self.balance)
+        return _kernels.unpack(
+            _stacked(values, self.size, self.steps), self.dimension, self.balance
+        )
 
 
 def _checked(
-    step: npt.ArrayLike, rows: Array, targets: Array, count: npt.ArrayLike, *, problems: int, dimension: int, users: int
+    step: npt.ArrayLike,
+    rows: Array,
+    targets: Array,
+    count: npt.ArrayLike,
+    *,
+    problems: int,
+    dimension: int,
+    users: int,
 ) -> tuple[Array, Array, Ints, Ints]:
     X, y = real_numbers(rows), real_numbers(targets)
     steps, counts = _numbers("step", step), _numbers("count", count)
-    shapes = steps.ndim == 1 and X.shape == (len(steps), dimension) and y.shape == counts.shape == steps.shape
+    shapes = (
+        steps.ndim == 1
+        and X.shape == (len(steps), dimension)
+        and y.shape == counts.shape == steps.shape
+    )
     if steps.dtype.kind not in "iu" or counts.dtype.kind not in "iu" or not shapes:
         raise InvalidParameter("rows must have one step, one target and one whole count each")
     if not _kernels.one_row_per_step(steps, counts, problems, users):
@@ -227,7 +260,9 @@ def _numbers(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
     try:
         return np.asarray(values)
     except (TypeError, ValueError):
-        raise InvalidParameter(f"{name} must be an array of whole numbers, got {type(values).__name__}") from None
+        raise InvalidParameter(
+            f"{name} must be an array of whole numbers, got {type(values).__name__}"
+        ) from None
 
 
 def _unit_row_l1(dimension: int, relation: Relation) -> float:

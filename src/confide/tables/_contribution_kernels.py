@@ -8,7 +8,8 @@ from confide._jit import njit
 Ints = npt.NDArray[np.int64]
 Array = npt.NDArray[np.float64]
 BUDGET = 2**40  # one, in the units of costs
-SHIFT = 2**8  # a cost times this is the square of a weight, in steps of the grid: 2^48 = (2^24)^2 is one
+# a cost times this is the square of a weight, in steps of the grid: 2^48 = (2^24)^2 is one
+SHIFT = 2**8
 FINE = 2**20  # a reward of one
 PART = 2**8  # a balance of one
 
@@ -53,13 +54,19 @@ def budgeted(
                     high = middle
                 else:
                     low = middle + 1
-            if low > high or successors[low] != after or (balance > 0 and not np.isfinite(rewards[i, h])):
+            if (
+                low > high
+                or successors[low] != after
+                or (balance > 0 and not np.isfinite(rewards[i, h]))
+            ):
                 continue
             spent += cost
             c = often[pair] + 1
             often[pair], touched[counted] = c, pair
             counted += 1
-            weight = np.int64(np.sqrt(float(c * cost * SHIFT))) - np.int64(np.sqrt(float((c - 1) * cost * SHIFT)))
+            weight = np.int64(np.sqrt(float(c * cost * SHIFT))) - np.int64(
+                np.sqrt(float((c - 1) * cost * SHIFT))
+            )
             sums[low] += weight
             if balance > 0:
                 reward = np.int64(min(max(rewards[i, h], 0.0), 1.0) * FINE)

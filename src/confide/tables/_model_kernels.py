@@ -15,7 +15,14 @@ _FAINT = 1e-9  # probabilities that predicted visits leave out
 
 @njit
 def visits(
-    policies: Ints, start: Array, layers: int, choices: int, indptr: Ints, successors: Ints, probabilities: Array, rest: Array
+    policies: Ints,
+    start: Array,
+    layers: int,
+    choices: int,
+    indptr: Ints,
+    successors: Ints,
+    probabilities: Array,
+    rest: Array,
 ) -> Array:
     """How often each policy [q, h, s] is expected to be in each pair [q, pair]; a state without cells ends the episode.
 
@@ -45,7 +52,13 @@ def visits(
 
 @njit
 def best_actions(
-    layers: int, indptr: Ints, successors: Ints, probabilities: Array, rest: Array, rewards: Array, hopeful: Bools
+    layers: int,
+    indptr: Ints,
+    successors: Ints,
+    probabilities: Array,
+    rest: Array,
+    rewards: Array,
+    hopeful: Bools,
 ) -> Ints:
     """Actions [h, s] by backward induction for rewards [h, s, a]; a state without cells stays where it is. A `hopeful` pair leads to the
     best of the states that it may lead to."""
@@ -77,7 +90,9 @@ def best_actions(
 
 
 @njit
-def thinned(indptr: Ints, successors: Ints, probabilities: Array, states: int, least: float) -> tuple[Ints, Ints, Array, Array]:
+def thinned(
+    indptr: Ints, successors: Ints, probabilities: Array, states: int, least: float
+) -> tuple[Ints, Ints, Array, Array]:
     """The cells of pairs that may lead anywhere, without those of probability below `least`; and what these have together [pair]."""
     pairs = indptr.size - 1
     starts, rest = np.zeros(pairs + 1, dtype=np.int64), np.zeros(pairs)
@@ -111,7 +126,9 @@ def _inside(a: float, b: float) -> float:
 
 
 @njit
-def spike_and_slab(counts: Array, noise: Array, totals: Array, slab: Array, indptr: Ints) -> tuple[Array, Array]:
+def spike_and_slab(
+    counts: Array, noise: Array, totals: Array, slab: Array, indptr: Ints
+) -> tuple[Array, Array]:
     """For noisy counts [cell]: the probability that a cell is no zero, and its mean then.
 
     A count is 0, or with probability slab [pair] uniform on [0, total]; noise [pair] is the standard deviation of what is added to it.
@@ -165,7 +182,14 @@ def _truncated(a: float, b: float, rng: np.random.Generator) -> float:
 
 
 @njit
-def draw(counts: Array, noise: Array, totals: Array, chances: Array, indptr: Ints, rng: np.random.Generator) -> Array:
+def draw(
+    counts: Array,
+    noise: Array,
+    totals: Array,
+    chances: Array,
+    indptr: Ints,
+    rng: np.random.Generator,
+) -> Array:
     """Transition probabilities [cell], drawn: the counts given what was released, probabilities given the counts."""
     drawn = np.zeros(counts.size)
     for p in range(indptr.size - 1):
@@ -179,7 +203,13 @@ def draw(counts: Array, noise: Array, totals: Array, chances: Array, indptr: Int
             n = counts[k]
             if s > 0.0:
                 a, b = -counts[k] / s, (totals[p] - counts[k]) / s
-                n = totals[p] if b < -30.0 else 0.0 if a > 30.0 else counts[k] + s * _truncated(a, b, rng)
+                n = (
+                    totals[p]
+                    if b < -30.0
+                    else 0.0
+                    if a > 30.0
+                    else counts[k] + s * _truncated(a, b, rng)
+                )
             if n > 0.0:
                 drawn[k] = rng.standard_gamma(n)
                 total += drawn[k]

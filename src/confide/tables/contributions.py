@@ -75,7 +75,11 @@ class BudgetedCounts:
         room, most = 1 + 1e-9, math.sqrt(min(self.steps, self.pairs))
         inside = bool((values >= 0).all())
         for part, size in ((values[: self.cells], 1.0), (values[self.cells :], self.balance)):
-            inside = inside and float(np.linalg.norm(part)) <= size * room and float(part.sum()) <= size * most * room
+            inside = (
+                inside
+                and float(np.linalg.norm(part)) <= size * room
+                and float(part.sum()) <= size * most * room
+            )
         return inside
 
     def unpack(self, values: Array) -> tuple[Array, Array]:
@@ -92,8 +96,14 @@ class BudgetedVisits:
     """
 
     def __init__(self, support: Support, weights: Array, bound: BudgetedCounts) -> None:
-        if weights.shape != (support.pairs,) or bound.cells != support.cells or bound.pairs != support.pairs:
-            raise InvalidParameter(f"weights must have shape ({support.pairs},), got {weights.shape}")
+        if (
+            weights.shape != (support.pairs,)
+            or bound.cells != support.cells
+            or bound.pairs != support.pairs
+        ):
+            raise InvalidParameter(
+                f"weights must have shape ({support.pairs},), got {weights.shape}"
+            )
         if not ((weights >= 0) & (weights <= 1)).all():
             raise InvalidParameter("weights must be in [0, 1]")
         self.bound, self._support = bound, support
@@ -107,9 +117,18 @@ class BudgetedVisits:
     def plain(self) -> dict[str, Any]:
         """For clients: the tables of `_contribution_kernels.budgeted`. Public."""
         support, bound = self._support, self.bound
-        sizes = {"layers": support.layers, "states": support.states, "actions": support.actions, "steps": bound.steps}
+        sizes = {
+            "layers": support.layers,
+            "states": support.states,
+            "actions": support.actions,
+            "steps": bound.steps,
+        }
         balance = math.floor(bound.balance * _kernels.PART)
-        tables = {"indptr": support.indptr.tolist(), "successors": support.successors.tolist(), "costs": self.costs.tolist()}
+        tables = {
+            "indptr": support.indptr.tolist(),
+            "successors": support.successors.tolist(),
+            "costs": self.costs.tolist(),
+        }
         return {"kind": "budget", "balance": balance, **sizes, **tables}
 
     def tables(self) -> list[npt.NDArray[np.int64]]:
@@ -117,11 +136,16 @@ class BudgetedVisits:
 
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         if isinstance(users, TransitionCounts):
-            raise InvalidParameter("a budget is spent along a path: users must come as trajectories, not as counts")
+            raise InvalidParameter(
+                "a budget is spent along a path: users must come as trajectories, not as counts"
+            )
         bound, support = self.bound, self._support
         sums = np.zeros(bound.size, dtype=np.int64)
         rewards = real_numbers(users.rewards) if bound.balance else np.zeros((0, 0))
-        states, actions = indices(users.states, support.states), indices(users.actions, support.actions)
+        states, actions = (
+            indices(users.states, support.states),
+            indices(users.actions, support.actions),
+        )
         _kernels.budgeted(
             states[:, : bound.steps + 1],
             actions[:, : bound.steps],

@@ -38,13 +38,19 @@ class VisitCounts:
             whole(name, getattr(self, name), at_least=1)
         flag("pairs", self.pairs), flag("rewards", self.rewards)
         if self.layers not in (1, self.steps):
-            raise InvalidParameter(f"layers must be 1 or steps={self.steps}, got layers={self.layers}")
+            raise InvalidParameter(
+                f"layers must be 1 or steps={self.steps}, got layers={self.layers}"
+            )
 
     @property
     def about(self) -> str:
-        more = [name for name, there in (("visits", self.pairs), ("rewards", self.rewards)) if there]
+        more = [
+            name for name, there in (("visits", self.pairs), ("rewards", self.rewards)) if there
+        ]
         said = f", and {' and '.join(more)} of {self.rows} pairs" if more else ""
-        return f"counts of {self.rows * self.states} transitions{said}, in at most {self.steps} steps"
+        return (
+            f"counts of {self.rows * self.states} transitions{said}, in at most {self.steps} steps"
+        )
 
     @property
     def rows(self) -> int:
@@ -78,7 +84,9 @@ class VisitCounts:
         room, of_layer = 1 + 1e-9, self.steps / self.layers
         inside = bool((values >= 0).all())
         for part in self._split(values):
-            inside = inside and bool((part.reshape(self.layers, -1).sum(axis=1) <= of_layer * room).all())
+            inside = inside and bool(
+                (part.reshape(self.layers, -1).sum(axis=1) <= of_layer * room).all()
+            )
         return inside
 
     def unpack(self, values: Array) -> tuple[Array, Array | None, Array | None]:
@@ -90,7 +98,13 @@ class VisitCounts:
 
     def _split(self, values: Array) -> list[Array]:
         cells = self.rows * self.states
-        return [values[:cells], *(values[cells + i * self.rows : cells + (i + 1) * self.rows] for i in range(self.parts - 1))]
+        return [
+            values[:cells],
+            *(
+                values[cells + i * self.rows : cells + (i + 1) * self.rows]
+                for i in range(self.parts - 1)
+            ),
+        ]
 
 
 class Visits:
@@ -113,7 +127,9 @@ class Visits:
             np.add.at(visits, pair, found.count)
         if rewards is not None:
             step, state, action, reward, count = outcomes(users, H, S, A)
-            np.add.at(rewards, self._pair(step, state, action), np.floor(reward / grid) * grid * count)
+            np.add.at(
+                rewards, self._pair(step, state, action), np.floor(reward / grid) * grid * count
+            )
         return Bounded(values, bound, users.users)
 
     def _pair(self, step: np.ndarray, state: np.ndarray, action: np.ndarray) -> np.ndarray:

@@ -31,7 +31,9 @@ class DPUCBVI(Learner):
     abilities = replace(Learner.abilities, counts=False)
 
     @classmethod
-    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+    def footprint(
+        cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any
+    ) -> Footprint:
         return table_footprint(sizes, episodes=episodes, privacy=privacy, **options)
 
     def __init__(
@@ -46,9 +48,13 @@ class DPUCBVI(Learner):
         failure: float = 0.1,
         noise: NoiseSource | None = None,
     ) -> None:
-        choices = Choices("DP-UCBVI", episodes, privacy, calibration, schedule, bonus_scale, failure)
+        choices = Choices(
+            "DP-UCBVI", episodes, privacy, calibration, schedule, bonus_scale, failure
+        )
 
         def rule(setting: TableSetting, epsilon: float, learned: bool) -> DPUCBVIRule:
             return DPUCBVIRule(setting, epsilon, learned, local=isinstance(privacy, LocalDP))
 
-        super().__init__(choices.calibrate(public, rule, factor=2.5, log=4e-4), privacy=privacy, noise=noise)
+        super().__init__(
+            choices.calibrate(public, rule, factor=2.5, log=4e-4), privacy=privacy, noise=noise
+        )

@@ -25,7 +25,9 @@ class TableSizes:
     @classmethod
     def of(cls, sizes: ProblemSizes, support: Any = None) -> "TableSizes":
         """`support` as `support_of` reads it, or a `Support`."""
-        layers = layers_of(sizes.horizon, stationary=sizes.stationary, known_rewards=sizes.known_rewards)
+        layers = layers_of(
+            sizes.horizon, stationary=sizes.stationary, known_rewards=sizes.known_rewards
+        )
         pairs = layers * sizes.states * sizes.actions
         if support is None:
             cells = layers * (sizes.states - sizes.terminal) * sizes.actions * sizes.states

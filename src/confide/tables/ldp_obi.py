@@ -34,8 +34,16 @@ class LDPOBI(Learner):
     abilities = replace(Learner.abilities, counts=False)
 
     @classmethod
-    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
-        return table_footprint(sizes, episodes=episodes, privacy=privacy, layers=1 if sizes.stationary else None, **options)
+    def footprint(
+        cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any
+    ) -> Footprint:
+        return table_footprint(
+            sizes,
+            episodes=episodes,
+            privacy=privacy,
+            layers=1 if sizes.stationary else None,
+            **options,
+        )
 
     def __init__(
         self,
@@ -52,6 +60,12 @@ class LDPOBI(Learner):
         choices = Choices("LDP-OBI", episodes, privacy, calibration, schedule, bonus_scale, failure)
         choices.setting(public)
         if calibration == "paper" and not isinstance(privacy, LocalDP | NoPrivacy):
-            raise PrivacyError('[Garcelon21] has constants for LocalDP alone: use calibration="tight", or PUCB (pucb)')
+            raise PrivacyError(
+                '[Garcelon21] has constants for LocalDP alone: use calibration="tight", or PUCB (pucb)'
+            )
         layers = 1 if public.stationary else None
-        super().__init__(choices.calibrate(public, OBIRule, factor=0.02, layers=layers), privacy=privacy, noise=noise)
+        super().__init__(
+            choices.calibrate(public, OBIRule, factor=0.02, layers=layers),
+            privacy=privacy,
+            noise=noise,
+        )

@@ -25,7 +25,8 @@ LISTED = 0.9  # the probability that a listed successor really follows
 LEAST = 1e-3  # visits per user of all pairs together that no model can predict away
 PRIOR = 0.3  # effective samples of a pair that nobody has seen
 TYPICAL = 0.5  # transition probability, for which the weights of releases are best
-FAINT, SCARCE = 3.0, 5.0  # a pair with so many standard deviations of noise, and samples, or fewer, counts as untried
+# a pair with so many standard deviations of noise, and samples, or fewer, counts as untried
+FAINT, SCARCE = 3.0, 5.0
 LARGE = 2**19  # cells of a table that is thinned for planning
 THIN = 2.0  # the share that a cell needs to be kept there, times an even one
 
@@ -85,7 +86,9 @@ def beginning(support: Support, size: int, *, policies: int, horizon: int) -> Hi
     )
 
 
-def recall(memory: Memory, support: Support, size: int, *, policies: int, horizon: int, window: int) -> History:
+def recall(
+    memory: Memory, support: Support, size: int, *, policies: int, horizon: int, window: int
+) -> History:
     """On a device a server says this, and compiled loops look things up by it: nothing in it is taken on faith."""
     empty = beginning(support, size, policies=policies, horizon=horizon)
     if set(memory) == {"seed"}:
@@ -104,13 +107,24 @@ def recall(memory: Memory, support: Support, size: int, *, policies: int, horizo
         fits = fits and bool(np.isfinite(found).all())
         if name not in ("releases", "older", "used", "last"):
             fits = fits and bool((found >= 0).all())
-    if not fits or (memory["policies"] >= support.actions).any() or len(memory["noises"]) > len(memory["means"]):
+    if (
+        not fits
+        or (memory["policies"] >= support.actions).any()
+        or len(memory["noises"]) > len(memory["means"])
+    ):
         raise InvalidParameter("the memory of earlier rounds does not fit this problem")
     return History(**{name: memory[name] for name in empty.arrays()})
 
 
 def closed(
-    history: History, policies: Ints, users: Array, weights: Array, values: Array, variance: float, *, differences: bool
+    history: History,
+    policies: Ints,
+    users: Array,
+    weights: Array,
+    values: Array,
+    variance: float,
+    *,
+    differences: bool,
 ) -> History:
     """With the round that the release has just closed; its predictions are made by `predicted`."""
     release, noise = values, variance
@@ -146,7 +160,10 @@ def predicted(history: History, support: Support, start: Array) -> History:
     visits = expected_visits(history.policies.reshape(W * Q, H, S), history.model, support, start)
     for i, v in enumerate(np.maximum(visits, least).reshape(W, Q, support.pairs)):
         seen = history.users[i] @ np.minimum(v, np.sqrt(v))
-        means[first + i], variances[first + i] = history.weights[i] * seen, history.weights[i] ** 2 * seen
+        means[first + i], variances[first + i] = (
+            history.weights[i] * seen,
+            history.weights[i] ** 2 * seen,
+        )
     return replace(history, means=means, variances=variances)
 
 
@@ -172,7 +189,9 @@ def _weights(history: History, ratio: float) -> tuple[Array, Array]:
     t = len(C)
     sampling = ((C[:, None] * C[None]).reshape(t * t, -1) @ history.variances).T.reshape(-1, t, t)
     covariance = sampling * TYPICAL + np.diag(history.noises)
-    covariance += (1e-9 * np.trace(covariance, axis1=1, axis2=2) + 1e-12)[:, None, None] * np.eye(len(C))
+    covariance += (1e-9 * np.trace(covariance, axis1=1, axis2=2) + 1e-12)[:, None, None] * np.eye(
+        len(C)
+    )
     w = np.asarray(np.linalg.solve(covariance, m.T[..., None])[..., 0].T, dtype=float)
     return w, C.T @ w
 
@@ -186,10 +205,18 @@ def estimate(history: History, support: Support, ratio: float, balance: float = 
     scale = np.where(open_, mean / np.where(open_, variance, 1.0), 0.0)
     of_cell = np.repeat(np.arange(support.pairs), np.diff(support.indptr))
     cells = support.cells
-    moves = history.older[:cells] + np.einsum("tc,tc->c", w[:, of_cell], history.releases[:, :cells])
-    rewards = history.older[cells:] + (w * history.releases[:, cells:]).sum(axis=0) if history.older.size > cells else np.zeros(0)
+    moves = history.older[:cells] + np.einsum(
+        "tc,tc->c", w[:, of_cell], history.releases[:, :cells]
+    )
+    rewards = (
+        history.older[cells:] + (w * history.releases[:, cells:]).sum(axis=0)
+        if history.older.size > cells
+        else np.zeros(0)
+    )
     noise = np.sqrt(history.noise + history.noises @ w**2) * scale
-    return Counts(moves * scale[of_cell], rewards * scale / balance if rewards.size else rewards, noise)
+    return Counts(
+        moves * scale[of_cell], rewards * scale / balance if rewards.size else rewards, noise
+    )
 
 
 def folded(history: History, support: Support, ratio: float, window: int) -> History:
@@ -197,7 +224,10 @@ def folded(history: History, support: Support, ratio: float, window: int) -> His
     drop = len(history.noises) - window
     if drop <= 0:
         return history
-    w, C = _weights(history, ratio)[0][:drop], _coefficients(history.rounds, len(history.noises), ratio)[:drop]
+    w, C = (
+        _weights(history, ratio)[0][:drop],
+        _coefficients(history.rounds, len(history.noises), ratio)[:drop],
+    )
     of_cell = np.repeat(np.arange(support.pairs), np.diff(support.indptr))
     each = np.concatenate([w[:, of_cell], w], axis=1)[:, : history.older.size]
     return replace(
@@ -225,20 +255,29 @@ class Posterior:
 
 def posterior(counts: Counts, support: Support) -> Posterior:
     lengths = np.diff(support.indptr)
-    slab = np.full(support.pairs, LISTED) if support.known else np.minimum(FEW / np.maximum(lengths, 1), 0.5)
+    slab = (
+        np.full(support.pairs, LISTED)
+        if support.known
+        else np.minimum(FEW / np.maximum(lengths, 1), 0.5)
+    )
     kept, totals = counts.moves, np.zeros(support.pairs)
     chances = means = counts.moves
-    for _ in range(2):  # the samples of a pair: first all of its cells, then what is left of them, with less noise
+    # the samples of a pair: first all of its cells, then what is left of them, with less noise
+    for _ in range(2):
         totals[support.open] = np.add.reduceat(kept, support.indptr[:-1][support.open])
         totals = np.maximum(totals, np.maximum(2 * counts.noise, 1e-12))
-        chances, means = _kernels.spike_and_slab(counts.moves, counts.noise, totals, slab, support.indptr)
+        chances, means = _kernels.spike_and_slab(
+            counts.moves, counts.noise, totals, slab, support.indptr
+        )
         kept = chances * means
     return Posterior(counts, totals, chances, _kernels.normalised(kept, support.indptr, PRIOR))
 
 
 def drawn(known: Posterior, support: Support, rng: np.random.Generator) -> Array:
     """Transition probabilities [cell] from the posterior."""
-    return _kernels.draw(known.counts.moves, known.counts.noise, known.totals, known.chances, support.indptr, rng)
+    return _kernels.draw(
+        known.counts.moves, known.counts.noise, known.totals, known.chances, support.indptr, rng
+    )
 
 
 def untried(known: Posterior, support: Support) -> Bools:
@@ -246,7 +285,9 @@ def untried(known: Posterior, support: Support) -> Bools:
     return support.open & (known.totals <= FAINT * known.counts.noise + SCARCE)
 
 
-def best_policy(model: Array, rewards: Array, support: Support, hopeful: Bools | None = None) -> Ints:
+def best_policy(
+    model: Array, rewards: Array, support: Support, hopeful: Bools | None = None
+) -> Ints:
     """Actions [h, s] for transition probabilities [cell] and rewards [h, s, a]; `hopeful` pairs [pair] lead to the best that may follow."""
     hopes = np.zeros(support.pairs, dtype=np.bool_) if hopeful is None else hopeful
     return _kernels.best_actions(support.layers, *_thin(model, support), rewards, hopes)
@@ -260,4 +301,6 @@ def _thin(model: Array, support: Support) -> tuple[Ints, Ints, Array, Array]:
     """
     if support.cells <= LARGE:
         return support.indptr, support.successors, model, np.zeros(support.pairs)
-    return _kernels.thinned(support.indptr, support.successors, model, support.states, THIN / support.states)
+    return _kernels.thinned(
+        support.indptr, support.successors, model, support.states, THIN / support.states
+    )

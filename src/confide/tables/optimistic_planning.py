@@ -36,7 +36,11 @@ class Bonus:
 
     def by_steps_left(self, horizon: int, scale: float) -> "Bonus":
         """`scale` times as large, the fixed part in proportion to the steps left."""
-        return Bonus(np.zeros_like(self.fixed), scale * (self.slope + self.fixed / horizon), scale * self.spread)
+        return Bonus(
+            np.zeros_like(self.fixed),
+            scale * (self.slope + self.fixed / horizon),
+            scale * self.spread,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,11 +51,23 @@ class Optimist:
     left: Array
     ends: Bools = field(repr=False)
 
-    def q_values(self, probabilities: Array, rewards: Array, bonus: Bonus, policy: Array | None = None) -> Array:
+    def q_values(
+        self, probabilities: Array, rewards: Array, bonus: Bonus, policy: Array | None = None
+    ) -> Array:
         """[h, s, a], of the greedy policy or of the given one [h, s, a], for probabilities [pair, s'] and rewards [h, s, a]."""
         weights = np.zeros((0, 0, 0)) if policy is None else policy
         P, r = (np.ascontiguousarray(each, dtype=float) for each in (probabilities, rewards))
-        return _kernels.backward(P, r, bonus.fixed, bonus.slope, bonus.spread, self.left, self.ceiling, self.ends, weights)
+        return _kernels.backward(
+            P,
+            r,
+            bonus.fixed,
+            bonus.slope,
+            bonus.spread,
+            self.left,
+            self.ceiling,
+            self.ends,
+            weights,
+        )
 
 
 def greedy(Q: Array, ties: float, rng: np.random.Generator) -> Ints:

@@ -79,7 +79,12 @@ class PUCBRule:
         return 3 * self.setting.horizon * self.setting.levels / self.epsilon
 
     def errors(self, users: int) -> Errors:  # noqa: ARG002 - printed for all episodes together
-        K, H, S, A = self.setting.episodes, self.setting.horizon, self.setting.states, self.setting.actions
+        K, H, S, A = (
+            self.setting.episodes,
+            self.setting.horizon,
+            self.setting.states,
+            self.setting.actions,
+        )
         counters = 2 * S * A * H + S**2 * A * H
         E = 3 * H / self.epsilon * math.log(counters / self.share) * math.log(max(K, 2)) ** 2.5
         return Errors(E, E, E, math.log(K / self.share))
@@ -93,7 +98,9 @@ class PUCBRule:
         n = np.where(known, n, 1.0)
         phi = np.sqrt(2 * errors.log / np.maximum(n - E, 1.0))
         psi = (1 + S * H) * (3 * E / n + 2 * E**2 / n**2)
-        return Bonus(np.where(known, (H + 1) * phi + psi, np.inf), np.zeros_like(n), np.zeros_like(n))
+        return Bonus(
+            np.where(known, (H + 1) * phi + psi, np.inf), np.zeros_like(n), np.zeros_like(n)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +126,17 @@ class UCBVIRule:
         return 3 * self.setting.horizon * (1 if self.local else self.setting.levels) / self.epsilon
 
     def errors(self, users: int) -> Errors:  # noqa: ARG002 - printed for all episodes together
-        K, H, S, A = self.setting.episodes, self.setting.horizon, self.setting.states, self.setting.actions
+        K, H, S, A = (
+            self.setting.episodes,
+            self.setting.horizon,
+            self.setting.states,
+            self.setting.actions,
+        )
         T, delta, levels = K * H, self.setting.failure, self.setting.log_levels
         size = 3 * H / self.epsilon * math.sqrt(8 * (K if self.local else levels**3))
-        pair, cell = (size * math.sqrt(math.log(6 * kinds * T / delta)) for kinds in (S * A, S**2 * A))
+        pair, cell = (
+            size * math.sqrt(math.log(6 * kinds * T / delta)) for kinds in (S * A, S**2 * A)
+        )
         return Errors(pair, cell, pair, math.log(4 * S * A * T / delta))
 
     def totals(self, visits: Array, errors: Errors) -> Array:
@@ -167,7 +181,9 @@ class OBIRule:
     def errors(self, users: int) -> Errors:
         H, S, A, k = self.setting.horizon, self.setting.states, self.setting.actions, max(users, 1)
         log = math.log(4 * math.pi**2 * S * A * H * k**3 / (3 * self.setting.failure))
-        return Errors(self._error(S * k, S * A, k), self._error(k, S**2 * A, k), self._error(k, S * A, k), log)
+        return Errors(
+            self._error(S * k, S * A, k), self._error(k, S**2 * A, k), self._error(k, S * A, k), log
+        )
 
     def totals(self, visits: Array, errors: Errors) -> Array:
         return visits + self.alpha * errors.pair
@@ -175,7 +191,10 @@ class OBIRule:
     def bonus(self, n: Array, errors: Errors) -> Bonus:
         S, known = self.setting.states, n > 0
         n = np.where(known, n, 1.0)
-        slope = np.sqrt(14 * S * errors.log / n) + (S * errors.cell + (self.alpha + 1) * errors.pair) / n
+        slope = (
+            np.sqrt(14 * S * errors.log / n)
+            + (S * errors.cell + (self.alpha + 1) * errors.pair) / n
+        )
         fixed = np.zeros_like(n)
         if self.learned:
             fixed = np.sqrt(2 * errors.log / n) + (self.alpha + 2) * errors.reward / n
@@ -212,7 +231,12 @@ class DPUCBVIRule:
         return self._noise.scale
 
     def errors(self, users: int) -> Errors:
-        K, H, S, A = self.setting.episodes, self.setting.horizon, self.setting.states, self.setting.actions
+        K, H, S, A = (
+            self.setting.episodes,
+            self.setting.horizon,
+            self.setting.states,
+            self.setting.actions,
+        )
         E = 4 * self._noise.errors(users).cell
         return Errors(E, E, E, math.log(30 * H * S * A * K * H / self.setting.failure))
 
@@ -243,7 +267,9 @@ class DPUCBVIRule:
             low, high = np.where(fits, low, middle), np.where(fits, middle, high)
         least, most = ends(high)
         start, room = least.sum(axis=1), (most - least).sum(axis=1)
-        share = np.where(room > 0, np.clip((visits - start) / np.where(room > 0, room, 1.0), 0.0, 1.0), 0.0)
+        share = np.where(
+            room > 0, np.clip((visits - start) / np.where(room > 0, room, 1.0), 0.0, 1.0), 0.0
+        )
         return np.asarray(least + share[:, None] * (most - least))
 
     def bonus(self, n: Array, errors: Errors) -> Bonus:

@@ -34,7 +34,9 @@ class PUCB(Learner):
     abilities = replace(Learner.abilities, counts=False)
 
     @classmethod
-    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+    def footprint(
+        cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any
+    ) -> Footprint:
         return table_footprint(sizes, episodes=episodes, privacy=privacy, **options)
 
     def __init__(
@@ -52,5 +54,11 @@ class PUCB(Learner):
         choices = Choices("PUCB", episodes, privacy, calibration, schedule, bonus_scale, failure)
         choices.setting(public)
         if calibration == "paper" and isinstance(privacy, LocalDP):
-            raise PrivacyError('[Vietri20] has no constants for LocalDP: use calibration="tight", or LDP-OBI (ldp-obi)')
-        super().__init__(choices.calibrate(public, PUCBRule, factor=0.01, log=200.0), privacy=privacy, noise=noise)
+            raise PrivacyError(
+                '[Vietri20] has no constants for LocalDP: use calibration="tight", or LDP-OBI (ldp-obi)'
+            )
+        super().__init__(
+            choices.calibrate(public, PUCBRule, factor=0.01, log=200.0),
+            privacy=privacy,
+            noise=noise,
+        )

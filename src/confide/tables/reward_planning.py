@@ -37,8 +37,13 @@ class Unit:
 
     @property
     def mean(self) -> Array:
-        density = (np.exp(-0.5 * (end / self.spreads) ** 2) for end in (self.centres, 1 - self.centres))
-        inside = self.centres + self.spreads * (next(density) - next(density)) / np.sqrt(2 * np.pi) / self.mass
+        density = (
+            np.exp(-0.5 * (end / self.spreads) ** 2) for end in (self.centres, 1 - self.centres)
+        )
+        inside = (
+            self.centres
+            + self.spreads * (next(density) - next(density)) / np.sqrt(2 * np.pi) / self.mass
+        )
         return np.asarray(np.clip(inside, 0.0, 1.0))
 
     def drawn(self, rng: np.random.Generator) -> Array:
@@ -67,7 +72,9 @@ class RewardPosterior:
         """[pair]"""
         apart = self.common + self.own * (self.action.mean - self.common)
         usual, alike, own = self.chances[:, :, None]
-        return np.asarray((usual * self.common + alike * self.state.mean[:, None] + own * apart).ravel())
+        return np.asarray(
+            (usual * self.common + alike * self.state.mean[:, None] + own * apart).ravel()
+        )
 
     def drawn(self, rng: np.random.Generator) -> Array:
         """[pair]"""
@@ -93,7 +100,8 @@ def reward_posterior(known: Posterior, support: Support, balance: float) -> Rewa
     one = np.full(support.actions, _median(action.centres.ravel(), weights.ravel()))
     each = np.array([_median(*column) for column in zip(action.centres.T, weights.T, strict=True)])
     (first, simple), (second, detailed) = (_given(common, action) for common in (one, each))
-    more = (support.actions - 1) / 2 * np.log(len(action.centres))  # what further numbers gain by fitting alone
+    # what further numbers gain by fitting alone
+    more = (support.actions - 1) / 2 * np.log(len(action.centres))
     return second if detailed > simple + more else first
 
 
@@ -103,11 +111,17 @@ def _given(common: Array, action: Unit) -> tuple[RewardPosterior, float]:
     pooled = precision.sum(axis=1)
     state = Unit((precision * action.centres).sum(axis=1) / pooled, 1 / np.sqrt(pooled))
     spike, slab = _log_density(action, common), np.log(action.mass)
-    alike = _log_density(action, state.centres[:, None]).sum(axis=1) + np.log(np.sqrt(2 * np.pi) * state.spreads * state.mass)
+    alike = _log_density(action, state.centres[:, None]).sum(axis=1) + np.log(
+        np.sqrt(2 * np.pi) * state.spreads * state.mass
+    )
     mixed = np.logaddexp(np.log1p(-OWN) + spike, np.log(OWN) + slab)
-    evidence = np.stack([spike.sum(axis=1), alike, mixed.sum(axis=1)]) + np.log([[1 - ALIKE - APART], [ALIKE], [APART]])
+    evidence = np.stack([spike.sum(axis=1), alike, mixed.sum(axis=1)]) + np.log(
+        [[1 - ALIKE - APART], [ALIKE], [APART]]
+    )
     total = logsumexp(evidence, axis=0)
-    found = RewardPosterior(common, np.exp(evidence - total), state, np.exp(np.log(OWN) + slab - mixed), action)
+    found = RewardPosterior(
+        common, np.exp(evidence - total), state, np.exp(np.log(OWN) + slab - mixed), action
+    )
     return found, float(total.sum())
 
 
@@ -115,8 +129,16 @@ def _median(values: Array, weights: Array) -> float:
     """Within [0, 1]; 0 where nothing has a weight."""
     order = np.argsort(np.where(weights > 0, values, 0.0))
     mass = np.cumsum(weights[order])
-    return float(np.clip(values[order[int(np.searchsorted(mass, mass[-1] / 2))]], 0.0, 1.0)) if mass[-1] > 0 else 0.0
+    return (
+        float(np.clip(values[order[int(np.searchsorted(mass, mass[-1] / 2))]], 0.0, 1.0))
+        if mass[-1] > 0
+        else 0.0
+    )
 
 
 def _log_density(of: Unit, mean: Array) -> Array:
-    return np.asarray(-0.5 * ((of.centres - mean) / of.spreads) ** 2 - np.log(of.spreads) - 0.5 * np.log(2 * np.pi))
+    return np.asarray(
+        -0.5 * ((of.centres - mean) / of.spreads) ** 2
+        - np.log(of.spreads)
+        - 0.5 * np.log(2 * np.pi)
+    )

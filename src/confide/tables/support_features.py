@@ -47,7 +47,9 @@ def layers_of(horizon: int, *, stationary: bool, known_rewards: bool) -> int:
     return 1 if stationary or horizon == 1 else max(horizon - known_rewards, 2)
 
 
-def support_of(given: npt.ArrayLike | None, *, layers: int, states: int, actions: int, terminal: Bools | None) -> Support:
+def support_of(
+    given: npt.ArrayLike | None, *, layers: int, states: int, actions: int, terminal: Bools | None
+) -> Support:
     """From what a user says: None (every state can follow), a mask [s, a, s'] or [s, s'], or a list of rows (s, a, s')."""
     rows = states * actions
     ends = np.zeros(states, dtype=bool) if terminal is None else terminal
@@ -65,9 +67,18 @@ def support_of(given: npt.ArrayLike | None, *, layers: int, states: int, actions
         empty = (lengths == 0) & ~np.repeat(ends, actions)
         if empty.any():
             s, a = divmod(int(np.argmax(empty)), actions)
-            raise InvalidParameter(f"support[s={s}, a={a}] must have a successor, or s={s} must be a terminal state")
+            raise InvalidParameter(
+                f"support[s={s}, a={a}] must have a successor, or s={s} must be a terminal state"
+            )
     indptr = np.concatenate([[0], np.cumsum(np.tile(lengths, layers))]).astype(np.int64)
-    return Support(layers, states, actions, indptr, np.tile(successors, layers).astype(np.int64), given is not None)
+    return Support(
+        layers,
+        states,
+        actions,
+        indptr,
+        np.tile(successors, layers).astype(np.int64),
+        given is not None,
+    )
 
 
 def _listed(given: npt.ArrayLike, states: int, actions: int) -> tuple[Ints, Ints]:
@@ -77,15 +88,21 @@ def _listed(given: npt.ArrayLike, states: int, actions: int) -> tuple[Ints, Ints
     except (TypeError, ValueError):
         raise InvalidParameter(f"support must be an array, got support={shown(given)}") from None
     if found.dtype == bool and found.shape in ((states, actions, states), (states, states)):
-        mask = np.broadcast_to(found[:, None], (states, actions, states)) if found.ndim == 2 else found
+        mask = (
+            np.broadcast_to(found[:, None], (states, actions, states)) if found.ndim == 2 else found
+        )
         s, a, after = np.nonzero(mask)
     elif found.dtype.kind in "iu" and found.ndim == 2 and found.shape[1] == 3:
         inside = (found >= 0) & (found < [states, actions, states])
         if not inside.all():
             wrong = found[np.argmax(~inside.all(axis=1))]
-            raise InvalidParameter(f"support must list (s, a, s') that exist, got {tuple(map(int, wrong))}")
+            raise InvalidParameter(
+                f"support must list (s, a, s') that exist, got {tuple(map(int, wrong))}"
+            )
         s, a, after = np.unique(found.astype(np.int64), axis=0).T
     else:
         expected = f"a boolean array of shape ({states}, {actions}, {states}) or ({states}, {states}), or a list of (s, a, s')"
-        raise InvalidParameter(f"support must be {expected}, got shape {found.shape} of {found.dtype}")
+        raise InvalidParameter(
+            f"support must be {expected}, got shape {found.shape} of {found.dtype}"
+        )
     return np.asarray(s * actions + a), np.asarray(after)

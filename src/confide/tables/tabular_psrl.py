@@ -42,9 +42,12 @@ Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 POLICIES, FEWER = 17, 9  # per round, one of them for explorers; and for large tables
 FIRST = 100  # users of the first round
-GROWTH, FASTER = 1.2, 1.5  # of the number of users, from release to release; and for large tables, where planning takes long
-EXPLORED = 500  # users, until whom explorers are as many as the users of another policy; then they grow as the root of all users
-TEMPERS = 0.25, 1.0  # from and to: the share of the drawn model in each policy but the last; the rest is the mean
+# of the number of users, from release to release; and for large tables, where planning takes long
+GROWTH, FASTER = 1.2, 1.5
+# users, until whom explorers are as many as the users of another policy; then they grow as the root of all users
+EXPLORED = 500
+# from and to: the share of the drawn model in each policy but the last; the rest is the mean
+TEMPERS = 0.25, 1.0
 BALANCE = 180 / 256  # of rewards against counts
 SPENT = 0.7  # of the budget, by a typical user of a table where episodes may end early
 RARE, FLAT = 0.02, 0.2  # there pairs of v visits weigh (v + RARE)^-FLAT
@@ -93,7 +96,14 @@ class TableSampling:
     def plan(self, released: Released) -> Round:
         H, S, A = self.public.horizon, self.public.states, self.public.actions
         memory, seed = released.memory, released.memory["seed"]
-        history = recall(memory, self.support, self.bound.size, policies=self.policies, horizon=H, window=self.window)
+        history = recall(
+            memory,
+            self.support,
+            self.bound.size,
+            policies=self.policies,
+            horizon=H,
+            window=self.window,
+        )
         rng = np.random.default_rng([int(seed), released.generation])
         signal = None
         if released.generation == 0:
@@ -102,8 +112,15 @@ class TableSampling:
             history = self._closed(history, released)
             shown, history, signal = self._learn(history, rng)
         shares = self._shares(released.users)
-        statistic = BudgetedVisits(self.support, self._weights(history.model, shown, shares), self.bound)
-        more = {"seed": seed, "shown": shown, "counted": statistic.weights, "total": np.array(released.users)}
+        statistic = BudgetedVisits(
+            self.support, self._weights(history.model, shown, shares), self.bound
+        )
+        more = {
+            "seed": seed,
+            "shown": shown,
+            "counted": statistic.weights,
+            "total": np.array(released.users),
+        }
         policies = tuple(TabularPolicy(actions, A) for actions in shown)
         return Round(policies, statistic, {**more, **history.arrays()}, signal, shares)
 
@@ -112,24 +129,42 @@ class TableSampling:
         return (*(1.0,) * (self.policies - 2), min(1.0, np.sqrt(EXPLORED / max(users, 1))), 1.0)
 
     def _closed(self, history: History, released: Released) -> History:
-        H, S, A, memory = self.public.horizon, self.public.states, self.public.actions, released.memory
+        H, S, A, memory = (
+            self.public.horizon,
+            self.public.states,
+            self.public.actions,
+            released.memory,
+        )
         shown, weights, total = memory["shown"], memory["counted"], int(memory["total"])
-        fits = shown.shape == (self.policies, H, S) and shown.dtype == np.int64 and bool(((shown >= 0) & (shown < A)).all())
-        fits = fits and weights.shape == (self.support.pairs,) and bool(((weights >= 0) & (weights <= 1)).all())
+        fits = (
+            shown.shape == (self.policies, H, S)
+            and shown.dtype == np.int64
+            and bool(((shown >= 0) & (shown < A)).all())
+        )
+        fits = (
+            fits
+            and weights.shape == (self.support.pairs,)
+            and bool(((weights >= 0) & (weights <= 1)).all())
+        )
         if not fits or not 0 <= total <= released.users:
             raise InvalidParameter("the memory of earlier rounds does not fit this problem")
         users = np.array(divided(released.users - total, self._shares(total)), dtype=float)
         variance = released.noise.std**2
-        return closed(history, shown, users, weights, released.values, variance, differences=self.ratio == 0)
+        return closed(
+            history, shown, users, weights, released.values, variance, differences=self.ratio == 0
+        )
 
     def _learn(self, history: History, rng: np.random.Generator) -> tuple[Ints, History, float]:
         support, start = self.support, self.public.start
-        for _ in range(1 if support.cells > LARGE else 2):  # predictions of the last model, and of the one that follows from them
+        # predictions of the last model, and of the one that follows from them
+        for _ in range(1 if support.cells > LARGE else 2):
             history = predicted(history, support, start)
             known = posterior(estimate(history, support, self.ratio, self.bound.balance), support)
             history = replace(history, model=known.mean)
         history = folded(history, support, self.ratio, self.window)
-        earned = reward_posterior(known, support, self.bound.balance) if self.bound.balance else None
+        earned = (
+            reward_posterior(known, support, self.bound.balance) if self.bound.balance else None
+        )
         shown = []
         for temper in (*np.linspace(*TEMPERS, self.policies - 2), 0.0):
             model = temper * drawn(known, support, rng) + (1 - temper) * known.mean
@@ -137,7 +172,8 @@ class TableSampling:
             shown.append(best_policy(model, self._rewards(rewards, rng), support))
         hopeful = untried(known, support)
         best = np.where(hopeful, 1.0, earned.mean) if earned else None
-        shown.insert(-1, best_policy(known.mean, self._rewards(best, rng), support, hopeful))  # the mean stays last
+        # the mean stays last
+        shown.insert(-1, best_policy(known.mean, self._rewards(best, rng), support, hopeful))
         return np.stack(shown), history, float(history.means[-1].mean())
 
     def _rewards(self, learned: Array | None, rng: np.random.Generator) -> Array:
@@ -157,14 +193,22 @@ class TableSampling:
         if open_.all():
             steps = self.public.horizon if self.support.layers == 1 else self.support.layers
             return np.full(open_.shape, np.sqrt(1 / steps))
-        v = np.average(expected_visits(shown, model, self.support, self.public.start), axis=0, weights=shares) * open_
+        v = (
+            np.average(
+                expected_visits(shown, model, self.support, self.public.start),
+                axis=0,
+                weights=shares,
+            )
+            * open_
+        )
         even = (v + RARE) ** -FLAT
         squared = np.minimum(SPENT * even / max(float(v @ even), 1e-12), HEAVIEST)
         return np.where(open_, np.sqrt(squared), 0.0)
 
     def describe(self) -> Description:
         return Description(
-            "tight", f"the best policies for {self.policies - 2} models from the posterior and for its mean; few users explore"
+            "tight",
+            f"the best policies for {self.policies - 2} models from the posterior and for its mean; few users explore",
         )
 
 
@@ -205,7 +249,13 @@ class TabularPSRL(Learner):
             + COPIES_OF_POLICIES * kept_releases * planned
             + numbers_of_users(chosen, sizes.horizon, policies)
         )
-        visited = (kept_releases + 1) * policies * sizes.horizon * table.cells / (sizes.actions * table.layers)
+        visited = (
+            (kept_releases + 1)
+            * policies
+            * sizes.horizon
+            * table.cells
+            / (sizes.actions * table.layers)
+        )
         seconds = 0.01 + SECONDS_PER_DRAW * policies * table.cells + SECONDS_PER_VISIT * visited
         counter, _ = counter_of_rates(chosen, privacy)
         return Footprint(table.released, numbers, seconds, chosen, counter)
@@ -222,21 +272,37 @@ class TabularPSRL(Learner):
         noise: NoiseSource | None = None,
     ) -> None:
         if not isinstance(public, TabularPublic):
-            raise InvalidParameter(f"TabularPSRL needs a table (TabularMDP.public), got {type(public).__name__}")
+            raise InvalidParameter(
+                f"TabularPSRL needs a table (TabularMDP.public), got {type(public).__name__}"
+            )
         if not isinstance(calibration, str) or calibration != "tight":
-            raise InvalidParameter(f'TabularPSRL is in no paper: calibration must be "tight", got calibration={calibration!r}')
+            raise InvalidParameter(
+                f'TabularPSRL is in no paper: calibration must be "tight", got calibration={calibration!r}'
+            )
         check_choices(calibration, None)
         check_asked(episodes, privacy, distributed=True)
         discrete = noise is not None and check_source(noise).discrete
-        footprint = self.footprint(sizes_of(public), episodes=episodes, privacy=privacy, support=support, schedule=schedule)
-        refuse_more_than_available(footprint.memory(privacy, discrete=discrete), self.name, STATE_SUPPORT)
+        footprint = self.footprint(
+            sizes_of(public), episodes=episodes, privacy=privacy, support=support, schedule=schedule
+        )
+        refuse_more_than_available(
+            footprint.memory(privacy, discrete=discrete), self.name, STATE_SUPPORT
+        )
         H, known = public.horizon, public.rewards is not None
         layers = layers_of(H, stationary=public.stationary, known_rewards=known)
-        cells = support_of(support, layers=layers, states=public.states, actions=public.actions, terminal=public.terminal)
+        cells = support_of(
+            support,
+            layers=layers,
+            states=public.states,
+            actions=public.actions,
+            terminal=public.terminal,
+        )
         bound = BudgetedCounts(cells.cells, cells.pairs, H, 0.0 if known else BALANCE)
         chosen = choose_schedule(schedule, default_schedule(episodes, cells.cells))
         counter, ratio = counter_of_rates(chosen, privacy)
         if ratio is None:
-            raise InvalidParameter(f"TabularPSRL looks at all releases together, and {chosen.leaves} are too many: choose fewer")
+            raise InvalidParameter(
+                f"TabularPSRL looks at all releases together, and {chosen.leaves} are too many: choose fewer"
+            )
         algorithm = TableSampling(public, cells, bound, ratio)
         super().__init__(Calibration(algorithm, chosen, counter), privacy=privacy, noise=noise)

@@ -44,16 +44,24 @@ class PolicyTables:
         logits = np.zeros(known.rewards.shape)
         if released.generation:
             logits, total = released.memory["logits"], released.memory["total"]
-            if logits.shape != known.rewards.shape or not np.isfinite(logits).all() or not 0 <= int(total) <= released.users:
+            if (
+                logits.shape != known.rewards.shape
+                or not np.isfinite(logits).all()
+                or not 0 <= int(total) <= released.users
+            ):
                 raise InvalidParameter("the memory of earlier rounds does not fit this problem")
             logits = self.keep * logits
-            logits = improve(logits, known.q_values(softmax(logits)), self.step * (released.users - int(total)))
+            logits = improve(
+                logits, known.q_values(softmax(logits)), self.step * (released.users - int(total))
+            )
         memory = {"logits": logits, "total": np.array(released.users)}
         return Round((StochasticPolicy(softmax(logits)),), known.statistic, memory, known.signal)
 
     def describe(self) -> Description:
         said = self.tables.describe()
-        return replace(said, planning=f"{said.planning}; softmax policies, step {self.step:.3g} per user")
+        return replace(
+            said, planning=f"{said.planning}; softmax policies, step {self.step:.3g} per user"
+        )
 
 
 class UCBPO(Learner):
@@ -72,7 +80,9 @@ class UCBPO(Learner):
     abilities = replace(Learner.abilities, counts=False)
 
     @classmethod
-    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+    def footprint(
+        cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any
+    ) -> Footprint:
         return table_footprint(sizes, episodes=episodes, privacy=privacy, **options)
 
     def __init__(
@@ -93,13 +103,23 @@ class UCBPO(Learner):
         choices = Choices("UCB-PO", episodes, privacy, calibration, schedule, bonus_scale, failure)
 
         def rule(setting: TableSetting, epsilon: float, learned: bool) -> UCBVIRule:
-            return UCBVIRule(setting, epsilon, learned, local=isinstance(privacy, LocalDP), policies=True)
+            return UCBVIRule(
+                setting, epsilon, learned, local=isinstance(privacy, LocalDP), policies=True
+            )
 
         made = choices.calibrate(public, rule, factor=0.02, log=5.0)
         assert isinstance(made.algorithm, PrintedTables | TightTables)
-        usual, keep = (STEP, KEEP) if calibration == "tight" else (paper_step(episodes, public.horizon, public.actions), 1.0)
+        usual, keep = (
+            (STEP, KEEP)
+            if calibration == "tight"
+            else (paper_step(episodes, public.horizon, public.actions), 1.0)
+        )
         algorithm = PolicyTables(made.algorithm, step or usual, keep)
-        super().__init__(Calibration(algorithm, made.schedule, made.counter, made.loss), privacy=privacy, noise=noise)
+        super().__init__(
+            Calibration(algorithm, made.schedule, made.counter, made.loss),
+            privacy=privacy,
+            noise=noise,
+        )
 
 
 def paper_step(episodes: int, horizon: int, actions: int) -> float:

@@ -28,14 +28,25 @@ from confide.tables.count_contributions import VisitCounts, Visits
 from confide.tables.footprint import FEWER_STATES, TableSizes
 from confide.tables.model_planning import Counts, posterior
 from confide.tables.optimistic_planning import Bonus, Errors, Optimist, greedy
-from confide.tables.printed import MOST, AnyRule, DPUCBVIRule, OBIRule, TableSetting, UCBVIRule, bonus_of_one, starts
+from confide.tables.printed import (
+    MOST,
+    AnyRule,
+    DPUCBVIRule,
+    OBIRule,
+    TableSetting,
+    UCBVIRule,
+    bonus_of_one,
+    starts,
+)
 from confide.tables.reward_planning import reward_posterior
 from confide.tables.support_features import Support, layers_of, support_of
 
 Array = npt.NDArray[np.float64]
-MakeRule = Callable[[TableSetting, float, bool], AnyRule]  # for a setting, an epsilon, and whether rewards are learned
+# for a setting, an epsilon, and whether rewards are learned
+MakeRule = Callable[[TableSetting, float, bool], AnyRule]
 TIES = 1e-9  # differences of value that are none
-FIRST, GROWTH = 100, 1.2  # users of the first round, and how much longer each is than those before it
+# users of the first round, and how much longer each is than those before it
+FIRST, GROWTH = 100, 1.2
 BALANCE = 180 / 256  # of rewards against counts
 # Of the estimate of memory and planning time, by `benchmarks/memory.py`: arrays as large as a release that exist at
 # the peak (of printed counts, which have no posterior, fewer), and the time per number of a release and per cell of
@@ -49,7 +60,9 @@ def _optimist(public: TabularPublic, *, remaining: bool, known_last: bool) -> Op
     H = public.horizon
     left = np.arange(H, 0, -1.0)
     ends = np.zeros(public.states, dtype=bool) if public.terminal is None else public.terminal
-    return Optimist(left if remaining else np.full(H, float(H)), left - 1 if known_last else left, ends)
+    return Optimist(
+        left if remaining else np.full(H, float(H)), left - 1 if known_last else left, ends
+    )
 
 
 def _rewards(public: TabularPublic, learned: Array | None) -> Array:
@@ -92,9 +105,14 @@ class PrintedTables:
         cells, visits, sums = self.bound.unpack(released.values)
         errors = self.rule.errors(released.users)
         if isinstance(self.rule, DPUCBVIRule) and visits is not None:
-            cells = self.rule.consistent(cells, visits, errors) + errors.cell / (2 * self.public.states)
+            cells = self.rule.consistent(cells, visits, errors) + errors.cell / (
+                2 * self.public.states
+            )
             visits = cells.sum(axis=1) - errors.cell / 2
-        n = self.rule.totals(cells.sum(axis=1) if visits is None or isinstance(self.rule, OBIRule) else visits, errors)
+        n = self.rule.totals(
+            cells.sum(axis=1) if visits is None or isinstance(self.rule, OBIRule) else visits,
+            errors,
+        )
         made, divisor = self.rule.bonus(n, errors), np.maximum(n, 1.0)
         bonus = Bonus(self.factor * made.fixed, self.factor * made.slope, self.factor * made.spread)
         rewards = _rewards(self.public, None if sums is None else sums / divisor)
@@ -109,7 +127,9 @@ class PrintedTables:
         said = f"a state and action that every user visits has the bonus {self.factor * bonus_of_one(self.rule):.3g} after {K:,} users"
         users = starts(self.rule)
         when = f"{users:,} users" if users <= MOST else f"some number of users above {MOST:.0e}"
-        return Description("paper", f"{said}; it is below H = {H}, so that learning can start, from {when} on")
+        return Description(
+            "paper", f"{said}; it is below H = {H}, so that learning can start, from {when} on"
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,7 +146,9 @@ class TightTables:
 
     @property
     def _weight(self) -> float:
-        return math.sqrt(1 / (self.public.horizon if self.support.layers == 1 else self.support.layers))
+        return math.sqrt(
+            1 / (self.public.horizon if self.support.layers == 1 else self.support.layers)
+        )
 
     def known(self, released: Released) -> Knowledge:
         public, support = self.public, self.support
@@ -134,18 +156,34 @@ class TightTables:
         moves, sums = (part / self._weight for part in self.bound.unpack(released.values))
         noise = released.noise.std / self._weight
         known = posterior(Counts(moves, sums, np.full(support.pairs, noise)), support)
-        learned = reward_posterior(known, support, self.bound.balance).mean if self.bound.balance else None
+        learned = (
+            reward_posterior(known, support, self.bound.balance).mean
+            if self.bound.balance
+            else None
+        )
         errors = Errors(noise, noise, noise / (self.bound.balance or 1.0), self.log)
-        made = self.rule.bonus(self.rule.totals(known.totals, errors), errors).by_steps_left(public.horizon, self.factor)
+        made = self.rule.bonus(self.rule.totals(known.totals, errors), errors).by_steps_left(
+            public.horizon, self.factor
+        )
         optimist = _optimist(public, remaining=True, known_last=public.rewards is not None)
         signal = float(known.totals.mean()) * self._weight if released.generation else None
-        return Knowledge(optimist, _dense(known.mean, support), _rewards(public, learned), made, statistic, signal)
+        return Knowledge(
+            optimist,
+            _dense(known.mean, support),
+            _rewards(public, learned),
+            made,
+            statistic,
+            signal,
+        )
 
     def plan(self, released: Released) -> Round:
         return greedy_round(self.known(released), released)
 
     def describe(self) -> Description:
-        return Description("tight", f"bonus {self.factor:g} x the paper's, with the noise of the release in place of its bound")
+        return Description(
+            "tight",
+            f"bonus {self.factor:g} x the paper's, with the noise of the release in place of its bound",
+        )
 
 
 def _dense(model: Array, support: Support) -> Array:
@@ -158,7 +196,9 @@ def _dense(model: Array, support: Support) -> Array:
 def greedy_round(known: Knowledge, released: Released) -> Round:
     seed, Q = released.memory["seed"], known.q_values()
     actions = greedy(Q, TIES, np.random.default_rng([int(seed), released.generation]))
-    return Round((TabularPolicy(actions, Q.shape[2]),), known.statistic, {"seed": seed}, known.signal)
+    return Round(
+        (TabularPolicy(actions, Q.shape[2]),), known.statistic, {"seed": seed}, known.signal
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,13 +216,23 @@ class Choices:
     def setting(self, public: TabularPublic) -> TableSetting:
         """Checks all of them."""
         if not isinstance(public, TabularPublic):
-            raise InvalidParameter(f"{self.name} needs a table (TabularMDP.public), got {type(public).__name__}")
+            raise InvalidParameter(
+                f"{self.name} needs a table (TabularMDP.public), got {type(public).__name__}"
+            )
         check_choices(self.calibration, self.bonus_scale, self.failure)
         check_asked(self.episodes, self.privacy)
-        return TableSetting(self.episodes, public.horizon, public.states, public.actions, self.failure)
+        return TableSetting(
+            self.episodes, public.horizon, public.states, public.actions, self.failure
+        )
 
     def calibrate(
-        self, public: TabularPublic, make_rule: MakeRule, *, factor: float, log: float = 1.0, layers: int | None = None
+        self,
+        public: TabularPublic,
+        make_rule: MakeRule,
+        *,
+        factor: float,
+        log: float = 1.0,
+        layers: int | None = None,
     ) -> Calibration:
         """`factor` and `log`: of the tight bonus; `layers`: of the printed counts, None for one per step."""
         setting = self.setting(public)
@@ -194,11 +244,15 @@ class Choices:
             schedule=self.schedule,
             layers=layers,
         )
-        refuse_more_than_available(footprint.memory(self.privacy, discrete=False), self.name, FEWER_STATES)
+        refuse_more_than_available(
+            footprint.memory(self.privacy, discrete=False), self.name, FEWER_STATES
+        )
         epsilon = math.inf if isinstance(self.privacy, NoPrivacy) else self.privacy.epsilon
         rule = make_rule(setting, epsilon, public.rewards is None)
         if self.calibration == "tight":
-            return tight(public, rule, self, factor if self.bonus_scale is None else self.bonus_scale, log)
+            return tight(
+                public, rule, self, factor if self.bonus_scale is None else self.bonus_scale, log
+            )
         return paper(public, rule, self, public.horizon if layers is None else layers)
 
 
@@ -231,20 +285,27 @@ def table_footprint(
     return Footprint(released, numbers, seconds, chosen, tree)
 
 
-def tight(public: TabularPublic, rule: AnyRule, choices: Choices, factor: float, log: float) -> Calibration:
+def tight(
+    public: TabularPublic, rule: AnyRule, choices: Choices, factor: float, log: float
+) -> Calibration:
     """The statistic of TabularPSRL, and prefix sums through the counter with the least noise."""
     H, known = public.horizon, public.rewards is not None
     layers = layers_of(H, stationary=public.stationary, known_rewards=known)
-    support = support_of(None, layers=layers, states=public.states, actions=public.actions, terminal=public.terminal)
+    support = support_of(
+        None, layers=layers, states=public.states, actions=public.actions, terminal=public.terminal
+    )
     bound = BudgetedCounts(support.cells, support.pairs, H, 0.0 if known else BALANCE)
-    schedule = choose_schedule(choices.schedule, geometric(choices.episodes, first=FIRST, ratio=GROWTH))
+    schedule = choose_schedule(
+        choices.schedule, geometric(choices.episodes, first=FIRST, ratio=GROWTH)
+    )
     return Calibration(TightTables(public, support, bound, rule, factor, log), schedule)
 
 
 def paper(public: TabularPublic, rule: AnyRule, choices: Choices, layers: int) -> Calibration:
     """Laplace noise of the printed scale: on the nodes of a tree over the releases, or on every message."""
     learned, local = public.rewards is None, isinstance(choices.privacy, LocalDP)
-    pairs = learned or not isinstance(rule, OBIRule)  # LDP-OBI sums transitions, and counts visits for rewards alone
+    # LDP-OBI sums transitions, and counts visits for rewards alone
+    pairs = learned or not isinstance(rule, OBIRule)
     bound = VisitCounts(layers, public.states, public.actions, public.horizon, pairs, learned)
     schedule = choose_schedule(choices.schedule, every_episode(choices.episodes))
     factor = 1.0 if choices.bonus_scale is None else choices.bonus_scale
@@ -253,7 +314,12 @@ def paper(public: TabularPublic, rule: AnyRule, choices: Choices, layers: int) -
         return Calibration(algorithm, schedule)
     tree = None if local else Tree(schedule.leaves)
     sensitivity = bound.l1_sensitivity(Relation(choices.privacy.relation))
-    return Calibration(algorithm, schedule, tree, PureDP(sensitivity * (tree.column_norm(1) if tree else 1.0) / rule.scale))
+    return Calibration(
+        algorithm,
+        schedule,
+        tree,
+        PureDP(sensitivity * (tree.column_norm(1) if tree else 1.0) / rule.scale),
+    )
 
 
 class UCBVI(Learner):
@@ -279,7 +345,9 @@ class UCBVI(Learner):
     abilities = replace(Learner.abilities, counts=False)
 
     @classmethod
-    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+    def footprint(
+        cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any
+    ) -> Footprint:
         return table_footprint(sizes, episodes=episodes, privacy=privacy, **options)
 
     def __init__(
@@ -299,4 +367,6 @@ class UCBVI(Learner):
         def rule(setting: TableSetting, epsilon: float, learned: bool) -> UCBVIRule:
             return UCBVIRule(setting, epsilon, learned, local=isinstance(privacy, LocalDP))
 
-        super().__init__(choices.calibrate(public, rule, factor=0.02, log=50.0), privacy=privacy, noise=noise)
+        super().__init__(
+            choices.calibrate(public, rule, factor=0.02, log=50.0), privacy=privacy, noise=noise
+        )

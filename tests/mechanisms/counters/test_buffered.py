@@ -13,18 +13,34 @@ from confide.privatizers import worst_std
 
 @pytest.mark.parametrize(
     ("n", "buffers", "slack"),
-    [(1000, 4, 0.001), (100_000, 4, 0.01), (100_000, 6, 0.001), (1_000_000, 4, 0.02), (1_000_000, 6, 0.002)],
+    [
+        (1000, 4, 0.001),
+        (100_000, 4, 0.01),
+        (100_000, 6, 0.001),
+        (1_000_000, 4, 0.02),
+        (1_000_000, 6, 0.002),
+    ],
 )
 def test_close_to_the_square_root(n, buffers, slack):
-    assert worst_std(Buffered(n, optimal_gaps(n, buffers))) < (1 + slack) * float((square_root(n) ** 2).sum())
+    assert worst_std(Buffered(n, optimal_gaps(n, buffers))) < (1 + slack) * float(
+        (square_root(n) ** 2).sum()
+    )
 
 
 def test_at_most_ten_arrays_of_memory_however_long_the_stream():
     bound, privacy = L2Ball(1.0, 180), CentralDP(1.0, 1e-5)
     counter = Counter(
-        bound, Buffered(100_000), loss=loss_for(privacy), request=privacy, users=100_000, noise=noise_source("fast", 0)
+        bound,
+        Buffered(100_000),
+        loss=loss_for(privacy),
+        request=privacy,
+        users=100_000,
+        noise=noise_source("fast", 0),
     )
-    held = sum(part.size for memory in (counter._private, counter._public) for part in memory.values()) + counter._prefix.size
+    held = (
+        sum(part.size for memory in (counter._private, counter._public) for part in memory.values())
+        + counter._prefix.size
+    )
     assert held <= 10 * bound.size
 
 
@@ -33,7 +49,8 @@ def test_closed_form_norms_equal_sums():
     u, v = 1 - np.array(counter.gaps[0::2]), 1 - np.array(counter.gaps[1::2])
     c = np.zeros(5000)
     c[0] = 1.0
-    for zero, pole in zip(v, u, strict=True):  # C(x) = prod (1 - v x)/(1 - u x), one factor at a time
+    # C(x) = prod (1 - v x)/(1 - u x), one factor at a time
+    for zero, pole in zip(v, u, strict=True):
         c[1:] -= zero * c[:-1]
         for j in range(1, 5000):
             c[j] += pole * c[j - 1]

@@ -18,8 +18,12 @@ def test_the_noise_on_a_rate_is_that_of_least_squares():
     counter, users, rng = Discounted(8), 1.3 ** np.arange(8), np.random.default_rng(0)
     _, coder = dense(counter)
     mean = coder @ users
-    estimates = rng.normal(0, counter.column_norm(2), size=(2000, 8)) @ mean / (mean @ mean) * users.sum()
-    assert np.std(estimates) == pytest.approx(noise_on_rate(counter, users), rel=5 / math.sqrt(4000))
+    estimates = (
+        rng.normal(0, counter.column_norm(2), size=(2000, 8)) @ mean / (mean @ mean) * users.sum()
+    )
+    assert np.std(estimates) == pytest.approx(
+        noise_on_rate(counter, users), rel=5 / math.sqrt(4000)
+    )
 
 
 def test_the_noise_on_a_rate_is_what_the_formula_says():
@@ -48,7 +52,10 @@ def test_a_flooring_accumulator_would_count_users_too_often():
             seen.append(total)
         return np.array(seen)
 
-    apart = [np.linalg.norm(floored(np.array(first) + k) - floored(np.array(other) + k)) for k in range(200)]
+    apart = [
+        np.linalg.norm(floored(np.array(first) + k) - floored(np.array(other) + k))
+        for k in range(200)
+    ]
     assert max(apart) > Discounted(6, 10 / 13).column_norm(2)
 
 

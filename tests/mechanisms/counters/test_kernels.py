@@ -18,9 +18,16 @@ def decode_twin(row, buffers, decays, weights):
 def test_kernels_equal_their_twins():
     rng = np.random.default_rng(0)
     for kernel, twin in ((_kernels.encode, encode_twin), (_kernels.decode, decode_twin)):
-        leaf, buffers, decays, weights = rng.normal(size=7), rng.normal(size=(3, 7)), rng.uniform(size=3), rng.uniform(size=3)
+        leaf, buffers, decays, weights = (
+            rng.normal(size=7),
+            rng.normal(size=(3, 7)),
+            rng.uniform(size=3),
+            rng.uniform(size=3),
+        )
         expected, moved = twin(leaf, buffers.copy(), decays, weights)
-        np.testing.assert_allclose(kernel(leaf, buffers, np.stack([weights, decays])), expected, rtol=1e-14)
+        np.testing.assert_allclose(
+            kernel(leaf, buffers, np.stack([weights, decays])), expected, rtol=1e-14
+        )
         np.testing.assert_allclose(buffers, moved, rtol=1e-14)
 
 
@@ -28,4 +35,6 @@ def test_energy_is_the_sum_of_squares():
     weights, gaps = np.array([0.3, 0.2, 0.5]), np.array([0.0, 0.01, 0.4])
     for terms in (0, 1, 2, 50):
         sequence = ((1 - gaps) ** np.arange(terms)[:, None]) @ weights
-        np.testing.assert_allclose(_kernels.energy(weights, gaps, terms), (sequence**2).sum(), rtol=1e-12)
+        np.testing.assert_allclose(
+            _kernels.energy(weights, gaps, terms), (sequence**2).sum(), rtol=1e-12
+        )

@@ -6,7 +6,10 @@ from confide.mechanisms.counters import Toeplitz
 from confide.mechanisms.counters.toeplitz import square_root
 
 
-@pytest.mark.parametrize(("n", "expected"), [(32, 2.167), (1000, 3.265), (10_000, 3.998), (100_000, 4.731), (1_000_000, 5.464)])
+@pytest.mark.parametrize(
+    ("n", "expected"),
+    [(32, 2.167), (1000, 3.265), (10_000, 3.998), (100_000, 4.731), (1_000_000, 5.464)],
+)
 def test_sums_of_squares(n, expected):
     assert round(float((square_root(n) ** 2).sum()), 3) == expected
     assert round(Toeplitz(n).column_norm(2) * Toeplitz(n).row_norm(n), 3) == expected
@@ -14,7 +17,11 @@ def test_sums_of_squares(n, expected):
 
 def test_rounded_coefficients_cost_next_to_nothing():
     rounded, exact = Toeplitz(200, bits=16), Toeplitz(200)
-    ratio = rounded.column_norm(2) * rounded.row_norm(200) / (exact.column_norm(2) * exact.row_norm(200))
+    ratio = (
+        rounded.column_norm(2)
+        * rounded.row_norm(200)
+        / (exact.column_norm(2) * exact.row_norm(200))
+    )
     assert ratio == pytest.approx(1.0, abs=1e-3)
 
 

@@ -7,7 +7,9 @@ from confide.mechanisms.counters import HonakerTree, Tree
 from confide.privatizers import worst_std
 
 
-@pytest.mark.parametrize(("n", "expected"), [(1000, 9.49), (10_000, 13.49), (100_000, 16.49), (1_000_000, 19.49)])
+@pytest.mark.parametrize(
+    ("n", "expected"), [(1000, 9.49), (10_000, 13.49), (100_000, 16.49), (1_000_000, 19.49)]
+)
 def test_largest_noise_of_the_tree(n, expected):
     assert round(worst_std(Tree(n)), 2) == expected
 

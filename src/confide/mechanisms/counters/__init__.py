@@ -8,7 +8,9 @@ from confide.mechanisms.counters.leaves import Leaves
 from confide.mechanisms.counters.toeplitz import Toeplitz
 from confide.mechanisms.counters.tree import HonakerTree, Tree
 
-FACTORISATIONS = {kind.name: kind for kind in (Exact, Leaves, Tree, HonakerTree, Toeplitz, Buffered, Discounted)}
+FACTORISATIONS = {
+    kind.name: kind for kind in (Exact, Leaves, Tree, HonakerTree, Toeplitz, Buffered, Discounted)
+}
 
 __all__ = [
     "FACTORISATIONS",

@@ -28,7 +28,11 @@ def energy(weights: Array, gaps: Array, terms: int) -> float:
     for i in range(gaps.size):
         for k in range(gaps.size):
             gap = gaps[i] + gaps[k] - gaps[i] * gaps[k]
-            total += weights[i] * weights[k] * (-np.expm1(terms * np.log1p(-gap)) / gap if gap > 0.0 else terms)
+            total += (
+                weights[i]
+                * weights[k]
+                * (-np.expm1(terms * np.log1p(-gap)) / gap if gap > 0.0 else terms)
+            )
     return total
 
 

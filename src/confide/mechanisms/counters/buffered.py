@@ -42,7 +42,9 @@ class Buffered:
         whole("leaves", self.leaves, at_least=1)
         gaps = tuple(array("gaps", self.gaps, ndim=1).tolist()) or optimal_gaps(self.leaves)
         if len(gaps) % 2 or not all(a < b for a, b in zip((0.0, *gaps), (*gaps, 1.0), strict=True)):
-            raise InvalidParameter(f"gaps must be an even number of increasing values in (0, 1), got {gaps}")
+            raise InvalidParameter(
+                f"gaps must be an even number of increasing values in (0, 1), got {gaps}"
+            )
         object.__setattr__(self, "gaps", gaps)
         object.__setattr__(self, "_parts", _parts(gaps))
 
@@ -94,10 +96,16 @@ def _exponentials(weights: Array, gaps: Array) -> _Exponentials:
 def _parts(gaps: tuple[float, ...]) -> _Parts:
     u, v = np.array(gaps[0::2]), np.array(gaps[1::2])
     same = np.eye(len(u), dtype=bool)
-    coder = np.prod(v[None] - u[:, None], axis=1) / np.prod(np.where(same, 1.0, u[None] - u[:, None]), axis=1)
+    coder = np.prod(v[None] - u[:, None], axis=1) / np.prod(
+        np.where(same, 1.0, u[None] - u[:, None]), axis=1
+    )
     # residues of prod (1 - u_k x) / ((1 - x) prod (1 - v_k x)): at 1, and at 1/v_i
     at_one = np.prod(u / v)
-    decoder = np.prod(u[None] - v[:, None], axis=1) / np.prod(np.where(same, 1.0, v[None] - v[:, None]), axis=1) / -v
+    decoder = (
+        np.prod(u[None] - v[:, None], axis=1)
+        / np.prod(np.where(same, 1.0, v[None] - v[:, None]), axis=1)
+        / -v
+    )
     return _Parts(
         _exponentials(coder, u),
         _exponentials(np.concatenate([[at_one], decoder]), np.concatenate([[0.0], v])),
@@ -127,7 +135,9 @@ def optimal_gaps(leaves: int, buffers: int = 4) -> tuple[float, ...]:
 
     def log_noise(x: Array) -> float:
         parts = _parts(tuple(gaps_of(x)))
-        return math.log1p(_energy(parts.coder, leaves - 1)) + math.log(_energy(parts.decoder, leaves))
+        return math.log1p(_energy(parts.coder, leaves - 1)) + math.log(
+            _energy(parts.decoder, leaves)
+        )
 
     spread = max(math.log(leaves), 1.0) / (2 * buffers)
     start = np.full(2 * buffers, math.log(math.expm1(spread)))

@@ -78,16 +78,33 @@ class Counter:
         users: int,
         noise: NoiseSource,
     ) -> None:
-        check_bound(bound), check_source(noise), requested(request, "request"), whole("users", users, at_least=1)
-        has("factorisation", factorisation, ("leaves", "encode", "decode"), "a counter, such as Tree(leaves)")
+        (
+            check_bound(bound),
+            check_source(noise),
+            requested(request, "request"),
+            whole("users", users, at_least=1),
+        )
+        has(
+            "factorisation",
+            factorisation,
+            ("leaves", "encode", "decode"),
+            "a counter, such as Tree(leaves)",
+        )
         self.bound, self.factorisation, self.users = bound, factorisation, users
         self._request, self._chosen = request, loss is None
         self._source, self._t, self._seen = noise.fork(), 0, 0
-        self._take(self._usual_noise(loss) if loss is not None else least_noise(bound, request, factorisation, **self._of()))
-        self._whole = (
-            True  # False between the first change of private memory and the last: an exception there must not be retried
+        self._take(
+            self._usual_noise(loss)
+            if loss is not None
+            else least_noise(bound, request, factorisation, **self._of())
         )
-        self._private = factorisation.private_memory(bound.size, np.float64 if self.noise.step is None else np.int64)
+        self._whole = (
+            # False between the first change of private memory and the last: an exception there must not be retried
+            True
+        )
+        self._private = factorisation.private_memory(
+            bound.size, np.float64 if self.noise.step is None else np.int64
+        )
         self._public = factorisation.public_memory(bound.size)
         self._prefix: Array = np.zeros(bound.size)
         self._level: NoiseLevel | None = None  # of the last release, once somebody asked for it
@@ -96,14 +113,18 @@ class Counter:
         return {"discrete": self._source.discrete, "users": self.users}
 
     def _usual_noise(self, loss: Loss) -> AdditiveNoise:
-        return additive_noise(self.bound, loss, Relation(self._request.relation), self.factorisation, **self._of())
+        return additive_noise(
+            self.bound, loss, Relation(self._request.relation), self.factorisation, **self._of()
+        )
 
     def _take(self, noise: AdditiveNoise) -> None:
         self.noise = noise
         if isinstance(self._request, NoPrivacy):
             self.guarantee = no_guarantee(self.users)
         else:
-            self.guarantee = Guarantee(noise.loss(), self._request, Trust.CENTRAL, self.users, self._source.name)
+            self.guarantee = Guarantee(
+                noise.loss(), self._request, Trust.CENTRAL, self.users, self._source.name
+            )
 
     @property
     def generation(self) -> int:
@@ -119,15 +140,23 @@ class Counter:
         if not self._whole:
             self._check_whole()
         if contribution.bound is not self.bound and contribution.bound != self.bound:
-            raise InvalidParameter("the contribution was clipped by another bound than the counter's")
+            raise InvalidParameter(
+                "the contribution was clipped by another bound than the counter's"
+            )
         if self._t == self.factorisation.leaves:
-            raise StreamExhausted(f"the guarantee covers {self.factorisation.leaves} leaves, and all were absorbed")
+            raise StreamExhausted(
+                f"the guarantee covers {self.factorisation.leaves} leaves, and all were absorbed"
+            )
         if self._seen + contribution.users > self.users:
             raise StreamExhausted(
                 f"the guarantee covers {self.users} users; this leaf would make {self._seen + contribution.users}"
             )
         self._whole = False
-        values = contribution.values if self.noise.step is None else self.noise.to_lattice(contribution.values)
+        values = (
+            contribution.values
+            if self.noise.step is None
+            else self.noise.to_lattice(contribution.values)
+        )
         rows = self.factorisation.encode(self._t + 1, values, self._private)
         noisy = self.noise.add(rows, self._source)
         self._t += 1
@@ -162,7 +191,9 @@ class Counter:
     def save(self) -> bytes:
         """PRIVATE: everything needed to go on, all past draws included."""
         self._check_whole()
-        arrays = {f"private.{k}": v for k, v in self._private.items()} | {f"public.{k}": v for k, v in self._public.items()}
+        arrays = {f"private.{k}": v for k, v in self._private.items()} | {
+            f"public.{k}": v for k, v in self._public.items()
+        }
         facts = {"made_for": self._made_for(), "seen": self._seen, "noise": self._source.state()}
         return pack("counter", self._t, facts, arrays | {"prefix": self._prefix})
 
@@ -175,12 +206,25 @@ class Counter:
             raise StateError("this counter has already absorbed data: restore into a new one")
         state = unpack(data, "counter", released=released)
         if self._chosen and state.facts["made_for"] != self._made_for():
-            self._take(self._usual_noise(loss_for(self._request)))  # before K-norm noise there was no other
+            # before K-norm noise there was no other
+            self._take(self._usual_noise(loss_for(self._request)))
         if state.facts["made_for"] != self._made_for():
-            raise StateError("the state belongs to a counter with another bound, factorisation, loss or number of users")
+            raise StateError(
+                "the state belongs to a counter with another bound, factorisation, loss or number of users"
+            )
         for memory, prefix in ((self._private, "private."), (self._public, "public.")):
-            memory.update({key.removeprefix(prefix): array for key, array in state.arrays.items() if key.startswith(prefix)})
-        self._prefix, self._t, self._seen = state.arrays["prefix"], state.generation, state.facts["seen"]
+            memory.update(
+                {
+                    key.removeprefix(prefix): array
+                    for key, array in state.arrays.items()
+                    if key.startswith(prefix)
+                }
+            )
+        self._prefix, self._t, self._seen = (
+            state.arrays["prefix"],
+            state.generation,
+            state.facts["seen"],
+        )
         self._level = None
         self._source.restore(state.facts["noise"])
 
@@ -191,7 +235,9 @@ class Counter:
 
     def _check_whole(self) -> None:
         if not self._whole:
-            raise StateError("an exception left this counter half-way through a leaf: restore the last saved state")
+            raise StateError(
+                "an exception left this counter half-way through a leaf: restore the last saved state"
+            )
 
     def _made_for(self) -> str:
         """All that must agree between the counter that was saved and the one that goes on."""
@@ -215,7 +261,12 @@ def check_order(order: int) -> int:
 
 def dense(factorisation: Factorisation) -> tuple[Array, Array]:
     """(B, C) as matrices, by running the counter on unit vectors: for tests, audits and certificates of short streams."""
-    n = has("factorisation", factorisation, ("leaves", "encode", "decode"), "a counter, such as Tree(leaves)").leaves
+    n = has(
+        "factorisation",
+        factorisation,
+        ("leaves", "encode", "decode"),
+        "a counter, such as Tree(leaves)",
+    ).leaves
     memory = factorisation.private_memory(n, np.float64)
     blocks = [factorisation.encode(t, np.eye(n)[t - 1], memory) for t in range(1, n + 1)]
     coder: Array = np.concatenate([np.atleast_2d(block) for block in blocks])
@@ -233,4 +284,6 @@ def noise_on_rate(factorisation: Factorisation, sizes: npt.ArrayLike) -> float:
     users: Array = np.asarray(sizes, dtype=np.float64)
     decoder, coder = dense(factorisation)
     mean = decoder @ coder @ users
-    return factorisation.column_norm(2) * float(users.sum() / np.sqrt(mean @ np.linalg.solve(decoder @ decoder.T, mean)))
+    return factorisation.column_norm(2) * float(
+        users.sum() / np.sqrt(mean @ np.linalg.solve(decoder @ decoder.T, mean))
+    )

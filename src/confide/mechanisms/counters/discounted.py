@@ -62,10 +62,16 @@ class Discounted:
         return _column(self.leaves, self.ratio, self.bits)[:t][::-1] / self.coefficient
 
     def parameters(self) -> dict[str, Any]:
-        return {"ratio": self.ratio} if self.bits is None else {"ratio": self.ratio, "bits": self.bits}
+        return (
+            {"ratio": self.ratio} if self.bits is None else {"ratio": self.ratio, "bits": self.bits}
+        )
 
     def private_memory(self, size: int, dtype: type) -> Memory:
-        return {"leaves" if self.integral else "sum": np.zeros((self.leaves, size) if self.integral else size, dtype)}
+        return {
+            "leaves" if self.integral else "sum": np.zeros(
+                (self.leaves, size) if self.integral else size, dtype
+            )
+        }
 
     def public_memory(self, size: int) -> Memory:  # noqa: ARG002 - nothing to keep
         return {}
@@ -92,7 +98,9 @@ def best_ratio(sizes: npt.ArrayLike) -> float:
 
     def worst(ratio: float) -> float:
         known = np.convolve(users, _column(len(users), ratio, None))[: len(users)]
-        return Discounted(len(users), ratio).column_norm(2) * float((past / np.sqrt(np.cumsum(known**2))).max())
+        return Discounted(len(users), ratio).column_norm(2) * float(
+            (past / np.sqrt(np.cumsum(known**2))).max()
+        )
 
     return min((1 - float(gap) for gap in np.geomspace(0.9, 1 / (1 + len(users)), 60)), key=worst)
 

@@ -65,7 +65,8 @@ class Toeplitz:
 
     def decode(self, t: int, rows: Array, memory: Memory) -> Array:
         memory["rows"][t - 1] = rows[0]
-        decoder = np.ascontiguousarray(_decoder(self.leaves, self.bits)[:t][::-1])  # backwards it would miss BLAS
+        # backwards it would miss BLAS
+        decoder = np.ascontiguousarray(_decoder(self.leaves, self.bits)[:t][::-1])
         total: Array = decoder @ memory["rows"][:t]
         return total
 

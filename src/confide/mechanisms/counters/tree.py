@@ -77,14 +77,16 @@ class HonakerTree(Tree):
         rows = np.empty((level + 1, leaf.size), dtype=nodes.dtype)
         rows[0] = leaf
         for i in range(level):
-            rows[i + 1] = nodes[i] + rows[i]  # the left sibling, complete since some time, and the node just completed
+            # the left sibling, complete since some time, and the node just completed
+            rows[i + 1] = nodes[i] + rows[i]
         nodes[:level] = 0
         nodes[level] = rows[level]
         return rows
 
     def decode(self, t: int, rows: Array, memory: Memory) -> Array:
         nodes, level = memory["nodes"], _completed(t)
-        weights = _refined_variances(self.levels)  # the weight of a node's own measurement is v_i / 1
+        # the weight of a node's own measurement is v_i / 1
+        weights = _refined_variances(self.levels)
         refined = rows[0]
         for i in range(1, level + 1):
             refined = weights[i] * rows[i] + (1 - weights[i]) * (nodes[i - 1] + refined)

@@ -12,7 +12,12 @@ GROUPS, READERS = 6, 5  # of readers; features of a reader
 
 
 def linear_bandit(
-    dimension: int = 10, actions: int = 10, seed: int = 0, *, contexts: str = "sphere", population: int = 4096
+    dimension: int = 10,
+    actions: int = 10,
+    seed: int = 0,
+    *,
+    contexts: str = "sphere",
+    population: int = 4096,
 ) -> LinearBandit:
     """Rewards are 1 with probability 1/2 + <x, theta>, ||theta|| = 1/2. Each user is drawn from a population, with a context per action.
 
@@ -30,12 +35,19 @@ def linear_bandit(
     if choice("contexts", contexts, ("sphere", "news")) == "sphere":
         return LinearBandit(theta, _unit(rng.normal(size=(n, A, d))))
     if d % READERS:
-        raise InvalidParameter(f"the dimension of news must be a multiple of {READERS}, got dimension={d}")
-    groups, articles = _unit(rng.normal(size=(GROUPS, READERS))), _unit(rng.normal(size=(A, d // READERS)))
+        raise InvalidParameter(
+            f"the dimension of news must be a multiple of {READERS}, got dimension={d}"
+        )
+    groups, articles = (
+        _unit(rng.normal(size=(GROUPS, READERS))),
+        _unit(rng.normal(size=(A, d // READERS))),
+    )
     frequent = 1 / np.arange(1, GROUPS + 1)
     readers = groups[rng.choice(GROUPS, size=n, p=frequent / frequent.sum())]
     readers = _unit(readers + 0.3 * rng.normal(size=readers.shape))
-    return LinearBandit(theta, np.einsum("ui,aj->uaij", readers, articles).reshape(n, A, d), name="news")
+    return LinearBandit(
+        theta, np.einsum("ui,aj->uaij", readers, articles).reshape(n, A, d), name="news"
+    )
 
 
 def news(*, actions: int = 10, seed: int = 0) -> LinearBandit:

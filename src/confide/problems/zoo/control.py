@@ -20,7 +20,9 @@ def oscillator(*, horizon: int = 5) -> LQSystem:
     """A damped oscillator with one input: A = 0.6 times the rotation by 0.9."""
     c, s = 0.6 * np.cos(0.9), 0.6 * np.sin(0.9)
     A = np.array([[c, -s], [s, c]])
-    return LQSystem(A, np.array([[0.0], [0.25]]), np.eye(2), np.array([[0.1]]), horizon, 0.1, name="oscillator")
+    return LQSystem(
+        A, np.array([[0.0], [0.25]]), np.eye(2), np.array([[0.1]]), horizon, 0.1, name="oscillator"
+    )
 
 
 def thermal(*, horizon: int = 10) -> LQSystem:
@@ -34,13 +36,17 @@ def glucose(*, horizon: int = 8) -> LQSystem:
     """Blood glucose, the remote action of insulin, and insulin in the plasma, all as deviations; the input is the insulin given."""
     A = np.array([[0.62, -0.25, 0.0], [0.0, 0.45, 0.22], [0.0, 0.0, 0.30]])
     B = np.array([[0.0], [0.05], [0.28]])
-    return LQSystem(A, B, np.diag([1.0, 0.05, 0.05]), np.array([[0.035]]), horizon, 0.05, name="glucose")
+    return LQSystem(
+        A, B, np.diag([1.0, 0.05, 0.05]), np.array([[0.035]]), horizon, 0.05, name="glucose"
+    )
 
 
 def double_integrator(*, dt: float = 0.5, horizon: int = 10) -> LQSystem:
     """A cart on a track without friction, with position and speed, controlled by a force. Its eigenvalues are 1, 1."""
     F, G = np.array([[0.0, 1.0], [0.0, 0.0]]), np.array([[0.0], [1.0]])
-    return _sampled(F, G, np.diag([1.0, 0.1]), np.array([[0.3]]), dt, horizon, 0.05, "double-integrator")
+    return _sampled(
+        F, G, np.diag([1.0, 0.1]), np.array([[0.3]]), dt, horizon, 0.05, "double-integrator"
+    )
 
 
 def pendulum(*, length: float = 1.0, dt: float = 0.05, horizon: int = 10) -> LQSystem:
@@ -83,7 +89,10 @@ def random_lq(
     """
     rng = np.random.default_rng(whole("seed", seed, at_least=0))
     drawn = int(rng.integers(2, 5)), int(rng.integers(1, 3)), int(rng.integers(5, 11))
-    n, d, H = (own if given is None else given for given, own in zip((states, inputs, horizon), drawn, strict=True))
+    n, d, H = (
+        own if given is None else given
+        for given, own in zip((states, inputs, horizon), drawn, strict=True)
+    )
     n, d, H = sizes(states=(n, 1), inputs=(d, 1), horizon=(H, 1))
     fits(states=n, successors=n)
     fits(states=n, inputs=d)
@@ -91,7 +100,9 @@ def random_lq(
         real("spectral_radius", spectral_radius, at_least=0, at_most=_FASTEST)
     A, B = rng.normal(size=(n, n)), rng.normal(size=(n, d))
     radius = rng.uniform(0.4, 0.9)
-    A *= (radius if spectral_radius is None else spectral_radius) / np.abs(np.linalg.eigvals(A)).max()
+    A *= (radius if spectral_radius is None else spectral_radius) / np.abs(
+        np.linalg.eigvals(A)
+    ).max()
     B *= rng.uniform(0.2, 0.6) / np.linalg.norm(B)
     costs = np.eye(n), 0.1 * np.eye(d)
     if spectral_radius is not None:
@@ -100,7 +111,9 @@ def random_lq(
     return LQSystem(A / size, B / size, *costs, H, 0.1, parameter_bound=1.0, name="random-lq")
 
 
-def _sampled(F: Array, G: Array, Q: Array, R: Array, dt: float, horizon: int, noise_radius: float, name: str) -> LQSystem:
+def _sampled(
+    F: Array, G: Array, Q: Array, R: Array, dt: float, horizon: int, noise_radius: float, name: str
+) -> LQSystem:
     """x' = F x + G u in continuous time, with inputs that are held for steps of dt; Q and R are costs per step."""
     from scipy.signal import cont2discrete
 

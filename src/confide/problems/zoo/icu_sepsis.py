@@ -36,7 +36,9 @@ def icu_sepsis(*, horizon: int = 100) -> TabularMDP:
 def icu_sepsis_expert(*, horizon: int = 100) -> StochasticPolicy:
     """What clinicians did: public side information, to be evaluated or improved upon. Once treatment is over it plays at random."""
     weights = _read("expert_policy")
-    fits(horizon=whole("horizon", horizon, at_least=1), states=len(weights), actions=weights.shape[1])
+    fits(
+        horizon=whole("horizon", horizon, at_least=1), states=len(weights), actions=weights.shape[1]
+    )
     weights[DEATH:] = 1 / weights.shape[1]
     return StochasticPolicy(np.repeat(weights[None], horizon, axis=0))
 
@@ -60,10 +62,14 @@ def _transitions() -> Transitions:
 def _read(key: str) -> Array:
     package = importlib.util.find_spec("icu_sepsis")  # finds, does not import
     if package is None or not package.submodule_search_locations:
-        raise MissingExtra("icu-sepsis needs the data of the icu-sepsis package: pip install 'confide[icu]'")
+        raise MissingExtra(
+            "icu-sepsis needs the data of the icu-sepsis package: pip install 'confide[icu]'"
+        )
     path = Path(package.submodule_search_locations[0]) / "envs" / "assets" / "dynamics.npz"
     try:
         with np.load(path, allow_pickle=False) as data:
             return np.asarray(data[key], dtype=float)
     except (OSError, KeyError, ValueError) as error:
-        raise InvalidParameter(f"the installed icu-sepsis does not contain the {key} of version 2: {error}") from None
+        raise InvalidParameter(
+            f"the installed icu-sepsis does not contain the {key} of version 2: {error}"
+        ) from None

@@ -6,13 +6,17 @@ from confide.arguments import fits, sizes, whole
 from confide.problems.linear_mdp import LinearMDP
 
 
-def latent(seed: int = 0, *, states: int = 20, actions: int = 4, horizon: int = 5, dimension: int = 5) -> LinearMDP:
+def latent(
+    seed: int = 0, *, states: int = 20, actions: int = 4, horizon: int = 5, dimension: int = 5
+) -> LinearMDP:
     """A few hidden modes determine transitions, and features show the mode with a blur; rewards come at the last two steps.
 
     From default_rng(seed), in this order: mode(s, a); the blur Dirichlet(.5), phi(s, a) = .85 one-hot(mode) + .15 blur; the measures
     mu_h(j, .) ~ Dirichlet(.12) for h, then j; for each of the last two steps the feature that has the reward weight 1.
     """
-    S, A, H, d = sizes(states=(states, 1), actions=(actions, 1), horizon=(horizon, 1), dimension=(dimension, 1))
+    S, A, H, d = sizes(
+        states=(states, 1), actions=(actions, 1), horizon=(horizon, 1), dimension=(dimension, 1)
+    )
     whole("seed", seed, at_least=0)
     fits(states=S, actions=A, horizon=H, successors=S)
     fits(states=S, actions=A, dimension=d)
@@ -46,4 +50,10 @@ def one_hot(*, states: int = 5, horizon: int = 5) -> LinearMDP:
     start = np.zeros(S)
     start[:2] = 0.5
     measures = np.repeat(P.reshape(1, d, S), horizon, axis=0)
-    return LinearMDP(np.eye(d).reshape(S, A, d), measures, np.repeat(r.reshape(1, d), horizon, axis=0), start, name="one-hot")
+    return LinearMDP(
+        np.eye(d).reshape(S, A, d),
+        measures,
+        np.repeat(r.reshape(1, d), horizon, axis=0),
+        start,
+        name="one-hot",
+    )

@@ -9,7 +9,9 @@ from confide.errors import InvalidParameter
 from confide.problems.linear_mixture import LinearMixtureMDP
 
 
-def lock(seed: int = 0, *, states: int = 20, actions: int = 4, horizon: int = 5, jump: int = 7) -> LinearMixtureMDP:
+def lock(
+    seed: int = 0, *, states: int = 20, actions: int = 4, horizon: int = 5, jump: int = 7
+) -> LinearMixtureMDP:
     """A combination lock: one action per step moves right, all others left; which one is hidden. The reward is at the right end."""
     S, A, horizon = sizes(states=(states, 2), actions=(actions, 1), horizon=(horizon, 1))
     whole("seed", seed, at_least=0), whole("jump", jump, at_least=1)
@@ -37,18 +39,26 @@ def lock(seed: int = 0, *, states: int = 20, actions: int = 4, horizon: int = 5,
     return LinearMixtureMDP(kernels, weights, rewards, start, name="lock")
 
 
-def lock_rewards(seed: int = 0, *, states: int = 20, actions: int = 4, horizon: int = 5, jump: int = 7) -> LinearMixtureMDP:
+def lock_rewards(
+    seed: int = 0, *, states: int = 20, actions: int = 4, horizon: int = 5, jump: int = 7
+) -> LinearMixtureMDP:
     """The same lock, but what the left end, the right end and all other states pay is unknown too, and random: 0 or 1 at each step."""
     known = lock(seed, states=states, actions=actions, horizon=horizon, jump=jump)
     place = np.full(states, 2)
     place[0], place[-1] = 0, 1
     features = np.repeat(np.eye(3)[place][:, None], actions, axis=1)  # [s, a, place]
-    return LinearMixtureMDP(known.kernels, known.weights, known.rewards, known.start, features, name="lock-rewards")
+    return LinearMixtureMDP(
+        known.kernels, known.weights, known.rewards, known.start, features, name="lock-rewards"
+    )
 
 
-def rand(seed: int = 0, *, states: int = 20, actions: int = 4, horizon: int = 5, dimension: int = 5) -> LinearMixtureMDP:
+def rand(
+    seed: int = 0, *, states: int = 20, actions: int = 4, horizon: int = 5, dimension: int = 5
+) -> LinearMixtureMDP:
     """Random sparse kernels, random weights, a reward on two random states."""
-    S, A, horizon, d = sizes(states=(states, 2), actions=(actions, 1), horizon=(horizon, 1), dimension=(dimension, 1))
+    S, A, horizon, d = sizes(
+        states=(states, 2), actions=(actions, 1), horizon=(horizon, 1), dimension=(dimension, 1)
+    )
     whole("seed", seed, at_least=0)
     fits(copies=COPIES, dimension=d + horizon, states=S, actions=A, successors=S)
     rng = np.random.default_rng(seed)
@@ -60,7 +70,9 @@ def rand(seed: int = 0, *, states: int = 20, actions: int = 4, horizon: int = 5,
     return LinearMixtureMDP(kernels, weights, rewards, np.full(S, 1 / S), name="rand")
 
 
-def liao_hard(seed: int = 0, *, episodes: int = 10_000, dimension: int = 5, horizon: int = 6) -> LinearMixtureMDP:
+def liao_hard(
+    seed: int = 0, *, episodes: int = 10_000, dimension: int = 5, horizon: int = 6
+) -> LinearMixtureMDP:
     """A chain whose exits to the goal differ by less than `episodes` users can tell: the experiment of LDP-UCRL-VTR [Liao21].
 
     Action number a stands for its bits in {-1, 1}^(d-1). From chain state h it leads to the goal with probability 1/H + <m_h, a>, else to
@@ -74,7 +86,9 @@ def liao_hard(seed: int = 0, *, episodes: int = 10_000, dimension: int = 5, hori
     whole("seed", seed, at_least=0)
     if d < 2 or H < 1 or H * (3 * d - 5) ** 2 > 32 * K:  # beyond that m_h leaves the simplex
         limits = "dimension >= 2, horizon >= 1 and episodes >= horizon (3 dimension - 5)^2 / 32"
-        raise InvalidParameter(f"liao-hard needs {limits}, got dimension={d}, horizon={H}, episodes={K}")
+        raise InvalidParameter(
+            f"liao-hard needs {limits}, got dimension={d}, horizon={H}, episodes={K}"
+        )
     fits(copies=COPIES, dimension=d + H, actions=2 ** min(d - 1, 99), states=(H + 2) ** 2)
     bits = 2.0 * (np.arange(2 ** (d - 1))[:, None] >> np.arange(d - 1) & 1) - 1  # [a, j]
     corners = np.vstack([np.full(d - 1, -1 / (H * (d - 1))), np.eye(d - 1) / H])  # c_i

@@ -65,16 +65,28 @@ def double_chain(*, states: int = 19, horizon: int = 20) -> TabularMDP:
 
 
 def garnet(
-    *, states: int = 50, actions: int = 5, branches: int = 3, rewarded: int = 5, horizon: int = 10, seed: int = 0
+    *,
+    states: int = 50,
+    actions: int = 5,
+    branches: int = 3,
+    rewarded: int = 5,
+    horizon: int = 10,
+    seed: int = 0,
 ) -> TabularMDP:
     """A random table: each state and action has a few successors, drawn without repetition, with probabilities that are even gaps.
 
     The reward is 1 in `rewarded` states, whatever the action, and 0 elsewhere; starts are uniform.
     """
-    S, A, b = whole("states", states, at_least=1), whole("actions", actions, at_least=1), whole("branches", branches, at_least=1)
+    S, A, b = (
+        whole("states", states, at_least=1),
+        whole("actions", actions, at_least=1),
+        whole("branches", branches, at_least=1),
+    )
     n = whole("rewarded", rewarded, at_least=0)
     if b > S or n > S:
-        raise InvalidParameter(f"branches and rewarded must be at most states={S}, got branches={b}, rewarded={n}")
+        raise InvalidParameter(
+            f"branches and rewarded must be at most states={S}, got branches={b}, rewarded={n}"
+        )
     fits(states=S, actions=A, successors=S)
     rng = np.random.default_rng(whole("seed", seed, at_least=0))
     P, r = np.zeros((S, A, S)), np.zeros((S, A))
@@ -108,7 +120,10 @@ def chain(*, states: int = 40, stay: float = 0.5, horizon: int = 200) -> Tabular
 
 def chain_values(*, states: int = 40, stay: float = 0.5, discount: float = 0.99) -> Array:
     """The exact discounted values of states 0..N-1 of the chain: V(N-1) = 1 and V(s) = discount (stay V(s) + (1 - stay) V(s+1))."""
-    states, discount = whole("states", states, at_least=1), real("discount", discount, at_least=0, at_most=1)
+    states, discount = (
+        whole("states", states, at_least=1),
+        real("discount", discount, at_least=0, at_most=1),
+    )
     stay = real("stay", stay, at_least=0, below=1)
     fits(states=states)
     ratio = discount * (1 - stay) / (1 - discount * stay)
