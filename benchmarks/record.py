@@ -25,6 +25,8 @@ def record(title: str, text: str, *, write: bool, page: str | None = None) -> No
     """`page`: its name, if a script writes several."""
     print(text)
     if write:
-        command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
+        # Where a file lies on this machine is nobody's business, and says nothing about the numbers.
+        arguments = ["PATH" if Path(text).is_absolute() else text for text in sys.argv[1:]]
+        command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *arguments])
         made = f"Made by `{command}` at commit {commit()} on {machine()}."
         (DOCS / f"{page or Path(sys.argv[0]).stem}.md").write_text(f"# {title}\n\n{made}\n\n{text}")
