@@ -1,5 +1,6 @@
 """Every snippet of README and docs runs, in the order of the page, in an empty folder."""
 
+import ast
 import json
 import re
 import runpy
@@ -46,12 +47,32 @@ def test_snippets_run(page, folder, capsys, monkeypatch):
         elif kind == "python":
             exec(compile(code, page.name, "exec"), namespace)
             printed = capsys.readouterr().out
-            # a comment line after a print is its output
-            for expected in re.findall(r"^# (.*)$", code, re.MULTILINE):
+            for expected in stated_output(code):
                 assert expected in printed
         elif kind == "console":
             for line in code.replace("\\\n", "").splitlines():
                 run_command(line, monkeypatch)
+
+
+def stated_output(code):
+    """Comment lines that state what was printed. They stand directly after a call or a statement that prints, or before a blank line.
+
+    All other comment lines are about the code below them.
+    """
+    lines = [*code.splitlines(), ""]
+    after_print = {
+        statement.end_lineno
+        for statement in ast.parse(code).body
+        if isinstance(statement, ast.Expr) or "print(" in ast.get_source_segment(code, statement)
+    }
+    first = 0
+    while first < len(lines):
+        last = first
+        while lines[last].startswith("# "):
+            last += 1
+        if first in after_print or not lines[last]:
+            yield from (line.removeprefix("# ") for line in lines[first:last])
+        first = last + 1
 
 
 def run_command(line, monkeypatch):
