@@ -200,7 +200,7 @@ def ledger_made(folder: Path, _command: Command) -> str:
 def service_made(folder: Path, _command: Command) -> str:
     """If `verify` says that all holds, the service can be opened. Opening leaves a lock, so a copy is opened."""
     from confide.errors import ConfideError
-    from confide.service.folder import ServiceFolder
+    from confide.service.core.folder import ServiceFolder
 
     if call(["service", "verify", "service"], folder)[0]:
         return ""

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "service"))
 from crash_harness import CLOSES, POINTS, AnswersBeforeCommit, Crashes, ShowsBeforeCommit, Watched
 from record import record
 
-from confide.service.folder import ServiceFolder
+from confide.service.core.folder import ServiceFolder
 
 FULL = "\n\nWhat happens when the disk is full is [on a page of its own](service_full_disk.md).\n"
 

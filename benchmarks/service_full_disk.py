@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from service_load import EPISODE, PORT, started
 
-from confide.service.folder import ServiceFolder
-from confide.service.verification import verify_store
+from confide.service.core.folder import ServiceFolder
+from confide.service.core.verification import verify_store
 
 ADDRESS = f"http://127.0.0.1:{PORT}"
 ROOM = 300_000  # bytes that are left

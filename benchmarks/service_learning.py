@@ -22,11 +22,11 @@ from record import record
 import confide
 from confide.errors import StaleMessage
 from confide.mechanisms.sources import noise_source
-from confide.service.client import Accepts, Device
-from confide.service.crowd import Shared, plain_policy
-from confide.service.folder import ServiceFolder
-from confide.service.transport import ServiceRefused, over_http
-from confide.service.verification import verify_store
+from confide.service.core.folder import ServiceFolder
+from confide.service.core.verification import verify_store
+from confide.service.device.client import Accepts, Device
+from confide.service.device.crowd import Shared, plain_policy
+from confide.service.device.transport import ServiceRefused, over_http
 
 PORT, USERS, EVERY, IN_FLIGHT = 18741, 4000, 1000, 2000
 ASKED = {"joint": confide.JointDP(0.02, 1e-5), "local": confide.LocalDP(0.5, delta=0.0)}

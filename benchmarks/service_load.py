@@ -63,11 +63,11 @@ def bare(port):
 
 
 def service(port, trust, folder):
-    from confide.service.folder import ServiceFolder
-    from confide.service.http import Limits
-    from confide.service.server import Listening, serve
-    from confide.service.setup import open_service
-    from confide.service.spec import Batching, RunSpec
+    from confide.service.core.folder import ServiceFolder
+    from confide.service.core.spec import Batching, RunSpec
+    from confide.service.web.http import Limits
+    from confide.service.web.server import Listening, serve
+    from confide.service.web.setup import open_service
 
     spec = RunSpec(
         name="load",

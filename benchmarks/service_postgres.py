@@ -10,8 +10,8 @@ from pathlib import Path
 from record import record
 from service_crashes import matrix  # it finds the harness of the tests
 
-from confide.service import postgres
-from confide.service.folder import ServiceFolder
+from confide.service.core.folder import ServiceFolder
+from confide.service.store import postgres
 
 from crash_harness import POINTS, AnswersBeforeCommit, Crashes, ShowsBeforeCommit  # isort: skip
 from postgres_cluster import cluster, programs  # isort: skip

@@ -23,8 +23,8 @@ from postgres_cluster import Cluster, programs
 from record import record
 from service_bench import Bench
 
-from confide.service.folder import ServiceFolder
-from confide.service.verification import verify_store
+from confide.service.core.folder import ServiceFolder
+from confide.service.core.verification import verify_store
 
 USERS, EVERY, GROUP = 2000, 100, 10
 

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "service"))
 from record import record
 from stored_files import Recovered, attacked
 
-from confide.service.keys import KeyFolder
+from confide.service.store.keys import KeyFolder
 
 BATCH = 25
 PATTERN_PEOPLE = 40

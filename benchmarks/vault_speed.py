@@ -29,9 +29,9 @@ their order from round to round. Ratios are of neighbouring turns. Version 0.2 d
 
 def work(folder, address):
     """A service of this process's version. Each line of the input is a group size and a number of groups."""
-    from confide.service.admission import Report
-    from confide.service.folder import ServiceFolder
-    from confide.service.spec import Batching, RunSpec
+    from confide.service.core.admission import Report
+    from confide.service.core.folder import ServiceFolder
+    from confide.service.core.spec import Batching, RunSpec
 
     place = ServiceFolder(folder, address=address or None)
     if not place.exists():

@@ -16,10 +16,10 @@ import numpy as np
 from confide.mechanisms.codebook import Codebook
 from confide.mechanisms.exact import ExactSource
 from confide.privacy.accounting import gaussian_delta
-from confide.service.client import joint_body
+from confide.service.device.client import joint_body
+from confide.service.device.episodes import contribution
+from confide.service.device.messages import mechanism_of, message
 from confide.service.documents import SigningKey, Statement
-from confide.service.episodes import contribution
-from confide.service.messages import mechanism_of, message
 
 PATH = Path(__file__).parent / "vectors.json"
 GRID = 2.0**-23

@@ -171,12 +171,13 @@ def test_planning_sees_no_user_and_no_noise(module):
 
 def test_what_everybody_sees_of_a_service_is_a_function_of_manifest_and_releases():
     """The page's public part can name neither the store nor the service, nor anything that holds people's data."""
-    for seen in ("confide.service.public_view", *reaches("confide.service.public_view")):
+    for seen in ("confide.service.web.public_view", *reaches("confide.service.web.public_view")):
         assert room(seen) in {*BASE, "service", "mechanisms"}, seen
         if room(seen) == "service":
             assert seen in {
                 "confide.service",
-                "confide.service.public_view",
+                "confide.service.web",
+                "confide.service.web.public_view",
                 "confide.service.documents",
             }, seen
         for target, name in imported(seen):
@@ -187,13 +188,29 @@ def test_what_everybody_sees_of_a_service_is_a_function_of_manifest_and_releases
 
 def test_pages_of_a_service_see_public_modules_of_it_alone():
     """They plan as devices do, so they reach learners; what holds people's data in a service is the rest of `service`."""
-    public = ("public_page", "public_view", "estimates", "charts", "documents", "spec")
-    allowed = {"confide.service", *(f"confide.service.{name}" for name in public)}
-    seen = reaches("confide.service.public_page")
+    pages = ("public_page", "public_view", "estimates", "charts")
+    allowed = {
+        "confide.service.documents",
+        "confide.service.core.spec",
+        *(f"confide.service.web.{name}" for name in pages),
+    }
+    seen = reaches("confide.service.web.public_page")
     assert {module for module in seen if room(module) == "service"} <= allowed
     assert not {
         module for module in seen if room(module) in ("cli", "audit", "experiments", "report")
     }
+
+
+# The folders of a service. Each may import those before it. An attack uses the service and its devices from outside.
+SERVICE = ("documents", "device", "store", "core", "web", "target", "attacks")
+
+
+def test_the_folders_of_a_service_are_layers():
+    for module in (name for name in MODULES if name.startswith("confide.service.")):
+        allowed = SERVICE[: SERVICE.index(module.split(".")[2]) + 1]
+        for target, _ in imported(module):
+            if target.startswith("confide.service."):
+                assert target.split(".")[2] in allowed, f"{module} imports {target}"
 
 
 @pytest.mark.parametrize("module", sorted(filter(is_private, MODULES)))
@@ -247,10 +264,10 @@ LONGER = {
     "confide.logs.imports": 520,
     "confide.logs.imports.import_log": 75,
     "confide.offline._counting_kernels.count": 77,
-    "confide.service.client": 540,
-    "confide.service.core": 525,
-    "confide.service.http": 580,
-    "confide.service.openapi._operations": 99,
+    "confide.service.device.client": 540,
+    "confide.service.core.service": 525,
+    "confide.service.web.http": 580,
+    "confide.service.web.openapi._operations": 99,
 }
 
 

@@ -5,8 +5,9 @@ import json
 import pytest
 from service_bench import URL, serving, spec, through
 
-from confide.service import admission, target
-from confide.service.folder import ServiceFolder
+from confide.service import target
+from confide.service.core import admission
+from confide.service.core.folder import ServiceFolder
 
 ADDRESS = f"{URL}/runs/demo"
 

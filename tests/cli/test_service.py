@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from service_bench import still_open
 
-from confide.service.access import Keyring
-from confide.service.folder import ServiceFolder
-from confide.service.spec import parse_spec
+from confide.service.core.folder import ServiceFolder
+from confide.service.core.spec import parse_spec
+from confide.service.web.access import Keyring
 
 RUN = 'name = "demo"\nagent = "likelihood-vi"\nproblem = "lock"\nepsilon = 1.0\ndelta = 1e-5\nusers = 100\nnoise = "fast"\n'
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from confide.errors import ConfideError
 from confide.mechanisms.exact import ExactSource
-from confide.service.checks import check_round, parse_json
-from confide.service.episodes import contribution
-from confide.service.messages import mechanism_of, message
+from confide.service.device.checks import check_round, parse_json
+from confide.service.device.episodes import contribution
+from confide.service.device.messages import mechanism_of, message
 
-OUTSIDE = 1 + 2.0**-12  # of a report's radius: see confide.service.messages
+OUTSIDE = 1 + 2.0**-12  # of a report's radius: see confide.service.device.messages
 NASTY = [
     None,
     True,

@@ -16,12 +16,12 @@ import uvicorn
 from service_bench import WORLD, spec
 
 from confide.privatizers.message import Message
-from confide.service.access import new_api_key
-from confide.service.episodes import contribution
-from confide.service.folder import ServiceFolder
-from confide.service.http import app
-from confide.service.live import made_learner
-from confide.service.round_document import plain_channel
+from confide.service.core.folder import ServiceFolder
+from confide.service.core.live import made_learner
+from confide.service.core.round_document import plain_channel
+from confide.service.device.episodes import contribution
+from confide.service.web.access import new_api_key
+from confide.service.web.http import app
 
 CLIENTS = Path(__file__).parents[2] / "clients"
 SOON = 15_000  # milliseconds that anything may take on a busy machine

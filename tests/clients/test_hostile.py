@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from confide.errors import ConfideError
-from confide.service.client import Accepts, Device
+from confide.service.device.client import Accepts, Device
+from confide.service.device.transport import Response
 from confide.service.documents import SigningKey, Statement, canonical, digest
-from confide.service.transport import Response
 
 CLIENTS = Path(__file__).parents[2] / "clients"
 HOSTILE = json.loads((CLIENTS / "hostile.json").read_text())
@@ -196,6 +196,6 @@ def test_an_answer_that_never_ends_is_refused(script, monkeypatch):
     service = HostileService(
         script.BASES["transitions, gaussian"], "release", {"text": "x" * 2**12}
     )
-    monkeypatch.setattr("confide.service.transport._MOST_BYTES", 2**11)
+    monkeypatch.setattr("confide.service.device.transport._MOST_BYTES", 2**11)
     with pytest.raises(ConfideError, match="at most"):
         device_of(service).join()

@@ -4,7 +4,7 @@ import pytest
 from postgres_cluster import cluster, programs
 from service_bench import Bench
 
-from confide.service.folder import ServiceFolder
+from confide.service.core.folder import ServiceFolder
 
 
 @pytest.fixture(scope="session")

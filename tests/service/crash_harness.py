@@ -14,7 +14,7 @@ from service_bench import Bench, spec
 
 from confide.learning.learner import Learner
 from confide.privatizers import Message
-from confide.service.core import Service
+from confide.service.core.service import Service
 
 POINTS = ("received", "summed", "committed", "drawn", "closed", "marked", "planned")
 CLOSES = ("drawn", "closed", "marked", "planned")

@@ -14,12 +14,12 @@ import numpy as np
 from confide.mechanisms.sources import noise_source
 from confide.policy import TabularPolicy
 from confide.problems import lock
-from confide.service.access import new_api_key
-from confide.service.admission import Report
-from confide.service.client import Accepts, Device
-from confide.service.http import app
-from confide.service.spec import Batching, RunSpec
-from confide.service.transport import Response
+from confide.service.core.admission import Report
+from confide.service.core.spec import Batching, RunSpec
+from confide.service.device.client import Accepts, Device
+from confide.service.device.transport import Response
+from confide.service.web.access import new_api_key
+from confide.service.web.http import app
 
 WORLD = lock(0)
 URL = "http://service"

@@ -26,9 +26,9 @@ from postgres_cluster import Cluster, programs
 
 from confide.errors import ConfideError
 from confide.mechanisms.state import unpack
-from confide.service.admission import Report
-from confide.service.folder import ServiceFolder
-from confide.service.spec import Batching, RunSpec
+from confide.service.core.admission import Report
+from confide.service.core.folder import ServiceFolder
+from confide.service.core.spec import Batching, RunSpec
 
 RUN = "attacked"
 COLUMNS = (

@@ -8,11 +8,13 @@ from service_bench import URL, serving, spec, through
 
 from confide.errors import InvalidParameter
 from confide.mechanisms.sources import noise_source
-from confide.service import admission, core, http, live
-from confide.service.answers import shown_release
 from confide.service.attacks import NOT_TRIED, REFUSED, WORKED, attack_service
-from confide.service.live import signed_release
-from confide.service.spec import Batching
+from confide.service.core import admission, live
+from confide.service.core import service as core
+from confide.service.core.live import signed_release
+from confide.service.core.spec import Batching
+from confide.service.web import http
+from confide.service.web.answers import shown_release
 
 ALL = {"equivocation", "re-noise", "replay", "late", "early close"}
 DEADLINE = Batching(rule="deadline", schedule=40, every=1e6, start=1000.0)

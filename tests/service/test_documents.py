@@ -13,8 +13,8 @@ from confide.service.documents import (
     check_signature,
     endorsed,
 )
-from confide.service.keys import KeyFolder, Tagger
-from confide.service.marks import Marks
+from confide.service.store.keys import KeyFolder, Tagger
+from confide.service.store.marks import Marks
 
 
 def row(key, by=None):

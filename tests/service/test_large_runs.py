@@ -11,9 +11,10 @@ import pytest
 from service_bench import serving, spec
 
 from confide.errors import InvalidParameter
-from confide.service import core, live
-from confide.service import spec as specs
-from confide.service.folder import ServiceFolder
+from confide.service.core import live
+from confide.service.core import service as core
+from confide.service.core import spec as specs
+from confide.service.core.folder import ServiceFolder
 
 TOML = 'name = "large"\nagent = "{agent}"\nproblem = "{problem}"\nepsilon = 1.0\ndelta = 1e-5\nusers = 1000\nnoise = "fast"\n'
 
@@ -161,7 +162,7 @@ def test_the_process_ends_soon_while_a_large_run_is_made(tmp_path, moment):
     script = textwrap.dedent(f"""
         import sys, time
         from confide.cli import main
-        from confide.service import core, live
+        from confide.service.core import service as core, live
         real = {target[0]}.{target[1]}
         def slow(what, *given):
             if getattr(what, "name", "") == "large":

@@ -20,9 +20,11 @@ from confide.audit.tape import Tape, TapedSource
 from confide.learning.client import LocalClient
 from confide.mechanisms.sources import noise_source
 from confide.problems.catalogue import make
-from confide.service import core, live, pages
-from confide.service.folder import ServiceFolder
-from confide.service.spec import Batching, RunSpec
+from confide.service.core import live
+from confide.service.core import service as core
+from confide.service.core.folder import ServiceFolder
+from confide.service.core.spec import Batching, RunSpec
+from confide.service.web import pages
 from confide.trajectory import collect
 
 RUN = "run"

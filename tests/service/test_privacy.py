@@ -13,9 +13,9 @@ from postgres_cluster import programs
 from service_bench import serving, spec
 
 from confide.mechanisms.sources import noise_source
-from confide.service import live
-from confide.service.folder import ServiceFolder
-from confide.service.spec import Batching
+from confide.service.core import live
+from confide.service.core.folder import ServiceFolder
+from confide.service.core.spec import Batching
 from confide.trajectory import collect
 
 SUBJECT = "planted-subject-4711"
@@ -65,7 +65,7 @@ class Clock:
 def metrics(served):
     from prometheus_client import CollectorRegistry, generate_latest
 
-    from confide.service.metrics import Collector
+    from confide.service.web.metrics import Collector
 
     registry = CollectorRegistry()
     registry.register(Collector(served.service, served.application.state.web.refused))

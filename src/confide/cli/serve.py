@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from confide.service.server import Listening
-    from confide.service.setup import Opened
+    from confide.service.web.server import Listening
+    from confide.service.web.setup import Opened
 
 Folder = Annotated[
     Path | None,
@@ -91,10 +91,10 @@ def serve(
     from confide.errors import InvalidParameter
 
     need("service", "confide serve")
-    from confide.service.folder import ServiceFolder
-    from confide.service.server import Listening
-    from confide.service.setup import DEMO, folder_of, open_service
-    from confide.service.spec import read_spec
+    from confide.service.core.folder import ServiceFolder
+    from confide.service.core.spec import read_spec
+    from confide.service.web.server import Listening
+    from confide.service.web.setup import DEMO, folder_of, open_service
 
     if not demo and not runs and folder is None:
         raise InvalidParameter(
@@ -133,9 +133,9 @@ def _say(opened: "Opened", listening: "Listening") -> None:
 
 def _start(opened: "Opened", listening: "Listening", demo: bool) -> None:
     from confide.mechanisms.sources import noise_source
-    from confide.service.client import Accepts
-    from confide.service.crowd import Crowd
-    from confide.service.server import serve as listen
+    from confide.service.device.client import Accepts
+    from confide.service.device.crowd import Crowd
+    from confide.service.web.server import serve as listen
 
     def started() -> None:
         typer.echo(f"serving at {listening.url}; stop with Ctrl-C")
@@ -162,7 +162,7 @@ def _start(opened: "Opened", listening: "Listening", demo: bool) -> None:
 
 def _device_key(opened: "Opened") -> str:
     """For the simulated crowd: the key of the first start, or a new one."""
-    from confide.service.access import new_api_key
+    from confide.service.web.access import new_api_key
 
     if "device" in opened.key_files:
         return opened.key_files["device"].read_text().strip()

@@ -9,9 +9,9 @@ import typer
 from confide.cli.serve import Database, Keys, Marks
 
 if TYPE_CHECKING:
-    from confide.service.folder import ServiceFolder
-    from confide.service.store import Store
-    from confide.service.verification import Found
+    from confide.service.core.folder import ServiceFolder
+    from confide.service.core.verification import Found
+    from confide.service.store.interface import Store
 
 app = typer.Typer(name="service", help="Set up and maintain a service.", no_args_is_help=True)
 
@@ -65,7 +65,7 @@ def api_keys(
     import time
 
     from confide.errors import InvalidParameter
-    from confide.service.access import key_status, new_api_key, revoke_api_key, shown_time
+    from confide.service.web.access import key_status, new_api_key, revoke_api_key, shown_time
 
     if new is None and (run is not None or expires is not None):
         raise InvalidParameter("--run and --expires are about a new key: give its role with --new")
@@ -161,7 +161,7 @@ def backup(
 @app.command()
 def verify(folder: Place, as_json: AsJson = False, keys: Keys = None, marks: Marks = None) -> None:
     """Check signatures, chains, certificates, marks, and that every person was counted once. The exit code is 1 if a check fails."""
-    from confide.service.verification import verify_store
+    from confide.service.core.verification import verify_store
 
     place = _folder(folder, keys, marks)
     store = place.store()
@@ -207,7 +207,7 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Check a service from outside, as anybody can: signatures, the chain of all releases, and the certificate."""
-    from confide.service.public_check import check_public
+    from confide.service.core.public_check import check_public
 
     _say(list(check_public(url, run, key=key)), as_json)
 
@@ -252,7 +252,7 @@ def status(folder: Place, as_json: AsJson = False, keys: Keys = None, marks: Mar
 def _facts(name: str, store: "Store", place: "ServiceFolder") -> dict[str, Any]:
     """Where a run is, and why it cannot be served (`cause`), if so. It is read and planned as the service does it."""
     from confide.errors import ConfideError
-    from confide.service.live import read_run
+    from confide.service.core.live import read_run
 
     facts: dict[str, Any] = {"run": name, "cause": None}
     try:
@@ -269,6 +269,6 @@ def _facts(name: str, store: "Store", place: "ServiceFolder") -> dict[str, Any]:
 def _folder(
     folder: Path, keys: Path | None, marks: Path | None, database: str | None = None
 ) -> "ServiceFolder":
-    from confide.service.folder import ServiceFolder
+    from confide.service.core.folder import ServiceFolder
 
     return ServiceFolder(folder, keys=keys, marks=marks, address=database)

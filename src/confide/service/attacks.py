@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from confide.arguments import text, whole
 from confide.errors import ConfideError, InvalidParameter
 from confide.privatizers import Schedule
+from confide.service.core.public_check import check_address, check_public
+from confide.service.device.transport import Response, Send, refusal
 from confide.service.documents import digest
-from confide.service.estimates import learner_of
-from confide.service.public_check import check_address, check_public
 from confide.service.target import Now, Prepared, Target
-from confide.service.transport import Response, Send, refusal
+from confide.service.web.estimates import learner_of
 
 REFUSED, WORKED, UNDECIDED, NOT_TRIED = "refused", "WORKED", "undecided", "not tried"
 _SAME = 8  # copies of a report

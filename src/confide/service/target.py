@@ -12,9 +12,16 @@ from confide.errors import InvalidParameter
 from confide.mechanisms.exact import ExactSource
 from confide.mechanisms.sources import noise_source
 from confide.mechanisms.state import unpack
-from confide.service.client import Accepts, Device
+from confide.service.device.client import Accepts, Device
+from confide.service.device.transport import (
+    Response,
+    Send,
+    ServiceRefused,
+    over_http,
+    refusal,
+    retried,
+)
 from confide.service.documents import canonical
-from confide.service.transport import Response, Send, ServiceRefused, over_http, refusal, retried
 
 Episode = tuple[list[int], list[int], list[float]]
 _FUTURE = 2**52  # the number of a release that there will never be

@@ -1,0 +1,107 @@
+"""The manifest of a run: everything that is promised, decided before the first user, signed, and never changed."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from confide._digest import digest as settings_of
+from confide.learning.learner import Learner
+from confide.privacy.certificate import Certificate, certify, loss_to_json
+from confide.privacy.request import Relation
+from confide.service.core.spec import RunSpec
+from confide.service.documents import SigningKey, canonical, digest
+
+FORMAT = "confide-manifest/1"
+SIMULATION = (
+    "SIMULATION: fast noise is computed from a seed. Nobody's real data belong in this run."
+)
+PROTECTED = {  # by batch rule: what is protected, and what is not
+    "count": "What a person did is protected. That the person took part is not: a batch closes after a number of reports.",
+    "deadline": "What a person did is protected. Whether the person took part is protected against everybody who does not hold an API key: "
+    "batches close at public times, whatever the number of reports, and no counts are shown.",
+}
+
+
+def certificate_of(spec: RunSpec, learner: Learner) -> Certificate:
+    """Of the whole run, made before the first user."""
+    simulated = spec.noise == "fast"
+    said = [PROTECTED[spec.batch.rule]] if spec.trust == "joint" else []
+    if spec.reports_per_person > 1:
+        said.append(
+            f"The guarantee is for one report. A person may send {spec.reports_per_person}."
+        )
+    subject = f"{'SIMULATION: ' if simulated else ''}run {spec.name} of confide serve"
+    return certify(
+        learner.guarantee,
+        learner.mechanisms(),
+        subject=subject,
+        assumptions=[*said, *([SIMULATION] if simulated else [])],
+    )
+
+
+def manifest_of(
+    spec: RunSpec, learner: Learner, certificate: bytes, key: SigningKey, created: float
+) -> bytes:
+    """As canonical JSON."""
+    guarantee, public = learner.guarantee, spec.world().public
+    batch: dict[str, Any] = {
+        "rule": spec.batch.rule,
+        "schedule": spec.batch.schedule,
+        "protects": PROTECTED[spec.batch.rule],
+    }
+    if spec.batch.rule == "deadline":
+        batch |= {"start": spec.batch.start, "every": spec.batch.every}
+    promise = {
+        "trust": guarantee.trust.value,
+        "epsilon": spec.epsilon,
+        "delta": spec.delta,
+        "relation": guarantee.relation.value,
+        "loss": loss_to_json(guarantee.loss),
+    }
+    person: dict[str, Any] | None = None
+    if spec.person_epsilon is not None:
+        # The relation of the account, which may differ from that of the run.
+        person = {
+            "epsilon": spec.person_epsilon,
+            "delta": spec.person_delta,
+            "relation": Relation.REPLACE.value,
+        }
+    return canonical(
+        {
+            "format": FORMAT,
+            "run": spec.name,
+            "title": spec.title or f"{spec.agent} on {spec.problem}",
+            "created": datetime.fromtimestamp(created, UTC).isoformat(timespec="seconds"),
+            "simulation": spec.noise == "fast",
+            "noise": spec.noise,
+            "local_noise": spec.local_noise,
+            "agent": {
+                "name": spec.agent,
+                "settings": learner.settings,
+                "options": dict(spec.options),
+            },
+            "problem": {**_named(spec), "public": settings_of(public), **sizes(public)},
+            "promise": promise,
+            "users": learner.episodes,
+            "releases": learner.schedule.leaves,
+            "batch": batch,
+            "reports_per_person": spec.reports_per_person,
+            "person": person,
+            "certificate": digest(certificate),
+            "key": {"id": key.id, "public": key.public.hex()},
+        }
+    )
+
+
+def _named(spec: RunSpec) -> dict[str, Any]:
+    """What makes the problem: whoever reads the manifest can plan, too."""
+    return {"name": spec.problem, "seed": spec.problem_seed, "asked_horizon": spec.horizon}
+
+
+def sizes(public: Any) -> dict[str, Any]:
+    """What a client must know to play and to report: whole numbers."""
+    names = ("horizon", "states", "actions", "inputs", "dimension")
+    return {
+        name: int(getattr(public, name))
+        for name in names
+        if isinstance(getattr(public, name, None), int)
+    }

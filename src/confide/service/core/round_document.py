@@ -1,0 +1,93 @@
+"""A round as plain tables, for clients that cannot plan: how users are served, what they contribute, and how devices send it. Public."""
+
+import json
+from typing import Any
+
+import numpy as np
+
+from confide.learning.learner import Learner
+from confide.mechanisms.codebook import Codebook, SignReport
+from confide.policy import (
+    ContextPolicy,
+    LinearPolicy,
+    Policy,
+    RandomPolicy,
+    StochasticPolicy,
+    TabularPolicy,
+)
+from confide.privatizers import Channel
+from confide.service.device.checks import ROUND_FORMAT
+
+
+def round_document(run: str, learner: Learner) -> bytes:
+    """Of the open batch: a pure function of releases, so that it is the same bytes after a restart."""
+    current = learner.current_round()
+    policies = current.policies
+    shares = current.shares or (1.0 / len(policies),) * len(policies)
+    document: dict[str, Any] = {
+        "format": ROUND_FORMAT,
+        "run": run,
+        "generation": learner.released().generation,
+        "policies": [plain_policy(policy) for policy in policies],
+        "shares": list(shares),
+        "round": current.digest.hex(),
+    }
+    if learner.guarantee.trust.devices:
+        described = getattr(current.statistic, "plain", None)
+        document["statistic"] = None if described is None else described()
+        document["channel"] = plain_channel(learner.channel())
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def plain_policy(policy: Policy) -> dict[str, Any]:
+    """A policy as JSON: clients act by it."""
+    match policy:
+        case TabularPolicy():
+            return {
+                "kind": "tabular",
+                "actions": policy.actions.tolist(),
+                "choices": policy.choices,
+            }
+        case StochasticPolicy():
+            return {"kind": "stochastic", "weights": policy.weights.tolist()}
+        case LinearPolicy():
+            return {"kind": "linear", "gains": policy.gains.tolist()}
+        case ContextPolicy():
+            widths = None if policy.widths is None else policy.widths.tolist()
+            return {"kind": "context", "weights": policy.weights.tolist(), "widths": widths}
+        case RandomPolicy():
+            return {"kind": "random", "choices": policy.choices}
+
+
+def plain_channel(channel: Channel) -> dict[str, Any]:
+    """How a device makes its message: the id that it names, and the noise."""
+    noise = channel.noise
+    if isinstance(noise, Codebook | SignReport):
+        drawn: dict[str, Any] = {"radius": noise.radius, **noise.parameters}
+    else:
+        drawn = {
+            "scale": noise.scale,
+            "step": noise.step,
+            "sensitivity": noise.sensitivity,
+            "norm": noise.norm,
+        }
+    return {
+        "id": channel.id.hex(),
+        "kind": channel.kind,
+        "size": channel.bound.size,
+        "grid": channel.bound.grid,
+        "source": channel.guarantee.source,
+        "noise": {"distribution": noise.distribution, **drawn},
+    }
+
+
+def shapes(learner: Learner, public: Any) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    """Of an episode: its horizon, and the shapes of a state and of an action. Public, and decided by nobody's data."""
+    policy = learner.current_round().policies[0]
+    horizon = int(getattr(public, "horizon", 1))
+    if isinstance(policy, LinearPolicy):
+        _, inputs, states = policy.gains.shape
+        return horizon, (int(states),), (int(inputs),)
+    if isinstance(policy, ContextPolicy):
+        return horizon, (int(public.actions), int(np.size(policy.weights))), ()
+    return horizon, (), ()

@@ -1,0 +1,1 @@
+"""The HTTP side of a service: endpoints, roles, limits and pages."""

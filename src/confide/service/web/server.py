@@ -1,0 +1,102 @@
+"""A service on a port, until it is told to stop: what was queued is answered before it ends."""
+
+import asyncio
+import contextlib
+import gc
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from confide.service.core.service import Service
+from confide.service.documents import missing
+from confide.service.web.http import Limits, Web, app
+from confide.service.web.metrics import serve_metrics
+
+HEADERS = 2**15  # bytes of all headers of a request
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    host: str = "127.0.0.1"
+    port: int = 8080
+    metrics_port: int | None = None
+    metrics_host: str = "127.0.0.1"  # whoever can read it counts arrivals: never where users are
+    origins: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+
+def serve(service: Service, at: Listening, started: Callable[[], None] = lambda: None) -> None:
+    """Until SIGTERM or SIGINT. Neither addresses nor times of requests are logged."""
+    try:
+        import uvicorn
+    except ImportError:
+        raise missing() from None
+    application = app(service, at.limits, origins=at.origins)
+    server = uvicorn.Server(configured(application, at))
+    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]  # it would end the process before the writer has
+    with _metrics(service, application.state.web.refused, at):
+        service.start()
+        gc.collect()
+        gc.freeze()  # what was imported stays: it is not looked through again and again
+        try:
+            asyncio.run(_until_stopped(server, application.state.web, started))
+        finally:
+            service.stop()
+
+
+def configured(application: Any, at: Listening) -> Any:
+    """What uvicorn is told. It writes neither addresses nor times of requests, and gives up on whoever sends no request."""
+    import uvicorn
+
+    from confide.service.web.protocol import ImpatientProtocol
+
+    return uvicorn.Config(
+        application,
+        host=at.host,
+        port=at.port,
+        http=partial(ImpatientProtocol, header_seconds=at.limits.header_seconds),  # type: ignore[arg-type]
+        ws="none",
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=20,
+        timeout_keep_alive=30,
+        limit_concurrency=5000,
+        h11_max_incomplete_event_size=HEADERS,
+    )
+
+
+async def _until_stopped(server: Any, web: Web, started: Callable[[], None]) -> None:
+    def stop() -> None:
+        server.should_exit = True
+        web.own_threads.stop_waiting()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    task = asyncio.create_task(server.serve())
+    while not (server.started or task.done()):
+        await asyncio.sleep(0.01)
+    if not task.done():
+        threading.Thread(target=started, daemon=True).start()
+    await task
+
+
+@contextlib.contextmanager
+def _metrics(service: Service, refused: dict[str, int], at: Listening) -> Iterator[None]:
+    if at.metrics_port is None:
+        yield
+        return
+    server = serve_metrics(service, refused, at.metrics_port, at.metrics_host)
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,63 @@
+"""From the file of a run to a service that can be started, and the demonstration."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from confide.service.core.folder import ServiceFolder
+from confide.service.core.service import RUN_MEMORY, Service
+from confide.service.core.spec import Batching, RunSpec
+from confide.service.web.access import draw_api_key
+
+DEMO = RunSpec(
+    name="demo",
+    title="A demonstration: which way through the lock?",
+    agent="likelihood-vi",
+    problem="lock",
+    epsilon=0.5,
+    delta=1e-5,
+    users=20_000,
+    noise="fast",
+    batch=Batching(schedule="geometric"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    service: Service
+    # by role: the files of the API keys that were made at the first start
+    key_files: dict[str, Path]
+
+
+def open_service(
+    folder: ServiceFolder, specs: Sequence[RunSpec], *, run_memory: int = RUN_MEMORY
+) -> Opened:
+    """The service in a folder with these runs. What is missing is made: the folder, its keys, API keys for an admin and for devices."""
+    folder.init()
+    with folder.setting_up():
+        service = folder.open(run_memory=run_memory)
+        try:
+            for spec in specs:
+                service.create(spec)
+            return Opened(service, {} if service.store.api_keys() else _first_keys(service))
+        except BaseException:
+            service.stop()
+            raise
+
+
+def _first_keys(service: Service) -> dict[str, Path]:
+    """API keys for an admin and for devices, in files of the key folder.
+
+    They are never printed, because what a service prints is kept in journals and logs of containers.
+    A file is written before its key can be used. After a crash in between, the next start makes new keys.
+    """
+    keys = {role: draw_api_key(role, "first start") for role in ("admin", "device")}
+    files = {role: service.keys.write_api_key(role, key.text) for role, key in keys.items()}
+    with service.store.transaction() as tx:
+        for key in keys.values():
+            key.add_to(tx, "command line")
+    return files
+
+
+def folder_of(spec: RunSpec | None, given: Path | None) -> Path:
+    return given or Path(f"{spec.name if spec else 'confide'}-service")

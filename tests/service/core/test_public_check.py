@@ -1,0 +1,93 @@
+"""A service checked from outside, and services that lie."""
+
+import pytest
+from service_bench import URL, serving, spec, through
+
+from confide.errors import InvalidParameter
+from confide.service.core.folder import ServiceFolder
+from confide.service.core.public_check import check_public
+from confide.service.device.transport import Response
+
+
+@pytest.fixture(scope="module")
+def http(tmp_path_factory):
+    with serving(
+        ServiceFolder(tmp_path_factory.mktemp("check") / "service"), spec(users=6, every=2)
+    ) as made:
+        for name in "abcd":
+            body = {"subject": name, "generation": "abcd".index(name) // 2, "trajectory": {}}
+            made.post(
+                "/v1/runs/demo/reports", "device", json=body, headers={"Idempotency-Key": name * 16}
+            )
+            made.settle()
+            if name == "b":
+                made.service.rotate("test")
+        yield made
+
+
+def said(http, change=lambda _, answer: answer, **more):
+    def send(method, url, headers, body):
+        return change(url.rsplit("/v1/runs/demo/", 1)[1], through(http)(method, url, headers, body))
+
+    return list(check_public(URL, "demo", send=send, **more))
+
+
+def test_an_honest_service(http):
+    found = said(
+        http, key=http.service.keys.signing_key(http.service.runs["demo"].manifest.key).public.hex()
+    )
+    assert [each.holds for each in found] == [True] * 4
+    assert (
+        found[-1].says
+        == f"3, signed and chained; the newest is {http.service.runs['demo'].release.digest}"
+    )
+    assert (
+        "believed" not in found[0].says
+        and "believed" in said(http)[0].says
+        and "SIMULATION" in found[2].says
+    )
+
+
+def flipped(path):
+    def change(asked, answer):
+        body = bytes([answer.body[0] ^ 1]) + answer.body[1:]
+        return Response(answer.status, answer.headers, body) if asked == path else answer
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("path", "last"),
+    [("manifest", 1), ("keys", 2), ("certificate", 3), ("release/1", 4), ("release/2", 4)],
+)
+def test_a_changed_document_is_found(http, path, last):
+    found = said(http, flipped(path))
+    assert [each.holds for each in found] == [True] * (last - 1) + [False]
+
+
+def test_a_missing_or_exchanged_release_is_found(http):
+    other = through(http)("GET", f"{URL}/v1/runs/demo/release/0", {}, None)
+    assert not said(http, lambda path, answer: other if path == "release/1" else answer)[-1].holds
+    gone = Response(404, {}, b"")
+    assert (
+        "404" in said(http, lambda path, answer: gone if path == "release/1" else answer)[-1].says
+    )
+    assert (
+        "it has no run 'demo'"
+        in said(http, lambda path, answer: gone if path == "manifest" else answer)[-1].says
+    )
+
+
+def test_another_key_and_no_service(http):
+    assert "another signing key" in said(http, key="0" * 64)[0].says
+    unreachable = list(check_public("http://127.0.0.1:9", "demo"))
+    assert len(unreachable) == 1 and "could not be reached" in unreachable[0].says
+
+
+@pytest.mark.parametrize(
+    ("url", "run"),
+    [("file:///etc/passwd", "demo"), ("", "demo"), ("http://x", "../x"), ("http://ü", "demo")],
+)
+def test_addresses_that_are_none(url, run):
+    with pytest.raises(InvalidParameter):
+        list(check_public(url, run))
