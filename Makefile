@@ -32,12 +32,18 @@ demo: $(READY)
 check: lint types $(CACHE)/check
 	$(call TESTS,check) --dist worksteal -m "not process" $(CORE)
 
+# The tests of one package, with the kernels that the last such run compiled: make test PACKAGE=tables
+ifdef PACKAGE
+test: $(READY) $(CACHE)/package
+	$(call TESTS,package) --dist worksteal tests/$(PACKAGE)
+else
 test: lint types $(TOOLS)
 	rm -rf $(CACHE)/test
 	$(call TESTS,test) --dist loadfile $(FIRST)
 	$(call TESTS,test) --dist worksteal --durations 10 $(FIRST:%=--ignore=%) $(LONG) $(REST)
+endif
 
-$(CACHE)/check: $(KERNELS)
+$(CACHE)/check $(CACHE)/package: $(KERNELS)
 	rm -rf $@
 	mkdir -p $@
 
