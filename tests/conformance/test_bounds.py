@@ -42,7 +42,6 @@ from confide.problems import latent, lock, lock_rewards
 from confide.statistics.bounds import RegressionRows, WeightedRows
 from confide.statistics.transitions import RewardTargets
 from confide.tables.contributions import BudgetedCounts, BudgetedVisits
-from confide.tables.count_contributions import VisitCounts, Visits
 from confide.tables.support_features import support_of
 from confide.trajectory import LoggedUsers, Trajectories
 
@@ -350,11 +349,6 @@ CASES = {
     ),
     "budgeted counts, rewards": table(budgeted(2, balance=180 / 256), 4, 2, 2),
     "budgeted counts, steps differ": table(budgeted(2, layers=2, balance=0.5), 3, 2, 2),
-    "visit counts": table(Visits(VisitCounts(1, 3, 2, 3)), 3, 2, 3),
-    "visit counts, steps differ": table(Visits(VisitCounts(3, 3, 2, 3, pairs=True)), 3, 2, 3),
-    "visit counts, rewards": table(
-        Visits(VisitCounts(1, 3, 2, 3, pairs=True, rewards=True)), 3, 2, 3
-    ),
     "answers about rewards": table(
         AnswerSums(np.array([0, 1, 1]), QUESTIONS, np.array([False, True, True])), 5, 2, 3
     ),

@@ -120,38 +120,11 @@ LEARNERS = {
     "lin-ucb, printed": of(agents.LinUCB, BANDIT, calibration="paper", refuses=PURE),
     "pucb": of(agents.PUCB, RIVER, schedule=TENS),
     "pucb, learned rewards": of(agents.PUCB, COINS, schedule=TENS),
-    "pucb, printed": of(
-        agents.PUCB, COINS, calibration="paper", refuses=("joint", "joint, pure", "central", *LOCAL)
-    ),
     "ucbvi": of(agents.UCBVI, RIVER, schedule=TENS),
     "ucbvi, steps differ": of(agents.UCBVI, riverswim_stage(states=3, horizon=3), schedule=TENS),
-    "ucbvi, printed": of(
-        agents.UCBVI,
-        RIVER,
-        calibration="paper",
-        refuses=("joint", "joint, pure", "central", *LOCAL),
-    ),
     "ucbpo": of(agents.UCBPO, RIVER, schedule=TENS),
-    "ucbpo, printed": of(
-        agents.UCBPO,
-        COINS,
-        calibration="paper",
-        refuses=("joint", "joint, pure", "central", *LOCAL),
-    ),
     "dp-ucbvi": of(agents.DPUCBVI, COINS, schedule=TENS),
-    "dp-ucbvi, printed": of(
-        agents.DPUCBVI,
-        COINS,
-        calibration="paper",
-        refuses=("joint", "joint, pure", "central", *LOCAL),
-    ),
     "ldp-obi": of(agents.LDPOBI, RIVER, schedule=TENS),
-    "ldp-obi, printed": of(
-        agents.LDPOBI,
-        COINS,
-        calibration="paper",
-        refuses=("joint", "joint, null", "joint, pure", "central"),
-    ),
     "ofu-lq": of(agents.OFULQ, SYSTEM, schedule=TENS),
     "ofu-lq, printed": of(agents.OFULQ, SYSTEM, calibration="paper", refuses=(*PURE, "local")),
     "thompson-lq": of(agents.ThompsonLQ, SYSTEM, schedule=TENS),

@@ -24,12 +24,8 @@ if TYPE_CHECKING:
     from confide.mixtures.questions_vi import QuestionsVI
     from confide.mixtures.ucrl_vtr import UCRLVTR
     from confide.mixtures.ucrl_vtr_plus import UCRLVTRPlus
-    from confide.tables.dp_ucbvi import DPUCBVI
-    from confide.tables.ldp_obi import LDPOBI
-    from confide.tables.pucb import PUCB
+    from confide.tables.optimistic import DPUCBVI, LDPOBI, PUCB, UCBPO, UCBVI
     from confide.tables.tabular_psrl import TabularPSRL
-    from confide.tables.ucbpo import UCBPO
-    from confide.tables.ucbvi import UCBVI
 
 __all__ = [
     "DPUCBVI",
@@ -89,11 +85,9 @@ __getattr__ = lazy(
         "LinTS": "confide.bandits.lin_ts",
         "LinUCB": "confide.bandits.lin_ucb",
         "TabularPSRL": "confide.tables.tabular_psrl",
-        "PUCB": "confide.tables.pucb",
-        "UCBVI": "confide.tables.ucbvi",
-        "UCBPO": "confide.tables.ucbpo",
-        "DPUCBVI": "confide.tables.dp_ucbvi",
-        "LDPOBI": "confide.tables.ldp_obi",
+        **dict.fromkeys(
+            ("DPUCBVI", "LDPOBI", "PUCB", "UCBPO", "UCBVI"), "confide.tables.optimistic"
+        ),
         "CertaintyEquivalentLQ": "confide.control.certainty_equivalent_lq",
         "OFULQ": "confide.control.ofu_lq",
         "ThompsonLQ": "confide.control.thompson_lq",

@@ -116,32 +116,32 @@ AGENTS = {
         "Shariff18",
     ),
     "pucb": Entry(
-        "confide.tables.pucb:PUCB",
-        "optimistic value iteration on private counts; joint as printed",
+        "confide.tables.optimistic:PUCB",
+        "optimistic value iteration on private counts",
         "table",
         "Vietri20",
     ),
     "ucbvi": Entry(
-        "confide.tables.ucbvi:UCBVI",
-        "pucb with another bonus; joint and local as printed",
+        "confide.tables.optimistic:UCBVI",
+        "pucb with another bonus",
         "table",
         "ChowdhuryZhou21",
     ),
     "ucbpo": Entry(
-        "confide.tables.ucbpo:UCBPO",
+        "confide.tables.optimistic:UCBPO",
         "ucbvi with policy optimisation: softmax policies, improved step by step",
         "table",
         "ChowdhuryZhou21",
     ),
     "dp-ucbvi": Entry(
-        "confide.tables.dp_ucbvi:DPUCBVI",
-        "ucbvi with a bonus that follows the variance of the next value; joint and local as printed",
+        "confide.tables.optimistic:DPUCBVI",
+        "ucbvi with a bonus that follows the variance of the next value",
         "table",
         "QiaoWang23",
     ),
     "ldp-obi": Entry(
-        "confide.tables.ldp_obi:LDPOBI",
-        "optimistic backward induction on noisy messages; local as printed",
+        "confide.tables.optimistic:LDPOBI",
+        "optimistic backward induction on noisy messages",
         "table",
         "Garcelon21",
     ),
@@ -320,9 +320,11 @@ def takes_privacy(name: str) -> bool:
 
 
 def has_paper(name: str) -> bool:
-    """Whether there are printed constants; for an agent that is not in the catalogue, assume so."""
+    """Whether there are printed constants; for an agent that does not say, assume so."""
     entry = AGENTS.get(name)
-    return entry is None or entry.paper not in ("", "confide")
+    if entry is not None and entry.paper in ("", "confide"):
+        return False
+    return "paper" in getattr(agent_class(name), "calibrations", ("paper",))
 
 
 def _load(place: str) -> Any:

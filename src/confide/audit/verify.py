@@ -34,7 +34,6 @@ from confide.privacy.loss import NO_PRIVACY, ApproxDP, GaussianDP, Loss, PureDP,
 from confide.privacy.request import Relation, Trust
 from confide.statistics.bounds import RegressionRows, WeightedRows
 from confide.tables.contributions import BudgetedCounts
-from confide.tables.count_contributions import VisitCounts
 
 _TOLERANCE = 1e-6  # relative: what rounding, and the discretisation of a PLD, may add up to
 _OVERSTATED = 1e-3
@@ -56,7 +55,6 @@ _BOUNDS = {
         TableRows,
         NextStateRows,
         BudgetedCounts,
-        VisitCounts,
         ControlRows,
         ResidualRows,
         FirstVisits,

@@ -148,6 +148,9 @@ class Learner:
         counts=True, noise=True, mechanisms=True, saves=True, devices=True, sums=True, levels=True
     )
 
+    # "paper" stands here if somebody has read the constants in the paper or in its authors' code.
+    calibrations: ClassVar[tuple[str, ...]] = ("tight", "paper")
+
     # What is not meant for anybody to see. An audit compares everything else that is public, and lists these.
     private: ClassVar[dict[str, str]] = {
         "save": "the saved state has exact sums",

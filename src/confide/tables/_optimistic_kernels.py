@@ -13,17 +13,16 @@ Bools = npt.NDArray[np.bool_]
 def backward(
     probabilities: Array,
     rewards: Array,
-    fixed: Array,
-    slope: Array,
+    per_step: Array,
     spread: Array,
-    left: Array,
+    bonus_steps: Array,
     ceiling: Array,
     ends: Bools,
     policy: Array,
 ) -> Array:
     """Q [h, s, a] = min(r + P V + bonus, ceiling_h), and not below zero, for probabilities [pair, s'].
 
-    The bonus is fixed + left_h slope + spread sqrt(Var_P V), each [pair]; a NaN or an infinity in it gives the ceiling. Pairs are
+    The bonus is bonus_steps_h per_step + spread sqrt(Var_P V), each [pair]; a NaN or an infinity in it gives the ceiling. Pairs are
     (layer, s, a) with one layer or one for each step. V_h is the maximum over actions, or the mean under `policy` [h, s, a], if it is not
     empty. States that end an episode stay where they are, at no bonus.
     """
@@ -45,7 +44,7 @@ def backward(
                             mean += probabilities[pair, after] * later[after]
                             square += probabilities[pair, after] * later[after] ** 2
                     if layers == 1 or h < layers:
-                        value += mean + fixed[pair] + left[h] * slope[pair]
+                        value += mean + bonus_steps[h] * per_step[pair]
                         value += spread[pair] * np.sqrt(max(square - mean * mean, 0.0))
                 if not value < ceiling[h]:
                     value = ceiling[h]

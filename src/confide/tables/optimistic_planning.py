@@ -1,75 +1,176 @@
-"""From noisy counts to an optimistic plan: one backward induction for all papers, each with its own bonus. All post-processing."""
+"""From noisy counts to an optimistic plan: one backward induction for all papers, each with its own
+bonus. All post-processing."""
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from confide.errors import InvalidParameter
+from confide.planners.mirror_descent import improve, softmax
+from confide.privacy.bounded import Memory
 from confide.tables import _optimistic_kernels as _kernels
+from confide.tables.bonus_planning import Bonus, BonusFormula, TableShape, Widths
+from confide.tables.model_planning import Counts, posterior
+from confide.tables.reward_planning import reward_posterior
+from confide.tables.support_features import Support
+
+if TYPE_CHECKING:
+    from confide.problems.tabular import TabularPublic
 
 Array = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Errors:
-    """How far noisy counts may be from the exact ones, and the logarithm that goes with sampling errors."""
-
-    pair: float  # of the number of visits of a pair
-    cell: float  # of the count of a transition
-    reward: float  # of a sum of rewards
-    log: float
+# Values that differ by less count as equal.
+VALUE_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bonus:
-    """fixed + (steps left) slope + spread sqrt(Var V), each [pair]. An infinite bonus says that nothing is known of a pair."""
+class TableEstimate:
+    """What one release says about a tabular MDP."""
 
-    fixed: Array
-    slope: Array
-    spread: Array
+    probabilities: Array  # [pair, s']
+    rewards: Array  # [h, s, a]
+    bonus: Bonus  # [pair]
+    mean_samples: float
 
-    def at_most(self, left: float) -> Array:
-        """[pair], for values that spread over all of [0, left]."""
-        return np.asarray(self.fixed + left * self.slope + self.spread * left / 2)
-
-    def by_steps_left(self, horizon: int, scale: float) -> "Bonus":
-        """`scale` times as large, the fixed part in proportion to the steps left."""
-        return Bonus(
-            np.zeros_like(self.fixed),
-            scale * (self.slope + self.fixed / horizon),
-            scale * self.spread,
+    def q_values(self, public: "TabularPublic", policy: Array | None = None) -> Array:
+        """Optimistic values [h, s, a] of the greedy policy, or of the given one [h, s, a]."""
+        steps_left = np.arange(public.horizon, 0, -1.0)
+        learned = public.rewards is None
+        return optimistic_values(
+            self.probabilities,
+            self.rewards,
+            self.bonus,
+            # Where rewards are known, the bonus is for the steps that follow.
+            bonus_steps=steps_left if learned else steps_left - 1,
+            ceiling=steps_left,
+            terminal=_terminal(public),
+            policy=policy,
         )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Optimist:
-    """What a plan needs besides an estimate: rewards' bonus is part of `bonus`. `ceiling` and `left` are by step [h]."""
+class OptimisticPlanner:
+    """Estimates the table by the mean of its posterior, and adds the bonus of one paper."""
 
-    ceiling: Array
-    left: Array
-    ends: Bools = field(repr=False)
+    public: "TabularPublic"
+    support: Support
+    balance: float  # of rewards against counts; 0: rewards are known
+    formula: BonusFormula
+    factor: float  # of the bonus
+    log: float  # in place of the paper's logarithm
 
-    def q_values(
-        self, probabilities: Array, rewards: Array, bonus: Bonus, policy: Array | None = None
-    ) -> Array:
-        """[h, s, a], of the greedy policy or of the given one [h, s, a], for probabilities [pair, s'] and rewards [h, s, a]."""
-        weights = np.zeros((0, 0, 0)) if policy is None else policy
-        P, r = (np.ascontiguousarray(each, dtype=float) for each in (probabilities, rewards))
-        return _kernels.backward(
-            P,
-            r,
-            bonus.fixed,
-            bonus.slope,
-            bonus.spread,
-            self.left,
-            self.ceiling,
-            self.ends,
-            weights,
+    def visit_weight(self) -> float:
+        """The weight of each visit, with which a user can pay for every step of an episode."""
+        support = self.support
+        return math.sqrt(1 / (self.public.horizon if support.layers == 1 else support.layers))
+
+    def visit_weights(self) -> Array:
+        """[pair]"""
+        return np.full(self.support.pairs, self.visit_weight())
+
+    def estimate(self, moves: Array, rewards: Array, noise_std: float) -> TableEstimate:
+        """From released counts [cell], and released sums of rewards [pair] where they are learned."""
+        public, support, weight = self.public, self.support, self.visit_weight()
+        noise = noise_std / weight
+        counts = Counts(moves / weight, rewards / weight, np.full(support.pairs, noise))
+        model = posterior(counts, support)
+        learned_rewards = None
+        if self.balance:
+            learned_rewards = reward_posterior(model, support, self.balance).mean
+        widths = Widths(noise, noise, noise / (self.balance or 1.0), self.log)
+        shape = TableShape(public.horizon, public.states, public.rewards is None)
+        bonus = self.formula(model.totals, widths, shape)
+        return TableEstimate(
+            _dense(model.mean, support),
+            _rewards(public, learned_rewards),
+            Bonus(self.factor * bonus.per_step, self.factor * bonus.spread),
+            float(model.totals.mean()) * weight,
         )
 
 
-def greedy(Q: Array, ties: float, rng: np.random.Generator) -> Ints:
-    """The best actions [h, s]; of those that differ by less than `ties`, one at random."""
-    return np.asarray((Q + ties * rng.random(Q.shape)).argmax(axis=2))
+def optimistic_values(
+    probabilities: Array,
+    rewards: Array,
+    bonus: Bonus,
+    *,
+    bonus_steps: Array,
+    ceiling: Array,
+    terminal: Bools,
+    policy: Array | None = None,
+) -> Array:
+    """Q [h, s, a] for probabilities [pair, s'] and rewards [h, s, a], of the greedy policy or of the
+    given one [h, s, a]. `bonus_steps` and `ceiling` are by step [h]."""
+    weights = np.zeros((0, 0, 0)) if policy is None else policy
+    P, r = (np.ascontiguousarray(each, dtype=float) for each in (probabilities, rewards))
+    return _kernels.backward(
+        P, r, bonus.per_step, bonus.spread, bonus_steps, ceiling, terminal, weights
+    )
+
+
+def greedy_actions(values: Array, rng: np.random.Generator) -> Ints:
+    """The best actions [h, s] for values [h, s, a]; of equally good ones, one at random."""
+    return np.asarray((values + VALUE_TOLERANCE * rng.random(values.shape)).argmax(axis=2))
+
+
+def greedy_plan(
+    public: "TabularPublic", estimate: TableEstimate, seed: Array, release: int
+) -> Ints:
+    """Actions [h, s]. The random choice among equally good actions follows from public numbers."""
+    return greedy_actions(estimate.q_values(public), np.random.default_rng([int(seed), release]))
+
+
+def improve_policy(
+    public: "TabularPublic",
+    estimate: TableEstimate,
+    memory: Memory,
+    release: int,
+    users: int,
+    *,
+    step: float,
+    kept_share: float,
+) -> tuple[Array, Memory]:
+    """Probabilities [h, s, a] after one step of mirror descent, and the memory of it.
+
+    A round of n users is n episodes of [ChowdhuryZhou21] with the same Q: the new policy is
+    proportional to policy^kept_share exp(n step Q), where the paper has kept_share = 1.
+    """
+    shape = (public.horizon, public.states, public.actions)
+    logits = np.zeros(shape)
+    if release > 0:
+        logits, served = memory["logits"], int(memory["total"])
+        if logits.shape != shape or not np.isfinite(logits).all() or not 0 <= served <= users:
+            raise InvalidParameter("the memory of earlier rounds does not fit this problem")
+        logits = kept_share * logits
+        values = estimate.q_values(public, softmax(logits))
+        logits = improve(logits, values, step * (users - served))
+    return softmax(logits), {"logits": logits, "total": np.array(users)}
+
+
+def _terminal(public: "TabularPublic") -> Bools:
+    if public.terminal is None:
+        return np.zeros(public.states, dtype=bool)
+    return public.terminal
+
+
+def _rewards(public: "TabularPublic", learned: Array | None) -> Array:
+    """[h, s, a], the known ones, or the learned ones [pair]."""
+    if public.rewards is not None:
+        return public.rewards
+    assert learned is not None
+    H, S, A = public.horizon, public.states, public.actions
+    rewards = np.clip(learned, 0.0, 1.0).reshape(-1, S, A)
+    if public.terminal is not None:
+        rewards = np.where(public.terminal[None, :, None], public.terminal_reward, rewards)
+    return np.asarray(np.broadcast_to(rewards, (H, S, A)))
+
+
+def _dense(model: Array, support: Support) -> Array:
+    """[pair, s'] from probabilities [cell]"""
+    table = np.zeros((support.pairs, support.states))
+    pair_of_cell = np.repeat(np.arange(support.pairs), np.diff(support.indptr))
+    table[pair_of_cell, support.successors] = model
+    return table

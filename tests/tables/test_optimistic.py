@@ -1,4 +1,4 @@
-"""The papers' learners of tables: with tight noise they learn, with printed noise they play at random, and they say so beforehand."""
+"""The optimistic agents for tabular MDPs: they learn, and they offer only constants that somebody has read."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,6 @@ import pytest
 import confide
 from confide.agents import DPUCBVI, LDPOBI, PUCB, UCBPO, UCBVI
 from confide.errors import InvalidParameter
-from confide.privatizers import every
 from confide.problems import TabularMDP, double_chain, lock, riverswim, riverswim_stage
 
 RIVER = riverswim()
@@ -53,42 +52,18 @@ def test_it_learns_with_the_least_noise(kind, problem, privacy, most):
     assert lost(kind, problem, privacy) < most
 
 
-@pytest.mark.parametrize(
-    ("kind", "privacy"),
-    [
-        (PUCB, confide.JointDP(1.0, 1e-5, relation="null")),
-        (UCBVI, confide.JointDP(1.0, 1e-5, relation="null")),
-        (LDPOBI, confide.LocalDP(1.0, delta=0.0)),
-        (DPUCBVI, confide.JointDP(1.0, 1e-5, relation="null")),
-    ],
-    ids=["pucb", "ucb-vi", "ldp-obi", "dp-ucbvi"],
-)
-def test_as_printed_it_plays_at_random(kind, privacy):
-    """Every Q is at its ceiling, so that actions are equally good; uniform play has 1. Another bonus scale is another algorithm."""
-    assert lost(
-        kind, RIVER, privacy, episodes=500, seeds=[0], calibration="paper"
-    ) == pytest.approx(1, abs=0.02)
-
-
 @ALL
-def test_as_printed_without_privacy_it_learns_a_small_table(kind):
-    """The printed bonus for sampling alone takes this long: a bandit with two arms, whose rewards are always 0 and always 1."""
-    arms = TabularMDP(
-        np.ones((1, 2, 1)), np.array([[0.0, 1.0]]), [1.0], horizon=1, stochastic_rewards=True
-    )
-    made = {"calibration": "paper", "schedule": every(10, 5_000)}
-    assert lost(kind, arms, confide.NoPrivacy(), episodes=5_000, seeds=[0], **made) < 0.6
+def test_without_a_source_there_are_no_constants_of_the_paper(kind):
+    with pytest.raises(InvalidParameter, match="nobody has compared its constants"):
+        kind(RIVER.public, episodes=10, privacy=PRIVATE, calibration="paper")
+    assert kind.calibrations == ("tight",)
 
 
-def test_an_explanation_says_when_learning_can_start():
-    agent = PUCB(RIVER.public, episodes=20_000, privacy=PRIVATE, calibration="paper")
-    said = str(confide.explain(agent, PUCB(RIVER.public, episodes=20_000, privacy=PRIVATE)))
-    words = " ".join(said.replace("│", " ").split())
-    assert "A run is refused" in words and "epsilon = 1.33" in words
-    assert (
-        "3.43e+04" in agent.describe().planning
-        and "from 15,140,383 users on" in agent.describe().planning
-    )
+def test_the_step_of_policy_optimisation_is_an_option():
+    agent = UCBPO(RIVER.public, episodes=10, privacy=PRIVATE, step=0.5)
+    assert agent.describe().planning.endswith("softmax policies, step 0.5 per user")
+    with pytest.raises(InvalidParameter, match="step must be"):
+        UCBPO(RIVER.public, episodes=10, privacy=PRIVATE, step=0.0)
 
 
 @ALL

@@ -1,0 +1,270 @@
+"""Optimistic agents for tabular MDPs. They are one agent, and differ in the bonus of their papers."""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from confide._memory import refuse_more_than_available
+from confide.arguments import real
+from confide.errors import InvalidParameter
+from confide.learning.arguments import check_asked, check_choices, choose_schedule
+from confide.learning.learner import Calibration, Description, Learner, Round
+from confide.learning.resources import Footprint
+from confide.mechanisms.sources import NoiseSource
+from confide.policy import StochasticPolicy, TabularPolicy
+from confide.privacy.bounded import Released
+from confide.privacy.request import Request
+from confide.privatizers import Schedule
+from confide.problems.sizes import ProblemSizes, sizes_of
+from confide.problems.tabular import TabularPublic
+from confide.tables import bonus_planning
+from confide.tables.bonus_planning import BonusFormula
+from confide.tables.contributions import BudgetedCounts, BudgetedVisits
+from confide.tables.footprint import FEWER_STATES, optimistic_footprint, optimistic_schedule
+from confide.tables.optimistic_planning import OptimisticPlanner, greedy_plan, improve_policy
+from confide.tables.support_features import layers_of, support_of
+
+# Rewards are scaled by this number against counts. Both have the same noise.
+REWARD_SCALE = 180 / 256
+# Releases are prefix sums, so what was learned long ago counts in every step of mirror descent.
+# An agent that improves its policy therefore forgets most of its old logits, as `LinOptPO` does.
+POLICY_STEP = 1.0
+KEPT_POLICY_SHARE = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class OptimisticRule:
+    """What distinguishes one optimistic agent for tabular MDPs from another.
+
+    The factor and the constant were chosen on the instances of docs/tables.md.
+    """
+
+    paper: str
+    bonus: BonusFormula
+    # of the bonus
+    factor: float
+    # in place of the paper's logarithm
+    log: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OptimisticTables:
+    """Between two releases: the policy that is best if every pair is worth its estimate and a bonus."""
+
+    paper: str
+    planner: OptimisticPlanner
+    bound: BudgetedCounts
+    # the step of mirror descent per user; None: the greedy policy
+    step: float | None = None
+
+    def plan(self, released: Released) -> Round:
+        public, memory = self.planner.public, released.memory
+        estimate = self.planner.estimate(*self.bound.unpack(released.values), released.noise.std)
+        statistic = BudgetedVisits(self.planner.support, self.planner.visit_weights(), self.bound)
+        signal = estimate.mean_samples if released.generation else None
+        if self.step is None:
+            actions = greedy_plan(public, estimate, memory["seed"], released.generation)
+            policy = TabularPolicy(actions, public.actions)
+            return Round((policy,), statistic, {"seed": memory["seed"]}, signal)
+        probabilities, memory = improve_policy(
+            public,
+            estimate,
+            memory,
+            released.generation,
+            released.users,
+            step=self.step,
+            kept_share=KEPT_POLICY_SHARE,
+        )
+        return Round((StochasticPolicy(probabilities),), statistic, memory, signal)
+
+    def describe(self) -> Description:
+        planning = f"bonus {self.planner.factor:g} x the paper's, with the noise of the release in place of its bound"
+        if self.step is not None:
+            planning += f"; softmax policies, step {self.step:.3g} per user"
+        return Description("tight", planning)
+
+
+def calibrate(
+    name: str,
+    rule: OptimisticRule,
+    public: TabularPublic,
+    *,
+    episodes: int,
+    privacy: Request,
+    calibration: str,
+    schedule: Schedule | None,
+    bonus_scale: float | None,
+    step: float | None = None,
+) -> Calibration:
+    """The budgeted counts of `TabularPSRL`, and prefix sums through the counter with the least noise."""
+    if not isinstance(public, TabularPublic):
+        raise InvalidParameter(
+            f"{name} needs a table (TabularMDP.public), got {type(public).__name__}"
+        )
+    check_choices(calibration, bonus_scale)
+    if calibration == "paper":
+        raise InvalidParameter(
+            f'{name} has no calibration="paper", because nobody has compared its constants with the '
+            f'text of [{rule.paper}]: use calibration="tight"'
+        )
+    check_asked(episodes, privacy)
+    footprint = optimistic_footprint(
+        sizes_of(public), episodes=episodes, privacy=privacy, schedule=schedule
+    )
+    refuse_more_than_available(footprint.memory(privacy, discrete=False), name, FEWER_STATES)
+    known = public.rewards is not None
+    support = support_of(
+        None,
+        layers=layers_of(public.horizon, stationary=public.stationary, known_rewards=known),
+        states=public.states,
+        actions=public.actions,
+        terminal=public.terminal,
+    )
+    reward_scale = 0.0 if known else REWARD_SCALE
+    bound = BudgetedCounts(support.cells, support.pairs, public.horizon, reward_scale)
+    factor = rule.factor if bonus_scale is None else bonus_scale
+    planner = OptimisticPlanner(public, support, reward_scale, rule.bonus, factor, rule.log)
+    chosen = choose_schedule(schedule, optimistic_schedule(episodes))
+    return Calibration(OptimisticTables(rule.paper, planner, bound, step), chosen)
+
+
+class OptimisticLearner(Learner):
+    """Optimistic value iteration on budgeted counts. `PUCB`, `UCBVI`, `LDPOBI` and `DPUCBVI` are such agents.
+
+    Guarantee: joint DP (`JointDP`) or local DP (`LocalDP`) for every user, by one query per user:
+    the budgeted counts of the whole episode. Policies are functions of releases and of a public
+    seed. `NoPrivacy` is the same agent without noise.
+
+    Departures from the papers (none is needed for privacy): the statistic is the one of
+    `TabularPSRL`, pooled over steps if they are alike. Releases follow a geometric schedule. The
+    table is estimated by the mean of its posterior. The bonus has the standard deviation of the
+    noise in place of the paper's bound on it, and a constant in place of the logarithm. It is
+    proportional to the steps left, and is multiplied by `bonus_scale`. Regret is measured, not
+    proved (docs/tables.md).
+    """
+
+    rule: ClassVar[OptimisticRule]
+    abilities = replace(Learner.abilities, counts=False)
+    calibrations = ("tight",)
+
+    @classmethod
+    def footprint(
+        cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any
+    ) -> Footprint:
+        return optimistic_footprint(sizes, episodes=episodes, privacy=privacy, **options)
+
+    def __init__(
+        self,
+        public: TabularPublic,
+        *,
+        episodes: int,
+        privacy: Request,
+        calibration: str = "tight",
+        schedule: Schedule | None = None,
+        bonus_scale: float | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        calibrated = calibrate(
+            self.name,
+            self.rule,
+            public,
+            episodes=episodes,
+            privacy=privacy,
+            calibration=calibration,
+            schedule=schedule,
+            bonus_scale=bonus_scale,
+        )
+        super().__init__(calibrated, privacy=privacy, noise=noise)
+
+
+class PUCB(OptimisticLearner):
+    """PUCB: the first private agent for tabular MDPs. Guarantee and departures: `OptimisticLearner`.
+
+    Reference: [Vietri20], whose bonus we recalled.
+    """
+
+    name = "pucb"
+    rule = OptimisticRule("Vietri20", bonus_planning.vietri20_bonus, factor=0.01, log=200.0)
+
+
+class UCBVI(OptimisticLearner):
+    """Private-UCB-VI: a bonus for each noisy count. Guarantee and departures: `OptimisticLearner`.
+
+    Reference: [ChowdhuryZhou21], whose bonus we recalled.
+    """
+
+    name = "ucbvi"
+    rule = OptimisticRule(
+        "ChowdhuryZhou21", bonus_planning.chowdhury_zhou21_bonus, factor=0.02, log=50.0
+    )
+
+
+class LDPOBI(OptimisticLearner):
+    """LDP-OBI: optimistic backward induction on messages from devices. Guarantee and departures: `OptimisticLearner`.
+
+    Reference: [Garcelon21], whose bonus we recalled. The paper is about `LocalDP`; this agent also keeps `JointDP`.
+    """
+
+    name = "ldp-obi"
+    rule = OptimisticRule("Garcelon21", bonus_planning.garcelon21_bonus, factor=0.02, log=1.0)
+
+
+class DPUCBVI(OptimisticLearner):
+    """DP-UCBVI: a bonus that follows the variance of the next value. Guarantee and departures: `OptimisticLearner`.
+
+    Reference: [QiaoWang23], whose bonus we recalled. One departure more: H^2 stands for a minimum
+    with H^2 in the bonus.
+    """
+
+    name = "dp-ucbvi"
+    rule = OptimisticRule("QiaoWang23", bonus_planning.qiao_wang23_bonus, factor=2.5, log=4e-4)
+
+
+class UCBPO(Learner):
+    """Private-UCB-PO: optimistic evaluation of a stochastic policy, and steps of mirror descent.
+
+    Guarantee and departures: those of `OptimisticLearner`, by the same query.
+
+    Reference: [ChowdhuryZhou21], whose bonus we recalled. Two departures more: the policy is
+    improved by each release before the next users are served, and moves from its fourth root (the
+    paper: from itself) because releases are prefix sums. `step` is the step size per user.
+    """
+
+    name = "ucbpo"
+    rule = OptimisticRule(
+        "ChowdhuryZhou21", bonus_planning.chowdhury_zhou21_policy_bonus, factor=0.02, log=5.0
+    )
+    abilities = OptimisticLearner.abilities
+    calibrations = ("tight",)
+
+    @classmethod
+    def footprint(
+        cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any
+    ) -> Footprint:
+        return optimistic_footprint(sizes, episodes=episodes, privacy=privacy, **options)
+
+    def __init__(
+        self,
+        public: TabularPublic,
+        *,
+        episodes: int,
+        privacy: Request,
+        calibration: str = "tight",
+        schedule: Schedule | None = None,
+        bonus_scale: float | None = None,
+        step: float | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        if step is not None:
+            real("step", step, above=0)
+        calibrated = calibrate(
+            self.name,
+            self.rule,
+            public,
+            episodes=episodes,
+            privacy=privacy,
+            calibration=calibration,
+            schedule=schedule,
+            bonus_scale=bonus_scale,
+            step=step or POLICY_STEP,
+        )
+        super().__init__(calibrated, privacy=privacy, noise=noise)
