@@ -411,7 +411,7 @@ def test_everything_that_a_service_asks_of_a_learner_is_compared():
     """Found in the service's code, so that a new call cannot be forgotten."""
     folder = Path(confide.__file__).parent / "service"
     asked = set()
-    for path in folder.glob("*.py"):
+    for path in folder.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             of_learner = (
                 isinstance(node, ast.Attribute)
