@@ -13,7 +13,7 @@ from confide.service.documents import (
     check_signature,
     endorsed,
 )
-from confide.service.store.keys import KeyFolder, Tagger
+from confide.service.store.keys import KeyFolder, Pseudonyms
 from confide.service.store.marks import Marks
 
 
@@ -85,7 +85,8 @@ def test_pseudonyms_need_the_key_and_differ_from_run_to_run(tmp_path):
 def test_tags_are_hmac_sha256():
     for key in (b"k" * 32, b"", b"k" * 64):
         for text in ("", "ann", "ü" * 500):
-            assert Tagger(key).tag(text) == hmac.digest(key, text.encode(), "sha256")
+            names, tag = Pseudonyms(key, key), hmac.digest(key, text.encode(), "sha256")
+            assert names.who(text) == names.person(text) == tag
 
 
 def test_a_mark_refuses_what_is_older_or_other(tmp_path):

@@ -125,33 +125,29 @@ class Pseudonyms:
     """
 
     def __init__(self, run: bytes, account: bytes) -> None:
-        self._run, self._account = Tagger(run), Tagger(account)
+        self._run = hmac.new(run, digestmod="sha256")
+        self._account = hmac.new(account, digestmod="sha256")
 
     def who(self, subject: str) -> bytes:
-        return self._run.tag(subject)
+        return _tag(self._run, subject)
 
     def person(self, subject: str) -> bytes:
-        return self._account.tag(subject)
+        return _tag(self._account, subject)
 
     def number(self, subject: str, generation: int) -> int:
         """Out of 2^128, for the policy of a person who does not draw one: the same again for the same release, and stored nowhere."""
-        return int.from_bytes(self._run.tag(f"{generation} {subject}")[:16])
+        return int.from_bytes(_tag(self._run, f"{generation} {subject}")[:16])
 
 
-class Tagger:
-    """HMAC-SHA256 under one key, from a prepared state.
+def _tag(prepared: hmac.HMAC, text: str) -> bytes:
+    """HMAC-SHA256 of a text. `prepared` has the key.
 
     `hmac.digest` lets go of the interpreter at each call. Under load the event loop would wait for the writer to give it back.
     """
-
-    def __init__(self, key: bytes) -> None:
-        self._prepared = hmac.new(key, digestmod="sha256")
-
-    def tag(self, text: str) -> bytes:
-        tag = self._prepared.copy()
-        tag.update(text.encode("utf-8", "surrogatepass"))
-        return tag.digest()
+    tag = prepared.copy()
+    tag.update(text.encode("utf-8", "surrogatepass"))
+    return tag.digest()
 
 
 def _derived(master: bytes, use: str) -> bytes:
-    return Tagger(master).tag(use)
+    return _tag(hmac.new(master, digestmod="sha256"), use)
