@@ -5,10 +5,8 @@ import sqlite3
 import pytest
 from service_bench import still_open
 
-from confide.errors import StateError, StoreError
-from confide.service.store.interface import ApiKeyRow, OpenSum
+from confide.errors import StoreError
 from confide.service.store.keys import KeyFolder
-from confide.service.store.sql import migrations
 from confide.service.store.sqlite import SqliteStore
 from confide.service.store.vault import Vault
 
@@ -35,31 +33,7 @@ def test_it_is_durable_and_private(store, tmp_path):
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
 
 
-def test_a_transaction_is_all_or_nothing(store):
-    with pytest.raises(StoreError), store.transaction() as tx:  # the second has the id of the first
-        [tx.add_api_key(ApiKeyRow("a", "device", b"x", "", False)) for _ in range(2)]
-    assert store.api_keys() == []
-    with pytest.raises(StoreError, match="SQLITE_CONSTRAINT"), store.transaction() as tx:
-        tx.add_api_key(ApiKeyRow("a", "king", b"x", "", False))
-    with store.transaction() as tx:
-        tx.add_api_key(ApiKeyRow("a", "device", b"x", "", False))
-    assert [key.id for key in store.api_keys()] == ["a"]
-
-
-@pytest.mark.parametrize("change", ["UPDATE audit SET actor = 'x'", "DELETE FROM audit"])
-def test_audit_rows_are_only_added(store, change):
-    with store.transaction() as tx:
-        tx.audit("now", "ann", "did", "this")
-    with pytest.raises(sqlite3.IntegrityError, match="audit rows are added"):
-        store._writer.execute(change)
-
-
-def test_a_newer_schema_and_other_databases_are_refused(store, tmp_path):
-    assert store._writer.execute("PRAGMA user_version").fetchone()[0] == len(migrations("sqlite"))
-    SqliteStore(store.path, store.vault).close()  # opened again: nothing to do
-    store._writer.execute("PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match="schema 99"):
-        SqliteStore(store.path, store.vault)
+def test_other_databases_are_refused(store, tmp_path):
     with sqlite3.connect(tmp_path / "other.sqlite") as other:
         other.execute("PRAGMA application_id = 7")
     other.close()
@@ -70,20 +44,6 @@ def test_a_newer_schema_and_other_databases_are_refused(store, tmp_path):
     with pytest.raises(StoreError, match="SQLITE_NOTADB"):
         SqliteStore(tmp_path / "text.sqlite", store.vault)
     assert still_open(tmp_path / "text.sqlite") == []
-
-
-def test_a_generation_is_closed_once(bench):
-    bench.create(every=4)
-    store = bench.service.store
-    bench.send(*(bench.report(f"person {i}") for i in range(4)))
-    release = store.release("demo", 1)
-    for call in (
-        lambda tx: tx.close(release, b""),
-        lambda tx: tx.add_to_sum("demo", OpenSum(0, 1, b"")),
-    ):
-        with pytest.raises(StateError), store.transaction() as tx:
-            call(tx)
-    assert store.open_sum("demo").users == 0
 
 
 def test_participants_are_ordered_by_pseudonym_and_not_by_arrival(bench):
