@@ -266,8 +266,6 @@ LONGER = {
     "confide.offline._counting_kernels.count": 77,
     "confide.service.device.client": 540,
     "confide.service.core.service": 525,
-    "confide.service.web.http": 580,
-    "confide.service.web.openapi._operations": 99,
 }
 
 

@@ -13,7 +13,7 @@ from confide.service.core import admission, live
 from confide.service.core import service as core
 from confide.service.core.live import signed_release
 from confide.service.core.spec import Batching
-from confide.service.web import http
+from confide.service.web import reading
 from confide.service.web.answers import shown_release
 
 ALL = {"equivocation", "re-noise", "replay", "late", "early close"}
@@ -115,22 +115,22 @@ def takes_late_ones(patch):
 
 def two_faces(patch):
     """Whoever has an API key sees another release, which is signed, too."""
-    honest = http.Web.old_release
+    honest = reading.Reading.old_release
 
     async def other(self, request):
         answer = await honest(self, request)
-        run = self.service.runs["demo"]
+        run = self._service.runs["demo"]
         if (
             "authorization" not in request.headers
             or request.path_params["generation"] != run.generation
         ):
             return answer
         row = signed_release(
-            run, run.release.body + b" ", 0, run.generation, run.release.previous, self.service.key
+            run, run.release.body + b" ", 0, run.generation, run.release.previous, self._service.key
         )
         return shown_release(row, "no-cache")
 
-    patch.setattr(http.Web, "old_release", other)
+    patch.setattr(reading.Reading, "old_release", other)
 
 
 def closes_early(patch):
@@ -209,13 +209,13 @@ def test_noise_that_is_drawn_again_at_a_restart_is_caught(folder):
 
 def test_a_release_that_is_drawn_for_each_reader_is_caught(folder, monkeypatch):
     async def drawn(self, _):
-        run = self.service.runs["demo"]
+        run = self._service.runs["demo"]
         body = run.release.body + bytes([noise_source("fast").token(1)[0]])
         return shown_release(
-            signed_release(run, body, 0, 0, run.release.previous, self.service.key), "no-cache"
+            signed_release(run, body, 0, 0, run.release.previous, self._service.key), "no-cache"
         )
 
-    monkeypatch.setattr(http.Web, "old_release", drawn)
+    monkeypatch.setattr(reading.Reading, "old_release", drawn)
     with serving(folder, spec(users=200, every=10)) as served:
         assert {"equivocation", "re-noise"} <= worked(attack(served, reports=0))
 

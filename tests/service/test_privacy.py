@@ -68,7 +68,7 @@ def metrics(served):
     from confide.service.web.metrics import Collector
 
     registry = CollectorRegistry()
-    registry.register(Collector(served.service, served.application.state.web.refused))
+    registry.register(Collector(served.service, served.application.state.gate.refused))
     return generate_latest(registry)
 
 

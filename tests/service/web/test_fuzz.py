@@ -14,9 +14,8 @@ from confide.service.core.spec import Batching
 from confide.service.web.openapi import openapi
 
 DOCUMENT = openapi()
-PROBLEM = DOCUMENT["components"]["responses"]["problem"]["content"]["application/problem+json"][
-    "schema"
-]
+SCHEMAS = DOCUMENT["components"]["schemas"]
+PROBLEM = SCHEMAS["ProblemDocument"]
 OPERATIONS = [
     (path, method)
     for path, item in DOCUMENT["paths"].items()
@@ -71,11 +70,16 @@ def http(tmp_path_factory):
 
 def fitting(schema):
     """What a schema allows, or nearly."""
+    if "$ref" in schema:
+        return fitting(SCHEMAS[schema["$ref"].rsplit("/", 1)[-1]])
+    if "anyOf" in schema:
+        return st.one_of(*(fitting(each) for each in schema["anyOf"]))
     if "enum" in schema:
         return st.sampled_from(schema["enum"]) | ANY
     match schema.get("type"):
         case "string":
-            return st.text(min_size=schema.get("minLength", 0), max_size=20) | TEXT
+            least = schema.get("minLength", 0)
+            return st.text(min_size=least, max_size=least + 20) | TEXT
         case "integer":
             return st.integers(0, 2) | NUMBER
         case "array":

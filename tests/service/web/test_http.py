@@ -14,7 +14,7 @@ from service_bench import URL, serving, spec
 from confide.service.core.live_runs import Failure
 from confide.service.core.spec import Batching
 from confide.service.documents import Statement, check_signature, digest
-from confide.service.web.http import Limits
+from confide.service.web.gate import Limits
 
 RUN = "/v1/runs/demo"
 
@@ -431,7 +431,7 @@ def test_nothing_about_people_is_logged_or_counted(folder, caplog):
         report(http, "planted-subject", trajectory={"states": ["planted-state"]})
         report(http, "planted-subject", nonce="m" * 16)
         registry = CollectorRegistry()
-        registry.register(Collector(http.service, http.application.state.web.refused))
+        registry.register(Collector(http.service, http.application.state.gate.refused))
         shown = generate_latest(registry).decode()
         assert 'confide_reports_total{outcome="counted",run="demo"} 1.0' in shown
         assert "planted" not in shown + caplog.text

@@ -11,9 +11,6 @@ from confide.service.core.folder import ServiceFolder
 from confide.service.web.access import ROLES
 from confide.service.web.openapi import openapi
 
-PROBLEM = openapi()["components"]["responses"]["problem"]["content"]["application/problem+json"][
-    "schema"
-]
 OPERATIONS = [
     (path, method)
     for path, item in openapi()["paths"].items()
@@ -59,6 +56,22 @@ def test_it_is_served_and_has_no_loose_ends(http):
         if "requestBody" in item[method]:
             for content in item[method]["requestBody"]["content"].values():
                 jsonschema.Draft202012Validator.check_schema(content["schema"])
+    schemas = openapi()["components"]["schemas"]
+    assert set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(openapi()))) == set(schemas)
+    for schema in schemas.values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def check_answer(told, answer):
+    """The body of an answer has the schema that the document names for it."""
+    described = told["responses"][str(answer.status_code)]
+    if "$ref" in described:
+        described = openapi()["components"]["responses"]["problem"]
+    for media, content in described.get("content", {}).items():
+        assert answer.headers["content-type"] == media
+        if media.endswith("json"):
+            whole = content["schema"] | {"components": openapi()["components"]}
+            jsonschema.validate(answer.json(), whole)
 
 
 @pytest.mark.parametrize(("path", "method"), OPERATIONS)
@@ -72,11 +85,11 @@ def test_answers_are_among_those_that_it_names(http, path, method):
     assert str(without.status_code) in told["responses"], without.text
     roles = told.get("x-roles")
     assert (without.status_code == 401) == bool(roles)
+    check_answer(told, without)
     if roles:
         answer = http.request(method.upper(), address, headers=http._key(roles[-1]), content=b"{}")
         assert str(answer.status_code) in told["responses"], answer.text
-        if answer.status_code >= 400:
-            jsonschema.validate(answer.json(), PROBLEM)
+        check_answer(told, answer)
         for role in set(ROLES) - set(roles):
             assert (
                 http.request(
@@ -84,3 +97,22 @@ def test_answers_are_among_those_that_it_names(http, path, method):
                 ).status_code
                 == 403
             )
+
+
+SENT = {
+    "/v1/runs/{run}/reports": {"subject": "ann", "generation": 0, "trajectory": {}},
+    "/v1/runs/{run}/act": {"subject": "ann", "step": 0, "state": 0},
+    "/v1/keys": {"role": "device", "label": "phones", "run": "demo", "expires": "30d"},
+}
+
+
+@pytest.mark.parametrize("path", SENT)
+def test_bodies_that_have_the_schema_are_taken(http, path):
+    told = openapi()["paths"][path]["post"]
+    content = told["requestBody"]["content"]["application/json"]
+    whole = content["schema"] | {"components": openapi()["components"]}
+    jsonschema.validate(SENT[path], whole)
+    headers = {"Idempotency-Key": "a fitting report"}
+    answer = http.post(path.replace("{run}", "demo"), "admin", json=SENT[path], headers=headers)
+    assert answer.status_code in (200, 201)
+    check_answer(told, answer)

@@ -14,7 +14,7 @@ import uvicorn
 from service_bench import serving, spec
 
 from confide.service.core.folder import ServiceFolder
-from confide.service.web.http import Limits
+from confide.service.web.gate import Limits
 from confide.service.web.server import HEADERS, Listening, _metrics, configured
 
 PLANTED = b"planted-secret"

@@ -9,12 +9,14 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Literal, get_args
 
 from confide.arguments import choice, text
 from confide.errors import InvalidParameter
 from confide.service.store.interface import ApiKeyRow, Store, Transaction
 
-ROLES = ("device", "operator", "admin", "auditor")
+Role = Literal["device", "operator", "admin", "auditor"]
+ROLES: tuple[Role, ...] = get_args(Role)
 MAY = {  # which roles may use what only some may use
     "report": ("device", "admin"),
     "operate": ("operator", "admin"),

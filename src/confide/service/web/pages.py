@@ -2,9 +2,8 @@
 
 import secrets
 import threading
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl
 
 from starlette.concurrency import run_in_threadpool
@@ -17,6 +16,7 @@ from confide.service.core.live import LiveRun
 from confide.service.store.interface import ApiKeyRow
 from confide.service.web.access import MAY, RateLimit
 from confide.service.web.answers import IMMUTABLE, PLAIN, TITLES, Problem, tagged
+from confide.service.web.gate import Gate, Handler
 from confide.service.web.operator_view import operator_view
 from confide.service.web.public_page import (
     page_tag,
@@ -27,10 +27,6 @@ from confide.service.web.public_page import (
 )
 from confide.service.web.sessions import LASTS, Sessions
 
-if TYPE_CHECKING:
-    from confide.service.web.http import Web
-
-Handler = Callable[[Request], Awaitable[Response]]
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -54,9 +50,9 @@ _ACTIONS = {"pause": "paused", "resume": "open"}
 class Pages:
     """Public pages are made once for each release, and kept in memory."""
 
-    def __init__(self, web: "Web") -> None:
-        self._web, self._service = web, web.service
-        self._sessions = Sessions(web.service.keys.session_key())
+    def __init__(self, gate: Gate) -> None:
+        self._gate, self._service = gate, gate.service
+        self._sessions = Sessions(gate.service.keys.session_key())
         self._wrong = RateLimit(0.5, 10)
         self._kept: dict[str, tuple[str, bytes]] = {}  # by name of the run: tag and page
         self._index = "", b""
@@ -65,7 +61,7 @@ class Pages:
     # for everybody
 
     async def index(self, request: Request) -> Response:
-        self._web.limit_reads(request)
+        self._gate.limit_reads(request)
         runs = [(run.manifest.body, run.release) for _, run in sorted(self._service.runs.items())]
         tag = page_tag(*(newest.digest for _, newest in runs))
         if self._index[0] != tag:
@@ -73,7 +69,7 @@ class Pages:
         return tagged(request, self._index[1], tag, _HTML, "no-cache", HEADERS)
 
     async def run(self, request: Request) -> Response:
-        self._web.limit_reads(request)
+        self._gate.limit_reads(request)
         run = self._service.runs.get(request.path_params["run"])
         if run is None:
             raise Problem(404, "unknown")
@@ -110,16 +106,16 @@ class Pages:
 
     def _key(self, request: Request) -> ApiKeyRow | None:
         owner = self._sessions.owner(request.cookies.get(_SESSION, ""))
-        key = None if owner is None else self._web.keyring.named(owner)
+        key = None if owner is None else self._gate.keyring.named(owner)
         return key if key is not None and _may_see(key) else None
 
     async def operator(self, request: Request) -> Response:
-        self._web.limit_reads(request)
+        self._gate.limit_reads(request)
         key = self._key(request)
         if key is None:
             return self._login_page(request)
         facts = await run_in_threadpool(
-            operator_view, self._service, self._web.refused, datetime.now(UTC)
+            operator_view, self._service, self._gate.refused, datetime.now(UTC)
         )
         token = self._sessions.token(request.cookies[_SESSION])
         may = {"operates": key.role in MAY["operate"], "administers": key.role in MAY["administer"]}
@@ -142,7 +138,7 @@ class Pages:
         sent = await self._form(request)
         if not self._sessions.fits(request.cookies.get(_FORM, ""), sent.get("token", "")):
             return self._login_page(request, "The form was too old. Send it again.", 403)
-        key = self._web.keyring.find(sent.get("key", "").strip())
+        key = self._gate.keyring.find(sent.get("key", "").strip())
         if key is None or not _may_see(key):
             wait = self._wrong.wait(request.client.host if request.client else "")
             if wait:  # somebody who fills this up does not keep out whoever has a key
@@ -166,7 +162,7 @@ class Pages:
         return key
 
     async def _form(self, request: Request) -> dict[str, str]:
-        data = await self._web.read(request, 4096)
+        data = await self._gate.read(request, 4096)
         try:
             return dict(parse_qsl(data.decode("ascii"), max_num_fields=10))
         except ValueError:
@@ -216,7 +212,7 @@ class Pages:
                 problem = Problem(503, "unavailable", retry=1)
             except Problem as refused:
                 problem = refused
-            self._web.refused[problem.kind] = self._web.refused.get(problem.kind, 0) + 1
+            self._gate.refused[problem.kind] = self._gate.refused.get(problem.kind, 0) + 1
             return _page(
                 "error.html", problem.status, status_code=problem.status, title=TITLES[problem.kind]
             )

@@ -12,7 +12,8 @@ from typing import Any
 
 from confide.service.core.service import Service
 from confide.service.documents import missing
-from confide.service.web.http import Limits, Web, app
+from confide.service.web.gate import Gate, Limits
+from confide.service.web.http import app
 from confide.service.web.metrics import serve_metrics
 
 HEADERS = 2**15  # bytes of all headers of a request
@@ -41,12 +42,12 @@ def serve(service: Service, at: Listening, started: Callable[[], None] = lambda:
     application = app(service, at.limits, origins=at.origins)
     server = uvicorn.Server(configured(application, at))
     server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]  # it would end the process before the writer has
-    with _metrics(service, application.state.web.refused, at):
+    with _metrics(service, application.state.gate.refused, at):
         service.start()
         gc.collect()
         gc.freeze()  # what was imported stays: it is not looked through again and again
         try:
-            asyncio.run(_until_stopped(server, application.state.web, started))
+            asyncio.run(_until_stopped(server, application.state.gate, started))
         finally:
             service.stop()
 
@@ -74,10 +75,10 @@ def configured(application: Any, at: Listening) -> Any:
     )
 
 
-async def _until_stopped(server: Any, web: Web, started: Callable[[], None]) -> None:
+async def _until_stopped(server: Any, gate: Gate, started: Callable[[], None]) -> None:
     def stop() -> None:
         server.should_exit = True
-        web.own_threads.stop_waiting()
+        gate.own_threads.stop_waiting()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop)
