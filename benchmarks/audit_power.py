@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from record import record
 
+from confide.agents.catalogue import private_agents
 from confide.audit import refute
-from confide.audit.agents import PRIVATE, AgentSubject
+from confide.audit.agents import AgentSubject
 from confide.audit.mechanisms import Scaled
 from confide.mechanisms.sources import FastSource
 from confide.privacy import CentralDP, GaussianDP
@@ -53,7 +54,7 @@ def main() -> None:
         "|---|---|---|---|---|---|",
     ]
     factor = Scaled(FastSource(np.random.default_rng(0))).factor
-    for name in PRIVATE:
+    for name in private_agents():
         attacked = AgentSubject(name, PRIVACY, twin="noise")
         reach, loss = attacked.reach, attacked.loss
         laws = [Law(loss, reach * loss.mu, f, reach) for f in (factor, 1.0)]

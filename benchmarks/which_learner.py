@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import confide
-from confide.agents.catalogue import AGENTS, fits, make_agent
+from confide.agents.catalogue import fits, make_agent, private_agents
 from confide.problems.catalogue import PROBLEMS, make
 
 K, FIRST = 100_000, 500  # seeds on which nothing was chosen
@@ -73,7 +73,7 @@ def main() -> None:
     found: dict[str, Any] = json.loads(TABLE.read_text())
     for place in given.problems:
         problem = make(place, horizon=GYM.get(place))
-        for name in given.only or [name for name, entry in AGENTS.items() if entry.paper]:
+        for name in given.only or private_agents():
             if fits(name, problem.public):
                 key = f"{problem.name}, H = {problem.horizon}"
                 found.setdefault(key, {})[name] = measured(

@@ -23,6 +23,7 @@ MODULES = {
 }
 BASE = {
     "arguments",
+    "catalogue",
     "errors",
     "execution",
     "_digest",

@@ -8,7 +8,13 @@ import pytest
 
 import confide
 from confide import _memory
-from confide.agents.catalogue import AGENTS, agent_class, fits, make_agent
+from confide.agents.catalogue import (
+    AGENTS,
+    agent_class,
+    fits,
+    make_agent,
+    private_agents,
+)
 from confide.agents.estimate import (
     estimate_agent,
     estimate_resources,
@@ -58,13 +64,13 @@ def test_an_estimate_allocates_nothing_of_the_problem_size():
     assert seconds < 1
 
 
-@pytest.mark.parametrize("name", [name for name in AGENTS if AGENTS[name].paper])
+@pytest.mark.parametrize("name", private_agents())
 def test_every_learner_of_the_catalogue_has_an_estimate(name):
-    family = AGENTS[name].family
+    family = AGENTS[name].profile.family
     problem = next(
         make(other)
-        for other, entry in PROBLEMS.items()
-        if entry.family == family and fits(name, make(other).public)
+        for other, builder in PROBLEMS.items()
+        if builder.profile.family == family and fits(name, make(other).public)
     )
     privacy = confide.JointDP(1.0, 1e-5)
     agent = make_agent(name, problem, episodes=20_000, privacy=privacy)
@@ -79,11 +85,14 @@ def test_every_learner_of_the_catalogue_has_an_estimate(name):
 def test_sizes_by_name_are_those_of_the_problem(name):
     horizon = (
         7
-        if PROBLEMS[name].family != "linear bandit" and name not in ("deep-sea", "lock-rewards")
+        if PROBLEMS[name].profile.family != "linear bandit"
+        and name not in ("deep-sea", "lock-rewards")
         else None
     )
     by_name, made = sizes_by_name(name, horizon), sizes_of(make(name, horizon=horizon))
-    assert by_name.memory > 0 or made.states == 0 or PROBLEMS[name].family == "linear control"
+    assert (
+        by_name.memory > 0 or made.states == 0 or PROBLEMS[name].profile.family == "linear control"
+    )
     assert (by_name.horizon, by_name.states, by_name.actions) == (
         made.horizon,
         made.states,

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from confide.agents import LikelihoodVI
-from confide.agents.catalogue import make_agent
+from confide.agents.catalogue import make_agent, private_agents
 from confide.audit import clopper_pearson, refute, replay, subject, subjects
-from confide.audit.agents import LOCAL, PRIVATE, _everybody, _sent, _that_matter, small_world
+from confide.audit.agents import _everybody, _sent, _that_matter, small_world
 from confide.audit.estimators import TWO_QUESTIONS
 from confide.audit.mechanisms import TWINS, CounterSubject, Scaled
+from confide.audit.subjects import devices
 from confide.audit.tape import TapedSource
 from confide.errors import DuplicateMessage, InvalidParameter
 from confide.mechanisms import additive, sources
@@ -28,7 +29,7 @@ from confide.problems import lock
 
 # a large epsilon is told from a larger one in fewer runs
 PRIVACY, LARGE = CentralDP(1.0, 1e-2), CentralDP(3.0, 1e-2)
-AGENTS = list(PRIVATE)
+AGENTS = private_agents()
 ANSWERS = "lsvi-ucb-answers"
 ESTIMATORS = ("counts-and-sums", "dp-lsw", "dp-lsl", *TWO_QUESTIONS)  # attacked in tests/evaluation
 RUNS = {
@@ -203,7 +204,7 @@ def test_devices_that_share_their_noise_are_refused():
         server.absorb(messages[1])
 
 
-@pytest.mark.parametrize("name", [name for name in LOCAL if name != "likelihood-vi"])
+@pytest.mark.parametrize("name", [name for name in devices() if name != "likelihood-vi"])
 def test_messages_of_every_agents_devices_stand(name):
     result = refute(
         subject(name, CentralDP(1.0, 1e-2), trust="local"),

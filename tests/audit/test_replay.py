@@ -12,7 +12,7 @@ import pytest
 import confide
 from confide import JointDP, LocalDP, NoPrivacy, run
 from confide.agents import LSVIUCB, UCRLVTR
-from confide.agents.catalogue import AGENTS
+from confide.agents.catalogue import private_agents
 from confide.audit.agents import Attacked
 from confide.audit.canonical import canonical
 from confide.audit.replay import CHANNELS, replay
@@ -438,7 +438,7 @@ def test_everything_that_a_service_asks_of_a_learner_is_compared():
     assert left_out == {"contribution", "restore", "rng", "save"} - compared
 
 
-@pytest.mark.parametrize("name", [name for name, entry in AGENTS.items() if entry.paper])
+@pytest.mark.parametrize("name", private_agents())
 def test_all_agents_of_the_package_stand(name):
     result = Attacked(name, CentralDP(1.0, 1e-2)).replay(4)
     assert not result.refuted and not result.undecided

@@ -242,7 +242,9 @@ def test_theorems_are_those_of_the_papers(agent, epsilon, more, exponent):
 
 def test_theorems_are_about_agents_that_there_are_and_their_own_papers():
     for (agent, _), theorem in THEOREMS.items():
-        assert agent_class(agent) and theorem.locator.startswith(f"[{AGENTS[agent].paper}, ")
+        assert agent_class(agent) and theorem.locator.startswith(
+            f"[{AGENTS[agent].profile.paper}, "
+        )
 
 
 def test_titles():

@@ -67,9 +67,9 @@ def _learners():
         problems.make(name)
         for name in ("lock", "lock-rewards", "one-hot", "riverswim", "linear-bandit", "oscillator")
     ]
-    for name, entry in AGENTS.items():
+    for name, kind in AGENTS.items():
         world = next(world for world in worlds if fits(name, world.public))
-        privacy = PRIVATE if entry.paper else confide.NoPrivacy()
+        privacy = PRIVATE if kind.profile.paper else confide.NoPrivacy()
 
         def make(name=name, world=world, privacy=privacy):
             agent = make_agent(name, world, episodes=50, privacy=privacy)

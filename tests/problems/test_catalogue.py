@@ -1,10 +1,10 @@
-import importlib
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+from confide import problems
 from confide.errors import InvalidParameter
 from confide.problems import PROBLEMS, make
 
@@ -24,14 +24,9 @@ SEEDED |= {"linear-bandit", "news"}
 
 def test_every_entry_says_what_it_is_and_is_there():
     assert len(PROBLEMS) == 22 and all("_" not in name for name in PROBLEMS)
-    for name, entry in PROBLEMS.items():
-        module, function = entry.place.split(":")
-        assert callable(getattr(importlib.import_module(module), function))
-        assert (
-            function.replace("_", "-") == name
-            and function in importlib.import_module("confide.problems").__all__
-        )
-        assert 10 < len(entry.about) < 100
+    for name, builder in PROBLEMS.items():
+        assert getattr(problems, name.replace("-", "_")) is builder
+        assert 10 < len(builder.profile.about) < 100
 
 
 @pytest.mark.parametrize("name", sorted(set(PROBLEMS) - {"icu-sepsis"}))
@@ -96,7 +91,6 @@ def test_listing_names_imports_nothing_heavy():
 
 
 def test_every_public_name_is_there():
-    problems = importlib.import_module("confide.problems")
     pytest.importorskip("gymnasium")
     for name in problems.__all__:
         assert getattr(problems, name) is not None

@@ -1,20 +1,17 @@
 """Agents by name, for the command line: importable without importing any of them."""
 
-import difflib
-import importlib
 import importlib.resources
 import inspect
 import json
-import os
-import sys
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
+from confide.catalogue import Catalogue, load, look_in_working_directory
 from confide.errors import ConfideError, InvalidParameter
 from confide.privacy.request import NoPrivacy, Request
 
 if TYPE_CHECKING:
+    from confide.learning.agent import Profile
     from confide.linear_mdps.batches import Batches
     from confide.privatizers import Schedule
 
@@ -22,162 +19,34 @@ if TYPE_CHECKING:
 _NUMBERS = ("bonus_scale", "failure")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Where an agent is defined, what it is, its paper, and the problems that it supports."""
-
-    place: str  # package.module:Class
-    about: str
-    family: str = ""  # of problems that it learns: `problem.public.family`; empty: any
-    paper: str = ""  # empty: it learns from nobody
-    local: bool = True  # whether it can keep a local guarantee
-    known_rewards: bool = False  # whether rewards must be public
-    knows_truth: bool = False  # made from the problem itself: a yardstick, not a learner
-    # problems on which `benchmarks/stuck.py` found runs that stay away from optimal
-    stuck: str = ""
-
-
-AGENTS = {
-    "ucrl-vtr": Entry(
-        "confide.mixtures.ucrl_vtr:UCRLVTR",
-        "optimistic planning on private least squares",
-        "mixture",
-        "Luyo21",
-        known_rewards=True,
-        stuck="more kernels than actions",
-    ),
-    "ucrl-vtr-plus": Entry(
-        "confide.mixtures.ucrl_vtr_plus:UCRLVTRPlus",
-        "ucrl-vtr, with users weighted by the estimated variance of the next value",
-        "mixture",
-        "Luyo21",
-        known_rewards=True,
-        stuck="more kernels than actions, or kernels that differ far from the start only",
-    ),
-    "linopt-vi": Entry(
-        "confide.mixtures.linopt_vi:LinOptVI",
-        "optimistic value iteration; can also learn rewards",
-        "mixture",
-        "Zhou22",
-        stuck="more kernels than actions",
-    ),
-    "linopt-po": Entry(
-        "confide.mixtures.linopt_po:LinOptPO",
-        "linopt-vi with policy optimisation: softmax policies, improved step by step",
-        "mixture",
-        "Zhou22",
-        stuck="more kernels than actions",
-    ),
-    "likelihood-vi": Entry(
-        "confide.mixtures.likelihood_vi:LikelihoodVI",
-        "posterior sampling on private sums of likelihood codes",
-        "mixture",
-        "confide",
-        known_rewards=True,
-        stuck="kernels that differ far from the start only",
-    ),
-    "questions-vi": Entry(
-        "confide.mixtures.questions_vi:QuestionsVI",
-        "posterior sampling on few yes/no questions per user, chosen from releases",
-        "mixture",
-        "confide",
-    ),
-    "lsvi-ucb": Entry(
-        "confide.linear_mdps.lsvi_ucb:LSVIUCB",
-        "optimistic least-squares value iteration, in batches; joint privacy only",
-        "linear MDP",
-        "Luyo21",
-        local=False,
-        stuck="rivers, detours, sparse or random transitions, or absorbing states",
-    ),
-    "next-state-vi": Entry(
-        "confide.linear_mdps.next_state_vi:NextStateVI",
-        "posterior sampling on private sums of next states, which must be few",
-        "linear MDP",
-        "confide",
-        stuck="rivers, sparse or random transitions, or absorbing states",
-    ),
-    "tabular-psrl": Entry(
-        "confide.tables.tabular_psrl:TabularPSRL",
-        "posterior sampling on private counts of transitions; needs to know nothing of them",
-        "table",
-        "confide",
-    ),
-    "lin-ts": Entry(
-        "confide.bandits.lin_ts:LinTS",
-        "posterior sampling on private sums of contexts and rewards",
-        "linear bandit",
-        "confide",
-    ),
-    "lin-ucb": Entry(
-        "confide.bandits.lin_ucb:LinUCB",
-        "the best action by estimate and bonus; printed under joint and local privacy",
-        "linear bandit",
-        "Shariff18",
-    ),
-    "pucb": Entry(
-        "confide.tables.optimistic:PUCB",
-        "optimistic value iteration on private counts",
-        "table",
-        "Vietri20",
-    ),
-    "ucbvi": Entry(
-        "confide.tables.optimistic:UCBVI",
-        "pucb with another bonus",
-        "table",
-        "ChowdhuryZhou21",
-    ),
-    "ucbpo": Entry(
-        "confide.tables.optimistic:UCBPO",
-        "ucbvi with policy optimisation: softmax policies, improved step by step",
-        "table",
-        "ChowdhuryZhou21",
-    ),
-    "dp-ucbvi": Entry(
-        "confide.tables.optimistic:DPUCBVI",
-        "ucbvi with a bonus that follows the variance of the next value",
-        "table",
-        "QiaoWang23",
-    ),
-    "ldp-obi": Entry(
-        "confide.tables.optimistic:LDPOBI",
-        "optimistic backward induction on noisy messages",
-        "table",
-        "Garcelon21",
-    ),
-    "ofu-lq": Entry(
-        "confide.control.ofu_lq:OFULQ",
-        "optimistic control: optimal gains for the cheapest plausible system",
-        "linear control",
-        "Chowdhury21",
-    ),
-    "thompson-lq": Entry(
-        "confide.control.thompson_lq:ThompsonLQ",
-        "posterior sampling on private residuals",
-        "linear control",
-        "confide",
-    ),
-    "certainty-equivalent-lq": Entry(
-        "confide.control.certainty_equivalent_lq:CertaintyEquivalentLQ",
-        "cautious gains for the posterior mean of thompson-lq",
-        "linear control",
-        "confide",
-    ),
-    "uniform": Entry(
-        "confide.learning.reference:Uniform",
-        "plays uniformly random actions (linear control: zero input)",
-    ),
-    "oracle": Entry(
-        "confide.learning.reference:Oracle", "plays the optimal policy", knows_truth=True
-    ),
-    "no-data": Entry(
-        "confide.learning.reference:NoData",
-        "plans with equal weights of all kernels, without data",
-        "mixture",
-        known_rewards=True,
-    ),
-}
-
+AGENTS = Catalogue(
+    "agent",
+    {
+        "ucrl-vtr": "confide.mixtures.ucrl_vtr:UCRLVTR",
+        "ucrl-vtr-plus": "confide.mixtures.ucrl_vtr_plus:UCRLVTRPlus",
+        "linopt-vi": "confide.mixtures.linopt_vi:LinOptVI",
+        "linopt-po": "confide.mixtures.linopt_po:LinOptPO",
+        "likelihood-vi": "confide.mixtures.likelihood_vi:LikelihoodVI",
+        "questions-vi": "confide.mixtures.questions_vi:QuestionsVI",
+        "lsvi-ucb": "confide.linear_mdps.lsvi_ucb:LSVIUCB",
+        "next-state-vi": "confide.linear_mdps.next_state_vi:NextStateVI",
+        "tabular-psrl": "confide.tables.tabular_psrl:TabularPSRL",
+        "lin-ts": "confide.bandits.lin_ts:LinTS",
+        "lin-ucb": "confide.bandits.lin_ucb:LinUCB",
+        "pucb": "confide.tables.optimistic:PUCB",
+        "ucbvi": "confide.tables.optimistic:UCBVI",
+        "ucbpo": "confide.tables.optimistic:UCBPO",
+        "dp-ucbvi": "confide.tables.optimistic:DPUCBVI",
+        "ldp-obi": "confide.tables.optimistic:LDPOBI",
+        "ofu-lq": "confide.control.ofu_lq:OFULQ",
+        "thompson-lq": "confide.control.thompson_lq:ThompsonLQ",
+        "certainty-equivalent-lq": "confide.control.certainty_equivalent_lq:CertaintyEquivalentLQ",
+        "uniform": "confide.learning.reference:Uniform",
+        "oracle": "confide.learning.reference:Oracle",
+        "no-data": "confide.learning.reference:NoData",
+    },
+    others=", or package.module:Class",
+)
 
 NEEDS = {  # what agents of a family must know of a problem
     "mixture": "kernels are known, their weights are not",
@@ -196,14 +65,15 @@ def fits(name: str, public: Any) -> bool:
 
 def _check_fit(name: str, problem: Any) -> None:
     """Refuse an agent that does not fit the problem, and name those that do."""
-    entry, public = AGENTS.get(name), problem.public
-    if entry is None or fits(name, public):
+    public = problem.public
+    if name not in AGENTS or fits(name, public):
         return
-    fitting = [other for other in AGENTS if AGENTS[other].paper and fits(other, public)]
+    profile = AGENTS[name].profile
+    fitting = [other for other in private_agents() if fits(other, public)]
     kind = f"a {public.family} problem" + (
-        " with unknown rewards" if entry.family == public.family else ""
+        " with unknown rewards" if profile.family == public.family else ""
     )
-    needs = f"{entry.family} problems" + (" with known rewards" if entry.known_rewards else "")
+    needs = f"{profile.family} problems" + (" with known rewards" if profile.known_rewards else "")
     others = (
         f"try {', '.join(fitting)}"
         if fitting
@@ -217,10 +87,10 @@ def _check_fit(name: str, problem: Any) -> None:
 
 def why_not(name: str, public: Any) -> str:
     """Why an agent of the catalogue does not fit a problem with this public part; empty if it does."""
-    entry = AGENTS[name]
-    if entry.family not in ("", public.family):
-        return f"needs a {entry.family} problem: {NEEDS[entry.family]}"
-    return "needs public rewards" if entry.known_rewards and public.rewards is None else ""
+    profile: Profile = AGENTS[name].profile
+    if profile.family not in ("", public.family):
+        return f"needs a {profile.family} problem: {NEEDS[profile.family]}"
+    return "needs public rewards" if profile.known_rewards and public.rewards is None else ""
 
 
 def users_needed(name: str, problem: Any) -> dict[str, Any] | None:
@@ -242,7 +112,6 @@ def make_agent(name: str, problem: Any, *, episodes: int, privacy: Request, **op
 
     Options that are None are left to the agent; privacy goes to agents that take it; a schedule may be given as `schedule_of` reads it.
     """
-    entry = AGENTS.get(name)
     made = agent_class(name)
     accepted = inspect.signature(made).parameters
     given = {key: value for key, value in options.items() if value is not None}
@@ -257,10 +126,9 @@ def make_agent(name: str, problem: Any, *, episodes: int, privacy: Request, **op
         given["privacy"] = privacy
     elif not isinstance(privacy, NoPrivacy):
         raise InvalidParameter(f"{name} is not private and accepts no epsilon: omit it")
+    knows_truth = name in AGENTS and AGENTS[name].profile.knows_truth
     try:
-        return made(
-            problem if entry and entry.knows_truth else problem.public, episodes=episodes, **given
-        )
+        return made(problem if knows_truth else problem.public, episodes=episodes, **given)
     except ConfideError:
         raise
     except (TypeError, AttributeError) as error:
@@ -310,37 +178,11 @@ def schedule_of(text: "str | int", episodes: int) -> "Schedule | Batches":
 
 def agent_class(name: str) -> Any:
     """What makes the agent of that name, or the class that package.module:Class names."""
-    entry = AGENTS.get(name)
-    return _load(entry.place if entry else name)
-
-
-def takes_privacy(name: str) -> bool:
-    """Whether an agent has a guarantee at all."""
-    return "privacy" in inspect.signature(agent_class(name)).parameters
-
-
-def has_paper(name: str) -> bool:
-    """Whether there are printed constants; for an agent that does not say, assume so."""
-    entry = AGENTS.get(name)
-    if entry is not None and entry.paper in ("", "confide"):
-        return False
-    return "paper" in getattr(agent_class(name), "calibrations", ("paper",))
-
-
-def _load(place: str) -> Any:
-    module, colon, attribute = place.partition(":")
-    if not colon:
-        near = difflib.get_close_matches(place, AGENTS, n=1)
-        hint = (
-            f"; did you mean {near[0]}?"
-            if near
-            else f"; choose one of {', '.join(AGENTS)}, or package.module:Class"
-        )
-        raise InvalidParameter(f"unknown agent {place!r}{hint}")
-    if "" not in sys.path and os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # a class of one's own is looked for where one stands
+    if name in AGENTS or ":" not in name:
+        return AGENTS[name]
+    look_in_working_directory()
     try:
-        return getattr(importlib.import_module(module), attribute)
+        return load(name)
     except ConfideError:
         raise
     except Exception as error:  # whatever is wrong in somebody's own file is said in one line
@@ -349,4 +191,21 @@ def _load(place: str) -> Any:
             if not isinstance(error, ImportError | AttributeError)
             else f"{error}"
         )
-        raise InvalidParameter(f"cannot import the agent {place}: {said}") from None
+        raise InvalidParameter(f"cannot import the agent {name}: {said}") from None
+
+
+def private_agents() -> list[str]:
+    """The names of the agents that learn from users."""
+    return [name for name in AGENTS if AGENTS[name].profile.paper]
+
+
+def takes_privacy(name: str) -> bool:
+    """Whether an agent has a guarantee at all."""
+    return "privacy" in inspect.signature(agent_class(name)).parameters
+
+
+def has_paper(name: str) -> bool:
+    """Whether an agent offers the constants of its paper; if its class does not say, assume so."""
+    if name in AGENTS and not AGENTS[name].profile.paper:
+        return False
+    return "paper" in getattr(agent_class(name), "calibrations", ("paper",))

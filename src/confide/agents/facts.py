@@ -8,7 +8,6 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from confide.agents.catalogue import AGENTS
 from confide.agents.estimate import Resources, estimate_agent
 from confide.arguments import has
 from confide.errors import InvalidParameter
@@ -125,11 +124,11 @@ def facts(agent: Any, problem: Any = None) -> Facts:
         else Trust.JOINT
     )
     bound, noise = agent.algorithm.bound, agent.expected_noise()
-    said, entry = agent.describe(), AGENTS.get(agent.name)
+    said = agent.describe()
     if problem is not None and not isinstance(problem, ProblemSizes):
         has("problem", problem, ("public", "horizon"), "a problem, such as confide.problems.lock()")
     resources = None if problem is None else estimate_agent(agent, problem)
-    stuck = entry.stuck if entry and said.calibration == "tight" else ""
+    stuck = agent.profile.stuck if said.calibration == "tight" else ""
     return Facts(
         agent_name(agent),
         said,

@@ -32,8 +32,6 @@ from confide.trajectory import Trajectories
 
 USERS = 64
 _PARTS = ("states", "actions", "rewards")
-PRIVATE = tuple(name for name, entry in AGENTS.items() if entry.paper)
-LOCAL = tuple(name for name in PRIVATE if AGENTS[name].local)
 
 
 @dataclass(frozen=True)
@@ -275,7 +273,7 @@ def small_world(agent: str) -> Any:
     Otherwise a small lock with known rewards: where they are learned, the first plan values all states alike, and its users show next to
     nothing; what reward regressions add is attacked by brute force in the tests of their bound.
     """
-    family = AGENTS[agent].family if agent in AGENTS else "mixture"
+    family = AGENTS[agent].profile.family if agent in AGENTS else "mixture"
     if family == "linear control":
         return oscillator(horizon=3)
     if family == "linear MDP":

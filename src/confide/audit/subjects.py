@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from functools import partial
 
+from confide.agents.catalogue import AGENTS, private_agents
 from confide.arguments import choice, kind, shown
-from confide.audit.agents import LOCAL, PRIVATE, AgentSubject, AnswersSubject, DeviceSubject
+from confide.audit.agents import AgentSubject, AnswersSubject, DeviceSubject
 from confide.audit.estimators import (
     TWO_QUESTIONS,
     CountsAndSumsSubject,
@@ -41,7 +42,7 @@ def subjects() -> dict[str, Maker]:
         "smooth": SmoothSubject,
         **{name: counter(name, 8) for name in FACTORISATIONS},
         "stream": StreamSubject,
-        **{name: partial(AgentSubject, name) for name in PRIVATE},
+        **{name: partial(AgentSubject, name) for name in private_agents()},
         "lsvi-ucb-answers": partial(AnswersSubject, "lsvi-ucb"),
         "counts-and-sums": CountsAndSumsSubject,
         **{name: partial(SmoothEstimateSubject, name) for name in ("dp-lsw", "dp-lsl")},
@@ -51,7 +52,11 @@ def subjects() -> dict[str, Maker]:
 
 def devices() -> dict[str, Maker]:
     """The agents whose devices can be attacked."""
-    return {name: partial(DeviceSubject, name) for name in LOCAL}
+    return {
+        name: partial(DeviceSubject, name)
+        for name in private_agents()
+        if AGENTS[name].profile.local
+    }
 
 
 def subject(

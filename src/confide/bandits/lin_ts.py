@@ -15,6 +15,7 @@ from confide.bandits.belief_planning import (
 )
 from confide.bandits.contributions import PlayedContexts
 from confide.errors import InvalidParameter
+from confide.learning.agent import Profile
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.learning.resources import Footprint
@@ -140,6 +141,11 @@ class LinTS(Learner):
     """
 
     name = "lin-ts"
+    profile = Profile(
+        "posterior sampling on private sums of contexts and rewards",
+        family="linear bandit",
+        paper="confide",
+    )
     # contexts are real numbers: there is nothing to count
     abilities = replace(Learner.abilities, counts=False)
 

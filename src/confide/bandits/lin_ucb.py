@@ -9,6 +9,7 @@ import numpy as np
 from confide.bandits.contributions import PlayedContexts
 from confide.bandits.lin_ts import ADDED, bandit_footprint, check_bandit, tight
 from confide.bandits.printed import PrintedBandit, printed_bandit
+from confide.learning.agent import Profile
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.learning.resources import Footprint
@@ -96,6 +97,11 @@ class LinUCB(Learner):
     """
 
     name = "lin-ucb"
+    profile = Profile(
+        "the best action by estimate and bonus; printed under joint and local privacy",
+        family="linear bandit",
+        paper="Shariff18",
+    )
     # contexts are real numbers: there is nothing to count
     abilities = replace(Learner.abilities, counts=False)
 

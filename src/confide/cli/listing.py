@@ -8,7 +8,9 @@ import typer
 from confide.cli.options import AsJson, Horizon, RewardRange, Rewards, print_json
 
 if TYPE_CHECKING:
-    from confide.agents.catalogue import Entry
+    from confide.catalogue import Catalogue
+    from confide.learning.agent import Profile
+    from confide.problems.zoo import ProblemProfile
 
 _NOTE = (
     "A problem may also be gym:ID, an environment of Gymnasium (gym:FrozenLake-v1), gym:package.module:Class, or the file of a saved "
@@ -77,30 +79,26 @@ def list_all(
 
 def _for(problem: Any) -> dict[str, Any]:
     """What there is to know before a learner is chosen."""
-    from confide.agents.catalogue import AGENTS, agent_class, users_needed, why_not
+    from confide.agents.catalogue import AGENTS, private_agents, users_needed, why_not
 
     public = problem.public
     fitting: dict[str, Any] = {}
-    for name, entry in AGENTS.items():
-        if why_not(name, public) or not entry.paper:
+    for name in private_agents():
+        if why_not(name, public):
             continue
-        shared = agent_class(name).abilities.distributed
+        profile, shared = AGENTS[name].profile, AGENTS[name].abilities.distributed
         fitting[name] = {
-            "about": entry.about,
-            "paper": entry.paper,
-            "must_know": _must_know(public) + (", rewards" if entry.known_rewards else ""),
+            "about": profile.about,
+            "paper": profile.paper,
+            "must_know": _must_know(public) + (", rewards" if profile.known_rewards else ""),
             "trust": [
                 "joint",
-                *(["local"] if entry.local else []),
+                *(["local"] if profile.local else []),
                 *(["distributed"] if shared else []),
             ],
             "users_needed": users_needed(name, problem),
         }
-    others = {
-        name: why_not(name, public)
-        for name, entry in AGENTS.items()
-        if entry.paper and why_not(name, public)
-    }
+    others = {name: why_not(name, public) for name in private_agents() if why_not(name, public)}
     return {
         "problem": problem.name,
         "kind": public.family,
@@ -176,6 +174,10 @@ def _needed(measured: dict[str, Any] | None) -> str:
     return f"more than {measured['episodes']:,}" if users is None else f"{users:,}"
 
 
+def _profiles(catalogue: "Catalogue") -> dict[str, Any]:
+    return {name: one.profile for name, one in catalogue.items()}
+
+
 def _of_kind(kind: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """(agents, problems), each with its description."""
     from confide.agents.catalogue import AGENTS
@@ -186,11 +188,13 @@ def _of_kind(kind: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
 
     agents = [
         (name, said(e.about, e.paper, "; rewards must be known" if e.known_rewards else ""))
-        for name, e in AGENTS.items()
+        for name, e in _profiles(AGENTS).items()
         if e.family == kind
     ]
     problems = [
-        (name, said(p.about, p.paper, "")) for name, p in PROBLEMS.items() if p.family == kind
+        (name, said(p.about, p.paper, ""))
+        for name, p in _profiles(PROBLEMS).items()
+        if p.family == kind
     ]
     return agents, problems
 
@@ -199,9 +203,11 @@ def _plain() -> dict[str, Any]:
     from confide.agents.catalogue import AGENTS
     from confide.problems.catalogue import PROBLEMS
 
-    def fit(entry: "Entry", problem: Any) -> bool:
-        return entry.family in ("", problem.family) and (problem.rewards or not entry.known_rewards)
+    def fit(agent: "Profile", problem: "ProblemProfile") -> bool:
+        rewards_known = problem.public_rewards or not agent.known_rewards
+        return agent.family in ("", problem.family) and rewards_known
 
+    learners = _profiles(AGENTS)
     agents = {
         name: {
             "about": e.about,
@@ -210,15 +216,15 @@ def _plain() -> dict[str, Any]:
             "known_rewards": e.known_rewards,
             "local": e.local,
         }
-        for name, e in AGENTS.items()
+        for name, e in learners.items()
     }
     problems = {
         name: {
             "about": p.about,
             "paper": p.paper,
             "kind": p.family,
-            "agents": [a for a, e in AGENTS.items() if fit(e, p)],
+            "agents": [a for a, e in learners.items() if fit(e, p)],
         }
-        for name, p in PROBLEMS.items()
+        for name, p in _profiles(PROBLEMS).items()
     }
     return {"agents": agents, "problems": problems}

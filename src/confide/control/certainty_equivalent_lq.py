@@ -5,6 +5,7 @@ from typing import Any
 
 from confide.control.footprint import control_footprint
 from confide.control.thompson_lq import tight
+from confide.learning.agent import Profile
 from confide.learning.learner import Learner
 from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
@@ -18,6 +19,11 @@ class CertaintyEquivalentLQ(Learner):
     """The cautious gains of the posterior's mean, without draws. Excitation, guarantee and safety are those of `ThompsonLQ`."""
 
     name = "certainty-equivalent-lq"
+    profile = Profile(
+        "cautious gains for the posterior mean of thompson-lq",
+        family="linear control",
+        paper="confide",
+    )
     # states are real numbers: there is nothing to count
     abilities = replace(Learner.abilities, counts=False)
 

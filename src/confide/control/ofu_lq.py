@@ -18,6 +18,7 @@ from confide.control.optimistic_planning import (
 )
 from confide.control.printed import PrintedControl, printed_control
 from confide.errors import InvalidParameter
+from confide.learning.agent import Profile
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.learning.resources import Footprint
@@ -170,6 +171,11 @@ class OFULQ(Learner):
     """
 
     name = "ofu-lq"
+    profile = Profile(
+        "optimistic control: optimal gains for the cheapest plausible system",
+        family="linear control",
+        paper="Chowdhury21",
+    )
     # states are real numbers: there is nothing to count
     abilities = replace(Learner.abilities, counts=False)
 

@@ -35,6 +35,7 @@ from confide.control.identification_planning import (
     with_exploration,
 )
 from confide.errors import InvalidParameter
+from confide.learning.agent import Profile
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.learning.resources import Footprint
@@ -395,6 +396,9 @@ class ThompsonLQ(Learner):
     """
 
     name = "thompson-lq"
+    profile = Profile(
+        "posterior sampling on private residuals", family="linear control", paper="confide"
+    )
     # states are real numbers: there is nothing to count
     abilities = replace(Learner.abilities, counts=False)
 

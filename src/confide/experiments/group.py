@@ -85,8 +85,7 @@ class Group:
     @property
     def reference(self) -> bool:
         """Whether it is a reference agent that does not learn (uniform, oracle, no-data)."""
-        entry = AGENTS.get(self.agent)
-        if entry is None or entry.paper or self.trust != "none":
+        if self.agent not in AGENTS or AGENTS[self.agent].profile.paper or self.trust != "none":
             return False
         spread = np.nan_to_num(np.ptp(self.value, axis=1))
         return bool((spread <= 1e-9 * (1 + np.nan_to_num(np.abs(self.value[:, -1])))).all())

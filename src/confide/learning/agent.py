@@ -26,6 +26,25 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
+class Profile:
+    """What there is to know about the agents of a class before one is made. `confide list` shows it."""
+
+    about: str = ""
+    # of problems that it learns: `problem.public.family`; empty: any
+    family: str = ""
+    # its reference, or "confide"; empty: it learns from nobody
+    paper: str = ""
+    # whether it can keep a local guarantee
+    local: bool = True
+    # whether rewards must be public
+    known_rewards: bool = False
+    # made from the problem itself: a yardstick, not a learner
+    knows_truth: bool = False
+    # problems on which `benchmarks/stuck.py` found runs that stay away from optimal
+    stuck: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Abilities:
     """What an agent can do beyond `next_batch` and `observe`. An agent declares it as the attribute `abilities`."""
 
@@ -50,8 +69,9 @@ class Abilities:
 class Agent(Protocol):
     """Serves batches of users and learns from them.
 
-    Optional attributes: `name` (default: the class's), `abilities` (default: none), `settings` (a text that tells agents with the same name
-    apart), `private` (names of public members that hold private state, each with the reason: an audit does not compare them, and lists
+    Optional attributes: `name` (default: the class's), `profile`, `abilities` (default: none),
+    `settings` (a text that tells agents with the same name apart), and `private` (names of public
+    members that hold private state, each with the reason: an audit does not compare them, and lists
     them).
     """
 

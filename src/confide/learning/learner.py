@@ -18,7 +18,7 @@ import numpy.typing as npt
 from confide._digest import digest
 from confide.arguments import has, kind, private_kind, whole
 from confide.errors import InvalidParameter, PrivacyError, StaleMessage, StateError, StreamExhausted
-from confide.learning.agent import Abilities, Assignment, Batch
+from confide.learning.agent import Abilities, Assignment, Batch, Profile
 from confide.learning.arguments import (
     check_calibration,
     check_exact,
@@ -144,6 +144,7 @@ class Learner:
     """
 
     name: str
+    profile = Profile()
     abilities = Abilities(
         counts=True, noise=True, mechanisms=True, saves=True, devices=True, sums=True, levels=True
     )

@@ -6,7 +6,7 @@ import numpy as np
 
 from confide.arguments import has, kind, private_kind, whole
 from confide.errors import InvalidParameter, StateError
-from confide.learning.agent import Abilities, Batch
+from confide.learning.agent import Abilities, Batch, Profile
 from confide.planners.backward_induction import optimal
 from confide.policy import LinearPolicy, Policy, RandomPolicy, uniform_policy
 from confide.privacy.guarantee import no_guarantee
@@ -43,6 +43,8 @@ class _FixedPolicy:
 class Uniform(_FixedPolicy):
     """Plays every action with the same probability; in a linear system, does nothing."""
 
+    profile = Profile("plays uniformly random actions (linear control: zero input)")
+
     def __init__(self, public: Any, *, episodes: int) -> None:
         if hasattr(public, "inputs"):
             policy: Policy = LinearPolicy(np.zeros((public.horizon, public.inputs, public.states)))
@@ -60,6 +62,8 @@ class Uniform(_FixedPolicy):
 class Oracle(_FixedPolicy):
     """Plays the optimal policy: made from the problem itself, not from its public part."""
 
+    profile = Profile("plays the optimal policy", knows_truth=True)
+
     def __init__(self, problem: Any, *, episodes: int) -> None:
         has("problem", problem, ("optimal_policy",), "a problem whose optimal policy is known")
         super().__init__(problem.optimal_policy, episodes, "oracle")
@@ -67,6 +71,12 @@ class Oracle(_FixedPolicy):
 
 class NoData(_FixedPolicy):
     """Plans as if all kernels had the same weight, and never looks at anybody's data."""
+
+    profile = Profile(
+        "plans with equal weights of all kernels, without data",
+        family="mixture",
+        known_rewards=True,
+    )
 
     def __init__(self, public: Any, *, episodes: int) -> None:
         if not hasattr(public, "kernels") or public.rewards is None:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter, PrivacyError
+from confide.learning.agent import Profile
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.learning.resources import Footprint, numbers_of_users
@@ -204,6 +205,13 @@ class LSVIUCB(Learner):
     """
 
     name = "lsvi-ucb"
+    profile = Profile(
+        "optimistic least-squares value iteration, in batches; joint privacy only",
+        family="linear MDP",
+        paper="Luyo21",
+        local=False,
+        stuck="rivers, detours, sparse or random transitions, or absorbing states",
+    )
     abilities = replace(Learner.abilities, sums=False)  # counts of transitions are looked at again
 
     @classmethod

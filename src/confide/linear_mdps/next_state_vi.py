@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter
+from confide.learning.agent import Profile
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.learning.resources import Footprint, numbers_of_users
@@ -116,6 +117,12 @@ class NextStateVI(Learner):
     """
 
     name = "next-state-vi"
+    profile = Profile(
+        "posterior sampling on private sums of next states, which must be few",
+        family="linear MDP",
+        paper="confide",
+        stuck="rivers, sparse or random transitions, or absorbing states",
+    )
 
     @classmethod
     def footprint(

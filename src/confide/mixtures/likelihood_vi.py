@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter
+from confide.learning.agent import Profile
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.learning.resources import Footprint
@@ -160,6 +161,13 @@ class LikelihoodVI(Learner):
     """
 
     name = "likelihood-vi"
+    profile = Profile(
+        "posterior sampling on private sums of likelihood codes",
+        family="mixture",
+        paper="confide",
+        known_rewards=True,
+        stuck="kernels that differ far from the start only",
+    )
     abilities = replace(Learner.abilities, distributed=True)
 
     @classmethod

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.arguments import real
+from confide.learning.agent import Profile
 from confide.learning.learner import Description, Learner, Round
 from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
@@ -106,6 +107,12 @@ class LinOptPO(Learner):
     """
 
     name = "linopt-po"
+    profile = Profile(
+        "linopt-vi with policy optimisation: softmax policies, improved step by step",
+        family="mixture",
+        paper="Zhou22",
+        stuck="more kernels than actions",
+    )
 
     @classmethod
     def footprint(

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from confide.arguments import choice, has, shown
 from confide.errors import InvalidParameter
+from confide.learning.agent import Profile
 from confide.learning.arguments import check_choices, choose_schedule
 from confide.learning.learner import Algorithm, Calibration, Description, Learner, Round, Statistic
 from confide.learning.resources import Footprint
@@ -399,6 +400,12 @@ class LinOptVI(Learner):
     """
 
     name = "linopt-vi"
+    profile = Profile(
+        "optimistic value iteration; can also learn rewards",
+        family="mixture",
+        paper="Zhou22",
+        stuck="more kernels than actions",
+    )
 
     @classmethod
     def footprint(

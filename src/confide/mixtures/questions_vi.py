@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter
+from confide.learning.agent import Profile
 from confide.learning.arguments import check_asked, check_choices
 from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.learning.question import Question
@@ -373,6 +374,11 @@ class QuestionsVI(Learner):
     """
 
     name = "questions-vi"
+    profile = Profile(
+        "posterior sampling on few yes/no questions per user, chosen from releases",
+        family="mixture",
+        paper="confide",
+    )
     abilities = replace(Learner.abilities, questions=True)
 
     @classmethod

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from confide.learning.agent import Profile
 from confide.learning.arguments import choose_schedule
 from confide.learning.learner import Calibration, Learner
 from confide.learning.resources import Footprint
@@ -73,6 +74,13 @@ class UCRLVTR(Learner):
     """
 
     name = "ucrl-vtr"
+    profile = Profile(
+        "optimistic planning on private least squares",
+        family="mixture",
+        paper="Luyo21",
+        known_rewards=True,
+        stuck="more kernels than actions",
+    )
 
     @classmethod
     def footprint(

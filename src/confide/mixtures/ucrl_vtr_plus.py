@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from confide.learning.agent import Profile
 from confide.learning.arguments import check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.learning.resources import Footprint
@@ -200,6 +201,13 @@ class UCRLVTRPlus(Learner):
     """
 
     name = "ucrl-vtr-plus"
+    profile = Profile(
+        "ucrl-vtr, with users weighted by the estimated variance of the next value",
+        family="mixture",
+        paper="Luyo21",
+        known_rewards=True,
+        stuck="more kernels than actions, or kernels that differ far from the start only",
+    )
 
     @classmethod
     def footprint(

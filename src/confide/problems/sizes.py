@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from confide.arguments import COPIES, NUMBER
-from confide.problems.catalogue import PROBLEMS, load_builder, make
+from confide.problems.catalogue import PROBLEMS, make
 from confide.problems.headers import Headers, read_headers
 
 
@@ -57,20 +57,21 @@ def sizes_by_name(name: str | os.PathLike[str], horizon: int | None = None) -> P
     Of a saved problem only the headers of its arrays are read. A problem of the catalogue is made with its own short
     horizon, and an environment of Gymnasium, whose table exists already, as it is.
     """
-    entry = PROBLEMS.get(name) if isinstance(name, str) else None
-    if entry is None:
+    if name not in PROBLEMS:
         return (
             _of_file(Path(name)) if os.path.isfile(name) else sizes_of(make(name, horizon=horizon))
         )
-    usual = sizes_of(make(name))
+    builder, usual = PROBLEMS[os.fspath(name)], sizes_of(make(name))
     if (
         horizon is None
         or horizon == usual.horizon
-        or "horizon" not in inspect.signature(load_builder(entry.place)).parameters
+        or "horizon" not in inspect.signature(builder).parameters
     ):
         return replace(usual, memory=_while_made(usual))
     # The states of a chain may be its steps.
-    states = usual.states + (horizon - usual.horizon if entry.states_follow_horizon else 0)
+    states = usual.states + (
+        horizon - usual.horizon if builder.profile.states_follow_horizon else 0
+    )
     chosen = replace(usual, horizon=horizon, states=states)
     return replace(chosen, memory=_while_made(chosen))
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from confide._memory import refuse_more_than_available
 from confide.arguments import real
 from confide.errors import InvalidParameter
+from confide.learning.agent import Profile
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.learning.resources import Footprint
@@ -183,6 +184,9 @@ class PUCB(OptimisticLearner):
     """
 
     name = "pucb"
+    profile = Profile(
+        "optimistic value iteration on private counts", family="table", paper="Vietri20"
+    )
     rule = OptimisticRule("Vietri20", bonus_planning.vietri20_bonus, factor=0.01, log=200.0)
 
 
@@ -193,6 +197,7 @@ class UCBVI(OptimisticLearner):
     """
 
     name = "ucbvi"
+    profile = Profile("pucb with another bonus", family="table", paper="ChowdhuryZhou21")
     rule = OptimisticRule(
         "ChowdhuryZhou21", bonus_planning.chowdhury_zhou21_bonus, factor=0.02, log=50.0
     )
@@ -205,6 +210,9 @@ class LDPOBI(OptimisticLearner):
     """
 
     name = "ldp-obi"
+    profile = Profile(
+        "optimistic backward induction on noisy messages", family="table", paper="Garcelon21"
+    )
     rule = OptimisticRule("Garcelon21", bonus_planning.garcelon21_bonus, factor=0.02, log=1.0)
 
 
@@ -216,6 +224,11 @@ class DPUCBVI(OptimisticLearner):
     """
 
     name = "dp-ucbvi"
+    profile = Profile(
+        "ucbvi with a bonus that follows the variance of the next value",
+        family="table",
+        paper="QiaoWang23",
+    )
     rule = OptimisticRule("QiaoWang23", bonus_planning.qiao_wang23_bonus, factor=2.5, log=4e-4)
 
 
@@ -230,6 +243,11 @@ class UCBPO(Learner):
     """
 
     name = "ucbpo"
+    profile = Profile(
+        "ucbvi with policy optimisation: softmax policies, improved step by step",
+        family="table",
+        paper="ChowdhuryZhou21",
+    )
     rule = OptimisticRule(
         "ChowdhuryZhou21", bonus_planning.chowdhury_zhou21_policy_bonus, factor=0.02, log=5.0
     )

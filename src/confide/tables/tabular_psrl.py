@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from confide._memory import refuse_more_than_available
 from confide.errors import InvalidParameter
+from confide.learning.agent import Profile
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.learning.resources import Footprint, numbers_of_users
@@ -226,6 +227,11 @@ class TabularPSRL(Learner):
     """
 
     name = "tabular-psrl"
+    profile = Profile(
+        "posterior sampling on private counts of transitions; needs to know nothing of them",
+        family="table",
+        paper="confide",
+    )
     abilities = replace(Learner.abilities, counts=False, distributed=True)
 
     @classmethod

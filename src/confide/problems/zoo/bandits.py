@@ -6,11 +6,15 @@ import numpy.typing as npt
 from confide.arguments import choice, fits, sizes, whole
 from confide.errors import InvalidParameter
 from confide.problems.bandit import LinearBandit
+from confide.problems.zoo import named
 
 Array = npt.NDArray[np.float64]
 GROUPS, READERS = 6, 5  # of readers; features of a reader
 
 
+@named(
+    "one step, ten actions with a context each, rewards linear in contexts", family="linear bandit"
+)
 def linear_bandit(
     dimension: int = 10,
     actions: int = 10,
@@ -50,6 +54,7 @@ def linear_bandit(
     )
 
 
+@named("which of ten articles to show to readers of six groups", family="linear bandit")
 def news(*, actions: int = 10, seed: int = 0) -> LinearBandit:
     """`linear_bandit` with 20 numbers per context: readers of six groups, and articles that are the same for all."""
     return linear_bandit(20, actions, seed, contexts="news")

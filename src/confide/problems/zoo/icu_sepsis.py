@@ -15,12 +15,18 @@ from confide.errors import InvalidParameter, MissingExtra
 from confide.policy import StochasticPolicy
 from confide.problems.tabular import TabularMDP
 from confide.problems.transitions import Transitions, sparse_rows
+from confide.problems.zoo import named
 
 Array = npt.NDArray[np.float64]
 
 DEATH, SURVIVAL, END = 713, 714, 715  # the three states after the 713 of a patient in treatment
 
 
+@named(
+    "treatment of sepsis, estimated from MIMIC-III; needs confide[icu]",
+    family="table",
+    paper="Choudhary24",
+)
 def icu_sepsis(*, horizon: int = 100) -> TabularMDP:
     """Give fluids and vasopressors at five levels each, so that the patient survives: 716 states, 25 actions.
 

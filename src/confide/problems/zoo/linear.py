@@ -4,8 +4,10 @@ import numpy as np
 
 from confide.arguments import fits, sizes, whole
 from confide.problems.linear_mdp import LinearMDP
+from confide.problems.zoo import named
 
 
+@named("a linear MDP with hidden modes, observed through blurred features", family="linear MDP")
 def latent(
     seed: int = 0, *, states: int = 20, actions: int = 4, horizon: int = 5, dimension: int = 5
 ) -> LinearMDP:
@@ -31,6 +33,7 @@ def latent(
     return LinearMDP(features, measures, weights, np.full(S, 1 / S), name="latent")
 
 
+@named("a small tabular MDP as a linear MDP, one feature per state and action", family="linear MDP")
 def one_hot(*, states: int = 5, horizon: int = 5) -> LinearMDP:
     """A table written as a linear MDP, one feature per state and action: walk right for a large reward, left for a small one.
 

@@ -7,8 +7,12 @@ import numpy as np
 from confide.arguments import COPIES, fits, sizes, whole
 from confide.errors import InvalidParameter
 from confide.problems.linear_mixture import LinearMixtureMDP
+from confide.problems.zoo import named
 
 
+@named(
+    "a combination lock: one hidden action per step moves right, to the reward", family="mixture"
+)
 def lock(
     seed: int = 0, *, states: int = 20, actions: int = 4, horizon: int = 5, jump: int = 7
 ) -> LinearMixtureMDP:
@@ -39,6 +43,7 @@ def lock(
     return LinearMixtureMDP(kernels, weights, rewards, start, name="lock")
 
 
+@named("lock with random rewards that have to be learned", family="mixture", public_rewards=False)
 def lock_rewards(
     seed: int = 0, *, states: int = 20, actions: int = 4, horizon: int = 5, jump: int = 7
 ) -> LinearMixtureMDP:
@@ -52,6 +57,7 @@ def lock_rewards(
     )
 
 
+@named("random sparse kernels in a random mixture, rewards on two states", family="mixture")
 def rand(
     seed: int = 0, *, states: int = 20, actions: int = 4, horizon: int = 5, dimension: int = 5
 ) -> LinearMixtureMDP:
@@ -70,6 +76,12 @@ def rand(
     return LinearMixtureMDP(kernels, weights, rewards, np.full(S, 1 / S), name="rand")
 
 
+@named(
+    "a hard instance: 10 000 users are too few to tell the actions apart",
+    family="mixture",
+    paper="Liao21",
+    states_follow_horizon=True,
+)
 def liao_hard(
     seed: int = 0, *, episodes: int = 10_000, dimension: int = 5, horizon: int = 6
 ) -> LinearMixtureMDP:

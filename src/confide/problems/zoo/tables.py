@@ -6,10 +6,16 @@ import numpy.typing as npt
 from confide.arguments import COPIES, fits, real, whole
 from confide.errors import InvalidParameter
 from confide.problems.tabular import TabularMDP
+from confide.problems.zoo import named
 
 Array = npt.NDArray[np.float64]
 
 
+@named(
+    "swim against the current for a large reward, or drift to a small one",
+    family="table",
+    paper="Strehl08",
+)
 def riverswim(*, states: int = 6, horizon: int = 20) -> TabularMDP:
     """Swim right against the current for a large reward, or drift left to a small one [Strehl08].
 
@@ -29,6 +35,7 @@ def riverswim(*, states: int = 6, horizon: int = 20) -> TabularMDP:
     return TabularMDP(P, r, np.eye(S)[0], horizon=horizon, name="riverswim")
 
 
+@named("riverswim with the two actions swapped at random in each step and state", family="table")
 def riverswim_stage(*, states: int = 6, horizon: int = 20, seed: int = 0) -> TabularMDP:
     """Riverswim whose two actions are swapped at random in each step and state, so that every step is learned on its own.
 
@@ -47,6 +54,7 @@ def riverswim_stage(*, states: int = 6, horizon: int = 20, seed: int = 0) -> Tab
     return TabularMDP(P, r, usual.start, name="riverswim-stage")
 
 
+@named("a chain with a large reward at one end and a small one at the other", family="table")
 def double_chain(*, states: int = 19, horizon: int = 20) -> TabularMDP:
     """Start in the middle of a chain: the right end pays 1 per step, the left end .01.
 
@@ -64,6 +72,7 @@ def double_chain(*, states: int = 19, horizon: int = 20) -> TabularMDP:
     return TabularMDP(P, r, np.eye(S)[S // 2], horizon=horizon, name="double-chain")
 
 
+@named("a random table with three successors for each state and action", family="table")
 def garnet(
     *,
     states: int = 50,
@@ -97,6 +106,9 @@ def garnet(
     return TabularMDP(P, r, np.full(S, 1 / S), horizon=horizon, name="garnet")
 
 
+@named(
+    "forty states and no choice of actions, for policy evaluation", family="table", paper="Balle16"
+)
 def chain(*, states: int = 40, stay: float = 0.5, horizon: int = 200) -> TabularMDP:
     """Stages of recovery: stay with the given probability, else advance; there is one action [Balle16, Section 6].
 
@@ -131,6 +143,7 @@ def chain_values(*, states: int = 40, stay: float = 0.5, discount: float = 0.99)
     return values
 
 
+@named("only one sequence of ten actions reaches the reward", family="table", paper="Osband20")
 def deep_sea(size: int = 10, seed: int = 0) -> TabularMDP:
     """A combination lock `size` digits long: only the sequence that moves right at every step reaches the reward [Osband20].
 

@@ -1,0 +1,55 @@
+"""Things by name, for the command line. Names can be listed without importing what they stand for."""
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from confide.errors import InvalidParameter
+
+
+class Catalogue(Mapping[str, Any]):
+    """Names of classes or functions. What there is to know about one stands on itself, as `profile`."""
+
+    def __init__(self, kind: str, places: Mapping[str, str], *, others: str = "") -> None:
+        """`places` are package.module:attribute; `others` says what may stand in place of a name."""
+        self._kind, self._places, self._others = kind, dict(places), others
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self._places
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self:
+            raise InvalidParameter(f"unknown {self._kind} {name!r}{self.hint(name)}")
+        return load(self._places[name])
+
+    def get(self, name: str, default: Any = None) -> Any:
+        place = self._places.get(name)
+        return default if place is None else load(place)
+
+    def hint(self, name: str) -> str:
+        """What somebody may have meant by an unknown name."""
+        near = difflib.get_close_matches(name.lower(), self._places, n=1)
+        if near:
+            return f"; did you mean {near[0]}?"
+        return f"; choose one of {', '.join(self._places)}{self._others}"
+
+
+def load(place: str) -> Any:
+    """What package.module:attribute names."""
+    module, _, attribute = place.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def look_in_working_directory() -> None:
+    """Classes of one's own are looked for in the working directory, too."""
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
