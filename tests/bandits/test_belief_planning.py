@@ -1,19 +1,30 @@
 """Beliefs from releases: weights of rounds, shrinkage, and what they say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from confide.bandits.belief_planning import History, believe, closed, combined, recall, shrunk
+from confide.bandits.belief_planning import (
+    LAYOUT,
+    believe,
+    combined,
+    recall_releases,
+    shrunk,
+)
 from confide.errors import InvalidParameter
+from confide.planners.history import History
 from confide.privacy.bounded import NoiseLevel, Released
 from confide.privacy.guarantee import no_guarantee
 
 
+def history_of(releases, noises, users):
+    return History(LAYOUT, {"releases": releases, "noises": noises, "users": users})
+
+
 def test_exact_rounds_are_added_up():
     releases = np.array([[1.0, 2.0], [3.0, 4.0]])
-    history = History(
-        releases, np.zeros(2), np.array([10.0, 20.0]), np.zeros(2), np.zeros(()), np.zeros(())
-    )
+    history = history_of(releases, np.zeros(2), np.array([10.0, 20.0]))
     values, noise = combined(history, 0.0, 0.1)
     assert values == pytest.approx([4.0, 6.0], rel=1e-6) and noise == 0.0
 
@@ -27,15 +38,10 @@ def test_the_noise_of_the_combination_is_as_stated_and_its_mean_is_that_of_its_u
     )
     exact = discount @ users  # each user adds one
     releases = exact[:, None] + 10 * rng.normal(size=(12, 1000))
-    history = History(
-        releases, np.full(12, 100.0), users, np.zeros(1000), np.zeros(()), np.zeros(())
-    )
+    noises = np.full(12, 100.0)
+    history = history_of(releases, noises, users)
     values, noise = combined(history, ratio, 0.1)
-    certain, _ = combined(
-        History(exact[:, None], history.noises, users, np.zeros(1), np.zeros(()), np.zeros(())),
-        ratio,
-        0.1,
-    )
+    certain, _ = combined(history_of(exact[:, None], noises, users), ratio, 0.1)
     assert values.std() == pytest.approx(noise, rel=0.08)
     assert values.mean() == pytest.approx(certain[0], abs=0.2 * noise)
     assert certain[0] <= users.sum() * (1 + 1e-9)  # nobody counts twice
@@ -45,18 +51,9 @@ def test_discounted_rounds_know_the_whole_past_with_the_noise_that_is_promised()
     """(1 + 1/g) x the noise of a single release of everything: the docstring of `Discounted`."""
     g, rounds = 1.3, 40
     users = g ** np.arange(rounds)
-    history = History(
-        np.zeros((rounds, 1)),
-        np.full(rounds, 1 / (1 - g**-2)),
-        users,
-        np.zeros(1),
-        np.zeros(()),
-        np.zeros(()),
-    )
+    noises = np.full(rounds, 1 / (1 - g**-2))
     exact = np.array([sum(g ** -(t - j) * users[j] for j in range(t + 1)) for t in range(rounds)])
-    values, noise = combined(
-        History(exact[:, None], *list(history.arrays().values())[1:]), 1 / g, 1e-12
-    )
+    values, noise = combined(history_of(exact[:, None], noises, users), 1 / g, 1e-12)
     assert noise / values[0] * users.sum() == pytest.approx(1 + 1 / g, rel=0.01)
 
 
@@ -81,16 +78,23 @@ def test_the_belief_finds_the_weights():
 
 
 def test_a_device_checks_what_it_is_told():
-    released = Released(np.ones(4), NoiseLevel(2.0, "gaussian"), no_guarantee(10), 10, 1)
-    history = closed(recall({"seed": np.array(0)}, 4), released, differences=True)
-    assert history.users.tolist() == [10.0] and history.noises.tolist() == [4.0]
-    told = {"seed": np.array(0), **history.arrays()}
-    assert recall(told, 4).releases.tolist() == [[1.0] * 4]
+    first = Released(
+        np.zeros(4), NoiseLevel(0.0, "none"), no_guarantee(20), 0, 0, {"seed": np.array(0)}
+    )
+    memory = recall_releases(first, differences=True).arrays
+    released = Released(np.ones(4), NoiseLevel(2.0, "gaussian"), no_guarantee(20), 10, 1, memory)
+    history = recall_releases(released, differences=True)
+    assert history["users"].tolist() == [10.0] and history["noises"].tolist() == [4.0]
+    later = replace(released, values=3 * np.ones(4), users=20, generation=2, memory=history.arrays)
+    assert recall_releases(later, differences=True)["releases"].tolist() == [[1.0] * 4, [2.0] * 4]
     for name, wrong in [
         ("releases", np.ones((2, 4))),
         ("noises", np.array([-1.0])),
         ("users", np.array([np.nan])),
         ("last", "x"),
+        ("total", np.array(21)),
+        ("another", np.zeros(1)),
     ]:
+        told = replace(later, memory={**history.arrays, name: wrong})
         with pytest.raises(InvalidParameter, match="does not fit"):
-            recall(told | {name: wrong}, 4)
+            recall_releases(told, differences=True)

@@ -81,7 +81,7 @@ def test_a_belief_about_an_unstable_system_is_not_too_sure():
             batch = agent.next_batch()
             memory = agent.current_round().memory
             white = np.linalg.solve(
-                np.linalg.cholesky(memory["covariance"]), truth - memory["guess"]
+                np.linalg.cholesky(memory["open_covariance"]), truth - memory["open_guess"]
             )
             worst.append((white**2).mean())
             agent.observe(UNSTABLE.sample(batch.policy, batch.users, rng))

@@ -153,14 +153,14 @@ def test_what_they_cannot_do_is_said(kind):
 
 
 HOSTILE = {
-    "another shape": {"guess": np.zeros((7, 2))},
-    "gains of another system": {"playing": np.zeros((6, 5, 4, 9))},
-    "no numbers": {"covariance": np.full((3, 3), np.nan)},
-    "whole numbers": {"prefix": np.zeros(12, dtype=np.int64)},
-    "too many leaves": {"stds": np.zeros((500, 5))},
-    "a limit of nothing": {"limits": np.array([0.0, 1.0, 1.0, 0.0])},
-    "a scale of nothing": {"scaled": np.array([1.0, 1.0, 0.0])},
-    "users who are not there yet": {"reached": np.array([0.0, 1e9])},
+    "another shape": {"open_guess": np.zeros((7, 2))},
+    "gains of another system": {"open_gains": np.zeros((6, 5, 4, 9))},
+    "no numbers": {"open_covariance": np.full((3, 3), np.nan)},
+    "whole numbers": {"last": np.zeros(12, dtype=np.int64)},
+    "too many leaves": {"std": np.zeros(500)},
+    "a limit of nothing": {"open_clip": np.array(0.0)},
+    "a scale of nothing": {"open_scales": np.array([1.0, 1.0, 0.0])},
+    "users who are not there yet": {"total": np.array(10**9)},
 }
 
 

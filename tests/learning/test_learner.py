@@ -169,7 +169,7 @@ def test_a_hostile_server_cannot_reach_into_a_device(wrong):
 def test_a_release_without_its_memory_is_refused_in_one_line():
     server = learner(privacy=LOCAL)
     for memory in ({}, {"seed": np.array(-1)}, {"seed": np.array(0), "shown": np.zeros(3)}):
-        with pytest.raises(InvalidParameter, match="does not fit this algorithm"):
+        with pytest.raises(InvalidParameter, match="does not fit this problem"):
             server.client().plan(dataclasses.replace(server.released(), memory=memory))
 
 

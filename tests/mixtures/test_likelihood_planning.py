@@ -6,7 +6,8 @@ import pytest
 from confide.mixtures._likelihood_kernels import filtered
 from confide.mixtures.code_features import directions, means
 from confide.mixtures.likelihood_planning import Leaves, posterior, prior
-from confide.planners.visits import Served, fold
+from confide.planners.history import History, Layout
+from confide.planners.visits import SERVED, Served, fold, served_in
 from confide.policy import TabularPolicy
 from confide.problems import LinearMixtureMDP, rand
 
@@ -135,11 +136,15 @@ def test_more_noise_means_more_uncertainty():
 def test_folding_keeps_the_expected_visits():
     users = [2e6, 1e6, 3e6, 1e6, 1e6]
     whole = served(users)
+    history = History(
+        Layout(SERVED),
+        {"policies": whole.policies, "users": whole.users, "earlier": whole.earlier},
+    )
     before = estimated(expected_sums(users), whole, noise_std=0.0, **COMMON)
-    folded = fold(whole, before.states, 2)
-    assert len(folded.users) == 2 and folded.earlier.sum() == pytest.approx(3 * 6e6)
+    folded = fold(history, before.states, 2)
+    assert folded.count("policy") == 2 and folded["earlier"].sum() == pytest.approx(3 * 6e6)
     assert fold(folded, before.states, 2) is folded
-    after = estimated(expected_sums(users), folded, noise_std=0.0, **COMMON)
+    after = estimated(expected_sums(users), served_in(folded), noise_std=0.0, **COMMON)
     assert after.weights == pytest.approx(before.weights, abs=1e-6)
 
 

@@ -221,20 +221,30 @@ def test_it_learns_from_messages():
 
 
 HOSTILE = {
-    "an action that does not exist": {"policies": np.full((10, 5, 20), 4)},
-    "another type": {"policies": np.zeros((10, 5, 20))},
-    "another shape": {"policies": np.zeros((10, 5, 19), dtype=np.int64)},
-    "a step that does not exist": {"steps": np.array([4])},
-    "no number": {"thetas": np.full((1, 5), np.nan)},
-    "more answers than questions": {"steps": np.array([0, 1]), "thetas": np.zeros((2, 5))},
+    "an action that does not exist": {"shown": np.full((6, 5, 20), 4)},
+    "another type": {"shown": np.zeros((6, 5, 20))},
+    "another shape": {"shown": np.zeros((6, 5, 19), dtype=np.int64)},
+    "more policies than a round has": {
+        "shown": np.zeros((10, 5, 20), dtype=np.int64),
+        "shares": np.full(10, 0.1),
+    },
+    "a step that does not exist": {"open_steps": np.array([4])},
+    "no number": {"open_thetas": np.full((1, 5), np.nan)},
+    "more answers than questions": {
+        "open_steps": np.array([0, 1]),
+        "open_thetas": np.zeros((2, 5)),
+    },
     "users who are not there yet": {"total": np.array(31)},
-    "shares of nothing": {"shares": np.zeros(10)},
+    "shares of nothing": {"shares": np.zeros(6)},
     "evidence of another problem": {"precision": np.zeros((4, 4, 4))},
-    "a history of nothing": {"history": np.zeros((0, 15))},
-    "an earlier round of nobody": {"rounds": np.array(1), "0.std": np.array(1.0)}
-    | {
-        f"0.{part}": np.zeros((0, 5, 20), dtype=np.int64)
-        for part in ("policies", "users", "steps", "thetas", "answers")
+    "a table of nothing": {"table": np.zeros((0, 15))},
+    "a table without numbers": {"table": np.full((1, 15), np.inf)},
+    "an earlier round of nobody": {"stds": np.array([1.0])},
+    "a question of no round": {
+        "rounds": np.array([0]),
+        "steps": np.array([0]),
+        "thetas": np.ones((1, 5)),
+        "answers": np.ones(1),
     },
 }
 
@@ -247,18 +257,10 @@ def test_a_hostile_server_cannot_reach_into_a_device(wrong):
     )
     client, released = server.client(), server.released()
     memory = {
-        "seed": np.array(0),
-        "policies": np.zeros((10, 5, 20), dtype=np.int64),
-        "shares": np.full(10, 0.1),
-        "steps": np.array([0]),
-        "thetas": np.ones((1, 5)),
-        "total": np.array(0),
-        "precision": np.zeros((4, 5, 5)),
-        "information": np.zeros((4, 5)),
-        "reward_precision": np.zeros((5, 0, 0)),
-        "reward_information": np.zeros((5, 0)),
-        "history": np.zeros((1, 15)),
-        "rounds": np.array(0),
+        **server.current_round().memory,
+        "open_steps": np.array([0]),
+        "open_thetas": np.ones((1, 5)),
+        "table": np.zeros((1, 15)),
     }
     sent = replace(released, values=np.zeros(1), users=30, generation=1)
     client.plan(replace(sent, memory=memory))

@@ -9,21 +9,22 @@ from scipy import integrate, stats
 from confide.errors import InvalidParameter
 from confide.planners.backward_induction import optimal
 from confide.policy import TabularPolicy
+from confide.privacy.bounded import NoiseLevel, Released
+from confide.privacy.guarantee import no_guarantee
 from confide.problems import garnet, riverswim
 from confide.tables import _model_kernels as kernels
 from confide.tables import model_planning
 from confide.tables.contributions import BudgetedCounts, BudgetedVisits
 from confide.tables.model_planning import (
-    beginning,
+    append_round,
     best_policy,
-    closed,
     drawn,
     estimate,
     expected_visits,
     folded,
     posterior,
     predicted,
-    recall,
+    recall_rounds,
 )
 from confide.tables.support_features import support_of
 
@@ -133,18 +134,26 @@ def test_a_terminal_state_keeps_what_it_earns():
     )
 
 
+def release(values, std, generation, memory):
+    return Released(
+        values, NoiseLevel(std, "gaussian"), no_guarantee(10**6), 10**6, generation, memory
+    )
+
+
+def beginning(window=12):
+    size = BudgetedCounts(SUPPORT.cells, SUPPORT.pairs, 6).size
+    first = release(np.zeros(size), 0.0, 0, {"seed": np.array(0)})
+    return recall_rounds(first, SUPPORT, policies=Q, horizon=6, window=window)
+
+
 def rounds(n, users, sigma, ratio, seed=0, window=12):
     """So many rounds of random policies in the true model, and what is remembered of them."""
     rng = np.random.default_rng(seed)
     bound = BudgetedCounts(SUPPORT.cells, SUPPORT.pairs, 6)
     weights = np.full(SUPPORT.pairs, math.sqrt(1 / 6))
     visits = BudgetedVisits(SUPPORT, weights, bound)
-    history, total, variance = (
-        beginning(SUPPORT, bound.size, policies=Q, horizon=6),
-        np.zeros(bound.size),
-        0.0,
-    )
-    for _ in range(n):
+    history, total, variance = beginning(), np.zeros(bound.size), 0.0
+    for generation in range(1, n + 1):
         policies = rng.integers(2, size=(Q, 6, 4))
         leaf = sum(
             visits.contribution(GARNET.sample(TabularPolicy(p, 2), users, rng)).values
@@ -153,23 +162,20 @@ def rounds(n, users, sigma, ratio, seed=0, window=12):
         noise = rng.normal(size=bound.size) * sigma
         if ratio:
             total, variance = ratio * total + leaf, sigma**2
-            release = total + noise
+            values = total + noise
         else:
             total, variance = total + leaf + noise, variance + sigma**2
-            release = total
-        history = closed(
-            history,
-            policies,
+            values = total
+        history = append_round(
+            history.replace(shown=policies, counted=weights),
+            release(values, math.sqrt(variance), generation, {}),
             np.full(Q, float(users)),
-            weights,
-            release,
-            variance,
             differences=not ratio,
         )
         for _ in range(2):
             history = predicted(history, SUPPORT, GARNET.start)
             known = posterior(estimate(history, SUPPORT, ratio), SUPPORT)
-            history = type(history)(**history.arrays() | {"model": known.mean})
+            history = history.replace(model=known.mean)
         history = folded(history, SUPPORT, ratio, window)
     return history, known
 
@@ -189,7 +195,7 @@ def test_folding_old_releases_away_changes_little(ratio):
     whole, few = (rounds(9, 200, 1.0, ratio, window=window)[1] for window in (12, 4))
     assert np.abs(whole.mean - few.mean).max() < 0.05
     history, _ = rounds(9, 200, 1.0, ratio, window=4)
-    assert len(history.releases) == len(history.policies) == 4 and history.rounds == 9
+    assert history.count("release") == 4 and history.count("round") == 9
 
 
 @pytest.mark.parametrize("ratio", [0.0, 1 / 1.3])
@@ -200,12 +206,10 @@ def test_the_noise_of_a_count_is_what_is_said(ratio):
         history, _ = CACHED[ratio]
         rng = np.random.default_rng([seed, 7])
         noisy = (
-            history.releases
-            + rng.normal(size=history.releases.shape) * np.sqrt(history.noises)[:, None]
+            history["releases"]
+            + rng.normal(size=history["releases"].shape) * np.sqrt(history["noises"])[:, None]
         )
-        found.append(
-            estimate(type(history)(**history.arrays() | {"releases": noisy}), SUPPORT, ratio)
-        )
+        found.append(estimate(history.replace(releases=noisy), SUPPORT, ratio))
     spread = np.stack([one.moves for one in found]).std(axis=0)
     np.testing.assert_allclose(spread, np.repeat(found[0].noise, 4), rtol=0.15)
 
@@ -224,17 +228,22 @@ CACHED = {ratio: rounds(6, 100, 1.0, ratio) for ratio in (0.0, 1 / 1.3)}
         {"releases": np.full((6, 32), np.nan)},
         {"model": np.zeros(31)},
         {"last": None},
+        {"shown": np.full((Q, 6, 4), 2)},
+        {"counted": np.full(8, 1.5)},
+        {"total": np.array(10**6 + 1)},
+        {"another": np.zeros(1)},
     ],
 )
 def test_a_memory_that_does_not_fit_is_refused(change):
     """On a device a server says what was: nothing of it may lead a compiled loop astray."""
     history, _ = CACHED[1 / 1.3]
-    memory = {"seed": np.array(0), **history.arrays()}
     sizes = {"policies": Q, "horizon": 6, "window": 12}
-    assert recall(memory, SUPPORT, 32, **sizes).rounds == 6
+    fits = release(np.zeros(32), 1.0, 7, history.arrays)
+    assert recall_rounds(fits, SUPPORT, **sizes).count("round") == 6
+    wrong = release(np.zeros(32), 1.0, 7, {**history.arrays, **change})
     with pytest.raises(InvalidParameter, match="does not fit"):
-        recall(memory | change, SUPPORT, 32, **sizes)
-    assert recall({"seed": np.array(0)}, SUPPORT, 32, **sizes).rounds == 0
+        recall_rounds(wrong, SUPPORT, **sizes)
+    assert beginning().count("round") == 0
     assert riverswim().public.stationary
 
 

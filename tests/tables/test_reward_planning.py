@@ -1,13 +1,24 @@
 """Learned rewards: the posterior against quadrature, and what it says of actions that nobody tried."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
 from confide.policy import TabularPolicy
+from confide.privacy.bounded import NoiseLevel, Released
+from confide.privacy.guarantee import no_guarantee
 from confide.problems import TabularMDP, riverswim
 from confide.tables.contributions import BudgetedCounts, BudgetedVisits
-from confide.tables.model_planning import Counts, Posterior, beginning, closed, estimate, predicted
+from confide.tables.model_planning import (
+    Counts,
+    Posterior,
+    append_round,
+    estimate,
+    predicted,
+    recall_rounds,
+)
 from confide.tables.reward_planning import ALIKE, APART, OWN, Unit, reward_posterior
 from confide.tables.support_features import support_of
 
@@ -140,8 +151,17 @@ def test_sums_are_in_the_unit_of_counts():
     right = np.ones((1, 20, 6), dtype=np.int64)
     users = problem.sample(TabularPolicy(right[0], 2), 5_000, np.random.default_rng(0))
     values = BudgetedVisits(support, weights, bound).contribution(users).values
-    history = beginning(support, bound.size, policies=1, horizon=20)
-    history = closed(history, right, np.array([5_000.0]), weights, values, 0.0, differences=True)
+    no_noise, users = NoiseLevel(0.0, "none"), np.array([5_000.0])
+    first = Released(
+        np.zeros(bound.size), no_noise, no_guarantee(5_000), 0, 0, {"seed": np.array(0)}
+    )
+    history = recall_rounds(first, support, policies=1, horizon=20, window=12)
+    history = append_round(
+        history.replace(shown=right, counted=weights),
+        replace(first, values=values, users=5_000, generation=1),
+        users,
+        differences=True,
+    )
     counts = estimate(predicted(history, support, problem.start), support, 0.0, BALANCE)
     samples = counts.moves.reshape(12, 6).sum(axis=1)
     # the right end, to the right

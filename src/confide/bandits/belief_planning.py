@@ -6,72 +6,45 @@ the numbers of users and from the noise, never from the noisy sums.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from confide.errors import InvalidParameter
+from confide.planners.history import LAST_RELEASE, History, Layout, Reals, Wholes
 from confide.planners.regression import least_squares
-from confide.privacy.bounded import Memory, Released
+from confide.privacy.bounded import Released
 
 Array = npt.NDArray[np.float64]
 RIDGE = 0.3  # x half of the norm of the noise
 LONGEST = 1.0  # an estimate of the weights
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class History:
-    """All releases [t, number] with their noise variances [t] and users [t]; `last` [number] is the last prefix sum, `last_noise` its
-    variance and `total` its users."""
-
-    releases: Array
-    noises: Array
-    users: Array
-    last: Array
-    last_noise: Array
-    total: Array
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return {name: getattr(self, name) for name in self.__slots__}
+LAYOUT = Layout(
+    LAST_RELEASE
+    | {
+        "releases": Reals(("release", "number")),
+        "noises": Reals(("release",), at_least=0),
+        "users": Reals(("release",), at_least=0),
+        "total": Wholes(at_most="users"),
+    }
+)
 
 
-def recall(memory: Memory, size: int) -> History:
-    """On a device a server says this: nothing in it is taken on faith."""
-    empty = History(
-        np.zeros((0, size)), np.zeros(0), np.zeros(0), np.zeros(size), np.zeros(()), np.zeros(())
-    )
-    if set(memory) == {"seed"}:
-        return empty
-    found = {name: memory.get(name) for name in empty.arrays()}
-    for name, expected in empty.arrays().items():
-        given = found[name]
-        rounds = name in ("releases", "noises", "users")
-        if (
-            not isinstance(given, np.ndarray)
-            or given.dtype != np.float64
-            or not np.isfinite(given).all()
-        ):
-            raise InvalidParameter("the memory of earlier rounds does not fit this problem")
-        shape = (len(memory["users"]), *expected.shape[1:]) if rounds else expected.shape
-        if given.shape != shape or (name not in ("releases", "last") and (given < 0).any()):
-            raise InvalidParameter("the memory of earlier rounds does not fit this problem")
-    return History(**{name: memory[name] for name in empty.arrays()})
+def recall_releases(released: Released, *, differences: bool) -> History:
+    """All releases so far with the variances of their noise and their users, the last one included.
 
-
-def closed(history: History, released: Released, *, differences: bool) -> History:
-    """With the round that the release has just closed."""
+    If `differences`, each of them is the difference of two prefix sums.
+    """
+    history = LAYOUT.recall(released, {"number": len(released.values)})
+    if released.generation == 0:
+        return history
     values, variance = released.values, released.noise.std**2
     if differences:
-        values, variance = values - history.last, max(variance - float(history.last_noise), 0.0)
-    return History(
-        np.concatenate([history.releases, values[None]]),
-        np.append(history.noises, variance),
-        np.append(history.users, released.users - history.total),
-        released.values,
-        np.array(released.noise.std**2),
-        np.array(float(released.users)),
+        values, variance = history.without_last(released)
+    history = history.append(
+        "release", releases=values, noises=variance, users=released.users - history["total"]
     )
+    return history.remember_release(released).replace(total=np.array(released.users))
 
 
 def combined(history: History, ratio: float, spread: float) -> tuple[Array, float]:
@@ -79,16 +52,17 @@ def combined(history: History, ratio: float, spread: float) -> tuple[Array, floa
 
     `spread` is the variance of a number of one user's contribution, about.
     """
-    n, rounds = history.users, len(history.users)
+    n, rounds = history["users"], history.count("release")
     t, j = np.arange(rounds)[:, None], np.arange(rounds)[None]
     C = np.where(j <= t, ratio ** np.maximum(t - j, 0.0), 0.0)
-    covariance = spread * (C * n) @ C.T + np.diag(history.noises)
+    covariance = spread * (C * n) @ C.T + np.diag(history["noises"])
     covariance += (1e-12 * np.trace(covariance) + 1e-300) * np.eye(rounds)
     weights = np.linalg.solve(covariance, C @ n)
     of_rounds = C.T @ weights
     counted = float(of_rounds**2 @ n)
     scale = float(of_rounds @ n) / counted if counted > 0 else 0.0
-    return scale * (weights @ history.releases), scale * float(np.sqrt(weights**2 @ history.noises))
+    noise = scale * float(np.sqrt(weights**2 @ history["noises"]))
+    return scale * (weights @ history["releases"]), noise
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,10 +8,9 @@ import numpy as np
 from confide.bandits.belief_planning import (
     Belief,
     believe,
-    closed,
     combined,
     random_directions,
-    recall,
+    recall_releases,
 )
 from confide.bandits.contributions import PlayedContexts
 from confide.errors import InvalidParameter
@@ -49,21 +48,20 @@ class BanditPlanning:
     spread: float  # in standard deviations of the belief
 
     def plan(self, released: Released) -> Round:
-        memory, d = released.memory, self.public.dimension
-        seed, history, signal = memory["seed"], recall(memory, self.bound.size), None
-        rng = np.random.default_rng([int(seed), released.generation])
+        d, signal = self.public.dimension, None
+        history = recall_releases(released, differences=self.ratio == 0)
+        rng = np.random.default_rng([int(history["seed"]), released.generation])
         statistic = PlayedContexts(self.bound, self.public.actions)
         if released.generation == 0:
             policies = tuple(
                 ContextPolicy(weights) for weights in random_directions(POLICIES, d, rng)
             )
         else:
-            history = closed(history, released, differences=self.ratio == 0)
             values, noise = combined(history, self.ratio, 1 / d)
             (Lambda,), (u,) = self.bound.unpack(values)
             belief = believe(Lambda, u, noise=noise, balance=self.bound.balance)
             signal, policies = float(np.trace(Lambda)) / d, self._policies(belief, rng)
-        return Round(policies, statistic, {"seed": seed, **history.arrays()}, signal)
+        return Round(policies, statistic, history.arrays, signal)
 
     def _policies(self, belief: Belief, rng: np.random.Generator) -> tuple[ContextPolicy, ...]:
         if not self.samples:

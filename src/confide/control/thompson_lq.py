@@ -14,11 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.control.contributions import ResidualRows, Residuals
+from confide.control.experiment_planning import (
+    experiments_in,
+    last_estimate,
+    recall_experiments,
+)
 from confide.control.footprint import control_footprint
 from confide.control.gain_planning import warn_of_gain_bound
 from confide.control.identification_planning import (
     EXCESS_ALLOWED,
-    NOT_RELEASED,
     SURE,
     Costs,
     Estimate,
@@ -43,7 +47,7 @@ from confide.mechanisms.additive import least_noise
 from confide.mechanisms.counters import Exact, Leaves
 from confide.mechanisms.sources import NoiseSource
 from confide.policy import LinearPolicy
-from confide.privacy.bounded import Memory, Released
+from confide.privacy.bounded import Released
 from confide.privacy.request import LocalDP, NoPrivacy, Request
 from confide.privatizers import Schedule
 from confide.problems.lq import LQPublic
@@ -77,12 +81,15 @@ class AdaptiveControl:
 
     def plan(self, released: Released) -> Round:
         H, d, n = self.costs.horizon, self.bound.inputs, self.bound.states
-        seed = released.memory["seed"]
-        experiments = self._recalled(released)
-        rng = np.random.default_rng([int(seed), released.generation])
+        sizes = {"policy": POLICIES, "step": H, "input": d, "state": n, "row": d + n}
+        history = recall_experiments(
+            released, sizes, weight=self.bound.weight, batches=len(self.times)
+        )
+        experiments = experiments_in(history)
+        rng = np.random.default_rng([int(history["seed"]), released.generation])
         estimate = prior(self.costs)
         if experiments:
-            before = Estimate(released.memory["guess"], released.memory["covariance"])
+            before = last_estimate(history)
             estimate, information_form = identify(experiments, before, self.costs, rng)
         gains = np.zeros((POLICIES, H, d, n))
         if self.explores and experiments:
@@ -99,10 +106,18 @@ class AdaptiveControl:
         different = gains[:1] if (gains == gains[0]).all() else gains
         policies = tuple(LinearPolicy(each) for each in different)
         signal = float(1 / np.sqrt(np.diag(estimate.covariance)).mean()) if experiments else None
-        kept_of = _remembered(
-            experiments, estimate, gains, np.array([clip, cap, kept, lost]), scales, released
+        history = history.remember_release(released).replace(
+            open_guess=estimate.mean,
+            open_covariance=estimate.covariance,
+            open_gains=gains,
+            open_scales=scales,
+            open_clip=np.array(clip),
+            open_cap=np.array(cap),
+            open_kept=np.array(kept),
+            open_lost=np.array(lost),
+            total=np.array(released.users),
         )
-        return Round(policies, statistic, {"seed": seed, **kept_of}, signal)
+        return Round(policies, statistic, history.arrays, signal)
 
     def _chosen(
         self,
@@ -145,102 +160,6 @@ class AdaptiveControl:
             ExplorationBudget(spent, served, users, stake),
         )
 
-    def _recalled(self, released: Released) -> list[Experiment]:
-        """All batches so far: those that were remembered, and the one that the release has just closed."""
-        memory = released.memory
-        if set(memory) == {"seed"}:
-            return []
-        self._check(memory, released.users)
-        experiments = [
-            Experiment(
-                S,
-                G,
-                float(stds[0]),
-                float(stds[1]),
-                guess,
-                gains,
-                float(stds[2]),
-                float(stds[3]),
-                float(stds[4]),
-                before,
-                scales,
-            )
-            for S, G, stds, guess, gains, before, scales in zip(
-                *(
-                    memory[name]
-                    for name in (
-                        "sums",
-                        "residuals",
-                        "stds",
-                        "guesses",
-                        "gains",
-                        "before",
-                        "scales",
-                    )
-                ),
-                strict=True,
-            )
-        ]
-        clip, cap, kept, lost = memory["limits"]
-        scales = memory["scaled"]
-        S, G = self.bound.unpack(released.values - memory["prefix"])
-        # of this batch alone
-        std = math.sqrt(max(released.noise.std**2 - float(memory["reached"][0]) ** 2, 0.0))
-        users = released.users - float(memory["reached"][1])
-        this = Experiment(
-            np.zeros((len(scales), len(scales)))
-            if S is None
-            else cap * S / np.outer(scales, scales),
-            clip * G / scales[:, None],
-            NOT_RELEASED if S is None else cap * std / self.bound.weight,
-            clip * std,
-            memory["guess"],
-            memory["playing"],
-            users,
-            float(kept),
-            float(lost),
-            memory["covariance"],
-            scales,
-        )
-        return [*experiments, this]
-
-    def _check(self, memory: Memory, users: int) -> None:
-        """Check what a server says of earlier batches, on a device: compiled loops index with it."""
-        p, n, t = self.bound.dimension, self.bound.states, len(memory.get("stds", ()))
-        gains = (POLICIES, self.costs.horizon, self.bound.inputs, n)
-        shapes: dict[str, tuple[int, ...]] = {
-            "sums": (t, p, p),
-            "residuals": (t, p, n),
-            "stds": (t, 5),
-            "guesses": (t, p, n),
-            "gains": (t, *gains),
-            "before": (t, p, p),
-            "scales": (t, p),
-            "scaled": (p,),
-            "guess": (p, n),
-            "playing": gains,
-            "covariance": (p, p),
-            "limits": (4,),
-            "prefix": (self.bound.size,),
-            "reached": (2,),
-        }
-        fits = (
-            set(shapes) <= set(memory)
-            and t < len(self.times)
-            and all(memory[name].shape == shape for name, shape in shapes.items())
-        )
-        fits = fits and all(
-            memory[name].dtype == np.float64 and np.isfinite(memory[name]).all() for name in shapes
-        )
-        fits = fits and all((memory[name] > 0).all() for name in ("scales", "scaled"))
-        if (
-            not fits
-            or (memory["limits"][:3] <= 0).any()
-            or (memory["stds"] < 0).any()
-            or not 0 <= memory["reached"][1] <= users
-        ):
-            raise InvalidParameter("the memory of earlier batches does not fit this problem")
-
     def describe(self) -> Description:
         kind = (
             f"{self.samples} samples, {self.spread:g} x the posterior's standard deviation"
@@ -255,47 +174,6 @@ class AdaptiveControl:
         return Description(
             "tight", f"cautious Riccati gains for a posterior of the dynamics: {kind}"
         )
-
-
-def _remembered(
-    experiments: list[Experiment],
-    estimate: Estimate,
-    gains: Array,
-    chosen: Array,
-    scales: Array,
-    released: Released,
-) -> dict[str, npt.NDArray[np.float64]]:
-    p, n = estimate.mean.shape
-    g = gains.shape
-    return {
-        "sums": np.array([experiment.sums for experiment in experiments]).reshape(-1, p, p),
-        "residuals": np.array([experiment.residuals for experiment in experiments]).reshape(
-            -1, p, n
-        ),
-        "stds": np.array(
-            [
-                [
-                    experiment.sums_std,
-                    experiment.std,
-                    experiment.users,
-                    experiment.kept,
-                    experiment.lost,
-                ]
-                for experiment in experiments
-            ]
-        ).reshape(-1, 5),
-        "guesses": np.array([experiment.guess for experiment in experiments]).reshape(-1, p, n),
-        "gains": np.array([experiment.gains for experiment in experiments]).reshape(-1, *g),
-        "before": np.array([experiment.before for experiment in experiments]).reshape(-1, p, p),
-        "scales": np.array([experiment.scales for experiment in experiments]).reshape(-1, p),
-        "scaled": scales,
-        "guess": estimate.mean,
-        "playing": gains,
-        "covariance": estimate.covariance,
-        "limits": chosen,
-        "prefix": released.values,
-        "reached": np.array([released.noise.std, float(released.users)]),
-    }
 
 
 def _noise_std(bound: ResidualRows, privacy: Request) -> float:

@@ -16,7 +16,8 @@ from confide.linear_mdps.contributions import NextStateRows, NextStates
 from confide.linear_mdps.model_planning import Model, Table, fit, table_of
 from confide.mechanisms.sources import NoiseSource
 from confide.planners.backward_induction import optimal
-from confide.planners.visits import fold, recall, remember
+from confide.planners.history import Layout
+from confide.planners.visits import SERVED, fold, served_in, users_of_round, with_open_round
 from confide.policy import TabularPolicy
 from confide.privacy.bounded import Released
 from confide.privacy.loss import NO_PRIVACY, loss_for
@@ -31,6 +32,7 @@ FIRST = 32  # random policies of the first round
 # Of the estimate of planning time: for one transition probability of one model, by `benchmarks/memory.py`.
 SECONDS_PER_NUMBER = 2e-8
 RECENT = 32 * (SAMPLES + 1)  # policies whose visits are predicted again at each release
+LAYOUT = Layout(SERVED)
 TIES = 1e-7  # differences of value that are none
 LEAST, DECAY = 0.03, 0.3  # the samples' share of the users: falls as (t_0 / t)^DECAY, to LEAST
 
@@ -51,20 +53,23 @@ class ModelSampling:
 
     def plan(self, released: Released) -> Round:
         H, S, A = self.public.horizon, self.public.states, self.public.actions
-        served = recall(
-            released.memory, released.users, horizon=H, steps=H, states=S, actions=A, recent=RECENT
+        history = LAYOUT.recall(
+            released,
+            {"step": H, "planned step": H, "state": S, "action": A},
+            {"policy": RECENT, "shown policy": RECENT},
         )
-        seed = released.memory["seed"]
-        rng = np.random.default_rng([int(seed), released.generation])
+        rng = np.random.default_rng([int(history["seed"]), released.generation])
         if released.generation == 0:
             shown, shares, signal = rng.integers(A, size=(FIRST, H, S)), np.ones(FIRST), None
         else:
+            users = users_of_round(history, released)
+            history = history.extend("policy", policies=history["shown"], users=users)
             moves, rewards = self.bound.unpack(released.values)
             std = released.noise.std
             fitted = fit(
                 moves,
                 rewards,
-                served,
+                served_in(history),
                 noise_std=std,
                 reward_noise_std=std / self.bound.weight,
                 table=self.table,
@@ -73,13 +78,13 @@ class ModelSampling:
                 spread=self.spread,
                 rng=rng,
             )
-            served, signal = fold(served, fitted.states, RECENT), fitted.signal
+            history, signal = fold(history, fitted.states, RECENT), fitted.signal
             shown = np.stack([self._actions(model, rng) for model in fitted.models])
             explored = max(min(1.0, (self.first / max(released.users, 1)) ** DECAY), LEAST)
             shares = np.array([1 - explored, *[explored / SAMPLES] * SAMPLES])
         policies = tuple(TabularPolicy(actions, A) for actions in shown)
-        memory = {"seed": seed, **remember(served, shown, released.users, shares)}
-        return Round(policies, self.statistic, memory, signal, tuple(map(float, shares)))
+        history = with_open_round(history, shown, shares, released.users)
+        return Round(policies, self.statistic, history.arrays, signal, tuple(map(float, shares)))
 
     def _actions(self, model: Model, rng: np.random.Generator) -> npt.NDArray[np.int64]:
         """The best policy for a model [h, s]. Where actions are equally good, at random: there, too, users can show something."""

@@ -18,14 +18,22 @@ from confide.mixtures.code_contributions import TableRows, TransitionSums
 from confide.mixtures.code_features import best_codes, means
 from confide.mixtures.explorer_planning import SAID, explored
 from confide.mixtures.footprint import likelihood_footprint
-from confide.mixtures.likelihood_memory import History, Shape, remembered
+from confide.mixtures.likelihood_memory import (
+    Shape,
+    evidence_in,
+    fold_oldest,
+    leaves_in,
+    recall_rounds,
+)
 from confide.mixtures.likelihood_planning import Posterior, posterior
 from confide.mixtures.linopt_vi import known_mixture
 from confide.mixtures.planning import optimistic
 from confide.mixtures.value_features import SparseKernels, reduced, sparse, value_steps
 from confide.mixtures.weight_value_planning import valued
+from confide.planners.history import History
 from confide.planners.policy_value import Played, Valued
 from confide.planners.regression import NO_BONUS, Estimate, project_simplex
+from confide.planners.visits import served_in, with_open_round
 from confide.policy import TabularPolicy
 from confide.privacy.bounded import Released
 from confide.privacy.request import LocalDP, NoPrivacy, Request
@@ -58,7 +66,7 @@ class PosteriorSampling:
         return self.statistic.bound
 
     def plan(self, released: Released) -> Round:
-        history = remembered(released, self.shape)
+        history = recall_rounds(released, self.shape)
         known = self._known(history)
         rng = np.random.default_rng([int(released.memory["seed"]), released.generation])
         policies = tuple(self._policy(weights, rng) for weights in self._samples(known, rng))
@@ -66,20 +74,21 @@ class PosteriorSampling:
         policies = (*policies, self._explorer(known, rng)) if share else policies
         shares = np.append(np.full(POLICIES, (1 - share) / POLICIES), share)[: len(policies)]
         shown = np.stack([policy.actions for policy in policies])
-        memory = history.folded(known, self.shape).remembered(released, shown, shares)
+        history = fold_oldest(history, known, self.shape).remember_release(released)
+        history = with_open_round(history, shown, shares, released.users)
         return Round(
             policies,
             self.statistic,
-            memory,
+            history.arrays,
             known.signal if released.generation else None,
             tuple(map(float, shares)),
         )
 
     def _known(self, history: History) -> Posterior:
         return posterior(
-            history.leaves,
-            history.served,
-            history.before,
+            leaves_in(history),
+            served_in(history),
+            evidence_in(history),
             ratio=self.shape.ratio or 0.0,
             kernels=self.public.kernels,
             codes=self.statistic.table,
@@ -89,7 +98,7 @@ class PosteriorSampling:
 
     def valued(self, released: Released, played: Sequence[Played]) -> Valued:
         """What the model of this release says about the policies of all rounds so far, the one that it opens included."""
-        known = self._known(remembered(released, self.shape))
+        known = self._known(recall_rounds(released, self.shape))
         assert self.public.rewards is not None
         return valued(
             played,

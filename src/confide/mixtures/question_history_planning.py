@@ -85,10 +85,6 @@ def answered(table: Array, answers: Array, std: float, users: int) -> Array:
     return done
 
 
-def nothing_asked(dimension: int) -> Array:
-    return np.zeros((0, len(COLUMNS) + dimension))
-
-
 def in_words(
     table: Array, kernels: Array, steps: int, rewards: RewardFeatures | None
 ) -> list[Question]:

@@ -3,19 +3,37 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from confide.errors import InvalidParameter
-from confide.mixtures.question_history_planning import COLUMNS, answered, nothing_asked
+from confide.mixtures.question_history_planning import COLUMNS, answered
 from confide.mixtures.question_planning import Asked, Evidence
-from confide.privacy.bounded import Memory, Released
-from confide.privatizers.schedule import divided
+from confide.planners.history import History, Layout, Reals, Wholes, refuse_unless
+from confide.planners.visits import OPEN_ROUND, users_of_round
+from confide.privacy.bounded import Released
 
-Array = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 RECENT = 8  # rounds whose visits are predicted again at each release
-_PARTS = ("policies", "users", "steps", "thetas", "answers")
-_MOST = 2**20  # rows of the history
+_MOST = 2**20  # rows of the table of questions
+LAYOUT = Layout(
+    OPEN_ROUND
+    | {
+        "open_steps": Wholes(("open question",), below="block"),
+        "open_thetas": Reals(("open question", "direction")),
+        # the recent rounds, and the questions of all of them together
+        "policies": Wholes(("round", "shown policy", "step", "state"), below="action"),
+        "users": Reals(("round", "shown policy"), at_least=0),
+        "stds": Reals(("round",), at_least=0),
+        "rounds": Wholes(("question",), below="round"),
+        "steps": Wholes(("question",), below="block"),
+        "thetas": Reals(("question", "direction")),
+        "answers": Reals(("question",)),
+        # of the rounds before the recent ones
+        "precision": Reals(("planned step", "weight", "weight")),
+        "information": Reals(("planned step", "weight")),
+        "reward_precision": Reals(("step", "reward", "reward")),
+        "reward_information": Reals(("step", "reward")),
+        # every question so far
+        "table": Reals(("asked", "column"), or_nan=True),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +46,8 @@ class Sizes:
     actions: int
     dimension: int
     rewards: int
+    # of each round
+    policies: int
 
     @property
     def blocks(self) -> int:
@@ -40,120 +60,74 @@ class Sizes:
         return max(self.dimension, self.rewards)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Past:
-    """All rounds so far: the recent ones, the evidence of those before them (of weights and of rewards), and the table of all questions."""
-
-    rounds: list[Asked]
-    folded: Evidence
-    rewards: Evidence
-    history: Array
-
-    def after(self, first: Evidence, rewards: Evidence, history: Array) -> "Past":
-        """With a new table, and without the oldest round, if there are many: `first` and `rewards` are the evidence with it."""
-        if len(self.rounds) > RECENT:
-            return Past(self.rounds[1:], first, rewards, history)
-        return Past(self.rounds, self.folded, self.rewards, history)
-
-
-def remember(
-    past: Past, *, policies: Ints, shares: Array, steps: Ints, thetas: Array, users: int
-) -> dict[str, npt.NDArray[np.generic]]:
-    """The past, and the round that begins after so many users: policies [p, h, s] serve shares [p], who are asked (steps, thetas) [q]."""
-    memory: dict[str, npt.NDArray[np.generic]] = {
-        "precision": past.folded.precision,
-        "information": past.folded.information,
-        "reward_precision": past.rewards.precision,
-        "reward_information": past.rewards.information,
-        "history": past.history,
-        "rounds": np.array(len(past.rounds)),
-    }
-    for number, asked in enumerate(past.rounds):
-        memory |= {f"{number}.{part}": getattr(asked, part) for part in _PARTS} | {
-            f"{number}.std": np.array(asked.std)
-        }
-    return memory | {
-        "policies": policies,
-        "shares": shares,
-        "steps": steps,
-        "thetas": thetas,
-        "total": np.array(users),
-    }
-
-
-def recall(released: Released, sizes: Sizes) -> Past:
-    """The past at a release, the round that it has just closed included.
-
-    On a device a server says this, and compiled loops look things up by it: nothing in it is taken on faith.
-    """
-    memory = released.memory
-    shapes = {
-        "precision": (sizes.steps, sizes.dimension, sizes.dimension),
-        "information": (sizes.steps, sizes.dimension),
-        "reward_precision": (sizes.horizon, sizes.rewards, sizes.rewards),
-        "reward_information": (sizes.horizon, sizes.rewards),
-    }
-    if set(memory) == {"seed"}:
-        none = [np.zeros(shape) for shape in shapes.values()]
-        return Past([], Evidence(*none[:2]), Evidence(*none[2:]), nothing_asked(sizes.width))
-    rounds = [
-        _asked(memory, f"{number}.") for number in range(min(int(memory["rounds"]), RECENT + 1))
-    ]
-    total, shares = int(memory["total"]), memory["shares"]
-    if not (
-        _numbers(shares) and (shares >= 0).all() and shares.any() and 0 <= total <= released.users
-    ):
-        raise InvalidParameter("the memory of earlier rounds does not fit this problem")
-    users = np.array(divided(released.users - total, shares), dtype=np.float64)
-    last = Asked(
-        memory["policies"],
-        users,
-        memory["steps"],
-        memory["thetas"],
-        released.values,
-        released.noise.std,
+def recall_answers(released: Released, sizes: Sizes) -> History:
+    """The rounds so far, the one that the release has just closed included."""
+    history = LAYOUT.recall(
+        released,
+        {
+            "step": sizes.horizon,
+            "planned step": sizes.steps,
+            "state": sizes.states,
+            "action": sizes.actions,
+            "weight": sizes.dimension,
+            "reward": sizes.rewards,
+            "block": sizes.blocks,
+            "direction": sizes.width,
+            "column": len(COLUMNS) + sizes.width,
+            "shown policy": sizes.policies,
+        },
+        {"round": RECENT, "asked": _MOST},
     )
-    history = memory["history"]
-    fits = all(_fits(asked, sizes) for asked in [*rounds, last])
-    fits = fits and all(
-        memory[name].shape == shape and _numbers(memory[name]) for name, shape in shapes.items()
+    if released.generation == 0:
+        return history
+    questions, std = len(released.values), released.noise.std
+    refuse_unless(history.count("open question") == questions <= history.count("asked"))
+    number = history.count("round")
+    users = users_of_round(history, released)
+    history = history.append("round", policies=history["shown"], users=users, stds=std)
+    history = history.extend(
+        "question",
+        rounds=np.full(questions, number),
+        steps=history["open_steps"],
+        thetas=history["open_thetas"],
+        answers=released.values,
     )
-    fits = (
-        fits
-        and history.dtype == np.float64
-        and history.ndim == 2
-        and history.shape[1] == len(COLUMNS) + sizes.width
-    )
-    if not fits or not len(last.answers) <= len(history) <= _MOST:
-        raise InvalidParameter("the memory of earlier rounds does not fit this problem")
-    evidence = [memory[name] for name in shapes]
-    told = answered(history, released.values, released.noise.std, released.users - total)
-    return Past([*rounds, last], Evidence(*evidence[:2]), Evidence(*evidence[2:]), told)
+    reported = released.users - int(history["total"])
+    return history.replace(table=answered(history["table"], released.values, std, reported))
 
 
-def _asked(memory: Memory, place: str) -> Asked:
-    policies, users, steps, thetas, answers = (memory[place + part] for part in _PARTS)
-    return Asked(policies, users, steps, thetas, answers, float(memory[f"{place}std"]))
-
-
-def _numbers(values: npt.NDArray[np.generic]) -> bool:
-    return values.dtype == np.float64 and bool(np.isfinite(values).all())
-
-
-def _fits(asked: Asked, sizes: Sizes) -> bool:
-    served, questions = len(asked.users), len(asked.steps)
-    shapes = {
-        "policies": (served, sizes.horizon, sizes.states),
-        "users": (served,),
-        "steps": (questions,),
-        "thetas": (questions, sizes.width),
-        "answers": (questions,),
-    }
-    fits = served > 0 and all(getattr(asked, part).shape == shape for part, shape in shapes.items())
-    for part, most in (("policies", sizes.actions), ("steps", sizes.blocks)):
-        numbers = getattr(asked, part)
-        fits = (
-            fits and numbers.dtype == np.int64 and bool(((numbers >= 0) & (numbers < most)).all())
+def rounds_in(history: History) -> list[Asked]:
+    rounds = []
+    for number in range(history.count("round")):
+        mine = history["rounds"] == number
+        rounds.append(
+            Asked(
+                history["policies"][number],
+                history["users"][number],
+                history["steps"][mine],
+                history["thetas"][mine],
+                history["answers"][mine],
+                float(history["stds"][number]),
+            )
         )
-    fits = fits and all(_numbers(getattr(asked, part)) for part in ("users", "thetas", "answers"))
-    return bool(fits and (asked.users >= 0).all() and 0 <= asked.std < np.inf)
+    return rounds
+
+
+def evidence_in(history: History) -> tuple[Evidence, Evidence]:
+    """Of the rounds before the recent ones: about weights, and about rewards."""
+    about_rewards = Evidence(history["reward_precision"], history["reward_information"])
+    return Evidence(history["precision"], history["information"]), about_rewards
+
+
+def fold_oldest(history: History, first: Evidence, first_rewards: Evidence) -> History:
+    """If there are too many recent rounds: without the oldest, which the evidence about weights and about rewards contains."""
+    if history.count("round") <= RECENT:
+        return history
+    history = history.select("question", history["rounds"] > 0).select("round", slice(1, None))
+    return history.replace(
+        rounds=history["rounds"] - 1,
+        precision=first.precision,
+        information=first.information,
+        reward_precision=first_rewards.precision,
+        reward_information=first_rewards.information,
+    )

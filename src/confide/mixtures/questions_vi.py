@@ -19,10 +19,17 @@ from confide.mixtures.footprint import questions_footprint
 from confide.mixtures.linopt_vi import known_mixture
 from confide.mixtures.question_contributions import Answers, AnswerSums
 from confide.mixtures.question_history_planning import asked_now, in_words, removed
-from confide.mixtures.question_memory_planning import Past, Sizes, recall, remember
+from confide.mixtures.question_memory_planning import (
+    Sizes,
+    evidence_in,
+    fold_oldest,
+    recall_answers,
+    rounds_in,
+)
 from confide.mixtures.question_planning import (
     PRIOR,
     SMALL,
+    Asked,
     Belief,
     Candidates,
     Evidence,
@@ -44,7 +51,9 @@ from confide.mixtures.reward_question_planning import (
 )
 from confide.mixtures.reward_question_planning import signs as reward_signs
 from confide.mixtures.value_features import value_steps
+from confide.planners.history import History
 from confide.planners.reward_features import RewardFeatures, centred_rewards
+from confide.planners.visits import with_open_round
 from confide.policy import TabularPolicy
 from confide.privacy.bounded import Released
 from confide.privacy.request import LocalDP, Request
@@ -84,11 +93,11 @@ class Questions:
 
     def plan(self, released: Released) -> Round:
         past = self._recall(released)
-        about_weights = [about_transitions(asked, self.public.dimension) for asked in past.rounds]
-        belief, first = believe(about_weights, past.folded, self._kernels, self.public.start)
-        learned, first_rewards = self._learned(past, belief)
-        seed = released.memory["seed"]
-        rng = np.random.default_rng([int(seed), released.generation])
+        rounds, (folded, folded_rewards) = rounds_in(past), evidence_in(past)
+        about_weights = [about_transitions(asked, self.public.dimension) for asked in rounds]
+        belief, first = believe(about_weights, folded, self._kernels, self.public.start)
+        learned, first_rewards = self._learned(rounds, folded_rewards, belief)
+        rng = np.random.default_rng([int(past["seed"]), released.generation])
         left = max(self.episodes - released.users, 1)
         rewards = self._rewards(learned, rng)
         values, _ = _kernels.best_policies(self._kernels, rewards, belief.weights[None])
@@ -102,8 +111,8 @@ class Questions:
         known = self._candidates(belief, learned, policies, shares, matters, rng)
         asked = choose(everything, known, users, self._noise(users))
         steps, thetas = known.steps[asked], np.ascontiguousarray(known.thetas[asked])
-        history = asked_now(
-            past.history,
+        table = asked_now(
+            past["table"],
             first=released.users + 1,
             users=users,
             shares=shares,
@@ -115,18 +124,17 @@ class Questions:
             expected=users
             * self._expected(belief, learned, policies, shares, steps, thetas, known.rows[asked]),
         )
-        past = past.after(first, first_rewards, history)
-        begun = remember(
-            past, policies=policies, shares=shares, steps=steps, thetas=thetas, users=released.users
+        past = with_open_round(
+            fold_oldest(past, first, first_rewards), policies, shares, released.users
         )
-        memory = {"seed": seed, **begun}
+        past = past.replace(open_steps=steps, open_thetas=thetas, table=table)
         shown = tuple(TabularPolicy(actions, self.public.actions) for actions in policies)
         signal = users * _clearest(everything, known.rows, known.steps)
         statistic = self._statistic(steps, thetas)
         return Round(
             shown,
             statistic,
-            memory,
+            past.arrays,
             signal if released.generation else None,
             tuple(shares),
             (statistic.bound, users),
@@ -145,12 +153,14 @@ class Questions:
     def _steps(self) -> int:
         return value_steps(self.public.horizon)
 
-    def _learned(self, past: Past, belief: Belief) -> tuple[RewardBelief | None, Evidence]:
+    def _learned(
+        self, rounds: list[Asked], folded: Evidence, belief: Belief
+    ) -> tuple[RewardBelief | None, Evidence]:
         """What is known of unknown rewards, and the evidence to keep of them."""
         if self.rewards is None:
-            return None, past.rewards
+            return None, folded
         return believe_rewards(
-            past.rounds, past.rewards, self.rewards, belief, self._kernels, self.public.start
+            rounds, folded, self.rewards, belief, self._kernels, self.public.start
         )
 
     def _rewards(self, learned: RewardBelief | None, rng: np.random.Generator) -> Array:
@@ -309,21 +319,27 @@ class Questions:
 
     def questions(self, released: Released) -> list[Question]:
         """What was asked up to this release, and what was answered, in words."""
-        return in_words(self._recall(released).history, self._kernels, self._steps, self.rewards)
+        return in_words(self._recall(released)["table"], self._kernels, self._steps, self.rewards)
 
     def asked(self, planned: Round) -> list[Question]:
         """The same with the questions of the round that was planned from it, which is still open."""
         return in_words(
-            np.asarray(planned.memory["history"]), self._kernels, self._steps, self.rewards
+            np.asarray(planned.memory["table"]), self._kernels, self._steps, self.rewards
         )
 
-    def _recall(self, released: Released) -> Past:
+    def _recall(self, released: Released) -> History:
         public = self.public
         unknown = 0 if self.rewards is None else self.rewards.dimension
         sizes = Sizes(
-            public.horizon, self._steps, public.states, public.actions, public.dimension, unknown
+            public.horizon,
+            self._steps,
+            public.states,
+            public.actions,
+            public.dimension,
+            unknown,
+            policies=SAMPLES + 2,
         )
-        return recall(released, sizes)
+        return recall_answers(released, sizes)
 
     def describe(self) -> Description:
         planning = f"policies for weights drawn from the posterior, {self.spread:g} x its standard deviation, and two explorers"

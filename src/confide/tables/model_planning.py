@@ -6,14 +6,20 @@ model, never read off the noisy sums. Least squares over the releases estimates 
 estimate is a count of effective samples, with noise of a known standard deviation.
 """
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from confide.errors import InvalidParameter
-from confide.privacy.bounded import Memory
+from confide.planners.history import (
+    LAST_RELEASE,
+    History,
+    Layout,
+    Reals,
+    Wholes,
+    refuse_unless,
+)
+from confide.privacy.bounded import Released
 from confide.tables import _model_kernels as _kernels
 from confide.tables.support_features import Support
 
@@ -31,118 +37,75 @@ LARGE = 2**19  # cells of a table that is thinned for planning
 THIN = 2.0  # the share that a cell needs to be kept there, times an even one
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class History:
-    """What planning remembers of earlier rounds, all of it public.
-
-    Shapes: means, variances [round, pair] of what a round's users contribute to a pair, for p = 1; of the last few rounds also policies
-    [w, q, h, s] with users [w, q], weights [w, pair], and releases [w, number] with noise variances [w]. Of the releases before: `older`
-    [number], their weighted sum; `used` [round, pair], what each round counts in it, and `noise` [pair], its variance. `model` [cell] is
-    the last estimate, `last` [number] the last release with its variance, where rounds are differences of releases.
-    """
-
-    means: Array
-    variances: Array
-    policies: Ints
-    users: Array
-    weights: Array
-    releases: Array
-    noises: Array
-    older: Array
-    used: Array
-    noise: Array
-    model: Array
-    last: Array
-    last_noise: Array
-
-    @property
-    def rounds(self) -> int:
-        return len(self.means)
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return {name: getattr(self, name) for name in self.__slots__}
+# What planning remembers of earlier rounds. `means` and `variances` are of what a round's users contribute to a pair, for p = 1.
+# `older` is the weighted sum of the releases before the kept ones, `used` is what each round counts in it, and `noise` is its variance.
+LAYOUT = Layout(
+    LAST_RELEASE
+    | {
+        "means": Reals(("round", "pair"), at_least=0),
+        "variances": Reals(("round", "pair"), at_least=0),
+        "used": Reals(("round", "pair")),
+        # the last few releases, with the variances of their noise, and who was served how before them
+        "policies": Wholes(("release", "policy", "step", "state"), below="action"),
+        "users": Reals(("release", "policy"), at_least=0),
+        "weights": Reals(("release", "pair"), at_least=0),
+        "releases": Reals(("release", "number")),
+        "noises": Reals(("release",), at_least=0),
+        "older": Reals(("number",)),
+        "noise": Reals(("pair",), at_least=0),
+        # transition probabilities of the last estimate
+        "model": Reals(("cell",), at_least=0),
+        # the round that is open
+        "shown": Wholes(("policy", "step", "state"), below="action"),
+        "counted": Reals(("pair",), at_least=0, at_most=1),
+        "total": Wholes(at_most="users"),
+    }
+)
 
 
-def beginning(support: Support, size: int, *, policies: int, horizon: int) -> History:
-    """Before the first round: every successor that can be is as likely as any other."""
-    P, C = support.pairs, support.cells
-    model = _kernels.normalised(np.zeros(C), support.indptr, PRIOR)
-    none = np.zeros((0, P))
-    shown = np.zeros((0, policies, horizon, support.states), dtype=np.int64)
-    return History(
-        none,
-        none,
-        shown,
-        np.zeros((0, policies)),
-        none,
-        np.zeros((0, size)),
-        np.zeros(0),
-        np.zeros(size),
-        none,
-        np.zeros(P),
-        model,
-        np.zeros(size),
-        np.zeros(()),
-    )
-
-
-def recall(
-    memory: Memory, support: Support, size: int, *, policies: int, horizon: int, window: int
+def recall_rounds(
+    released: Released, support: Support, *, policies: int, horizon: int, window: int
 ) -> History:
-    """On a device a server says this, and compiled loops look things up by it: nothing in it is taken on faith."""
-    empty = beginning(support, size, policies=policies, horizon=horizon)
-    if set(memory) == {"seed"}:
-        return empty
-    fits = True
-    for name, expected in empty.arrays().items():
-        found = memory.get(name)
-        of_rounds = name in ("means", "variances", "used")
-        of_window = name in ("policies", "users", "weights", "releases", "noises")
-        if not isinstance(found, np.ndarray) or found.dtype != expected.dtype:
-            raise InvalidParameter("the memory of earlier rounds does not fit this problem")
-        shape = found.shape[1:] if of_rounds or of_window else found.shape
-        fits = fits and shape == (expected.shape[1:] if of_rounds or of_window else expected.shape)
-        fits = fits and (not of_rounds or len(found) == len(memory["means"]))
-        fits = fits and (not of_window or len(found) == len(memory["noises"]) <= window)
-        fits = fits and bool(np.isfinite(found).all())
-        if name not in ("releases", "older", "used", "last"):
-            fits = fits and bool((found >= 0).all())
-    if (
-        not fits
-        or (memory["policies"] >= support.actions).any()
-        or len(memory["noises"]) > len(memory["means"])
-    ):
-        raise InvalidParameter("the memory of earlier rounds does not fit this problem")
-    return History(**{name: memory[name] for name in empty.arrays()})
+    """Before the first round, every successor that can be is as likely as any other."""
+    history = LAYOUT.recall(
+        released,
+        {
+            "pair": support.pairs,
+            "cell": support.cells,
+            "state": support.states,
+            "action": support.actions,
+            "step": horizon,
+            "policy": policies,
+            "number": len(released.values),
+        },
+        {"release": window},
+    )
+    refuse_unless(history.count("release") <= history.count("round"))
+    if released.generation == 0:
+        nothing_seen = np.zeros(support.cells)
+        return history.replace(model=_kernels.normalised(nothing_seen, support.indptr, PRIOR))
+    return history
 
 
-def closed(
-    history: History,
-    policies: Ints,
-    users: Array,
-    weights: Array,
-    values: Array,
-    variance: float,
-    *,
-    differences: bool,
+def append_round(
+    history: History, released: Released, users: Array, *, differences: bool
 ) -> History:
     """With the round that the release has just closed; its predictions are made by `predicted`."""
-    release, noise = values, variance
+    values, variance = released.values, released.noise.std**2
     if differences:
-        release, noise = values - history.last, max(variance - float(history.last_noise), 0.0)
-    row = np.zeros((1, len(weights)))
-    return replace(
-        history,
-        means=np.concatenate([history.means, row]),
-        variances=np.concatenate([history.variances, row]),
-        used=np.concatenate([history.used, row]),
-        policies=np.concatenate([history.policies, policies[None]]),
-        users=np.concatenate([history.users, users[None]]),
-        weights=np.concatenate([history.weights, weights[None]]),
-        releases=np.concatenate([history.releases, release[None]]),
-        noises=np.append(history.noises, noise),
-        last=values if differences else history.last,
-        last_noise=np.array(variance if differences else 0.0),
+        values, variance = history.without_last(released)
+        history = history.remember_release(released)
+    not_predicted = np.zeros(len(history["counted"]))
+    history = history.append(
+        "round", means=not_predicted, variances=not_predicted, used=not_predicted
+    )
+    return history.append(
+        "release",
+        policies=history["shown"],
+        users=users,
+        weights=history["counted"],
+        releases=values,
+        noises=variance,
     )
 
 
@@ -153,18 +116,16 @@ def expected_visits(policies: Ints, model: Array, support: Support, start: Array
 
 def predicted(history: History, support: Support, start: Array) -> History:
     """What the users of the last rounds contributed, by the last model."""
-    means, variances = history.means.copy(), history.variances.copy()
-    first = history.rounds - len(history.noises)
+    means, variances = history["means"].copy(), history["variances"].copy()
+    first = history.count("round") - history.count("release")
     least = LEAST / support.pairs
-    W, Q, H, S = history.policies.shape
-    visits = expected_visits(history.policies.reshape(W * Q, H, S), history.model, support, start)
+    W, Q, H, S = history["policies"].shape
+    policies, users, weights = history["policies"], history["users"], history["weights"]
+    visits = expected_visits(policies.reshape(W * Q, H, S), history["model"], support, start)
     for i, v in enumerate(np.maximum(visits, least).reshape(W, Q, support.pairs)):
-        seen = history.users[i] @ np.minimum(v, np.sqrt(v))
-        means[first + i], variances[first + i] = (
-            history.weights[i] * seen,
-            history.weights[i] ** 2 * seen,
-        )
-    return replace(history, means=means, variances=variances)
+        seen = users[i] @ np.minimum(v, np.sqrt(v))
+        means[first + i], variances[first + i] = weights[i] * seen, weights[i] ** 2 * seen
+    return history.replace(means=means, variances=variances)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -184,11 +145,13 @@ def _coefficients(rounds: int, window: int, ratio: float) -> Array:
 
 def _weights(history: History, ratio: float) -> tuple[Array, Array]:
     """Of the last releases in the estimate, [w, pair], and of each round then, [round, pair]."""
-    C = _coefficients(history.rounds, len(history.noises), ratio)
-    m = C @ history.means
+    C = _coefficients(history.count("round"), history.count("release"), ratio)
+    m = C @ history["means"]
     t = len(C)
-    sampling = ((C[:, None] * C[None]).reshape(t * t, -1) @ history.variances).T.reshape(-1, t, t)
-    covariance = sampling * TYPICAL + np.diag(history.noises)
+    sampling = ((C[:, None] * C[None]).reshape(t * t, -1) @ history["variances"]).T.reshape(
+        -1, t, t
+    )
+    covariance = sampling * TYPICAL + np.diag(history["noises"])
     covariance += (1e-9 * np.trace(covariance, axis1=1, axis2=2) + 1e-12)[:, None, None] * np.eye(
         len(C)
     )
@@ -199,21 +162,19 @@ def _weights(history: History, ratio: float) -> tuple[Array, Array]:
 def estimate(history: History, support: Support, ratio: float, balance: float = 0.0) -> Counts:
     """The sums of all releases, each weighted by what it tells; those of rewards with the balance divided out."""
     w, rounds = _weights(history, ratio)
-    used = history.used + rounds
-    mean, variance = (used * history.means).sum(axis=0), (used**2 * history.variances).sum(axis=0)
+    used = history["used"] + rounds
+    mean = (used * history["means"]).sum(axis=0)
+    variance = (used**2 * history["variances"]).sum(axis=0)
     open_ = support.open & (variance > 0) & (mean > 0)
     scale = np.where(open_, mean / np.where(open_, variance, 1.0), 0.0)
     of_cell = np.repeat(np.arange(support.pairs), np.diff(support.indptr))
     cells = support.cells
-    moves = history.older[:cells] + np.einsum(
-        "tc,tc->c", w[:, of_cell], history.releases[:, :cells]
-    )
-    rewards = (
-        history.older[cells:] + (w * history.releases[:, cells:]).sum(axis=0)
-        if history.older.size > cells
-        else np.zeros(0)
-    )
-    noise = np.sqrt(history.noise + history.noises @ w**2) * scale
+    older, releases = history["older"], history["releases"]
+    moves = older[:cells] + np.einsum("tc,tc->c", w[:, of_cell], releases[:, :cells])
+    rewards = np.zeros(0)
+    if older.size > cells:
+        rewards = older[cells:] + (w * releases[:, cells:]).sum(axis=0)
+    noise = np.sqrt(history["noise"] + history["noises"] @ w**2) * scale
     return Counts(
         moves * scale[of_cell], rewards * scale / balance if rewards.size else rewards, noise
     )
@@ -221,25 +182,18 @@ def estimate(history: History, support: Support, ratio: float, balance: float = 
 
 def folded(history: History, support: Support, ratio: float, window: int) -> History:
     """Without the oldest releases beyond the window: their weights are fixed now. Bounds memory and time."""
-    drop = len(history.noises) - window
+    drop = history.count("release") - window
     if drop <= 0:
         return history
-    w, C = (
-        _weights(history, ratio)[0][:drop],
-        _coefficients(history.rounds, len(history.noises), ratio)[:drop],
-    )
+    w = _weights(history, ratio)[0][:drop]
+    C = _coefficients(history.count("round"), history.count("release"), ratio)[:drop]
     of_cell = np.repeat(np.arange(support.pairs), np.diff(support.indptr))
-    each = np.concatenate([w[:, of_cell], w], axis=1)[:, : history.older.size]
-    return replace(
-        history,
-        older=history.older + (each * history.releases[:drop]).sum(axis=0),
-        used=history.used + C.T @ w,
-        noise=history.noise + history.noises[:drop] @ w**2,
-        policies=history.policies[drop:],
-        users=history.users[drop:],
-        weights=history.weights[drop:],
-        releases=history.releases[drop:],
-        noises=history.noises[drop:],
+    older = history["older"]
+    each = np.concatenate([w[:, of_cell], w], axis=1)[:, : older.size]
+    return history.select("release", slice(drop, None)).replace(
+        older=older + (each * history["releases"][:drop]).sum(axis=0),
+        used=history["used"] + C.T @ w,
+        noise=history["noise"] + history["noises"][:drop] @ w**2,
     )
 
 

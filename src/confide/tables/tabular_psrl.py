@@ -13,6 +13,7 @@ from confide.learning.arguments import check_asked, check_choices, choose_schedu
 from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.learning.resources import Footprint, numbers_of_users
 from confide.mechanisms.sources import NoiseSource, check_source
+from confide.planners.history import History
 from confide.policy import TabularPolicy
 from confide.privacy.bounded import Released
 from confide.privacy.request import Request
@@ -24,16 +25,15 @@ from confide.tables.contributions import BudgetedCounts, BudgetedVisits
 from confide.tables.footprint import STATE_SUPPORT, TableSizes
 from confide.tables.model_planning import (
     LARGE,
-    History,
+    append_round,
     best_policy,
-    closed,
     drawn,
     estimate,
     expected_visits,
     folded,
     posterior,
     predicted,
-    recall,
+    recall_rounds,
     untried,
 )
 from confide.tables.reward_planning import reward_posterior
@@ -96,64 +96,31 @@ class TableSampling:
 
     def plan(self, released: Released) -> Round:
         H, S, A = self.public.horizon, self.public.states, self.public.actions
-        memory, seed = released.memory, released.memory["seed"]
-        history = recall(
-            memory,
-            self.support,
-            self.bound.size,
-            policies=self.policies,
-            horizon=H,
-            window=self.window,
+        history = recall_rounds(
+            released, self.support, policies=self.policies, horizon=H, window=self.window
         )
-        rng = np.random.default_rng([int(seed), released.generation])
+        rng = np.random.default_rng([int(history["seed"]), released.generation])
         signal = None
         if released.generation == 0:
             shown = rng.integers(A, size=(self.policies, H, S))
         else:
-            history = self._closed(history, released)
+            before = int(history["total"])
+            users = np.array(divided(released.users - before, self._shares(before)), dtype=float)
+            history = append_round(history, released, users, differences=self.ratio == 0)
             shown, history, signal = self._learn(history, rng)
         shares = self._shares(released.users)
         statistic = BudgetedVisits(
-            self.support, self._weights(history.model, shown, shares), self.bound
+            self.support, self._weights(history["model"], shown, shares), self.bound
         )
-        more = {
-            "seed": seed,
-            "shown": shown,
-            "counted": statistic.weights,
-            "total": np.array(released.users),
-        }
+        history = history.replace(
+            shown=shown, counted=statistic.weights, total=np.array(released.users)
+        )
         policies = tuple(TabularPolicy(actions, A) for actions in shown)
-        return Round(policies, statistic, {**more, **history.arrays()}, signal, shares)
+        return Round(policies, statistic, history.arrays, signal, shares)
 
     def _shares(self, users: int) -> tuple[float, ...]:
         """Of each policy, after so many users. The last but one explores: its users grow as the root of all users."""
         return (*(1.0,) * (self.policies - 2), min(1.0, np.sqrt(EXPLORED / max(users, 1))), 1.0)
-
-    def _closed(self, history: History, released: Released) -> History:
-        H, S, A, memory = (
-            self.public.horizon,
-            self.public.states,
-            self.public.actions,
-            released.memory,
-        )
-        shown, weights, total = memory["shown"], memory["counted"], int(memory["total"])
-        fits = (
-            shown.shape == (self.policies, H, S)
-            and shown.dtype == np.int64
-            and bool(((shown >= 0) & (shown < A)).all())
-        )
-        fits = (
-            fits
-            and weights.shape == (self.support.pairs,)
-            and bool(((weights >= 0) & (weights <= 1)).all())
-        )
-        if not fits or not 0 <= total <= released.users:
-            raise InvalidParameter("the memory of earlier rounds does not fit this problem")
-        users = np.array(divided(released.users - total, self._shares(total)), dtype=float)
-        variance = released.noise.std**2
-        return closed(
-            history, shown, users, weights, released.values, variance, differences=self.ratio == 0
-        )
 
     def _learn(self, history: History, rng: np.random.Generator) -> tuple[Ints, History, float]:
         support, start = self.support, self.public.start
@@ -161,7 +128,7 @@ class TableSampling:
         for _ in range(1 if support.cells > LARGE else 2):
             history = predicted(history, support, start)
             known = posterior(estimate(history, support, self.ratio, self.bound.balance), support)
-            history = replace(history, model=known.mean)
+            history = history.replace(model=known.mean)
         history = folded(history, support, self.ratio, self.window)
         earned = (
             reward_posterior(known, support, self.bound.balance) if self.bound.balance else None
@@ -175,7 +142,7 @@ class TableSampling:
         best = np.where(hopeful, 1.0, earned.mean) if earned else None
         # the mean stays last
         shown.insert(-1, best_policy(known.mean, self._rewards(best, rng), support, hopeful))
-        return np.stack(shown), history, float(history.means[-1].mean())
+        return np.stack(shown), history, float(history["means"][-1].mean())
 
     def _rewards(self, learned: Array | None, rng: np.random.Generator) -> Array:
         """[h, s, a]. Where actions are equally good, one of them at random: there, too, users can show something."""

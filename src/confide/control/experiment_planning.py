@@ -1,0 +1,99 @@
+"""What planning remembers of earlier batches of a linear system: one experiment for each batch. All of it is public."""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.control.identification_planning import NOT_RELEASED, Estimate, Experiment
+from confide.mechanisms.symmetric import smat, svec_size
+from confide.planners.history import LAST_RELEASE, History, Layout, Reals, Wholes
+from confide.privacy.bounded import Released
+
+Array = npt.NDArray[np.float64]
+LAYOUT = Layout(
+    LAST_RELEASE
+    | {
+        "sums": Reals(("experiment", "row", "row")),
+        "residuals": Reals(("experiment", "row", "state")),
+        "sums_std": Reals(("experiment",), at_least=0),
+        "std": Reals(("experiment",), at_least=0),
+        "guess": Reals(("experiment", "row", "state")),
+        "gains": Reals(("experiment", "policy", "step", "input", "state")),
+        "users": Reals(("experiment",), at_least=0),
+        "kept": Reals(("experiment",), at_least=0),
+        "lost": Reals(("experiment",), at_least=0),
+        "before": Reals(("experiment", "row", "row")),
+        "scales": Reals(("experiment", "row"), above=0),
+        # of the open batch
+        "open_guess": Reals(("row", "state")),
+        "open_covariance": Reals(("row", "row")),
+        "open_gains": Reals(("policy", "step", "input", "state")),
+        "open_scales": Reals(("row",), above=0),
+        "open_clip": Reals(above=0),
+        "open_cap": Reals(above=0),
+        "open_kept": Reals(above=0),
+        "open_lost": Reals(at_least=0),
+        # before the open batch
+        "total": Wholes(at_most="users"),
+    }
+)
+
+
+def recall_experiments(
+    released: Released, sizes: dict[str, int], *, weight: float, batches: int
+) -> History:
+    """All batches so far, the one that the release has just closed included. Its second moments have this weight (0: not released)."""
+    dimension, states = sizes["row"], sizes["state"]
+    moments = svec_size(dimension) if weight else 0
+    numbers = {"number": moments + dimension * states}
+    history = LAYOUT.recall(released, sizes | numbers, {"experiment": batches - 1})
+    if released.generation == 0:
+        return history
+    values, variance = history.without_last(released)
+    std = math.sqrt(variance)
+    clip, cap = float(history["open_clip"]), float(history["open_cap"])
+    scales = history["open_scales"]
+    sums, sums_std = np.zeros((dimension, dimension)), NOT_RELEASED
+    if weight:
+        sums = smat(values[None, :moments], dimension)[0] / weight
+        sums, sums_std = cap * sums / np.outer(scales, scales), cap * std / weight
+    residuals = clip * values[moments:].reshape(dimension, states) / scales[:, None]
+    return history.append(
+        "experiment",
+        sums=sums,
+        residuals=residuals,
+        sums_std=sums_std,
+        std=clip * std,
+        guess=history["open_guess"],
+        gains=history["open_gains"],
+        users=float(released.users - int(history["total"])),
+        kept=history["open_kept"],
+        lost=history["open_lost"],
+        before=history["open_covariance"],
+        scales=scales,
+    )
+
+
+def experiments_in(history: History) -> list[Experiment]:
+    return [
+        Experiment(
+            sums=history["sums"][i],
+            residuals=history["residuals"][i],
+            sums_std=float(history["sums_std"][i]),
+            std=float(history["std"][i]),
+            guess=history["guess"][i],
+            gains=history["gains"][i],
+            users=float(history["users"][i]),
+            kept=float(history["kept"][i]),
+            lost=float(history["lost"][i]),
+            before=history["before"][i],
+            scales=history["scales"][i],
+        )
+        for i in range(history.count("experiment"))
+    ]
+
+
+def last_estimate(history: History) -> Estimate:
+    """The estimate from which the batch was planned that the release has just closed."""
+    return Estimate(history["open_guess"], history["open_covariance"])
