@@ -19,7 +19,7 @@ import numba
 import numpy as np
 from record import DOCS, record
 
-from confide.evaluation import DPLSL, DPLSW, LSW, CountsAndSums, DeltaWarning
+from confide.evaluation import DPLSL, DPLSW, LSW, CountsAndSums
 from confide.mechanisms.smooth import smooth_alpha
 from confide.privacy import CentralDP, NoPrivacy
 from confide.problems.zoo.icu_sepsis import (
@@ -30,6 +30,7 @@ from confide.problems.zoo.icu_sepsis import (
     icu_sepsis_expert,
 )
 from confide.problems.zoo.tables import chain_values
+from confide.release import DeltaWarning
 from confide.trajectory import LoggedUsers
 
 sys.path.append(str(Path(__file__).parent.parent))

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 from record import record
 
-from confide.evaluation import CountsAndSums, DeltaWarning
+from confide.evaluation import CountsAndSums
 from confide.evaluation.importance_sampling import ImportanceSampling, WeightedImportanceSampling
 from confide.evaluation.lstd import PrivateLSTD
 from confide.evaluation.sufficient_statistics import SufficientStatistics
 from confide.privacy import CentralDP, NoPrivacy
 from confide.problems.zoo.tables import chain_values
+from confide.release import DeltaWarning
 from confide.trajectory import LoggedUsers
 
 STATES, DISCOUNT, ADVANCE = 40, 0.99, 0.55

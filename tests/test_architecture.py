@@ -49,7 +49,7 @@ FOUNDATION = (
     "learning",
 )
 FAMILIES = ("mixtures", "linear_mdps", "bandits", "tables", "control")
-LOGGED = ("logs", "evaluation", "offline")
+LOGGED = ("logs", "release", "evaluation", "offline")
 ROOF = ("agents", "audit", "experiments", "report", "service", "doctor", "cli", "__main__")
 ORDER = (*FOUNDATION, *FAMILIES, *LOGGED, *ROOF)
 # rooms that know no reinforcement learning, and what of the foundation a family of learners must not see

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from confide.evaluation import DPLSL, DPLSW, LSL, LSW, DeltaWarning
+from confide.evaluation import DPLSL, DPLSW, LSL, LSW
 from confide.mechanisms.smooth import SmoothGaussian
 from confide.privacy.bounded import Array, Bounded
 from confide.privacy.request import CentralDP
 from confide.problems.zoo.tables import chain_values
+from confide.release import DeltaWarning
 from confide.trajectory import LoggedUsers
 
 STATES, DISCOUNT = 40, 0.99

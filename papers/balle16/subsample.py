@@ -1,16 +1,15 @@
 """The sanity baseline: publish the plain estimate of a few users chosen at random, without noise."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from confide.errors import InvalidParameter
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.estimator import Estimator
-from confide.evaluation.log_sums import Logs, Progress, delta_warning
-from confide.evaluation.parameters import keep, keep_returns, whole
+from confide.evaluation.parameters import keep_returns, whole
 from confide.evaluation.smooth_release import counts_one_trajectory
 from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
 from confide.mechanisms.sources import FastSource, NoiseSource, SecureSource
@@ -18,6 +17,9 @@ from confide.privacy.bounded import Array, Bounded
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import ApproxDP, Loss
 from confide.privacy.request import CentralDP, Request, Trust
+from confide.privatizers import Share
+from confide.release.parameters import keep
+from confide.release.sums import Logs, LogSums, delta_warning
 from confide.trajectory import LoggedUsers
 
 
@@ -33,6 +35,7 @@ class Subsample(Estimator):
     """
 
     lattice: ClassVar[bool] = False
+    gaussian: ClassVar[bool] = True
     states: int
     discount: float = 1.0
     return_bound: float
@@ -51,38 +54,36 @@ class Subsample(Estimator):
     def loss(self, privacy: Request) -> Loss:
         return ApproxDP(0.0, privacy.delta)
 
-    def _prepare(
-        self,
-        logs: Logs,
-        privacy: Request,
-        source: NoiseSource,
-        progress: Progress | None,  # noqa: ARG002
-        *,
-        charged: bool,  # noqa: ARG002
-    ) -> Callable[[], ValueEstimate]:
-        """Users are read in the log's order, in this process: the choice must not depend on how users fall into blocks."""
+    def release(
+        self, logs: Logs, *, noise: NoiseSource | None = None, **more: Any
+    ) -> ValueEstimate:
+        if not isinstance(noise, FastSource | SecureSource | None):
+            raise InvalidParameter(
+                "subsample adds no noise: omit noise, or give rng, which chooses the users"
+            )
+        return Estimator.release(self, logs, noise=noise, **more)
+
+    def queries(self, logs: Logs, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
+        """None: no noise is added to a sum."""
         if not isinstance(privacy, CentralDP) or privacy.delta == 0:
             raise InvalidParameter(
                 "subsample publishes each user with probability delta: ask for CentralDP with a delta above 0"
             )
-        if not isinstance(source, FastSource | SecureSource):
-            raise InvalidParameter(
-                "subsample adds no noise: omit noise, or give rng, which chooses the users"
-            )
+        return ()
 
-        def make() -> ValueEstimate:
-            users, total = self._chosen(logs, privacy.delta, source)
-            delta_warning(users, privacy.delta)
-            counts, sums, _ = self._statistic().bound.unpack(total.values)
-            mean: Array = np.divide(sums, counts, out=np.zeros_like(sums), where=counts > 0)
-            guarantee = Guarantee(
-                self.loss(privacy), privacy, Trust.CENTRAL, max(users, 1), source.name
-            )
-            return ValueEstimate(
-                self.return_bound / 2 * (1 + mean), None, guarantee, None, 0.0, self.return_bound
-            )
-
-        return make
+    def answer(self, sums: LogSums) -> ValueEstimate:
+        """Users are read in the log's order, in this process: the choice must not depend on how users fall into blocks."""
+        privacy = sums.privacy
+        users, total = self._chosen(sums.logs, privacy.delta, sums.source)  # type: ignore[arg-type]
+        delta_warning(users, privacy.delta)
+        counts, returns, _ = self._statistic().bound.unpack(total.values)
+        mean: Array = np.divide(returns, counts, out=np.zeros_like(returns), where=counts > 0)
+        guarantee = Guarantee(
+            self.loss(privacy), privacy, Trust.CENTRAL, max(users, 1), sums.source.name
+        )
+        return ValueEstimate(
+            self.return_bound / 2 * (1 + mean), None, guarantee, None, 0.0, self.return_bound
+        )
 
     def _chosen(
         self, logs: Logs, share: float, source: FastSource | SecureSource

@@ -2,9 +2,9 @@
 
 import io
 import json
-import warnings
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,19 +12,17 @@ import numpy.typing as npt
 from confide.arguments import array, choice, fits, kind, real, whole
 from confide.errors import ConfideWarning, InvalidParameter, LogError, StateError
 from confide.evaluation.estimate import DAMAGED, guarantee_from_json, guarantee_to_json
-from confide.evaluation.estimator import asked_for, check_call, check_request, publish, source_of
-from confide.evaluation.log_sums import Logs, LogSums, Progress
-from confide.evaluation.parameters import described, keep
-from confide.mechanisms.sources import NoiseSource
 from confide.offline.transition_contributions import RootCounts, RootTransitions
 from confide.policy import TabularPolicy
 from confide.privacy.bounded import Array
 from confide.privacy.certificate import Certificate
 from confide.privacy.guarantee import Guarantee
-from confide.privacy.ledger import Ledger
 from confide.privacy.loss import NO_PRIVACY, GaussianDP, Loss
 from confide.privacy.request import NoPrivacy, Relation, Request, requested
 from confide.privatizers import Share
+from confide.release.parameters import keep
+from confide.release.question import LogQuestion
+from confide.release.sums import Logs, LogSums
 from papers.qiao22.contributions import StepTransitions
 from papers.qiao22.planning import Pessimistic, pessimistic, steps_of
 from papers.qiao22.printed import APVISetting
@@ -145,7 +143,7 @@ class PessimisticPlan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
-class DPAPVI:
+class DPAPVI(LogQuestion[PessimisticPlan]):
     """DP-APVI as printed: noise of variance 2 H / rho on all counts n(h, s, a) and n(h, s, a, s'), made consistent, then pessimism.
 
     Guarantee: all that a `PessimisticPlan` holds satisfies `privacy` for each user, whatever the data are, with the smaller epsilon that
@@ -158,6 +156,7 @@ class DPAPVI:
     fail. Without noise (`NoPrivacy`) E = 0, and the rest is APVI without its term of lower order.
     """
 
+    gaussian: ClassVar[bool] = True
     states: int
     actions: int
     horizon: int
@@ -174,9 +173,6 @@ class DPAPVI:
         keep(self, states=S, actions=A, horizon=H, rewards=_rewards(self.rewards, (H, S, A)))
         keep(self, failure=real("failure", self.failure, above=0, below=1))
         choice("calibration", self.calibration, ("paper", "tight"))
-
-    def __repr__(self) -> str:
-        return described(self)
 
     def setting(self, privacy: Request) -> APVISetting:
         """The printed constants for a promise; without privacy those that do not depend on noise are of use."""
@@ -206,61 +202,42 @@ class DPAPVI:
             bound.sensitivity(Relation(privacy.relation)) / self.setting(privacy).noise_std
         )
 
-    def release(
-        self,
-        logs: Logs,
-        *,
-        privacy: Request,
-        ledger: Ledger | None = None,
-        rng: np.random.Generator | None = None,
-        noise: NoiseSource | None = None,
-        progress: Progress | None = None,
-        id: str | None = None,
-    ) -> PessimisticPlan:
-        """Release the counts with their plan, and charge the ledger once; arguments as in `ModelRelease.release`."""
-        check_request(privacy)
-        check_call(logs, ledger, progress, id)
-        source = source_of(rng, noise, privacy, asked=asked_for(self, logs, privacy, ledger, id))
+    def queries(self, logs: Logs, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
         if not all(part.layout.columns.action for part in getattr(logs, "parts", ())):
             raise LogError('DP-APVI needs the column of actions: open the log with action="action"')
-        make = self._prepare(logs, privacy, source, progress)
-        made = publish(
-            self,
-            logs,
-            make,
-            PessimisticPlan.from_bytes,
-            privacy=privacy,
-            loss=self.loss(privacy),
-            ledger=ledger,
-            id=id,
-        )
-        if made.learned == 0:
-            users = made.setting.users_to_start()
-            said = f"nothing is learned: with even states and actions the printed penalty is above every value up to {users:.2g} users"
-            warnings.warn(ConfideWarning(said), stacklevel=2)
-        return made
+        query = "counts of states, actions and transitions at each step"
+        return [Share(self.statistic().bound, 1.0, query)]
 
-    def _prepare(
-        self, logs: Logs, privacy: Request, source: NoiseSource, progress: Progress | None
-    ) -> Callable[[], PessimisticPlan]:
-        statistic, setting, loss = self.statistic(), self.setting(privacy), self.loss(privacy)
-        share = Share(
-            statistic.bound, 1.0, "counts of states, actions and transitions at each step"
-        )
-        sums = LogSums(logs, [share], privacy=privacy, source=source, progress=progress, loss=loss)
+    def answer(self, sums: LogSums) -> PessimisticPlan:
+        statistic = self.statistic()
+        released = sums.release(statistic)
+        counts, totals, _, _ = statistic.bound.unpack(released.values)
         rewards: Array = self.rewards  # type: ignore[assignment]
+        subject = f"a policy by DP-APVI, {self.states} states, {self.actions} actions, {self.horizon} steps"
+        return PessimisticPlan(
+            self.setting(sums.privacy),
+            rewards,
+            counts,
+            totals,
+            released.guarantee,
+            sums.certificate(subject),
+        )
 
-        def make() -> PessimisticPlan:
-            released = sums.release(statistic)
-            counts, totals, _, _ = statistic.bound.unpack(released.values)
-            certificate = sums.certificate(
-                f"a policy by DP-APVI, {self.states} states, {self.actions} actions, {self.horizon} steps"
-            )
-            return PessimisticPlan(
-                setting, rewards, counts, totals, released.guarantee, certificate
-            )
+    def read_answer(self, data: bytes) -> PessimisticPlan:
+        return PessimisticPlan.from_bytes(data)
 
-        return make
+    def counted(self, trajectories: int, steps: int) -> str:  # noqa: ARG002
+        return f"the first trajectory of each user is used, and its first {min(steps, self.horizon):,} steps"
+
+    def warnings(self, answer: PessimisticPlan) -> list[ConfideWarning]:
+        if answer.learned > 0:
+            return []
+        users = answer.setting.users_to_start()
+        return [
+            ConfideWarning(
+                f"nothing is learned: with even states and actions the printed penalty is above every value up to {users:.2g} users"
+            )
+        ]
 
 
 def _rewards(given: npt.ArrayLike, shape: tuple[int, int, int]) -> Array:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         privacy,
         privatizers,
         problems,
+        release,
         statistics,
     )
     from confide.agents.explain import explain
@@ -72,6 +73,7 @@ __all__ = [
     "privacy",
     "privatizers",
     "problems",
+    "release",
     "run",
     "statistics",
 ]
@@ -102,6 +104,7 @@ __getattr__ = lazy(
                 "privacy",
                 "privatizers",
                 "problems",
+                "release",
                 "report",
                 "statistics",
             ),

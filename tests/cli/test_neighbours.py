@@ -19,13 +19,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from confide.audit.tape import Tape, TapedSource
-from confide.evaluation import estimator as estimators
 from confide.experiments import loop, runner
 from confide.mechanisms.smooth import SmoothGaussian
 from confide.mechanisms.sources import FastSource
-from confide.offline import improvement, model_release
 from confide.policy import uniform_policy
 from confide.privacy import certificate, ledger
+from confide.release import question
 from confide.report import page
 
 STATES = 4
@@ -229,7 +228,7 @@ class Recording:
         self._sources = 0
 
     def install(self, patch):
-        make_source = estimators.source_of
+        make_source = question.source_for
         smooth_release = SmoothGaussian.release
 
         def taped(*given, **named):
@@ -243,8 +242,7 @@ class Recording:
             self.smooth.append(value if self._original is None else self._original.smooth[place])
             return self.smooth[-1].copy()
 
-        for module in (estimators, model_release, improvement):
-            patch.setattr(module, "source_of", taped)
+        patch.setattr(question, "source_for", taped)
         patch.setattr(SmoothGaussian, "release", released)
 
 
@@ -294,11 +292,11 @@ def test_the_two_runs_really_have_other_data(player):
 
 def leak_size_of_file(patch):
     """The certificate names the log by a digest that contains its size, as it once named a split."""
-    from confide.evaluation import log_sums
+    from confide.release import sums
 
-    said = log_sums.said
+    said = sums.said
     patch.setattr(
-        log_sums,
+        sums,
         "said",
         lambda logs, privacy: [*said(logs, privacy), str(os.path.getsize("log.parquet"))],
     )

@@ -289,7 +289,7 @@ class OneUser:
         return None
 
 
-@pytest.mark.filterwarnings("ignore::confide.evaluation.DeltaWarning")
+@pytest.mark.filterwarnings("ignore::confide.release.DeltaWarning")
 @pytest.mark.parametrize("name", ATTACKED)
 def test_an_attack_does_not_refute_it_and_refutes_it_with_little_noise(name):
     """100 runs on each of two logs, at 99 % confidence: an honest estimator is refuted with probability at most 1 %, before the seed is

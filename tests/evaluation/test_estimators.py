@@ -1,14 +1,12 @@
 """What all estimators have in common: promise, certificate, ledger, files."""
 
-import warnings
-
 import numpy as np
 import pytest
 
 import confide
 from confide.audit.verify import taken_on_trust, verify
 from confide.errors import InvalidParameter, LedgerError, PromiseBroken
-from confide.evaluation import DPLSL, DPLSW, LSL, LSW, CountsAndSums, DeltaWarning, delta_warning
+from confide.evaluation import DPLSL, DPLSW, LSL, LSW, CountsAndSums
 from confide.logs import in_memory
 from confide.mechanisms.sources import noise_source
 from confide.trajectory import LoggedUsers
@@ -148,18 +146,6 @@ def test_without_privacy_they_are_the_plain_estimates(chain):
     mean = [paid[starts == 0].mean()]  # state 0 is first visited by those who start there
     np.testing.assert_allclose(plain.values[:1], mean, atol=1e-6)
     assert np.abs(LSL(**COMMON, ridge=1e-6).release(chain.log()).values - plain.values).max() < 1e-6
-
-
-def test_delta_warning(chain):
-    with pytest.warns(DeltaWarning, match="records"):
-        delta_warning(1000, 1e-3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        delta_warning(1000, 0.9e-3)
-    with pytest.warns(DeltaWarning):
-        MADE["counts-and-sums"].release(
-            chain.log(200), privacy=confide.CentralDP(1.0, 0.01), rng=np.random.default_rng(0)
-        )
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e4])

@@ -17,9 +17,9 @@ from confide.evaluation import (
     ValueEstimate,
     WeightedImportanceSampling,
 )
-from confide.evaluation.estimator import release_id
 from confide.logs import in_memory
 from confide.logs.columns import Caps
+from confide.release.charge import release_id
 
 S = 8
 PRIVATE = confide.CentralDP(1.0, 1e-6)

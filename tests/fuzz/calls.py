@@ -24,6 +24,7 @@ from confide import (
     privacy,
     privatizers,
     problems,
+    release,
     report,
     statistics,
 )
@@ -46,6 +47,7 @@ NAMESPACES |= {
     "privacy": privacy,
     "privatizers": privatizers,
     "problems": problems,
+    "release": release,
     "report": report,
     "statistics": statistics,
 }
@@ -56,6 +58,8 @@ NOT_CALLED = {
     "Subject",
     "Statistic",
     "Estimator",
+    "LogQuestion",
+    "LogSums",
     "NoiseSource",
     "StateStore",
     "Privatizer",
@@ -721,7 +725,7 @@ def _evaluation():
     }
     found["PrivateLSTD"] = Case(evaluation.PrivateLSTD, linear | {"norm": None})
     found["SufficientStatistics"] = Case(evaluation.SufficientStatistics, linear)
-    found["delta_warning"] = Case(evaluation.delta_warning, {"users": 10, "delta": 1e-6})
+    found["delta_warning"] = Case(release.delta_warning, {"users": 10, "delta": 1e-6})
     counted = evaluation.CountsAndSums(states=5, visits=4, return_bound=1.0)
     given = {
         "users": 100,
@@ -749,6 +753,11 @@ def _evaluation():
     }
     found["CountsAndSums.release"] = Case(counted.release, given)
     found["DPLSW.release"] = Case(evaluation.DPLSW(states=5, return_bound=1.0).release, given)
+    found["release"] = Case(
+        release.release,
+        {"question": counted, "logs": log, "privacy": CENTRAL, "budget": None}
+        | {"noise": Fresh(lambda: mechanisms.FastSource(rng())), "progress": None, "id": None},
+    )
     estimate = counted.release(log, privacy=CENTRAL, rng=rng())
     found["ValueEstimate.interval"] = Case(estimate.interval, {"level": 0.9})
     found["ValueEstimate.from_bytes"] = Case(

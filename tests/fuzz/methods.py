@@ -18,9 +18,11 @@ from confide.trajectory import Trajectories
 PRIVATE = confide.JointDP(1.0, 1e-5)
 CENTRAL = confide.CentralDP(1.0, 1e-6)
 # Methods of protocols that only the library calls, with what it has checked: a counter and a source of noise are
-# called in inner loops, and a learner's `footprint` by the estimate of its memory.
+# called in inner loops, a learner's `footprint` by the estimate of its memory, and `queries` and `answer` of a question to
+# a log by `release`.
 INTERNAL = {
     "adopt",
+    "answer",
     "decode",
     "encode",
     "footprint",
@@ -36,6 +38,7 @@ INTERNAL = {
     "lattice_gaussian",
     "uniform",
     "expected_noise",
+    "queries",
 }
 
 

@@ -14,13 +14,13 @@ import pytest
 import confide
 from confide.audit import refute
 from confide.audit.mechanisms import Scaled
-from confide.evaluation.log_sums import LogSums
 from confide.logs import in_memory
 from confide.logs.split import Part
 from confide.mechanisms.sources import FastSource
-from confide.offline import ModelRelease, improvement, model_release
+from confide.offline import ModelRelease, improvement
 from confide.offline._counting_kernels import PART
 from confide.offline.gain_planning import Mixture, Target
+from confide.release import LogSums, question
 from confide.trajectory import LoggedUsers
 
 PRIVATE = confide.CentralDP(4.0, 0.01)
@@ -60,8 +60,7 @@ class Tapped(LogSums):
 
 @pytest.fixture(autouse=True)
 def tapped(monkeypatch):
-    for module in (model_release, improvement):
-        monkeypatch.setattr(module, "LogSums", Tapped)
+    monkeypatch.setattr(question, "LogSums", Tapped)
 
 
 def tap(release):
@@ -197,7 +196,7 @@ def both_seen(model, who, method, world, noise):
 def both(monkeypatch):
     """How to attack both parts with a method. What is asked of the held-out people is public: a function of the model alone."""
     with monkeypatch.context() as untapped:
-        untapped.setattr(model_release, "LogSums", LogSums)
+        untapped.setattr(question, "LogSums", LogSums)
         model, who = learned()
     asked = improvement._asked(
         model,

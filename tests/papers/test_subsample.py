@@ -47,7 +47,7 @@ class Cut:
 
 
 def release(log, seed=3):
-    with pytest.warns(confide.evaluation.DeltaWarning):
+    with pytest.warns(confide.release.DeltaWarning):
         return SUBSAMPLE.release(log, privacy=PRIVACY, rng=np.random.default_rng(seed))
 
 
@@ -59,7 +59,7 @@ def test_who_is_chosen_does_not_depend_on_blocks():
 def test_the_average_of_the_chosen_users_is_published():
     data = people()
     everybody = confide.CentralDP(1.0, 1 - 1e-12)
-    with pytest.warns(confide.evaluation.DeltaWarning):
+    with pytest.warns(confide.release.DeltaWarning):
         estimate = SUBSAMPLE.release(
             in_memory(data), privacy=everybody, rng=np.random.default_rng(3)
         )

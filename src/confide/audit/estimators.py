@@ -13,7 +13,7 @@ from confide.evaluation.dp_lsl import DPLSL
 from confide.evaluation.dp_lsw import DPLSW
 from confide.evaluation.importance_sampling import ImportanceSampling, WeightedImportanceSampling
 from confide.evaluation.lstd import PrivateLSTD
-from confide.evaluation.smooth_release import exact_sums
+from confide.evaluation.smooth_release import first_visit_returns, visits_and_sums
 from confide.evaluation.sufficient_statistics import SufficientStatistics
 from confide.mechanisms.smooth import SmoothGaussian
 from confide.mechanisms.sources import FastSource, NoiseSource
@@ -143,7 +143,9 @@ class SmoothEstimateSubject:
             else DPLSL(states=_MANY, ridge=1e4, return_bound=1.0)
         )  # where its bound is tight
         mechanism, log = self._mechanism(), SmallLog(world, _MANY, self.twin == "clip")
-        counts, returns, users = exact_sums(estimator, log, None)
+        total = log.total(first_visit_returns(estimator))
+        counts, returns = visits_and_sums(estimator, total)
+        users = total.users
         exact, least = (
             estimator.solve(counts, returns),
             estimator.least_sensitivity(users, printed=False),

@@ -65,7 +65,7 @@ class LogRelease:
     @property
     def id(self) -> str:
         """Its id in a ledger. Other files, columns or caps make another release; changes of the files' contents are not detected."""
-        from confide.evaluation.estimator import release_id
+        from confide.release.charge import release_id
 
         paths = [os.path.realpath(path) for path in self.files]  # however they are spelt
         where = [

@@ -277,7 +277,7 @@ def delta_warnings(users: int, delta: float) -> list[str]:
     """The library's warnings about delta, as lines."""
     import warnings
 
-    from confide.evaluation import delta_warning
+    from confide.release import delta_warning
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
         ImportanceSampling,
         WeightedImportanceSampling,
     )
-    from confide.evaluation.log_sums import DeltaWarning, Logs, delta_warning
     from confide.evaluation.lstd import PrivateLSTD
     from confide.evaluation.plan import Plan
     from confide.evaluation.sufficient_statistics import SufficientStatistics
@@ -25,16 +24,13 @@ __all__ = [
     "LSL",
     "LSW",
     "CountsAndSums",
-    "DeltaWarning",
     "Estimator",
     "ImportanceSampling",
-    "Logs",
     "Plan",
     "PrivateLSTD",
     "SufficientStatistics",
     "ValueEstimate",
     "WeightedImportanceSampling",
-    "delta_warning",
 ]
 
 __getattr__ = lazy(
@@ -43,17 +39,14 @@ __getattr__ = lazy(
         "CountsAndSums": "counts_and_sums",
         "DPLSL": "dp_lsl",
         "DPLSW": "dp_lsw",
-        "DeltaWarning": "log_sums",
         "Estimator": "estimator",
         "ImportanceSampling": "importance_sampling",
         "LSL": "dp_lsl",
         "LSW": "dp_lsw",
-        "Logs": "log_sums",
         "Plan": "plan",
         "PrivateLSTD": "lstd",
         "SufficientStatistics": "sufficient_statistics",
         "ValueEstimate": "estimate",
         "WeightedImportanceSampling": "importance_sampling",
-        "delta_warning": "log_sums",
     },
 )

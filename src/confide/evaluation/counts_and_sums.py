@@ -1,7 +1,7 @@
 """Noisy counts and sums of first-visit returns, then shrinkage: one Gaussian query for all states together."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,12 +12,9 @@ from confide import arguments
 from confide.arguments import choice, flag
 from confide.errors import InvalidParameter
 from confide.evaluation.estimate import ValueEstimate
-from confide.evaluation.estimator import Estimator, check_request
-from confide.evaluation.log_sums import Logs, LogSums, Progress
+from confide.evaluation.estimator import Estimator
 from confide.evaluation.parameters import (
     USUAL_VISITS,
-    first_of_user,
-    keep,
     keep_returns,
     nobody,
     numbers,
@@ -37,11 +34,12 @@ from confide.evaluation.shrinkage import Ratios, Shrunk, empirical_bayes, fixed,
 from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
 from confide.mechanisms.additive import least_noise
 from confide.mechanisms.counters import Exact
-from confide.mechanisms.sources import NoiseSource
-from confide.privacy.bounded import Array, Released
-from confide.privacy.certificate import Certificate
+from confide.privacy.bounded import Array
 from confide.privacy.request import NoPrivacy, Request
 from confide.privatizers import Share
+from confide.release.parameters import first_of_user, keep
+from confide.release.question import check_request
+from confide.release.sums import Logs, LogSums
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
@@ -110,40 +108,25 @@ class CountsAndSums(Estimator):
     def _centre(self) -> float:
         return self.return_bound / 2 if self.centre is None else self.centre
 
-    def _prepare(
-        self,
-        logs: Logs,
-        privacy: Request,
-        source: NoiseSource,
-        progress: Progress | None,
-        *,
-        charged: bool,
-    ) -> Callable[[], ValueEstimate]:
-        statistic = self.statistic(getattr(logs, "max_trajectories", 1), pure=is_pure(privacy))
-        share = Share(statistic.bound, 1.0, "first visits: counts and sums of returns")
-        sums = LogSums(
-            logs, [share], privacy=privacy, source=source, progress=progress, charged=charged
-        )
+    def queries(self, logs: Logs, privacy: Request) -> Sequence[Share]:
+        bound = self._statistic_of(logs, privacy).bound
+        return [Share(bound, 1.0, "first visits: counts and sums of returns")]
 
-        def make() -> ValueEstimate:
-            released = sums.release(statistic)
-            return self._estimate(
-                released, statistic.bound, sums.certificate(f"values of {self.states} states")
-            )
+    def _statistic_of(self, logs: Logs, privacy: Request) -> FirstVisitReturns:
+        return self.statistic(getattr(logs, "max_trajectories", 1), pure=is_pure(privacy))
 
-        return make
-
-    def _estimate(
-        self, released: Released, bound: FirstVisits, certificate: Certificate
-    ) -> ValueEstimate:
-        counts, sums, squares = bound.unpack(released.values)
+    def answer(self, sums: LogSums) -> ValueEstimate:
+        statistic = self._statistic_of(sums.logs, sums.privacy)
+        bound = statistic.bound
+        released = sums.release(statistic)
+        counts, returns, squares = bound.unpack(released.values)
         std = released.noise.std
-        ratios = Ratios(counts, sums, squares, std / bound.count_unit, std)
+        ratios = Ratios(counts, returns, squares, std / bound.count_unit, std)
         shrunk = self._shrunk(ratios)
         R = self.return_bound / 2
         public = {
             "counts": counts,
-            "sums": sums,
+            "sums": returns,
             "count_std": np.full(self.states, ratios.count_std),
             "sum_std": np.full(self.states, ratios.sum_std),
             "sampling_variance": ratios.sampling_variance(shrunk.values),
@@ -153,7 +136,7 @@ class CountsAndSums(Estimator):
             values=self._centre + R * shrunk.values,
             noise_std=R * shrunk.noise_std,
             guarantee=released.guarantee,
-            certificate=certificate,
+            certificate=sums.certificate(f"values of {self.states} states"),
             lowest=self._centre - R,
             highest=self._centre + R,
             released=public if squares is None else public | {"squares": squares},

@@ -8,8 +8,7 @@ import numpy as np
 from confide import arguments
 from confide.errors import InvalidParameter
 from confide.evaluation.estimate import ValueEstimate
-from confide.evaluation.log_sums import Logs, Progress
-from confide.evaluation.parameters import keep, positive, visits_and_returns
+from confide.evaluation.parameters import positive, visits_and_returns
 from confide.evaluation.smooth_release import (
     LinearMonteCarlo,
     SmoothEstimator,
@@ -22,6 +21,8 @@ from confide.evaluation.smooth_release import (
 )
 from confide.privacy.bounded import Array
 from confide.privacy.request import NoPrivacy
+from confide.release.parameters import keep
+from confide.release.sums import Logs, Progress
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)

@@ -6,7 +6,6 @@ import numpy as np
 
 from confide import arguments
 from confide.evaluation.estimate import ValueEstimate
-from confide.evaluation.log_sums import Logs, Progress
 from confide.evaluation.parameters import visits_and_returns
 from confide.evaluation.smooth_release import (
     LinearMonteCarlo,
@@ -19,6 +18,7 @@ from confide.evaluation.smooth_release import (
 )
 from confide.privacy.bounded import Array
 from confide.privacy.request import NoPrivacy
+from confide.release.sums import Logs, Progress
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)

@@ -1,6 +1,7 @@
 """The value of another policy than the one that was followed: importance sampling, plain, per decision, and weighted."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 import numpy as np
@@ -11,13 +12,15 @@ from confide.errors import ClippedWeightsWarning, ConfideWarning, InvalidParamet
 from confide.evaluation.contributions import Bands, ResidualBands
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.linear_values import SPREAD
-from confide.evaluation.log_sums import Logs, LogSums
-from confide.evaluation.parameters import first_of_user, keep, numbers, real
-from confide.evaluation.two_parts import BANDS, Planned, Returns, TwoReleases
+from confide.evaluation.parameters import numbers, real
+from confide.evaluation.two_parts import BANDS, Returns, TwoReleases
 from confide.evaluation.weight_contributions import WeightAndWorth, WeightedReturns
 from confide.policy import FinitePolicy, StochasticPolicy
 from confide.privacy.bounded import Array, L2Ball, Released
 from confide.privacy.request import Relation, Request
+from confide.privatizers import Share
+from confide.release.parameters import first_of_user, keep
+from confide.release.sums import Logs, LogSums
 
 _RARE = 1e-4  # the least probability of an action that was logged
 _MANY = 0.05  # of the weight: beyond that a clip is worth a warning
@@ -86,18 +89,18 @@ class ImportanceSampling(TwoReleases):
     def warnings(self, estimate: ValueEstimate) -> list[ConfideWarning]:
         return _clipped(estimate, self.clip)
 
-    def _planned(self, logs: Logs, privacy: Request) -> Planned:
+    def queries(self, logs: Logs, privacy: Request) -> Sequence[Share]:
         _check_log(logs, len(np.asarray(self.target)), known=self.behaviour is not None)
-        statistic = self.statistic(Relation(privacy.relation))
+        bound = self.statistic(Relation(privacy.relation)).bound
         query = (
             "sum of weighted returns"
             if self.per_decision
             else "sums of weights and of weighted returns"
         )
-        shares = self._shares(statistic.bound, query, Bands(BANDS, statistic.bound.size))
-        return shares, lambda sums: self._estimate(sums, statistic)
+        return self._shares(bound, query, Bands(BANDS, bound.size))
 
-    def _estimate(self, sums: LogSums, statistic: WeightedReturns) -> ValueEstimate:
+    def answer(self, sums: LogSums) -> ValueEstimate:
+        statistic = self.statistic(Relation(sums.privacy.relation))
         answer, bound = sums.release(statistic), statistic.bound
         unit, kappa = (
             self.clip / max(answer.users, 1),
@@ -161,15 +164,13 @@ class WeightedImportanceSampling(TwoReleases):
     def warnings(self, estimate: ValueEstimate) -> list[ConfideWarning]:
         return _clipped(estimate, self.clip)
 
-    def _planned(self, logs: Logs, privacy: Request) -> Planned:  # noqa: ARG002
+    def queries(self, logs: Logs, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
         _check_log(logs, len(np.asarray(self.target)), known=self.behaviour is not None)
-        statistic = self.statistic()
-        shares = self._shares(
-            statistic.bound, "sums of weights and of weighted returns", Bands(BANDS, 2)
-        )
-        return shares, lambda sums: self._estimate(sums, statistic)
+        bound = self.statistic().bound
+        return self._shares(bound, "sums of weights and of weighted returns", Bands(BANDS, 2))
 
-    def _estimate(self, sums: LogSums, statistic: WeightedReturns) -> ValueEstimate:
+    def answer(self, sums: LogSums) -> ValueEstimate:
+        statistic = self.statistic()
         kappa = WeightAndWorth().balance
         answer = sums.release(statistic)
         n, b = answer.values[:1], answer.values[1:] / kappa

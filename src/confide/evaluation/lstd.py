@@ -1,6 +1,7 @@
 """Private least-squares temporal differences: linear values from one step of look-ahead."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import ClassVar
 
@@ -16,20 +17,14 @@ from confide.evaluation.linear_values import (
     residual_gain,
     solve,
 )
-from confide.evaluation.log_sums import Logs, LogSums
-from confide.evaluation.parameters import (
-    USUAL_VISITS,
-    first_of_user,
-    keep,
-    nobody,
-    numbers,
-    positive,
-    whole,
-)
+from confide.evaluation.parameters import USUAL_VISITS, nobody, numbers, positive, whole
 from confide.evaluation.temporal_contributions import TemporalSums, check_radius, longest_steps
-from confide.evaluation.two_parts import BANDS, Planned, TwoReleases
+from confide.evaluation.two_parts import BANDS, TwoReleases
 from confide.privacy.bounded import Array, L2Ball
 from confide.privacy.request import Request
+from confide.privatizers import Share
+from confide.release.parameters import first_of_user, keep
+from confide.release.sums import Logs, LogSums
 
 # how far above the noise's own largest singular value, 2 s sqrt(d), all those of A must be
 _CLEAR = 1.5
@@ -93,19 +88,17 @@ class PrivateLSTD(TwoReleases):
             f"{clipped}; {first_of_user(trajectories, steps)}; {kept}; {nobody(len(self.features))}"
         )
 
-    def _planned(self, logs: Logs, privacy: Request) -> Planned:  # noqa: ARG002
+    def queries(self, logs: Logs, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
         where = coordinates(self.features, self.weights)
-        statistic = self.statistic(where)
-        shares = self._shares(
-            statistic.bound,
+        return self._shares(
+            self.statistic(where).bound,
             "steps: sum w x (x - discount x')^T, sum w x y",
             Bands(BANDS, where.table.shape[1]),
         )
-        return shares, lambda sums: self._estimate(sums, where, statistic)
 
-    def _estimate(
-        self, sums: LogSums, where: Coordinates, statistic: TemporalSums
-    ) -> ValueEstimate:
+    def answer(self, sums: LogSums) -> ValueEstimate:
+        where = coordinates(self.features, self.weights)
+        statistic = self.statistic(where)
         answer = sums.release(statistic)
         A, b = statistic.unpack(answer.values)
         s, kappa = answer.noise.std, statistic.balance

@@ -1,6 +1,5 @@
 """Checks of public parameters before anything is charged, and their normal form, so that one release has one id in a ledger."""
 
-from dataclasses import fields
 from numbers import Real
 from typing import Any
 
@@ -10,6 +9,7 @@ from confide import arguments
 from confide.arguments import shown
 from confide.errors import InvalidParameter
 from confide.privacy.bounded import Array, real_numbers
+from confide.release.parameters import keep
 
 # noise grows with the root of it, and later states of a long trajectory are earlier ones of another
 USUAL_VISITS = 20
@@ -48,12 +48,6 @@ def numbers(name: str, value: Any) -> Array:
     return table
 
 
-def keep(model: Any, **values: Any) -> None:
-    """Set parameters of a frozen dataclass to what they were found to be."""
-    for name, value in values.items():
-        object.__setattr__(model, name, value)
-
-
 def keep_returns(model: Any) -> None:
     """Discount and range of returns, which all estimators have; and the range's centre, where they have one."""
     keep(
@@ -74,25 +68,6 @@ def keep_returns(model: Any) -> None:
                 most,
             ),
         )
-
-
-def described(model: Any) -> str:
-    """A dataclass in one line: arrays by their shapes."""
-    shown = ((each.name, getattr(model, each.name)) for each in fields(model))
-    parts = (
-        f"{name}={f'array{list(value.shape)}' if isinstance(value, np.ndarray) else repr(value)}"
-        for name, value in shown
-    )
-    return f"{type(model).__name__}({', '.join(parts)})"
-
-
-def first_of_user(trajectories: int, steps: int) -> str:
-    """The caps of a log, in words."""
-    whole("trajectories", trajectories)
-    whole("steps", steps)
-    if trajectories == 1:
-        return f"the first trajectory of each user is used, and its first {steps:,} steps"
-    return f"the first {trajectories:,} trajectories of each user are used, and the first {steps:,} steps of each"
 
 
 def visits_and_returns(states: int, counts: Array, returns: Array) -> tuple[Array, Array]:

@@ -1,31 +1,25 @@
 """First-visit Monte Carlo with noise that follows the data: what DP-LSW and DP-LSL share [Balle16]."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from confide.errors import InvalidParameter
 from confide.evaluation.estimate import ValueEstimate
-from confide.evaluation.estimator import Estimator, check_call
-from confide.evaluation.log_sums import Logs, Progress, delta_warning, said
-from confide.evaluation.parameters import (
-    described,
-    first_of_user,
-    keep,
-    keep_returns,
-    nobody,
-    numbers,
-    whole,
-)
+from confide.evaluation.estimator import Estimator
+from confide.evaluation.parameters import keep_returns, nobody, numbers, whole
 from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
 from confide.mechanisms.smooth import SmoothGaussian
-from confide.mechanisms.sources import NoiseSource
-from confide.privacy.bounded import Array
+from confide.privacy.bounded import Array, Bounded
 from confide.privacy.certificate import Mechanism, certify
 from confide.privacy.guarantee import Guarantee, no_guarantee
 from confide.privacy.loss import Loss
 from confide.privacy.request import CentralDP, NoPrivacy, Request, Trust
+from confide.privatizers import Share
+from confide.release.parameters import described, first_of_user, keep
+from confide.release.question import check_call
+from confide.release.sums import Logs, LogSums, Progress, delta_warning, said
 
 # Of S(x): the computed fit may be off by 5e-7 S(x), where the average of a table is off by 4e-16 users S(x) at most. A factor keeps beta.
 _ROUNDING = 1 + 1e-6
@@ -95,18 +89,16 @@ def positive_weights(given: Array | None, states: int, name: str) -> Array:
     return weights
 
 
-def exact_sums(
-    model: LinearMonteCarlo, logs: Logs, progress: Progress | None
-) -> tuple[Array, Array, int]:
-    """(n_s, sum of F) [s] and the number of users. PRIVATE but for the last. One trajectory per user, returns clipped to [0, F_max].
-
-    One user changes each n_s by 1 at most: the bounds of [Balle16] are about that.
-    """
+def first_visit_returns(model: LinearMonteCarlo) -> FirstVisitReturns:
+    """What is added up over users: one trajectory of each, its returns clipped to [0, F_max]."""
     R = model.return_bound / 2
-    statistic = FirstVisitReturns(FirstVisits(model.states, model.states), model.discount, R, R)
-    total = logs.total(statistic, progress=progress)
-    counts, scaled, _ = statistic.bound.unpack(total.values)
-    return counts, R * (scaled + counts), total.users
+    return FirstVisitReturns(FirstVisits(model.states, model.states), model.discount, R, R)
+
+
+def visits_and_sums(model: LinearMonteCarlo, total: Bounded) -> tuple[Array, Array]:
+    """(n_s, sum of F) [s]. PRIVATE. One user changes each n_s by 1 at most: the bounds of [Balle16] are about that."""
+    counts, scaled, _ = first_visit_returns(model).bound.unpack(total.values)
+    return counts, model.return_bound / 2 * (scaled + counts)
 
 
 def release_exactly(
@@ -114,8 +106,12 @@ def release_exactly(
 ) -> ValueEstimate:
     """The non-private fit: its guarantee states that there is none."""
     check_call(logs, progress=progress)
-    counts, returns, users = exact_sums(model, logs, progress)
-    guarantee = no_guarantee(max(users, 1))
+    return exact_estimate(model, logs, logs.total(first_visit_returns(model), progress=progress))
+
+
+def exact_estimate(model: LinearMonteCarlo, logs: Logs, total: Bounded) -> ValueEstimate:
+    counts, returns = visits_and_sums(model, total)
+    guarantee = no_guarantee(max(total.users, 1))
     plain = Mechanism("exact", "none", 2, 1.0, 0.0, {"leaves": 1})
     certificate = certify(
         guarantee, [plain], subject=type(model).__name__, assumptions=list(logs.assumptions)
@@ -137,6 +133,7 @@ class SmoothEstimator(Estimator, LinearMonteCarlo):
 
     __slots__ = ()
     lattice = False
+    gaussian = True
     calibration: str
 
     def counted(self, trajectories: int, steps: int) -> str:  # noqa: ARG002 - whatever the log's cap is
@@ -153,52 +150,45 @@ class SmoothEstimator(Estimator, LinearMonteCarlo):
         dimension = self.states if self.features is None else feature_matrix(self).shape[1]
         return SmoothGaussian(privacy.epsilon, privacy.delta, dimension, self.calibration)
 
-    def _prepare(
-        self,
-        logs: Logs,
-        privacy: Request,
-        source: NoiseSource,
-        progress: Progress | None,
-        *,
-        charged: bool,  # noqa: ARG002
-    ) -> Callable[[], ValueEstimate]:
+    def queries(self, logs: Logs, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
+        """None that have noise of a size known in advance."""
+        return ()
+
+    def answer(self, sums: LogSums) -> ValueEstimate:
+        privacy = sums.privacy
+        total = sums.total(first_visit_returns(self))
         if not isinstance(privacy, CentralDP):
-            return lambda: release_exactly(self, logs, progress)
+            return exact_estimate(self, sums.logs, total)
         mechanism = self._mechanism(privacy)
-
-        def make() -> ValueEstimate:
-            counts, returns, users = exact_sums(self, logs, progress)
-            delta_warning(users, privacy.delta)
-            printed = self.calibration == "paper"
-            smooth = _ROUNDING * self.smooth_sensitivity(
-                counts, users, mechanism.beta, printed=printed
-            )
-            least = self.least_sensitivity(users, printed=printed)
-            theta = mechanism.release(self.solve(counts, returns), smooth, source, least=least)
-            guarantee = Guarantee(
-                mechanism.loss, privacy, Trust.CENTRAL, max(users, 1), source.name
-            )
-            parts = {
-                name: getattr(mechanism, name)
-                for name in ("alpha", "beta", "dimension", "epsilon", "delta")
-            }
-            described = Mechanism("smooth", "gaussian", None, None, None, parts)
-            subject = f"{type(self).__name__}, {self.calibration} calibration"
-            certificate = certify(
-                guarantee, [described], subject=subject, assumptions=said(logs, privacy)
-            )
-            parameters = None if self.features is None else theta
-            return ValueEstimate(
-                values_of(self, theta),
-                None,
-                guarantee,
-                certificate,
-                0.0,
-                self.return_bound,
-                parameters,
-            )
-
-        return make
+        counts, returns = visits_and_sums(self, total)
+        users = total.users
+        delta_warning(users, privacy.delta)
+        printed = self.calibration == "paper"
+        smooth = _ROUNDING * self.smooth_sensitivity(counts, users, mechanism.beta, printed=printed)
+        least = self.least_sensitivity(users, printed=printed)
+        theta = mechanism.release(self.solve(counts, returns), smooth, sums.source, least=least)
+        guarantee = Guarantee(
+            mechanism.loss, privacy, Trust.CENTRAL, max(users, 1), sums.source.name
+        )
+        parts = {
+            name: getattr(mechanism, name)
+            for name in ("alpha", "beta", "dimension", "epsilon", "delta")
+        }
+        certificate = certify(
+            guarantee,
+            [Mechanism("smooth", "gaussian", None, None, None, parts)],
+            subject=f"{type(self).__name__}, {self.calibration} calibration",
+            assumptions=said(sums.logs, privacy),
+        )
+        return ValueEstimate(
+            values_of(self, theta),
+            None,
+            guarantee,
+            certificate,
+            0.0,
+            self.return_bound,
+            None if self.features is None else theta,
+        )
 
 
 def concave_maximum(value: Callable[[int], float], stop: int) -> float:

@@ -1,5 +1,6 @@
 """Linear policy evaluation from the noisy sufficient statistics of a regression on first-visit returns."""
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import ClassVar
 
@@ -17,12 +18,14 @@ from confide.evaluation.linear_values import (
     residual_gain,
     solve,
 )
-from confide.evaluation.log_sums import Logs, LogSums
-from confide.evaluation.parameters import USUAL_VISITS, first_of_user, keep, nobody, numbers, whole
+from confide.evaluation.parameters import USUAL_VISITS, nobody, numbers, whole
 from confide.evaluation.row_contributions import VisitRows, VisitSums, visit_rows
-from confide.evaluation.two_parts import BANDS, Planned, TwoReleases
+from confide.evaluation.two_parts import BANDS, TwoReleases
 from confide.privacy.bounded import Array
 from confide.privacy.request import Relation, Request
+from confide.privatizers import Share
+from confide.release.parameters import first_of_user, keep
+from confide.release.sums import Logs, LogSums
 
 _BALANCES = tuple(2.0 ** (k / 2) for k in range(-4, 7))
 
@@ -73,17 +76,17 @@ class SufficientStatistics(TwoReleases):
             kept = f"the first {self.visits} different states of a user count, once each, and values and intervals refer to those visits"
         return f"returns are clipped to {self._range}; {first_of_user(trajectories, steps)}; {kept}; {nobody(states)}"
 
-    def _planned(self, logs: Logs, privacy: Request) -> Planned:  # noqa: ARG002
+    def queries(self, logs: Logs, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
         where = coordinates(self.features, self.weights)
-        statistic = self.statistic(where, Relation(privacy.relation))
-        shares = self._shares(
-            statistic.bound,
+        return self._shares(
+            self.statistic(where, Relation(privacy.relation)).bound,
             "first visits: sum w x x^T, sum w x g",
             Bands(BANDS, where.table.shape[1]),
         )
-        return shares, lambda sums: self._estimate(sums, where, statistic)
 
-    def _estimate(self, sums: LogSums, where: Coordinates, statistic: VisitSums) -> ValueEstimate:
+    def answer(self, sums: LogSums) -> ValueEstimate:
+        where = coordinates(self.features, self.weights)
+        statistic = self.statistic(where, Relation(sums.privacy.relation))
         bound = statistic.bound
         answer = sums.release(statistic)
         A, b = bound.unpack(answer.values)

@@ -1,17 +1,12 @@
 """Two releases of one log on one budget: first the estimate, then how far sampling may have moved it."""
 
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.estimator import Estimator
-from confide.evaluation.log_sums import Logs, LogSums, Progress
-from confide.evaluation.parameters import keep, keep_returns, real
-from confide.mechanisms.sources import NoiseSource
+from confide.evaluation.parameters import keep_returns, real
 from confide.privacy.bounded import Bound
-from confide.privacy.request import Request
 from confide.privatizers import Share
+from confide.release.parameters import keep
 
 BANDS = 12  # of residuals: norms from the worst case down to 1/2048 of it
 RESIDUALS = "second moments of residuals, in bands"
@@ -23,9 +18,6 @@ class Returns:
 
     centre: float
     radius: float
-
-
-Planned = tuple[Sequence[Share], Callable[[LogSums], ValueEstimate]]
 
 
 class TwoReleases(Estimator):
@@ -54,25 +46,6 @@ class TwoReleases(Estimator):
     def _range(self) -> str:
         returns = self._returns
         return f"[{returns.centre - returns.radius:g}, {returns.centre + returns.radius:g}]"
-
-    @abstractmethod
-    def _planned(self, logs: Logs, privacy: Request) -> Planned:
-        """What will be released, and the estimate from it; whatever can be refused without the data is refused here."""
-
-    def _prepare(
-        self,
-        logs: Logs,
-        privacy: Request,
-        source: NoiseSource,
-        progress: Progress | None,
-        *,
-        charged: bool,
-    ) -> Callable[[], ValueEstimate]:
-        shares, estimate = self._planned(logs, privacy)
-        sums = LogSums(
-            logs, shares, privacy=privacy, source=source, progress=progress, charged=charged
-        )
-        return lambda: estimate(sums)
 
     def _shares(self, statistic: Bound, query: str, residuals: Bound) -> list[Share]:
         """The budget: most of it for the estimate, the rest for how far sampling may have moved it."""

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +13,7 @@ from confide._durable import output, staged
 from confide.arguments import choice, kind
 from confide.errors import InvalidParameter, StateError
 from confide.evaluation.estimate import DAMAGED, guarantee_from_json, guarantee_to_json
-from confide.evaluation.estimator import asked_for, check_call, check_request, publish, source_of
-from confide.evaluation.log_sums import LogSums, Progress
 from confide.logs import Logs
-from confide.mechanisms.sources import NoiseSource
 from confide.offline.gain_contributions import BALANCE, Gains, Moments, Shortfalls
 from confide.offline.gain_planning import (
     LEVEL,
@@ -38,10 +35,12 @@ from confide.offline.transition_contributions import RootCounts, RootTransitions
 from confide.privacy.accounting import gaussian_epsilon
 from confide.privacy.certificate import Certificate
 from confide.privacy.guarantee import Guarantee
-from confide.privacy.ledger import Ledger
 from confide.privacy.loss import loss_for
 from confide.privacy.request import NoPrivacy, Relation, Request
 from confide.privatizers import Share
+from confide.release.parameters import first_of_user
+from confide.release.question import LogQuestion
+from confide.release.sums import LogSums
 
 if TYPE_CHECKING:
     from confide.offline.model import PrivateModel
@@ -195,71 +194,58 @@ class HeldOutTest:
     table: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """How a release is made: which ledger is charged, and which noise is drawn."""
+class ImprovementQuestion(LogQuestion[Improvement]):
+    """By how much a policy is better than the logged one. It is asked of people whom the model was not learned from."""
 
-    ledger: Ledger | None
-    rng: np.random.Generator | None
-    noise: NoiseSource | None
-    progress: Progress | None
-    id: str | None
+    gaussian = True
 
+    def __init__(self, model: "PrivateModel", target: Target, test: HeldOutTest) -> None:
+        self._model = model
+        self._target = target
+        self._test = test
 
-def improvement(
-    model: "PrivateModel",
-    target: Target,
-    holdout: Logs,
-    privacy: Request | None,
-    method: str,
-    call: Call,
-) -> Improvement:
-    """See `PrivateModel.improvement`."""
-    privacy = model.guarantee.request if privacy is None else privacy
-    ledger, id = call.ledger, call.id
-    check_request(privacy)
-    check_call(holdout, ledger, call.progress, id)
-    choice("method", method, METHODS)
-    _check(model, holdout, privacy, method)
-    question = _asked(model, target, holdout, privacy, method)
-    source = source_of(
-        call.rng, call.noise, privacy, asked=asked_for(question, holdout, privacy, ledger, id)
-    )
-    test = _weights_test if question.method == "weights" else _model_test
-    shares, finish = test(model, question, target)
-    sums = LogSums(
-        holdout, shares, privacy=privacy, source=source, progress=call.progress, charged=True
-    )
+    def facts(self) -> HeldOutTest:
+        return self._test
 
-    def make() -> Improvement:
-        bound, users = finish(sums)
-        share, clip = (
-            (question.mixture.share, question.mixture.clip) if question.mixture else (1.0, None)
-        )
-        certificate = sums.certificate(
-            f"an improvement bound, method {question.method}", ASSUMPTIONS[question.method]
-        )
+    def _how(self) -> "MethodOfTest":
+        by_weights = self._test.method == "weights"
+        return (_weights_test if by_weights else _model_test)(self._model, self._test, self._target)
+
+    def queries(self, logs: Any, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
+        return self._how()[0]
+
+    def answer(self, sums: LogSums) -> Improvement:
+        test = self._test
+        bound, users = self._how()[1](sums)
+        mixture = test.mixture
         return Improvement(
             bound,
-            question.method,
-            share,
-            clip,
-            question.horizon,
+            test.method,
+            mixture.share if mixture else 1.0,
+            mixture.clip if mixture else None,
+            test.horizon,
             users,
             sums.guarantee,
-            certificate,
+            sums.certificate(
+                f"an improvement bound, method {test.method}", ASSUMPTIONS[test.method]
+            ),
         )
 
-    return publish(
-        question,
-        holdout,
-        make,
-        Improvement.from_bytes,
-        privacy=privacy,
-        loss=loss_for(privacy),
-        ledger=ledger,
-        id=id,
-    )
+    def read_answer(self, data: bytes) -> Improvement:
+        return Improvement.from_bytes(data)
+
+    def counted(self, trajectories: int, steps: int) -> str:
+        transitions = f"the first {self._test.transitions} transitions of a user count"
+        return f"{transitions}; {first_of_user(trajectories, steps)}"
+
+
+def improvement_question(
+    model: "PrivateModel", target: Target, holdout: Logs, privacy: Request, method: str
+) -> ImprovementQuestion:
+    """See `PrivateModel.improvement`."""
+    choice("method", method, METHODS)
+    _check(model, holdout, privacy, method)
+    return ImprovementQuestion(model, target, _asked(model, target, holdout, privacy, method))
 
 
 def _check(model: "PrivateModel", holdout: Logs, privacy: Request, method: str) -> None:
@@ -378,7 +364,10 @@ def _whole(model: "PrivateModel", policy: Array) -> Array:
     return np.vstack([policy, np.zeros((S - len(policy), A))])
 
 
-def _weights_test(model: "PrivateModel", question: HeldOutTest, target: Target) -> Any:
+MethodOfTest = tuple[Sequence[Share], Callable[[LogSums], tuple[float, int]]]
+
+
+def _weights_test(model: "PrivateModel", question: HeldOutTest, target: Target) -> MethodOfTest:
     mixture, table = question.mixture, model.table
     assert mixture is not None
     rest = step_ranges(table, question.horizon)[1]
@@ -398,7 +387,7 @@ def _weights_test(model: "PrivateModel", question: HeldOutTest, target: Target) 
     ], finish
 
 
-def _model_test(model: "PrivateModel", question: HeldOutTest, target: Target) -> Any:
+def _model_test(model: "PrivateModel", question: HeldOutTest, target: Target) -> MethodOfTest:
     table, horizon, support = model.table, question.horizon, model.table.support
     low, high = step_ranges(table, horizon)
     starts = table.states if table.start is None else 0

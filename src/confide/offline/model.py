@@ -15,12 +15,11 @@ from confide._durable import output, staged
 from confide.arguments import array, real
 from confide.errors import InvalidParameter, StateError
 from confide.evaluation.estimate import DAMAGED, guarantee_from_json, guarantee_to_json
-from confide.evaluation.log_sums import Progress
 from confide.logs import Logs
 from confide.logs.labels import Labels
 from confide.mechanisms.sources import NoiseSource
 from confide.offline.gain_planning import Target
-from confide.offline.improvement import Call, Improvement, improvement
+from confide.offline.improvement import Improvement, improvement_question
 from confide.offline.learned_policy import LearnedPolicy
 from confide.offline.policy_planning import (
     Dynamics,
@@ -39,6 +38,8 @@ from confide.privacy.certificate import Certificate
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.ledger import Ledger
 from confide.privacy.request import Request
+from confide.release.question import check_call, check_request
+from confide.release.sums import Progress
 from confide.tables.support_features import Support
 
 _FORMAT = "confide-model/1"
@@ -197,8 +198,19 @@ class PrivateModel:
         changed = (
             policy.changed if isinstance(policy, LearnedPolicy) else np.ones(len(weights), bool)
         )
-        call = Call(ledger, rng, noise, progress, id)
-        return improvement(self, Target(weights, changed), holdout, privacy, method, call)
+        privacy = self.guarantee.request if privacy is None else privacy
+        check_request(privacy)
+        check_call(holdout, ledger, progress, id)
+        question = improvement_question(self, Target(weights, changed), holdout, privacy, method)
+        return question.release(
+            holdout,
+            privacy=privacy,
+            ledger=ledger,
+            rng=rng,
+            noise=noise,
+            progress=progress,
+            id=id,
+        )
 
     def _weights(self, policy: AnyPolicy) -> Array:
         S, A = self.table.states, self.table.actions

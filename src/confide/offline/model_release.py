@@ -1,6 +1,5 @@
 """One release of root-weighted transition counts: a model of a table, and with it the value of every policy."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,18 +8,15 @@ import numpy.typing as npt
 
 from confide.arguments import array, flag, kind, real, whole
 from confide.errors import ConfideWarning, InvalidParameter, LogError
-from confide.evaluation.estimator import asked_for, check_call, check_request, publish, source_of
-from confide.evaluation.log_sums import Logs, LogSums, Progress
-from confide.evaluation.parameters import described, first_of_user, keep
 from confide.logs.labels import NO_LABELS, Labels
-from confide.mechanisms.sources import NoiseSource
 from confide.offline.model import PrivateModel
 from confide.offline.table_features import Array, Bools, Table, return_range
 from confide.offline.transition_contributions import RootCounts, RootTransitions
-from confide.privacy.ledger import Ledger
-from confide.privacy.loss import NO_PRIVACY, Loss, loss_for
-from confide.privacy.request import NoPrivacy, Request
+from confide.privacy.request import Request
 from confide.privatizers import Share
+from confide.release.parameters import first_of_user, keep
+from confide.release.question import LogQuestion
+from confide.release.sums import Logs, LogSums
 from confide.tables.support_features import support_of
 
 USUAL_WEIGHT = 0.5
@@ -29,7 +25,7 @@ FEW = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
-class ModelRelease:
+class ModelRelease(LogQuestion[PrivateModel]):
     """A model of a table from a log: noisy counts of transitions (s, a, s'), row totals, first states and, if not known, rewards.
 
     Guarantee: all that a `PrivateModel` holds, and everything computed from it, satisfies `privacy` for each user with all trajectories up
@@ -89,9 +85,6 @@ class ModelRelease:
             keep(self, total_weight=real("total_weight", self.total_weight, at_least=0, at_most=1))
         self.statistic()
 
-    def __repr__(self) -> str:
-        return described(self)
-
     @property
     def _reward_range(self) -> tuple[float, float]:
         assert self.reward_range is not None  # since `__post_init__`
@@ -147,64 +140,34 @@ class ModelRelease:
             bound, support, self.states, longest, (low + high) / 2, (high - low) / 2
         )
 
-    def release(
-        self,
-        logs: Logs,
-        *,
-        privacy: Request,
-        ledger: Ledger | None = None,
-        rng: np.random.Generator | None = None,
-        noise: NoiseSource | None = None,
-        progress: Progress | None = None,
-        id: str | None = None,
-    ) -> PrivateModel:
-        """Release the model and charge the ledger once: the same release of the same log is returned from the ledger at no cost.
-
-        `rng` seeds fast noise, for simulation; `noise` is a source; with neither, noise is secure. A new `id` makes a new release.
-        """
-        check_request(privacy)
-        check_call(logs, ledger, progress, id)
-        source = source_of(rng, noise, privacy, asked=asked_for(self, logs, privacy, ledger, id))
+    def queries(self, logs: Logs, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
         if not all(part.layout.columns.action for part in getattr(logs, "parts", ())):
             raise LogError('a model needs the column of actions: open the log with action="action"')
-        labels = self._fitting(getattr(logs, "labels", NO_LABELS))
-        statistic, table = self.statistic(getattr(logs, "max_steps", 10_000)), self.table()
-        share = Share(statistic.bound, 1.0, "root-weighted counts of transitions")
-        sums = LogSums(
-            logs,
-            [share],
-            privacy=privacy,
-            source=source,
-            progress=progress,
-            charged=ledger is not None,
+        self._check_labels(_labels_of(logs))
+        return [Share(self._statistic_of(logs).bound, 1.0, "root-weighted counts of transitions")]
+
+    def _statistic_of(self, logs: Logs) -> RootTransitions:
+        return self.statistic(getattr(logs, "max_steps", 10_000))
+
+    def answer(self, sums: LogSums) -> PrivateModel:
+        statistic = self._statistic_of(sums.logs)
+        released = sums.release(statistic)
+        parts = statistic.bound.unpack(released.values)
+        return PrivateModel(
+            self.table(),
+            *parts,
+            released.noise.std,
+            statistic.bound.total_weight,
+            statistic.bound.reward_weight,
+            released.guarantee,
+            sums.certificate(f"a model of {self.states} states and {self.actions} actions"),
+            _labels_of(sums.logs),
         )
 
-        def make() -> PrivateModel:
-            released = sums.release(statistic)
-            parts = statistic.bound.unpack(released.values)
-            weights = statistic.bound.total_weight, statistic.bound.reward_weight
-            certificate = sums.certificate(
-                f"a model of {self.states} states and {self.actions} actions"
-            )
-            return PrivateModel(
-                table, *parts, released.noise.std, *weights, released.guarantee, certificate, labels
-            )
+    def read_answer(self, data: bytes) -> PrivateModel:
+        return PrivateModel.from_bytes(data)
 
-        made = publish(
-            self,
-            logs,
-            make,
-            PrivateModel.from_bytes,
-            privacy=privacy,
-            loss=self.loss(privacy),
-            ledger=ledger,
-            id=id,
-        )
-        for said in self.warnings(made):
-            warnings.warn(said, stacklevel=2)
-        return made
-
-    def _fitting(self, labels: Labels) -> Labels:
+    def _check_labels(self, labels: Labels) -> None:
         """Refuse a table that is smaller than what has names: those who are in the other states would contribute zero."""
         for what, named, given in (
             ("states", labels.state, self.states),
@@ -214,11 +177,6 @@ class ModelRelease:
                 raise InvalidParameter(
                     f"the log has names for {len(named)} {what}, got {what}={given}: use {what}={len(named)}"
                 )
-        return labels
-
-    def loss(self, privacy: Request) -> Loss:
-        """What a release is charged to a ledger: known before the log is touched."""
-        return NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy)
 
     def warnings(self, model: PrivateModel) -> list[ConfideWarning]:
         """Warnings about a model, as functions of what was released."""
@@ -245,6 +203,11 @@ class ModelRelease:
             f"the first {self.transitions} transitions of a user count, over the trajectories in order; "
             f"{first_of_user(trajectories, steps)}; the last row of a trajectory {ends}{rewards}; {wrong}"
         )
+
+
+def _labels_of(logs: Logs) -> Labels:
+    labels: Labels = getattr(logs, "labels", NO_LABELS)
+    return labels
 
 
 def _stated_ends(ends: bool | None) -> bool:

@@ -7,7 +7,6 @@ import numpy as np
 
 from confide.arguments import array, kind, real, whole
 from confide.errors import InvalidParameter
-from confide.evaluation.estimator import check_request
 from confide.logs.simulate import simulate
 from confide.offline.model import PrivateModel
 from confide.offline.model_release import ModelRelease
@@ -18,6 +17,7 @@ from confide.privacy.guarantee import no_guarantee
 from confide.privacy.loss import GaussianDP, loss_for
 from confide.privacy.request import NoPrivacy, Relation, Request
 from confide.problems.finite import FiniteProblem
+from confide.release.question import check_request
 
 _ROWS = 2_000_000  # of a log that is simulated once, for the mean contribution of a person
 _LEAST, _MOST = 100.0, 1e9

@@ -10,7 +10,7 @@ from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Bounded, Released
 from confide.privacy.certificate import Certificate, certify
 from confide.privacy.guarantee import Guarantee
-from confide.privacy.loss import Loss, loss_for
+from confide.privacy.loss import Loss
 from confide.privacy.request import NoPrivacy, Request
 from confide.privatizers import Share, SharedBudget
 from confide.trajectory import LoggedUsers
@@ -57,11 +57,10 @@ def delta_warning(users: int, delta: float) -> None:
 
 
 class LogSums:
-    """Sums over one log, released from a `SharedBudget`: its shares say what will be released, and in which order.
+    """A log, summed up with noise on one budget. Its shares say what will be released, and in which order.
 
-    `charged`: a ledger adds up what this release and others lose. Then a request with delta > 0 has Gaussian noise, whose losses add up as
-    roots of squares; the least noise for one release may be pure, and epsilons just add up. A `loss` smaller than what `privacy` allows
-    adds more noise than is needed: printed constants do.
+    `loss` is what all releases together lose. Without it, noise is the least that keeps the request. A loss that is smaller than what
+    `privacy` allows adds more noise than is needed: printed constants do.
     """
 
     def __init__(
@@ -72,20 +71,25 @@ class LogSums:
         privacy: Request,
         source: NoiseSource,
         progress: Progress | None,
-        charged: bool = False,
         loss: Loss | None = None,
     ) -> None:
-        self._logs, self._privacy, self._progress = logs, privacy, progress
-        loss = loss_for(privacy) if loss is None and charged and privacy.delta > 0 else loss
+        self.logs = logs
+        self.privacy = privacy
+        self.source = source
+        self._progress = progress
         # refuses what can be refused before the log is read
         self._budget = SharedBudget(shares, privacy=privacy, noise=source, loss=loss)
 
     def release(self, statistic: Statistic) -> Released:
         """The sum of the statistic over all users, with the noise of the next share."""
-        total = self._logs.total(statistic, progress=self._progress)
+        total = self.total(statistic)
         if self._budget.asked == 0:
-            delta_warning(total.users, self._privacy.delta)
+            delta_warning(total.users, self.privacy.delta)
         return self._budget.release(total)
+
+    def total(self, statistic: Statistic) -> Bounded:
+        """The sum of the statistic over all users, without noise. PRIVATE."""
+        return self.logs.total(statistic, progress=self._progress)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -93,7 +97,7 @@ class LogSums:
 
     def certificate(self, subject: str, more: Sequence[str] = ()) -> Certificate:
         """Of what was released; `more` are assumptions that its reader must know."""
-        assumptions = [*said(self._logs, self._privacy), *more]
+        assumptions = [*said(self.logs, self.privacy), *more]
         return certify(
             self.guarantee, self._budget.mechanisms(), subject=subject, assumptions=assumptions
         )

@@ -1,0 +1,23 @@
+"""One release of a log: question, budget, noise, charge, certificate, and how it is resumed."""
+
+from typing import TYPE_CHECKING
+
+from confide._lazy import lazy
+
+if TYPE_CHECKING:
+    from confide.release.question import LogQuestion, release
+    from confide.release.sums import DeltaWarning, Logs, LogSums, delta_warning
+
+__all__ = ["DeltaWarning", "LogQuestion", "LogSums", "Logs", "delta_warning", "release"]
+
+__getattr__ = lazy(
+    __name__,
+    {
+        "DeltaWarning": "sums",
+        "LogQuestion": "question",
+        "LogSums": "sums",
+        "Logs": "sums",
+        "delta_warning": "sums",
+        "release": "question",
+    },
+)
