@@ -201,3 +201,21 @@ def play(one, rng, world=WORLD):
     policy = one.round.policy
     episode = world.sample(TabularPolicy(np.array(policy["actions"]), policy["choices"]), 1, rng)
     return episode.states[0], episode.actions[0], episode.rewards[0]
+
+
+def report(http, subject="ann", *, nonce="n" * 16, role="device", run="demo", **more):
+    body = {
+        "subject": subject,
+        "generation": 0,
+        "trajectory": {"states": [0] * 6, "actions": [0] * 5, "rewards": [0.0] * 5},
+    }
+    return http.post(
+        f"/v1/runs/{run}/reports", role, json=body | more, headers={"Idempotency-Key": nonce}
+    )
+
+
+def problem(answer, status, kind):
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["type"] == f"/problems/{kind}" and answer.json()["status"] == status
+    return answer

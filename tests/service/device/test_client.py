@@ -1,24 +1,20 @@
 """A user's side: it believes signatures and nothing else, and sends one report."""
 
 import base64
-import contextlib
-import http.server
 import json
 import os
 import pickle
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from service_bench import URL, WORLD, device, play, serving, spec, through
+from service_bench import device, play, serving, spec, through
 
 from confide.errors import (
     AnotherRound,
-    InvalidDocument,
     InvalidParameter,
     PrivacyError,
     PromiseBroken,
@@ -26,22 +22,9 @@ from confide.errors import (
     StaleMessage,
     StateError,
 )
-from confide.mechanisms.sources import noise_source
-from confide.policy import (
-    ContextPolicy,
-    LinearPolicy,
-    RandomPolicy,
-    StochasticPolicy,
-    TabularPolicy,
-)
-from confide.privatizers import Message
-from confide.service.core.round_document import plain_channel, plain_policy
 from confide.service.device import client, transport
-from confide.service.device.client import Accepts, Device, act
-from confide.service.device.crowd import Crowd
-from confide.service.device.episodes import contribution, message_bytes, sensitivity
-from confide.service.device.transport import ServiceRefused, over_http
-from confide.trajectory import collect
+from confide.service.device.client import Accepts, Device
+from confide.service.device.transport import ServiceRefused
 
 
 @pytest.mark.parametrize("trust", ["joint", "local"])
@@ -59,27 +42,6 @@ def test_learning_over_http(folder, trust):
         run = http.service.runs["demo"]
         assert (run.generation, run.status, run.learner.users) == (2, "finished", 40)
         assert http.service.store.participants("demo") == {0: 20, 1: 20}
-
-
-def test_a_crowd_of_devices_at_once(folder):
-    with serving(folder, spec(users=100, every=25)) as http:
-        crowd = Crowd(
-            URL,
-            "demo",
-            WORLD,
-            api_key=http.keys["device"],
-            accepts=Accepts(1.0, 1e-5, simulation=True),
-            source=lambda: noise_source("fast"),
-            send=through(http),
-        )
-        crowd.come(300, at_once=4)
-        assert (
-            crowd.outcomes["counted"]
-            == 100
-            == sum(http.service.store.participants("demo").values())
-        )
-        assert set(crowd.outcomes) <= {"counted", "late", "finished"}
-        assert http.service.runs["demo"].generation == 4
 
 
 def test_a_device_that_restarts_sends_the_same_bytes(folder, tmp_path, monkeypatch):
@@ -499,158 +461,6 @@ def test_what_the_service_refuses_is_said(folder):
             device(http, "ann").report([], [], [])
 
 
-# the device's arithmetic
-
-
-@pytest.mark.parametrize(
-    ("agent", "problem", "more"),
-    [
-        ("likelihood-vi", "lock", {}),
-        ("questions-vi", "lock", {"every": None, "users": 20_000}),
-        ("questions-vi", "lock-rewards", {"every": None, "users": 20_000}),
-        ("tabular-psrl", "riverswim", {}),
-        ("tabular-psrl", "riverswim-stage", {}),
-        ("tabular-psrl", "gym:FrozenLake-v1", {"horizon": 20}),
-    ],
-)
-def test_contributions_from_tables_are_those_of_the_learner(bench, agent, problem, more):
-    run = bench.create(agent=agent, problem=problem, trust="local", **more)
-    document = json.loads(run.round.body)
-    rng, world = np.random.default_rng(0), run.spec.world()
-    episodes = []
-    for _ in range(20):
-        played = world.sample(run.learner.assign().policy, 1, rng)
-        episodes.append(
-            [part[0].tolist() for part in (played.states, played.actions, played.rewards)]
-        )
-    episodes += [
-        ([0.5, "x", 2], [0, 1], [0.1]),
-        ([], [], []),
-        ([-1] * 6, [99] * 5, [1.0] * 5),
-        ([True, 1, 2], [0, 1], [2.0, 3.0]),
-    ]
-    for episode in episodes:
-        users = collect([episode], world.horizon)
-        expected = run.learner.current_round().statistic.contribution(users).steps
-        np.testing.assert_array_equal(
-            contribution(document["statistic"], document["channel"], episode), expected
-        )
-
-
-def test_a_statistic_that_makes_no_sense_is_refused():
-    channel = {"size": 3, "grid": 0.5}
-    for statistic in (
-        {"kind": "transitions", "steps": 1, "table": [[[[1, 2]]]]},
-        {"kind": "answers"},
-        None,
-    ):
-        with pytest.raises(InvalidDocument):
-            contribution(statistic, channel, ([0, 0], [0], [1.0]))
-
-
-def test_messages_have_the_bytes_of_the_library(bench):
-    run = bench.create(trust="local")
-    channel = plain_channel(run.learner.channel())
-    made = Message(
-        3,
-        bytes(range(16)),
-        bytes.fromhex(channel["id"]),
-        np.array([17.0]),
-        "index",
-        bytes(range(32)),
-    )
-    assert (
-        message_bytes(
-            3, bytes(range(32)), bytes(range(16)), bytes.fromhex(channel["id"]), "index", [17.0]
-        )
-        == made.to_bytes()
-    )
-
-
-def test_a_server_cannot_raise_the_epsilon_of_a_message(folder):
-    with serving(folder, spec(trust="local")) as http:
-        one = device(http, "ann", trust="local")
-        one.join()
-        document = json.loads(json.dumps(one.round.document))
-        document["channel"]["noise"]["epsilon"] = 40.0
-        one.round = replace(one.round, document=document)
-        with pytest.raises(PromiseBroken, match="epsilon=40"):
-            one.report(*play(one, np.random.default_rng(0)))
-
-
-@pytest.mark.parametrize(
-    ("agent", "problem"), [("likelihood-vi", "lock"), ("tabular-psrl", "riverswim")]
-)
-def test_gaussian_noise_is_of_the_sensitivity_that_the_device_computes(folder, agent, problem):
-    """A run for clients that draw numbers; the noise is not weaker than what the tables need, up to the rounding that the server adds."""
-    made = spec(agent=agent, problem=problem, trust="local", local_noise="gaussian")
-    with serving(folder, made) as http:
-        run = http.service.runs["demo"]
-        channel, statistic = (json.loads(run.round.body)[name] for name in ("channel", "statistic"))
-        found, stated = sensitivity(statistic, channel["grid"])[0], channel["noise"]["sensitivity"]
-        assert stated * (1 - 1e-5) <= found <= stated
-        one = device(http, "ann", trust="local")
-        one.join()
-        world, rng = made.world(), np.random.default_rng(0)
-        episode = world.sample(
-            TabularPolicy(np.array(one.round.policy["actions"]), one.round.policy["choices"]),
-            1,
-            rng,
-        )
-        assert one.report(episode.states[0], episode.actions[0], episode.rewards[0]) == "counted"
-        weak = json.loads(json.dumps(one.round.document))
-        weak["channel"]["noise"]["scale"] *= 0.9
-        other = device(http, "bob", trust="local")
-        other.join()
-        other.round = replace(other.round, document=weak)
-        with pytest.raises(PromiseBroken, match="noise gives epsilon="):
-            other.report([0, 0], [0], [0.0])
-
-
-@pytest.mark.parametrize(
-    ("policy", "state"),
-    [
-        (TabularPolicy(np.array([[1, 0]]), 2), 1),
-        (StochasticPolicy(np.array([[[0.0, 1.0]]])), 0),
-        (LinearPolicy(np.array([[[2.0, 1.0]]])), [1.0, 3.0]),
-        (ContextPolicy(np.array([1.0, 0.0]), np.array([[0.0, 9.0]])), [[1.0, 0.0], [0.0, 1.0]]),
-        (ContextPolicy(np.array([1.0, 0.0])), [[1.0, 0.0], [0.0, 1.0]]),
-    ],
-    ids=["tabular", "stochastic", "linear", "context", "certain"],
-)
-def test_plain_policies_act_as_those_of_the_library(policy, state):
-    plain = json.loads(json.dumps(plain_policy(policy)))
-    if isinstance(policy, ContextPolicy):
-        expected = policy.choose(np.array([state]))[0]
-    else:
-        expected = policy.act(
-            0, np.array(state) if isinstance(state, list) else state, np.random.default_rng()
-        )
-    np.testing.assert_array_equal(act(plain, 0, state), expected)
-
-
-@pytest.mark.parametrize(
-    ("step", "state"), [(0, -1), (-1, 0), (0, 2), (1, 0), (0, True), (0, 2**63), (0, None)]
-)
-@pytest.mark.parametrize(
-    "policy", [TabularPolicy(np.array([[1, 0]]), 2), StochasticPolicy(np.full((1, 2, 2), 0.5))]
-)
-def test_a_step_or_a_state_that_does_not_exist_has_no_action(policy, step, state):
-    """Python counts negative indices from the end, so a state of -1 got the action of the last state."""
-    with pytest.raises(InvalidParameter, match="must be"):
-        act(plain_policy(policy), step, state)
-    with pytest.raises(InvalidParameter, match="must be"):
-        policy.act(step, state, np.random.default_rng())
-    with pytest.raises(InvalidParameter, match="step must be at least 0"):
-        act(plain_policy(LinearPolicy(np.array([[[2.0, 1.0]]]))), -1, [1.0, 3.0])
-
-
-def test_random_and_unknown_policies():
-    assert act(plain_policy(RandomPolicy(3)), 0, None) in range(3)
-    with pytest.raises(InvalidParameter, match="knows no policy"):
-        act({"kind": "other"}, 0, 0)
-
-
 @pytest.mark.process
 def test_a_device_needs_no_compiler_and_no_planner():
     heavy = (
@@ -692,26 +502,6 @@ def test_what_is_stored_before_it_is_sent_is_what_is_sent(folder, tmp_path):
         assert seen == [True] and (tmp_path / "device").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_crowd_stops_when_it_is_told():
-    """Also where the service is gone, and devices would try again for a while."""
-
-    def gone(*_):
-        raise ConnectionRefusedError
-
-    answers = iter([False, False] + [True] * 100)
-    crowd = Crowd(
-        URL,
-        "demo",
-        WORLD,
-        api_key="",
-        accepts=Accepts(1.0, 1e-5),
-        source=lambda: noise_source("fast"),
-        send=gone,
-    )
-    crowd.come(50, at_once=1, stop=lambda: next(answers, True))
-    assert crowd.outcomes == {"stopped": 1}
-
-
 def test_an_episode_without_its_last_state_is_refused_on_the_device(folder):
     with serving(folder, spec(every=2)) as http:
         one = device(http, "ann")
@@ -722,40 +512,3 @@ def test_an_episode_without_its_last_state_is_refused_on_the_device(folder):
         ):
             one.report([0] * 5, [0] * 5, [0.5] * 5)
         assert one.report([0] * 6, [0] * 5, [0.5] * 5) == "counted"
-
-
-def test_a_service_that_is_away_has_not_answered(folder):
-    def away(*_):
-        raise ConnectionRefusedError
-
-    with (
-        serving(folder, spec(every=2)) as http,
-        pytest.raises(ServiceRefused, match="cannot be reached: ConnectionRefusedError"),
-    ):
-        device(http, "ann", send=away).join()
-
-
-def test_an_answer_that_never_ends_is_given_up():
-    """A server sends one byte after the other, each of them within the timeout of a single read."""
-
-    class Drip(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.end_headers()
-            with contextlib.suppress(OSError):
-                for _ in range(200):
-                    self.wfile.write(b" ")
-                    self.wfile.flush()
-                    time.sleep(0.05)
-
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Drip)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        with pytest.raises(TimeoutError, match="took too long"):
-            over_http(timeout=0.3)("GET", f"http://127.0.0.1:{server.server_port}/", {}, None)
-    finally:
-        server.shutdown()
-        server.server_close()

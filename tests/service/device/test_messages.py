@@ -1,17 +1,22 @@
 """Messages of a slim client: the noise is worth what the person accepts, whatever tables a server sends."""
 
+import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from service_bench import spec
+from service_bench import device, play, serving, spec
 
 from confide.errors import InvalidDocument, PromiseBroken
 from confide.mechanisms.exact import ExactSource
-from confide.privatizers.message import Message
+from confide.policy import (
+    TabularPolicy,
+)
+from confide.privatizers import Message
 from confide.service.core.live import made_learner
 from confide.service.core.round_document import plain_channel
-from confide.service.device.episodes import contribution, sensitivity
+from confide.service.device.episodes import contribution, message_bytes, sensitivity
 from confide.service.device.messages import mechanism_of, message
 
 
@@ -106,3 +111,62 @@ def test_a_server_cannot_make_a_budget_buy_more():
     for indptr in ([0, 0, 2, 4], [0, 2, 1], [-1, 2, 4], [0, 2, 5]):
         with pytest.raises(InvalidDocument):
             mechanism_of(channel, statistic | {"indptr": indptr}, 1.0, 1e-5)
+
+
+def test_messages_have_the_bytes_of_the_library(bench):
+    run = bench.create(trust="local")
+    channel = plain_channel(run.learner.channel())
+    made = Message(
+        3,
+        bytes(range(16)),
+        bytes.fromhex(channel["id"]),
+        np.array([17.0]),
+        "index",
+        bytes(range(32)),
+    )
+    assert (
+        message_bytes(
+            3, bytes(range(32)), bytes(range(16)), bytes.fromhex(channel["id"]), "index", [17.0]
+        )
+        == made.to_bytes()
+    )
+
+
+def test_a_server_cannot_raise_the_epsilon_of_a_message(folder):
+    with serving(folder, spec(trust="local")) as http:
+        one = device(http, "ann", trust="local")
+        one.join()
+        document = json.loads(json.dumps(one.round.document))
+        document["channel"]["noise"]["epsilon"] = 40.0
+        one.round = replace(one.round, document=document)
+        with pytest.raises(PromiseBroken, match="epsilon=40"):
+            one.report(*play(one, np.random.default_rng(0)))
+
+
+@pytest.mark.parametrize(
+    ("agent", "problem"), [("likelihood-vi", "lock"), ("tabular-psrl", "riverswim")]
+)
+def test_gaussian_noise_is_of_the_sensitivity_that_the_device_computes(folder, agent, problem):
+    """A run for clients that draw numbers; the noise is not weaker than what the tables need, up to the rounding that the server adds."""
+    made = spec(agent=agent, problem=problem, trust="local", local_noise="gaussian")
+    with serving(folder, made) as http:
+        run = http.service.runs["demo"]
+        channel, statistic = (json.loads(run.round.body)[name] for name in ("channel", "statistic"))
+        found, stated = sensitivity(statistic, channel["grid"])[0], channel["noise"]["sensitivity"]
+        assert stated * (1 - 1e-5) <= found <= stated
+        one = device(http, "ann", trust="local")
+        one.join()
+        world, rng = made.world(), np.random.default_rng(0)
+        episode = world.sample(
+            TabularPolicy(np.array(one.round.policy["actions"]), one.round.policy["choices"]),
+            1,
+            rng,
+        )
+        assert one.report(episode.states[0], episode.actions[0], episode.rewards[0]) == "counted"
+        weak = json.loads(json.dumps(one.round.document))
+        weak["channel"]["noise"]["scale"] *= 0.9
+        other = device(http, "bob", trust="local")
+        other.join()
+        other.round = replace(other.round, document=weak)
+        with pytest.raises(PromiseBroken, match="noise gives epsilon="):
+            other.report([0, 0], [0], [0.0])
