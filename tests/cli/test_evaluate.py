@@ -11,10 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from confide.cli.log_release import LogRelease
 from confide.errors import LogError
 from confide.evaluation import ValueEstimate
-from confide.evaluation.catalogue import ESTIMATORS
+from confide.evaluation.catalogue import estimator_class
 from confide.logs import write
 from confide.policy import uniform_policy
 from confide.privacy.ledger import Ledger
@@ -147,7 +146,9 @@ def test_the_ledger_is_charged_once_for_one_question(log, call):
 
 def test_too_little_left_is_refused_before_the_log_is_opened(log, call, monkeypatch):
     ledger = Ledger.init("budget.sqlite", epsilon=1.0, delta=1e-4)
-    monkeypatch.setattr("confide.logs.open", lambda *_, **__: pytest.fail("the log was opened"))
+    monkeypatch.setattr(
+        "confide.release.files.open_logs", lambda *_, **__: pytest.fail("the log was opened")
+    )
     assert "the budget does not cover" in call(
         "evaluate", log, *ASK, "--ledger", "budget.sqlite", "--yes", "--out", "out", code=2
     )
@@ -239,38 +240,6 @@ def test_the_same_file_by_another_spelling_is_the_same_question(log, call):
     assert len(ledger.spends) == 1
 
 
-def test_other_files_columns_and_caps_are_other_questions():
-    from confide.evaluation import CountsAndSums
-    from confide.evaluation.catalogue import Noise
-    from confide.privacy import CentralDP
-
-    def asked(files=("a.parquet",), noise="secure", name=None, **layout):
-        estimator, privacy = CountsAndSums(states=6, return_bound=1.0), CentralDP(1.0, 1e-6)
-        return LogRelease(
-            "counts-and-sums",
-            estimator,
-            privacy,
-            Noise(noise, ""),
-            list(files),
-            {"max_steps": 9} | layout,
-            name,
-            ValueEstimate,
-        ).id
-
-    ids = [
-        asked(),
-        asked(("b.parquet",)),
-        asked(noise="fast"),
-        asked(max_steps=10),
-        asked(max_trajectories=2),
-        asked(reward="r"),
-    ]
-    assert len(set(ids)) == len(ids)
-    assert asked() == asked()
-    assert asked(name="x") == asked(name="x") != asked()
-    assert asked(name="x") != asked(("b.parquet",), name="x")
-
-
 def test_delta_that_promises_nothing(log, call):
     found = made(call, log, "--states", 6, "--epsilon", 1, "--delta", 0.01, "--return-bound", 1)
     assert found["warnings"] == [
@@ -315,7 +284,7 @@ def test_every_estimator(log, call, name):
         "lstd": "the projected Bellman equation",
     }
     assert about.get(name, "") in said["intervals"]
-    assert (found["low"] is None) == (ESTIMATORS[name].noise != "lattice")
+    assert (found["low"] is None) == (not estimator_class(name).lattice)
 
 
 def test_without_opendp_nothing_is_released_with_fast_noise_unless_asked_for(
@@ -325,7 +294,7 @@ def test_without_opendp_nothing_is_released_with_fast_noise_unless_asked_for(
     call("ledger", "init", "budget.sqlite", "--epsilon", 9, "--delta", 1e-3)
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "opendp", None)
-        without.setattr("confide.evaluation.catalogue.find_spec", lambda _name: None)
+        without.setattr("confide.release.noise.find_spec", lambda _name: None)
         said = call("evaluate", log, *ASK, "--ledger", "budget.sqlite", "--yes", code=2)
         assert "secure noise needs OpenDP" in said and "--source fast" in said
         assert not Ledger("budget.sqlite").spends

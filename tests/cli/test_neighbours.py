@@ -304,18 +304,18 @@ def leak_size_of_file(patch):
 
 def leak_refusal(patch):
     """A command that looks at the data and stops if somebody would contribute zero."""
-    from confide.cli import log_release
     from confide.errors import LogError
+    from confide.release.files import FileRelease
 
-    opened = log_release.opened
+    open_log = FileRelease.open
 
     def refusing(asked):
-        logs, test = opened(asked)
+        logs, test = open_log(asked)
         if logs.people is None and logs.check(states=STATES).zero:
             raise LogError("somebody would contribute zero")
         return logs, test
 
-    patch.setattr(log_release, "opened", refusing)
+    patch.setattr(FileRelease, "open", refusing)
 
 
 def leak_file_name(patch):

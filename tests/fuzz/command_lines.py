@@ -485,7 +485,7 @@ def commands():
     def walk(command, path):
         inner = getattr(command, "commands", None)
         if inner is None:
-            found[path] = command.params
+            found[path] = command.get_params(typer.Context(command))
         for name, sub in (inner or {}).items():
             walk(sub, (*path, name))
 

@@ -36,6 +36,7 @@ from confide.cli import (
     service,
     verify,
 )
+from confide.cli.estimator_options import EstimatorCommand
 from confide.cli.terminal import one_line, terminals
 from confide.errors import CHARGED, ConfideError, ConfideWarning
 
@@ -56,7 +57,7 @@ app.command("compare")(compare.compare)
 app.command("explain")(explain.explain)
 app.command("show")(results.show)
 app.command("list")(listing.list_all)
-app.command("evaluate")(evaluate.evaluate)
+app.command("evaluate", cls=EstimatorCommand)(evaluate.evaluate)
 app.command("learn")(learn.learn)
 app.command("audit")(audit.audit)
 app.command("verify")(verify.verify)

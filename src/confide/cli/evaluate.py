@@ -7,15 +7,17 @@ import typer
 
 from confide.cli.evaluate_explained import explained, read_behaviour, show_explained
 from confide.cli.log_release import (
-    LogRelease,
     careful,
     certified,
     command,
     declared,
+    make_release,
     only_ours,
+    open_ledger,
     print_summary,
-    released,
+    released_before,
     show_release,
+    told,
 )
 from confide.cli.logs import (
     Action,
@@ -30,21 +32,8 @@ from confide.cli.logs import (
     User,
 )
 from confide.cli.options import AsJson, Yes
-from confide.cli.plan import (
-    Centre,
-    Delta,
-    Discount,
-    Epsilon,
-    EstimatorName,
-    Features,
-    PriorStd,
-    Relation,
-    SecondMoments,
-    Shrink,
-    Visits,
-    promise_of,
-)
-from confide.cli.returns import RangeOfReturns, ReturnBound, RewardRange, range_of_options
+from confide.cli.plan import Delta, Discount, Epsilon, EstimatorName, Relation, promise_of
+from confide.cli.returns import ReturnBound, RewardRange, range_of_options
 
 if TYPE_CHECKING:
     from confide.evaluation import ValueEstimate
@@ -60,52 +49,12 @@ States = Annotated[
         show_default="as the log declares",
     ),
 ]
-Calibration = Annotated[
-    str | None,
-    typer.Option(
-        help="dp-lsw, dp-lsl: tight (least noise) or paper (printed constants).",
-        show_default="tight",
-    ),
-]
-Ridge = Annotated[float | None, typer.Option(help="dp-lsl: ridge penalty.", show_default=False)]
-Target = Annotated[
-    Path | None,
-    typer.Option(
-        help="Policy to evaluate, if it is not the one that made the log: .npz.", show_default=False
-    ),
-]
-Behaviour = Annotated[
-    Path | None,
-    typer.Option(
-        help="With --target: public probabilities of the logged actions, where the log has none: .npz of a policy, .npy or .csv with a "
-        "row per state, or the folder of a model that `confide learn --out` released.",
-        show_default="the log's",
-    ),
-]
 Explain = Annotated[
     bool,
     typer.Option(
         "--explain",
         help="Say which estimator to use and what each would release, from public numbers. Reads no rows.",
     ),
-]
-Weights = Annotated[
-    Path | None,
-    typer.Option(
-        help="With --features: public weights of states in the regression, .npy or .csv.",
-        show_default="the same for all",
-    ),
-]
-IntervalShare = Annotated[
-    float | None,
-    typer.Option(
-        help="With --target, sufficient-statistics or lstd: share of the budget for confidence intervals.",
-        show_default="0.1",
-    ),
-]
-Clip = Annotated[
-    float | None,
-    typer.Option(help="With --target: clip importance weights at this value.", show_default="10"),
 ]
 Id = Annotated[
     str | None,
@@ -123,19 +72,13 @@ Source = Annotated[
     ),
 ]
 
-PerDecision = Annotated[
-    bool,
-    typer.Option(
-        "--per-decision",
-        help="importance-sampling: weight each reward by the actions up to its step.",
-    ),
-]
 WithoutPrivacy = Annotated[
     bool, typer.Option("--no-privacy", help="Add no noise. NOT PRIVATE: for the data holder only.")
 ]
 
 
 def evaluate(
+    context: typer.Context,
     files: Files,
     states: States = None,
     epsilon: Epsilon = None,
@@ -144,20 +87,6 @@ def evaluate(
     return_bound: ReturnBound = None,
     discount: Discount = 1.0,
     estimator: EstimatorName = "counts-and-sums",
-    visits: Visits = None,
-    shrink: Shrink = None,
-    features: Features = None,
-    weights: Weights = None,
-    prior_std: PriorStd = None,
-    centre: Centre = None,
-    second_moments: SecondMoments = False,
-    ridge: Ridge = None,
-    calibration: Calibration = None,
-    target: Target = None,
-    behaviour: Behaviour = None,
-    clip: Clip = None,
-    interval_share: IntervalShare = None,
-    per_decision: PerDecision = False,
     relation: Relation = "replace",
     no_privacy: WithoutPrivacy = False,
     max_trajectories: MaxTrajectories = 1,
@@ -194,78 +123,80 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Estimate the values of states from a log, with differential privacy for its users."""
-    from confide.evaluation import ValueEstimate
-    from confide.evaluation.catalogue import entry_of, noise_for
+    from confide.evaluation.catalogue import estimator_class, make_estimator
+    from confide.evaluation.options import options_of
+    from confide.release.files import FileRelease
+    from confide.release.noise import choose_noise
+    from confide.report.values import Shown
 
-    options: dict[str, Any] = {
-        "visits": visits,
-        "shrink": shrink,
-        "features": features,
-        "prior_std": prior_std,
-        "centre": centre,
-    }
-    options |= {
-        "ridge": ridge,
-        "calibration": calibration,
-        "target": target,
-        "clip": clip,
-        "per_decision": per_decision or None,
-    }
-    options |= {
-        "second_moments": second_moments or None,
-        "weights": weights,
-        "interval_share": interval_share,
-    }
-    options |= {"behaviour": read_behaviour(behaviour)}
-    states, privacy = (
-        declared("state", states, files),
-        promise_of(epsilon, delta, relation, no_privacy),
-    )
+    options: dict[str, Any] = context.obj
+    target = options["target"]
+    known_behaviour = options["behaviour"] is not None
+    options["behaviour"] = read_behaviour(options["behaviour"])
+    states = declared("state", states, files)
+    privacy = promise_of(epsilon, delta, relation, no_privacy)
     layout: dict[str, Any] = {
         "user": user,
         "trajectory": trajectory or None,
         "step": step or None,
         "state": state,
+        "reward": reward,
+        "max_trajectories": max_trajectories,
+        "max_steps": max_steps,
     }
-    layout |= {"reward": reward, "max_trajectories": max_trajectories, "max_steps": max_steps}
     if explain:
-        show_explained(
-            explained(files, layout, (action, probability), states, options, privacy), as_json
-        )
+        found = explained(files, layout, (action, probability), states, options, privacy)
+        show_explained(found, as_json)
         return
-    returns, made = _estimator(
-        estimator, (reward_range, return_bound, centre), max_steps, states, discount, options
+    returns = range_of_options(
+        reward_range,
+        return_bound,
+        options["centre"],
+        steps=max_steps,
+        discount=discount,
+        has_centre="centre" in options_of(estimator_class(estimator)),
     )
-    noise = noise_for(entry_of(estimator).noise, source, seed, no_privacy)
+    question = make_estimator(
+        estimator,
+        states=states,
+        discount=discount,
+        return_bound=returns.return_bound,
+        **options | {"centre": returns.centre},
+    )
+    noise = choose_noise(source, seed, lattice=question.lattice, no_privacy=no_privacy)
     _check_settings(backend, workers, level)
     # a target needs both columns, under their usual names
-    layout |= {"action": action or ("action" if target else None)}
-    layout |= {"probability": probability or ("probability" if target and not behaviour else None)}
-    more: dict[str, Any] = {"reads": entry_of(estimator).reads, "returns": returns.reason}
-    asked = LogRelease(estimator, made, privacy, noise, files, layout, name, ValueEstimate, **more)
-    with only_ours(no_privacy), careful(asked, ledger, out, yes=yes) as budget:
-        estimate, paid, warned, labels = released(asked, budget, out, backend, workers, as_json)
-        _show(_shown(asked, estimate, paid, level, labels.state), warned, out, as_json)
+    layout["action"] = action or ("action" if target else None)
+    needs_probability = target and not known_behaviour
+    layout["probability"] = probability or ("probability" if needs_probability else None)
+    with only_ours(no_privacy):
+        asked = FileRelease(
+            question, privacy, noise, files, layout, open_ledger(ledger, privacy), name
+        )
+        with careful(asked, estimator, out, yes=yes):
+            before = released_before(asked)
+            logs, _ = asked.open()
+            logs = logs.on(backend, workers=workers)
+            estimate, warned = make_release(asked, logs, out, as_json)
+            shown = Shown(
+                estimate,
+                _title(estimator, estimate, target),
+                level,
+                told(asked, before, returns.reason),
+                target is not None,
+                question.about,
+                logs.labels.state,
+            )
+            _show(shown, warned, out, as_json)
 
 
-def _estimator(
-    name: str,
-    given: tuple[Any, Any, Any],
-    steps: int,
-    states: int,
-    discount: float,
-    options: dict[str, Any],
-) -> tuple[RangeOfReturns, Any]:
-    """The range of returns, from that of rewards, or the bound on returns and their centre; and the estimator."""
-    from confide.evaluation.catalogue import entry_of, make_estimator
-
-    returns = range_of_options(
-        *given, steps=steps, discount=discount, has_centre="centre" in entry_of(name).takes
+def _title(estimator: str, estimate: "ValueEstimate", target: Path | None) -> str:
+    what = (
+        f"The values of {len(estimate.values):,} states"
+        if target is None
+        else "The value of a policy"
     )
-    chosen = options | {"centre": returns.centre}
-    return returns, make_estimator(
-        name, states=states, discount=discount, return_bound=returns.return_bound, **chosen
-    )
+    return f"{what} by {estimator}"
 
 
 def _check_settings(backend: str, workers: int | None, level: float) -> None:
@@ -274,19 +205,6 @@ def _check_settings(backend: str, workers: int | None, level: float) -> None:
     check_backend(backend, workers)
     if not 0 < level < 1:
         raise typer.BadParameter(f"level must be in (0, 1), got level={level}")
-
-
-def _shown(
-    asked: LogRelease, estimate: "ValueEstimate", paid: str, level: float, labels: tuple[str, ...]
-) -> "Shown":
-    """The estimate with what was clipped, which noise was added, and what was charged."""
-    from confide.evaluation.catalogue import entry_of
-    from confide.report.values import Shown
-
-    one = "target" in entry_of(asked.estimator).takes
-    what = "The value of a policy" if one else f"The values of {len(estimate.values):,} states"
-    title = f"{what} by {asked.estimator}"
-    return Shown(estimate, title, level, asked.told(paid), one, asked.made.about, labels)
 
 
 def _show(shown: "Shown", warned: list[str], out: Path | None, as_json: bool) -> None:

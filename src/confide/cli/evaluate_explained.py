@@ -22,9 +22,9 @@ _TRANSITIONS = 20  # of a person, the default of `confide learn`
 def read_behaviour(path: Path | None) -> "npt.NDArray[np.float64] | None":
     """Public probabilities [s, a] of a policy, of a table, or of a released model."""
     from confide.errors import InvalidParameter
-    from confide.evaluation.catalogue import read_table
     from confide.offline import PrivateModel
     from confide.policy import FinitePolicy, load_policy
+    from confide.release.inputs import read_table
 
     if path is None:
         return None
@@ -56,10 +56,10 @@ def explained(
 
     `logged` are the columns of actions and of their probabilities, empty for their usual names; `options` those of `make_estimator`.
     """
-    from confide.evaluation.catalogue import read_policy
     from confide.logs import open as open_logs
     from confide.privacy.loss import GaussianDP, loss_for
     from confide.privacy.request import NoPrivacy
+    from confide.release.inputs import read_policy
 
     columns, action, probability = (
         _columns(open_logs(files, **layout)),

@@ -7,16 +7,17 @@ import typer
 
 from confide.cli.evaluate import Id, Source, States, WithoutPrivacy
 from confide.cli.log_release import (
-    LogRelease,
     careful,
     certified,
     command,
     declared,
+    make_release,
     only_ours,
-    opened,
+    open_ledger,
     print_summary,
-    released,
+    released_before,
     show_release,
+    told,
 )
 from confide.cli.logs import (
     Files,
@@ -33,7 +34,9 @@ from confide.cli.options import AsJson, Yes
 from confide.cli.plan import Delta, Discount, Epsilon, Relation, promise_of
 
 if TYPE_CHECKING:
-    from confide.offline import ModelRelease
+    from confide.logs import Logs
+    from confide.offline import ModelRelease, PrivateModel
+    from confide.release.files import FileRelease
     from confide.report.learned import Learned
 
 _ROWS = 15  # of the table on a terminal
@@ -172,57 +175,57 @@ def learn(
 ) -> None:
     """Learn a policy from a log, with differential privacy for its users: release a model once, then plan in it."""
     from confide.arguments import real
-    from confide.evaluation.catalogue import noise_for
     from confide.execution import check_backend
-    from confide.offline import ModelRelease, PrivateModel
+    from confide.offline import ModelRelease
+    from confide.release.files import FileRelease
+    from confide.release.noise import choose_noise
     from confide.report.learned import Learned
 
-    states, actions = declared("state", states, files), declared("action", actions, files)
-    public: dict[str, Any] = {
-        "states": states,
-        "actions": actions,
-        "discount": discount,
-        "transitions": transitions,
-    }
-    public |= {
-        "rewards": _table(rewards, "rewards", states),
-        "reward_range": reward_range,
-        "return_bound": return_bound,
-    }
-    public |= {
-        "terminal": _terminal(terminal, states, files),
-        "ends": ends,
-        "support": _support(support),
-    }
-    made = ModelRelease(**public)
-    real("pessimism", pessimism, at_least=0, at_most=1e6)
-    privacy, noise = (
-        promise_of(epsilon, delta, relation, no_privacy),
-        noise_for("lattice", source, seed, no_privacy),
+    states = declared("state", states, files)
+    actions = declared("action", actions, files)
+    question = ModelRelease(
+        states=states,
+        actions=actions,
+        discount=discount,
+        transitions=transitions,
+        rewards=_table(rewards, "rewards", states),
+        reward_range=reward_range,
+        return_bound=return_bound,
+        terminal=_terminal(terminal, states, files),
+        ends=ends,
+        support=_support(support),
     )
+    real("pessimism", pessimism, at_least=0, at_most=1e6)
+    privacy = promise_of(epsilon, delta, relation, no_privacy)
+    noise = choose_noise(source, seed, lattice=question.lattice, no_privacy=no_privacy)
     check_backend(backend, workers)
     layout: dict[str, Any] = {
         "user": user,
         "trajectory": trajectory or None,
         "step": step or None,
         "state": state,
-    }
-    layout |= {
         "reward": reward,
         "action": action,
         "max_trajectories": max_trajectories,
         "max_steps": max_steps,
     }
-    layout |= {"probability": probability} if probability else {}
-    part = None if holdout is None else _held_out(holdout, split_key, no_privacy, made, max_steps)
-    asked = LogRelease(
-        "model", made, privacy, noise, files, layout, name, PrivateModel, holdout=part
+    if probability:
+        layout["probability"] = probability
+    part = (
+        None if holdout is None else _held_out(holdout, split_key, no_privacy, question, max_steps)
     )
-    with only_ours(no_privacy), careful(asked, ledger, out, yes=yes) as budget:
-        model, paid, warned, _ = released(asked, budget, out, backend, workers, as_json)
-        learned = Learned(model, model.plan(pessimism), asked.told(paid))
-        tested = learned if holdout is None else _tested(asked, learned, budget, backend, workers)
-        _show(tested, warned, out, as_json)
+    with only_ours(no_privacy):
+        asked = FileRelease(
+            question, privacy, noise, files, layout, open_ledger(ledger, privacy), name, part
+        )
+        with careful(asked, "model", out, yes=yes):
+            before = released_before(asked)
+            logs, test = asked.open()
+            model, warned = make_release(asked, logs.on(backend, workers=workers), out, as_json)
+            learned = Learned(model, model.plan(pessimism), told(asked, before))
+            if test is not None:
+                learned = _tested(asked, learned, test.on(backend, workers=workers))
+            _show(learned, warned, out, as_json)
 
 
 def _held_out(
@@ -241,34 +244,29 @@ def _held_out(
     return real("--holdout", holdout, above=0, below=1), key
 
 
-def _tested(
-    asked: LogRelease, learned: "Learned", ledger: Any, backend: str, workers: int | None
-) -> "Learned":
+def _tested(asked: "FileRelease[PrivateModel]", learned: "Learned", test: "Logs") -> "Learned":
     """On the people held out: the ledger charges the larger loss of the two parts.
 
     What goes on as logged cannot be better: it is not tested.
     """
     from dataclasses import replace
 
-    import numpy as np
-
     if not learned.policy.changed.any():
         reason = "not tested, and no bound: the policy is the logged one in every state, so there is nothing to test"
         return replace(learned, said=(*learned.said, ("tested", f"{reason}.")))
-    _, test = opened(asked)
-    rng = np.random.default_rng(asked.noise.seed) if asked.noise.source == "fast" else None
-    id = f"{asked.id} held out" if ledger else None
-    assert test is not None
-    log = test.on(backend, workers=workers)
-    return replace(
-        learned,
-        improvement=learned.model.improvement(learned.policy, log, ledger=ledger, rng=rng, id=id),
+    improvement = learned.model.improvement(
+        learned.policy,
+        test,
+        ledger=asked.ledger,
+        noise=asked.noise.source(),
+        id=f"{asked.id} held out" if asked.ledger else None,
     )
+    return replace(learned, improvement=improvement)
 
 
 def _table(path: Path | None, what: str, states: int) -> Any:
     """Public numbers [s, a], or [s] if there is one column."""
-    from confide.evaluation.catalogue import read_table
+    from confide.release.inputs import read_table
 
     if path is None:
         return None
@@ -297,7 +295,7 @@ def _terminal(listed: list[str] | None, states: int, files: list[str]) -> Any:
 
 def _support(path: Path | None) -> Any:
     from confide.arguments import integers
-    from confide.evaluation.catalogue import read_table
+    from confide.release.inputs import read_table
 
     return None if path is None else integers("support", read_table(path, "support"))
 

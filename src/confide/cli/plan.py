@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from confide.cli.estimator_options import PlannedEstimatorCommand
 from confide.cli.logs import MaxTrajectories
 from confide.cli.options import AsJson, print_json
 from confide.cli.returns import ReturnBound, RewardRange, range_of_options
@@ -40,45 +41,6 @@ EstimatorName = Annotated[
         help="counts-and-sums, dp-lsw, dp-lsl, sufficient-statistics, lstd, importance-sampling or weighted-importance-sampling."
     ),
 ]
-Visits = Annotated[
-    int | None,
-    typer.Option(
-        help="Number of different states counted per trajectory (sufficient-statistics: per user; lstd: sets a norm).",
-        min=1,
-        show_default="20, or all states",
-    ),
-]
-Shrink = Annotated[
-    str | None,
-    typer.Option(
-        help="counts-and-sums: shrink towards a fixed value (fixed), or empirical-bayes.",
-        show_default="fixed",
-    ),
-]
-Features = Annotated[
-    Path | None,
-    typer.Option(
-        help="Public features of states: .npy or .csv, one row per state.", show_default=False
-    ),
-]
-PriorStd = Annotated[
-    float | None,
-    typer.Option(
-        help="counts-and-sums: prior standard deviation of values around the centre, as a fraction of the return bound.",
-        show_default="0.3",
-    ),
-]
-Centre = Annotated[
-    float | None,
-    typer.Option(help="Middle of the range of returns.", show_default="half the return bound"),
-]
-SecondMoments = Annotated[
-    bool,
-    typer.Option(
-        "--second-moments",
-        help="counts-and-sums: also release second moments, for narrower intervals and slightly more noise.",
-    ),
-]
 Relation = Annotated[
     str,
     typer.Option(
@@ -87,8 +49,9 @@ Relation = Annotated[
 ]
 
 
-@app.command()
+@app.command(cls=PlannedEstimatorCommand)
 def evaluate(
+    context: typer.Context,
     states: States,
     users: Annotated[
         int, typer.Option(help="Number of users in the log.", min=1, show_default=False)
@@ -98,12 +61,6 @@ def evaluate(
     return_bound: ReturnBound = None,
     discount: Discount = 1.0,
     estimator: EstimatorName = "counts-and-sums",
-    visits: Visits = None,
-    shrink: Shrink = None,
-    features: Features = None,
-    prior_std: PriorStd = None,
-    centre: Centre = None,
-    second_moments: SecondMoments = False,
     relation: Relation = "replace",
     visit_shares: Annotated[
         Path | None,
@@ -136,29 +93,33 @@ def evaluate(
 ) -> None:
     """Predict the error of `confide evaluate`, for several epsilons. No data are read."""
     from confide.errors import InvalidParameter
-    from confide.evaluation.catalogue import can_plan, make_estimator, read_table
+    from confide.evaluation.catalogue import estimator_class, make_estimator
+    from confide.release.inputs import read_table
 
-    if not can_plan(estimator):
+    if not hasattr(estimator_class(estimator), "plan"):
         raise InvalidParameter(
             f"the error of {estimator} cannot be predicted; only counts-and-sums can be planned"
         )
+    options: dict[str, Any] = context.obj
     privacy = promise_of(epsilon, delta, relation)
     if reward_range is not None and max_steps is None:
         raise InvalidParameter(
             "--reward-range needs --max-steps: returns add up over the steps of a trajectory"
         )
     returns = range_of_options(
-        reward_range, return_bound, centre, steps=max_steps or 1, discount=discount, has_centre=True
+        reward_range,
+        return_bound,
+        options["centre"],
+        steps=max_steps or 1,
+        discount=discount,
+        has_centre=True,
     )
-    chosen: dict[str, Any] = {
-        "visits": visits,
-        "shrink": shrink,
-        "prior_std": prior_std,
-        "centre": returns.centre,
-    }
-    chosen |= {"features": features, "second_moments": second_moments or None}
     made = make_estimator(
-        estimator, states=states, discount=discount, return_bound=returns.return_bound, **chosen
+        estimator,
+        states=states,
+        discount=discount,
+        return_bound=returns.return_bound,
+        **options | {"centre": returns.centre},
     )
     shares = None if visit_shares is None else read_table(visit_shares, "visit shares").ravel()
     users_like = {

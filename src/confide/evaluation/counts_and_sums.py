@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from confide.arguments import choice, flag
 from confide.errors import InvalidParameter
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.estimator import Estimator
+from confide.evaluation.options import CENTRE, FEATURES, Option
 from confide.evaluation.parameters import (
     USUAL_VISITS,
     keep_returns,
@@ -65,12 +66,28 @@ class CountsAndSums(Estimator):
     states: int
     discount: float = 1.0
     return_bound: float
-    visits: int | None = USUAL_VISITS
-    shrink: str = "fixed"
-    components: Array | None = None
-    prior_std: float = 0.3
-    centre: float | None = None
-    second_moments: bool = False
+    visits: Annotated[
+        int | None,
+        Option(
+            "number of different states counted per trajectory",
+            at_least=1,
+            default="20, or all states",
+        ),
+    ] = USUAL_VISITS
+    shrink: Annotated[str, Option("shrink towards a fixed value (fixed), or empirical-bayes")] = (
+        "fixed"
+    )
+    components: Annotated[Array | None, replace(FEATURES, name="features")] = None
+    prior_std: Annotated[
+        float,
+        Option(
+            "prior standard deviation of values around the centre, as a fraction of the return bound"
+        ),
+    ] = 0.3
+    centre: Annotated[float | None, CENTRE] = None
+    second_moments: Annotated[
+        bool, Option("also release second moments, for narrower intervals and slightly more noise")
+    ] = False
 
     def __post_init__(self) -> None:
         choice("shrink", self.shrink, ("fixed", "empirical-bayes"))

@@ -2,12 +2,14 @@
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from confide import arguments
 from confide.errors import InvalidParameter
 from confide.evaluation.estimate import ValueEstimate
+from confide.evaluation.options import CALIBRATION, FEATURES, WEIGHTS, Option
 from confide.evaluation.parameters import positive, visits_and_returns
 from confide.evaluation.smooth_release import (
     LinearMonteCarlo,
@@ -33,11 +35,11 @@ class _RidgeFit(LinearMonteCarlo):
     """
 
     states: int
-    ridge: float
+    ridge: Annotated[float, Option("ridge penalty")]
     discount: float = 1.0
     return_bound: float
-    features: Array | None = None
-    weights: Array | None = None
+    features: Annotated[Array | None, FEATURES] = None
+    weights: Annotated[Array | None, WEIGHTS] = None
 
     def __post_init__(self) -> None:
         self._keep_shared()
@@ -137,7 +139,7 @@ class DPLSL(_RidgeFit, SmoothEstimator):
     which is not needed (proof at `smooth_sensitivity`); "paper" keeps both, and refuses constants that are false (a large epsilon).
     """
 
-    calibration: str = "tight"
+    calibration: Annotated[str, CALIBRATION] = "tight"
 
     def __post_init__(self) -> None:
         _RidgeFit.__post_init__(self)

@@ -1,11 +1,13 @@
 """DP-LSW: least squares with public weights on average first-visit returns [Balle16, Section 3.1]."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from confide import arguments
 from confide.evaluation.estimate import ValueEstimate
+from confide.evaluation.options import CALIBRATION, FEATURES, WEIGHTS
 from confide.evaluation.parameters import visits_and_returns
 from confide.evaluation.smooth_release import (
     LinearMonteCarlo,
@@ -32,8 +34,8 @@ class _WeightedFit(LinearMonteCarlo):
     states: int
     discount: float = 1.0
     return_bound: float
-    features: Array | None = None
-    weights: Array | None = None
+    features: Annotated[Array | None, FEATURES] = None
+    weights: Annotated[Array | None, WEIGHTS] = None
 
     def __post_init__(self) -> None:
         self._keep_shared()
@@ -107,7 +109,7 @@ class DPLSW(_WeightedFit, SmoothEstimator):
     ones, and refuses them where they are false (a large epsilon). psi is exact without the paper's scan over k.
     """
 
-    calibration: str = "tight"
+    calibration: Annotated[str, CALIBRATION] = "tight"
 
     def __post_init__(self) -> None:
         _WeightedFit.__post_init__(self)

@@ -8,6 +8,7 @@ class Estimator(LogQuestion[ValueEstimate]):
     """A question about the values of a policy."""
 
     __slots__ = ()
+    noun = "estimate"
 
     @property
     def about(self) -> str:

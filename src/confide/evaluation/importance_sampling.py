@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,14 @@ from confide.errors import ClippedWeightsWarning, ConfideWarning, InvalidParamet
 from confide.evaluation.contributions import Bands, ResidualBands
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.linear_values import SPREAD
+from confide.evaluation.options import (
+    BEHAVIOUR,
+    CENTRE,
+    CLIP,
+    INTERVAL_SHARE,
+    TARGET,
+    Option,
+)
 from confide.evaluation.parameters import numbers, real
 from confide.evaluation.two_parts import BANDS, Returns, TwoReleases
 from confide.evaluation.weight_contributions import WeightAndWorth, WeightedReturns
@@ -56,15 +65,17 @@ class ImportanceSampling(TwoReleases):
     none.
     """
 
-    target: Array | FinitePolicy
+    target: Annotated[Array | FinitePolicy, TARGET]
     discount: float = 1.0
     _: KW_ONLY
     return_bound: float = field(kw_only=True)
-    clip: float = 10.0
-    per_decision: bool = False
-    centre: float | None = None
-    interval_share: float = 0.1
-    behaviour: npt.ArrayLike | None = None
+    clip: Annotated[float, CLIP] = 10.0
+    per_decision: Annotated[bool, Option("weight each reward by the actions up to its step")] = (
+        False
+    )
+    centre: Annotated[float | None, CENTRE] = None
+    interval_share: Annotated[float, INTERVAL_SHARE] = 0.1
+    behaviour: Annotated[npt.ArrayLike | None, BEHAVIOUR] = None
 
     def __post_init__(self) -> None:
         self._keep_shared()
@@ -135,14 +146,14 @@ class WeightedImportanceSampling(TwoReleases):
     Intervals are those of `ImportanceSampling`: the ratio is used for the value alone.
     """
 
-    target: Array | FinitePolicy
+    target: Annotated[Array | FinitePolicy, TARGET]
     discount: float = 1.0
     _: KW_ONLY
     return_bound: float = field(kw_only=True)
-    clip: float = 10.0
-    centre: float | None = None
-    interval_share: float = 0.1
-    behaviour: npt.ArrayLike | None = None
+    clip: Annotated[float, CLIP] = 10.0
+    centre: Annotated[float | None, CENTRE] = None
+    interval_share: Annotated[float, INTERVAL_SHARE] = 0.1
+    behaviour: Annotated[npt.ArrayLike | None, BEHAVIOUR] = None
 
     def __post_init__(self) -> None:
         self._keep_shared()

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from confide.evaluation.linear_values import (
     residual_gain,
     solve,
 )
+from confide.evaluation.options import CENTRE, FEATURES, INTERVAL_SHARE, WEIGHTS, Option
 from confide.evaluation.parameters import USUAL_VISITS, nobody, numbers, positive, whole
 from confide.evaluation.temporal_contributions import TemporalSums, check_radius, longest_steps
 from confide.evaluation.two_parts import BANDS, TwoReleases
@@ -56,15 +57,17 @@ class PrivateLSTD(TwoReleases):
     about: ClassVar[str] = (
         "the fixed point of the projected Bellman equation, which is the true value only if the features can express it,"
     )
-    features: Array
+    features: Annotated[Array, FEATURES]
     discount: float = 1.0
     _: KW_ONLY
     return_bound: float = field(kw_only=True)
-    visits: int = USUAL_VISITS
+    visits: Annotated[
+        int, Option("number of different states of a user that the norm has room for", at_least=1)
+    ] = USUAL_VISITS
     norm: float | None = None
-    weights: Array | None = None
-    centre: float | None = None
-    interval_share: float = 0.1
+    weights: Annotated[Array | None, WEIGHTS] = None
+    centre: Annotated[float | None, CENTRE] = None
+    interval_share: Annotated[float, INTERVAL_SHARE] = 0.1
 
     def __post_init__(self) -> None:
         self._keep_shared()

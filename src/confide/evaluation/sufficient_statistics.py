@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from confide.evaluation.linear_values import (
     residual_gain,
     solve,
 )
+from confide.evaluation.options import CENTRE, FEATURES, INTERVAL_SHARE, WEIGHTS, Option
 from confide.evaluation.parameters import USUAL_VISITS, nobody, numbers, whole
 from confide.evaluation.row_contributions import VisitRows, VisitSums, visit_rows
 from confide.evaluation.two_parts import BANDS, TwoReleases
@@ -53,14 +54,16 @@ class SufficientStatistics(TwoReleases):
     about: ClassVar[str] = (
         "the value in the best linear fit, which is the true value only if the features can express it,"
     )
-    features: Array
+    features: Annotated[Array, FEATURES]
     discount: float = 1.0
     _: KW_ONLY
     return_bound: float = field(kw_only=True)
-    visits: int = USUAL_VISITS
-    weights: Array | None = None
-    centre: float | None = None
-    interval_share: float = 0.1
+    visits: Annotated[int, Option("number of different states counted per user", at_least=1)] = (
+        USUAL_VISITS
+    )
+    weights: Annotated[Array | None, WEIGHTS] = None
+    centre: Annotated[float | None, CENTRE] = None
+    interval_share: Annotated[float, INTERVAL_SHARE] = 0.1
 
     def __post_init__(self) -> None:
         self._keep_shared()

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +41,7 @@ class ModelRelease(LogQuestion[PrivateModel]):
     `total_weight` of row totals: None for 1/2, or for 0 with a support of few successors; `reward_weight` of sums of rewards.
     """
 
+    noun: ClassVar[str] = "model"
     states: int
     actions: int
     discount: float

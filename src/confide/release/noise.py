@@ -1,8 +1,11 @@
 """Which noise a release has."""
 
+from dataclasses import dataclass
+from importlib.util import find_spec
+
 import numpy as np
 
-from confide.errors import InvalidParameter
+from confide.errors import InvalidParameter, MissingExtra
 from confide.mechanisms.sources import FastSource, NoiseSource, SecureSource, noise_source
 from confide.privacy.request import NoPrivacy, Request
 
@@ -32,3 +35,42 @@ def source_for(
             f'noise must be a source, as noise_source("secure") is, got {type(noise).__name__}'
         )
     return noise.for_release(asked) if isinstance(noise, FastSource) else noise
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenNoise:
+    """Noise that was asked for by name, and why it is that, in words."""
+
+    # secure, fast or none
+    name: str
+    why: str
+    seed: int | None = None
+
+    def source(self) -> NoiseSource | None:
+        return FastSource(np.random.default_rng(self.seed)) if self.name == "fast" else None
+
+
+def choose_noise(
+    name: str | None, seed: int | None, *, lattice: bool, no_privacy: bool
+) -> ChosenNoise:
+    """Secure noise, unless fast noise was requested. Without OpenDP, noise on a lattice is refused before the log is read."""
+    if name not in ("fast", "secure", None):
+        raise InvalidParameter(f"source must be fast or secure, got {name!r}")
+    if seed is not None and name != "fast":
+        raise InvalidParameter(
+            "--seed needs --source fast: noise that can be reproduced can be subtracted"
+        )
+    if no_privacy:
+        return ChosenNoise("none", "none", seed)
+    if name == "fast":
+        return ChosenNoise(
+            "fast", "FAST, as requested: for simulation. Use secure noise for real data.", seed
+        )
+    if not lattice:
+        why = "secure: normal, to 120 digits, from the system's entropy, and rounded to a public grid."
+        return ChosenNoise("secure", why)
+    if find_spec("opendp") is None:
+        raise MissingExtra(
+            "secure noise needs OpenDP, which is not installed: pip install 'confide[secure]', or add --source fast for a simulation"
+        )
+    return ChosenNoise("secure", "secure: discrete, exactly sampled, from the system's entropy.")

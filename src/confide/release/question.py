@@ -31,6 +31,8 @@ class LogQuestion(ABC, Generic[Answer]):
     """
 
     __slots__ = ()
+    # What an answer is called, and its file.
+    noun: ClassVar[str] = "answer"
     # Whether secure noise is on a lattice, as OpenDP draws it.
     lattice: ClassVar[bool] = True
     # Whether noise is Gaussian at delta > 0 also without a ledger, where pure noise may be smaller.

@@ -1,0 +1,75 @@
+"""What the command line says of the parameters of an estimator. It is declared where the parameter is."""
+
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_args
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of `confide evaluate`, in the annotation of a parameter: `visits: Annotated[int, Option("...")] = 20`."""
+
+    help: str
+    # Its name on the command line, if that is not the name of the parameter.
+    name: str = ""
+    # What a file contains that is given for it: table, vector or policy. Empty: the value itself is given.
+    file: str = ""
+    at_least: int | None = None
+    # The default in words, if it is not that of the parameter.
+    default: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """An option with the parameter that it stands for."""
+
+    parameter: str
+    option: Option
+    type: type
+    needed: bool
+    default: str
+
+
+def options_of(estimator: type) -> dict[str, Declared]:
+    """The options that an estimator declares, under their names on the command line."""
+    found = {}
+    for each in fields(estimator):
+        annotation: Any = each.type
+        for option in getattr(annotation, "__metadata__", ()):
+            if isinstance(option, Option):
+                needed = each.default is MISSING
+                default = option.default
+                if not default and not needed and each.default is not None:
+                    number = isinstance(each.default, float)
+                    default = f"{each.default:g}" if number else str(each.default)
+                kind = Path if option.file else _plain_type(annotation.__origin__)
+                declared = Declared(each.name, option, kind, needed, default)
+                found[option.name or each.name] = declared
+    return found
+
+
+def _plain_type(annotation: Any) -> type:
+    """`int` of `int | None`."""
+    parts = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    kind: type = next(part for part in parts if part is not type(None))
+    return kind
+
+
+CENTRE = Option("middle of the range of returns", default="half the return bound")
+FEATURES = Option("public features of states: .npy or .csv, one row per state", file="table")
+WEIGHTS = Option(
+    "public weights of states in the regression, .npy or .csv",
+    file="vector",
+    default="the same for all",
+)
+INTERVAL_SHARE = Option("share of the budget for confidence intervals")
+CALIBRATION = Option("tight (least noise) or paper (printed constants)")
+TARGET = Option("policy to evaluate, if it is not the one that made the log: .npz", file="policy")
+CLIP = Option("clip importance weights at this value")
+BEHAVIOUR = Option(
+    "public probabilities of the logged actions, where the log has none: .npz of a policy, .npy or .csv with a row per state, or the "
+    "folder of a model that `confide learn --out` released",
+    file="behaviour",
+    default="the log's",
+)
