@@ -1,7 +1,8 @@
 """The post-processing theorem, mechanised: who may import whom.
 
-Three floors: the foundation, the families, the roof. Inside a family a file's name says which side it is on: `*contributions*` sees
-trajectories (PRIVATE), `*planning*` sees released arrays (PUBLIC), `*features*` is public knowledge that both use.
+Three floors: the foundation, the families, the roof. Inside a family a file's imports say which side it is on. Files that import
+trajectories, statistics or contributions are PRIVATE. Files that import planners, policies or releases are PUBLIC. No file is both, except
+those that define an agent. `*features*` is public knowledge that both sides use.
 """
 
 import ast
@@ -69,19 +70,51 @@ def room(module):
     return parts[1] if len(parts) > 1 else "confide"
 
 
-def is_private(module):
-    return "contribution" in module.rsplit(".", 1)[-1] or room(module) in (
-        "statistics",
-        "trajectory",
+@cache
+def is_agent(module):
+    """Whether a file of a family defines an agent, which joins the private and the public side."""
+    if room(module) not in FAMILIES:
+        return False
+    return any(
+        isinstance(node, ast.ClassDef)
+        and any(ast.unparse(base).endswith("Learner") for base in node.bases)
+        for node in ast.walk(ast.parse(MODULES[module].read_text()))
     )
 
 
-def is_public(module):
-    """From releases to policies: planners and the planning of families."""
+def is_features(module):
+    """Public knowledge, which both sides use."""
+    return "features" in module.rsplit(".", 1)[-1] or module == "confide.planners.regularity"
+
+
+@cache
+def is_private(module):
+    """From trajectories to contributions: whatever imports them, in a family, and defines no agent."""
+    if room(module) in ("statistics", "trajectory"):
+        return True
     return (
-        "planning" in module.rsplit(".", 1)[-1]
-        or room(module) in ("planners", "policy")
-        or "features" in module.rsplit(".", 1)[-1]
+        room(module) in FAMILIES
+        and not is_agent(module)
+        and any(
+            f"{target}.{name}" in PRIVATE_TYPES or (target in MODULES and is_private(target))
+            for target, name in imported(module)
+        )
+    )
+
+
+@cache
+def is_public(module):
+    """From releases to policies: planners, and whatever imports a planner, a policy or a release, in a family, and defines no agent."""
+    if room(module) in ("planners", "policy") or is_features(module):
+        return True
+    return (
+        room(module) in FAMILIES
+        and not is_agent(module)
+        and any(
+            f"{target}.{name}" == "confide.privacy.bounded.Released"
+            or (target in MODULES and is_public(target) and not is_features(target))
+            for target, name in imported(module)
+        )
     )
 
 
@@ -217,10 +250,45 @@ def test_the_folders_of_a_service_are_layers():
 @pytest.mark.parametrize("module", sorted(filter(is_private, MODULES)))
 def test_contributions_use_features_and_no_planner(module):
     for seen in (module, *reaches(module)):
-        assert "planning" not in seen, f"{module} sees {seen}"
-        assert room(seen) != "planners" or "features" in seen or seen == "confide.planners", (
-            f"{module} sees {seen}"
-        )
+        if room(seen) in ("planners", *FAMILIES):
+            assert not is_public(seen) or is_features(seen) or seen == "confide.planners", (
+                f"{module} sees {seen}"
+            )
+
+
+def test_both_sides_are_found():
+    """The rules above find files by what they import, so a rule that finds nothing would pass."""
+    families = [module for module in MODULES if room(module) in FAMILIES]
+    assert len([module for module in families if is_public(module)]) >= 25
+    assert len([module for module in families if is_private(module)]) >= 10
+    for family in FAMILIES:
+        assert any(is_agent(module) for module in families if room(module) == family), family
+
+
+# Agents whose planning does not stand in modules of its own yet. This list only shrinks.
+STILL_PLANNING = {
+    "confide.linear_mdps.lsvi_ucb",
+    "confide.mixtures.linopt_po",
+    "confide.mixtures.linopt_vi",
+    "confide.mixtures.questions_vi",
+    "confide.mixtures.ucrl_vtr",
+    "confide.mixtures.ucrl_vtr_plus",
+    "confide.tables.tabular_psrl",
+}
+
+
+@pytest.mark.parametrize("module", sorted(filter(is_agent, MODULES)))
+def test_agents_compute_nothing(module):
+    """An agent joins contributions and planning. It imports neither NumPy nor compiled loops."""
+    computes = False
+    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+        if isinstance(node, ast.Import):
+            computes |= any(name.name.split(".")[0] in ("numpy", "scipy") for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module.rsplit(".", 1)[-1], *(name.name for name in node.names)]
+            computes |= node.module.split(".")[0] in ("numpy", "scipy")
+            computes |= any(name.endswith("_kernels") for name in names)
+    assert computes == (module in STILL_PLANNING), module
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from confide.mechanisms.counters import Tree
 from confide.mixtures.contributions import StackedRows
 from confide.mixtures.printed import PaperConstants, paper_constants
 from confide.mixtures.value_features import value_steps
-from confide.planners.regression import Regularity
+from confide.planners.regularity import Regularity
 from confide.privacy.accounting import gaussian_epsilon
 from confide.privacy.loss import GaussianDP
 from confide.privacy.request import JointDP, LocalDP, Relation, Request

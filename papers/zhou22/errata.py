@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from confide.planners.regression import Regularity
+from confide.planners.regularity import Regularity
 from confide.privacy.request import JointDP
 from papers.findings import Erratum, short
 from papers.fits import exponent

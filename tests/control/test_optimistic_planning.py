@@ -226,7 +226,7 @@ def test_gains_and_cost_belong_to_the_model():
     assert found.iterations > 0 and found.cost == pytest.approx(
         cost(found.theta, Q, R, 40, 0.1), rel=1e-12
     )
-    assert found.policy.gains.shape == (40, 2, 3)
+    assert found.gains.shape == (40, 2, 3)
 
 
 def test_same_question_same_answer_and_warm_starts():

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from confide.errors import InvalidParameter
-from confide.planners.regression import Regularity, Repair, Shift
+from confide.planners.regression import Repair, Shift
+from confide.planners.regularity import Regularity
 
 
 @pytest.mark.parametrize(

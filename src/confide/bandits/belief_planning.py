@@ -5,13 +5,16 @@ round alone). Least squares over all releases weighs each of them by what it tel
 the numbers of users and from the noise, never from the noisy sums.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from confide.planners.history import LAST_RELEASE, History, Layout, Reals, Wholes
-from confide.planners.regression import least_squares
+from confide.planners.public_round import PublicRound
+from confide.planners.regression import Shift, least_squares
+from confide.policy import ContextPolicy
 from confide.privacy.bounded import Released
 
 Array = npt.NDArray[np.float64]
@@ -109,5 +112,63 @@ def believe(Lambda: Array, u: Array, *, noise: float, balance: float) -> Belief:
     )
 
 
-def random_directions(count: int, dimension: int, rng: np.random.Generator) -> list[Array]:
-    return list(rng.normal(size=(count, dimension)))
+def random_round(
+    history: History, generation: int, *, dimension: int, policies: int
+) -> PublicRound:
+    """Before the first release: each policy prefers a direction that is drawn at random."""
+    rng = _generator(history, generation)
+    directions = rng.normal(size=(policies, dimension))
+    return PublicRound(tuple(ContextPolicy(weights) for weights in directions), history.arrays)
+
+
+def sampled_round(
+    history: History,
+    generation: int,
+    belief: Belief,
+    *,
+    signal: float,
+    spread: float,
+    policies: int,
+) -> PublicRound:
+    """Policies for samples of the belief, `spread` standard deviations wide, and one for its mean."""
+    rng = _generator(history, generation)
+    samples = [belief.drawn(spread, rng) for _ in range(policies - 1)]
+    chosen = tuple(ContextPolicy(weights) for weights in (*samples, belief.mean))
+    return PublicRound(chosen, history.arrays, signal)
+
+
+def optimistic_round(
+    history: History, belief: Belief, *, signal: float, spread: float
+) -> PublicRound:
+    """One policy: the mean of the belief, and a bonus of so many standard errors."""
+    policy = ContextPolicy(belief.mean, spread * belief.root.T)
+    return PublicRound((policy,), history.arrays, signal)
+
+
+def printed_round(
+    released: Released,
+    gram: Array,
+    responses: Array,
+    *,
+    shift: float,
+    width: Callable[[float], float],
+) -> PublicRound:
+    """[Shariff18, Alg. 1]: the estimate after the printed shift, and the printed width around it, a function of log det V.
+
+    `gram` [1, i, i] and `responses` [1, i] are the released sums.
+    """
+    estimate = Shift(shift, 0.0).estimate(gram, responses, noise_std=released.noise.std)
+    values, vectors = np.linalg.eigh(estimate.precision[0])
+    beta = width(float(np.log(values).sum()))
+    policy = ContextPolicy(estimate.weights[0], beta * (vectors / np.sqrt(values)).T)
+    signal = float(np.trace(gram[0])) / len(values) if released.generation else None
+    return PublicRound((policy,), {"seed": released.memory["seed"]}, signal)
+
+
+def mean_visits(gram: Array) -> float:
+    """How many users played each direction, on average."""
+    return float(np.trace(gram)) / len(gram)
+
+
+def _generator(history: History, generation: int) -> np.random.Generator:
+    return np.random.default_rng([int(history["seed"]), generation])

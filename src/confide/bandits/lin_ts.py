@@ -3,14 +3,14 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from confide.bandits.belief_planning import (
-    Belief,
     believe,
     combined,
-    random_directions,
+    mean_visits,
+    optimistic_round,
+    random_round,
     recall_releases,
+    sampled_round,
 )
 from confide.bandits.contributions import PlayedContexts
 from confide.errors import InvalidParameter
@@ -19,7 +19,7 @@ from confide.learning.arguments import check_asked, check_choices, choose_schedu
 from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
-from confide.policy import ContextPolicy
+from confide.planners.public_round import PublicRound
 from confide.privacy.bounded import Released
 from confide.privacy.request import Request
 from confide.privatizers import Schedule, counter_of_rates, geometric
@@ -48,26 +48,24 @@ class BanditPlanning:
     spread: float  # in standard deviations of the belief
 
     def plan(self, released: Released) -> Round:
-        d, signal = self.public.dimension, None
-        history = recall_releases(released, differences=self.ratio == 0)
-        rng = np.random.default_rng([int(history["seed"]), released.generation])
+        planned = self._plan_publicly(released)
         statistic = PlayedContexts(self.bound, self.public.actions)
-        if released.generation == 0:
-            policies = tuple(
-                ContextPolicy(weights) for weights in random_directions(POLICIES, d, rng)
-            )
-        else:
-            values, noise = combined(history, self.ratio, 1 / d)
-            (Lambda,), (u,) = self.bound.unpack(values)
-            belief = believe(Lambda, u, noise=noise, balance=self.bound.balance)
-            signal, policies = float(np.trace(Lambda)) / d, self._policies(belief, rng)
-        return Round(policies, statistic, history.arrays, signal)
+        return Round(planned.policies, statistic, planned.memory, planned.signal)
 
-    def _policies(self, belief: Belief, rng: np.random.Generator) -> tuple[ContextPolicy, ...]:
+    def _plan_publicly(self, released: Released) -> PublicRound:
+        dimension, generation = self.public.dimension, released.generation
+        history = recall_releases(released, differences=self.ratio == 0)
+        if generation == 0:
+            return random_round(history, generation, dimension=dimension, policies=POLICIES)
+        sums, noise = combined(history, self.ratio, 1 / dimension)
+        (gram,), (responses,) = self.bound.unpack(sums)
+        belief = believe(gram, responses, noise=noise, balance=self.bound.balance)
+        signal = mean_visits(gram)
         if not self.samples:
-            return (ContextPolicy(belief.mean, self.spread * belief.root.T),)
-        drawn = [belief.drawn(self.spread, rng) for _ in range(POLICIES - 1)]
-        return tuple(ContextPolicy(weights) for weights in (*drawn, belief.mean))
+            return optimistic_round(history, belief, signal=signal, spread=self.spread)
+        return sampled_round(
+            history, generation, belief, signal=signal, spread=self.spread, policies=POLICIES
+        )
 
     def describe(self) -> Description:
         how = (

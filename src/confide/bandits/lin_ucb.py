@@ -4,8 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
+from confide.bandits.belief_planning import printed_round
 from confide.bandits.contributions import PlayedContexts
 from confide.bandits.lin_ts import ADDED, bandit_footprint, check_bandit, tight
 from confide.bandits.printed import PrintedBandit, printed_bandit
@@ -15,8 +14,6 @@ from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.learning.resources import Footprint
 from confide.mechanisms.counters import Tree
 from confide.mechanisms.sources import NoiseSource
-from confide.planners.regression import Shift
-from confide.policy import ContextPolicy
 from confide.privacy.bounded import Released
 from confide.privacy.request import LocalDP, NoPrivacy, Request
 from confide.privatizers import Schedule
@@ -39,15 +36,17 @@ class PrintedOptimism:
         return self.printed.bound
 
     def plan(self, released: Released) -> Round:
-        served, made = max(released.users, 1), self.printed
-        Lambda, u = self.bound.unpack(released.values)
-        found = Shift(made.shift(served), 0.0).estimate(Lambda, u, noise_std=released.noise.std)
-        values, vectors = np.linalg.eigh(found.precision[0])
-        beta = self.scale * made.beta(float(np.log(values).sum()), served)
-        policy = ContextPolicy(found.weights[0], beta * (vectors / np.sqrt(values)).T)
+        served = max(released.users, 1)
+        gram, responses = self.bound.unpack(released.values)
+        planned = printed_round(
+            released,
+            gram,
+            responses,
+            shift=self.printed.shift(served),
+            width=lambda log_det: self.scale * self.printed.beta(log_det, served),
+        )
         statistic = PlayedContexts(self.bound, self.public.actions)
-        signal = float(np.trace(Lambda[0])) / len(values) if released.generation else None
-        return Round((policy,), statistic, {"seed": released.memory["seed"]}, signal)
+        return Round(planned.policies, statistic, planned.memory, planned.signal)
 
     def describe(self) -> Description:
         made = self.printed

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from confide.control import _contribution_kernels as _kernels
+from confide.control.residual_features import released_moments, unpack_residuals
 from confide.errors import InvalidParameter
 from confide.mechanisms.symmetric import smat, svec_size
 from confide.privacy.bounded import Array, Bounded, grid_for, real_numbers
@@ -179,7 +180,7 @@ class ResidualRows:
     @property
     def moments(self) -> int:
         """How many numbers of a contribution are second moments."""
-        return svec_size(self.dimension) if self.weight else 0
+        return released_moments(self.dimension, self.weight)
 
     @property
     def size(self) -> int:
@@ -211,12 +212,8 @@ class ResidualRows:
         return bool(allowed and np.linalg.norm(G) <= 1 + room)
 
     def unpack(self, values: Array) -> tuple[Array | None, Array]:
-        """A released vector -> (S / cap [p, p] or None, G / clip [p, n]); noise of scale a is a / w on the first's diagonal, a on the
-        second."""
-        G = values[self.moments :].reshape(self.dimension, self.states)
-        return smat(values[None, : self.moments], self.dimension)[
-            0
-        ] / self.weight if self.weight else None, G
+        """A released vector -> (S / cap [p, p] or None, G / clip [p, n])."""
+        return unpack_residuals(values, self.dimension, self.states, self.weight)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

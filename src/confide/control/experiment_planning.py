@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.control.identification_planning import NOT_RELEASED, Estimate, Experiment
-from confide.mechanisms.symmetric import smat, svec_size
+from confide.control.residual_features import released_moments, unpack_residuals
 from confide.planners.history import LAST_RELEASE, History, Layout, Reals, Wholes
 from confide.privacy.bounded import Released
 
@@ -45,8 +45,7 @@ def recall_experiments(
 ) -> History:
     """All batches so far, the one that the release has just closed included. Its second moments have this weight (0: not released)."""
     dimension, states = sizes["row"], sizes["state"]
-    moments = svec_size(dimension) if weight else 0
-    numbers = {"number": moments + dimension * states}
+    numbers = {"number": released_moments(dimension, weight) + dimension * states}
     history = LAYOUT.recall(released, sizes | numbers, {"experiment": batches - 1})
     if released.generation == 0:
         return history
@@ -54,15 +53,14 @@ def recall_experiments(
     std = math.sqrt(variance)
     clip, cap = float(history["open_clip"]), float(history["open_cap"])
     scales = history["open_scales"]
+    scaled_sums, scaled_residuals = unpack_residuals(values, dimension, states, weight)
     sums, sums_std = np.zeros((dimension, dimension)), NOT_RELEASED
-    if weight:
-        sums = smat(values[None, :moments], dimension)[0] / weight
-        sums, sums_std = cap * sums / np.outer(scales, scales), cap * std / weight
-    residuals = clip * values[moments:].reshape(dimension, states) / scales[:, None]
+    if scaled_sums is not None:
+        sums, sums_std = cap * scaled_sums / np.outer(scales, scales), cap * std / weight
     return history.append(
         "experiment",
         sums=sums,
-        residuals=residuals,
+        residuals=clip * scaled_residuals / scales[:, None],
         sums_std=sums_std,
         std=clip * std,
         guess=history["open_guess"],

@@ -3,16 +3,14 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from confide.control.contributions import ControlRows, ControlSums
 from confide.control.footprint import control_footprint
-from confide.control.gain_planning import projected, warn_of_gain_bound
 from confide.control.optimistic_planning import (
     ConfidenceSet,
     confidence_set,
     lagrangian_bound,
     optimistic,
+    plan_optimistically,
     printed_set,
     response_weight,
 )
@@ -24,8 +22,7 @@ from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.learning.resources import Footprint
 from confide.mechanisms.counters import Tree
 from confide.mechanisms.sources import NoiseSource
-from confide.policy import LinearPolicy
-from confide.privacy.bounded import Released
+from confide.privacy.bounded import Array, Released
 from confide.privacy.request import NoPrivacy, Request
 from confide.privatizers import Schedule, geometric
 from confide.privatizers.schedule import one_tree
@@ -51,25 +48,21 @@ class OptimisticControl:
         return self.statistic.bound
 
     def plan(self, released: Released) -> Round:
-        public, known = self.public, self.confidence(released)
-        found = optimistic(
-            known.theta,
-            known.V,
-            known.beta,
-            public.Q,
-            public.R,
-            public.horizon,
-            public.noise_radius,
-            bound=public.parameter_bound,
+        planned = plan_optimistically(
+            self.confidence(released),
+            released,
+            self._costs,
+            bound=self.public.parameter_bound,
+            gain_bound=self.public.gain_bound,
+            # early plans are for systems that need not exist
+            warns=2 * released.generation >= self.releases,
         )
-        signal = float(known.V.trace() / len(known.V)) if released.generation else None
-        played = _within(found.policy, public.gain_bound)
-        # early plans are for systems that need not exist
-        late = 2 * released.generation >= self.releases
-        warn_of_gain_bound(
-            late and bool((played.gains != found.policy.gains).any()), public.gain_bound
-        )
-        return Round((played,), self.statistic, {"seed": released.memory["seed"]}, signal)
+        return Round(planned.policies, self.statistic, planned.memory, planned.signal)
+
+    @property
+    def _costs(self) -> tuple[Array, Array, int, float]:
+        public = self.public
+        return public.Q, public.R, public.horizon, public.noise_radius
 
     def confidence(self, released: Released) -> ConfidenceSet:
         S, C = self.bound.unpack(released.values)
@@ -109,13 +102,6 @@ class OptimisticControl:
             else "that is not proved for Laplace noise"
         )
         return Description("tight", f"the cheapest system of a confidence set {holds}")
-
-
-def _within(policy: LinearPolicy, longest: float) -> LinearPolicy:
-    # by the Frobenius norm, which is larger, and fast
-    if float(np.square(policy.gains).sum(axis=(1, 2)).max()) <= longest**2:
-        return policy
-    return LinearPolicy(projected(policy.gains, longest))
 
 
 def tight(
@@ -212,7 +198,7 @@ class OFULQ(Learner):
     def optimism(self) -> tuple[float, float]:
         """(the expected cost of the system that is planned for, a bound below which no plausible system is). Public."""
         assert isinstance(self.algorithm, OptimisticControl)
-        public, known = self.algorithm.public, self.algorithm.confidence(self.released())
-        costs = public.Q, public.R, public.horizon, public.noise_radius
-        found = optimistic(known.theta, known.V, known.beta, *costs, bound=public.parameter_bound)
+        known = self.algorithm.confidence(self.released())
+        costs, bound = self.algorithm._costs, self.algorithm.public.parameter_bound
+        found = optimistic(known.theta, known.V, known.beta, *costs, bound=bound)
         return found.cost, lagrangian_bound(known.theta, known.V, known.beta, *costs).value

@@ -16,10 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.control import _optimistic_kernels as _search
+from confide.control.gain_planning import projected, warn_of_gain_bound
 from confide.errors import InvalidParameter
 from confide.planners import _riccati_kernels as _riccati
 from confide.planners._regression_kernels import ellipsoid
+from confide.planners.public_round import PublicRound
 from confide.policy import LinearPolicy
+from confide.privacy.bounded import Released
 
 Array = npt.NDArray[np.float64]
 
@@ -116,10 +119,6 @@ class OptimisticModel:
     iterations: int  # of both starts; 0 if a system with A = 0, the cheapest of all, is in the set
     empty: bool
 
-    @property
-    def policy(self) -> LinearPolicy:
-        return LinearPolicy(self.gains)
-
 
 @dataclass(frozen=True, slots=True)
 class LagrangianBound:
@@ -189,6 +188,26 @@ def optimistic(
             "the estimate must be finite and V positive definite: add to the ridge"
         )
     return OptimisticModel(found, J, gains, steps, flag == 1)
+
+
+def plan_optimistically(
+    known: ConfidenceSet,
+    released: Released,
+    costs: tuple[Array, Array, int, float],
+    *,
+    bound: float,
+    gain_bound: float,
+    warns: bool,
+) -> PublicRound:
+    """The best gains for the cheapest system, no longer than their bound. `costs` are Q, R, the horizon and the radius of the noise."""
+    found = optimistic(known.theta, known.V, known.beta, *costs, bound=bound)
+    gains = found.gains
+    # by the Frobenius norm, which is larger, and fast
+    if float(np.square(gains).sum(axis=(1, 2)).max()) > gain_bound**2:
+        gains = projected(gains, gain_bound)
+    warn_of_gain_bound(warns and bool((gains != found.gains).any()), gain_bound)
+    signal = float(known.V.trace() / len(known.V)) if released.generation else None
+    return PublicRound((LinearPolicy(gains),), {"seed": released.memory["seed"]}, signal)
 
 
 def lagrangian_bound(

@@ -6,12 +6,15 @@ account. Both are one query here: (S, (1 + gamma) C), on which all its noises ha
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from confide.control.contributions import ControlRows
 from confide.errors import InvalidParameter
 from confide.privacy.loss import NO_PRIVACY, GaussianDP, Loss
 from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request
-from confide.problems.lq import LQPublic
+
+if TYPE_CHECKING:
+    from confide.problems.lq import LQPublic
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class PrintedControl:
 
 
 def printed_control(
-    privacy: Request, public: LQPublic, *, episodes: int, failure: float = 0.1
+    privacy: Request, public: "LQPublic", *, episodes: int, failure: float = 0.1
 ) -> PrintedControl:
     """sigma_i^2 = 8 m Delta_i^2 ln(2/delta) / epsilon^2, Delta_1 = H (1 + gamma)^2, Delta_2 = H (1 + gamma), m = ceil(log2 K).
 

@@ -10,34 +10,10 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
+from confide.control.adaptive_planning import POLICIES, ControlProblem, plan_batch
 from confide.control.contributions import ResidualRows, Residuals
-from confide.control.experiment_planning import (
-    experiments_in,
-    last_estimate,
-    recall_experiments,
-)
 from confide.control.footprint import control_footprint
-from confide.control.gain_planning import warn_of_gain_bound
-from confide.control.identification_planning import (
-    EXCESS_ALLOWED,
-    SURE,
-    Costs,
-    Estimate,
-    Experiment,
-    ExplorationBudget,
-    clipping_limits,
-    draw_scenarios,
-    excitation_gains,
-    identify,
-    input_scales,
-    prior,
-    safe_gains,
-    sampled_gains,
-    with_exploration,
-)
+from confide.control.identification_planning import Costs
 from confide.errors import InvalidParameter
 from confide.learning.agent import Profile
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
@@ -46,19 +22,15 @@ from confide.learning.resources import Footprint
 from confide.mechanisms.additive import least_noise
 from confide.mechanisms.counters import Exact, Leaves
 from confide.mechanisms.sources import NoiseSource
-from confide.policy import LinearPolicy
 from confide.privacy.bounded import Released
 from confide.privacy.request import LocalDP, NoPrivacy, Request
 from confide.privatizers import Schedule
 from confide.problems.lq import LQPublic
 from confide.problems.sizes import ProblemSizes
 
-Array = npt.NDArray[np.float64]
 WEIGHT = 0.3 * math.sqrt(2)  # of second moments beside residuals
 # second moments: if noise on residuals alone is below this share of that on both
 WORTH_LEAVING_OUT = 0.8
-PAIRS = 3  # of gains for excitation
-POLICIES = 2 * PAIRS  # per batch
 # steps count up to this sum of ||x||^2: with privacy, where far states need a large clip, and without
 REACH, FAR = 2.0, 100.0
 # with fewer times as many users as identification takes, nothing is explored: it would cost more than it saves
@@ -71,104 +43,31 @@ MOST = 128
 class AdaptiveControl:
     """Between two releases: an estimate from all batches, gains for the next one, and what its users will be clipped at."""
 
-    costs: Costs
+    problem: ControlProblem
     bound: ResidualRows
-    samples: int  # policies per batch: 0 for certainty equivalence
-    spread: float  # of the samples, in standard deviations of the posterior
-    times: tuple[int, ...]  # of releases
-    explores: bool  # whether the system is excited at all
-    exact: bool  # without privacy: limits are far out, and second moments known
 
     def plan(self, released: Released) -> Round:
-        H, d, n = self.costs.horizon, self.bound.inputs, self.bound.states
-        sizes = {"policy": POLICIES, "step": H, "input": d, "state": n, "row": d + n}
-        history = recall_experiments(
-            released, sizes, weight=self.bound.weight, batches=len(self.times)
+        planned = plan_batch(self.problem, released)
+        statistic = Residuals(
+            self.bound,
+            planned.guess,
+            planned.clip,
+            planned.cap,
+            self.problem.costs.reach,
+            planned.scales,
         )
-        experiments = experiments_in(history)
-        rng = np.random.default_rng([int(history["seed"]), released.generation])
-        estimate = prior(self.costs)
-        if experiments:
-            before = last_estimate(history)
-            estimate, information_form = identify(experiments, before, self.costs, rng)
-        gains = np.zeros((POLICIES, H, d, n))
-        if self.explores and experiments:
-            gains = self._chosen(
-                experiments, estimate, information_form.conservative(self.costs), released, rng
-            )
-        scales = input_scales(gains)
-        clip, cap, kept, lost = clipping_limits(
-            estimate, gains, scales, self.costs, rng, capped=self.bound.weight > 0
-        )
-        if self.exact:
-            clip, cap, kept, lost = 64 * clip, 64 * cap, 1.0, 0.0
-        statistic = Residuals(self.bound, estimate.mean, clip, cap, self.costs.reach, scales)
-        different = gains[:1] if (gains == gains[0]).all() else gains
-        policies = tuple(LinearPolicy(each) for each in different)
-        signal = float(1 / np.sqrt(np.diag(estimate.covariance)).mean()) if experiments else None
-        history = history.remember_release(released).replace(
-            open_guess=estimate.mean,
-            open_covariance=estimate.covariance,
-            open_gains=gains,
-            open_scales=scales,
-            open_clip=np.array(clip),
-            open_cap=np.array(cap),
-            open_kept=np.array(kept),
-            open_lost=np.array(lost),
-            total=np.array(released.users),
-        )
-        return Round(policies, statistic, history.arrays, signal)
-
-    def _chosen(
-        self,
-        experiments: list[Experiment],
-        estimate: Estimate,
-        conservative: Estimate,
-        released: Released,
-        rng: np.random.Generator,
-    ) -> Array:
-        """Gains for the next batch: those of the conservative estimate, as far as they are safe, and excitation, as far as it can be
-        afforded whatever B may be."""
-        scenarios, cautious_scenarios = (
-            draw_scenarios(estimate, self.costs, rng),
-            draw_scenarios(conservative, self.costs, rng),
-        )
-        warn_of_gain_bound(scenarios.held_back() >= SURE, self.costs.gain_bound)
-        safe = safe_gains(conservative, cautious_scenarios)
-        if self.samples:
-            gains = sampled_gains(
-                conservative, cautious_scenarios, safe, self.samples, self.spread, rng
-            )
-        else:
-            gains = np.tile(safe, (POLICIES, 1, 1, 1))
-        served, generation = released.users, released.generation
-        users = Schedule(self.times).size(generation)
-        if users <= 0:  # everybody was served
-            return gains
-        spent = np.sum(
-            [
-                experiment.users * scenarios.excess(experiment.gains).mean(axis=1)
-                for experiment in experiments
-            ],
-            axis=0,
-        )
-        stake = EXCESS_ALLOWED / len(self.times) * (self.times[-1] - served - users)
-        return with_exploration(
-            gains,
-            excitation_gains(self.costs, PAIRS, rng),
-            scenarios,
-            ExplorationBudget(spent, served, users, stake),
-        )
+        public = planned.public
+        return Round(public.policies, statistic, public.memory, public.signal)
 
     def describe(self) -> Description:
         kind = (
-            f"{self.samples} samples, {self.spread:g} x the posterior's standard deviation"
-            if self.samples
+            f"{self.problem.samples} samples, {self.problem.spread:g} x the posterior's standard deviation"
+            if self.problem.samples
             else "its mean"
         )
         kind += (
             ", with excitation where it can be afforded"
-            if self.explores
+            if self.problem.explores
             else ", without excitation"
         )
         return Description(
@@ -241,7 +140,7 @@ def tight(
         public.gain_bound,
         reach,
     )
-    steerable = public.horizon > 1 and bool(np.any(public.Q))  # otherwise no input saves anything
+    steerable = public.horizon > 1 and bool(public.Q.any())  # otherwise no input saves anything
     default = control_schedule(bound, privacy, episodes, steerable=steerable)
     chosen = choose_schedule(schedule, default)
     if chosen.leaves > MOST:
@@ -250,9 +149,19 @@ def tight(
         )
     # with any schedule, later users must repay it
     explores = default.leaves > 1 and chosen.leaves > 1
-    algorithm = AdaptiveControl(costs, bound, samples, spread, tuple(chosen.times), explores, exact)
+    problem = ControlProblem(
+        costs,
+        public.inputs,
+        public.states,
+        bound.weight,
+        samples,
+        spread,
+        tuple(chosen.times),
+        explores,
+        exact,
+    )
     return Calibration(
-        algorithm,
+        AdaptiveControl(problem, bound),
         chosen,
         None if isinstance(privacy, LocalDP | NoPrivacy) else Leaves(chosen.leaves),
     )

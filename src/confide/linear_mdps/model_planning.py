@@ -19,13 +19,48 @@ import scipy.linalg
 
 from confide.linear_mdps._model_kernels import project_rows, within_unit
 from confide.planners import _visit_kernels as _visits
-from confide.planners.visits import Served
+from confide.planners.backward_induction import optimal
+from confide.planners.history import Layout
+from confide.planners.public_round import PublicRound
+from confide.planners.visits import (
+    SERVED,
+    Served,
+    fold,
+    served_in,
+    users_of_round,
+    with_open_round,
+)
+from confide.policy import TabularPolicy
+from confide.privacy.bounded import Released
 
 Array = npt.NDArray[np.float64]
 MOVE_VARIANCE = 0.1  # v: of an indicator of s', a typical one; a reward's is at most 1/4
 REWARD_VARIANCE = 0.1
 MOVE_PRIOR, REWARD_PRIOR = 3.0, 1.0  # k: as good as so many users who try everything alike
 CONCENTRATION = 0.3  # of the random priors, Dirichlet
+SAMPLES = 8  # of the posterior per round, besides the estimate
+RANDOM_POLICIES = 32  # of the first round
+# Policies whose visits are predicted again at each release.
+RECENT_POLICIES = 32 * (SAMPLES + 1)
+TIES = 1e-7  # differences of value that are none
+# The samples' share of the users falls as (t_0 / t)^SHARE_DECAY, to LEAST_SHARE.
+LEAST_SHARE = 0.03
+SHARE_DECAY = 0.3
+LAYOUT = Layout(SERVED)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelProblem:
+    """All that is public before the first user, besides the features."""
+
+    horizon: int
+    states: int
+    actions: int
+    start: Array
+    # of the samples, in standard deviations of the sums
+    spread: float
+    # users of the first round
+    first: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,3 +176,63 @@ class _Regression:
         perturbed = np.concatenate([y[None], y + spread * drawn.swapaxes(1, 2)])
         found: Array = self._gain @ perturbed + self._prior @ priors
         return found
+
+
+def plan_round(
+    released: Released,
+    moves: Array,
+    rewards: Array,
+    *,
+    reward_weight: float,
+    problem: ModelProblem,
+    table: Table,
+) -> PublicRound:
+    """Decide the next round from everything released so far: sums of moves [h, i, s'] and of rewards [h, i]."""
+    H, S, A = problem.horizon, problem.states, problem.actions
+    history = LAYOUT.recall(
+        released,
+        {"step": H, "planned step": H, "state": S, "action": A},
+        {"policy": RECENT_POLICIES, "shown policy": RECENT_POLICIES},
+    )
+    rng = np.random.default_rng([int(history["seed"]), released.generation])
+    if released.generation == 0:
+        actions = rng.integers(A, size=(RANDOM_POLICIES, H, S))
+        shares, signal = np.ones(RANDOM_POLICIES), None
+    else:
+        users = users_of_round(history, released)
+        history = history.extend("policy", policies=history["shown"], users=users)
+        fitted = fit(
+            moves,
+            rewards,
+            served_in(history),
+            noise_std=released.noise.std,
+            reward_noise_std=released.noise.std / reward_weight,
+            table=table,
+            start=problem.start,
+            samples=SAMPLES,
+            spread=problem.spread,
+            rng=rng,
+        )
+        history, signal = fold(history, fitted.states, RECENT_POLICIES), fitted.signal
+        actions = np.stack([best_actions(model, rng) for model in fitted.models])
+        shares = sample_shares(problem.first, released.users)
+    history = with_open_round(history, actions, shares, released.users)
+    policies = tuple(TabularPolicy(each, A) for each in actions)
+    return PublicRound(policies, history.arrays, signal, tuple(map(float, shares)))
+
+
+def sample_shares(first: int, users: int) -> Array:
+    """Of the estimate's policy and of each sample's, after so many users, of whom `first` came in the first round."""
+    explored = max(min(1.0, (first / max(users, 1)) ** SHARE_DECAY), LEAST_SHARE)
+    return np.array([1 - explored, *[explored / SAMPLES] * SAMPLES])
+
+
+def best_actions(model: Model, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """The best policy for a model [h, s]. Where actions are equally good, at random: there, too, users can show something."""
+    H = len(model.rewards)
+    undecided = model.rewards + TIES * rng.random(model.rewards.shape)
+
+    def expect(step: int, values: Array) -> Array:
+        return model.transitions[step] @ values if step < H - 1 else np.zeros(undecided.shape[1:])
+
+    return optimal(expect, undecided)[1].actions

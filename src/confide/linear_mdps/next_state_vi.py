@@ -3,9 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from confide.errors import InvalidParameter
 from confide.learning.agent import Profile
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
@@ -13,12 +10,14 @@ from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.learning.resources import Footprint, numbers_of_users
 from confide.linear_mdps.batches import first_release
 from confide.linear_mdps.contributions import NextStateRows, NextStates
-from confide.linear_mdps.model_planning import Model, Table, fit, table_of
+from confide.linear_mdps.model_planning import (
+    SAMPLES,
+    ModelProblem,
+    Table,
+    plan_round,
+    table_of,
+)
 from confide.mechanisms.sources import NoiseSource
-from confide.planners.backward_induction import optimal
-from confide.planners.history import Layout
-from confide.planners.visits import SERVED, fold, served_in, users_of_round, with_open_round
-from confide.policy import TabularPolicy
 from confide.privacy.bounded import Released
 from confide.privacy.loss import NO_PRIVACY, loss_for
 from confide.privacy.request import NoPrivacy, Request
@@ -26,80 +25,39 @@ from confide.privatizers import Schedule, geometric
 from confide.problems.linear_mdp import LinearMDPPublic
 from confide.problems.sizes import ProblemSizes
 
-Array = npt.NDArray[np.float64]
-SAMPLES = 8  # of the posterior per round, besides the estimate
-FIRST = 32  # random policies of the first round
 # Of the estimate of planning time: for one transition probability of one model, by `benchmarks/memory.py`.
 SECONDS_PER_NUMBER = 2e-8
-RECENT = 32 * (SAMPLES + 1)  # policies whose visits are predicted again at each release
-LAYOUT = Layout(SERVED)
-TIES = 1e-7  # differences of value that are none
-LEAST, DECAY = 0.03, 0.3  # the samples' share of the users: falls as (t_0 / t)^DECAY, to LEAST
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelSampling:
     """Between two releases: a model from the sums, samples around it, and the best policy for each."""
 
-    public: LinearMDPPublic
+    problem: ModelProblem
     statistic: NextStates
     table: Table = field(repr=False)
-    spread: float  # of the samples, in standard deviations of the sums
-    first: int  # users of the first round
 
     @property
     def bound(self) -> NextStateRows:
         return self.statistic.bound
 
     def plan(self, released: Released) -> Round:
-        H, S, A = self.public.horizon, self.public.states, self.public.actions
-        history = LAYOUT.recall(
+        moves, rewards = self.bound.unpack(released.values)
+        planned = plan_round(
             released,
-            {"step": H, "planned step": H, "state": S, "action": A},
-            {"policy": RECENT, "shown policy": RECENT},
+            moves,
+            rewards,
+            reward_weight=self.bound.weight,
+            problem=self.problem,
+            table=self.table,
         )
-        rng = np.random.default_rng([int(history["seed"]), released.generation])
-        if released.generation == 0:
-            shown, shares, signal = rng.integers(A, size=(FIRST, H, S)), np.ones(FIRST), None
-        else:
-            users = users_of_round(history, released)
-            history = history.extend("policy", policies=history["shown"], users=users)
-            moves, rewards = self.bound.unpack(released.values)
-            std = released.noise.std
-            fitted = fit(
-                moves,
-                rewards,
-                served_in(history),
-                noise_std=std,
-                reward_noise_std=std / self.bound.weight,
-                table=self.table,
-                start=self.public.start,
-                samples=SAMPLES,
-                spread=self.spread,
-                rng=rng,
-            )
-            history, signal = fold(history, fitted.states, RECENT), fitted.signal
-            shown = np.stack([self._actions(model, rng) for model in fitted.models])
-            explored = max(min(1.0, (self.first / max(released.users, 1)) ** DECAY), LEAST)
-            shares = np.array([1 - explored, *[explored / SAMPLES] * SAMPLES])
-        policies = tuple(TabularPolicy(actions, A) for actions in shown)
-        history = with_open_round(history, shown, shares, released.users)
-        return Round(policies, self.statistic, history.arrays, signal, tuple(map(float, shares)))
-
-    def _actions(self, model: Model, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-        """The best policy for a model [h, s]. Where actions are equally good, at random: there, too, users can show something."""
-        H = len(model.rewards)
-        undecided = model.rewards + TIES * rng.random(model.rewards.shape)
-
-        def expect(step: int, values: Array) -> Array:
-            return (
-                model.transitions[step] @ values if step < H - 1 else np.zeros(undecided.shape[1:])
-            )
-
-        return optimal(expect, undecided)[1].actions
+        return Round(
+            planned.policies, self.statistic, planned.memory, planned.signal, planned.shares
+        )
 
     def describe(self) -> Description:
-        planning = f"the best policies for an estimated model and {SAMPLES} samples, {self.spread:g} x the standard error of the sums"
+        spread = f"{self.problem.spread:g} x the standard error of the sums"
+        planning = f"the best policies for an estimated model and {SAMPLES} samples, {spread}"
         return Description("tight", planning)
 
 
@@ -178,8 +136,13 @@ class NextStateVI(Learner):
         )
         default = geometric(episodes, first=soon)
         chosen = choose_schedule(schedule, default)
-        table = table_of(public.features)
-        algorithm = ModelSampling(
-            public, statistic, table, 0.5 if bonus_scale is None else bonus_scale, chosen.times[0]
+        problem = ModelProblem(
+            public.horizon,
+            public.states,
+            public.actions,
+            public.start,
+            spread=0.5 if bonus_scale is None else bonus_scale,
+            first=chosen.times[0],
         )
+        algorithm = ModelSampling(problem, statistic, table_of(public.features))
         super().__init__(Calibration(algorithm, chosen), privacy=privacy, noise=noise)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from confide.errors import InvalidParameter
 from confide.mechanisms.counters import Factorisation, Tree
 from confide.mixtures.value_features import value_steps
-from confide.planners.regression import Regularity
+from confide.planners.regularity import Regularity
 from confide.privacy.loss import NO_PRIVACY, GaussianDP, PureDP, loss_for
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Relation, Request
 from confide.privatizers import worst_std

@@ -190,3 +190,8 @@ def sparse(feature_map: FeatureMap, kernels: "Array | SparseKernels") -> SparseK
 def value_steps(horizon: int) -> int:
     """How many steps have something to learn: the value after the last step is zero, so its regression is empty."""
     return max(horizon - 1, 1)
+
+
+def by_transition(kernels: Array) -> Array:
+    """Kernels [i, s, a, s'] as [s, a, s', i]: the probabilities of each transition beside each other."""
+    return np.ascontiguousarray(np.moveaxis(kernels, 0, -1))

@@ -1,0 +1,154 @@
+"""The next batch of users of a linear system: an estimate from all batches, safe gains with excitation, and limits for clipping."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.control.experiment_planning import (
+    experiments_in,
+    last_estimate,
+    recall_experiments,
+)
+from confide.control.gain_planning import warn_of_gain_bound
+from confide.control.identification_planning import (
+    EXCESS_ALLOWED,
+    SURE,
+    Costs,
+    Estimate,
+    Experiment,
+    ExplorationBudget,
+    clipping_limits,
+    draw_scenarios,
+    excitation_gains,
+    identify,
+    input_scales,
+    prior,
+    safe_gains,
+    sampled_gains,
+    with_exploration,
+)
+from confide.planners.public_round import PublicRound
+from confide.policy import LinearPolicy
+from confide.privacy.bounded import Released
+from confide.privatizers.schedule import Schedule
+
+Array = npt.NDArray[np.float64]
+PAIRS = 3  # of gains for excitation
+POLICIES = 2 * PAIRS  # per batch
+EXACT_LIMITS = 64  # times as far out are limits without privacy
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ControlProblem:
+    """All that is public before the first user."""
+
+    costs: Costs
+    inputs: int
+    states: int
+    weight: float  # of the second moments in a release; 0: they are not released
+    samples: int  # policies per batch: 0 for certainty equivalence
+    spread: float  # of the samples, in standard deviations of the posterior
+    times: tuple[int, ...]  # of releases
+    explores: bool  # whether the system is excited at all
+    exact: bool  # without privacy: limits are far out, and second moments known
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ControlRound:
+    """A round, and what its users' residuals are made of: the guess of Theta [p, n], limits for clipping, and scales [p]."""
+
+    public: PublicRound
+    guess: Array
+    clip: float
+    cap: float
+    scales: Array
+
+
+def plan_batch(problem: ControlProblem, released: Released) -> ControlRound:
+    """Decide the next batch from everything released so far."""
+    costs, states, inputs = problem.costs, problem.states, problem.inputs
+    history = recall_experiments(
+        released,
+        {
+            "policy": POLICIES,
+            "step": costs.horizon,
+            "input": inputs,
+            "state": states,
+            "row": states + inputs,
+        },
+        weight=problem.weight,
+        batches=len(problem.times),
+    )
+    experiments = experiments_in(history)
+    rng = np.random.default_rng([int(history["seed"]), released.generation])
+    estimate, signal = prior(costs), None
+    gains = np.zeros((POLICIES, costs.horizon, inputs, states))
+    if experiments:
+        estimate, information = identify(experiments, last_estimate(history), costs, rng)
+        signal = float(1 / np.sqrt(np.diag(estimate.covariance)).mean())
+        if problem.explores:
+            conservative = information.conservative(costs)
+            gains = choose_gains(problem, experiments, estimate, conservative, released, rng)
+    scales = input_scales(gains)
+    clip, cap, kept, lost = clipping_limits(
+        estimate, gains, scales, costs, rng, capped=problem.weight > 0
+    )
+    if problem.exact:
+        clip, cap, kept, lost = EXACT_LIMITS * clip, EXACT_LIMITS * cap, 1.0, 0.0
+    history = history.remember_release(released).replace(
+        open_guess=estimate.mean,
+        open_covariance=estimate.covariance,
+        open_gains=gains,
+        open_scales=scales,
+        open_clip=np.array(clip),
+        open_cap=np.array(cap),
+        open_kept=np.array(kept),
+        open_lost=np.array(lost),
+        total=np.array(released.users),
+    )
+    different = gains[:1] if (gains == gains[0]).all() else gains
+    policies = tuple(LinearPolicy(each) for each in different)
+    public = PublicRound(policies, history.arrays, signal)
+    return ControlRound(public, estimate.mean, clip, cap, scales)
+
+
+def choose_gains(
+    problem: ControlProblem,
+    experiments: list[Experiment],
+    estimate: Estimate,
+    conservative: Estimate,
+    released: Released,
+    rng: np.random.Generator,
+) -> Array:
+    """Gains for the next batch: those of the conservative estimate, as far as they are safe, and excitation, as far as it can be
+    afforded whatever B may be."""
+    costs, times = problem.costs, problem.times
+    scenarios = draw_scenarios(estimate, costs, rng)
+    cautious_scenarios = draw_scenarios(conservative, costs, rng)
+    warn_of_gain_bound(scenarios.held_back() >= SURE, costs.gain_bound)
+    safe = safe_gains(conservative, cautious_scenarios)
+    if problem.samples:
+        gains = sampled_gains(
+            conservative, cautious_scenarios, safe, problem.samples, problem.spread, rng
+        )
+    else:
+        gains = np.tile(safe, (POLICIES, 1, 1, 1))
+    users = Schedule(times).size(released.generation)
+    if users <= 0:
+        # everybody was served
+        return gains
+    spent = np.sum(
+        [
+            experiment.users * scenarios.excess(experiment.gains).mean(axis=1)
+            for experiment in experiments
+        ],
+        axis=0,
+    )
+    stake = EXCESS_ALLOWED / len(times) * (times[-1] - released.users - users)
+    return with_exploration(
+        gains,
+        excitation_gains(costs, PAIRS, rng),
+        scenarios,
+        ExplorationBudget(spent, released.users, users, stake),
+    )
