@@ -21,7 +21,7 @@ FIRST := tests/mechanisms/counters/test_kernels.py tests/problems/test_files.py 
 LONG := tests/docs tests/report tests/clients tests/papers tests/test_clusters.py tests/test_docs.py tests/test_examples.py tests/audit
 REST := $(filter-out $(FIRST) $(LONG) tests/__pycache__ tests/conftest.py,$(wildcard tests/*))
 # What is quick to compile and to run, and says most about privacy.
-CORE := tests/test_policy.py tests/test_digest.py tests/test_architecture.py tests/privacy tests/mechanisms tests/statistics \
+CORE := tests/test_policy.py tests/test_identity.py tests/test_architecture.py tests/privacy tests/mechanisms tests/statistics \
   tests/planners tests/problems
 
 .PHONY: demo check test lint types bench client site release clean

@@ -15,6 +15,7 @@ from cases import Case, joint, measured
 from record import record
 
 from confide.experiments.spec import Named
+from confide.identity import Identity
 from confide.learning.learner import Calibration, Learner
 from confide.mechanisms.counters import Buffered, Toeplitz, Tree
 from confide.mixtures.linopt_vi import BALANCE, Choices, Regressions, tight, value_iteration
@@ -186,7 +187,8 @@ class Composed(Learner):
         if simplex:
             known = chosen.algorithm.regressions
             chosen = changed(chosen, regularizer=replace(known.regularizer, simplex=known.features))
-        super().__init__(chosen, privacy=privacy)
+        identity = Identity("composed", 1, public=public, step=step, simplex=simplex)
+        super().__init__(chosen, privacy=privacy, identity=identity)
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import confide
 from confide.agents import UCRLVTR, Calibration, Description, Learner, LikelihoodVI, Round
+from confide.identity import Identity
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.contributions import ValueTargets
 from confide.mixtures.planning import optimistic
@@ -104,6 +105,7 @@ class Explorers(Learner):
         super().__init__(
             Calibration(Planning(public, bound, share), geometric(episodes)),
             privacy=privacy,
+            identity=Identity("explorers", 1, public=public, share=share),
             noise=noise,
         )
 

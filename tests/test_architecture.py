@@ -27,7 +27,7 @@ BASE = {
     "catalogue",
     "errors",
     "execution",
-    "_digest",
+    "identity",
     "_durable",
     "_extras",
     "_jit",

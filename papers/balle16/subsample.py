@@ -12,6 +12,7 @@ from confide.evaluation.estimator import Estimator
 from confide.evaluation.parameters import keep_returns, whole
 from confide.evaluation.smooth_release import counts_one_trajectory
 from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
+from confide.identity import Identity
 from confide.mechanisms.sources import FastSource, NoiseSource, SecureSource
 from confide.privacy.bounded import Array, Bounded
 from confide.privacy.guarantee import Guarantee
@@ -43,6 +44,15 @@ class Subsample(Estimator):
     def __post_init__(self) -> None:
         keep_returns(self)
         keep(self, states=whole("states", self.states))
+
+    def identity(self) -> Identity:
+        return Identity(
+            "subsample",
+            1,
+            states=self.states,
+            discount=self.discount,
+            return_bound=self.return_bound,
+        )
 
     def counted(self, trajectories: int, steps: int) -> str:  # noqa: ARG002 - whatever the log's cap is
         return f"only users who are chosen count; {counts_one_trajectory(self.states, self.return_bound, steps)}"

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from confide.arguments import array, choice, fits, kind, real, whole
 from confide.errors import ConfideWarning, InvalidParameter, LogError, StateError
 from confide.evaluation.estimate import DAMAGED, guarantee_from_json, guarantee_to_json
+from confide.identity import Identity
 from confide.offline.transition_contributions import RootCounts, RootTransitions
 from confide.policy import TabularPolicy
 from confide.privacy.bounded import Array
@@ -173,6 +174,18 @@ class DPAPVI(LogQuestion[PessimisticPlan]):
         keep(self, states=S, actions=A, horizon=H, rewards=_rewards(self.rewards, (H, S, A)))
         keep(self, failure=real("failure", self.failure, above=0, below=1))
         choice("calibration", self.calibration, ("paper", "tight"))
+
+    def identity(self) -> Identity:
+        return Identity(
+            "dp-apvi",
+            1,
+            states=self.states,
+            actions=self.actions,
+            horizon=self.horizon,
+            rewards=self.rewards,
+            failure=self.failure,
+            calibration=self.calibration,
+        )
 
     def setting(self, privacy: Request) -> APVISetting:
         """The printed constants for a promise; without privacy those that do not depend on noise are of use."""

@@ -11,6 +11,7 @@ from confide.agents import UCRLVTR, LikelihoodVI, LinOptPO, LinOptVI, UCRLVTRPlu
 from confide.agents.catalogue import make_agent
 from confide.agents.explain import explain
 from confide.errors import InvalidParameter, PromiseBroken
+from confide.identity import Identity
 from confide.learning.learner import Calibration, Description, Learner
 from confide.mechanisms.sources import noise_source
 from confide.mixtures.printed import Setting, paper_noise
@@ -215,7 +216,11 @@ def test_an_algorithm_may_describe_itself():
         def describe(self):
             return Description("mine", "by hand")
 
-    agent = Learner(Calibration(Mine(), geometric(USERS)), privacy=JointDP(1.0, 1e-5))
+    agent = Learner(
+        Calibration(Mine(), geometric(USERS)),
+        privacy=JointDP(1.0, 1e-5),
+        identity=Identity("mine"),
+    )
     agent.name = "mine"
     (said,) = explain(agent).agents
     assert (said.calibration, said.planning) == ("mine", "by hand")

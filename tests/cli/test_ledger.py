@@ -158,8 +158,8 @@ def test_show_as_json(path: Path) -> None:
     assert record["remaining"]["divided"] is True
     assert math.isclose(record["remaining"]["mu"], ledger.remaining.mu)
     assert [spend["loss"] for spend in record["spends"]] == [
-        {"kind": "GaussianDP", "mu": 0.1},
-        {"kind": "ApproxDP", "epsilon": 0.5, "delta": 1e-8},
+        {"kind": "gaussian", "mu": 0.1},
+        {"kind": "approximate", "epsilon": 0.5, "delta": 1e-8},
     ]
     assert [(spend["id"], spend["state"], spend["relation"]) for spend in record["spends"]] == [
         ("run-1", "released", "replace"),

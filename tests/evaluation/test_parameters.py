@@ -78,7 +78,7 @@ def test_numbers_of_numpy_are_numbers_and_make_the_same_question(kind):
     if "states" in plain:
         numpys["states"] = np.int64(S)
     one, other = kind(**plain), kind(**numpys)
-    assert release_id(one, PRIVATE, []) == release_id(other, PRIVATE, [])
+    assert release_id(one.identity(), PRIVATE, []) == release_id(other.identity(), PRIVATE, [])
     assert repr(one) == repr(other)
 
 

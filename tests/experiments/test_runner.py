@@ -19,6 +19,7 @@ from confide.audit import verify
 from confide.errors import CertificateError, InvalidParameter, StateError
 from confide.experiments.run import Run
 from confide.experiments.runner import run
+from confide.identity import Identity
 from confide.learning.learner import Calibration, Learner, Round
 from confide.learning.reference import NoData, Oracle, Uniform
 from confide.mechanisms.sources import noise_source
@@ -387,7 +388,8 @@ class EitherAction:
 
 
 def test_devices_play_the_average_of_a_rounds_policies():
-    agent = Learner(Calibration(EitherAction(), geometric(100)), privacy=LOCAL)
+    made = Calibration(EitherAction(), geometric(100))
+    agent = Learner(made, privacy=LOCAL, identity=Identity("either"))
     agent.name = "either"
     done = run(agent, PROBLEM)
     values = [PROBLEM.value(policy) for policy in agent.algorithm.plan(agent.released()).policies]

@@ -30,6 +30,7 @@ from confide import (
 )
 from confide.errors import ConfideError
 from confide.experiments.sweep import Sweep
+from confide.identity import Identity
 from confide.mechanisms import counters
 from confide.privacy import accounting
 from confide.privacy.certificate import Mechanism
@@ -566,6 +567,7 @@ def _agents():
 
     made = {
         "calibration": agents.Calibration(agent().algorithm, privatizers.geometric(50)),
+        "identity": Identity("own agent"),
         "noise": Fresh(source),
     }
     found["Learner"] = Case(agents.Learner, made | PRIVATE)

@@ -12,6 +12,7 @@ from methods import fuzz_methods
 import confide
 from confide import arguments, offline, problems
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 from confide.mechanisms import FastSource, noise_source
 from confide.privatizers import SharedBudget
 
@@ -73,7 +74,9 @@ def test_no_call_ends_in_a_raw_error(tmp_path, monkeypatch):
             "policies must be a tuple of at least one policy, got 1",
         ),
         (
-            lambda: confide.agents.Learner(confide.agents.Calibration(1, 2), privacy=PRIVACY),
+            lambda: confide.agents.Learner(
+                confide.agents.Calibration(1, 2), privacy=PRIVACY, identity=Identity("none")
+            ),
             "schedule must be Schedule or AtMost",
         ),
         (

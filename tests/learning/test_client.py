@@ -14,6 +14,7 @@ import pytest
 import confide
 from confide.agents import UCRLVTR, LocalClient
 from confide.errors import AnotherRound, InvalidParameter, MissingExtra, PrivacyError, StateError
+from confide.identity import Identity
 from confide.learning.learner import Calibration, Learner, Round
 from confide.mechanisms.sources import noise_source
 from confide.policy import StochasticPolicy, TabularPolicy
@@ -335,7 +336,10 @@ class TwoPolicies:
 def test_each_policy_serves_an_equal_share():
     """Of 400 devices between 150 and 250 play the first policy but for 5e-7."""
     made = Learner(
-        Calibration(TwoPolicies(), geometric(500)), privacy=PRIVACY, noise=noise_source("fast", 0)
+        Calibration(TwoPolicies(), geometric(500)),
+        privacy=PRIVACY,
+        identity=Identity("two policies"),
+        noise=noise_source("fast", 0),
     )
     chosen = []
     for _ in range(400):

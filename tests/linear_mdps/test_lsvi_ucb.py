@@ -193,7 +193,7 @@ def test_its_certificate_can_be_computed_again(privacy, plan):
     assert agent.guarantee.users == 400
     counter, *questions = agent.mechanisms()
     assert sum(each.parameters["leaves"] for each in questions) == agent.batches.switches * 2
-    assert {each.bound["name"] for each in questions} == {"L2Ball"}
+    assert {each.bound["name"] for each in questions} == {"l2-ball"}
     assert "simulated: 400 users" in counter.query
 
 

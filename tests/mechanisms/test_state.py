@@ -43,12 +43,12 @@ def test_wrong_kind_format_and_generation(monkeypatch):
         unpack(data, "privatizer", released=0)
     with pytest.raises(StateError, match="generation 3, but generation 4 was already released"):
         unpack(data, "counter", released=4)
-    monkeypatch.setattr(module, "_FORMAT", 1)
+    monkeypatch.setattr(module, "_FORMAT", 2)
     older = pack("counter", 3, {}, ARRAYS)
     monkeypatch.undo()
     with pytest.raises(
         StateError,
-        match="has format 1, this version of confide reads format 2: go on with the version that saved it",
+        match="has format 2, this version of confide reads format confide-state/3: go on with the version that saved it",
     ):
         unpack(older, "counter", released=0)
 

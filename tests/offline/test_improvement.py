@@ -484,7 +484,7 @@ def test_bytes_are_read_back_and_damage_is_refused(model, halves, tmp_path):
         b"",
         b"{}",
         found.to_bytes()[:-5],
-        found.to_bytes().replace(b"confide-improvement/1", b"confide-improvement/9"),
+        found.to_bytes().replace(b"confide-improvement/2", b"confide-improvement/9"),
     ):
         with pytest.raises(StateError):
             Improvement.from_bytes(damaged)

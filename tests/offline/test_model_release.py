@@ -22,7 +22,7 @@ def test_the_certificate_verifies(model):
     assert verify(model.certificate).epsilon == pytest.approx(1.0)
     assert model.guarantee.users == 3000 and model.guarantee.source == "fast"
     bound = model.certificate.document["mechanisms"][0]["bound"]
-    assert bound["name"] == "RootCounts" and bound["transitions"] == 20
+    assert bound["name"] == "root-counts" and bound["transitions"] == 20
 
 
 def test_one_user_more_or_less_costs_less_than_somebody_else(asked, log, model):

@@ -503,10 +503,11 @@ def test_other_databases_and_newer_ledgers_are_refused(path: Path) -> None:
     path.unlink()
     Ledger.init(path, epsilon=1.0, delta=1e-6)
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 2")
+    for version, why in ((3, "newer confide"), (1, "written by confide 0.2")):
+        connection.execute(f"PRAGMA user_version = {version}")
+        with pytest.raises(LedgerError, match=why):
+            Ledger(path)
     connection.close()
-    with pytest.raises(LedgerError, match="newer confide"):
-        Ledger(path)
 
 
 @pytest.mark.parametrize(

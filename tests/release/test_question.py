@@ -9,6 +9,7 @@ import confide
 from confide.audit.verify import verify
 from confide.errors import BudgetExceeded, InvalidParameter
 from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
+from confide.identity import Identity
 from confide.logs import in_memory
 from confide.mechanisms import noise_source
 from confide.privatizers import Share
@@ -36,6 +37,9 @@ class Visits(LogQuestion[Counts]):
 
     states: int
     refused: bool = False
+
+    def identity(self):
+        return Identity("visits", 1, states=self.states, refused=self.refused)
 
     def _statistic(self):
         return FirstVisitReturns(FirstVisits(self.states, self.states), 1.0, 0.5, 0.5)

@@ -88,7 +88,7 @@ class Facts:
             "relation": str(Relation(self.request.relation)),
             "trust": self.trust.value,
             "users": self.schedule.users,
-            "bound": describe(self.bound) or {"name": type(self.bound).__name__},
+            "bound": describe(self.bound) or {"name": self.bound.identity().kind},
             "numbers_per_user": self.bound.size,
             "sensitivity": self.noise.sensitivity,
             "norm": self.noise.norm,

@@ -1,7 +1,9 @@
 """Recompute the guarantee of a certificate from its numbers."""
 
+import inspect
 import math
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from confide.arguments import kind
 from confide.control.contributions import ControlRows, ResidualRows
@@ -20,7 +22,7 @@ from confide.mixtures.contributions import StackedRows
 from confide.mixtures.question_contributions import Answers
 from confide.offline.gain_contributions import Moments
 from confide.offline.transition_contributions import RootCounts
-from confide.privacy.bounded import L2Ball
+from confide.privacy.bounded import Bound, L2Ball
 from confide.privacy.certificate import (
     FORMER,
     Certificate,
@@ -45,26 +47,24 @@ _TRUST = {
     "DistributedDP": {"distributed"},
     "NoPrivacy": {"none"},
 }
-_BOUNDS = {
-    kind.__name__: kind
-    for kind in (
-        L2Ball,
-        RegressionRows,
-        WeightedRows,
-        StackedRows,
-        TableRows,
-        NextStateRows,
-        BudgetedCounts,
-        ControlRows,
-        ResidualRows,
-        FirstVisits,
-        VisitRows,
-        Bands,
-        WeightAndWorth,
-        Answers,
-        RootCounts,
-        Moments,
-    )
+# By the kind of their identity.
+_BOUNDS: dict[str, Callable[..., Bound]] = {
+    "l2-ball": L2Ball,
+    "regression-rows": RegressionRows,
+    "weighted-rows": WeightedRows,
+    "stacked-rows": StackedRows,
+    "table-rows": TableRows,
+    "next-state-rows": NextStateRows,
+    "budgeted-counts": BudgetedCounts,
+    "control-rows": ControlRows,
+    "residual-rows": ResidualRows,
+    "first-visits": FirstVisits,
+    "visit-rows": VisitRows,
+    "bands": Bands,
+    "weight-and-worth": WeightAndWorth,
+    "answers": Answers,
+    "root-counts": RootCounts,
+    "moments": Moments,
 }
 
 
@@ -222,26 +222,25 @@ def _check_bound(mechanism: Json, promise: Json, norm: int | str) -> None:
     described = mechanism.get("bound")
     if described is None or described["name"] not in _BOUNDS:
         return
+    make = _BOUNDS[described["name"]]
     made = {key: value for key, value in described.items() if key != "name"}
-    expected = {field.name for field in fields(_BOUNDS[described["name"]])}
-    missing = (
-        {"radius"} if described["name"] == "TableRows" else set()
-    )  # earlier certificates do not state it: the default is the largest
+    parameters = inspect.signature(make).parameters
     _check(
-        expected - missing <= set(made) <= expected,
-        f"the bound must be described by {', '.join(sorted(expected))}",
+        set(made) == set(parameters),
+        f"the bound must be described by {', '.join(sorted(parameters))}",
     )
-    for field in fields(_BOUNDS[described["name"]]):
-        if field.name not in made:
-            continue
-        value = made[field.name]
+    for name, parameter in parameters.items():
+        value = made[name]
         whole = isinstance(value, int) and not isinstance(value, bool)
-        _check(field.type is not int or whole, f"{field.name} of the bound must be a whole number")
         _check(
-            field.type is not bool or isinstance(value, bool),
-            f"{field.name} of the bound must be true or false",
+            parameter.annotation is not int or whole, f"{name} of the bound must be a whole number"
         )
-    bound, relation = _BOUNDS[described["name"]](**made), Relation(promise["relation"])
+        _check(
+            parameter.annotation is not bool or isinstance(value, bool),
+            f"{name} of the bound must be true or false",
+        )
+    bound = make(**made)
+    relation = Relation(promise["relation"])
     true = sensitivity_of(bound, norm, relation)
     stated = mechanism["sensitivity"]
     _check(

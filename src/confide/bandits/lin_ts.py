@@ -14,6 +14,7 @@ from confide.bandits.belief_planning import (
 )
 from confide.bandits.contributions import PlayedContexts
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
@@ -173,4 +174,5 @@ class LinTS(Learner):
             samples=True,
             spread=spread,
         )
-        super().__init__(made, privacy=privacy, noise=noise)
+        identity = Identity(self.name, 1, public=public, spread=spread)
+        super().__init__(made, privacy=privacy, identity=identity, noise=noise)

@@ -8,6 +8,7 @@ from confide.bandits.belief_planning import printed_round
 from confide.bandits.contributions import PlayedContexts
 from confide.bandits.lin_ts import ADDED, bandit_footprint, check_bandit, tight
 from confide.bandits.printed import PrintedBandit, printed_bandit
+from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
@@ -150,4 +151,7 @@ class LinUCB(Learner):
                 scale=scale,
                 failure=failure,
             )
-        super().__init__(made, privacy=privacy, noise=noise)
+        identity = Identity(
+            self.name, 1, public=public, calibration=calibration, scale=scale, failure=failure
+        )
+        super().__init__(made, privacy=privacy, identity=identity, noise=noise)

@@ -1,14 +1,13 @@
 """confide ledger: create a privacy budget, and show what is left of it."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from confide.privacy.ledger import Account, Spend
+    from confide.privacy.ledger import Account, Amount, Spend, Total
 
 app = typer.Typer(name="ledger", help="Keep a privacy budget in a file.", no_args_is_help=True)
 
@@ -115,7 +114,7 @@ def _print_table(spends: "tuple[Spend, ...]") -> None:
     table.add_column("spend", overflow="fold")
     splits = _number_splits(spends)
     for spend in spends:
-        loss = ", ".join(f"{name}={value:.6g}" for name, value in _parameters(spend).items())
+        loss = ", ".join(f"{name}={value:.6g}" for name, value in _parameters(spend))
         when = spend.when.replace("T", " ").removesuffix("+00:00")
         people = f"\npeople: {_people(spend, splits)}" if spend.part else ""
         lines = f"{spend.what}\n{loss}, relation {spend.relation.value}, {_state(spend)}{people}\nid {spend.id}"
@@ -137,21 +136,21 @@ def _print_lines(lines: dict[str, str]) -> None:
 def _record(account: "Account", spends: "tuple[Spend, ...]") -> dict[str, Any]:
     splits = _number_splits(spends)
     return {
-        "total": asdict(account.total),
+        "total": _total_record(account.total),
         "guaranteed": {"epsilon": account.total.epsilon, "delta": account.total.delta},
         "spent": {
-            **asdict(account.spent),
+            **_amount(account.spent),
             "epsilon_at_total_delta": account.epsilon,
             "nominal": True,
         },
         "note": NOMINAL,
-        "remaining": {**asdict(account.remaining), "divided": account.caps is not None},
+        "remaining": {**_amount(account.remaining), "divided": account.caps is not None},
         "spends": [
             {
                 "when": spend.when,
                 "what": spend.what,
                 "id": spend.id,
-                "loss": {"kind": type(spend.loss).__name__, **_parameters(spend)},
+                "loss": _loss(spend),
                 "relation": spend.relation,
                 "state": _state(spend),
                 "part": _part(spend, splits),
@@ -161,8 +160,28 @@ def _record(account: "Account", spends: "tuple[Spend, ...]") -> dict[str, Any]:
     }
 
 
-def _parameters(spend: "Spend") -> dict[str, float]:
-    return asdict(spend.loss)
+def _parameters(spend: "Spend") -> list[tuple[str, float]]:
+    return [(name, value) for name, value in _loss(spend).items() if name != "kind"]
+
+
+def _loss(spend: "Spend") -> dict[str, Any]:
+    from confide.privacy.certificate import loss_to_json
+
+    return loss_to_json(spend.loss)
+
+
+def _total_record(total: "Total") -> dict[str, Any]:
+    return {
+        "epsilon": total.epsilon,
+        "delta": total.delta,
+        "relation": total.relation,
+        "others_epsilon": total.others_epsilon,
+        "others_delta": total.others_delta,
+    }
+
+
+def _amount(amount: "Amount") -> dict[str, float]:
+    return {"mu": amount.mu, "epsilon": amount.epsilon, "delta": amount.delta}
 
 
 _PARTS = {

@@ -5,6 +5,7 @@ from typing import Any
 
 from confide.control.footprint import control_footprint
 from confide.control.thompson_lq import tight
+from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.learner import Learner
 from confide.learning.resources import Footprint
@@ -51,4 +52,5 @@ class CertaintyEquivalentLQ(Learner):
             spread=0.0,
             schedule=schedule,
         )
-        super().__init__(made, privacy=privacy, noise=noise)
+        identity = Identity(self.name, 1, public=public)
+        super().__init__(made, privacy=privacy, identity=identity, noise=noise)

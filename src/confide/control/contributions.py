@@ -12,6 +12,7 @@ import numpy as np
 from confide.control import _contribution_kernels as _kernels
 from confide.control.residual_features import released_moments, unpack_residuals
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 from confide.mechanisms.symmetric import smat, svec_size
 from confide.privacy.bounded import Array, Bounded, grid_for, real_numbers
 from confide.privacy.request import Relation
@@ -47,6 +48,16 @@ class ControlRows:
                 raise InvalidParameter(
                     f"{name} must be between 1e-6 and 1e6, got {name}={getattr(self, name)}"
                 )
+
+    def identity(self) -> Identity:
+        return Identity(
+            "control-rows",
+            1,
+            states=self.states,
+            inputs=self.inputs,
+            cap=self.cap,
+            weight=self.weight,
+        )
 
     @property
     def dimension(self) -> int:
@@ -162,6 +173,15 @@ class ResidualRows:
             raise InvalidParameter(
                 f"weight must be positive, or 0 for residuals alone, got weight={self.weight}"
             )
+
+    def identity(self) -> Identity:
+        return Identity(
+            "residual-rows",
+            1,
+            states=self.states,
+            inputs=self.inputs,
+            weight=self.weight,
+        )
 
     @property
     def dimension(self) -> int:

@@ -16,6 +16,7 @@ from confide.control.optimistic_planning import (
 )
 from confide.control.printed import PrintedControl, printed_control
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
@@ -193,7 +194,8 @@ class OFULQ(Learner):
             if calibration == "tight"
             else paper(public, episodes, privacy, schedule, failure)
         )
-        super().__init__(made, privacy=privacy, noise=noise)
+        identity = Identity(self.name, 1, public=public, calibration=calibration, failure=failure)
+        super().__init__(made, privacy=privacy, identity=identity, noise=noise)
 
     def optimism(self) -> tuple[float, float]:
         """(the expected cost of the system that is planned for, a bound below which no plausible system is). Public."""

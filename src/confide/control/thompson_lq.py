@@ -15,6 +15,7 @@ from confide.control.contributions import ResidualRows, Residuals
 from confide.control.footprint import control_footprint
 from confide.control.identification_planning import Costs
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
@@ -216,4 +217,5 @@ class ThompsonLQ(Learner):
             spread=spread,
             schedule=schedule,
         )
-        super().__init__(made, privacy=privacy, noise=noise)
+        identity = Identity(self.name, 1, public=public, spread=spread)
+        super().__init__(made, privacy=privacy, identity=identity, noise=noise)

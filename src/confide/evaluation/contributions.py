@@ -9,6 +9,7 @@ import numpy as np
 
 from confide.errors import InvalidParameter
 from confide.evaluation import _contribution_kernels as _kernels
+from confide.identity import Identity
 from confide.mechanisms.symmetric import smat, svec_size
 from confide.privacy.bounded import Array, Bound, Bounded, grid_for
 from confide.privacy.request import Relation
@@ -81,6 +82,9 @@ class Bands:
                 raise InvalidParameter(
                     f"{name} must be a whole number, at least 1, got {name}={value}"
                 )
+
+    def identity(self) -> Identity:
+        return Identity("bands", 1, bands=self.bands, dimension=self.dimension)
 
     @property
     def about(self) -> str:

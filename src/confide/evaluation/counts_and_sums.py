@@ -33,6 +33,7 @@ from confide.evaluation.plan import (
 )
 from confide.evaluation.shrinkage import Ratios, Shrunk, empirical_bayes, fixed, standardised
 from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
+from confide.identity import Identity
 from confide.mechanisms.additive import least_noise
 from confide.mechanisms.counters import Exact
 from confide.privacy.bounded import Array
@@ -102,6 +103,21 @@ class CountsAndSums(Estimator):
             keep(self, components=numbers("components", self.components))
         self.statistic()
         standardised(self.components, self.states)
+
+    def identity(self) -> Identity:
+        return Identity(
+            "counts-and-sums",
+            1,
+            states=self.states,
+            discount=self.discount,
+            return_bound=self.return_bound,
+            visits=self.visits,
+            shrink=self.shrink,
+            components=self.components,
+            prior_std=self.prior_std,
+            centre=self.centre,
+            second_moments=self.second_moments,
+        )
 
     def statistic(self, trajectories: int = 1, *, pure: bool = False) -> FirstVisitReturns:
         """What is added up over users. h is the largest that does not raise the L2 sensitivity (see `FirstVisits`); 1 for Laplace noise."""

@@ -21,6 +21,7 @@ from confide.evaluation.smooth_release import (
     positive_weights,
     release_exactly,
 )
+from confide.identity import Identity
 from confide.privacy.bounded import Array
 from confide.privacy.request import NoPrivacy
 from confide.release.parameters import keep
@@ -118,6 +119,18 @@ class LSL(_RidgeFit):
 
     __slots__ = ()
 
+    def identity(self) -> Identity:
+        return Identity(
+            "lsl",
+            1,
+            states=self.states,
+            ridge=self.ridge,
+            discount=self.discount,
+            return_bound=self.return_bound,
+            features=self.features,
+            weights=self.weights,
+        )
+
     def release(
         self, logs: Logs, *, privacy: NoPrivacy | None = None, progress: Progress | None = None
     ) -> ValueEstimate:
@@ -149,3 +162,16 @@ class DPLSL(_RidgeFit, SmoothEstimator):
             raise InvalidParameter(
                 f"[Balle16, Alg. 2] needs ridge > ||Phi||^2 ||rho||_inf = {least:g}, got ridge={self.ridge:g}"
             )
+
+    def identity(self) -> Identity:
+        return Identity(
+            "dp-lsl",
+            1,
+            states=self.states,
+            ridge=self.ridge,
+            discount=self.discount,
+            return_bound=self.return_bound,
+            features=self.features,
+            weights=self.weights,
+            calibration=self.calibration,
+        )

@@ -18,6 +18,7 @@ from confide.evaluation.smooth_release import (
     positive_weights,
     release_exactly,
 )
+from confide.identity import Identity
 from confide.privacy.bounded import Array
 from confide.privacy.request import NoPrivacy
 from confide.release.sums import Logs, Progress
@@ -88,6 +89,17 @@ class LSW(_WeightedFit):
 
     __slots__ = ()
 
+    def identity(self) -> Identity:
+        return Identity(
+            "lsw",
+            1,
+            states=self.states,
+            discount=self.discount,
+            return_bound=self.return_bound,
+            features=self.features,
+            weights=self.weights,
+        )
+
     def release(
         self, logs: Logs, *, privacy: NoPrivacy | None = None, progress: Progress | None = None
     ) -> ValueEstimate:
@@ -114,3 +126,15 @@ class DPLSW(_WeightedFit, SmoothEstimator):
     def __post_init__(self) -> None:
         _WeightedFit.__post_init__(self)
         check_calibration(self.calibration)
+
+    def identity(self) -> Identity:
+        return Identity(
+            "dp-lsw",
+            1,
+            states=self.states,
+            discount=self.discount,
+            return_bound=self.return_bound,
+            features=self.features,
+            weights=self.weights,
+            calibration=self.calibration,
+        )

@@ -23,7 +23,7 @@ from confide.privacy.certificate import Certificate, loss_from_json, loss_to_jso
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.request import CentralDP, NoPrivacy, Request, Trust
 
-_FORMAT = "confide-estimate/1"
+_FORMAT = "confide-estimate/2"
 # what NumPy, zip and JSON raise where a file is not what it should be
 _NO_FILE = OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error
 DAMAGED = (

@@ -24,6 +24,7 @@ from confide.evaluation.options import (
 from confide.evaluation.parameters import numbers, real
 from confide.evaluation.two_parts import BANDS, Returns, TwoReleases
 from confide.evaluation.weight_contributions import WeightAndWorth, WeightedReturns
+from confide.identity import Identity
 from confide.policy import FinitePolicy, StochasticPolicy
 from confide.privacy.bounded import Array, L2Ball, Released
 from confide.privacy.request import Relation, Request
@@ -83,6 +84,20 @@ class ImportanceSampling(TwoReleases):
         keep(self, behaviour=_behaviour(self.behaviour, np.asarray(self.target)))
         keep(self, per_decision=flag("per_decision", self.per_decision))
 
+    def identity(self) -> Identity:
+        return Identity(
+            "importance-sampling",
+            1,
+            target=self.target,
+            discount=self.discount,
+            return_bound=self.return_bound,
+            clip=self.clip,
+            per_decision=self.per_decision,
+            centre=self.centre,
+            interval_share=self.interval_share,
+            behaviour=self.behaviour,
+        )
+
     @property
     def about(self) -> str:
         return _CLIPPED if self.per_decision else _about(self.behaviour)
@@ -131,7 +146,7 @@ class ImportanceSampling(TwoReleases):
             if self.interval_share > 0:
                 held |= _limits(sums, statistic, answer, self.clip)
         return _estimate_of(
-            sums, type(self).__name__, self._returns, np.clip(v, -1.0, 1.0), noise_std, held
+            sums, self.identity().kind, self._returns, np.clip(v, -1.0, 1.0), noise_std, held
         )
 
 
@@ -159,6 +174,19 @@ class WeightedImportanceSampling(TwoReleases):
         self._keep_shared()
         keep(self, target=_probabilities(self.target), clip=_clip(self.clip))
         keep(self, behaviour=_behaviour(self.behaviour, np.asarray(self.target)))
+
+    def identity(self) -> Identity:
+        return Identity(
+            "weighted-importance-sampling",
+            1,
+            target=self.target,
+            discount=self.discount,
+            return_bound=self.return_bound,
+            clip=self.clip,
+            centre=self.centre,
+            interval_share=self.interval_share,
+            behaviour=self.behaviour,
+        )
 
     @property
     def about(self) -> str:
@@ -194,7 +222,7 @@ class WeightedImportanceSampling(TwoReleases):
         if self.interval_share > 0:
             held |= _limits(sums, statistic, answer, self.clip)
         noise_std = weight * np.sqrt(b_std**2 + v**2 * n_std**2)
-        return _estimate_of(sums, type(self).__name__, self._returns, v, noise_std, held)
+        return _estimate_of(sums, self.identity().kind, self._returns, v, noise_std, held)
 
 
 def _second_moments(sums: LogSums, statistic: WeightedReturns, gain: Array, offset: Array) -> Array:

@@ -21,6 +21,7 @@ from confide.evaluation.options import CENTRE, FEATURES, INTERVAL_SHARE, WEIGHTS
 from confide.evaluation.parameters import USUAL_VISITS, nobody, numbers, positive, whole
 from confide.evaluation.temporal_contributions import TemporalSums, check_radius, longest_steps
 from confide.evaluation.two_parts import BANDS, TwoReleases
+from confide.identity import Identity
 from confide.privacy.bounded import Array, L2Ball
 from confide.privacy.request import Request
 from confide.privatizers import Share
@@ -78,6 +79,20 @@ class PrivateLSTD(TwoReleases):
             keep(self, norm=positive("norm", self.norm))
         self.statistic(coordinates(self.features, self.weights))  # checks the rest
 
+    def identity(self) -> Identity:
+        return Identity(
+            "lstd",
+            1,
+            features=self.features,
+            discount=self.discount,
+            return_bound=self.return_bound,
+            visits=self.visits,
+            norm=self.norm,
+            weights=self.weights,
+            centre=self.centre,
+            interval_share=self.interval_share,
+        )
+
     def counted(self, trajectories: int, steps: int) -> str:
         radius = self.statistic(coordinates(self.features, self.weights)).bound.radius
         why = (
@@ -112,7 +127,7 @@ class PrivateLSTD(TwoReleases):
         noise = s**2 * (1 / kappa**2 + float(theta @ theta)) * np.eye(len(b))
         return estimate_of(
             sums,
-            type(self).__name__,
+            self.identity().kind,
             where,
             solution,
             returns=self._returns,

@@ -9,6 +9,7 @@ import numpy as np
 from confide.errors import InvalidParameter
 from confide.evaluation import _contribution_kernels as _kernels
 from confide.evaluation.contributions import added_up
+from confide.identity import Identity
 from confide.mechanisms.symmetric import smat, svec_size
 from confide.privacy.bounded import Array, Bounded, grid_for
 from confide.privacy.request import Relation
@@ -66,6 +67,18 @@ class VisitRows:
             raise InvalidParameter(
                 f"overlap must be finite and not negative, got overlap={self.overlap}"
             )
+
+    def identity(self) -> Identity:
+        return Identity(
+            "visit-rows",
+            1,
+            dimension=self.dimension,
+            trace=self.trace,
+            design=self.design,
+            response=self.response,
+            overlap=self.overlap,
+            balance=self.balance,
+        )
 
     @property
     def about(self) -> str:

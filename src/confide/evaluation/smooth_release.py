@@ -10,6 +10,7 @@ from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.estimator import Estimator
 from confide.evaluation.parameters import keep_returns, nobody, numbers, whole
 from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
+from confide.identity import Identity
 from confide.mechanisms.smooth import SmoothGaussian
 from confide.privacy.bounded import Array, Bounded
 from confide.privacy.certificate import Mechanism, certify
@@ -34,6 +35,10 @@ class LinearMonteCarlo(ABC):
     return_bound: float
     features: Array | None
     weights: Array | None
+
+    @abstractmethod
+    def identity(self) -> Identity:
+        """What is fitted, by its public parameters."""
 
     def __repr__(self) -> str:
         return described(self)
@@ -114,7 +119,7 @@ def exact_estimate(model: LinearMonteCarlo, logs: Logs, total: Bounded) -> Value
     guarantee = no_guarantee(max(total.users, 1))
     plain = Mechanism("exact", "none", 2, 1.0, 0.0, {"leaves": 1})
     certificate = certify(
-        guarantee, [plain], subject=type(model).__name__, assumptions=list(logs.assumptions)
+        guarantee, [plain], subject=model.identity().kind, assumptions=list(logs.assumptions)
     )
     theta = model.solve(counts, returns)
     return ValueEstimate(
@@ -177,7 +182,7 @@ class SmoothEstimator(Estimator, LinearMonteCarlo):
         certificate = certify(
             guarantee,
             [Mechanism("smooth", "gaussian", None, None, None, parts)],
-            subject=f"{type(self).__name__}, {self.calibration} calibration",
+            subject=f"{self.identity().kind}, {self.calibration} calibration",
             assumptions=said(sums.logs, privacy),
         )
         return ValueEstimate(

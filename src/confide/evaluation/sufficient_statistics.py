@@ -22,6 +22,7 @@ from confide.evaluation.options import CENTRE, FEATURES, INTERVAL_SHARE, WEIGHTS
 from confide.evaluation.parameters import USUAL_VISITS, nobody, numbers, whole
 from confide.evaluation.row_contributions import VisitRows, VisitSums, visit_rows
 from confide.evaluation.two_parts import BANDS, TwoReleases
+from confide.identity import Identity
 from confide.privacy.bounded import Array
 from confide.privacy.request import Relation, Request
 from confide.privatizers import Share
@@ -72,6 +73,19 @@ class SufficientStatistics(TwoReleases):
             keep(self, weights=numbers("weights", self.weights))
         coordinates(self.features, self.weights)  # checks both
 
+    def identity(self) -> Identity:
+        return Identity(
+            "sufficient-statistics",
+            1,
+            features=self.features,
+            discount=self.discount,
+            return_bound=self.return_bound,
+            visits=self.visits,
+            weights=self.weights,
+            centre=self.centre,
+            interval_share=self.interval_share,
+        )
+
     def counted(self, trajectories: int, steps: int) -> str:
         states = len(self.features)
         kept = "all different states of a user count, once each"
@@ -111,7 +125,7 @@ class SufficientStatistics(TwoReleases):
         sampling = self._sampling(sums, statistic, solution)
         return estimate_of(
             sums,
-            type(self).__name__,
+            self.identity().kind,
             where,
             solution,
             returns=self._returns,

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from confide.errors import InvalidParameter
 from confide.evaluation import _visit_kernels as _kernels
+from confide.identity import Identity
 from confide.privacy.bounded import Array, Bounded, grid_for
 from confide.privacy.request import Relation
 from confide.trajectory import LoggedUsers
@@ -66,6 +67,17 @@ class FirstVisits:
             raise InvalidParameter(
                 f"squares must be 0, or between 0.001 and {_MOST_SQUARES}, got squares={self.squares}"
             )
+
+    def identity(self) -> Identity:
+        return Identity(
+            "first-visits",
+            1,
+            states=self.states,
+            visits=self.visits,
+            trajectories=self.trajectories,
+            balance=self.balance,
+            squares=self.squares,
+        )
 
     @property
     def about(self) -> str:

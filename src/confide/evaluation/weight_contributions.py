@@ -8,6 +8,7 @@ import numpy as np
 from confide.errors import InvalidParameter
 from confide.evaluation import _contribution_kernels as _kernels
 from confide.evaluation.contributions import added_up
+from confide.identity import Identity
 from confide.privacy.bounded import Array, Bounded, L2Ball, grid_for
 from confide.privacy.request import Relation
 from confide.trajectory import Indices, LoggedUsers
@@ -31,6 +32,9 @@ class WeightAndWorth:
             raise InvalidParameter(
                 f"balance must be between 0.001 and 1000, got balance={self.balance}"
             )
+
+    def identity(self) -> Identity:
+        return Identity("weight-and-worth", 1, balance=self.balance)
 
     @property
     def about(self) -> str:

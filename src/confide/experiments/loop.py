@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -211,7 +210,7 @@ class Loop:
             "squares": self._squares,
             "seconds": time.monotonic() - self._started,
             "world": dict(self.rng.bit_generator.state),
-            "segments": [astuple(segment) for segment in self.segments],
+            "segments": [segment.to_json() for segment in self.segments],
         }
         self._saves += 1
         arrays = {"agent": np.frombuffer(self.agent.save(), dtype=np.uint8)}
@@ -243,7 +242,7 @@ class Loop:
         self._earned, self._squares = facts["earned"], facts.get("squares", 0.0)
         self._saved_at = self.served
         self.segments, self._saves = (
-            [Segment(*segment) for segment in facts["segments"]],
+            [Segment(**segment) for segment in facts["segments"]],
             saved.generation,
         )
         return float(facts["seconds"])
@@ -290,7 +289,7 @@ class Loop:
 def _local(agent: Any) -> bool:
     local: bool = agent.guarantee.trust.devices
     if local and not abilities_of(agent).devices:
-        asked = type(agent.guarantee.request).__name__
+        asked = agent.guarantee.request.kind
         raise InvalidParameter(
             f"{agent_name(agent)} states {asked}, but does not declare Abilities(devices=True): {asked} needs client() and absorb()"
         )

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from confide.privacy.certificate import Certificate
 
 Array = npt.NDArray[np.float64]
 
-_FORMAT = "confide-run/1"
+_FORMAT = "confide-run/2"
 _NORMAL = 1.959964  # 97.5 % of a normal distribution
 CURVES = ("regret", "value", "mean_return", "noise_std", "signal")
 
@@ -40,6 +40,16 @@ class Segment:
     # what stood against that noise, as the agent measures it from the release
     signal: float | None = None
     return_error: float | None = None  # the standard error of mean_return, over these users
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "users": self.users,
+            "value": self.value,
+            "mean_return": self.mean_return,
+            "noise_std": self.noise_std,
+            "signal": self.signal,
+            "return_error": self.return_error,
+        }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,7 +162,7 @@ class Run:
         facts = {
             "format": _FORMAT,
             **{key: getattr(self, key) for key in _FACTS},
-            "segments": [asdict(s) for s in self.segments],
+            "segments": [segment.to_json() for segment in self.segments],
         }
         with output(where), staged(where, last="run.json") as target:
             (target / "curve.csv").write_text(self.csv(), encoding="utf-8")
@@ -241,8 +251,9 @@ def _number(name: str, value: Any) -> float | None:
 def _segment(facts: Any) -> Segment:
     made = Segment(**kind("segment", facts, dict))
     whole("users", made.users, at_least=0)
-    for each in fields(made)[1:]:
-        _number(each.name, getattr(made, each.name))
+    for name, value in made.to_json().items():
+        if name != "users":
+            _number(name, value)
     return made
 
 

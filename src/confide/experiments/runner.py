@@ -16,6 +16,7 @@ from confide.audit.verify import verify
 from confide.errors import InvalidParameter, PrivacyError
 from confide.experiments.loop import Loop, Progress
 from confide.experiments.run import Run
+from confide.identity import identify
 from confide.learning.agent import Agent, abilities_of, agent_name
 from confide.learning.learner import Learner
 from confide.mechanisms.sources import FastSource, NoiseSource, check_source
@@ -201,7 +202,8 @@ def run_label(
     simulated = "" if counts is None else f", counts={counts}"
     settings = getattr(agent, "settings", None)
     name = agent_name(agent) if settings is None else f"{agent_name(agent)} {settings}"
-    promise = f"{agent.guarantee.request!r}, {agent.guarantee.source} noise"
+    request = agent.guarantee.request
+    promise = f"{request} {identify(request)}, {agent.guarantee.source} noise"
     return f"{name} on {problem.name} {fingerprint(problem)}, {episodes} episodes, seed {seed}, {promise}{simulated}"
 
 

@@ -16,6 +16,7 @@ from confide.errors import InvalidParameter, PromiseBroken
 from confide.experiments.loop import Progress
 from confide.experiments.run import Run
 from confide.experiments.runner import prepare, run, run_label
+from confide.identity import Identity
 from confide.learning.agent import abilities_of
 from confide.mechanisms.sources import noise_source
 from confide.mechanisms.state import StateFile
@@ -31,6 +32,9 @@ class Named:
 
     name: str
     value: Any
+
+    def identity(self) -> Identity:
+        return Identity("option", 1, name=self.name, value=self.value)
 
     def __str__(self) -> str:
         return self.name
@@ -92,7 +96,7 @@ class RunSpec:
     @property
     def label(self) -> str:
         """Title and promise, for folders."""
-        kind = type(self.privacy).__name__.removesuffix("DP").lower()
+        kind = self.privacy.kind.removesuffix("DP").lower()
         promise = (
             ""
             if isinstance(self.privacy, NoPrivacy)

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from confide import arguments
-from confide._digest import digest
 from confide._durable import LOCK, clean, make_folder, replace
 from confide._locks import lock, open_lock
 from confide.agents.catalogue import AGENTS
 from confide.errors import InvalidParameter
 from confide.experiments.runner import versions
 from confide.experiments.sweep import Cell, ProblemChoice, stamp, world
+from confide.identity import identify
 
-FORMAT = "confide-cell/1"
+FORMAT = "confide-cell/2"
 # Folders and files that read results, show them or serve another purpose: none of them can change a number of a run. All others count, new
 # ones included. A test checks that nothing that counts imports any of these, except to verify a certificate or to draw.
 DO_NOT_COUNT = (
@@ -102,9 +102,9 @@ def key_of(cell: Cell) -> str:
         "versions": _versions(),
         "format": FORMAT,
     }
-    return hashlib.sha256(json.dumps(decided, sort_keys=True, default=digest).encode()).hexdigest()[
-        :32
-    ]
+    return hashlib.sha256(
+        json.dumps(decided, sort_keys=True, default=identify).encode()
+    ).hexdigest()[:32]
 
 
 def can_be_kept(cell: Cell) -> bool:
@@ -114,7 +114,10 @@ def can_be_kept(cell: Cell) -> bool:
 
 @cache
 def _world_digest(choice: ProblemChoice, _stamp: tuple[str, int, int] | None) -> str:
-    return digest(world(choice))
+    problem = world(choice)
+    # An environment is named by its id. The versions of the libraries are a part of the key.
+    known = problem if hasattr(problem, "identity") else [problem.name, problem.horizon]
+    return identify(known)
 
 
 @cache

@@ -9,6 +9,7 @@ import numpy as np
 
 from confide.arguments import has, kind
 from confide.errors import InvalidParameter, PrivacyError, StateError
+from confide.identity import identify
 from confide.learning.device import contribution_on_device, plan_on_device
 from confide.mechanisms.sources import NoiseSource, SecureSource, check_source
 from confide.mechanisms.state import StateFile, pack, unpack
@@ -155,4 +156,4 @@ class LocalClient:
         )
 
     def _made_for(self) -> str:
-        return f"{self._channel.guarantee.request!r}, {self._algorithm.bound!r}"
+        return identify(self._channel.guarantee.request, self._algorithm.bound)

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, NoReturn, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from confide._digest import digest
 from confide.arguments import has, kind, private_kind, whole
 from confide.errors import InvalidParameter, PrivacyError, StaleMessage, StateError, StreamExhausted
+from confide.identity import Identity, identify
 from confide.learning.agent import Abilities, Assignment, Batch, Profile
 from confide.learning.arguments import (
     check_calibration,
@@ -31,7 +31,7 @@ from confide.learning.resources import Footprint
 from confide.learning.round_digest import round_digest
 from confide.learning.share_server import ShareServer
 from confide.learning.turns import OneProcess, Turns, in_turn
-from confide.mechanisms.counters import Factorisation
+from confide.mechanisms.counters import Factorisation, counter_identity
 from confide.mechanisms.sources import NoiseSource, SecureSource, check_source
 from confide.mechanisms.state import StateFile, StateStore, pack, unpack
 from confide.policy import Policy
@@ -160,7 +160,12 @@ class Learner:
     }
 
     def __init__(
-        self, calibration: Calibration, *, privacy: Request, noise: NoiseSource | None = None
+        self,
+        calibration: Calibration,
+        *,
+        privacy: Request,
+        identity: Identity,
+        noise: NoiseSource | None = None,
     ) -> None:
         check_calibration(
             kind("calibration", calibration, Calibration),
@@ -170,6 +175,7 @@ class Learner:
         if noise is not None:
             check_source(noise)
         self.calibration, self.privacy, self.noise = calibration, privacy, noise
+        self._identity: Identity = kind("identity", identity, Identity)
         self.rng: np.random.Generator | None = None
         self._made: Privatizer | None = None
         self._memory: Memory | None = None
@@ -211,7 +217,9 @@ class Learner:
     @property
     def settings(self) -> str:
         """Everything besides the promise that was chosen for this learner, as 16 hexadecimal digits: the problem it knows included."""
-        return digest(self.calibration)
+        made = self.calibration
+        counter = counter_identity(made.counter)
+        return identify(self._identity, made.schedule, counter, made.loss, made.algorithm.bound)
 
     @property
     def guarantee(self) -> Guarantee:

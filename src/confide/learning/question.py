@@ -1,7 +1,7 @@
 """What a learner asked its users, in words. All of it is public: questions are chosen from releases, and answers are seen with noise."""
 
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from confide.arguments import kind, real, text, whole
@@ -45,7 +45,19 @@ class Question:
         )
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {
+            "round": self.round,
+            "first": self.first,
+            "users": self.users,
+            "served": self.served,
+            "asked": self.asked,
+            "yes": self.yes,
+            "no": self.no,
+            "removes": self.removes,
+            "expected": self.expected,
+            "answer": self.answer,
+            "noise": self.noise,
+        }
 
     @classmethod
     def from_json(cls, facts: Any) -> "Question":
@@ -60,8 +72,8 @@ class Question:
             whole(name, getattr(made, name), at_least=least)
         for name in ("served", "asked", "yes", "no"):
             text(name, getattr(made, name))
-        for each in fields(made)[7:]:
-            value = getattr(made, each.name)
-            if value is not None or each.name in ("removes", "expected"):
-                real(each.name, value)
+        for name in ("removes", "expected", "answer", "noise"):
+            value = getattr(made, name)
+            if value is not None or name in ("removes", "expected"):
+                real(name, value)
         return made

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 from confide.mechanisms.additive import additive_noise
 from confide.mechanisms.counters import Exact
 from confide.privacy.bounded import Bound
@@ -41,6 +42,15 @@ class Batches:
             raise InvalidParameter(
                 "without growth the policy changes at every time of the schedule but the last"
             )
+
+    def identity(self) -> Identity:
+        return Identity(
+            "batches",
+            1,
+            schedule=self.schedule,
+            switches=self.switches,
+            growth=self.growth,
+        )
 
     def shares(self, steps: int, weights: Sequence[float] | None = None) -> tuple[float, ...]:
         """Of the budget for responses, one for each switch and step; by default more for later ones, which serve more users.

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter, PrivacyError
+from confide.identity import Identity
 from confide.privacy.bounded import Array, Bounded, L2Ball, grid_for
 from confide.privacy.request import Relation
 from confide.statistics.transitions import outcomes, valid_transitions
@@ -62,6 +63,19 @@ class NextStateRows:
             raise InvalidParameter(
                 f"an L1 norm is between the L2 norm and sqrt(d) times it, got {self.row_l1} and {self.row_norm}"
             )
+
+    def identity(self) -> Identity:
+        return Identity(
+            "next-state-rows",
+            1,
+            steps=self.steps,
+            states=self.states,
+            dimension=self.dimension,
+            row_norm=self.row_norm,
+            row_l1=self.row_l1,
+            weight=self.weight,
+            acute=self.acute,
+        )
 
     @property
     def about(self) -> str:

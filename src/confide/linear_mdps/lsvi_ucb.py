@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter, PrivacyError
+from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
@@ -276,7 +277,17 @@ class LSVIUCB(Learner):
             made = paper(
                 public, episodes, privacy, batches, bonus_scale=bonus_scale, failure=failure
             )
-        super().__init__(made, privacy=privacy, noise=noise)
+        assert isinstance(made.algorithm, ValueRegressions)
+        identity = Identity(
+            self.name,
+            1,
+            public=public,
+            calibration=calibration,
+            batches=made.algorithm.batches,
+            bonus_scale=bonus_scale,
+            failure=failure,
+        )
+        super().__init__(made, privacy=privacy, identity=identity, noise=noise)
         self._stored: StoredTransitions | None = StoredTransitions(
             public.features, public.horizon
         )  # until the last change of policy

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
@@ -136,13 +137,17 @@ class NextStateVI(Learner):
         )
         default = geometric(episodes, first=soon)
         chosen = choose_schedule(schedule, default)
+        spread = 0.5 if bonus_scale is None else bonus_scale
         problem = ModelProblem(
             public.horizon,
             public.states,
             public.actions,
             public.start,
-            spread=0.5 if bonus_scale is None else bonus_scale,
+            spread=spread,
             first=chosen.times[0],
         )
         algorithm = ModelSampling(problem, statistic, table_of(public.features))
-        super().__init__(Calibration(algorithm, chosen), privacy=privacy, noise=noise)
+        identity = Identity(self.name, 1, public=public, spread=spread)
+        super().__init__(
+            Calibration(algorithm, chosen), privacy=privacy, identity=identity, noise=noise
+        )

@@ -1,6 +1,6 @@
 """What is wrong with a log, in numbers, for the data holder. NOT PRIVATE."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -54,10 +54,13 @@ class Check:
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        found = {"label": LABEL, **asdict(self), "warnings": self.warnings}
-        if not self.labels.to_dict():
-            del found["labels"]
-        return found
+        found = {
+            "label": LABEL,
+            **{name: getattr(self, name) for name in _COUNTS},
+            "assumptions": self.assumptions,
+        }
+        labels = self.labels.to_dict()
+        return found | ({"labels": labels} if labels else {}) | {"warnings": self.warnings}
 
     def __str__(self) -> str:
         lines = [
@@ -91,9 +94,7 @@ _WORDS = {
     "zero": "users who would contribute zero",
     "single": "trajectories of one step",
 }
-_COUNTS = tuple(
-    field.name for field in fields(Check) if field.name not in ("assumptions", "labels")
-)
+_COUNTS = tuple(_WORDS)
 
 
 def inspected(part: Part, states: int | None) -> Check:

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from confide._digest import digest as digest_of
 from confide._extras import need
 from confide.arguments import has, real, text
 from confide.errors import InvalidParameter, LogError
 from confide.execution import check_backend, each
+from confide.identity import identify
 from confide.logs import split as splitting
 from confide.logs.check import Check, inspected
 from confide.logs.columns import Caps, Columns, Layout, layout_of
@@ -71,12 +71,12 @@ class Logs:
         if self.people is not None:
             raise InvalidParameter("the log is a part of a split log already")
         split, digest = (
-            digest_of([self.identity, self._stamps, holdout, key]),
+            identify(self.identity, self._stamps, holdout, key),
             splitting.digest_of_key(key),
         )
         # Tokens are random. The names, sizes and times of private files must not be in a public name.
         tokens = sorted({getattr(part.source, "token", "") for part in self.parts})
-        public_name = digest_of([tokens, holdout, digest])
+        public_name = identify(tokens, holdout, digest)
         ends = (splitting.Part(split, public_name, test, holdout, digest) for test in (False, True))
         learn, test = (self._kept(end) for end in ends)
         return learn, test
@@ -117,17 +117,12 @@ class Logs:
             (
                 os.path.realpath(part.source.name),
                 getattr(part.source, "token", ""),
-                repr(part.layout.columns),
+                *("" if name is None else f"column {name}" for name in part.layout.columns.all),
             )
             for part in self.parts
         }
-        return repr(
-            (
-                sorted(read),
-                self.caps,
-                *(() if self.people is None else (self.people.public_name, self.people.name)),
-            )
-        )
+        people = None if self.people is None else [self.people.public_name, self.people.name]
+        return identify(sorted(read), [self.caps.trajectories, self.caps.steps], people)
 
     @property
     def has_actions(self) -> bool:

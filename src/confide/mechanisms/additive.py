@@ -151,7 +151,7 @@ def sensitivity_of(bound: "Bound", norm: int | str, relation: Relation) -> float
 
 def check_bound(value: object) -> "Bound":
     """The argument `bound`, if it is one."""
-    members = ("size", "largest", "grid", "sensitivity", "l1_sensitivity")
+    members = ("size", "largest", "grid", "sensitivity", "l1_sensitivity", "identity")
     found: Bound = has("bound", value, members, "a bound on contributions, such as L2Ball")
     return found
 

@@ -23,7 +23,7 @@ from confide._locks import lock, open_lock
 from confide.errors import StateError
 
 _MAGIC = b"confide-state\n"
-_FORMAT = 2  # 1: confide 0.1, whose learners were described in other words
+_FORMAT = "confide-state/3"
 _TYPES = {"float64", "int64", "uint8"}
 
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 from confide.mixtures.code_features import Codes
 from confide.privacy.bounded import Array, Bounded, grid_for
 from confide.privacy.request import Relation, parse_relation
@@ -48,6 +49,16 @@ class TableRows:
             raise InvalidParameter(
                 f"rows sqrt(2) apart have norm sqrt(1/2) to sqrt(2), got {self.radius}"
             )
+
+    def identity(self) -> Identity:
+        return Identity(
+            "table-rows",
+            1,
+            steps=self.steps,
+            dimension=self.dimension,
+            spread=self.spread,
+            radius=self.radius,
+        )
 
     @property
     def about(self) -> str:

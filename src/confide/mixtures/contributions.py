@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 from confide.mixtures.value_features import FeatureMap, SparseKernels, sparse, visited
 from confide.privacy.bounded import Array, Bounded
 from confide.privacy.request import Relation
@@ -74,6 +75,21 @@ class StackedRows:
         if self.nonnegative and not self.plain:
             raise InvalidParameter("nonnegative rows must be plain: the unit ball knows no signs")
         _ = self.first, self.second  # they check the rest
+
+    def identity(self) -> Identity:
+        return Identity(
+            "stacked-rows",
+            1,
+            steps=self.steps,
+            dimension=self.dimension,
+            balance=self.balance,
+            second_steps=self.second_steps,
+            second_dimension=self.second_dimension,
+            second_balance=self.second_balance,
+            weight=self.weight,
+            plain=self.plain,
+            nonnegative=self.nonnegative,
+        )
 
     @property
     def first(self) -> RegressionRows | WeightedRows:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
@@ -137,7 +138,10 @@ class LikelihoodVI(Learner):
             kernels_by_transition=by_transition(public.kernels),
         )
         algorithm = PosteriorSampling(problem, statistic)
-        super().__init__(Calibration(algorithm, chosen, counter), privacy=privacy, noise=noise)
+        identity = Identity(self.name, 1, public=public, spread=spread)
+        super().__init__(
+            Calibration(algorithm, chosen, counter), privacy=privacy, identity=identity, noise=noise
+        )
 
 
 def _size(privacy: Request) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.arguments import real
+from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.learner import Description, Learner, Round
 from confide.learning.resources import Footprint
@@ -152,9 +153,20 @@ class LinOptPO(Learner):
         choices = Choices(
             episodes, privacy, calibration, schedule, bonus_scale, failure, regularizer
         )
+        identity = Identity(
+            self.name,
+            1,
+            public=public,
+            calibration=calibration,
+            bonus_scale=bonus_scale,
+            step=step,
+            failure=failure,
+            own_regularizer=regularizer is not None,
+        )
         super().__init__(
             choices.calibrate(public, "LinOpt-PO", policy_optimisation),
             privacy=privacy,
+            identity=identity,
             noise=noise,
         )
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from confide.arguments import choice, has, shown
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.arguments import check_choices, choose_schedule
 from confide.learning.learner import Algorithm, Calibration, Description, Learner, Round, Statistic
@@ -431,7 +432,17 @@ class LinOptVI(Learner):
             episodes, privacy, calibration, schedule, bonus_scale, failure, regularizer, exploration
         )
         made = choices.calibrate(public, "LinOpt-VI", value_iteration)
-        super().__init__(made, privacy=privacy, noise=noise)
+        identity = Identity(
+            self.name,
+            1,
+            public=public,
+            calibration=calibration,
+            bonus_scale=bonus_scale,
+            failure=failure,
+            own_regularizer=regularizer is not None,
+            exploration=exploration,
+        )
+        super().__init__(made, privacy=privacy, identity=identity, noise=noise)
 
     def describe(self) -> Description:
         said, same = super().describe(), "; rewards are known, so this is ucrl-vtr"

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 from confide.privacy.bounded import Array, Bounded, grid_for
 from confide.privacy.request import Relation
 from confide.statistics.transitions import outcomes, valid_transitions
@@ -31,6 +32,9 @@ class Answers:
             raise InvalidParameter(
                 f"questions must be a whole number, at least 1, got questions={self.questions}"
             )
+
+    def identity(self) -> Identity:
+        return Identity("answers", 1, questions=self.questions)
 
     @property
     def size(self) -> int:

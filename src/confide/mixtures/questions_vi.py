@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.arguments import check_asked, check_choices
 from confide.learning.learner import Calibration, Description, Learner, Round
@@ -437,7 +438,10 @@ class QuestionsVI(Learner):
         algorithm = Questions(
             public, episodes, np.array(stds), isinstance(privacy, LocalDP), spread, rewards, kernels
         )
-        super().__init__(Calibration(algorithm, schedule), privacy=privacy, noise=noise)
+        identity = Identity(self.name, 1, public=public, spread=spread)
+        super().__init__(
+            Calibration(algorithm, schedule), privacy=privacy, identity=identity, noise=noise
+        )
 
     def questions(self) -> list[Question]:
         """All questions so far, those of the open round included: what was asked, when, why, and what was answered. Public."""

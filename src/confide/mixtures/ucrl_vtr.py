@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.arguments import choose_schedule
 from confide.learning.learner import Calibration, Learner
@@ -110,4 +111,13 @@ class UCRLVTR(Learner):
             if calibration == "tight"
             else paper(public, choices)
         )
-        super().__init__(made, privacy=privacy, noise=noise)
+        identity = Identity(
+            self.name,
+            1,
+            public=public,
+            calibration=calibration,
+            bonus_scale=bonus_scale,
+            failure=failure,
+            exploration=exploration,
+        )
+        super().__init__(made, privacy=privacy, identity=identity, noise=noise)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.arguments import check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
@@ -238,7 +239,15 @@ class UCRLVTRPlus(Learner):
             made = tight(public, times, bonus_scale)
         else:
             made = paper(public, privacy, times, bonus_scale, failure)
-        super().__init__(made, privacy=privacy, noise=noise)
+        identity = Identity(
+            self.name,
+            1,
+            public=public,
+            calibration=calibration,
+            bonus_scale=bonus_scale,
+            failure=failure,
+        )
+        super().__init__(made, privacy=privacy, identity=identity, noise=noise)
 
 
 def tight(

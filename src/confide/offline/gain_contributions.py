@@ -7,6 +7,7 @@ import numpy as np
 
 from confide.arguments import real
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 from confide.offline import _gain_kernels as _kernels
 from confide.offline.table_features import Array, Bools, Table
 from confide.privacy.bounded import Bounded, grid_for
@@ -43,6 +44,9 @@ class Moments:
             raise InvalidParameter(
                 f"low < high and balance * max(-low, high) <= 1/2 must hold, got {self}"
             )
+
+    def identity(self) -> Identity:
+        return Identity("moments", 1, low=self.low, high=self.high, balance=self.balance)
 
     @property
     def _most(self) -> float:

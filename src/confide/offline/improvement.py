@@ -13,6 +13,7 @@ from confide._durable import output, staged
 from confide.arguments import choice, kind
 from confide.errors import InvalidParameter, StateError
 from confide.evaluation.estimate import DAMAGED, guarantee_from_json, guarantee_to_json
+from confide.identity import Identity
 from confide.logs import Logs
 from confide.offline.gain_contributions import BALANCE, Gains, Moments, Shortfalls
 from confide.offline.gain_planning import (
@@ -45,7 +46,7 @@ from confide.release.sums import LogSums
 if TYPE_CHECKING:
     from confide.offline.model import PrivateModel
 
-_FORMAT = "confide-improvement/1"
+_FORMAT = "confide-improvement/2"
 METHODS = ("auto", "weights", "model")
 COUNTS_SHARE = 0.9  # of the budget for counts; the rest is for returns of the logged policy
 _BASIS = {
@@ -191,7 +192,21 @@ class HeldOutTest:
     changed: Any
     horizon: int
     transitions: int
-    table: Any
+    table: Table
+
+    def identity(self) -> Identity:
+        mixture = self.mixture and [self.mixture.share, self.mixture.clip]
+        return Identity(
+            "improvement",
+            1,
+            method=self.method,
+            mixture=mixture,
+            weights=self.weights,
+            changed=self.changed,
+            horizon=self.horizon,
+            transitions=self.transitions,
+            table=self.table,
+        )
 
 
 class ImprovementQuestion(LogQuestion[Improvement]):
@@ -204,8 +219,8 @@ class ImprovementQuestion(LogQuestion[Improvement]):
         self._target = target
         self._test = test
 
-    def facts(self) -> HeldOutTest:
-        return self._test
+    def identity(self) -> Identity:
+        return self._test.identity()
 
     def _how(self) -> "MethodOfTest":
         by_weights = self._test.method == "weights"

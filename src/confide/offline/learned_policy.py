@@ -1,7 +1,7 @@
 """A policy that was planned in a released model: what to do, where that differs from the logged policy, and why. Public."""
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,19 @@ class Departure:
     gain_std: float
     chance: float
     visits: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "state": self.state,
+            "action": self.action,
+            "number": self.number,
+            "choice": self.choice,
+            "logged": self.logged,
+            "gain": self.gain,
+            "gain_std": self.gain_std,
+            "chance": self.chance,
+            "visits": self.visits,
+        }
 
     def __str__(self) -> str:
         odds = "almost certainly" if self.chance > 0.9995 else f"{100 * self.chance:.3g} %"
@@ -147,7 +160,7 @@ class LearnedPolicy:
                 if members
                 else {}
             ),
-            "departures": [asdict(each) for each in self.departures()],
+            "departures": [each.to_json() for each in self.departures()],
         }
 
     def save(self, folder: str | Path) -> None:

@@ -42,7 +42,7 @@ from confide.release.question import check_call, check_request
 from confide.release.sums import Progress
 from confide.tables.support_features import Support
 
-_FORMAT = "confide-model/1"
+_FORMAT = "confide-model/2"
 # of a table
 _NUMBERS = ("states", "actions", "discount", "reward_low", "reward_high", "lowest", "highest")
 _RELEASED = ("counts", "totals", "reward_sums", "starts")

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from confide.arguments import array, flag, kind, real, whole
 from confide.errors import ConfideWarning, InvalidParameter, LogError
+from confide.identity import Identity
 from confide.logs.labels import NO_LABELS, Labels
 from confide.offline.model import PrivateModel
 from confide.offline.table_features import Array, Bools, Table, return_range
@@ -86,6 +87,25 @@ class ModelRelease(LogQuestion[PrivateModel]):
         if self.total_weight is not None:
             keep(self, total_weight=real("total_weight", self.total_weight, at_least=0, at_most=1))
         self.statistic()
+
+    def identity(self) -> Identity:
+        return Identity(
+            "model-release",
+            1,
+            states=self.states,
+            actions=self.actions,
+            discount=self.discount,
+            transitions=self.transitions,
+            rewards=self.rewards,
+            reward_range=self.reward_range,
+            terminal=self.terminal,
+            ends=self.ends,
+            support=self.support,
+            start=self.start,
+            return_bound=self.return_bound,
+            total_weight=self.total_weight,
+            reward_weight=self.reward_weight,
+        )
 
     @property
     def _reward_range(self) -> tuple[float, float]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from confide.identity import Identity
 from confide.tables.support_features import Support
 
 Array = npt.NDArray[np.float64]
@@ -30,6 +31,21 @@ class Table:
     lowest: float
     highest: float
     start: Array | None = field(default=None, repr=False)
+
+    def identity(self) -> Identity:
+        return Identity(
+            "logged-table",
+            1,
+            states=self.states,
+            actions=self.actions,
+            discount=self.discount,
+            support=[self.support.indptr, self.support.successors],
+            terminal=self.terminal,
+            rewards=self.rewards,
+            reward_range=[self.reward_low, self.reward_high],
+            returns=[self.lowest, self.highest],
+            start=self.start,
+        )
 
     @property
     def ends(self) -> bool:

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from confide.arguments import real, whole
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 from confide.offline import _counting_kernels as _kernels
 from confide.privacy.bounded import Array, Bounded, grid_for
 from confide.privacy.request import Relation, parse_relation
@@ -59,6 +60,18 @@ class RootCounts:
                 raise InvalidParameter(
                     f"{name} must be a multiple of 1/{_kernels.PART}, got {name}={weight}"
                 )
+
+    def identity(self) -> Identity:
+        return Identity(
+            "root-counts",
+            1,
+            cells=self.cells,
+            rows=self.rows,
+            starts=self.starts,
+            transitions=self.transitions,
+            total_weight=self.total_weight,
+            reward_weight=self.reward_weight,
+        )
 
     @property
     def about(self) -> str:

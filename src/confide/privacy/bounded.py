@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from confide.arguments import private_kind, real, whole
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 from confide.privacy import _kernels
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.request import Relation, parse_relation
@@ -44,6 +45,9 @@ class Bound(Protocol):
     @property
     def about(self) -> str:
         """What a contribution is, in words."""
+
+    def identity(self) -> Identity:
+        """Its kind and parameters: equal bounds have the same identity, and others another one."""
 
     def sensitivity(self, relation: Relation) -> float:
         """The largest L2 distance between two neighbouring contributions."""
@@ -182,6 +186,9 @@ class L2Ball:
         if not 1e-100 < real("radius", self.radius) < 1e100:
             raise InvalidParameter(f"radius must be positive and finite, got radius={self.radius}")
         whole("size", self.size, at_least=1)
+
+    def identity(self) -> Identity:
+        return Identity("l2-ball", 1, radius=self.radius, size=self.size)
 
     @property
     def largest(self) -> float:

@@ -6,7 +6,7 @@ The stated epsilon is that of the noise that is added, never the nominal one of 
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -15,11 +15,12 @@ from typing import Any
 from confide._durable import replace
 from confide.arguments import kind, listed, read_text, text
 from confide.errors import CertificateError, InvalidParameter
+from confide.identity import Identified, identity_of
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import ApproxDP, GaussianDP, Loss, PureDP
 from confide.privacy.request import Trust
 
-FORMAT = "confide-certificate/1"
+FORMAT = "confide-certificate/2"
 
 Json = dict[str, Any]
 
@@ -40,7 +41,17 @@ class Mechanism:
     query: str = ""
 
     def to_json(self) -> Json:
-        return {name: getattr(self, name) for name in self.__slots__}
+        return {
+            "name": self.name,
+            "distribution": self.distribution,
+            "norm": self.norm,
+            "sensitivity": self.sensitivity,
+            "scale": self.scale,
+            "parameters": self.parameters,
+            "lattice": self.lattice,
+            "bound": self.bound,
+            "query": self.query,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +132,7 @@ def certify(
             "loss": loss_to_json(guarantee.loss),
         },
         "request": {
-            "kind": type(request).__name__,
+            "kind": request.kind,
             "epsilon": _finite(request.epsilon),
             "delta": request.delta,
             "relation": str(request.relation),
@@ -211,13 +222,11 @@ def schema() -> Json:
     return loaded
 
 
-def describe(bound: Any) -> Json | None:
-    """A bound by name and parameters, if it is a dataclass of plain numbers."""
-    if not is_dataclass(bound) or isinstance(bound, type):
-        return None
-    values = {item.name: getattr(bound, item.name) for item in fields(bound)}
-    plain = all(isinstance(value, bool | int | float) for value in values.values())
-    return {"name": type(bound).__name__, **values} if plain else None
+def describe(bound: Identified) -> Json | None:
+    """A bound by its kind and its parameters, if they are plain numbers."""
+    identity = identity_of(bound)
+    plain = all(isinstance(value, bool | int | float) for value in identity.values.values())
+    return {"name": identity.kind, **identity.values} if plain else None
 
 
 def loss_to_json(loss: Loss) -> Json:

@@ -28,7 +28,7 @@ import math
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ from confide.privacy.guarantee import SLACK
 from confide.privacy.loss import ApproxDP, GaussianDP, Loss, PureDP
 from confide.privacy.request import CentralDP, Relation, parse_relation
 
-_APPLICATION, _VERSION = 0x636F6E66, 1  # "conf"
+_APPLICATION, _VERSION = 0x636F6E66, 2  # "conf"
 _TABLES = {
     "total": "epsilon REAL, delta REAL, relation TEXT, others_epsilon REAL, others_delta REAL",
     "division": "one INTEGER PRIMARY KEY CHECK (one = 1), mu REAL NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL",
@@ -84,6 +84,9 @@ class Amount:
     epsilon: float
     delta: float
 
+    def row(self) -> tuple[float, float, float]:
+        return self.mu, self.epsilon, self.delta
+
 
 @dataclass(frozen=True, slots=True)
 class Spend:
@@ -116,9 +119,7 @@ class Account:
             self.spent.epsilon + epsilon,
             self.spent.delta + delta,
         )
-        fits = all(
-            spent <= cap * (1 + SLACK) for spent, cap in zip(after, astuple(caps), strict=True)
-        )
+        fits = all(spent <= cap * (1 + SLACK) for spent, cap in zip(after, caps.row(), strict=True))
         # without delta there is no Gaussian noise, however little
         if not fits or (gaussian and caps.mu == 0):
             raise BudgetExceeded(str(loss), self.left)
@@ -308,7 +309,7 @@ class Ledger:
                 )
             caps = account.admit(loss)
             if caps is not account.caps and caps is not None:
-                db.execute("INSERT INTO division VALUES (1, ?, ?, ?)", astuple(caps))
+                db.execute("INSERT INTO division VALUES (1, ?, ?, ?)", caps.row())
             row = (id, datetime.now(UTC).isoformat(timespec="seconds"), *line)
             number = (
                 db.execute(
@@ -336,6 +337,11 @@ class Ledger:
             torn = os.path.getsize(self.path) % db.execute("PRAGMA page_size").fetchone()[0]
             if application != _APPLICATION or torn:
                 raise LedgerError(f"{self.path} is not a ledger, or it is damaged")
+            if version < _VERSION:
+                raise LedgerError(
+                    f"the ledger {self.path} was written by confide 0.2, which named releases differently: "
+                    "create a new one with confide ledger init"
+                )
             if version > _VERSION:
                 raise LedgerError(
                     f"the ledger {self.path} was written by a newer confide: upgrade confide to use it"
@@ -378,7 +384,8 @@ def _empty(total: Total) -> bytes:
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
         for table in _TABLES:
             _grow(db, table)
-        db.execute("INSERT INTO total VALUES (?, ?, ?, ?, ?)", astuple(total))
+        row = (total.epsilon, total.delta, total.relation, total.others_epsilon, total.others_delta)
+        db.execute("INSERT INTO total VALUES (?, ?, ?, ?, ?)", row)
         db.execute(f"PRAGMA application_id = {_APPLICATION}")
         db.execute(f"PRAGMA user_version = {_VERSION}")
         return db.serialize()
@@ -448,10 +455,8 @@ def _spent(db: sqlite3.Connection, part: tuple[str, str] | None) -> Amount:
     most: dict[str, Amount] = {}
     for (split, _), rows in on_parts.items():
         before, here = most.get(split, Amount(0.0, 0.0, 0.0)), _add(rows)
-        most[split] = Amount(
-            *(max(pair) for pair in zip(astuple(before), astuple(here), strict=True))
-        )
-    return _add([*common, *map(astuple, most.values())])
+        most[split] = Amount(*(max(pair) for pair in zip(before.row(), here.row(), strict=True)))
+    return _add([*common, *(amount.row() for amount in most.values())])
 
 
 def _spend(row: list[Any], part: tuple[str, str] | None) -> Spend:

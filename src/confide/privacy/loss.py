@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from confide._extras import need
 from confide.arguments import kind, listed, real, whole
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 from confide.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
 from confide.privacy.request import Request, requested
 
@@ -23,6 +24,12 @@ class GaussianDP:
 
     def __post_init__(self) -> None:
         real("mu", self.mu, at_least=0, finite=False)
+
+    def identity(self) -> Identity:
+        return Identity("gaussian-loss", 1, mu=float(self.mu))
+
+    def __str__(self) -> str:
+        return f"GaussianDP(mu={self.mu})"
 
     def epsilon_at(self, delta: float) -> float:
         return gaussian_epsilon(self.mu, delta)
@@ -45,6 +52,12 @@ class ApproxDP:
     def __post_init__(self) -> None:
         real("epsilon", self.epsilon, at_least=0, finite=False)
         real("delta", self.delta, at_least=0, at_most=1)
+
+    def identity(self) -> Identity:
+        return Identity("approximate-loss", 1, epsilon=float(self.epsilon), delta=float(self.delta))
+
+    def __str__(self) -> str:
+        return f"ApproxDP(epsilon={self.epsilon}, delta={self.delta})"
 
     def epsilon_at(self, delta: float) -> float:
         real("delta", delta, at_least=0, at_most=1)
@@ -86,6 +99,12 @@ class PureDP:
 
     def __post_init__(self) -> None:
         real("epsilon", self.epsilon, at_least=0, finite=False)
+
+    def identity(self) -> Identity:
+        return Identity("pure-loss", 1, epsilon=float(self.epsilon))
+
+    def __str__(self) -> str:
+        return f"PureDP(epsilon={self.epsilon})"
 
     def epsilon_at(self, delta: float) -> float:
         return ApproxDP(self.epsilon, 0.0).epsilon_at(delta)

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from confide.arguments import kind, real, shown
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 
 # epsilon: beyond, noise or its inverse, squared, leaves the range of floating point
 LEAST, MOST = 1e-30, 1e30
@@ -45,6 +46,8 @@ class _Request:
     relation: Relation | str = Relation.REPLACE
 
     trust: ClassVar[Trust]
+    # The name of the class in files, and in every language.
+    kind: ClassVar[str]
 
     def __post_init__(self) -> None:
         if not LEAST <= real("epsilon", self.epsilon, above=0) <= MOST:
@@ -53,7 +56,7 @@ class _Request:
             )
         if self.delta is _UNSTATED:
             raise InvalidParameter(
-                f"delta must be stated, got none. Write {type(self).__name__}({shown(self.epsilon)}, delta=1e-5), with a delta far "
+                f"delta must be stated, got none. Write {self.kind}({shown(self.epsilon)}, delta=1e-5), with a delta far "
                 "below one divided by the number of users, or delta=0.0 for pure differential privacy, which needs more noise"
             )
         if 0 < real("delta", self.delta, at_least=0, below=1) < LEAST_DELTA:
@@ -62,9 +65,15 @@ class _Request:
             )
         object.__setattr__(self, "relation", parse_relation(self.relation))
 
+    def identity(self) -> Identity:
+        relation = parse_relation(self.relation).value
+        return Identity(
+            self.kind, 1, epsilon=float(self.epsilon), delta=float(self.delta), relation=relation
+        )
+
     def __str__(self) -> str:
         relation = "" if self.relation == Relation.REPLACE else f", relation={self.relation}"
-        return f"{type(self).__name__}(epsilon={self.epsilon:g}, delta={self.delta:g}{relation})"
+        return f"{self.kind}(epsilon={self.epsilon:g}, delta={self.delta:g}{relation})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,7 @@ class CentralDP(_Request):
     """What is published reveals (almost) nothing about any one user; the curator holds the data. delta = 0 asks for pure DP."""
 
     trust: ClassVar[Trust] = Trust.CENTRAL
+    kind: ClassVar[str] = "CentralDP"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +89,7 @@ class JointDP(_Request):
     """What all other users see (their actions) reveals (almost) nothing about a user; the user's own actions may."""
 
     trust: ClassVar[Trust] = Trust.JOINT
+    kind: ClassVar[str] = "JointDP"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +97,7 @@ class LocalDP(_Request):
     """Noise is added on the user's device, so no curator has to be trusted. Requires the relation `replace`."""
 
     trust: ClassVar[Trust] = Trust.LOCAL
+    kind: ClassVar[str] = "LocalDP"
 
     def __post_init__(self) -> None:
         _Request.__post_init__(self)
@@ -109,6 +121,7 @@ class DistributedDP(_Request):
 
     dropouts: float = 0.1
     trust: ClassVar[Trust] = Trust.DISTRIBUTED
+    kind: ClassVar[str] = "DistributedDP"
 
     def __post_init__(self) -> None:
         _Request.__post_init__(self)
@@ -122,6 +135,10 @@ class DistributedDP(_Request):
                 'relation must be "replace" under DistributedDP: a device that sends nothing is seen to send nothing'
             )
 
+    def identity(self) -> Identity:
+        asked = _Request.identity(self)
+        return Identity(asked.kind, 1, **asked.values, dropouts=float(self.dropouts))
+
     def __str__(self) -> str:
         return f"DistributedDP(epsilon={self.epsilon:g}, delta={self.delta:g}, dropouts={self.dropouts:g})"
 
@@ -134,6 +151,13 @@ class NoPrivacy:
     delta: ClassVar[float] = 0.0
     relation: ClassVar[Relation] = Relation.REPLACE
     trust: ClassVar[Trust] = Trust.NONE
+    kind: ClassVar[str] = "NoPrivacy"
+
+    def identity(self) -> Identity:
+        return Identity(self.kind, 1)
+
+    def __str__(self) -> str:
+        return "NoPrivacy()"
 
 
 Request = CentralDP | JointDP | LocalDP | DistributedDP | NoPrivacy

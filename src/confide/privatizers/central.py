@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from confide.arguments import flag, has, kind, private_kind, whole
 from confide.errors import InvalidParameter, PrivacyError, StateError
+from confide.identity import identify
 from confide.mechanisms.additive import additive_noise, check_bound, least_noise
 from confide.mechanisms.counters import (
     Buffered,
@@ -185,7 +186,7 @@ class CentralPrivatizer:
         return pack(
             "privatizer",
             self._counter.generation,
-            {"users": self._users, "schedule": self.schedule.name},
+            {"users": self._users, "schedule": identify(self.schedule)},
             arrays,
         )
 
@@ -201,7 +202,7 @@ class CentralPrivatizer:
         state = unpack(
             data, "privatizer", released=max(newest, self._store.generation() if self._store else 0)
         )
-        if state.facts["schedule"] != self.schedule.name:
+        if state.facts["schedule"] != identify(self.schedule):
             raise StateError("the state belongs to a privatizer with another schedule")
         self._counter.restore(state.arrays["counter"].tobytes(), released=state.generation)
         self._leaf, self._users, self._durable = (

@@ -16,6 +16,7 @@ from confide.errors import (
     StateError,
     StreamExhausted,
 )
+from confide.identity import identify
 from confide.mechanisms.additive import check_bound
 from confide.mechanisms.counters import Factorisation
 from confide.mechanisms.shares import share_noise
@@ -341,10 +342,10 @@ class DistributedPrivatizer:
         """All that must agree between the privatizer that was saved and the one that goes on."""
         public = self.mechanism().to_json() | {
             "query": "",
-            "schedule": self.schedule.name,
+            "schedule": identify(self.schedule),
             "source": self._source.name,
         }
-        return json.dumps(public | {"request": repr(self.guarantee.request)}, sort_keys=True)
+        return json.dumps(public | {"request": identify(self.guarantee.request)}, sort_keys=True)
 
 
 def _plain(counter: Factorisation | None, loss: Loss | None) -> None:

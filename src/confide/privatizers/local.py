@@ -15,6 +15,7 @@ from confide.errors import (
     StaleMessage,
     StateError,
 )
+from confide.identity import identify
 from confide.mechanisms.additive import AdditiveNoise
 from confide.mechanisms.codebook import Report
 from confide.mechanisms.counters import Factorisation
@@ -296,7 +297,7 @@ class LocalPrivatizer:
         """All that must agree between the privatizer that was saved and the one that goes on."""
         public = self.mechanism().to_json() | {
             "query": "",
-            "schedule": self.schedule.name,
+            "schedule": identify(self.schedule),
             "source": self._source.name,
         }
         return json.dumps(public, sort_keys=True)

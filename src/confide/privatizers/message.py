@@ -10,6 +10,7 @@ import numpy as np
 
 from confide.arguments import array, choice, kind, whole
 from confide.errors import InvalidParameter
+from confide.identity import identify
 from confide.mechanisms.additive import AdditiveNoise, additive_noise, check_bound
 from confide.mechanisms.codebook import (
     COORDINATES,
@@ -165,7 +166,7 @@ class Channel:
             fits = noise.sensitivity >= true and noise.stream_norm >= 1
             drawn = {"scale": noise.scale, "step": noise.step}
         named = {
-            "bound": describe(self.bound) or repr(self.bound),
+            "bound": describe(self.bound) or identify(self.bound),
             "noise": {"distribution": noise.distribution, **drawn},
         }
         if not fits or noise.loss() != self.guarantee.loss:

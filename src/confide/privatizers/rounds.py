@@ -7,6 +7,7 @@ import numpy as np
 
 from confide.arguments import kind, whole
 from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
+from confide.identity import identify
 from confide.mechanisms.additive import AdditiveNoise, check_bound, cube_noise, fitting
 from confide.mechanisms.counters import Factorisation
 from confide.mechanisms.sources import NoiseSource, check_source
@@ -246,7 +247,7 @@ class RoundsPrivatizer:
             )
 
     def _made_for(self) -> str:
-        return f"{self._privacy!r}, {self.schedule!r}, {self._source.name}"
+        return identify(self._privacy, self.schedule, self._source.name)
 
     def __reduce__(self) -> NoReturn:
         raise PrivacyError(

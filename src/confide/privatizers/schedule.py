@@ -4,7 +4,6 @@ The users between two releases are one leaf of the counter. Fewer releases mean 
 closed before it is full, by a decision that is public (a deadline): a schedule then says how many users and releases there are at most.
 """
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from confide.arguments import fits, listed, real, whole
 from confide.errors import InvalidParameter, StateError, StreamExhausted
+from confide.identity import Identity
 
 _BYTES = 64  # of the memory that a release time takes in Python, where a number of an array takes 8
 
@@ -43,11 +43,9 @@ class Schedule:
                         f"release times must increase, got {early} before {late}"
                     )
 
-    @property
-    def name(self) -> str:
-        """For saved states: the same schedule has the same name, and a long one a short name."""
-        said = repr(self)
-        return said if len(said) < 200 else f"Schedule {hashlib.sha256(said.encode()).hexdigest()}"
+    def identity(self) -> Identity:
+        times = self.times if isinstance(self.times, range) else np.array(self.times, np.int64)
+        return Identity("schedule", 1, times=times)
 
     @property
     def leaves(self) -> int:
@@ -101,9 +99,8 @@ class AtMost:
         for name in ("users", "leaves"):
             object.__setattr__(self, name, whole(name, getattr(self, name), at_least=1))
 
-    @property
-    def name(self) -> str:
-        return repr(self)
+    def identity(self) -> Identity:
+        return Identity("at-most", 1, users=self.users, leaves=self.leaves)
 
     @property
     def first(self) -> None:

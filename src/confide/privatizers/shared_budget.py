@@ -7,9 +7,9 @@ from typing import NoReturn
 
 import numpy as np
 
-from confide._digest import digest
 from confide.arguments import listed, private_kind, real, text, whole
 from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
+from confide.identity import identify
 from confide.mechanisms.additive import AdditiveNoise, additive_noise, check_bound, pure_noise
 from confide.mechanisms.counters import Exact
 from confide.mechanisms.sources import NoiseSource, check_source
@@ -232,7 +232,7 @@ class SharedBudget:
 
     def _made_for(self) -> str:
         kinds = sorted({level.distribution for level in self._levels.values()} & {"cube", "ball"})
-        return digest([*((one.share, repr(one.bound)) for one in self._shares), *kinds])
+        return identify([[one.share, one.bound] for one in self._shares], kinds)
 
     def __reduce__(self) -> NoReturn:
         raise PrivacyError(

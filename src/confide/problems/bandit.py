@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from confide.arguments import array, fits, generator, text, whole
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 from confide.policy import ContextPolicy, Policy, RandomPolicy
 from confide.problems.saving import save_problem
 from confide.problems.transitions import frozen
@@ -28,6 +29,9 @@ class LinearBanditPublic:
 
     dimension: int
     actions: int
+
+    def identity(self) -> Identity:
+        return Identity("linear-bandit-public", 1, dimension=self.dimension, actions=self.actions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +72,16 @@ class LinearBandit:
         text("name", self.name)
         object.__setattr__(self, "parameter", frozen(theta))
         object.__setattr__(self, "contexts", frozen(np.ascontiguousarray(x)))
+
+    def identity(self) -> Identity:
+        """Everything that it is, by the names in its file."""
+        return Identity(
+            self.kind,
+            1,
+            parameter=self.parameter,
+            contexts=self.contexts,
+            name=self.name,
+        )
 
     @property
     def actions(self) -> int:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from confide.arguments import COPIES, array, fits
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 from confide.problems.finite import FiniteProblem
 from confide.problems.tabular import TabularMDP, check_start
 from confide.problems.transitions import frozen
@@ -25,6 +26,15 @@ class LinearMDPPublic:
     features: Array = field(repr=False)
     horizon: int
     start: Array = field(repr=False)
+
+    def identity(self) -> Identity:
+        return Identity(
+            "linear-mdp-public",
+            1,
+            features=self.features,
+            horizon=self.horizon,
+            start=self.start,
+        )
 
     @property
     def dimension(self) -> int:
@@ -83,6 +93,19 @@ class LinearMDP(FiniteProblem):
             object.__setattr__(self, key, frozen(value))
         object.__setattr__(self, "start", check_start(self.start, len(phi)))
         _ = self.truth  # checks that the products are probabilities and rewards
+
+    def identity(self) -> Identity:
+        """Everything that it is, by the names in its file."""
+        return Identity(
+            self.kind,
+            1,
+            features=self.features,
+            measures=self.measures,
+            reward_weights=self.reward_weights,
+            start=self.start,
+            stochastic_rewards=self.stochastic_rewards,
+            name=self.name,
+        )
 
     @cached_property
     def truth(self) -> TabularMDP:  # type: ignore[override]

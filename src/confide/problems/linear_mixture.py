@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from confide.arguments import COPIES, array, fits
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 from confide.problems.finite import FiniteProblem
 from confide.problems.tabular import TabularMDP
 from confide.problems.transitions import check_probabilities, frozen, normalised
@@ -27,6 +28,17 @@ class LinearMixturePublic:
     rewards: Array | None = field(repr=False)  # [h, s, a]; None if they are to be learned
     reward_features: Array | None = field(repr=False)  # [s, a, j]
     start: Array = field(repr=False)
+
+    def identity(self) -> Identity:
+        return Identity(
+            "linear-mixture-public",
+            1,
+            kernels=self.kernels,
+            horizon=self.horizon,
+            rewards=self.rewards,
+            reward_features=self.reward_features,
+            start=self.start,
+        )
 
     @property
     def dimension(self) -> int:
@@ -79,6 +91,19 @@ class LinearMixtureMDP(FiniteProblem):
             object.__setattr__(
                 self, "reward_features", frozen(_check_features(self.reward_features, self.rewards))
             )
+
+    def identity(self) -> Identity:
+        """Everything that it is, by the names in its file."""
+        return Identity(
+            self.kind,
+            1,
+            kernels=self.kernels,
+            weights=self.weights,
+            rewards=self.rewards,
+            start=self.start,
+            reward_features=self.reward_features,
+            name=self.name,
+        )
 
     @cached_property
     def truth(self) -> TabularMDP:  # type: ignore[override]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from confide.arguments import array, fits, generator, real, text, whole
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 from confide.planners.riccati import linear_costs, riccati
 from confide.policy import LinearPolicy, Policy
 from confide.problems import _kernels
@@ -34,6 +35,18 @@ class LQPublic:
     noise_radius: float
     parameter_bound: float  # on ||(A, B)||_F
     gain_bound: float  # gamma: gains are projected to this norm
+
+    def identity(self) -> Identity:
+        return Identity(
+            "lq-public",
+            1,
+            Q=self.Q,
+            R=self.R,
+            horizon=self.horizon,
+            noise_radius=self.noise_radius,
+            parameter_bound=self.parameter_bound,
+            gain_bound=self.gain_bound,
+        )
 
     @property
     def inputs(self) -> int:
@@ -103,6 +116,22 @@ class LQSystem:
                 f"||(A, B)||_F is {size:.4g}, above the public parameter_bound={bound:g}: raise the bound"
             )
         object.__setattr__(self, "parameter_bound", bound)
+
+    def identity(self) -> Identity:
+        """Everything that it is, by the names in its file."""
+        return Identity(
+            self.kind,
+            1,
+            A=self.A,
+            B=self.B,
+            Q=self.Q,
+            R=self.R,
+            horizon=self.horizon,
+            noise_radius=self.noise_radius,
+            parameter_bound=self.parameter_bound,
+            gain_bound=self.gain_bound,
+            name=self.name,
+        )
 
     @property
     def public(self) -> LQPublic:

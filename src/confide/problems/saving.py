@@ -1,6 +1,5 @@
 """How a problem becomes a file: arrays in an .npz, never a pickle."""
 
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,7 @@ def save_problem(problem: Any, path: str | Path) -> None:
         raise InvalidParameter(
             f"only TabularMDP, LinearMixtureMDP, LinearMDP, LQSystem and LinearBandit can be saved, got {type(problem).__name__}"
         )
-    values = {field.name: getattr(problem, field.name) for field in fields(problem)}
-    if kind == "table":
-        P = values.pop("transitions")
-        values |= {key: getattr(P, key) for key in ROWS}
+    values = problem.identity().values
     arrays = {key: np.asarray(value) for key, value in values.items() if value is not None}
     try:
         # A file object, because np.savez would add an ending of its own to a name.

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from confide.arguments import array, fits, flag, text, whole
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 from confide.problems.finite import FiniteProblem
 from confide.problems.transitions import (
     Transitions,
@@ -40,6 +41,20 @@ class TabularPublic:
     stationary: bool = True
     terminal: Bools | None = field(default=None, repr=False)  # [s]; None: no state is known to be
     terminal_reward: float = 0.0  # of a step in a terminal state
+
+    def identity(self) -> Identity:
+        return Identity(
+            "table-public",
+            1,
+            horizon=self.horizon,
+            states=self.states,
+            actions=self.actions,
+            rewards=self.rewards,
+            start=self.start,
+            stationary=self.stationary,
+            terminal=self.terminal,
+            terminal_reward=self.terminal_reward,
+        )
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -94,6 +109,25 @@ class TabularMDP(FiniteProblem):
         }
         for key, value in fields.items():
             object.__setattr__(self, key, value)
+
+    def identity(self) -> Identity:
+        """Everything that it is, by the names in its file."""
+        return Identity(
+            self.kind,
+            1,
+            layers=self.transitions.layers,
+            states=self.transitions.states,
+            actions=self.transitions.actions,
+            indptr=self.transitions.indptr,
+            successors=self.transitions.successors,
+            probabilities=self.transitions.probabilities,
+            rewards=self.rewards,
+            start=self.start,
+            stochastic_rewards=self.stochastic_rewards,
+            name=self.name,
+            terminal=self.terminal,
+            outcome_rewards=self.outcome_rewards,
+        )
 
     @property
     def truth(self) -> "TabularMDP":  # type: ignore[override]

@@ -1,10 +1,10 @@
 """A ledger is charged once for a question to a log. Asked again, it hands out the answer that it has."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-from confide._digest import digest
 from confide.errors import CHARGED
+from confide.identity import Identity, identify
 from confide.privacy.ledger import Ledger
 from confide.privacy.loss import Loss
 from confide.privacy.request import NoPrivacy, Relation, Request
@@ -21,7 +21,7 @@ Answer = TypeVar("Answer", bound=Published)
 
 
 def answer_once(
-    question: Any,
+    question: Identity,
     logs: Logs,
     *,
     make: Callable[[], Answer],
@@ -40,7 +40,7 @@ def answer_once(
     """
     if ledger is None or isinstance(privacy, NoPrivacy):
         return make()
-    name = type(question).__name__
+    name = question.kind
     asked = release_id(question, privacy, [*logs.assumptions, getattr(logs, "identity", "")])
     # The ledger refuses an id that stands for another question.
     what = f"{name}, {privacy}, question {asked[-8:]}"
@@ -60,6 +60,6 @@ def answer_once(
     return read(stored)
 
 
-def release_id(question: Any, privacy: Request, log: Sequence[str]) -> str:
+def release_id(question: Identity, privacy: Request, log: Sequence[str]) -> str:
     """A name for one release of one log, from public things alone."""
-    return f"{type(question).__name__}-{digest((question, privacy, list(log)))}"
+    return f"{question.kind}-{identify(question, privacy, list(log))}"

@@ -18,6 +18,7 @@ from confide.errors import (
     LogError,
     StateError,
 )
+from confide.identity import identify
 from confide.logs import Logs
 from confide.logs import open as open_logs
 from confide.privacy.accounting import gaussian_epsilon
@@ -52,11 +53,11 @@ class FileRelease(Generic[Answer]):
         paths = [os.path.realpath(path) for path in self.files]
         where = [
             *paths,
-            repr(sorted(self.layout.items())),
+            identify(self.layout),
             self.noise.name,
             *map(str, self.holdout or ()),
         ]
-        asked = release_id(self.question.facts(), self.privacy, where)
+        asked = release_id(self.question.identity(), self.privacy, where)
         # A name never stands for two releases.
         return f"{self.name} {asked}" if self.name else asked
 

@@ -7,12 +7,13 @@ users, and what it makes of the noisy sums.
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Generic
+from typing import ClassVar, Generic
 
 import numpy as np
 
 from confide.arguments import kind
 from confide.errors import ConfideWarning, InvalidParameter
+from confide.identity import Identity
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.ledger import Ledger
 from confide.privacy.loss import NO_PRIVACY, Loss, loss_for
@@ -68,9 +69,9 @@ class LogQuestion(ABC, Generic[Answer]):
         """Warnings about an answer, as functions of what was released."""
         return []
 
-    def facts(self) -> Any:
-        """The value that names the question in a ledger."""
-        return self
+    @abstractmethod
+    def identity(self) -> Identity:
+        """What is asked, by its public parameters: it names the release in a ledger."""
 
     def release(
         self,
@@ -116,7 +117,7 @@ def release(
     source = source_for(
         noise,
         privacy,
-        asked=release_id(question.facts(), privacy, [*which, id or ""]),
+        asked=release_id(question.identity(), privacy, [*which, id or ""]),
         lattice=question.lattice,
     )
     queries = question.queries(logs, privacy)
@@ -133,7 +134,7 @@ def release(
         loss=loss if gaussian else None,
     )
     answer = answer_once(
-        question.facts(),
+        question.identity(),
         logs,
         make=lambda: question.answer(sums),
         read=question.read_answer,

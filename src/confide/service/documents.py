@@ -45,7 +45,12 @@ class Statement:
         return canonical(
             {
                 "format": "confide-statement/1",
-                **{name: getattr(self, name) for name in self.__slots__},
+                "kind": self.kind,
+                "run": self.run,
+                "manifest": self.manifest,
+                "generation": self.generation,
+                "body": self.body,
+                "previous": self.previous,
             }
         )
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from confide.arguments import real, whole
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 from confide.mechanisms.symmetric import svec_size
 from confide.privacy.bounded import Array, Bound, Bounded, grid_for, real_numbers
 from confide.privacy.request import Relation, parse_relation
@@ -72,6 +73,18 @@ class RegressionRows:
         _check_numbers(row_norm=self.row_norm, balance=self.balance)
         if real("target", self.target) != 0:  # 0: X X^T alone, and noise where responses would be
             _check_numbers(target=self.target)
+
+    def identity(self) -> Identity:
+        return Identity(
+            "regression-rows",
+            1,
+            steps=self.steps,
+            dimension=self.dimension,
+            row_norm=self.row_norm,
+            target=self.target,
+            balance=self.balance,
+            nonnegative=self.nonnegative,
+        )
 
     @property
     def about(self) -> str:
@@ -173,6 +186,15 @@ class WeightedRows:
     def __post_init__(self) -> None:
         _check_sizes(steps=self.steps, dimension=self.dimension)
         _check_numbers(balance=self.balance)
+
+    def identity(self) -> Identity:
+        return Identity(
+            "weighted-rows",
+            1,
+            steps=self.steps,
+            dimension=self.dimension,
+            balance=self.balance,
+        )
 
     @property
     def about(self) -> str:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from confide.arguments import real, whole
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 from confide.privacy.bounded import Array, Bounded, grid_for, real_numbers
 from confide.privacy.request import Relation, parse_relation
 from confide.statistics.transitions import indices
@@ -41,6 +42,16 @@ class BudgetedCounts:
         for name in ("cells", "pairs", "steps"):
             whole(name, getattr(self, name), at_least=1)
         real("balance", self.balance, at_least=0, at_most=1)
+
+    def identity(self) -> Identity:
+        return Identity(
+            "budgeted-counts",
+            1,
+            cells=self.cells,
+            pairs=self.pairs,
+            steps=self.steps,
+            balance=self.balance,
+        )
 
     @property
     def about(self) -> str:

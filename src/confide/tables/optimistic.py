@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from confide._memory import refuse_more_than_available
 from confide.arguments import real
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
@@ -174,7 +175,8 @@ class OptimisticLearner(Learner):
             schedule=schedule,
             bonus_scale=bonus_scale,
         )
-        super().__init__(calibrated, privacy=privacy, noise=noise)
+        identity = Identity(self.name, 1, public=public, bonus_scale=bonus_scale)
+        super().__init__(calibrated, privacy=privacy, identity=identity, noise=noise)
 
 
 class PUCB(OptimisticLearner):
@@ -285,4 +287,5 @@ class UCBPO(Learner):
             bonus_scale=bonus_scale,
             step=step or POLICY_STEP,
         )
-        super().__init__(calibrated, privacy=privacy, noise=noise)
+        identity = Identity(self.name, 1, public=public, bonus_scale=bonus_scale, step=step)
+        super().__init__(calibrated, privacy=privacy, identity=identity, noise=noise)

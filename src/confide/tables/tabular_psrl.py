@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from confide._memory import refuse_more_than_available
 from confide.errors import InvalidParameter
+from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
@@ -278,4 +279,7 @@ class TabularPSRL(Learner):
                 f"TabularPSRL looks at all releases together, and {chosen.leaves} are too many: choose fewer"
             )
         algorithm = TableSampling(public, cells, bound, ratio)
-        super().__init__(Calibration(algorithm, chosen, counter), privacy=privacy, noise=noise)
+        identity = Identity(self.name, 1, public=public, support=[cells.indptr, cells.successors])
+        super().__init__(
+            Calibration(algorithm, chosen, counter), privacy=privacy, identity=identity, noise=noise
+        )

@@ -1,7 +1,13 @@
 """Counters: noisy sums of a stream, by different factorisations of the matrix of prefix sums; discounted sums beside them."""
 
 from confide.mechanisms.counters.buffered import Buffered
-from confide.mechanisms.counters.counter import Counter, Factorisation, dense, noise_on_rate
+from confide.mechanisms.counters.counter import (
+    Counter,
+    Factorisation,
+    counter_identity,
+    dense,
+    noise_on_rate,
+)
 from confide.mechanisms.counters.discounted import Discounted, best_ratio
 from confide.mechanisms.counters.exact import Exact
 from confide.mechanisms.counters.leaves import Leaves
@@ -24,6 +30,7 @@ __all__ = [
     "Toeplitz",
     "Tree",
     "best_ratio",
+    "counter_identity",
     "dense",
     "noise_on_rate",
 ]

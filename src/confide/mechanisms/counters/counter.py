@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from confide.arguments import choice, has, whole
 from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
+from confide.identity import Identity
 from confide.mechanisms.additive import AdditiveNoise, additive_noise, check_bound, least_noise
 from confide.mechanisms.sources import NoiseSource, check_source
 from confide.mechanisms.state import pack, unpack
@@ -55,6 +56,18 @@ class Factorisation(Protocol):
 
     def decode(self, t: int, rows: Array, memory: Memory) -> Array:
         """The prefix sum over t leaves, from the noisy rows."""
+
+
+def counter_identity(factorisation: Factorisation | None) -> Identity | None:
+    """What names a counter that was chosen; None where it is chosen later."""
+    if factorisation is None:
+        return None
+    return Identity(
+        f"{factorisation.name}-counter",
+        1,
+        leaves=factorisation.leaves,
+        parameters=factorisation.parameters(),
+    )
 
 
 class Counter:

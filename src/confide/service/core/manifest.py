@@ -3,14 +3,14 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from confide._digest import digest as settings_of
+from confide.identity import identify
 from confide.learning.learner import Learner
 from confide.privacy.certificate import Certificate, certify, loss_to_json
 from confide.privacy.request import Relation
 from confide.service.core.spec import RunSpec
 from confide.service.documents import SigningKey, canonical, digest
 
-FORMAT = "confide-manifest/1"
+FORMAT = "confide-manifest/2"
 SIMULATION = (
     "SIMULATION: fast noise is computed from a seed. Nobody's real data belong in this run."
 )
@@ -79,7 +79,7 @@ def manifest_of(
                 "settings": learner.settings,
                 "options": dict(spec.options),
             },
-            "problem": {**_named(spec), "public": settings_of(public), **sizes(public)},
+            "problem": {**_named(spec), "public": identify(public), **sizes(public)},
             "promise": promise,
             "users": learner.episodes,
             "releases": learner.schedule.leaves,

@@ -3,7 +3,8 @@
 import math
 import re
 import tomllib
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -206,8 +207,8 @@ def parse_spec(written: str) -> RunSpec:
     batch, options = given.pop("batch", {}), given.pop("options", {})
     if not isinstance(batch, dict) or not isinstance(options, dict):
         raise InvalidParameter("[batch] and [options] must be tables")
-    _known(given, RunSpec)
-    _known(batch, Batching)
+    _known(given, (*_SETTINGS, "batch", "options"))
+    _known(batch, _BATCH_SETTINGS)
     if isinstance(batch.get("start"), datetime):
         batch["start"] = batch["start"].timestamp()
     missing = [
@@ -228,8 +229,30 @@ def _check_integers(value: Any) -> None:
         _check_integers(each)
 
 
-def _known(given: dict[str, Any], kind: type) -> None:
-    names = [each.name for each in fields(kind)]
+# The settings of a run and of its batches, by their names in TOML.
+_SETTINGS = (
+    "name",
+    "agent",
+    "problem",
+    "epsilon",
+    "users",
+    "title",
+    "problem_seed",
+    "horizon",
+    "trust",
+    "delta",
+    "relation",
+    "noise",
+    "local_noise",
+    "seed",
+    "reports_per_person",
+    "person_epsilon",
+    "person_delta",
+)
+_BATCH_SETTINGS = ("rule", "schedule", "every", "start")
+
+
+def _known(given: dict[str, Any], names: Sequence[str]) -> None:
     unknown = [name for name in given if name not in names]
     if unknown:
         raise InvalidParameter(f"unknown setting {unknown[0]!r}; known are {', '.join(names)}")
@@ -238,11 +261,11 @@ def _known(given: dict[str, Any], kind: type) -> None:
 def write_spec(spec: RunSpec) -> str:
     """The same run as TOML: what the database keeps of it."""
     lines, tables = [], {"batch": {}, "options": dict(spec.options)}
-    for each in fields(spec):
-        value = getattr(spec, each.name)
-        if each.name not in ("batch", "options") and value is not None:
-            lines.append(f"{each.name} = {_toml(value)}")
-    tables["batch"] = {each.name: getattr(spec.batch, each.name) for each in fields(spec.batch)}
+    for name in _SETTINGS:
+        value = getattr(spec, name)
+        if value is not None:
+            lines.append(f"{name} = {_toml(value)}")
+    tables["batch"] = {name: getattr(spec.batch, name) for name in _BATCH_SETTINGS}
     for name, table in tables.items():
         lines += [
             "",
