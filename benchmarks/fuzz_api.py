@@ -54,6 +54,7 @@ def main() -> None:
         # compiled code does not see the alarm
         faulthandler.dump_traceback_later(6 * asked.seconds, exit=True, file=out)
 
+    start = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)  # a text may be the name of a file
         half = asked.calls // 2
@@ -61,6 +62,7 @@ def main() -> None:
         counts, found = fuzz(Path(folder), calls=half, **options)
         more, others = fuzz_methods(Path(folder), calls=asked.calls - half, **options)
         counts, found = counts + more, found + others
+        os.chdir(start)  # processes of their own begin in a folder that exists
     faulthandler.cancel_dump_traceback_later()
     totals, defects = fuzz_data(objects=asked.objects, seed=asked.seed)
     print(f"{asked.calls} calls, seed {asked.seed}\n\n| outcome | calls |\n|---|---|", file=out)

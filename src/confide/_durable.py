@@ -12,6 +12,7 @@ import secrets
 import shutil
 import sys
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 from confide._locks import NO_FOLLOW, lock, open_lock
@@ -110,6 +111,24 @@ def make_folder(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for each in made:
         sync(each.parent)
+
+
+def make_private_folder(folder: Path, own_names: tuple[str, ...]) -> None:
+    """Make a folder that only its owner can read, or take this right from others.
+
+    `own_names`: patterns of the names of files that belong there. A folder that others can read, and that holds
+    files with other names, is refused. It may be `/` or somebody's home, which must stay as it is.
+    """
+    make_folder(folder)
+    if folder.stat().st_mode & 0o077 == 0:
+        return
+    for path in folder.iterdir():
+        if not any(fnmatch(path.name, pattern) for pattern in own_names):
+            raise InvalidParameter(
+                f"cannot make {folder} private: it holds other files, such as {path.name}, which others may need to read. "
+                "Choose a new folder"
+            )
+    folder.chmod(0o700)
 
 
 def sync(path: Path) -> None:

@@ -310,6 +310,13 @@ def test_what_secure_noise_cannot_serve_is_refused_with_the_way_out():
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("release", [-1, 1.5, "x", None])
+def test_the_noise_of_a_release_that_does_not_exist_is_refused(kind, release):
+    with pytest.raises(InvalidParameter, match="t must be"):
+        make(kind).noise_std(release)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_bad_leaves_are_refused(kind):
     with pytest.raises(InvalidParameter, match="leaves must be at least 1, got leaves=0"):
         KINDS[kind](0)

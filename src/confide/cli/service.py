@@ -258,7 +258,7 @@ def _facts(name: str, store: "Store", place: "ServiceFolder") -> dict[str, Any]:
     try:
         head = store.head(name)
         facts |= {"status": head.status, "generation": head.generation, "open_users": head.users}
-        read_run(name, store, place.keys, place.marks).check_round(store)
+        read_run(name, store, place.keys, place.marks, must_be_marked=True).check_round(store)
     except ConfideError as error:
         facts["cause"] = str(error)
     except Exception as error:

@@ -8,7 +8,7 @@ import sys
 import pytest
 from service_bench import Bench
 
-from confide.errors import StateError, StoreError
+from confide.errors import InvalidParameter, StateError, StoreError
 from confide.service.core.folder import ServiceFolder
 from confide.service.core.verification import verify_store
 from confide.service.store.sqlite import SqliteStore
@@ -210,6 +210,30 @@ def test_a_run_can_be_given_up_without_the_key_of_the_vault(bench, folder):
     with pytest.raises((StateError, StoreError), match=r"vault\.key"):
         store.state("demo")
     store.close()
+
+
+@pytest.mark.parametrize("place", ["service", "keys"])
+def test_a_folder_with_files_of_others_stays_readable(tmp_path, place):
+    """`confide service init /` must not take everybody's right to read /."""
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o755)
+    (shared / "notes.txt").touch()
+    folder = (
+        ServiceFolder(shared)
+        if place == "service"
+        else ServiceFolder(tmp_path / "service", keys=shared)
+    )
+    with pytest.raises(InvalidParameter, match=r"other files, such as notes\.txt"):
+        folder.init()
+    assert shared.stat().st_mode & 0o777 == 0o755
+    assert [path.name for path in shared.iterdir()] == ["notes.txt"]
+
+
+def test_an_empty_folder_becomes_private(tmp_path):
+    tmp_path.chmod(0o755)
+    ServiceFolder(tmp_path).init()
+    assert tmp_path.stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "keys").stat().st_mode & 0o777 == 0o700
 
 
 def test_the_vault_reads_its_key_when_it_is_needed(tmp_path):

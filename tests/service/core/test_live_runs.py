@@ -154,7 +154,9 @@ def test_a_bad_run_is_not_read_again_all_the_time(two_runs, monkeypatch):
     monkeypatch.setattr(
         live_runs,
         "load",
-        lambda *given: attempts.append(given) or (_ for _ in ()).throw(live_runs.StateError("no")),
+        lambda *given, **_: (
+            attempts.append(given) or (_ for _ in ()).throw(live_runs.StateError("no"))
+        ),
     )
     now = live_runs.time.monotonic()
     for second in range(200):
@@ -181,9 +183,9 @@ def test_a_new_run_does_not_make_the_service_unready(folder, monkeypatch):
     with serving(folder, spec()) as http:
         load = live_runs.load
 
-        def slow(name, *given):
+        def slow(name, *given, **more):
             seen.append((http.get("/ready").status_code, report(http, "demo").status_code))
-            return load(name, *given)
+            return load(name, *given, **more)
 
         monkeypatch.setattr(live_runs, "load", slow)
         http.service.create(spec("new"))
@@ -308,7 +310,7 @@ def test_a_round_is_not_planned_again_while_another_one_is_open(folder, monkeypa
         bench = Bench(folder)
         assert bench.service.not_ready.keys() == {"bad"}
         loads = []
-        monkeypatch.setattr(live_runs, "load", lambda *given: loads.append(given))
+        monkeypatch.setattr(live_runs, "load", lambda *given, **_: loads.append(given))
         for _ in range(5):
             bench.service.handle([])
         assert bench.service.not_ready.keys() == {"bad"} and not loads

@@ -168,5 +168,5 @@ def test_a_run_whose_records_are_swapped_with_anothers_is_named(bench, folder):
     with pytest.raises(
         StoreError, match="the open sum of run two at generation 0 cannot be opened"
     ):
-        load("two", bench.service.store, folder.keys, folder.marks)
+        load("two", bench.service.store, folder.keys, folder.marks, must_be_marked=True)
     assert bench.send(bench.report("bob", "one")) == ["counted"]

@@ -186,6 +186,7 @@ class Counter:
 
     def noise_std(self, t: int) -> float:
         """The standard deviation of the noise on each coordinate of release t."""
+        whole("t", t, at_least=0)
         return self.noise.std * self.factorisation.row_norm(t) if t else 0.0
 
     def mechanism(self) -> Mechanism:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from confide._durable import clean, make_folder, replace
+from confide._durable import clean, make_folder, make_private_folder, replace
 from confide._locks import lock, open_lock
 from confide.arguments import read_text
 from confide.errors import InvalidParameter, StateError
@@ -21,6 +21,8 @@ from confide.service.store.sqlite import SqliteStore
 from confide.service.store.vault import Vault
 
 _ADDRESSES = ("postgresql://", "postgres://")
+# What a service keeps in its folder, with what kills have left.
+_OWN_NAMES = ("service.*", "setup.lock", "database.address*", "keys", "marks", "*.part")
 
 
 def _now() -> str:
@@ -73,9 +75,10 @@ class ServiceFolder:
         there and a key is not, then the key was lost, and a new one would not fit the database.
         """
         self._check_address()
-        make_folder(self.folder)
-        if not self.exists():
-            self.folder.chmod(0o700)
+        if self.exists():
+            make_folder(self.folder)
+        else:
+            make_private_folder(self.folder, _OWN_NAMES)
         with self._setup_lock(), contextlib.closing(self._opened()) as store:
             clean(self.folder, self._remembered.name)
             rows = store.signing_keys()

@@ -294,16 +294,24 @@ def _row(name: str, store: Store) -> RunRow:
     return row
 
 
-def load(name: str, store: Store, keys: KeyFolder, marks: Marks) -> LiveRun:
+def load(
+    name: str, store: Store, keys: KeyFolder, marks: Marks, *, must_be_marked: bool
+) -> LiveRun:
     """The run as the store has it, which may be shown from now on."""
-    run = read_run(name, store, keys, marks)
+    run = read_run(name, store, keys, marks, must_be_marked=must_be_marked)
     # A crash may come after the commit and before the mark.
     marks.write(name, run.generation, run.release.digest)
     return run
 
 
-def read_run(name: str, store: Store, keys: KeyFolder, marks: Marks) -> LiveRun:
-    """The run as the store has it; refused if it is older than what was shown."""
+def read_run(
+    name: str, store: Store, keys: KeyFolder, marks: Marks, *, must_be_marked: bool
+) -> LiveRun:
+    """The run as the store has it; refused if it is older than what was shown.
+
+    `must_be_marked`: refuse a run without a mark, unless nobody has reported to it. A mark is written when a run is
+    made, so a run that has reports and no mark may come from an old backup whose marks were removed.
+    """
     marked = marks.read(name)  # first: another worker may close a batch meanwhile
     for _ in range(_TRIES):
         row = _row(name, store)
@@ -315,10 +323,10 @@ def read_run(name: str, store: Store, keys: KeyFolder, marks: Marks) -> LiveRun:
     if release is None:
         raise StateError(f"run {name} has no release {row.generation}: the database is damaged")
     check_mark(name, marked, row.generation, release.digest)
-    # marked before its first close; another host has its own
-    if marked is None and row.generation and store.workers == 1:
+    if must_be_marked and marked is None and (row.generation or total.users):
         raise RolledBack(
-            f"run {name} has release {row.generation}, and no mark in {marks.folder} says whether a later one was shown: give --marks as "
-            "before. If the marks are lost, and no backup was put back, confide service mark writes them again"
+            f"run {name} has reports or releases, and no mark in {marks.folder} says which release was shown last. "
+            "Give --marks as before. On a new host, or if the marks are lost and no backup was put back, "
+            "confide service mark FOLDER writes them"
         )
     return LiveRun(row, state, release, total, keys)

@@ -84,6 +84,8 @@ class LiveRuns:
         self._preparing: dict[str, _Preparation] = {}
         self._results: queue.SimpleQueue[Prepared] = queue.SimpleQueue()
         self._lock = threading.Lock()
+        # Other workers on PostgreSQL may make runs later, and mark them on their hosts.
+        self._runs_before_start = frozenset(store.runs())
         # How a thread tells the writer that it has prepared something; None: there is no writer yet.
         self.wake_writer: Callable[[], None] | None = None
 
@@ -190,7 +192,8 @@ class LiveRuns:
                 if row.status != "finished" and row.generation == self._conflicts.get(name):
                     # Planning it again, which may take long, would give the same round.
                     raise RoundConflict(name, row.generation)
-            return load(name, self._store, self._keys, self._marks)
+            must_be_marked = self._store.workers == 1 or name in self._runs_before_start
+            return load(name, self._store, self._keys, self._marks, must_be_marked=must_be_marked)
         except StateError:
             if self._store.head(name).status != "finished":
                 raise

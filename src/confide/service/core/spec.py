@@ -5,7 +5,7 @@ import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,9 @@ from confide.privatizers import AtMost
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 RULES = ("count", "deadline")
+# Times after the year 9999 cannot be shown as dates.
+_LONGEST_BATCH = 100 * 365.25 * 86_400.0
+_LAST_START = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
 # Parameters of the functions that make an agent, so no agent can have options of these names.
 _RESERVED_OPTIONS = (
     "agent",
@@ -51,9 +54,9 @@ class Batching:
 
     def __post_init__(self) -> None:
         choice("rule", self.rule, RULES)
-        real("every", self.every, above=0)
+        real("every", self.every, above=0, at_most=_LONGEST_BATCH)
         if self.start is not None:
-            real("start", self.start, at_least=0)
+            real("start", self.start, at_least=0, at_most=_LAST_START)
 
     def deadline(self, generation: int) -> float:
         """When the batch after so many releases closes; never by itself under `count`."""

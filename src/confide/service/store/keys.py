@@ -10,7 +10,7 @@ import os
 import secrets
 from pathlib import Path
 
-from confide._durable import clean, create, make_folder, replace, sync
+from confide._durable import clean, create, make_private_folder, replace, sync
 from confide.errors import StateError
 from confide.service.documents import SigningKey
 
@@ -32,8 +32,7 @@ class KeyFolder:
 
         Existing keys stay. So the call can be repeated after a kill, and a copied folder works.
         """
-        make_folder(self.folder)
-        self.folder.chmod(0o700)
+        make_private_folder(self.folder, ("*.key", "*.part"))
         clean(self.folder)
         for name in ("pseudonym.key", _VAULT):
             self._create(name, secrets.token_bytes(_BYTES))
