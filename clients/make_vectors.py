@@ -16,8 +16,7 @@ import numpy as np
 from confide.mechanisms.codebook import Codebook
 from confide.mechanisms.exact import ExactSource
 from confide.privacy.accounting import gaussian_delta
-from confide.service.device.client import joint_body
-from confide.service.device.episodes import contribution
+from confide.service.device.episodes import contribution, joint_body
 from confide.service.device.messages import mechanism_of, message
 from confide.service.documents import SigningKey, Statement
 
@@ -249,9 +248,12 @@ def vectors() -> dict:
         (10.0, 0.9),
     ]
     bodies = [
-        ("person 1", 3, EPISODE),
-        ('ä "quoted" \u2028', 0, HOSTILE),
-        ("x", 2**40, {**EPISODE, "rewards": [1e-7, 1e21, -0.0]}),
+        ("person 1", 3, EPISODE, 0),
+        ('ä "quoted" \u2028', 0, HOSTILE, 0),
+        ("x", 2**40, {**EPISODE, "rewards": [1e-7, 1e21, -0.0]}, 0),
+        ("longer than the horizon", 1, EPISODE, 2),
+        ("as long as the horizon", 1, EPISODE, 3),
+        ("shorter than the horizon", 1, EPISODE, 4),
     ]
     return {
         "about": "Made by clients/make_vectors.py. All clients must make these messages from this entropy.",
@@ -262,14 +264,16 @@ def vectors() -> dict:
                 "generation": g,
                 "round": hashlib.sha256(subject.encode()).hexdigest(),
                 "episode": episode,
+                "horizon": horizon,
                 "body": joint_body(
                     g,
                     subject,
                     tuple(episode.values()),
                     hashlib.sha256(subject.encode()).hexdigest(),
+                    horizon,
                 ).decode(),
             }
-            for subject, g, episode in bodies
+            for subject, g, episode, horizon in bodies
         ],
         "documents": _documents(),
         "policies": _policies(),

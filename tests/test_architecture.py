@@ -333,7 +333,7 @@ LONGER = {
     "confide.logs.imports": 520,
     "confide.logs.imports.import_log": 75,
     "confide.offline._counting_kernels.count": 77,
-    "confide.service.device.client": 540,
+    "confide.service.device.client": 532,
     "confide.service.core.service": 525,
 }
 

@@ -77,10 +77,8 @@ class HostileService:
             self.posts.append(body)
         changes = self.changes if path == self.path else {}
         text, about = self._document(path)
-        if "text" in changes:
-            text = changes["text"]
-        elif "fields" in changes:
-            text = changed(text, changes["fields"])
+        if path != "manifest":  # it is changed already
+            text = said(text, changes)
         answered = self._signed(text.encode(), **about) if about else {}
         for name, value in changes.get("headers", {}).items():
             answered[name] = value
@@ -112,6 +110,7 @@ class HostileService:
         return '{"outcome": "counted"}', {}
 
     def _manifest(self):
+        """What it says as its manifest, of which the release names the digest. A device that believed it would go on."""
         promise = {"trust": "local", "epsilon": 1.0, "delta": 1e-5, "relation": "replace"}
         document = {
             "run": "demo",
@@ -119,7 +118,8 @@ class HostileService:
             "promise": promise,
             "key": {"public": self.key.public.hex()},
         }
-        return canonical(document)
+        text = canonical(document).decode()
+        return said(text, self.changes if self.path == "manifest" else {}).encode()
 
     def _signed(self, body, *, kind, manifest, previous):
         statement = Statement(kind, "demo", manifest, 0, digest(body), previous)
@@ -130,6 +130,12 @@ class HostileService:
         }
         about = {**signed, "generation": "0", "previous": previous}
         return {f"confide-{name}": value for name, value in about.items()}
+
+
+def said(text, changes):
+    if "text" in changes:
+        return changes["text"]
+    return changed(text, changes["fields"]) if "fields" in changes else text
 
 
 def changed(text, fields):

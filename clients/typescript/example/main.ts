@@ -1,5 +1,5 @@
 /** A person takes part in a run by hand: join, do what the policy says, write down what happened, report once. */
-import { Device, IndexedDBStore, LateReport, type Accepts, type DeviceOptions } from "../src/index.js";
+import { Device, IndexedDBStore, LateReport, ServiceRefused, type Accepts, type DeviceOptions } from "../src/index.js";
 
 type Choices = Omit<DeviceOptions, "store">;
 
@@ -22,6 +22,7 @@ async function send(work: () => Promise<string | null>): Promise<void> {
     say(outcome === "counted" ? "Your report was counted." : "The service had your report already.");
   } catch (error) {
     if (error instanceof LateReport) say("Your report came too late and was not counted.");
+    else if (error instanceof ServiceRefused && !(await device!.pending())) say(`Your report was not counted, and cannot be: ${(error as Error).message}`);
     else say(`Your report is stored on this device, and waits: ${(error as Error).message}`);
   }
 }

@@ -41,6 +41,7 @@ export function checkManifest(value: unknown): Manifest {
   const given = fields("the manifest", value);
   const promise = fields("promise", own(given, "promise"));
   const key = fields("key", own(given, "key"));
+  const problem = Object.hasOwn(given, "problem") ? fields("problem", given["problem"]) : {};
   const simulation = own(given, "simulation");
   if (typeof simulation !== "boolean") throw new InvalidDocument("simulation must be true or false");
   return {
@@ -54,6 +55,8 @@ export function checkManifest(value: unknown): Manifest {
       relation: oneOf("relation", own(promise, "relation"), ["replace", "null"]),
     },
     key: { public: text("public", own(key, "public"), /^[0-9a-f]{64}$/) },
+    // If the horizon is 0, the manifest does not state it.
+    problem: { ...problem, horizon: Object.hasOwn(problem, "horizon") ? whole("horizon", problem["horizon"], 0, MOST_STEPS) : 0 },
   } as Manifest;
 }
 

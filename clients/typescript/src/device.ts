@@ -3,7 +3,7 @@ import { checkKeys, checkManifest, checkRound, fields, own, parseJson } from "./
 import type { Episode } from "./contribution.js";
 import { checkChain, checkSignature, digest, statementBytes, type Statement } from "./documents.js";
 import { fromBase64, systemEntropy, toBase64, toBigInt, toHex, type Take } from "./entropy.js";
-import { InvalidDocument, LateReport, ServiceRefused, SignatureError, StoreError } from "./errors.js";
+import { InvalidDocument, isFinalRefusal, LateReport, ServiceRefused, SignatureError, StoreError } from "./errors.js";
 import { messageOf, type AnsweredRound } from "./message.js";
 import { act, drawnPolicy, type Policy, type RoundDocument } from "./policy.js";
 import { checkAccepts, checkPromise, type Accepts, type Manifest } from "./promise.js";
@@ -49,7 +49,8 @@ interface Kept {
   digest?: string;
   sent?: string; // the bytes of the report, until the service has answered
   nonce?: string;
-  outcome?: Outcome | NotCounted;
+  outcome?: Outcome | NotCounted | "refused";
+  refused?: [number, string]; // the status and the kind of a refusal for good
 }
 
 interface Answer {
@@ -176,7 +177,9 @@ export class Device {
 
   /**
    * Send one report about the episode: `counted`, or `same` if the service had it. The report is stored before it is sent; asked again, the
-   * same bytes are sent, whatever the episode is. `LateReport` if the release that the episode was planned with is closed.
+   * same bytes are sent, whatever the episode is. Steps after the run's horizon are left out. `LateReport` if the release that the episode
+   * was planned with is closed. `ServiceRefused` if the service refuses the report. If it would refuse the same bytes each time, the report
+   * is deleted, and this store never sends another one, because a second noisy message would reveal more than the person accepts.
    */
   async report(episode: Episode): Promise<Outcome> {
     const kept = await this.kept();
@@ -206,7 +209,8 @@ export class Device {
   }
 
   private async send(): Promise<Outcome | null> {
-    const { sent, nonce, outcome: before } = await this.kept();
+    const { sent, nonce, outcome: before, refused } = await this.kept();
+    if (refused !== undefined) throw new ServiceRefused(...refused);
     if (before === "late" || before === "another-round") throw new LateReport(WHY[before]);
     if (sent === undefined || nonce === undefined) return null;
     const headers = { "Idempotency-Key": nonce, "Content-Type": "application/json", Authorization: `Bearer ${this.options.apiKey}` };
@@ -216,21 +220,26 @@ export class Device {
       await this.finish(why);
       throw new LateReport(WHY[why]);
     }
-    if (answer.status !== 200 && answer.status !== 201) throw new ServiceRefused(answer.status, problem(answer));
+    if (answer.status !== 200 && answer.status !== 201) {
+      const refusal: [number, string] = [answer.status, problem(answer)];
+      if (isFinalRefusal(refusal)) await this.finish("refused", refusal);
+      throw new ServiceRefused(...refusal);
+    }
     const outcome = outcomeOf(answer);
     await this.finish(outcome);
     return outcome;
   }
 
-  /** What was sent is not needed any more, and may be somebody's data. */
-  private async finish(outcome: Outcome | NotCounted): Promise<void> {
-    await this.keep(({ sent: _, nonce: __, ...old }) => ({ ...old, outcome }));
+  /** What was sent is not needed any more, and may be somebody's data. `refused`: why it can never be counted. */
+  private async finish(outcome: Outcome | NotCounted | "refused", refused?: [number, string]): Promise<void> {
+    const about = refused === undefined ? { outcome } : { outcome, refused };
+    await this.keep(({ sent: _, nonce: __, refused: ___, ...old }) => ({ ...old, ...about }));
   }
 
   private body(round: Round, manifest: Manifest, episode: Episode): Uint8Array {
     const { subject, accepts } = this.options;
     const { generation, document } = round;
-    if (manifest.promise.trust !== "local") return jointBody(document, subject, episode);
+    if (manifest.promise.trust !== "local") return jointBody(document, subject, episode, manifest.problem.horizon);
     const made = messageOf(document.channel!, document.statistic!, episode, document, accepts, this.take);
     return jsonBytes({ generation, message: toBase64(made), subject });
   }
@@ -253,6 +262,10 @@ export class Device {
     const kept = JSON.parse(text) as Kept;
     if (kept.run !== this.options.run || kept.subject !== this.options.subject) {
       throw new StoreError("the store is of another person, or of a device in another run");
+    }
+    const refused = kept.outcome === "refused";
+    if (Object.hasOwn(kept, "refused") !== refused || (refused && !isFinalRefusal(kept.refused))) {
+      throw new StoreError("the store is damaged: it is not that of a device");
     }
     return kept;
   }
@@ -352,9 +365,16 @@ function outcomeOf(answer: Answer): Outcome {
   return outcome;
 }
 
-/** A report of a joint run: the episode itself. What is no number of JSON is null. */
-export function jointBody({ generation, round }: AnsweredRound, subject: string, { actions, rewards, states }: Episode): Uint8Array {
-  return jsonBytes({ generation, round, subject, trajectory: { actions: plain(actions), rewards: plain(rewards), states: plain(states) } });
+/**
+ * A report of a joint run: the episode itself. What is no number of JSON is null. The service counts no step after the horizon, and refuses a
+ * body that is too long, so these steps are left out. If the horizon is 0, it is not known, and the whole episode is sent.
+ */
+export function jointBody({ generation, round }: AnsweredRound, subject: string, episode: Episode, horizon = 0): Uint8Array {
+  const first = (part: unknown, length: number) => plain(horizon > 0 && Array.isArray(part) ? part.slice(0, length) : part);
+  const actions = first(episode.actions, horizon);
+  const rewards = first(episode.rewards, horizon);
+  const states = first(episode.states, horizon + 1); // the state after the last step is one more than the steps
+  return jsonBytes({ generation, round, subject, trajectory: { actions, rewards, states } });
 }
 
 function plain(part: unknown): unknown {

@@ -27,6 +27,18 @@ export class Unsupported extends ConfideError {}
 /** The store holds something else than the state of this person's device in this run. */
 export class StoreError extends ConfideError {}
 
+/**
+ * By status and kind. A report that is refused in one of these ways is refused again whenever the same bytes are sent. Other refusals
+ * depend on things that may change, such as the API key, the people who are enrolled, and proxies on the way.
+ */
+const FINAL_REFUSALS: readonly string[] = ["400 invalid", "403 over-budget", "409 another-report", "413 too-large"];
+
+export function isFinalRefusal(refused: unknown): refused is [number, string] {
+  if (!Array.isArray(refused) || refused.length !== 2) return false;
+  const [status, kind] = refused as unknown[];
+  return typeof status === "number" && typeof kind === "string" && FINAL_REFUSALS.includes(`${status} ${kind}`);
+}
+
 /** The service answered with an error that a retry does not mend, or could not be reached (status 0). */
 export class ServiceRefused extends ConfideError {
   constructor(

@@ -18,7 +18,7 @@ export interface Manifest {
   title: string;
   simulation: boolean;
   promise: { trust: string; epsilon: number; delta: number; relation: string };
-  problem: { name: string; [size: string]: unknown };
+  problem: { name: string; horizon: number; [size: string]: unknown };
   users: number;
   releases: number;
   key: { public: string };

@@ -147,6 +147,80 @@ test("another report of the same person is refused", async () => {
   }
 });
 
+describe.each(["joint", "local"] as const)("a refusal of a report to a %s run", (trust) => {
+  async function reporting(status: number, kind: string) {
+    const service = new FakeService(trust);
+    const store = new MemoryStore();
+    const one = device(service, store);
+    await one.join();
+    service.hostile = { name: kind, path: "reports", status, text: JSON.stringify({ type: `/problems/${kind}` }) };
+    await expect(one.report(EPISODE)).rejects.toMatchObject({ status });
+    service.hostile = null;
+    return { service, store, one };
+  }
+
+  const FINAL = [[400, "invalid"], [403, "over-budget"], [409, "another-report"], [413, "too-large"]] as const;
+
+  test.each(FINAL)("with %i %s is for good: the report is deleted, and none is sent again", async (status, kind) => {
+    const { service, store, one } = await reporting(status, kind);
+    const kept = JSON.parse((await store.read())!) as Record<string, unknown>;
+    expect(kept).toMatchObject({ outcome: "refused", refused: [status, kind] });
+    expect(Object.keys(kept)).not.toContain("sent");
+    expect(Object.keys(kept)).not.toContain("nonce");
+    const restarted = device(service, store);
+    await restarted.join();
+    for (const each of [one, restarted]) {
+      expect(await each.pending()).toBe(false);
+      await expect(each.report({ states: [1, 1], actions: [1], rewards: [0] })).rejects.toMatchObject({ name: "ServiceRefused", status, kind });
+      await expect(each.resume()).rejects.toMatchObject({ status, kind });
+    }
+    expect(service.posts).toHaveLength(1);
+  });
+
+  test.each([[401, "unauthorised"], [403, "forbidden"], [403, "not-enrolled"], [404, "unknown"], [405, "invalid"], [413, "<html>"]] as const)(
+    "with %i %s may end: the report is kept, and the same bytes are sent",
+    async (status, kind) => {
+      const { service, store, one } = await reporting(status, kind);
+      expect(await one.pending()).toBe(true);
+      expect(await device(service, store).resume()).toBe("same");
+      expect(service.posts[1]).toEqual(service.posts[0]);
+    },
+  );
+
+  test.each([["x"], [409], [409, "late"], [409, ["another-report"]], [403, "not-enrolled"], ["409 another-report"], null, "409", {}, undefined].map((refused) => [refused]))(
+    "that no service gives is a damaged store: %j",
+    async (refused) => {
+      const { service, store } = await reporting(409, "another-report");
+      await store.update((kept) => JSON.stringify({ ...(JSON.parse(kept!) as object), refused }));
+      await expect(device(service, store).resume()).rejects.toThrow(StoreError);
+    },
+  );
+
+  test("does not belong to another outcome", async () => {
+    const { service, store } = await reporting(409, "another-report");
+    await store.update((kept) => JSON.stringify({ ...(JSON.parse(kept!) as object), outcome: "counted" }));
+    await expect(device(service, store).resume()).rejects.toThrow(StoreError);
+  });
+});
+
+test.each([
+  [undefined, 400],
+  [{ name: "lock" }, 400],
+  [{ horizon: 0 }, 400],
+  [{ horizon: 3 }, 3],
+  [{ horizon: 3.0, states: 2 }, 3],
+  [{ horizon: 500 }, 400],
+])("an episode of 400 steps is cut at the horizon of the manifest: %j", async (problem, steps) => {
+  const service = new FakeService("joint");
+  service.problem = problem;
+  const one = device(service);
+  await one.join();
+  const count = (length: number) => Array.from({ length }, (_, step) => step);
+  expect(await one.report({ states: count(401), actions: count(400), rewards: count(400) })).toBe("counted");
+  const { trajectory } = JSON.parse(service.posts[0]!.body) as { trajectory: object };
+  expect(trajectory).toEqual({ states: count(steps + 1), actions: count(steps), rewards: count(steps) });
+});
+
 describe("what a person accepts", () => {
   test.each([
     [{ epsilon: 3.9 }, "accepts epsilon=3.9"],

@@ -60,6 +60,7 @@ export class FakeService {
   closing = false; // the next round is closed when it is asked for
   previous: string | null = null;
   hostile: HostileAnswer | null = null; // one answer that is changed before it is signed
+  problem: Record<string, unknown> | undefined; // in the manifest, if it is not undefined
   private key = newKey();
   private endorsements: SigningKey[] = [];
   private digests: string[] = [];
@@ -102,7 +103,7 @@ export class FakeService {
 
   private async manifestOf(key: string): Promise<Uint8Array<ArrayBuffer>> {
     const promise = { trust: this.trust, epsilon: 4, delta: 1e-5, relation: "replace", ...this.promise };
-    return encode({ run: "demo", simulation: this.simulation, promise, key: { public: key } }) as Uint8Array<ArrayBuffer>;
+    return encode({ run: "demo", simulation: this.simulation, promise, problem: this.problem, key: { public: key } }) as Uint8Array<ArrayBuffer>;
   }
 
   private async sign(key: Awaited<ReturnType<typeof newKey>>, statement: Statement): Promise<string> {
@@ -112,7 +113,9 @@ export class FakeService {
   private async answer(path: string, options: RequestInit): Promise<Response> {
     const key = await this.key;
     const manifest = this.manifest ?? (await this.manifestOf(key.hex));
-    const about = { run: "demo", manifest: await digest(manifest) };
+    // The release names the digest of the manifest that is sent, also of one that lies: a device that believed it would go on.
+    const sentManifest = this.hostile?.path === "manifest" ? changed(manifest, this.hostile) : manifest;
+    const about = { run: "demo", manifest: await digest(sentManifest) };
     const lie = this.hostile !== null && path.split("/")[0] === this.hostile.path ? this.hostile : null;
     const signed = async (statement: Statement, honest: Uint8Array<ArrayBuffer>, by = key) => {
       const body = lie === null ? honest : changed(honest, lie);

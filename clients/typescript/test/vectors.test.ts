@@ -26,8 +26,8 @@ describe("messages", () => {
   });
 });
 
-test.each(vectors.bodies)("the report of $subject in a joint run", ({ subject, generation, round, episode, body }) => {
-  expect(new TextDecoder().decode(jointBody({ generation, round }, subject, episode))).toBe(body);
+test.each(vectors.bodies)("the report of $subject in a joint run", ({ subject, generation, round, episode, horizon, body }) => {
+  expect(new TextDecoder().decode(jointBody({ generation, round }, subject, episode, horizon))).toBe(body);
 });
 
 describe("documents", () => {

@@ -19,7 +19,7 @@ export interface MessageVector {
 
 export interface Vectors {
   messages: MessageVector[];
-  bodies: { subject: string; generation: number; round: string; episode: Episode; body: string }[];
+  bodies: { subject: string; generation: number; round: string; episode: Episode; horizon: number; body: string }[];
   documents: { statement: Statement; bytes: string; digest: string; key: string; signature: string; keys: SigningKey[] };
   policies: { shares: number[]; which: string; place: number }[];
   deltas: { epsilon: number; mu: number; delta: number }[];

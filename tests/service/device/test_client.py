@@ -23,6 +23,7 @@ from confide.errors import (
     StateError,
 )
 from confide.service.device import client, transport
+from confide.service.device.checks import check_manifest
 from confide.service.device.client import Accepts, Device
 from confide.service.device.transport import ServiceRefused
 
@@ -349,7 +350,8 @@ def test_a_store_is_one_store_however_it_is_reached(folder, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize(
-    "field", ["generation", "run", "key", "manifest", "digest", "sent", "nonce", "outcome"]
+    "field",
+    ["generation", "run", "key", "manifest", "digest", "sent", "nonce", "outcome", "refused"],
 )
 def test_a_damaged_store_is_a_state_error(folder, tmp_path, field):
     store = tmp_path / "device"
@@ -368,6 +370,169 @@ def changed(http, path, change):
         return change(answer) if url.endswith(path) else answer
 
     return send
+
+
+def refusing(http, status, kind, posts):
+    """A network on which the first report is refused, and that keeps what is posted."""
+
+    def send(method, url, headers, body):
+        if method == "POST":
+            posts.append((headers["Idempotency-Key"], body))
+            if len(posts) == 1:
+                return client.Response(status, {}, json.dumps({"type": kind}).encode())
+        return through(http)(method, url, headers, body)
+
+    return send
+
+
+@pytest.mark.parametrize("trust", ["joint", "local"])
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(400, "invalid"), (403, "over-budget"), (409, "another-report"), (413, "too-large")],
+)
+def test_a_report_that_is_refused_for_good_is_deleted_and_none_is_sent_again(
+    folder, tmp_path, trust, status, kind
+):
+    """Otherwise the noisy message is sent for ever, or a second one of the same person."""
+    store, posts = tmp_path / "device", []
+    with serving(folder, spec(trust=trust)) as http:
+        send = refusing(http, status, f"/problems/{kind}", posts)
+        one = device(http, "ann", trust=trust, store=store, send=send)
+        one.join()
+        restarted = device(http, "ann", trust=trust, store=store, send=send)
+        for each in (one, one, restarted):
+            with pytest.raises(ServiceRefused, match=f"{status}: {kind}") as refused:
+                each.report([0] * 6, [0] * 5, [0.5] * 5)
+            assert (refused.value.status, refused.value.kind) == (status, kind)
+            kept = json.loads(store.read_text())
+            assert (kept["outcome"], kept["refused"]) == ("refused", [status, kind])
+            assert "sent" not in kept and "nonce" not in kept
+        # also after it has joined again
+        restarted.join()
+        with pytest.raises(ServiceRefused, match=kind):
+            restarted.report([0] * 6, [0] * 5, [0.5] * 5)
+    assert len(posts) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (401, "unauthorised"),
+        (403, "forbidden"),
+        (403, "not-enrolled"),
+        (404, "unknown"),
+        (405, "invalid"),
+        (413, "<html>"),
+    ],
+)
+def test_a_refusal_that_may_end_keeps_the_report(folder, tmp_path, status, kind):
+    posts = []
+    with serving(folder, spec(trust="local")) as http:
+        send = refusing(http, status, f"/problems/{kind}", posts)
+        one = device(http, "ann", trust="local", store=tmp_path / "device", send=send)
+        one.join()
+        with pytest.raises(ServiceRefused, match=str(status)):
+            one.report([0] * 6, [0] * 5, [0.5] * 5)
+        again = device(http, "ann", trust="local", store=tmp_path / "device", send=send)
+        assert again.report([], [], []) == "counted"
+    assert len(posts) == 2 and len(set(posts)) == 1
+
+
+def test_a_second_report_of_a_person_is_refused_by_the_service_for_good(folder, tmp_path):
+    with serving(folder, spec(trust="local")) as http:
+        first, second = (
+            device(http, "ann", trust="local", store=tmp_path / name) for name in ("one", "two")
+        )
+        for each in (first, second):
+            each.join()
+        assert first.report([0] * 6, [0] * 5, [0.5] * 5) == "counted"
+        for _ in range(2):
+            with pytest.raises(ServiceRefused, match="409: another-report"):
+                second.report([0] * 6, [0] * 5, [0.5] * 5)
+        assert "sent" not in json.loads((tmp_path / "two").read_text())
+
+
+def test_the_last_answer_stands_if_two_devices_with_one_store_get_different_ones(folder, tmp_path):
+    """The answer to one of them came while the other one waited for its own."""
+    store, answers = tmp_path / "device", []
+    with serving(folder, spec()) as http:
+
+        def slow(method, url, headers, body):
+            answer = through(http)(method, url, headers, body)
+            if method == "POST":
+                with pytest.raises(ServiceRefused, match="403: over-budget"):
+                    quick.report([], [], [])
+                answers.append(json.loads(store.read_text())["outcome"])
+            return answer
+
+        one = device(http, "ann", store=store, send=slow)
+        quick = device(http, "ann", store=store, send=refusing(http, 403, "over-budget", []))
+        one.join()
+        assert one.report([0] * 6, [0] * 5, [0.5] * 5) == "counted" and answers == ["refused"]
+        assert device(http, "ann", store=store).report([], [], []) == "same"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"outcome": "refused"},
+        {"outcome": "refused", "refused": None},
+        {"outcome": "refused", "refused": [409]},
+        {"outcome": "refused", "refused": [409, "late"]},
+        {"outcome": "refused", "refused": "409 another-report"},
+        {"outcome": "refused", "refused": [[409], {}]},
+        {"outcome": "counted", "refused": [409, "another-report"]},
+        {"refused": [409, "another-report"]},
+    ],
+    ids=str,
+)
+def test_a_refusal_that_no_service_gives_is_a_damaged_store(folder, tmp_path, change):
+    store = tmp_path / "device"
+    with serving(folder, spec()) as http:
+        device(http, "ann", store=store).join()
+        whole = json.loads(store.read_text())
+        store.write_text(
+            json.dumps(whole | {"outcome": "refused", "refused": [409, "another-report"]})
+        )
+        device(http, "ann", store=store)
+        store.write_text(json.dumps(whole | change))
+        with pytest.raises(StateError, match="damaged"):
+            device(http, "ann", store=store)
+
+
+@pytest.mark.parametrize("trust", ["joint", "local"])
+def test_an_episode_that_is_longer_than_the_horizon_is_counted_up_to_it(folder, trust):
+    """The service counts no later step, and would refuse the whole episode by its size."""
+    bodies = []
+    with serving(folder, spec(trust=trust)) as http:
+
+        def watching(method, url, headers, body):
+            if method == "POST":
+                bodies.append(body)
+            return through(http)(method, url, headers, body)
+
+        one = device(http, "ann", trust=trust, send=watching)
+        one.join()
+        parts = [part.tolist() for part in play(one, np.random.default_rng(0))]
+        longer = [part + [0] * 10_000 for part in parts]
+        assert one.manifest["problem"]["horizon"] == len(parts[1]) == 5
+        assert one.report(*longer) == "counted"
+        if trust == "joint":
+            names = ("states", "actions", "rewards")
+            assert json.loads(bodies[0])["trajectory"] == dict(zip(names, parts, strict=True))
+            run = http.service.runs["demo"]
+            assert (run.contribution([longer]) == run.contribution([parts])).all()
+
+
+def test_if_the_horizon_is_not_stated_the_whole_episode_is_sent(folder):
+    with serving(folder, spec()) as http:
+        one = device(http, "ann")
+        one.join()
+        for stated in ({}, {"problem": {}}, {"problem": {"horizon": 0}}):
+            manifest = {name: one.manifest[name] for name in ("run", "promise", "key")}
+            one.manifest = check_manifest({**manifest, "simulation": True, **stated})
+            body = json.loads(one.body([0] * 31, [0] * 30, [0.5] * 30))
+            assert [len(part) for part in body["trajectory"].values()] == [30, 30, 31]
 
 
 @pytest.mark.parametrize("path", ["manifest", "release", "round/0"])

@@ -52,6 +52,7 @@ def _no_number(constant: str) -> NoReturn:
 def check_manifest(value: Any) -> dict[str, Any]:
     given = fields("the manifest", value)
     promise, key = fields("promise", given.get("promise")), fields("key", given.get("key"))
+    problem = fields("problem", given.get("problem", {}))
     if not isinstance(given.get("simulation"), bool):
         raise InvalidDocument("simulation must be true or false")
     run = given.get("run")
@@ -64,7 +65,16 @@ def check_manifest(value: Any) -> dict[str, Any]:
         "relation": one_of("relation", promise.get("relation"), ("replace", "null")),
     }
     public = hexadecimal("public", key.get("public"), _HEX_64)
-    return {**given, "promise": {**promise, **checked_promise}, "key": {**key, "public": public}}
+    return {
+        **given,
+        "promise": {**promise, **checked_promise},
+        "key": {**key, "public": public},
+        # If the horizon is 0, the manifest does not state it.
+        "problem": {
+            **problem,
+            "horizon": whole("horizon", problem.get("horizon", 0), 0, _MOST_STEPS),
+        },
+    }
 
 
 def check_keys(value: Any) -> list[dict[str, str]]:

@@ -45,9 +45,10 @@ from confide.service.device.checks import (
     one_of,
     parse_json,
 )
-from confide.service.device.episodes import contribution
+from confide.service.device.episodes import contribution, joint_body
 from confide.service.device.messages import mechanism_of, message
 from confide.service.device.transport import (
+    FINAL_REFUSALS,
     Response,
     Send,
     ServiceRefused,
@@ -292,9 +293,11 @@ class Device:
         """Send one report about the episode: `counted`, or `same` if the service had it. It is in the store until it is answered; asked
         again before, the same bytes are sent, and after that nothing.
 
-        `actions` and `rewards` have an entry for each step of the run's horizon; `states` has one more, the state after the last step. An
-        episode that is shorter, or has states that do not exist, is counted and contributes zero, without an error.
+        `actions` and `rewards` have an entry for each step of the run's horizon; `states` has one more, the state after the last step.
+        Steps after the horizon are left out. Steps that are missing, or have states that do not exist, contribute zero, without an error.
         `StaleMessage` if the release that the episode was planned with is closed: the data are not sent again.
+        `ServiceRefused` if the service refuses the report. If it would refuse the same bytes each time, the report is deleted, and this
+        store never sends another one, because a second noisy message would reveal more than the person accepts.
         """
         with self._turn() as kept:
             if "sent" not in kept and "outcome" not in kept:
@@ -304,7 +307,9 @@ class Device:
                     "sent": base64.b64encode(body).decode(),
                     "nonce": secrets.token_urlsafe(24),
                 }
-        outcome = self._sent() if "sent" in self._kept else "same"
+        outcome = self._sent(kept) if "sent" in kept else "same"
+        if "refused" in self._kept:
+            raise ServiceRefused(*self._kept["refused"])
         if "late" in (outcome, self._kept["outcome"]):
             raise StaleMessage(
                 "the release that the report was planned with is closed: it was not counted"
@@ -327,19 +332,25 @@ class Device:
             )
         return self.body(states, actions, rewards)
 
-    def _sent(self) -> str:
+    def _sent(self, stored: Mapping[str, Any]) -> str:
         """The stored report, until it is answered; then it is deleted: it may be somebody's data."""
-        headers = {"Idempotency-Key": self._kept["nonce"], "Content-Type": "application/json"}
-        answer = self._retried("POST", "reports", headers, base64.b64decode(self._kept["sent"]))
-        if answer.status not in (200, 201, 410):
-            raise ServiceRefused(answer.status, refusal(answer))
-        outcome = _outcome(answer) if answer.status != 410 else "late"
-        if answer.status == 410 and refusal(answer) == "another-round":
-            outcome = "another-round"
+        headers = {"Idempotency-Key": stored["nonce"], "Content-Type": "application/json"}
+        answer = self._retried("POST", "reports", headers, base64.b64decode(stored["sent"]))
+        refused = (answer.status, refusal(answer))
+        if answer.status in (200, 201):
+            outcome = _outcome(answer)
+        elif answer.status == 410:
+            outcome = "another-round" if refused[1] == "another-round" else "late"
+        elif refused in FINAL_REFUSALS:
+            outcome = "refused"
+        else:
+            raise ServiceRefused(*refused)
         with self._turn() as kept:
-            for name in ("sent", "nonce"):
+            for name in ("sent", "nonce", "refused"):
                 kept.pop(name, None)
             kept["outcome"] = outcome
+            if outcome == "refused":
+                kept["refused"] = list(refused)
         return outcome
 
     def body(self, states: Sequence[Any], actions: Sequence[Any], rewards: Sequence[Any]) -> bytes:
@@ -351,6 +362,7 @@ class Device:
                 self._subject,
                 (states, actions, rewards),
                 self.round.document["round"],
+                self.manifest["problem"]["horizon"],
             )
         message = base64.b64encode(self._message(states, actions, rewards)).decode()
         return canonical(
@@ -431,6 +443,9 @@ class Device:
             same_person = hmac.compare_digest(kept["person"], _salted(kept["salt"], self._subject))
             whole_store = type(kept["which"]) is int and type(kept.get("generation", 0)) is int
             whole_store &= all(type(kept.get(name, "")) is str for name in _TEXTS)
+            if "refused" in kept or kept.get("outcome") == "refused":
+                whole_store &= kept.get("outcome") == "refused"
+                whole_store &= tuple(kept["refused"]) in FINAL_REFUSALS
         except (ValueError, KeyError, TypeError, AttributeError):
             whole_store = False
         if not whole_store:
@@ -503,24 +518,6 @@ def _header(answer: Response, name: str) -> str:
 def _outcome(answer: Response) -> str:
     given = fields("the answer to a report", parse_json("the answer to a report", answer.body))
     return one_of("outcome", given.get("outcome"), ("counted", "same"))
-
-
-def joint_body(generation: int, subject: str, episode: Sequence[Any], answered: str) -> bytes:
-    """A report of a joint run: the episode itself, and the digest of the round by which the person was served."""
-    trajectory = dict(zip(("states", "actions", "rewards"), map(_plain, episode), strict=True))
-    return canonical(
-        {"subject": subject, "generation": generation, "round": answered, "trajectory": trajectory}
-    )
-
-
-def _plain(part: Any) -> Any:
-    """As JSON; what is no number of JSON is null, as in other languages."""
-    if isinstance(part, np.ndarray | np.generic):
-        return _plain(part.tolist())
-    if isinstance(part, list | tuple):
-        return [_plain(each) for each in part]
-    fits = isinstance(part, int | float) and abs(part) < 2**53
-    return part if fits else None
 
 
 __all__ = [

@@ -2,6 +2,8 @@
 
 Tables that make no sense are refused (`checks`). An episode that makes none contributes zero. Before noise is added, the result is checked
 again (`belongs`), without relying on how it was computed.
+
+In a joint run the episode itself is sent (`joint_body`), up to the run's horizon.
 """
 
 import math
@@ -13,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.service.device.checks import BUDGET, MOST_WHOLE, check_statistic
+from confide.service.documents import canonical
 
 Ints = npt.NDArray[np.int64]
 _HEADER = struct.Struct(">4sBBQ16s8s32sI")
@@ -215,3 +218,37 @@ def message_bytes(
         _MAGIC, _VERSION, _KINDS.index(kind), generation, nonce, channel, answered, len(values)
     )
     return header + struct.pack(f"<{len(values)}d", *values)
+
+
+def joint_body(
+    generation: int, subject: str, episode: Sequence[Any], answered: str, horizon: int = 0
+) -> bytes:
+    """A report of a joint run: the episode itself, and the digest of the round by which the person was served.
+
+    The service counts no step after the horizon, and refuses a body that is too long, so these steps are left out.
+    If the horizon is 0, it is not known, and the whole episode is sent.
+    """
+    names = ("states", "actions", "rewards")
+    # The state after the last step is one more than the steps.
+    lengths = (horizon + 1, horizon, horizon)
+    trajectory = {
+        name: _plain(_first(part, length) if horizon else part)
+        for name, part, length in zip(names, episode, lengths, strict=True)
+    }
+    return canonical(
+        {"subject": subject, "generation": generation, "round": answered, "trajectory": trajectory}
+    )
+
+
+def _first(part: Any, length: int) -> Any:
+    return part[:length] if isinstance(part, np.ndarray | list | tuple) else part
+
+
+def _plain(part: Any) -> Any:
+    """As JSON; what is no number of JSON is null, as in other languages."""
+    if isinstance(part, np.ndarray | np.generic):
+        return _plain(part.tolist())
+    if isinstance(part, list | tuple):
+        return [_plain(each) for each in part]
+    fits = isinstance(part, int | float) and abs(part) < 2**53
+    return part if fits else None

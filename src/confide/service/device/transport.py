@@ -23,6 +23,14 @@ _TRIES = 8
 _LONGEST_WAIT = 300.0
 # After these answers the same request may succeed later.
 _RETRY = (408, 429, 500, 502, 503, 504)
+# A report that is refused in one of these ways is refused again whenever the same bytes are sent. Other refusals depend on
+# things that may change, such as the API key, the people who are enrolled, and proxies on the way.
+FINAL_REFUSALS = (
+    (400, "invalid"),
+    (403, "over-budget"),
+    (409, "another-report"),
+    (413, "too-large"),
+)
 # Bytes of one answer.
 _MOST_BYTES = 2**26
 _KIND = re.compile("[a-z-]{1,40}")
