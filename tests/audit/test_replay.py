@@ -1,9 +1,16 @@
 """Neighbours with the same releases: agents that keep their promise show the same bytes, and those that leak past the noise are refuted."""
 
 import ast
+import asyncio
+import collections
 import dataclasses
 import functools
 import io
+import itertools
+import random
+import threading
+import types
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -338,6 +345,78 @@ class InTheOpenSum(UCRLVTR):
         return self._privatizer._leaf.sum()
 
 
+class InAMemoryview(Raw):
+    def observe(self, users):
+        super().observe(users)
+        self.buffer = memoryview(bytes([self._seen % 256]))
+
+
+class InAView(Raw):
+    """Neither the view nor the buffer says its content in words."""
+
+    def observe(self, users):
+        super().observe(users)
+        self.ends = {"last": io.BytesIO(bytes([self._seen % 256]))}.values()
+
+
+class InAClass(Raw):
+    """The instance has no attributes. Its class was made while the agent ran."""
+
+    def observe(self, users):
+        super().observe(users)
+        self.summary = type("Summary", (), {"last": self._seen})()
+
+
+class InItsText(Raw):
+    def __str__(self):
+        return f"served a user who ended in {self._seen}"
+
+
+class InItsLength(Raw):
+    def __len__(self):
+        return self._seen
+
+
+class InItsElements(Raw):
+    def __iter__(self):
+        yield "states"
+        yield self._seen
+
+
+class InItsItems(Raw):
+    def __getitem__(self, index):
+        return [self._seen][index]
+
+
+class InALaterElement(Raw):
+    def ends(self):
+        return map(self._next, [0, 0, self._seen])
+
+    def _next(self, state):
+        return state + 1
+
+
+class UnderAHiddenName(InAnAttribute):
+    def __dir__(self):
+        return [name for name in super().__dir__() if name != "last_state"]
+
+
+class UnderAnyName(Raw):
+    def __getattr__(self, name):
+        raise AttributeError(f"there is no {name}, and the last state was {self._seen}")
+
+
+class InACoroutine(Raw):
+    async def progress(self):
+        return self._seen
+
+
+class InAnAsynchronousGenerator(Raw):
+    async def progress(self):
+        yield "states"
+        yield self._seen
+
+
 class AfterAClose(Raw):
     """Only where a batch is closed before it is full, which a run never does."""
 
@@ -357,6 +436,18 @@ SHOWN_TO_SERVICES = {
     InAGenerator: "agent.history()",
     InAnAnswerToAnError: "agent.check()",
     InTheOpenSum: "agent.waiting",
+    InAMemoryview: "agent.buffer",
+    InAView: "agent.ends",
+    InAClass: "agent.summary",
+    InItsText: "agent.__str__()",
+    InItsLength: "agent.__len__()",
+    InItsElements: "agent.__iter__()",
+    InItsItems: "agent.__getitem__()",
+    InALaterElement: "agent.ends()",
+    UnderAHiddenName: "agent.last_state",
+    UnderAnyName: "agent.__getattr__()",
+    InACoroutine: "agent.progress()",
+    InAnAsynchronousGenerator: "agent.progress()",
     AfterAClose: "memory",
 }
 
@@ -405,6 +496,59 @@ def test_what_is_not_compared_is_listed_with_its_reason():
         for line in result.said()
     )
     assert result.to_json()["left_out"] == result.left_out
+
+
+class HardToCompare(UCRLVTR):
+    """Honest, but nobody can compare all that it shows."""
+
+    def next_batch(self):
+        batch = super().next_batch()
+        policy = WithLog(batch.policy.actions, 2)
+        object.__setattr__(policy, "log", threading.Lock())
+        return Batch(policy, batch.users)
+
+    @property
+    def lock(self):
+        return [threading.Lock()]
+
+    def count(self):
+        return itertools.count()
+
+    def started(self):
+        return self
+
+    def summary(self, digits=2):
+        return f"{1:.{digits}f}"
+
+    async def later(self):
+        await asyncio.sleep(1)
+
+    @types.coroutine
+    def later_than_this(self):
+        yield
+
+    def __getattr__(self, name):
+        raise AttributeError(name)
+
+    def __call__(self, state):
+        return state
+
+    def __repr__(self):
+        return f"an agent like {super().__repr__()}"
+
+
+def test_parts_that_cannot_be_compared_are_listed():
+    result = replayed(HardToCompare, neighbours=8)
+    assert not result.refuted and not result.undecided
+    assert {
+        "a lock in policies": "its content cannot be read",
+        "a lock in lock": "its content cannot be read",
+        "later elements of a count in count()": "only the first 1000 were compared",
+        "summary() with other arguments": "it was called without digits",
+        "a coroutine in later()": "it waits for something else",
+        "__getattr__() with other arguments": "it was called with 'a_name_that_it_lacks' only",
+        "__call__()": "it needs arguments: state",
+    }.items() <= result.left_out.items()
 
 
 def test_everything_that_a_service_asks_of_a_learner_is_compared():
@@ -637,6 +781,79 @@ def test_canonical_bytes():
     cycle = []
     cycle.append(cycle)
     assert canonical(cycle) == canonical(cycle)
+
+
+class Text(str):
+    __slots__ = ("last",)
+
+    def __repr__(self):
+        return "a text"
+
+
+class Box:
+    """Its class is found by its name, and has what its instances do not have."""
+
+    last = 0
+
+
+def with_attribute(value, last):
+    value.last = last
+    return value
+
+
+def with_class_attribute(last):
+    Box.last = last
+    return Box()
+
+
+def with_keyword(last):
+    def function(*, state=last):
+        return state
+
+    return function
+
+
+HIDING = {
+    "memoryview": lambda last: memoryview(bytes([last])),
+    "keys": lambda last: {(io.BytesIO(bytes([last])),): 0}.keys(),
+    "items": lambda last: {0: io.BytesIO(bytes([last]))}.items(),
+    "deque": lambda last: collections.deque([lambda: last]),
+    "class": lambda last: type("Shown", (), {"last": last}),
+    "base class": lambda last: type("Shown", (type("Base", (), {"last": last}),), {})(),
+    "method of a class": lambda last: type("Shown", (), {"act": lambda _: last})(),
+    "class attribute": with_class_attribute,
+    "module": lambda last: with_attribute(types.ModuleType("shown"), last),
+    "text": lambda last: Text(f"{last}"),
+    "slot of a text": lambda last: with_attribute(Text(), last),
+    "attribute of a list": lambda last: with_attribute(type("Shown", (list,), {})(), last),
+    "attribute of a function": lambda last: with_attribute(lambda: 0, last),
+    "keyword of a function": with_keyword,
+    "global of a function": lambda last: types.FunctionType((lambda: Box).__code__, {"Box": last}),
+    "inner function": lambda last: eval(f"lambda: lambda: {last}"),
+    "method of a list": lambda last: [last].append,
+    "argument of an error": lambda last: with_attribute(ValueError(last), 0),
+    "weak reference": lambda last: weakref.ref(KEPT[last]),
+    "structured array": lambda last: np.zeros(1, dtype=[(f"state {last}", int)]),
+    "iterator": lambda last: iter([lambda: last]),
+    "zip": lambda last: zip([0, 0], [lambda: 0, lambda: last], strict=True),
+    "generator that fails": lambda last: (1 // each for each in [1, 1 - last]),
+    "random numbers": lambda last: random.Random(last),
+}
+KEPT = [{0}, {1}]
+
+
+@pytest.mark.parametrize("name", HIDING)
+def test_values_that_hide_their_content_are_told_apart(name):
+    unread = {}
+    zero, one = (canonical(HIDING[name](last), unread) for last in (0, 1))
+    assert zero != one and not unread
+    assert zero == canonical(HIDING[name](0)) and one == canonical(HIDING[name](1))
+
+
+def test_an_iterator_that_can_be_copied_is_left_where_it_is():
+    numbers = itertools.count()
+    canonical(numbers)
+    assert next(numbers) == 0
 
 
 @pytest.mark.parametrize("neighbours", [0, -1, 1.5, True])

@@ -1,113 +1,284 @@
 """Bytes of any value, the same for equal values: what two runs publish is compared by them."""
 
-import enum
+import contextlib
+import copy
+import copyreg
 import functools
 import hashlib
-import pickle
+import io
 import re
+import sys
 import types
-from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass
+import weakref
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
-_PLAIN = (type(None), bool, int, float, complex, str, bytes, enum.Enum)
+_PLAIN = (str, bytes, int, float, complex)
+_EXACT = {type(None), bool, *_PLAIN}
+# Numbers and names of at most so many bytes stand for themselves, because most values are of this kind.
+_SHORT = 40
+# Iterators may be endless: so many elements of each are compared.
+MOST_ELEMENTS = 1000
+# Classes of these packages do not change while an agent runs, so their names are enough.
+_LIBRARIES = {*sys.stdlib_module_names, "confide", "numpy", "scipy", "numba"}
+# A flag of CPython. Classes without it are written in C and cannot be made at run time.
+_MADE_IN_PYTHON = 1 << 9
+_IN_EVERY_CLASS = {"__dict__", "__weakref__", "__module__", "_abc_impl"}
 
 
-def canonical(value: Any) -> bytes:
+def canonical(value: Any, unread: dict[str, str] | None = None) -> bytes:
     """A digest of everything in a value: arrays by their bytes, objects by all their attributes, functions by their code and what they
-    enclose. Two values with the same digest are the same to whoever reads them; addresses in memory are left out."""
-    return _digest(value, frozenset())
+    enclose, iterators by their first elements, coroutines by their result. Two values with the same digest are the same to whoever reads
+    them, except for addresses in memory and for the parts that are added to `unread`, with the reason why they cannot be compared."""
+    return _Reader({} if unread is None else unread).digest(value, frozenset())
 
 
-def _digest(value: Any, above: frozenset[int]) -> bytes:
-    if id(value) in above and not isinstance(value, _PLAIN):
-        return b"a cycle"
-    found = hashlib.blake2b(type(value).__qualname__.encode(), digest_size=16)
-    if isinstance(value, np.ndarray | np.generic) and value.dtype != object:
-        array = np.asarray(value)
-        found.update(
-            f"{array.dtype.str}{array.shape}".encode() + np.ascontiguousarray(array).tobytes()
-        )
-        return found.digest()
-    if isinstance(value, _PLAIN):
-        found.update(repr(value).encode())
-        return found.digest()
-    inside = above | {id(value)}
-    parts = [_digest(part, inside) for part in _parts(value)]
-    if isinstance(value, set | frozenset | Mapping):
-        parts = [b"".join(pair) for pair in _pairs(parts)] if isinstance(value, Mapping) else parts
-        parts.sort()
+class _Unordered(list[Any]):
+    """Parts that have no order."""
+
+
+class _Reader:
+    """Reads one value."""
+
+    def __init__(self, unread: dict[str, str]) -> None:
+        self._unread = unread
+        # Classes that were read, with their digests. They are kept, so that no other class gets the same id.
+        self._classes: dict[int, tuple[type, bytes]] = {}
+
+    def digest(self, value: Any, above: frozenset[int]) -> bytes:
+        """Bytes that say what a value is. `above` are the ids of the objects that it is a part of."""
+        kind = type(value)
+        if kind in _EXACT:
+            said = f"{kind.__name__} {value!r}".encode()
+            return said if len(said) <= _SHORT else _hash(kind, said)
+        value = _stand_in(value)
+        kind = type(value)
+        if (kind is np.ndarray or issubclass(kind, np.generic)) and not value.dtype.hasobject:
+            array = np.asarray(value)
+            dtype = array.dtype.str if array.dtype.names is None else str(array.dtype)
+            shape = f"{dtype}{array.shape}".encode()
+            return _hash(kind, shape + np.ascontiguousarray(array).tobytes())
+        if issubclass(kind, type):
+            return self._class_digest(value)
+        if id(value) in above:
+            return b"a cycle"
+        inside = above | {id(value)}
+        digests = [self.digest(part, inside) for part in self._parts(value)]
+        if kind is _Unordered:
+            digests.sort()
+        if not _of_a_library(kind):
+            digests.append(self._class_digest(kind))
+        return _hash(kind, *digests)
+
+    def _class_digest(self, kind: type) -> bytes:
+        """A class of a library by its name, any other class by all its members."""
+        if _of_a_library(kind):
+            return _hash(type, kind.__module__.encode(), kind.__qualname__.encode())
+        if id(kind) not in self._classes:
+            self._classes[id(kind)] = kind, b"a class that refers to itself"
+            members = {each: vars(kind)[each] for each in vars(kind) if each not in _IN_EVERY_CLASS}
+            parts = [kind.__module__, kind.__qualname__, type(kind), kind.__bases__, members]
+            self._classes[id(kind)] = kind, self.digest(parts, frozenset())
+        return self._classes[id(kind)][1]
+
+    def _parts(self, value: Any) -> list[Any]:
+        """What a value consists of, in an order that is the same in every run."""
+        kind = type(value)
+        if kind is tuple or kind is list:
+            return list(value)
+        attributes = _attributes(value)
+        try:
+            content = self._content(value)
+        except Exception as error:
+            content = [type(error).__qualname__, str(error)]
+        if content is None and (not attributes or _says_how_it_is_saved(value)):
+            content = self._saved(value, attributes)
+        return [*(content or ()), *attributes, len(attributes)] if attributes else content or []
+
+    def _content(self, value: Any) -> list[Any] | None:
+        """What is inside an object besides its attributes, if it is of a type that holds other objects."""
+        kind = type(value)
+        for plain in _PLAIN:
+            if issubclass(kind, plain):
+                return [plain.__repr__(value)]
+        if issubclass(kind, np.ndarray):
+            array = np.asarray(value)
+            return [array] if not array.dtype.hasobject else [array.shape, array.ravel().tolist()]
+        if issubclass(kind, memoryview):
+            return [value.format, value.shape, value.tobytes()]
+        if issubclass(kind, Mapping):
+            return [_Unordered(dict.items(value) if issubclass(kind, dict) else value.items())]
+        if issubclass(kind, set | frozenset):
+            return [_Unordered(value)]
+        for ordered in (list, tuple):
+            if issubclass(kind, ordered):
+                return list(ordered.__iter__(value))
+        if issubclass(kind, KeysView | ValuesView | ItemsView):
+            return list(value)
+        if issubclass(kind, types.CoroutineType):
+            return self._result(value)
+        if issubclass(kind, types.AsyncGeneratorType):
+            return self._elements(value, self._awaited(value))
+        if issubclass(kind, Iterator) and not issubclass(kind, io.IOBase):
+            return self._elements(value, _copied(value))
+        return _of_code(value)
+
+    def _elements(self, value: Any, elements: Iterator[Any]) -> list[Any]:
+        """The first elements of an iterator, up to an error that it raises."""
+        found: list[Any] = []
+        try:
+            found.extend(islice(elements, MOST_ELEMENTS))
+            if len(found) == MOST_ELEMENTS:
+                found += islice(elements, 1)
+        except Exception as error:
+            found.append((type(error).__qualname__, str(error)))
+        if len(found) > MOST_ELEMENTS:
+            self._unread[f"later elements of a {type(value).__qualname__}"] = (
+                f"only the first {MOST_ELEMENTS} were compared"
+            )
+        return found
+
+    def _awaited(self, generator: types.AsyncGeneratorType[Any, Any]) -> Iterator[Any]:
+        while element := self._result(generator.__anext__()):
+            yield element[0]
+
+    def _result(self, awaitable: Any) -> list[Any]:
+        """The result of a coroutine that waits for nothing. There is no event loop, so any other coroutine is not run to its end."""
+        try:
+            awaitable.send(None)
+        except StopIteration as end:
+            return [end.value]
+        except StopAsyncIteration:
+            return []
+        except RuntimeError:  # it asks for the event loop
+            self._unread["a coroutine"] = "it waits for something else"
+            raise
+        self._unread["a coroutine"] = "it waits for something else"
+        return []
+
+    def _saved(self, value: Any, attributes: list[Any]) -> list[Any] | None:
+        """What would be saved of an object, one level deep. An object that cannot be saved and has no attributes is opaque."""
+        try:
+            reduce = copyreg.dispatch_table.get(type(value))
+            saved = reduce(value) if reduce else value.__reduce_ex__(4)
+        except Exception as error:
+            if attributes:
+                return [type(error).__qualname__, str(error)]
+            kind = type(value)
+            self._unread[f"a {kind.__qualname__}"] = "its content cannot be read"
+            return [re.sub(r" at 0x[0-9a-f]+", "", repr(value))]
+        if isinstance(saved, str):
+            return [saved]
+        function, given, state, *elements = (*saved, None, None, None)[:5]
+        state = None if state is getattr(value, "__dict__", None) else state
+        return [function, given, state, *(list(each or ()) for each in elements)]
+
+
+def _hash(kind: type, *parts: bytes) -> bytes:
+    found = hashlib.blake2b(kind.__qualname__.encode(), digest_size=16)
     for part in parts:
         found.update(len(part).to_bytes(4, "big") + part)
     return found.digest()
 
 
-def _pairs(parts: list[bytes]) -> Iterable[tuple[bytes, bytes]]:
-    return zip(parts[::2], parts[1::2], strict=True)
+def _of_a_library(kind: type) -> bool:
+    """Whether the class is written in C, or is found by its name in a package that does not change while an agent runs."""
+    if not kind.__flags__ & _MADE_IN_PYTHON:
+        return True
+    module = kind.__module__
+    if not isinstance(module, str) or module.partition(".")[0] not in _LIBRARIES:
+        return False
+    found: Any = sys.modules.get(module)
+    for name in kind.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is kind
 
 
-def _parts(value: Any) -> list[Any]:
-    """What a value consists of, in an order that is the same in every run."""
-    if isinstance(value, np.ndarray):  # of objects
-        return [value.shape, *value.ravel().tolist()]
-    if isinstance(value, Mapping):
-        return [part for pair in value.items() for part in pair]
-    if isinstance(value, list | tuple | set | frozenset):
-        return list(value)
-    if isinstance(value, type | types.ModuleType | types.BuiltinFunctionType):
-        return [getattr(value, "__module__", ""), getattr(value, "__qualname__", value.__name__)]
-    if isinstance(value, np.random.Generator):
-        return [dict(value.bit_generator.state)]
-    if isinstance(value, functools.partial):
-        return [value.func, value.args, value.keywords]
-    if isinstance(value, types.MethodType):
+def _stand_in(value: Any) -> Any:
+    """An imported module is known by its name, a compiled function by the function that was compiled."""
+    kind = type(value)
+    if issubclass(kind, types.ModuleType):
+        name = value.__name__
+        return f"module {name}" if sys.modules.get(name) is value else value
+    if str(kind.__module__).startswith("numba.") and _of_a_library(kind):
+        return getattr(value, "py_func", value)
+    return value
+
+
+def _of_code(value: Any) -> list[Any] | None:
+    """Functions, and what refers to functions and objects."""
+    kind = type(value)
+    if issubclass(kind, types.FunctionType):
+        return _function(value)
+    if issubclass(kind, types.CodeType):
+        return [value.co_code, value.co_names, value.co_varnames, value.co_consts]
+    if issubclass(kind, types.MethodType):
         return [value.__func__, value.__self__]
-    function = getattr(value, "py_func", value)  # of a compiled one
-    if isinstance(function, types.FunctionType):
-        return _function(function)
-    return _attributes(value)
+    if issubclass(kind, types.BuiltinFunctionType):
+        return [value.__module__, value.__qualname__, value.__self__]
+    if issubclass(kind, functools.partial):
+        return [value.func, value.args, value.keywords]
+    if issubclass(kind, property):
+        return [value.fget, value.fset, value.fdel]
+    if issubclass(kind, functools.cached_property):
+        return [value.func]
+    if issubclass(kind, types.CellType):
+        return [value.cell_contents]
+    if issubclass(kind, weakref.ReferenceType):
+        return [value()]
+    if issubclass(kind, types.GetSetDescriptorType | types.MemberDescriptorType):
+        return [value.__qualname__]
+    if issubclass(kind, np.random.Generator):
+        return [dict(value.bit_generator.state)]
+    return None
 
 
 def _function(function: types.FunctionType) -> list[Any]:
-    code = function.__code__
-    constants = [
-        each.co_code if isinstance(each, types.CodeType) else each for each in code.co_consts
-    ]
-    enclosed = [cell.cell_contents for cell in function.__closure__ or ()]
+    code, module = function.__code__, sys.modules.get(function.__module__ or "")
+    own_globals = function.__globals__ is not getattr(module, "__dict__", None)
     return [
         function.__module__,
         function.__qualname__,
-        code.co_code,
-        constants,
+        code,
         function.__defaults__,
-        enclosed,
+        function.__kwdefaults__,
+        function.__closure__,
+        [function.__globals__.get(name) for name in code.co_names] if own_globals else [],
     ]
 
 
 def _attributes(value: Any) -> list[Any]:
-    kinds = type(value).__mro__
-    slots = [
-        name
-        for kind in kinds
-        for name in _names(getattr(kind, "__slots__", ()))
-        if name not in ("__dict__", "__weakref__")
-    ]
-    own = list(vars(value)) if hasattr(value, "__dict__") else []
-    listed = [field.name for field in fields(value)] if is_dataclass(value) else []
-    names = sorted({*slots, *own, *listed})
-    found: list[Any] = [(name, getattr(value, name)) for name in names if hasattr(value, name)]
-    return found or [_opaque(value)]
+    """All attributes with their names, of slots too. What a cached property keeps beside them is one of them."""
+    kind = type(value)
+    if issubclass(kind, functools.cached_property):
+        return []
+    slots = {
+        name: slot
+        for each in kind.__mro__
+        if "__slots__" in vars(each)
+        for name, slot in vars(each).items()
+        if isinstance(slot, types.MemberDescriptorType)
+    }
+    found = dict(vars(value)) if hasattr(value, "__dict__") else {}
+    for name, slot in slots.items():
+        with contextlib.suppress(AttributeError):
+            found[name] = slot.__get__(value)
+    return [part for name in sorted(found, key=str) for part in (name, found[name])]
 
 
-def _opaque(value: Any) -> Any:
-    """What has no attributes that can be seen: as it would be saved, else in its own words, without its address."""
+def _says_how_it_is_saved(value: Any) -> bool:
+    return any(
+        "__reduce__" in vars(each) or "__reduce_ex__" in vars(each)
+        for each in type(value).__mro__[:-1]
+    )
+
+
+def _copied(iterator: Iterator[Any]) -> Iterator[Any]:
+    """A copy where there can be one, so that whoever made the iterator can go on with it."""
     try:
-        return pickle.dumps(value)
+        return iter(copy.copy(iterator))
     except Exception:
-        return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
-
-
-def _names(slots: Any) -> Iterable[str]:
-    return (slots,) if isinstance(slots, str) else slots
+        return iterator

@@ -23,7 +23,7 @@ from confide.agents.facts import facts
 from confide.arguments import has, shown, whole
 from confide.audit.canonical import canonical
 from confide.audit.neighbours import nobody, stranger
-from confide.audit.surface import Surface
+from confide.audit.surface import Surface, without_address
 from confide.audit.tape import Tape, TapedSource
 from confide.errors import BatchNotOpened, InvalidParameter, StreamExhausted
 from confide.learning.agent import abilities_of
@@ -89,7 +89,7 @@ class Replay:
     own_draws: bool = False  # whether the agent draws noise of its own, which no replay can follow
     # public attributes and methods: how often each was read
     surface: dict[str, int] = field(default_factory=dict)
-    # what of the surface was not compared, and why
+    # what of the surface and of the channels was not compared, and why
     left_out: dict[str, str] = field(default_factory=dict)
 
     def joined(self, other: "Replay") -> "Replay":
@@ -259,7 +259,7 @@ def _replayed(
             for name, values in first.shown.items()
             if name not in CHANNELS
         },
-        left_out=first.surface.left_out if first.surface else {},
+        left_out=first.left_out | (first.surface.left_out if first.surface else {}),
         differences=decided,
         shift=shift if first.comparable and not first.tape.own_draws else None,
         on_grid=first.on_grid,
@@ -285,6 +285,8 @@ class _Run:
     shown: dict[str, list[tuple[int, bytes]]] = field(
         default_factory=lambda: {name: [] for name in CHANNELS}
     )
+    # Why parts of what is shown cannot be compared.
+    left_out: dict[str, str] = field(default_factory=dict)
     failed: Exception | None = None
     on_grid: bool = False
     served: int = 0
@@ -471,7 +473,9 @@ class _Run:
             self._show("messages", (repr(device), device.batch))
 
     def _show(self, channel: str, value: Any) -> None:
-        self.shown[channel].append((self.served, canonical(value)))
+        unread: dict[str, str] = {}
+        self.shown[channel].append((self.served, canonical(value, unread)))
+        self.left_out |= {f"{part} in {channel}": why for part, why in unread.items()}
 
     def _show_policy(self, policy: Any) -> None:
         self._handed.append(policy)
@@ -519,10 +523,8 @@ class _Run:
             str(agent.guarantee),
             getattr(agent, "name", None),
             getattr(agent, "settings", None),
+            without_address(repr(agent), agent),
         ]
-        # object's has an address
-        if "__repr__" in {name for kind in type(agent).__mro__[:-1] for name in vars(kind)}:
-            said.append(repr(agent))
         if abilities_of(agent).mechanisms:
             said += [mechanism.to_json() for mechanism in agent.mechanisms()]
         if isinstance(agent, Learner):

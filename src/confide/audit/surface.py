@@ -1,12 +1,12 @@
 """The public surface of an agent: what somebody who holds it can read, or call without arguments.
 
-It is found by inspection. What is private by contract is declared by the agent, with the reason (`private`), or is of a type of the
-library that holds private state. Nothing is left out silently: whatever is not compared has its reason in the result.
+It is found by inspection (`_public_names`). What is private by contract is declared by the agent, with the reason (`private`), or is of a
+type of the library that holds private state. Nothing is left out silently: whatever is not compared has its reason in the result.
 """
 
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
 from typing import Any
 
 from confide.audit.canonical import canonical
@@ -41,6 +41,33 @@ REPLAYED = {
 ARGUMENTS: Mapping[str, tuple[tuple[Any, ...], ...]] = {
     "assign": ((0,), (2**127,), (2**128 - 1,)),
     "publish": (("run",),),
+    # What Python calls with an argument. Other arguments are not tried, and this is listed.
+    "__getattr__": (("a_name_that_it_lacks",),),
+    "__getitem__": ((0,), (1,), (-1,)),
+}
+# Special methods that make, copy or end an agent. Nobody calls them to read it.
+_OF_ITS_LIFE = {
+    "__new__",
+    "__init__",
+    "__post_init__",
+    "__init_subclass__",
+    "__class_getitem__",
+    "__subclasshook__",
+    "__enter__",
+    "__exit__",
+    "__aenter__",
+    "__aexit__",
+    "__del__",
+    "__copy__",
+    "__deepcopy__",
+    "__replace__",
+    "__reduce__",
+    "__reduce_ex__",
+    "__getstate__",
+    "__setstate__",
+    "__getnewargs__",
+    "__getnewargs_ex__",
+    "__annotate_func__",
 }
 _HOLD_PRIVATE_STATE = {
     "a source of noise, which is private": (TapedSource, FastSource, SecureSource),
@@ -57,8 +84,6 @@ _HOLD_PRIVATE_STATE = {
     "a device, whose messages are compared": (LocalClient, ShareClient),
     "a file of private state": (StateFile,),
 }
-# So many elements of an endless iterator are compared.
-_MOST_ELEMENTS = 1000
 
 
 class Surface:
@@ -72,12 +97,12 @@ class Surface:
     def read(self) -> Iterator[tuple[str, bytes]]:
         """The name and the bytes of every public attribute and property, and of every result of a method."""
         declared = self._declared()
-        for name in sorted(name for name in dir(self._agent) if not name.startswith("_")):
+        for name in _public_names(self._agent):
             if name in declared:
                 self.left_out[name] = f"private by contract: {declared[name]}"
                 continue
             value = _result(lambda name=name: getattr(self._agent, name))
-            if not inspect.isroutine(value):
+            if not inspect.isroutine(value) and not isinstance(value, functools.partial):
                 yield from self._compared(name, value)
             elif name not in REPLAYED:
                 for given in self._arguments(name, value):
@@ -94,21 +119,24 @@ class Surface:
     def _arguments(self, name: str, method: Callable[..., Any]) -> tuple[tuple[Any, ...], ...]:
         """With what a method is called; with nothing if it cannot be."""
         if name in ARGUMENTS:
+            if name.startswith("__"):
+                tried = ", ".join(repr(each) for (each,) in ARGUMENTS[name])
+                self.left_out[f"{name}() with other arguments"] = f"it was called with {tried} only"
             return ARGUMENTS[name]
         try:
             parameters = inspect.signature(method).parameters.values()
         except (TypeError, ValueError):
             self.left_out[f"{name}()"] = "it does not say which arguments it needs"
             return ()
-        optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        needed = [
-            each.name
-            for each in parameters
-            if each.default is each.empty and each.kind not in optional
-        ]
+        optional = [each.name for each in parameters if _is_optional(each)]
+        needed = [each.name for each in parameters if each.name not in optional]
         if needed:
             self.left_out[f"{name}()"] = f"it needs arguments: {', '.join(needed)}"
             return ()
+        if optional:
+            self.left_out[f"{name}() with other arguments"] = (
+                f"it was called without {', '.join(optional)}"
+            )
         return ((),)
 
     def _compared(self, name: str, value: Any) -> Iterator[tuple[str, bytes]]:
@@ -116,9 +144,45 @@ class Surface:
             if isinstance(value, kinds):
                 self.left_out[name] = why
                 return
-        if inspect.isgenerator(value):
-            value = list(islice(value, _MOST_ELEMENTS))
-        yield name, canonical(value)
+        if value is self._agent:
+            value = "the agent itself"
+        if isinstance(value, str):
+            value = without_address(value, self._agent)
+        unread: dict[str, str] = {}
+        digest = canonical(value, unread)
+        self.left_out |= {f"{part} in {name}": why for part, why in unread.items()}
+        yield name, digest
+
+
+def without_address(text: str, agent: Any) -> str:
+    """What an agent says of itself, without its address in memory, which the text of any object has by default."""
+    return text.replace(f"{id(agent):x}", "")
+
+
+def _public_names(agent: Any) -> list[str]:
+    """All names without an underscore, also if `__dir__` does not list them, and the special methods that Python calls for str(agent),
+    repr(agent), len(agent), iter(agent) and the like, if a class of the agent defines them."""
+    listed = _result(lambda: list(dir(agent)))
+    names = {*object.__dir__(agent), *listed}
+    public = {name for name in names if isinstance(name, str) and not name.startswith("_")}
+    special = {
+        name
+        for kind in type(agent).__mro__[:-1]
+        for name, member in vars(kind).items()
+        if name.startswith("__") and name.endswith("__") and _is_read(name, member)
+    }
+    return sorted(public | special)
+
+
+def _is_read(name: str, member: Any) -> bool:
+    return name not in _OF_ITS_LIFE and (inspect.isroutine(member) or isinstance(member, property))
+
+
+def _is_optional(parameter: inspect.Parameter) -> bool:
+    return parameter.default is not parameter.empty or parameter.kind in (
+        parameter.VAR_POSITIONAL,
+        parameter.VAR_KEYWORD,
+    )
 
 
 def _result(function: Callable[..., Any], *given: Any) -> Any:
