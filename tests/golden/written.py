@@ -204,10 +204,15 @@ def devices():
             message = client.report(world.sample(policy, 1, np.random.default_rng(3)))
             sent = Message.from_bytes(message)
             agent.absorb(message)
-            found[f"{agent.name}, delta={delta}"] = {
+            facts = {
                 "header": message[: len(message) - 8 * sent.values.size].hex(),
                 "numbers": sent.values.size,
                 "index": sent.values.tolist() if sent.kind == "index" else None,
+            }
+            if kind is agents.QuestionsVI:
+                # Processors choose different questions. The header holds the digest of the round.
+                facts = {"numbers": sent.values.size}
+            found[f"{agent.name}, delta={delta}"] = facts | {
                 "client": state(client.save()),
                 "server": state(agent.save()),
                 "certificate": certificate(agent),
@@ -247,7 +252,8 @@ def runs():
 
     found = {}
     world = worlds()["mixture"]
-    for number, kind in enumerate((confide.agents.UCRLVTR, confide.agents.QuestionsVI)):
+    # QuestionsVI is not among them, because processors choose different questions.
+    for number, kind in enumerate((confide.agents.UCRLVTR, confide.agents.LikelihoodVI)):
         agent = kind(world.public, episodes=USERS, privacy=confide.JointDP(1.0, 1e-5))
         file = StateFile(f"state of {number}")
         run = confide.run(agent, world, seed=4, state=file)
@@ -263,11 +269,6 @@ def runs():
             "state": saved,
             "certificate": rounded(
                 {name: each for name, each in document.items() if name not in OF_THE_DAY}
-            ),
-            "questions": rounded(
-                json.loads(questions.read_text())
-                if (questions := Path(agent.name) / "questions.json").exists()
-                else []
             ),
         }
     return found
@@ -363,6 +364,10 @@ def rounded(value):
         return {name: rounded(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [rounded(each) for each in value]
+    if isinstance(value, str) and value.startswith(
+        "{"
+    ):  # a state keeps what its noise was made for as JSON
+        return json.dumps(rounded(json.loads(value)))
     if isinstance(value, float):
         return float(f"{value:.9g}") if math.isfinite(value) else str(value)
     return value

@@ -206,6 +206,7 @@ def takes_privacy(name: str) -> bool:
 
 def has_paper(name: str) -> bool:
     """Whether an agent offers the constants of its paper; if its class does not say, assume so."""
-    if name in AGENTS and not AGENTS[name].profile.paper:
+    # Agents of our own, which stand in no paper, name "confide".
+    if name in AGENTS and AGENTS[name].profile.paper in ("", "confide"):
         return False
     return "paper" in getattr(agent_class(name), "calibrations", ("paper",))
