@@ -273,7 +273,6 @@ STILL_PLANNING = {
     "confide.mixtures.questions_vi",
     "confide.mixtures.ucrl_vtr",
     "confide.mixtures.ucrl_vtr_plus",
-    "confide.tables.tabular_psrl",
 }
 
 

@@ -92,7 +92,7 @@ def test_what_is_near_does_not_hide_what_is_far(stochastic, privacy):
 
 def test_few_users_explore():
     planned = TabularPSRL(RIVER.public, episodes=1_000_000, privacy=PRIVATE).algorithm
-    shares = np.array([planned._shares(users) for users in (0, 100, 500, 50_000)])
+    shares = np.array([planned.problem.shares(users) for users in (0, 100, 500, 50_000)])
     assert (shares[:3] == 1).all() and shares[3].tolist() == [1.0] * 15 + [0.1, 1.0]
 
 

@@ -14,7 +14,7 @@ from confide.privacy.bounded import Array, Bounded, grid_for, real_numbers
 from confide.privacy.request import Relation, parse_relation
 from confide.statistics.transitions import indices
 from confide.tables import _contribution_kernels as _kernels
-from confide.tables.support_features import Support
+from confide.tables.support_features import Support, whole_costs
 from confide.trajectory import Trajectories, TransitionCounts
 
 
@@ -118,12 +118,7 @@ class BudgetedVisits:
         if not ((weights >= 0) & (weights <= 1)).all():
             raise InvalidParameter("weights must be in [0, 1]")
         self.bound, self._support = bound, support
-        self.costs: npt.NDArray[np.int64] = np.floor(weights**2 * _kernels.BUDGET).astype(np.int64)
-
-    @property
-    def weights(self) -> Array:
-        """As they are: rounded down, so that whole costs pay them."""
-        return np.sqrt(self.costs / _kernels.BUDGET)
+        self.costs = whole_costs(weights)
 
     def plain(self) -> dict[str, Any]:
         """For clients: the tables of `_contribution_kernels.budgeted`. Public."""

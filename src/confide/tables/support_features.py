@@ -7,7 +7,9 @@ import numpy.typing as npt
 
 from confide.arguments import fits, shown
 from confide.errors import InvalidParameter
+from confide.tables import _contribution_kernels as _kernels
 
+Array = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
@@ -106,3 +108,13 @@ def _listed(given: npt.ArrayLike, states: int, actions: int) -> tuple[Ints, Ints
             f"support must be {expected}, got shape {found.shape} of {found.dtype}"
         )
     return np.asarray(s * actions + a), np.asarray(after)
+
+
+def whole_costs(weights: Array) -> Ints:
+    """What a visit with each of these weights takes of a user's budget, rounded down."""
+    return np.floor(weights**2 * _kernels.BUDGET).astype(np.int64)
+
+
+def payable_weights(weights: Array) -> Array:
+    """The weights that whole costs pay."""
+    return np.sqrt(whole_costs(weights) / _kernels.BUDGET)
