@@ -123,8 +123,9 @@ runs = [
 ]
 print(f"{'agent':14} {'guarantee':55} {'regret':>8}  users to 90 % of optimal")
 for run in runs:
-    promise = run.guarantee.partition(", replace")[0]
-    print(f"{run.agent:14} {promise:55} {run.regret[-1]:8,.0f}  {run.episodes_to(0.9) or 'never'}")
+    print(
+        f"{run.agent:14} {run.guarantee.request!s:55} {run.regret[-1]:8,.0f}  {run.episodes_to(0.9) or 'never'}"
+    )
 
 # %% [markdown]
 # ## Results
@@ -133,8 +134,7 @@ for run in runs:
 # %%
 options.out.mkdir(parents=True, exist_ok=True)
 for run in runs:
-    kind = "none" if run.guarantee.startswith("NO PRIVACY") else "joint"
-    run.save(options.out / f"{run.agent}-{kind}-seed-{run.seed}")
+    run.save(options.out / f"{run.agent}-{run.guarantee.trust.value}-seed-{run.seed}")
 plot_runs(runs).savefig(options.out / "regret.svg")
 page = write_report(
     runs, options.out / "report.html", title="Two private learners and a custom one"

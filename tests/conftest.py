@@ -139,7 +139,7 @@ def learner(
         "policy": None,
         "optimal_value": OPTIMAL if exact else None,
         "uniform_value": UNIFORM if exact else None,
-        "guarantee": str(guarantee),
+        "guarantee": guarantee,
         "certificate": certify(guarantee, [mechanism], subject=f"a run of {agent}"),
         "seconds": 1.5,
         "versions": {"python": "3.11.2", "confide": "0.1.0", "numpy": "2.4.6"},

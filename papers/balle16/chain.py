@@ -14,6 +14,7 @@ import numpy as np
 
 from confide.evaluation import DPLSL, DPLSW, LSL, LSW
 from confide.mechanisms.smooth import SmoothGaussian
+from confide.privacy.assumption import Assumption
 from confide.privacy.bounded import Array, Bounded
 from confide.privacy.request import CentralDP
 from confide.problems.zoo.tables import chain_values
@@ -38,7 +39,7 @@ def features(group: int) -> Array | None:
 class ChainLog:
     """Users of the chain, generated from their seed each time they are read; sums that were computed are cached."""
 
-    assumptions = ("simulated",)
+    assumptions = (Assumption("simulated-chain", "simulated"),)
     max_trajectories = 1
 
     def __init__(self, users: int, seed: tuple[int, ...]) -> None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from confide.arguments import array, choice, fits, kind, real, whole
 from confide.errors import ConfideWarning, InvalidParameter, LogError, StateError
-from confide.evaluation.estimate import DAMAGED, guarantee_from_json, guarantee_to_json
+from confide.evaluation.estimate import DAMAGED
 from confide.identity import Identity
 from confide.offline.transition_contributions import RootCounts, RootTransitions
 from confide.policy import TabularPolicy
@@ -28,7 +28,7 @@ from papers.qiao22.contributions import StepTransitions
 from papers.qiao22.planning import Pessimistic, pessimistic, steps_of
 from papers.qiao22.printed import APVISetting
 
-_FORMAT = "confide-apvi/1"
+_FORMAT = "confide-apvi/2"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +95,7 @@ class PessimisticPlan:
         facts = {
             "format": _FORMAT,
             "setting": asdict(self.setting),
-            "guarantee": guarantee_to_json(self.guarantee),
+            "guarantee": self.guarantee.to_json(),
             "certificate": self.certificate.document if self.certificate else None,
         }
         buffer = io.BytesIO()
@@ -134,7 +134,7 @@ class PessimisticPlan:
                 rewards,
                 counts,
                 totals,
-                guarantee_from_json(facts["guarantee"]),
+                Guarantee.from_json(facts["guarantee"]),
                 certificate,
             )
         except DAMAGED as error:

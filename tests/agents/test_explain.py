@@ -66,7 +66,7 @@ def test_it_says_what_a_run_does_and_changes_nothing(made, calibration, privacy)
     assert run.segments == other.segments
     assert agent.released().values.tobytes() == untouched.released().values.tobytes()
     promise, mechanism = (
-        run.certificate.document["promise"],
+        run.certificate.document["guarantee"],
         run.certificate.document["mechanisms"][0],
     )
     given = said.to_json()

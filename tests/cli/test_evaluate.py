@@ -16,7 +16,9 @@ from confide.evaluation import ValueEstimate
 from confide.evaluation.catalogue import estimator_class
 from confide.logs import write
 from confide.policy import uniform_policy
+from confide.privacy.guarantee import Guarantee
 from confide.privacy.ledger import Ledger
+from confide.privacy.request import CentralDP
 from confide.trajectory import LoggedUsers
 
 STATES, USERS = 6, 200
@@ -86,13 +88,9 @@ def test_what_visits_leave_out_is_said(log, call):
 def test_values_are_near_the_truth_and_the_same_for_the_same_seed(log, call):
     first, again = made(call, log, *ASK, *FAST), made(call, log, *ASK, *FAST)
     assert first["values"] == again["values"]
-    assert first["promise"] == {
-        "private": True,
-        "epsilon": pytest.approx(2.0),
-        "delta": 1e-4,
-        "relation": "replace",
-        "source": "fast",
-    }
+    given = Guarantee.from_json(first["guarantee"])
+    assert given.epsilon == pytest.approx(2.0) == first["guarantee"]["epsilon"]
+    assert (given.request, given.source) == (CentralDP(2.0, 1e-4), "fast")
     exact = made(call, log, "--states", 6, "--return-bound", 1, "--no-privacy")
     assert np.abs(np.array(first["values"]) - exact["values"])[1:].max() < 0.2
     assert all(
@@ -275,7 +273,7 @@ def test_every_estimator(log, call, name):
     found = made(call, log, *ASK, "--estimator", name, *more.get(name, []), "--out", "out")
     assert len(found["values"]) == STATES
     said = {line["about"]: line["text"] for line in found["said"]}
-    assert found["promise"]["source"] == "secure"
+    assert found["guarantee"]["source"] == "secure"
     if name in ("dp-lsw", "dp-lsl"):
         assert said["noise"].startswith("secure: normal, to 120 digits")
         assert said["intervals"].startswith("none: the scale of this noise depends on the data")
@@ -298,8 +296,8 @@ def test_without_opendp_nothing_is_released_with_fast_noise_unless_asked_for(
         said = call("evaluate", log, *ASK, "--ledger", "budget.sqlite", "--yes", code=2)
         assert "secure noise needs OpenDP" in said and "--source fast" in said
         assert not Ledger("budget.sqlite").spends
-        assert made(call, log, *ASK, *FAST)["promise"]["source"] == "fast"
-        assert made(call, log, *ASK, "--estimator", "dp-lsw")["promise"]["source"] == "secure"
+        assert made(call, log, *ASK, *FAST)["guarantee"]["source"] == "fast"
+        assert made(call, log, *ASK, "--estimator", "dp-lsw")["guarantee"]["source"] == "secure"
 
 
 def test_features_are_components_of_counts_and_sums(log, call):

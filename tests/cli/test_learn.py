@@ -144,7 +144,7 @@ def test_learned_rewards_and_no_privacy(log, call):
             "open",
         )
     )
-    assert found["choices"] == [1, 1, 1, 1] and not found["promise"]["private"]
+    assert found["choices"] == [1, 1, 1, 1] and found["guarantee"]["trust"] == "none"
     assert "NO PRIVACY" in Path("open/report.html").read_text()
 
 

@@ -27,6 +27,7 @@ from confide.mechanisms.state import StateFile
 from confide.policy import TabularPolicy
 from confide.privacy.bounded import L2Ball
 from confide.privacy.loss import PureDP
+from confide.privacy.request import Trust
 from confide.privatizers import geometric
 from confide.problems import lock
 
@@ -55,7 +56,7 @@ def test_reference_agents_have_exact_regret():
         assert done.value[-1] == pytest.approx(value, abs=1e-4)
         assert done.regret[-1] == pytest.approx(K * (PROBLEM.optimal_value - done.value[-1]))
         assert done.checkpoints[-1] == K
-        assert done.guarantee.startswith("NO PRIVACY")
+        assert done.guarantee.trust is Trust.NONE
 
 
 def test_regret_is_the_sum_over_users():
@@ -77,14 +78,14 @@ def test_one_seed_decides_everything():
     )
     assert one.segments == same.segments
     assert one.segments != other.segments
-    assert one.certificate.document["promise"]["epsilon"] == pytest.approx(1.0)
+    assert one.certificate.document["guarantee"]["epsilon"] == pytest.approx(1.0)
 
 
 def test_the_certificate_of_a_run_verifies():
     done = run(visits(), PROBLEM)
     assert verify(done.certificate).epsilon == pytest.approx(1.0)
     assert (
-        done.guarantee
+        str(done.guarantee)
         == "JointDP(epsilon=1, delta=1e-05), replace one user, 5000 users, fast noise"
     )
 
@@ -205,7 +206,7 @@ def test_a_saved_promise_that_does_not_hold_is_not_shown(tmp_path):
     run(visits(), PROBLEM).save(tmp_path / "a")
     text = (tmp_path / "a/certificate.json").read_text()
     document = json.loads(text)
-    document["promise"]["epsilon"] = 0.001
+    document["guarantee"]["epsilon"] = 0.001
     (tmp_path / "a/certificate.json").write_text(json.dumps(document))
     with pytest.raises(CertificateError, match="is stated"):
         Run.load(tmp_path / "a")
@@ -303,7 +304,8 @@ def test_a_local_run_goes_through_devices_and_messages():
     done = run(Counting(PROBLEM.public, episodes=2000, privacy=LOCAL), PROBLEM, seed=1)
     assert len(absorbed) == len(set(absorbed)) == done.episodes == 2000
     assert (
-        done.guarantee == "LocalDP(epsilon=10, delta=0), replace one user, 2000 users, fast noise"
+        str(done.guarantee)
+        == "LocalDP(epsilon=10, delta=0), replace one user, 2000 users, fast noise"
     )
     assert verify(done.certificate).epsilon == pytest.approx(10.0)
     assert "imulated" not in str(
@@ -314,8 +316,8 @@ def test_a_local_run_goes_through_devices_and_messages():
 
 def test_a_local_crowd_is_simulated_and_says_so():
     done = run(local(20_000), PROBLEM)  # too many to send messages one by one
-    assert "Simulated" in done.certificate.document["assumptions"][-1]
-    assert "drawn at once" in done.certificate.document["assumptions"][-1]
+    assert done.certificate.assumptions[-1].kind == "simulated"
+    assert "drawn at once" in done.certificate.assumptions[-1].text
     assert "simulated for 20000 users" in done.certificate.document["mechanisms"][0]["query"]
     assert done.regret[-1] < 0.2 * 20_000 * (PROBLEM.optimal_value - PROBLEM.uniform_value)
     assert (
@@ -348,10 +350,8 @@ def test_user_by_user_when_asked():
 
 def test_secure_devices():
     done = run(local(60), PROBLEM, source=noise_source("secure"))
-    assert done.guarantee.endswith("60 users, secure noise")
-    assert verify(done.certificate).losses == (
-        PureDP(done.certificate.document["request"]["epsilon"]),
-    )
+    assert (done.guarantee.users, done.guarantee.source) == (60, "secure")
+    assert verify(done.certificate).losses == (PureDP(done.certificate.guarantee.request.epsilon),)
 
 
 def test_an_interrupted_local_run_is_taken_up_with_the_same_bits(tmp_path):

@@ -15,9 +15,19 @@ from confide.experiments.summary import (
 )
 from confide.experiments.sweep import Sweep
 from confide.experiments.table import groups_of_table, tidy
+from confide.privacy.guarantee import Guarantee, no_guarantee
+from confide.privacy.loss import loss_for
+from confide.privacy.request import JointDP, LocalDP
 from confide.report.comparison import Comparison, compare
 
 USERS = [1, 10, 100, 1000, 10_000]
+
+
+def guarantee_of(trust, epsilon, delta):
+    if epsilon is None:
+        return no_guarantee(USERS[-1])
+    request = {"joint": JointDP, "local": LocalDP}[trust](epsilon, delta)
+    return Guarantee(loss_for(request), request, request.trust, USERS[-1], "fast")
 
 
 def cell(
@@ -48,7 +58,7 @@ def cell(
         **{
             "status": "done",
             "command": f"confide run --seed {seed}",
-            "guarantee": "",
+            "guarantee": json.dumps(guarantee_of(trust, epsilon, delta).to_json()),
             "true_epsilon": epsilon,
             "users": USERS,
         },

@@ -106,7 +106,7 @@ def test_edited_ledgers_are_refused(tmp_path):
 def test_a_certificate_with_a_number_of_400_digits_is_refused(saved, tmp_path):
     text = (saved / "certificate.json").read_text()
     document = json.loads(text)
-    document["promise"]["users"] = "digits"
+    document["guarantee"]["users"] = "digits"
     (tmp_path / "c.json").write_text(json.dumps(document).replace('"digits"', "9" * 400))
     outcome = call(["verify", str(tmp_path / "c.json")], 60)
     assert outcome.kind == "refused" and len(outcome.said) < 300, outcome

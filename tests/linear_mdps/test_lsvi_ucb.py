@@ -95,7 +95,7 @@ def test_without_privacy_it_learns_at_once(world):
     """20 000 users, 6 seeds: measured .008 on latent and .004 on one-hot."""
     found, runs = regret(world, NoPrivacy())
     assert found < 0.03
-    assert runs[0].guarantee == "NO PRIVACY, 20000 users"
+    assert str(runs[0].guarantee) == "NO PRIVACY, 20000 users"
     assert all(one.value[-1] > 0.99 * world.optimal_value for one in runs)
 
 

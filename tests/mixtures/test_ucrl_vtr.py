@@ -263,7 +263,7 @@ def test_printed_constants_that_break_the_promise_are_refused_with_the_true_numb
         small,
         seed=0,
     )
-    assert done.guarantee.startswith("JointDP(epsilon=0.7")
+    assert 0.7 <= done.guarantee.epsilon < 0.8
     verify(done.certificate)
 
 

@@ -27,7 +27,6 @@ from confide.privacy import (
 )
 from confide.privacy.bounded import L2Ball
 from confide.privacy.certificate import (
-    FORMER,
     Certificate,
     Mechanism,
     certify,
@@ -73,8 +72,8 @@ def test_every_counters_certificate_verifies_after_a_trip_to_disk(tmp_path, name
 def test_secure_certificates_account_for_the_lattice():
     made = counter(Toeplitz(32, bits=16), source="secure")
     stated = certify(billboard(made.guarantee), [made.mechanism()])
-    assert stated.document["promise"]["source"] == "secure"
-    assert not any("Fast noise" in said for said in stated.document["assumptions"])
+    assert stated.document["guarantee"]["source"] == "secure"
+    assert "fast-noise" not in {assumption.kind for assumption in stated.assumptions}
     assert verify(stated).epsilon == pytest.approx(1.0, abs=1e-6)
     document = copy.deepcopy(stated.document)
     document["mechanisms"][0]["lattice"] /= 2
@@ -83,17 +82,36 @@ def test_secure_certificates_account_for_the_lattice():
 
 
 def test_fast_noise_says_so():
-    """It claims no secret seed, which a run's own files state; and certificates of earlier versions, which did, still verify."""
+    """It claims no secret seed, which a run's own files state. The kind decides, not the sentence."""
     made = certificate()
-    (said,) = [said for said in made.document["assumptions"] if "fast noise" in said]
-    assert said.startswith("Simulation") and "secret" not in said
-    document = dict(made.document)
-    document["assumptions"] = [FORMER.get(said, said) for said in document["assumptions"]]
-    assert document["assumptions"] != made.document["assumptions"]
+    (fast,) = [each for each in made.assumptions if each.kind == "fast-noise"]
+    assert fast.text.startswith("Simulation") and "secret" not in fast.text
+    document = copy.deepcopy(made.document)
+    for assumption in document["assumptions"]:
+        assumption["text"] = "the same in other words"
     verify(Certificate(document))
-    document["assumptions"] = [text for text in document["assumptions"] if text != FORMER[said]]
-    with pytest.raises(CertificateError, match="assumption is missing"):
+    document["assumptions"] = [
+        assumption for assumption in document["assumptions"] if assumption["kind"] != "fast-noise"
+    ]
+    with pytest.raises(CertificateError, match="assumption is missing: fast-noise"):
         verify(Certificate(document))
+
+
+def test_a_certificate_of_an_older_format_is_refused_in_one_sentence():
+    document = certificate().document | {"format": "confide-certificate/2"}
+    with pytest.raises(CertificateError) as refused:
+        check_schema(document)
+    assert (
+        str(refused.value)
+        == "not a confide certificate that this version can read: its format is 'confide-certificate/2', not 'confide-certificate/3'"
+    )
+
+
+def test_its_guarantee_is_the_one_that_was_certified():
+    made = counter(Tree(32))
+    assert certify(billboard(made.guarantee), [made.mechanism()]).guarantee == billboard(
+        made.guarantee
+    )
 
 
 def test_several_mechanisms_compose():
@@ -117,7 +135,7 @@ def test_gaussian_beside_laplace_is_composed_by_a_privacy_loss_distribution():
         "fast",
     )
     stated = certify(together, [one.mechanism() for one in parts])
-    assert stated.document["promise"]["loss"]["kind"] == "approximate"
+    assert stated.document["guarantee"]["loss"]["kind"] == "approximate"
     assert verify(stated).epsilon == pytest.approx(together.epsilon)
 
 
@@ -218,8 +236,8 @@ def test_local_and_smooth_mechanisms():
 def test_no_privacy_is_certified_as_none():
     made = counter(Exact(3), loss=PureDP(math.inf), request=NoPrivacy())
     stated = certify(made.guarantee, [made.mechanism()])
-    assert stated.document["promise"]["epsilon"] is None
-    assert stated.document["assumptions"] == ["No noise was added: nobody is protected."]
+    assert stated.document["guarantee"]["epsilon"] is None
+    assert [assumption.kind for assumption in stated.assumptions] == ["no-noise"]
     assert verify(stated).epsilon == math.inf
     assert json.loads(json.dumps(stated.document, allow_nan=False)) == stated.document
 
@@ -228,36 +246,36 @@ TAMPERINGS = {
     "less noise": (("mechanisms", 0, "scale"), lambda x: 0.99 * x),
     "a larger sensitivity": (("mechanisms", 0, "sensitivity"), lambda x: 1.01 * x),
     "more leaves": (("mechanisms", 0, "parameters", "leaves"), lambda x: 4 * x),
-    "a smaller epsilon": (("promise", "epsilon"), lambda x: 0.99 * x),
-    "a smaller loss": (("promise", "loss", "mu"), lambda x: 0.99 * x),
-    "a smaller request": (("request", "epsilon"), lambda x: 0.99 * x),
-    "a smaller delta": (("promise", "delta"), lambda x: 0.9 * x),
-    "a larger delta": (("promise", "delta"), lambda x: 2 * x),
-    "another trust": (("promise", "trust"), lambda _: "local"),
+    "a smaller epsilon": (("guarantee", "epsilon"), lambda x: 0.99 * x),
+    "a smaller loss": (("guarantee", "loss", "mu"), lambda x: 0.99 * x),
+    "a smaller request": (("guarantee", "request", "epsilon"), lambda x: 0.99 * x),
+    "a smaller delta": (("guarantee", "delta"), lambda x: 0.9 * x),
+    "a larger delta": (("guarantee", "delta"), lambda x: 2 * x),
+    "another trust": (("guarantee", "trust"), lambda _: "local"),
     "no noise": (("mechanisms", 0, "distribution"), lambda _: "none"),
     "the other noise": (("mechanisms", 0, "distribution"), lambda _: "laplace"),
     "zero noise": (("mechanisms", 0, "scale"), lambda _: 0.0),
-    "no promise": (("promise", "epsilon"), lambda _: None),
+    "no guarantee": (("guarantee", "epsilon"), lambda _: None),
     "absurdly many leaves": (("mechanisms", 0, "parameters", "leaves"), lambda _: 10**18),
     "parameters of another counter": (("mechanisms", 0, "parameters", "bits"), lambda _: 16),
     "leaves that are not whole": (("mechanisms", 0, "parameters", "leaves"), lambda _: 32.0),
-    "more leaves than users": (("promise", "users"), lambda _: 3),
-    "a larger epsilon": (("promise", "epsilon"), lambda x: 1.01 * x),
-    "a larger loss": (("promise", "loss", "mu"), lambda x: 1.01 * x),
+    "more leaves than users": (("guarantee", "users"), lambda _: 3),
+    "a larger epsilon": (("guarantee", "epsilon"), lambda x: 1.01 * x),
+    "a larger loss": (("guarantee", "loss", "mu"), lambda x: 1.01 * x),
     "a smaller sensitivity": (("mechanisms", 0, "sensitivity"), lambda x: 0.99 * x),
     "more noise": (("mechanisms", 0, "scale"), lambda x: 1.01 * x),
     "another bound": (("mechanisms", 0, "bound", "radius"), lambda x: 1.01 * x),
-    "another relation": (("promise", "relation"), lambda _: "null"),
-    "secure noise without a lattice": (("promise", "source"), lambda _: "secure"),
+    "another relation": (("guarantee", "relation"), lambda _: "null"),
+    "secure noise without a lattice": (("guarantee", "source"), lambda _: "secure"),
     "a lattice without secure noise": (("mechanisms", 0, "lattice"), lambda _: 1e-9),
-    "no source": (("promise", "source"), lambda _: "none"),
+    "no source": (("guarantee", "source"), lambda _: "none"),
     "nothing assumed": (("assumptions",), lambda _: []),
     "pure loss for Gaussian noise": (
-        ("promise", "loss"),
+        ("guarantee", "loss"),
         lambda _: {"kind": "pure", "epsilon": 1.0},
     ),
     "approximate loss for Gaussian noise": (
-        ("promise", "loss"),
+        ("guarantee", "loss"),
         lambda _: {"kind": "approximate", "epsilon": 1.0, "delta": 1e-5},
     ),
     "sizes that are not whole": (("mechanisms", 0, "bound", "size"), lambda _: 3.01),

@@ -182,7 +182,7 @@ def test_its_certificate_verifies(kind, source):
     made = certify(server.guarantee, [server.mechanism()])
     assert verify(made).epsilon == pytest.approx(2.0, rel=1e-4)
     assert taken_on_trust(made) == []
-    assert made.document["promise"]["trust"] == "local"
+    assert made.document["guarantee"]["trust"] == "local"
     assert server.guarantee.loss == (PureDP(2.0) if kind != "gaussian" else loss_for(PRIVACY))
 
 

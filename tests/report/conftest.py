@@ -1,5 +1,6 @@
 """Sweeps that never happened, and pages of them and of made-up runs."""
 
+import json
 import math
 from types import SimpleNamespace
 
@@ -8,10 +9,21 @@ import pytest
 
 from confide.experiments.table import tidy
 from confide.privacy.certificate import Certificate
+from confide.privacy.guarantee import Guarantee, no_guarantee
+from confide.privacy.loss import loss_for
+from confide.privacy.request import JointDP, Trust
 from confide.report import write_report
 from confide.report.comparison import Comparison
 
 GAP = 1.06  # between optimal and uniform play
+
+
+def guarantee_of(agent, epsilon, users):
+    """Printed constants give a smaller epsilon than requested."""
+    if epsilon is None:
+        return no_guarantee(users)
+    noise = loss_for(JointDP(epsilon / (900 if "paper" in agent else 1), 1e-5))
+    return Guarantee(noise, JointDP(epsilon, 1e-5), Trust.JOINT, users, "fast")
 
 
 def cell(problem, agent, epsilon, seed, *, half=None, users=20_000, known=True, error=None):
@@ -40,9 +52,7 @@ def cell(problem, agent, epsilon, seed, *, half=None, users=20_000, known=True, 
     goal = None if half is None else int(9 * half * luck)
     return said | {
         "status": "done",
-        "guarantee": "NO PRIVACY, 20000 users"
-        if epsilon is None
-        else f"JointDP(epsilon={epsilon}, delta=1e-05)",
+        "guarantee": json.dumps(guarantee_of(agent, epsilon, users).to_json()),
         "true_epsilon": None if epsilon is None else epsilon / (900 if "paper" in agent else 1),
         "optimal_value": 1.17 if known else None,
         "uniform_value": 1.17 - GAP if known else None,

@@ -416,7 +416,7 @@ def test_command_and_certificate_are_copied(study, made_up):
     study.locator("summary").first.click()
     study.get_by_role("button", name="Copy the certificate of ucrl-vtr, ε = 1").click()
     until(study, "window.copied.startsWith('{')")
-    assert study.evaluate("JSON.parse(window.copied).promise.trust") == "joint"
+    assert study.evaluate("JSON.parse(window.copied).guarantee.trust") == "joint"
 
 
 def test_without_a_clipboard_the_text_is_selected(study, made_up):

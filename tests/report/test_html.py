@@ -193,20 +193,11 @@ def test_secure_noise_has_no_warning(report, made_up):
     text = report(
         [
             made_up.learner(
-                certificate=None, guarantee=str(made_up.guarantee_of("joint", source="secure"))
+                certificate=None, guarantee=made_up.guarantee_of("joint", source="secure")
             )
         ]
     ).text
     assert "Simulation only" not in text and "from the system’s entropy" in text
-
-
-def test_a_guarantee_in_other_words_is_shown_as_it_stands(report, made_up):
-    text = report([made_up.learner(certificate=None, guarantee="as private as can be")]).text
-    assert (
-        "as private as can be" in text
-        and "Privacy as stated by the agent" in text
-        and "e ε" not in text
-    )
 
 
 def test_returns_where_values_are_unknown(report, made_up):
@@ -259,7 +250,7 @@ def test_nothing_that_comes_from_outside_becomes_markup(report, made_up):
             certificate=Certificate(document),
             versions={EVIL: EVIL},
         ),
-        made_up.learner(agent="b", problem=EVIL, certificate=None, guarantee=EVIL),
+        made_up.learner(agent="b", problem=EVIL, certificate=None),
     ]
     page = report(runs, title=EVIL)
     names = [name for name, _ in page.elements]

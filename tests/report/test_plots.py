@@ -28,10 +28,11 @@ def test_importing_the_report_imports_no_plotting():
 
 
 def test_drawing_needs_no_display_and_no_global_state():
-    one_user = "(Segment(1, 0.5, 0.5),), None, 1.0, 0.0, 'NO PRIVACY, 1 users', None, 0.0, {}"
+    one_user = "(Segment(1, 0.5, 0.5),), None, 1.0, 0.0, no_guarantee(1), None, 0.0, {}"
     assert (
         loaded_after(
             "from confide.experiments.run import Run, Segment\nfrom confide.report import plot_runs\n"
+            "from confide.privacy.guarantee import no_guarantee\n"
             f"plot_runs([Run('a', 'b', 0, 1, {one_user})])"
         )
         == "['matplotlib']"

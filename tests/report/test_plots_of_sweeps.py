@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -8,8 +9,18 @@ import pytest
 from confide.drawing import NEUTRAL
 from confide.errors import InvalidParameter
 from confide.experiments.table import tidy
+from confide.privacy.guarantee import Guarantee, no_guarantee
+from confide.privacy.loss import loss_for
+from confide.privacy.request import JointDP
 from confide.report.comparison import Comparison
 from confide.report.plots import save_study_figures
+
+
+def guarantee_of(epsilon, users):
+    if epsilon is None:
+        return no_guarantee(users)
+    request = JointDP(epsilon, 1e-5)
+    return Guarantee(loss_for(request), request, request.trust, users, "fast")
 
 
 def cell(problem, agent, epsilon, seed, *, loss, known=True, spread=1.1):
@@ -26,7 +37,12 @@ def cell(problem, agent, epsilon, seed, *, loss, known=True, spread=1.1):
             },
             **{"delta": None if epsilon is None else 1e-5, "seed": seed, "episodes": users[-1]},
         },
-        **{"status": "done", "command": "confide run", "guarantee": "", "true_epsilon": epsilon},
+        **{
+            "status": "done",
+            "command": "confide run",
+            "guarantee": json.dumps(guarantee_of(epsilon, users[-1]).to_json()),
+            "true_epsilon": epsilon,
+        },
         **{
             "optimal_value": 2.0 if known else None,
             "uniform_value": 1.0 if known else None,

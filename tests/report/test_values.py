@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from confide.evaluation import ValueEstimate
+from confide.privacy import words as privacy_words
 from confide.privacy.certificate import Mechanism, certify
 from confide.report.values import (
     Shown,
     cells,
     heads,
     plot_values,
-    promise_words,
     rows,
     titles,
     words,
@@ -87,10 +87,10 @@ def test_without_error_bars_it_says_why(made_up):
 
 
 def test_promises_in_words(made_up):
-    said = promise_words(made_up.guarantee_of("central", relation="null"))
+    said = privacy_words.consequence(made_up.guarantee_of("central", relation="null"))
     assert "if any one of the 100,000 users had contributed nothing" in said
     assert "e^epsilon = 2.72" in said
-    assert "users are not protected" in promise_words(made_up.guarantee_of("none"))
+    assert "users are not protected" in privacy_words.consequence(made_up.guarantee_of("none"))
 
 
 @pytest.mark.parametrize("states", [1, 5, 200])

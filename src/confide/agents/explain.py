@@ -7,6 +7,7 @@ from confide._memory import in_words
 from confide.agents.facts import Facts, facts
 from confide.errors import InvalidParameter
 from confide.learning.learner import Learner
+from confide.privacy import words
 from confide.privacy.request import Relation, Trust
 from confide.privatizers import AtMost, ExpectedNoise, Schedule
 
@@ -23,18 +24,7 @@ _CALIBRATION = {
     "paper": "paper: the printed constants",
     "tight": "tight: the least noise that the guarantee needs",
 }
-_TRUST = {
-    Trust.NONE: "none: data and statistics are not protected",
-    Trust.JOINT: "joint: a curator sees the data; protects each user from all other users together",
-    Trust.LOCAL: "local: only the user's device sees the data; protects each user from everybody, including the server",
-    Trust.DISTRIBUTED: "distributed: only the user's device sees the data, and the server only sums of batches, with noise from their "
-    "devices, assuming an ideal aggregator; protects each user from everybody, including the server",
-}
 _NO_RULE = "no estimate"
-_RELATION = {
-    Relation.REPLACE: "one user's whole trajectory, replaced by another",
-    Relation.NULL: "one user's whole trajectory, replaced by zero",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +107,10 @@ def _cells(one: Facts) -> dict[str, str]:
     broken = "" if one.kept else ", MORE than requested: a run is refused"
     return {
         "calibration": _CALIBRATION.get(one.calibration, one.calibration),
-        "request": str(one.request) if private else "no privacy",
-        "guarantee": given + broken if private else "NO PRIVACY",
-        "unit": _RELATION[Relation(one.request.relation)] if private else "",
-        "trust": _TRUST[one.trust],
+        "request": str(one.request) if private else words.OPEN,
+        "guarantee": given + broken if private else words.NO_PRIVACY,
+        "unit": words.UNITS[Relation(one.request.relation)] if private else "",
+        "trust": words.MODELS[one.trust],
         "contribution": f"{one.bound.size} numbers: {one.bound.about}",
         "sensitivity": f"{noise.sensitivity:.4g} (L{noise.norm} norm)" if private else "",
         "releases": _releases(one.schedule),

@@ -22,17 +22,23 @@ from confide.mixtures.contributions import StackedRows
 from confide.mixtures.question_contributions import Answers
 from confide.offline.gain_contributions import Moments
 from confide.offline.transition_contributions import RootCounts
+from confide.privacy.assumption import standing_assumptions
 from confide.privacy.bounded import Bound, L2Ball
 from confide.privacy.certificate import (
-    FORMER,
     Certificate,
     Json,
     check_schema,
-    loss_from_json,
-    standing_assumptions,
 )
 from confide.privacy.discrete_sums import sum_epsilon
-from confide.privacy.loss import NO_PRIVACY, ApproxDP, GaussianDP, Loss, PureDP, compose
+from confide.privacy.loss import (
+    NO_PRIVACY,
+    ApproxDP,
+    GaussianDP,
+    Loss,
+    PureDP,
+    compose,
+    loss_from_json,
+)
 from confide.privacy.request import Relation, Trust
 from confide.statistics.bounds import RegressionRows, WeightedRows
 from confide.tables.contributions import BudgetedCounts
@@ -81,7 +87,8 @@ def verify(certificate: Certificate) -> Verification:
     """Raise `CertificateError` unless the mechanisms' sensitivities and noise give the stated and the requested guarantee."""
     document = kind("certificate", certificate, Certificate).document
     check_schema(document)
-    promise, request = document["promise"], document["request"]
+    promise = document["guarantee"]
+    request = promise["request"]
     _check(
         promise["trust"] in _TRUST[request["kind"]],
         f"the request is {request['kind']}, but the guarantee has {promise['trust']} trust",
@@ -109,14 +116,10 @@ def verify(certificate: Certificate) -> Verification:
         "DistributedDP",
     )
     _check(replaces, f"{request['kind']} needs the relation replace")
-    needed, stated_ones = (
-        standing_assumptions(Trust(promise["trust"]), promise["source"]),
-        document["assumptions"],
-    )
-    missing = [
-        said for said in needed if said not in stated_ones and FORMER.get(said) not in stated_ones
-    ]
-    _check(not missing, f"an assumption is missing: {missing[:1]}")
+    needed = standing_assumptions(Trust(promise["trust"]), promise["source"])
+    stated_kinds = {assumption.kind for assumption in certificate.assumptions}
+    missing = [each.kind for each in needed if each.kind not in stated_kinds]
+    _check(not missing, f"an assumption is missing: {', '.join(missing[:1])}")
     if request["kind"] == "NoPrivacy":
         _check(
             promise["epsilon"] is None and stated == NO_PRIVACY,

@@ -165,7 +165,7 @@ def _parameters(spend: "Spend") -> list[tuple[str, float]]:
 
 
 def _loss(spend: "Spend") -> dict[str, Any]:
-    from confide.privacy.certificate import loss_to_json
+    from confide.privacy.loss import loss_to_json
 
     return loss_to_json(spend.loss)
 

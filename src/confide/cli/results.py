@@ -100,10 +100,11 @@ def _units(problem: str) -> str:
 
 def _asked(one: "Run") -> str:
     """Which of several runs of an agent this is."""
-    if one.certificate is None:
-        return ""
-    epsilon = one.certificate.document["promise"]["epsilon"]
-    return ", no privacy" if epsilon is None else f", epsilon {epsilon:g}"
+    from confide.privacy import words
+    from confide.privacy.request import Trust
+
+    private = one.guarantee.trust is not Trust.NONE
+    return f", epsilon {one.guarantee.epsilon:g}" if private else f", {words.OPEN}"
 
 
 def print_questions(runs: "list[Run]", as_json: bool) -> None:
@@ -214,7 +215,7 @@ def _cells(row: "StudyRow") -> dict[str, str]:
     )
     return {
         "agent": group.agent + ran,
-        "epsilon": epsilon if group.trust or group.reference else "own",
+        "epsilon": epsilon,
         "regret (95 %)": _interval(row.regret),
         "return (95 %)": _interval(row.mean_return),
         "% of\noptimal": "" if row.share is None else _percent(row.share.estimate),
@@ -288,7 +289,8 @@ def _row(one: "Run") -> dict[str, Any]:
         "users_averaged": None if last is None else one.segments[-1].users,
         "units": _units(one.problem) or None,
         "share": _finite(share),
-        "guarantee": one.guarantee,
-        "epsilon": one.certificate.document["promise"]["epsilon"] if one.certificate else None,
+        "guarantee": one.guarantee.to_json(),
+        "guarantee_in_words": str(one.guarantee),
+        "epsilon": _finite(one.guarantee.epsilon),
         "seconds": one.seconds,
     }

@@ -21,7 +21,7 @@ def verify(
 
     loaded = Certificate.load(certificate)
     found = check(loaded)
-    promise = loaded.document["promise"]
+    promise = loaded.document["guarantee"]
     if as_json:
         recomputed = found.epsilon if math.isfinite(found.epsilon) else None
         trust = {
@@ -34,7 +34,7 @@ def verify(
                 "valid": True,
                 "recomputed_epsilon": recomputed,
                 "delta": found.delta,
-                "promise": promise,
+                "guarantee": promise,
                 **trust,
             }
         )
@@ -55,7 +55,7 @@ def verify(
     said = (
         ("checked", loaded.document.get("checked", [])),
         ("on trust", trusted),
-        ("assumes", loaded.document["assumptions"]),
+        ("assumes", [assumption.text for assumption in loaded.assumptions]),
     )
     for heading, texts in said:
         for text in texts:

@@ -19,11 +19,11 @@ from confide._durable import output, staged
 from confide.arguments import real
 from confide.errors import InvalidParameter, StateError
 from confide.privacy.bounded import Array
-from confide.privacy.certificate import Certificate, loss_from_json, loss_to_json
+from confide.privacy.certificate import Certificate
 from confide.privacy.guarantee import Guarantee
-from confide.privacy.request import CentralDP, NoPrivacy, Request, Trust
+from confide.privacy.request import Trust
 
-_FORMAT = "confide-estimate/2"
+_FORMAT = "confide-estimate/3"
 # what NumPy, zip and JSON raise where a file is not what it should be
 _NO_FILE = OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error
 DAMAGED = (
@@ -121,7 +121,7 @@ class ValueEstimate:
         """Everything in one NumPy archive without pickles: what a ledger stores, and hands out again."""
         facts: dict[str, Any] = {
             "format": _FORMAT,
-            "guarantee": guarantee_to_json(self.guarantee),
+            "guarantee": self.guarantee.to_json(),
             "range": [self.lowest, self.highest],
         }
         facts["certificate"] = self.certificate.document if self.certificate else None
@@ -151,7 +151,7 @@ class ValueEstimate:
             return cls(
                 values=held["values"],
                 noise_std=held.get("noise_std"),
-                guarantee=guarantee_from_json(facts["guarantee"]),
+                guarantee=Guarantee.from_json(facts["guarantee"]),
                 certificate=Certificate(facts["certificate"]) if facts["certificate"] else None,
                 lowest=facts["range"][0],
                 highest=facts["range"][1],
@@ -193,22 +193,3 @@ def _quantile(level: float, *, laplace: bool) -> float:
 
     normal = float(ndtri((1 + level) / 2))
     return max(normal, -math.log(1 - level) / math.sqrt(2)) if laplace else normal
-
-
-def guarantee_to_json(guarantee: Guarantee) -> dict[str, Any]:
-    asked = guarantee.request
-    request = (
-        None if isinstance(asked, NoPrivacy) else [asked.epsilon, asked.delta, str(asked.relation)]
-    )
-    return {
-        "loss": loss_to_json(guarantee.loss),
-        "request": request,
-        "users": guarantee.users,
-        "source": guarantee.source,
-    }
-
-
-def guarantee_from_json(held: dict[str, Any]) -> Guarantee:
-    request: Request = NoPrivacy() if held["request"] is None else CentralDP(*held["request"])
-    trust = Trust.NONE if held["request"] is None else Trust.CENTRAL
-    return Guarantee(loss_from_json(held["loss"]), request, trust, held["users"], held["source"])

@@ -1,5 +1,6 @@
 """One cell of a sweep, run in whatever process it was sent to."""
 
+import json
 import math
 import os
 import sys
@@ -52,7 +53,7 @@ def run_cell(cell: Cell) -> dict[str, Any]:
         return _failed(cell, f"{type(error).__name__}: {error} ({place.name}, line {place.lineno})")
     if not done.complete:
         return {"status": INTERRUPTED}
-    return _done(cell, done, float(agent.guarantee.epsilon))
+    return _done(cell, done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +102,14 @@ def _failed(cell: Cell, error: str) -> dict[str, Any]:
     return {"status": "failed", "cell": cell.facts, "command": cell.command, "error": said}
 
 
-def _done(cell: Cell, done: Run, true_epsilon: float) -> dict[str, Any]:
+def _done(cell: Cell, done: Run) -> dict[str, Any]:
     known = done.optimal_value is not None and done.uniform_value is not None
     return {
         "status": "done",
         "cell": cell.facts,
         "command": cell.command,
-        "guarantee": done.guarantee,
-        "true_epsilon": _plain(true_epsilon),
+        "guarantee": json.dumps(done.guarantee.to_json(), allow_nan=False),
+        "true_epsilon": _plain(done.guarantee.epsilon),
         "optimal_value": done.optimal_value,
         "uniform_value": done.uniform_value,
         "episodes_to_90": done.episodes_to(0.9) if known else None,

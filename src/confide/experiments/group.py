@@ -1,9 +1,8 @@
 """Runs that differ in their seed only, as arrays: what statistics, figures and pages are made of."""
 
 import math
-import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,15 +14,14 @@ from confide.arguments import listed
 from confide.errors import InvalidParameter
 from confide.experiments.run import CURVES, Run, checkpoint_grid
 from confide.learning.question import Question
+from confide.privacy import words
 from confide.privacy.certificate import Certificate
+from confide.privacy.guarantee import Guarantee
+from confide.privacy.request import Trust
 
 Array = npt.NDArray[np.float64]
 
-OPEN = "no privacy"
-_STATED = re.compile(
-    r"(?P<kind>Central|Joint|Local)DP\(epsilon=(?P<epsilon>[^,]+), delta=(?P<delta>[^)]+)\), "
-    r"(?P<relation>replace one user|one user contributes zero), (?P<users>\d+) users, (?P<source>\w+) noise"
-)
+OPEN = words.OPEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +39,7 @@ class Group:
 
     problem: str
     agent: str
-    trust: str  # none, central, joint, local; empty where the guarantee is not in confide's words
-    epsilon: float | None  # what was asked for
-    delta: float | None
-    true_epsilon: float | None  # what the noise gives
-    guarantee: str
+    guarantee: Guarantee
     optimal_value: float | None
     uniform_value: float | None
     seeds: tuple[int, ...]
@@ -58,9 +52,6 @@ class Group:
     episodes_to_90: Array = field(repr=False)
     noise_std: Array | None = field(default=None, repr=False)  # [seed, checkpoint]
     signal: Array | None = field(default=None, repr=False)
-    relation: str = "replace"
-    source: str = "fast"
-    covered: int | None = None  # users that the guarantee covers; None: all of them
     certificates: tuple[Certificate | None, ...] = field(default=(), repr=False)  # [seed]
     # [seed]: what users were asked
     questions: tuple[tuple[Question, ...], ...] = field(default=(), repr=False)
@@ -75,7 +66,25 @@ class Group:
 
     @property
     def private(self) -> bool:
-        return self.trust in ("central", "joint", "local", "distributed")
+        return self.trust is not Trust.NONE
+
+    @property
+    def trust(self) -> Trust:
+        return self.guarantee.trust
+
+    @property
+    def epsilon(self) -> float | None:
+        """What was asked for; None without privacy."""
+        return self.guarantee.request.epsilon if self.private else None
+
+    @property
+    def delta(self) -> float | None:
+        return self.guarantee.delta if self.private else None
+
+    @property
+    def true_epsilon(self) -> float | None:
+        """What the noise gives."""
+        return self.guarantee.epsilon if self.private else None
 
     @property
     def known(self) -> bool:
@@ -85,7 +94,7 @@ class Group:
     @property
     def reference(self) -> bool:
         """Whether it is a reference agent that does not learn (uniform, oracle, no-data)."""
-        if self.agent not in AGENTS or AGENTS[self.agent].profile.paper or self.trust != "none":
+        if self.agent not in AGENTS or AGENTS[self.agent].profile.paper or self.private:
             return False
         spread = np.nan_to_num(np.ptp(self.value, axis=1))
         return bool((spread <= 1e-9 * (1 + np.nan_to_num(np.abs(self.value[:, -1])))).all())
@@ -147,7 +156,7 @@ def groups_of(runs: Sequence[Run]) -> list[Group]:
     for (name, _, _), members in worlds.items():
         seen[name] += 1
         title = name if named[name] == 1 else f"{name} (instance {seen[name]})"
-        kinds: dict[tuple[str, str], list[Run]] = {}
+        kinds: dict[tuple[str, Guarantee], list[Run]] = {}
         for run in members:
             kinds.setdefault((run.agent, run.guarantee), []).append(run)
         made += [_group(title, own) for own in kinds.values() if any(run.segments for run in own)]
@@ -161,28 +170,16 @@ def groups_of(runs: Sequence[Run]) -> list[Group]:
 def told_apart(groups: Sequence[Group]) -> list[Group]:
     """Labels with a short form of the guarantee, or a longer one where the same agent has two guarantees."""
     made = list(groups)
-    for say in (_short, _longer, lambda group: group.guarantee):
-        made = [replace(one, promise=say(one)) if one.promise == "" else one for one in made]
+    for say in (words.label, words.long_label, words.guarantee):
+        made = [
+            replace(one, promise=say(one.guarantee)) if one.promise == "" else one for one in made
+        ]
         twice = Counter((one.problem, one.agent, one.promise) for one in made)
         again = [one for one in made if twice[one.problem, one.agent, one.promise] > 1]
         if not again:
             break
         made = [replace(one, promise="") if one in again else one for one in made]
-    return [replace(one, promise=one.promise or one.guarantee) for one in made]
-
-
-def _short(group: Group) -> str:
-    if group.epsilon is not None:
-        return f"ε = {group.epsilon:.4g}"
-    return OPEN if group.trust == "none" else group.guarantee
-
-
-def _longer(group: Group) -> str:
-    return (
-        f"{group.trust} ε = {group.epsilon:.4g}, δ = {group.delta:g}"
-        if group.private
-        else _short(group)
-    )
+    return [replace(one, promise=one.promise or words.guarantee(one.guarantee)) for one in made]
 
 
 def _group(problem: str, runs: Sequence[Run]) -> Group:
@@ -221,34 +218,7 @@ def _group(problem: str, runs: Sequence[Run]) -> Group:
         seconds=tuple(run.seconds for run in shown),
         versions=tuple(dict.fromkeys(item for run in shown for item in run.versions.items())),
         **curves,
-        **_promised(first),
     )
-
-
-def _promised(run: Run) -> Mapping[str, Any]:
-    """From the certificate, which has all digits; from the guarantee's words where there is none."""
-    if run.certificate is not None:
-        stated, asked = run.certificate.document["promise"], run.certificate.document["request"]
-        private = stated["trust"] != "none"
-        return {
-            **{name: stated[name] for name in ("trust", "relation", "source")},
-            "covered": stated["users"],
-            "epsilon": asked["epsilon"] if private else None,
-            "delta": run.certificate.delta if private else None,
-            "true_epsilon": run.certificate.epsilon if private else None,
-        }
-    if found := _STATED.fullmatch(run.guarantee):
-        return {
-            "trust": found["kind"].lower(),
-            "relation": "replace" if found["relation"].startswith("replace") else "null",
-            "source": found["source"],
-            "covered": int(found["users"]),
-            "epsilon": float(found["epsilon"]),
-            "delta": float(found["delta"]),
-            "true_epsilon": float(found["epsilon"]),
-        }
-    trust = "none" if re.fullmatch(r"NO PRIVACY, \d+ users", run.guarantee) else ""
-    return {"trust": trust, "source": "none", "epsilon": None, "delta": None, "true_epsilon": None}
 
 
 def _rounded(value: float | None) -> str:

@@ -19,10 +19,11 @@ from confide.experiments import metrics
 from confide.learning.question import Question
 from confide.policy import Policy, load_policy
 from confide.privacy.certificate import Certificate
+from confide.privacy.guarantee import Guarantee
 
 Array = npt.NDArray[np.float64]
 
-_FORMAT = "confide-run/2"
+_FORMAT = "confide-run/3"
 _NORMAL = 1.959964  # 97.5 % of a normal distribution
 CURVES = ("regret", "value", "mean_return", "noise_std", "signal")
 
@@ -64,7 +65,7 @@ class Run:
     policy: Policy | None = field(repr=False)  # the last one
     optimal_value: float | None
     uniform_value: float | None
-    guarantee: str
+    guarantee: Guarantee
     certificate: Certificate | None = field(repr=False)
     seconds: float
     versions: dict[str, str] = field(repr=False)
@@ -162,6 +163,7 @@ class Run:
         facts = {
             "format": _FORMAT,
             **{key: getattr(self, key) for key in _FACTS},
+            "guarantee": self.guarantee.to_json(),
             "segments": [segment.to_json() for segment in self.segments],
         }
         with output(where), staged(where, last="run.json") as target:
@@ -285,7 +287,7 @@ _FACTS: dict[str, Callable[[str, Any], Any]] = {
     "planned_episodes": partial(whole, at_least=1),
     "optimal_value": _number,
     "uniform_value": _number,
-    "guarantee": text,
+    "guarantee": lambda _, value: Guarantee.from_json(value),
     "seconds": partial(real, at_least=0),
     "versions": _versions,
     "command": lambda name, value: kind(name, value, str),

@@ -21,6 +21,7 @@ from confide.learning.agent import Agent, abilities_of, agent_name
 from confide.learning.learner import Learner
 from confide.mechanisms.sources import FastSource, NoiseSource, check_source
 from confide.mechanisms.state import StateFile
+from confide.privacy.assumption import SIMULATED, Assumption
 from confide.privacy.certificate import Certificate, certify
 from confide.privacy.guarantee import Guarantee
 
@@ -86,7 +87,7 @@ def run(
         policy=loop.policy,
         optimal_value=problem.optimal_value,
         uniform_value=problem.uniform_value,
-        guarantee=str(agent.guarantee),
+        guarantee=agent.guarantee,
         certificate=_certificate(agent, counted=loop.counted, crowd=loop.crowd, audited=audited),
         seconds=before + time.monotonic() - started,
         versions=versions(),
@@ -144,7 +145,6 @@ def _certificate(
         ]
     if crowd or (counted and agent.guarantee.trust.devices):
         simulated += ["no device sent a message: the sum of their noise was drawn at once."]
-    simulated = [f"Simulated: {each}" for each in simulated]
     trusted = _foreign(agent)
     checked = (
         ["The stated loss follows from the sensitivities and the noise of the mechanisms."]
@@ -155,7 +155,7 @@ def _certificate(
         agent.guarantee,
         agent.mechanisms(),
         subject=f"a run of {agent_name(agent)}",
-        assumptions=simulated,
+        assumptions=[Assumption(SIMULATED, f"Simulated: {each}") for each in simulated],
         checked=[*checked, *(audited.said() if audited else [])],
         on_trust=[
             f"{name} is not part of confide: that its policies, batch sizes, questions, memory and messages depend on users only "
@@ -203,8 +203,9 @@ def run_label(
     settings = getattr(agent, "settings", None)
     name = agent_name(agent) if settings is None else f"{agent_name(agent)} {settings}"
     request = agent.guarantee.request
-    promise = f"{request} {identify(request)}, {agent.guarantee.source} noise"
-    return f"{name} on {problem.name} {fingerprint(problem)}, {episodes} episodes, seed {seed}, {promise}{simulated}"
+    # Plain values: the label is compared with that of a saved run, and must not change with the words for a request.
+    privacy = f"{request.kind} {request.epsilon!r} {request.delta!r} {identify(request)}, {agent.guarantee.source} noise"
+    return f"{name} on {problem.name} {fingerprint(problem)}, {episodes} episodes, seed {seed}, {privacy}{simulated}"
 
 
 def fingerprint(problem: Any) -> str:

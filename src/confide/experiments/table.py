@@ -13,11 +13,12 @@ from confide._durable import make_folder, replace
 from confide._extras import need
 from confide.errors import InvalidParameter
 from confide.experiments.group import Array, Group, told_apart
+from confide.privacy.guarantee import Guarantee
 
 if TYPE_CHECKING:
     import pyarrow
 
-_FORMAT = "confide-comparison/1"
+_FORMAT = "confide-comparison/2"
 _NAMES = ("problem", "agent", "trust", "guarantee", "status", "error", "command", "key")
 _NUMBERS = (
     "epsilon",
@@ -140,11 +141,6 @@ def _group(
     names = (
         "problem",
         "agent",
-        "trust",
-        "epsilon",
-        "delta",
-        "true_epsilon",
-        "guarantee",
         "optimal_value",
         "uniform_value",
     )
@@ -152,6 +148,7 @@ def _group(
     facts |= {name: np.stack([curve[each] for each in rows]) for name, curve in curves.items()}
     return Group(
         **facts,
+        guarantee=Guarantee.from_json(json.loads(columns["guarantee"][first])),
         seeds=tuple(firsts),
         commands=tuple(columns["command"][row] for row in firsts.values()),
         users=np.array([columns["users"][row] for row in rows[0]], dtype=np.int64),

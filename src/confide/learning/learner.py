@@ -240,9 +240,8 @@ class Learner:
     def mechanisms(self) -> list[Mechanism]:
         made = self._privatizer.mechanism()
         if self._simulated:
-            made = replace(
-                made, query=f"simulated: {self._simulated} users came as exact transition counts"
-            )
+            query = f"simulated: {self._simulated} users came as exact transition counts"
+            made = replace(made, query=query, simulated=True)
         return [made]
 
     def describe(self) -> Description:

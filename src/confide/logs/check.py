@@ -9,6 +9,7 @@ from confide.logs import _kernels
 from confide.logs.arrays import Decoder
 from confide.logs.labels import KINDS, NO_LABELS, Labels
 from confide.logs.reader import Part
+from confide.privacy.assumption import Assumption
 
 LABEL = "NOT PRIVATE: for the data holder only"
 LARGEST = int(np.iinfo(np.int64).max)
@@ -32,7 +33,7 @@ class Check:
     over_steps: int = 0  # users with a longer trajectory than is counted
     zero: int = 0  # users who contribute zero, because of a row within the caps
     single: int = 0  # trajectories of one step
-    assumptions: tuple[str, ...] = ()
+    assumptions: tuple[Assumption, ...] = ()
     labels: Labels = NO_LABELS
 
     def __add__(self, other: "Check") -> "Check":
@@ -57,7 +58,7 @@ class Check:
         found = {
             "label": LABEL,
             **{name: getattr(self, name) for name in _COUNTS},
-            "assumptions": self.assumptions,
+            "assumptions": [assumption.text for assumption in self.assumptions],
         }
         labels = self.labels.to_dict()
         return found | ({"labels": labels} if labels else {}) | {"warnings": self.warnings}

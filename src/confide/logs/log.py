@@ -24,6 +24,7 @@ from confide.logs.guarded import Guarded
 from confide.logs.labels import NO_LABELS, Labels, labels_in, one_of
 from confide.logs.reader import BLOCK, Part, blocks_of, parts_of
 from confide.logs.writing import as_lists, as_steps, has_gaps
+from confide.privacy.assumption import Assumption
 from confide.privacy.bounded import Bound, Bounded
 from confide.trajectory import LoggedUsers
 
@@ -48,7 +49,7 @@ class Logs:
     """
 
     caps: Caps
-    assumptions: tuple[str, ...]
+    assumptions: tuple[Assumption, ...]
     parts: tuple[Part, ...] = field(repr=False)
     backend: str = "local"
     workers: int | None = None
@@ -276,7 +277,7 @@ def _sum(statistic: Statistic, part: Part) -> Bounded:
     return total
 
 
-def _assumptions(files: list[tuple[Source, Layout]]) -> tuple[str, ...]:
+def _assumptions(files: list[tuple[Source, Layout]]) -> tuple[Assumption, ...]:
     """Each user stands in one file: so it is, where the files' ranges of ids do not meet."""
     if len(files) < 2:
         return ()
@@ -293,7 +294,10 @@ def _assumptions(files: list[tuple[Source, Layout]]) -> tuple[str, ...]:
         overlap = overlap or next_low <= highest
     return (
         (
-            "each user's rows stand in one file only (the files' ranges of ids overlap: not verified)",
+            Assumption(
+                "one-file-per-user",
+                "each user's rows stand in one file only (the files' ranges of ids overlap: not verified)",
+            ),
         )
         if overlap
         else ()

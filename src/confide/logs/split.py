@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from confide.privacy.assumption import Assumption
 from confide.trajectory import LoggedUsers
 
 Flags = npt.NDArray[np.bool_]
@@ -47,10 +48,14 @@ class Part:
         return replace(self, test=not self.test)
 
     @property
-    def assumed(self) -> str:
-        """What a certificate says of it."""
+    def assumed(self) -> Assumption:
+        """What a certificate says of it: a test on the other part looks for its values."""
         rule = "each person has one id, which decides the part and depends on nothing else"
-        return f"Part {self.name!r} of split {self.public_name}: {rule}."
+        return Assumption(
+            "part-of-split",
+            f"Part {self.name!r} of split {self.public_name}: {rule}.",
+            {"split": self.public_name, "part": self.name},
+        )
 
     def holds(self, ids: Sequence[Any]) -> list[bool]:
         """Whether these users are in this part. PRIVATE ids stay here."""

@@ -12,7 +12,7 @@ import numpy as np
 from confide._durable import output, staged
 from confide.arguments import choice, kind
 from confide.errors import InvalidParameter, StateError
-from confide.evaluation.estimate import DAMAGED, guarantee_from_json, guarantee_to_json
+from confide.evaluation.estimate import DAMAGED
 from confide.identity import Identity
 from confide.logs import Logs
 from confide.offline.gain_contributions import BALANCE, Gains, Moments, Shortfalls
@@ -34,6 +34,7 @@ from confide.offline.row_planning import rows_of
 from confide.offline.table_features import Array, Table, step_ranges
 from confide.offline.transition_contributions import RootCounts, RootTransitions
 from confide.privacy.accounting import gaussian_epsilon
+from confide.privacy.assumption import Assumption
 from confide.privacy.certificate import Certificate
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import loss_for
@@ -46,7 +47,7 @@ from confide.release.sums import LogSums
 if TYPE_CHECKING:
     from confide.offline.model import PrivateModel
 
-_FORMAT = "confide-improvement/2"
+_FORMAT = "confide-improvement/3"
 METHODS = ("auto", "weights", "model")
 COUNTS_SHARE = 0.9  # of the budget for counts; the rest is for returns of the logged policy
 _BASIS = {
@@ -64,23 +65,33 @@ _LOW = (
     "What makes a bound low: noise, few users, and whatever is not known of a trajectory. It counts up to the first step that is missing, "
     "and as the worst case after it. If many cells are missing, import the log with --fill-state, --fill-action or --fill-reward"
 )
-_NOTHING_UNRECORDED = (
+_NOTHING_UNRECORDED = Assumption(
+    "nothing-unrecorded",
     "Nothing that the log does not record influenced both the choice of the action and what followed. "
     "If those who decided saw more than the log contains, a bound may be false whatever its confidence is, "
-    "and no test on the same log can show it."
+    "and no test on the same log can show it.",
 )
-_SAME_FUTURE = "People who are treated in future are like those in the log, and actions do to them what they did in the log."
+_SAME_FUTURE = Assumption(
+    "same-future",
+    "People who are treated in future are like those in the log, and actions do to them what they did in the log.",
+)
 # What a bound, or a value, assumes about how the log came about: in words for those who know where the log comes from.
 ASSUMPTIONS = {
     "weights": (
         _NOTHING_UNRECORDED,
-        "The probabilities in the log are those with which the actions were chosen.",
+        Assumption(
+            "logged-probabilities",
+            "The probabilities in the log are those with which the actions were chosen.",
+        ),
         _SAME_FUTURE,
     ),
     "model": (
         _NOTHING_UNRECORDED,
-        "The recorded state is enough to predict what follows: of two people in the same state who get the same action, neither has better "
-        "prospects because of what happened before.",
+        Assumption(
+            "state-is-enough",
+            "The recorded state is enough to predict what follows: of two people in the same state who get the same action, "
+            "neither has better prospects because of what happened before.",
+        ),
         _SAME_FUTURE,
     ),
 }
@@ -115,7 +126,7 @@ class Improvement:
         return f"{_BASIS[self.method]}. {_LOW}"
 
     @property
-    def assumptions(self) -> tuple[str, ...]:
+    def assumptions(self) -> tuple[Assumption, ...]:
         """What must be true of the log, besides what was computed. Nobody can test it with the log alone."""
         return ASSUMPTIONS[self.method]
 
@@ -142,12 +153,12 @@ class Improvement:
             "shown": self.shown,
             "text": str(self),
             "basis": self.basis,
-            "assumptions": list(self.assumptions),
+            "assumptions": [assumption.text for assumption in self.assumptions],
         }
 
     def to_bytes(self) -> bytes:
         """JSON: what a ledger stores, and hands out again."""
-        facts = self.to_json() | {"format": _FORMAT, "guarantee": guarantee_to_json(self.guarantee)}
+        facts = self.to_json() | {"format": _FORMAT, "guarantee": self.guarantee.to_json()}
         facts["certificate"] = self.certificate.document if self.certificate else None
         return json.dumps(facts, indent=1, allow_nan=False).encode()
 
@@ -164,7 +175,7 @@ class Improvement:
             choice("method", held["method"], METHODS[1:])
             found = cls(
                 **{name: held[name] for name in names},
-                guarantee=guarantee_from_json(held["guarantee"]),
+                guarantee=Guarantee.from_json(held["guarantee"]),
                 certificate=certificate,
             )
             str(found)
@@ -270,7 +281,7 @@ def _check(model: "PrivateModel", holdout: Logs, privacy: Request, method: str) 
         )
     kind("holdout", holdout, Logs, said="the second part of logs.split(0.5)")
     people, certificate = holdout.people, model.certificate
-    learned = [] if certificate is None else certificate.document["assumptions"]
+    learned = [] if certificate is None else certificate.assumptions
     if people is None or not people.test or people.other.assumed not in learned:
         raise InvalidParameter(
             "holdout must be people that the model was not learned from: learn, test = logs.split(0.5), release the model from learn, "

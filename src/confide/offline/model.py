@@ -14,7 +14,7 @@ from confide import arguments
 from confide._durable import output, staged
 from confide.arguments import array, real
 from confide.errors import InvalidParameter, StateError
-from confide.evaluation.estimate import DAMAGED, guarantee_from_json, guarantee_to_json
+from confide.evaluation.estimate import DAMAGED
 from confide.logs import Logs
 from confide.logs.labels import Labels
 from confide.mechanisms.sources import NoiseSource
@@ -42,7 +42,7 @@ from confide.release.question import check_call, check_request
 from confide.release.sums import Progress
 from confide.tables.support_features import Support
 
-_FORMAT = "confide-model/2"
+_FORMAT = "confide-model/3"
 # of a table
 _NUMBERS = ("states", "actions", "discount", "reward_low", "reward_high", "lowest", "highest")
 _RELEASED = ("counts", "totals", "reward_sums", "starts")
@@ -238,7 +238,7 @@ class PrivateModel:
         table, support = self.table, self.table.support
         facts = {
             "format": _FORMAT,
-            "guarantee": guarantee_to_json(self.guarantee),
+            "guarantee": self.guarantee.to_json(),
             "certificate": self.certificate.document if self.certificate else None,
             "table": {name: getattr(table, name) for name in _NUMBERS},
             "support": [support.layers, support.states, support.actions, support.known],
@@ -282,7 +282,7 @@ class PrivateModel:
             _check_sizes(table, held)
             noise_std, total_weight, reward_weight = facts["noise"]
             certificate = Certificate(facts["certificate"]) if facts["certificate"] else None
-            guarantee, labels = guarantee_from_json(facts["guarantee"]), Labels(**facts["labels"])
+            guarantee, labels = Guarantee.from_json(facts["guarantee"]), Labels(**facts["labels"])
             counts, totals, reward_sums, starts = (held[name] for name in _RELEASED)
             noise = noise_std, total_weight, reward_weight
             return cls(

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from confide._durable import replace
-from confide.arguments import kind, listed, read_text, text
+from confide.arguments import kind, listed, read_text, shown, text
 from confide.errors import CertificateError, InvalidParameter
 from confide.identity import Identified, identity_of
+from confide.privacy.assumption import SIMULATED, STATED, Assumption, standing_assumptions
 from confide.privacy.guarantee import Guarantee
-from confide.privacy.loss import ApproxDP, GaussianDP, Loss, PureDP
-from confide.privacy.request import Trust
 
-FORMAT = "confide-certificate/2"
+FORMAT = "confide-certificate/3"
 
 Json = dict[str, Any]
 
@@ -39,6 +38,8 @@ class Mechanism:
     # what a contribution is clipped to: its sensitivity can be computed again
     bound: Json | None = None
     query: str = ""
+    # Whether there were no users, or no devices, whose data or noise were drawn one by one.
+    simulated: bool = False
 
     def to_json(self) -> Json:
         return {
@@ -51,6 +52,7 @@ class Mechanism:
             "lattice": self.lattice,
             "bound": self.bound,
             "query": self.query,
+            **({"simulated": True} if self.simulated else {}),
         }
 
 
@@ -62,12 +64,21 @@ class Certificate:
 
     @property
     def epsilon(self) -> float:
-        stated = self.document["promise"]["epsilon"]
+        stated = self.document["guarantee"]["epsilon"]
         return math.inf if stated is None else float(stated)
 
     @property
     def delta(self) -> float:
-        return float(self.document["promise"]["delta"])
+        return float(self.document["guarantee"]["delta"])
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """As it is stated; `confide.audit.verify` recomputes it."""
+        return Guarantee.from_json(self.document["guarantee"])
+
+    @property
+    def assumptions(self) -> list[Assumption]:
+        return [Assumption.from_json(facts) for facts in self.document["assumptions"]]
 
     def save(self, path: str | Path) -> None:
         replace(Path(path), (json.dumps(self.document, indent=2, allow_nan=False) + "\n").encode())
@@ -96,7 +107,7 @@ def certify(
     mechanisms: Sequence[Mechanism],
     *,
     subject: str = "",
-    assumptions: Sequence[str] = (),
+    assumptions: Sequence[Assumption | str] = (),
     checked: Sequence[str] = (),
     on_trust: Sequence[str] = (),
 ) -> Certificate:
@@ -108,40 +119,25 @@ def certify(
 
     kind("guarantee", guarantee, Guarantee)
     text("subject", subject)
-    mechanisms, assumptions = (
-        listed("mechanisms", mechanisms, Mechanism),
-        listed("assumptions", assumptions, str),
-    )
+    mechanisms = listed("mechanisms", mechanisms, Mechanism)
+    assumed = [
+        Assumption(STATED, each) if isinstance(each, str) else each
+        for each in listed("assumptions", assumptions, Assumption, str)
+    ]
     if guarantee.times > 1:
         raise InvalidParameter(
             "a certificate states the guarantee for one participation: certify the guarantee with times=1"
         )
-    request = guarantee.request
+    stated = [*standing_assumptions(guarantee.trust, guarantee.source), *assumed]
     document: Json = {
         "format": FORMAT,
         "confide_version": confide.__version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "subject": subject,
-        "promise": {
-            "epsilon": _finite(guarantee.epsilon),
-            "delta": guarantee.delta,
-            "relation": guarantee.relation.value,
-            "trust": guarantee.trust.value,
-            "users": guarantee.users,
-            "source": guarantee.source,
-            "loss": loss_to_json(guarantee.loss),
-        },
-        "request": {
-            "kind": request.kind,
-            "epsilon": _finite(request.epsilon),
-            "delta": request.delta,
-            "relation": str(request.relation),
-        },
+        "guarantee": guarantee.to_json(),
         "mechanisms": [mechanism.to_json() for mechanism in mechanisms],
         "assumptions": [
-            *standing_assumptions(guarantee.trust, guarantee.source),
-            *assumptions,
-            *_simulations(mechanisms, assumptions),
+            assumption.to_json() for assumption in (*stated, *_simulations(mechanisms, assumed))
         ],
     }
     document |= {
@@ -151,54 +147,24 @@ def certify(
     return Certificate(document)
 
 
-def _simulations(mechanisms: Sequence[Mechanism], said: Sequence[str]) -> list[str]:
+def _simulations(mechanisms: Sequence[Mechanism], said: Sequence[Assumption]) -> list[Assumption]:
     """What a mechanism says of simulated users, unless it was said already: no certificate hides that there were none."""
-    if any(text.startswith("Simulated") for text in said):
+    if any(assumption.kind == SIMULATED for assumption in said):
         return []
     return [
-        f"Simulated: {mechanism.query}"
+        Assumption(SIMULATED, f"Simulated: {mechanism.query}")
         for mechanism in mechanisms
-        if "simulated" in mechanism.query
+        if mechanism.simulated
     ]
-
-
-def standing_assumptions(trust: Trust, source: str) -> list[str]:
-    """The assumptions of every guarantee of this kind, in words."""
-    if trust is Trust.NONE:
-        return ["No noise was added: nobody is protected."]
-    said = [
-        "Each person is one user; somebody who takes part k times has k times the loss of one record (mu or epsilon)."
-    ]
-    if trust is Trust.DISTRIBUTED:
-        said += _DISTRIBUTED
-    elif trust is not Trust.LOCAL:
-        said.append("The curator who holds the raw data, and the saved state, is trusted.")
-    if trust is Trust.JOINT:
-        said.append(_JOINT)
-    if source == "fast":
-        said.append(_FAST)
-    return said
-
-
-_JOINT = "The guarantee concerns what all other users together see; a user's own actions may depend on that user's data."
-_DISTRIBUTED = [
-    "An ideal aggregator: nobody sees anything of the devices' shares but the sum of each batch, which is opened once. confide does not "
-    "contain one; whoever runs the devices provides it.",
-    "No batch is opened with fewer honest devices than stated. Devices that stay away, and those that work for the server, are dropouts.",
-    "Whether a device takes part does not depend on its user's data.",
-]
-_FAST = (
-    "Simulation: fast noise is computed from a seed, in floating point that is treated as real numbers. The guarantee holds against those "
-    "who do not know the seed. The results of a run state their seed: do not publish them for real data."
-)
-FORMER = {  # how earlier versions said the same: their certificates still verify
-    _JOINT: "The promise is about what all other users together see; a user's own actions may depend on that user's data.",
-    _FAST: "Fast noise: the seed is secret, used for nothing else, and floating point is treated as real numbers. Meant for simulation.",
-}
 
 
 def check_schema(document: Any) -> None:
     """Raise where a document does not follow the published schema, naming the place."""
+    written = document.get("format", FORMAT) if isinstance(document, dict) else FORMAT
+    if written != FORMAT:
+        raise CertificateError(
+            f"not a confide certificate that this version can read: its format is {shown(written)}, not {FORMAT!r}"
+        )
     errors = sorted(
         _validator().iter_errors(document), key=lambda error: list(map(str, error.path))
     )
@@ -227,26 +193,6 @@ def describe(bound: Identified) -> Json | None:
     identity = identity_of(bound)
     plain = all(isinstance(value, bool | int | float) for value in identity.values.values())
     return {"name": identity.kind, **identity.values} if plain else None
-
-
-def loss_to_json(loss: Loss) -> Json:
-    match loss:
-        case GaussianDP(mu):
-            return {"kind": "gaussian", "mu": mu}
-        case PureDP(epsilon):
-            return {"kind": "pure", "epsilon": _finite(epsilon)}
-        case ApproxDP(epsilon, delta):
-            return {"kind": "approximate", "epsilon": epsilon, "delta": delta}
-
-
-def loss_from_json(value: Json) -> Loss:
-    match value["kind"]:
-        case "gaussian":
-            return GaussianDP(value["mu"])
-        case "pure":
-            return PureDP(math.inf if value["epsilon"] is None else value["epsilon"])
-        case _:
-            return ApproxDP(value["epsilon"], value["delta"])
 
 
 def _finite(value: float) -> float | None:

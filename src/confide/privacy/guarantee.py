@@ -2,10 +2,20 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
-from confide.arguments import kind, text, whole
-from confide.errors import PromiseBroken
-from confide.privacy.loss import NO_PRIVACY, ApproxDP, Loss, PureDP, lost
+from confide.arguments import kind, shown, text, whole
+from confide.errors import InvalidParameter, PromiseBroken
+from confide.privacy import words
+from confide.privacy.loss import (
+    NO_PRIVACY,
+    ApproxDP,
+    Loss,
+    PureDP,
+    loss_from_json,
+    loss_to_json,
+    lost,
+)
 from confide.privacy.request import (
     CentralDP,
     DistributedDP,
@@ -15,8 +25,12 @@ from confide.privacy.request import (
     Relation,
     Request,
     Trust,
+    request_from_json,
+    request_to_json,
     requested,
 )
+
+FORMAT = "confide-guarantee/1"
 
 SLACK = 1e-9  # relative: what rounding in the accounting may add up to
 # which ways of keeping data serve which request; a central guarantee becomes joint by the billboard lemma
@@ -88,22 +102,51 @@ class Guarantee:
         whole("k", k, at_least=1)
         return replace(self, loss=self.loss.group(k), times=self.times * k)
 
+    @property
+    def stated_delta(self) -> float:
+        """The delta at which `epsilon` holds: zero for a pure loss, whatever was requested."""
+        return 0.0 if isinstance(self.loss, PureDP) else self.delta
+
+    def to_json(self) -> dict[str, Any]:
+        """The one form of a guarantee in files and certificates.
+
+        `epsilon`, `delta` and `relation` are for readers; they follow from the loss and the request.
+        """
+        return {
+            "format": FORMAT,
+            "trust": self.trust.value,
+            "relation": self.relation.value,
+            "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
+            "delta": self.delta,
+            "users": self.users,
+            "times": self.times,
+            "source": self.source,
+            "loss": loss_to_json(self.loss),
+            "request": request_to_json(self.request),
+        }
+
+    @classmethod
+    def from_json(cls, facts: Any) -> "Guarantee":
+        """The guarantee that `to_json` wrote."""
+        if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+            written = facts.get("format") if isinstance(facts, dict) else None
+            raise InvalidParameter(
+                f"this guarantee has format {shown(written)}, this version of confide reads {FORMAT}"
+            )
+        try:
+            return cls(
+                loss=loss_from_json(facts["loss"]),
+                request=request_from_json(facts["request"]),
+                trust=Trust(facts["trust"]),
+                users=facts["users"],
+                source=facts["source"],
+                times=facts["times"],
+            )
+        except (KeyError, TypeError) as error:
+            raise InvalidParameter(f"this guarantee is not complete: {error}") from None
+
     def __str__(self) -> str:
-        if self.trust is Trust.NONE:
-            return f"NO PRIVACY, {self.users} users"
-        name = f"{self.trust.value.capitalize()}DP"
-        person = f", a person who comes {self.times} times" if self.times > 1 else ""
-        neighbours = {
-            Relation.REPLACE: "replace one user",
-            Relation.NULL: "one user contributes zero",
-        }[self.relation]
-        epsilon, delta = (
-            (self.loss.epsilon, 0.0)
-            if isinstance(self.loss, PureDP)
-            else (self.epsilon, self.delta)
-        )
-        assumed = ", assuming an ideal aggregator" if self.trust is Trust.DISTRIBUTED else ""
-        return f"{name}(epsilon={epsilon:.6g}, delta={delta:g}), {neighbours}{person}, {self.users} users, {self.source} noise{assumed}"
+        return words.guarantee(self)
 
 
 def no_guarantee(users: int) -> Guarantee:

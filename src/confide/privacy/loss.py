@@ -7,6 +7,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from confide._extras import need
 from confide.arguments import kind, listed, real, whole
@@ -124,6 +125,26 @@ def lost(value: object, name: str = "loss") -> Loss:
     """The argument, if it is a privacy loss."""
     found: Loss = kind(name, value, GaussianDP, PureDP, ApproxDP)
     return found
+
+
+def loss_to_json(loss: Loss) -> dict[str, Any]:
+    match loss:
+        case GaussianDP(mu):
+            return {"kind": "gaussian", "mu": mu}
+        case PureDP(epsilon):
+            return {"kind": "pure", "epsilon": epsilon if math.isfinite(epsilon) else None}
+        case ApproxDP(epsilon, delta):
+            return {"kind": "approximate", "epsilon": epsilon, "delta": delta}
+
+
+def loss_from_json(value: dict[str, Any]) -> Loss:
+    match value["kind"]:
+        case "gaussian":
+            return GaussianDP(value["mu"])
+        case "pure":
+            return PureDP(math.inf if value["epsilon"] is None else value["epsilon"])
+        case _:
+            return ApproxDP(value["epsilon"], value["delta"])
 
 
 def loss_for(request: Request) -> GaussianDP | PureDP:

@@ -1,41 +1,20 @@
 """Privacy requests."""
 
-import enum
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from confide.arguments import kind, real, shown
 from confide.errors import InvalidParameter
 from confide.identity import Identity
+from confide.privacy import words
+from confide.privacy.trust import Relation as Relation
+from confide.privacy.trust import Trust as Trust
 
 # epsilon: beyond, noise or its inverse, squared, leaves the range of floating point
 LEAST, MOST = 1e-30, 1e30
 LEAST_DELTA = 1e-300
 _UNSTATED = float("nan")  # this very object: the caller gave no delta
-
-
-class Relation(enum.StrEnum):
-    """Which streams are neighbours. The unit is always one user's whole trajectory."""
-
-    NULL = "null"  # the user contributes zero, and keeps the slot in the stream
-    REPLACE = "replace"  # the user is somebody else
-
-
-class Trust(enum.StrEnum):
-    """Whom a user must trust with raw data, and against whom the guarantee holds."""
-
-    NONE = "none"  # no promise
-    CENTRAL = "central"  # the curator sees the data; what is published protects the user
-    JOINT = "joint"  # the curator sees the data; what all OTHER users see protects the user
-    LOCAL = "local"  # nobody but the user's own device sees the data
-    # nobody but the user's own device sees the data, and the server sees sums of many devices only
-    DISTRIBUTED = "distributed"
-
-    @property
-    def devices(self) -> bool:
-        """Whether users send messages from their own devices, so that no server sees a contribution."""
-        return self in (Trust.LOCAL, Trust.DISTRIBUTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +51,7 @@ class _Request:
         )
 
     def __str__(self) -> str:
-        relation = "" if self.relation == Relation.REPLACE else f", relation={self.relation}"
-        return f"{self.kind}(epsilon={self.epsilon:g}, delta={self.delta:g}{relation})"
+        return words.request(self)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +118,7 @@ class DistributedDP(_Request):
         return Identity(asked.kind, 1, **asked.values, dropouts=float(self.dropouts))
 
     def __str__(self) -> str:
-        return f"DistributedDP(epsilon={self.epsilon:g}, delta={self.delta:g}, dropouts={self.dropouts:g})"
+        return words.request(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +135,7 @@ class NoPrivacy:
         return Identity(self.kind, 1)
 
     def __str__(self) -> str:
-        return "NoPrivacy()"
+        return words.request(self)
 
 
 Request = CentralDP | JointDP | LocalDP | DistributedDP | NoPrivacy
@@ -170,6 +148,27 @@ def requested(value: object, name: str = "privacy") -> Request:
         name, value, *kinds, said="CentralDP, JointDP, LocalDP, DistributedDP or NoPrivacy"
     )
     return found
+
+
+def request_to_json(request: Request) -> dict[str, Any]:
+    """A request as plain values, for `Guarantee.to_json`."""
+    facts = {
+        "kind": request.kind,
+        "epsilon": float(request.epsilon) if math.isfinite(request.epsilon) else None,
+        "delta": float(request.delta),
+        "relation": parse_relation(request.relation).value,
+    }
+    return facts | (
+        {"dropouts": float(request.dropouts)} if isinstance(request, DistributedDP) else {}
+    )
+
+
+def request_from_json(facts: dict[str, Any]) -> Request:
+    kinds = (CentralDP, JointDP, LocalDP, DistributedDP)
+    if facts["kind"] == NoPrivacy.kind:
+        return NoPrivacy()
+    make = {each.kind: each for each in kinds}[facts["kind"]]
+    return make(**{name: value for name, value in facts.items() if name != "kind"})
 
 
 def parse_relation(value: "Relation | str") -> Relation:

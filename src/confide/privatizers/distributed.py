@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -122,6 +123,7 @@ class DistributedPrivatizer:
             lattice=noise.step,
             bound=describe(self.bound),
             query=f"the sum of each batch from an ideal aggregator, modulo 2^{self.modulus.bit_length() - 1}{simulated}",
+            simulated=simulated != "",
         )
 
     def device_source(self) -> NoiseSource:
@@ -340,8 +342,7 @@ class DistributedPrivatizer:
 
     def _made_for(self) -> str:
         """All that must agree between the privatizer that was saved and the one that goes on."""
-        public = self.mechanism().to_json() | {
-            "query": "",
+        public = replace(self.mechanism(), query="", simulated=False).to_json() | {
             "schedule": identify(self.schedule),
             "source": self._source.name,
         }

@@ -46,6 +46,7 @@ def channel_mechanism(channel: Channel, simulated: int) -> Mechanism:
         scale=noise.std if isinstance(noise, Report) else noise.scale,
         bound=describe(channel.bound),
         query=f"one message from each user's device{said}",
+        simulated=simulated > 0,
     )
     return (
         replace(made, parameters=noise.parameters)
@@ -295,8 +296,7 @@ class LocalPrivatizer:
 
     def _made_for(self) -> str:
         """All that must agree between the privatizer that was saved and the one that goes on."""
-        public = self.mechanism().to_json() | {
-            "query": "",
+        public = replace(self.mechanism(), query="", simulated=False).to_json() | {
             "schedule": identify(self.schedule),
             "source": self._source.name,
         }

@@ -5,6 +5,7 @@ from typing import Protocol, TypeVar
 
 from confide.errors import CHARGED
 from confide.identity import Identity, identify
+from confide.privacy.assumption import Assumption
 from confide.privacy.ledger import Ledger
 from confide.privacy.loss import Loss
 from confide.privacy.request import NoPrivacy, Relation, Request
@@ -42,8 +43,9 @@ def answer_once(
         return make()
     name = question.kind
     asked = release_id(question, privacy, [*logs.assumptions, getattr(logs, "identity", "")])
-    # The ledger refuses an id that stands for another question.
-    what = f"{name}, {privacy}, question {asked[-8:]}"
+    # The ledger refuses an id that stands for another question. It compares this line, so the line is made of values.
+    asked_for = f"{privacy.kind}(epsilon={privacy.epsilon:g}, delta={privacy.delta:g})"
+    what = f"{name}, {asked_for}, question {asked[-8:]}"
 
     def release() -> bytes:
         try:
@@ -60,6 +62,6 @@ def answer_once(
     return read(stored)
 
 
-def release_id(question: Identity, privacy: Request, log: Sequence[str]) -> str:
+def release_id(question: Identity, privacy: Request, log: Sequence[Assumption | str]) -> str:
     """A name for one release of one log, from public things alone."""
     return f"{question.kind}-{identify(question, privacy, list(log))}"

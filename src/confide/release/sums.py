@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from confide.arguments import real, whole
 from confide.errors import ConfideWarning
 from confide.mechanisms.sources import NoiseSource
+from confide.privacy.assumption import Assumption
 from confide.privacy.bounded import Bounded, Released
 from confide.privacy.certificate import Certificate, certify
 from confide.privacy.guarantee import Guarantee
@@ -28,7 +29,7 @@ class Logs(Protocol):
     """Logged users, as `confide.logs.open` gives them."""
 
     @property
-    def assumptions(self) -> Sequence[str]: ...
+    def assumptions(self) -> Sequence[Assumption]: ...
 
     def total(self, statistic: Any, *, progress: Any = None) -> Bounded:
         """The sum of the statistic over all users."""
@@ -95,7 +96,7 @@ class LogSums:
     def guarantee(self) -> Guarantee:
         return self._budget.guarantee
 
-    def certificate(self, subject: str, more: Sequence[str] = ()) -> Certificate:
+    def certificate(self, subject: str, more: Sequence[Assumption | str] = ()) -> Certificate:
         """Of what was released; `more` are assumptions that its reader must know."""
         assumptions = [*said(self.logs, self.privacy), *more]
         return certify(
@@ -103,13 +104,16 @@ class LogSums:
         )
 
 
-def said(logs: Logs, privacy: Request) -> list[str]:
+def said(logs: Logs, privacy: Request) -> list[Assumption]:
     """What a certificate assumes on top of the standing assumptions."""
-    ids = (
+    ids = Assumption(
+        "public-ids",
         "User ids put rows together and are in no result. The guarantee is about what users' rows contain: which ids the log has, their "
-        "order and their files are not protected from somebody who sees its errors; a user who contributes zero remains in this order."
+        "order and their files are not protected from somebody who sees its errors; a user who contributes zero remains in this order.",
     )
     public = (
-        [] if isinstance(privacy, NoPrivacy) else ["The number of users in the log is public.", ids]
+        []
+        if isinstance(privacy, NoPrivacy)
+        else [Assumption("public-size", "The number of users in the log is public."), ids]
     )
     return [*logs.assumptions, *public]

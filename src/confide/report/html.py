@@ -14,6 +14,7 @@ from confide.experiments.run import Run
 from confide.experiments.study import Ladder, Study, study_of_runs
 from confide.experiments.summary import Row
 from confide.learning.question import Question
+from confide.privacy import words
 from confide.report import page, tables
 from confide.report.figures import Panel, panels
 from confide.report.looks import agent_looks, look_of
@@ -154,7 +155,7 @@ def _sections(study: Study) -> list[Section]:
 
 
 def _facts(study: Study) -> list[str]:
-    private = [promise.removeprefix("ε = ") for promise in study.promises if promise != OPEN]
+    private = [f"{epsilon:.4g}" for epsilon in study.epsilons]
     promised = ([f"ε = {', '.join(private)}"] if private else []) + (
         [OPEN] if OPEN in study.promises else []
     )
@@ -213,17 +214,17 @@ def _learner_card(study: Study, row: Row) -> Card:
             ("unknown" if row.final is None else interval(row.final)),
             "average return per user",
         )
-    kind = "private" if group.private else "none" if group.trust == "none" else "quiet"
-    words = {
-        "private": f"{group.trust.capitalize()} DP, {group.promise}",
-        "none": "NO PRIVACY",
-        "quiet": "see below",
-    }[kind]
+    kind = "private" if group.private else "none"
+    badge = (
+        f"{group.trust.value.capitalize()} DP, {group.promise}"
+        if group.private
+        else words.NO_PRIVACY
+    )
     look = look_of(row, agent_looks(study))
     said = details(study, row)
     return Card(
         group.agent,
-        (kind, words),
+        (kind, badge),
         look,
         big,
         small,

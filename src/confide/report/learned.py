@@ -12,13 +12,13 @@ import numpy as np
 from confide._durable import staged
 from confide.logs.labels import named
 from confide.offline.improvement import ASSUMPTIONS, Improvement
-from confide.offline.learned_policy import LearnedPolicy
+from confide.offline.learned_policy import Departure, LearnedPolicy
 from confide.offline.model import PrivateModel
-from confide.privacy.request import Relation, Trust
+from confide.privacy import words as privacy_words
+from confide.privacy.assumption import STATED, Assumption
+from confide.privacy.request import Trust
 from confide.report import page
-from confide.report.promises import AGAINST, NAMES, TRUSTED, not_protected, small
 from confide.report.tables import Cell
-from confide.report.values import promise_record, promise_words
 from confide.report.words import many
 
 # The values of single states are not shown: they have no intervals yet, and are too large in states with few visits.
@@ -79,25 +79,28 @@ def words(learned: Learned) -> list[tuple[str, str]]:
         *ASSUMPTIONS["model"],
         *(learned.improvement.assumptions if learned.improvement else ()),
     )
-    certified = [] if model.certificate is None else model.certificate.document["assumptions"]
-    assumed = dict.fromkeys((*about_the_log, *certified))
+    certified = [] if model.certificate is None else model.certificate.assumptions
+    assumed: list[Assumption] = []
+    for assumption in (*about_the_log, *certified):
+        if assumption not in assumed or assumption.kind == STATED:
+            assumed.append(assumption)
     lines = [("result", learned.headline), ("guarantee", _promised(learned)), ("model", how)]
     if (found := learned.improvement) is not None:
         lines.insert(1, ("tested", f"{found}. {found.basis[0].upper()}{found.basis[1:]}."))
     if members := policy.labels.members:
         text = f"the {len(members):,} states are public clusters of {sum(map(len, members)):,} labels, which are treated alike"
         lines.append(("clusters", f"{text}; policy.json lists what to do for each label."))
-    return [*lines, *learned.said, *(("assumed", text) for text in assumed)]
+    return [*lines, *learned.said, *(("assumed", assumption.text) for assumption in assumed)]
 
 
 def _promised(learned: Learned) -> str:
     """To those it was learned from, and to those it was tested on."""
-    said, tested = promise_words(learned.model.guarantee), learned.improvement
+    said, tested = privacy_words.consequence(learned.model.guarantee), learned.improvement
     if tested is None:
         return said
     if tested.guarantee.request == learned.model.guarantee.request:
         return f"{said} The same holds for each of the {tested.users:,} users it was tested on."
-    return f"{said} Users it was tested on: {promise_words(tested.guarantee)}"
+    return f"{said} Users it was tested on: {privacy_words.consequence(tested.guarantee)}"
 
 
 def rows(learned: Learned, most: int | None = None) -> list[list[str]]:
@@ -107,10 +110,15 @@ def rows(learned: Learned, most: int | None = None) -> list[list[str]]:
     for state in learned.order[:most]:
         row = [named(policy.labels.state, state), "as logged", "", "", ""]
         if (found := why.get(state)) is not None:
-            share, gain = f"{100 * found.logged:.0f} %", f"{found.gain:.3g} ± {found.gain_std:.2g}"
+            share, gain = f"{100 * found.logged:.0f} %", " ".join(_gain(found))
             row = [found.state, found.action, share, gain, f"{min(100 * found.chance, 99.9):.1f} %"]
         made.append([*row, f"{policy.visits[state]:,.0f}"])
     return made
+
+
+def _gain(departure: Departure) -> tuple[str, str]:
+    """The gain in a state, and its standard deviation."""
+    return f"{departure.gain:.3g}", f"± {departure.gain_std:.2g}"
 
 
 def cards(learned: Learned) -> list[tuple[str, str, str]]:
@@ -147,8 +155,8 @@ def cards(learned: Learned) -> list[tuple[str, str, str]]:
         )
     guarantee = model.guarantee
     if guarantee.trust is not Trust.NONE:
-        instead = "somebody else’s" if guarantee.relation is Relation.REPLACE else "nothing"
-        factor = f"at most the factor e^ε = {np.exp(guarantee.epsilon):.3g}, plus δ = {small(guarantee.delta)}"
+        instead = privacy_words.INSTEAD[guarantee.relation]
+        factor = f"at most the factor e^ε = {np.exp(guarantee.epsilon):.3g}, plus δ = {privacy_words.small(guarantee.delta)}"
         text = f"If any one user’s data were replaced by {instead}, the probability of anything on this page would change by {factor}."
         made.append(("Revealed about one user", f"ε = {guarantee.epsilon:.4g}", text))
     return made
@@ -159,11 +167,11 @@ def _cells(learned: Learned) -> list[list[Cell]]:
     policy, made = learned.policy, []
     why = {each.number: each for each in policy.departures()}
     shown = learned.order[:_ON_PAGE]
-    for state, (name, do, share, gain, chance, visits) in zip(
+    for state, (name, do, share, _, chance, visits) in zip(
         shown, rows(learned, _ON_PAGE), strict=True
     ):
         found = why.get(state)
-        gained, _, spread = gain.partition(" ± ")
+        gained, spread = _gain(found) if found else ("", "")
         made.append(
             [
                 Cell(
@@ -174,7 +182,7 @@ def _cells(learned: Learned) -> list[list[Cell]]:
                 ),
                 Cell(do, "", do),
                 Cell(share, "", found.logged if found else None),
-                Cell(gained, f"± {spread}" if spread else "", found.gain if found else None),
+                Cell(gained, spread, found.gain if found else None),
                 Cell(chance, "", found.chance if found else None),
                 Cell(visits, "", float(policy.visits[state])),
             ]
@@ -188,7 +196,7 @@ def record(learned: Learned) -> dict[str, Any]:
     return {
         "title": learned.title,
         "users": guarantee.users,
-        "promise": promise_record(guarantee),
+        "guarantee": guarantee.to_json(),
         "said": [{"about": name, "text": text} for name, text in words(learned)],
         **learned.policy.to_json(),
         "choices": learned.policy.choices.tolist(),
@@ -217,15 +225,17 @@ def write_learned(learned: Learned, folder: str | Path, *, command: str = "") ->
 def _page(learned: Learned, command: str) -> str:
     """One HTML file that loads nothing."""
     model, said = learned.model, words(learned)
-    guarantee, trust = model.guarantee, model.guarantee.trust.value
+    guarantee, trust = model.guarantee, model.guarantee.trust
     private, lines = guarantee.trust is not Trust.NONE, _cells(learned)
     asked = (
-        f"ε = {guarantee.epsilon:.4g}, δ = {small(guarantee.delta)}" if private else "NO PRIVACY"
+        f"ε = {guarantee.epsilon:.4g}, δ = {privacy_words.small(guarantee.delta)}"
+        if private
+        else privacy_words.NO_PRIVACY
     )
     facts = [
         ("Who is protected", "Each user in the log, with all trajectories that are used."),
-        ("Against whom", AGAINST.get(trust, "")),
-        ("Who must be trusted", TRUSTED.get(trust, "")),
+        ("Against whom", privacy_words.AGAINST[trust]),
+        ("Who must be trusted", privacy_words.TRUSTED[trust]),
         ("What it means", dict(said)["guarantee"]),
     ]
     return page.render(
@@ -246,9 +256,9 @@ def _page(learned: Learned, command: str) -> str:
         note=_note(learned),
         private=private,
         promised=dict(said)["guarantee"],
-        name=NAMES.get(trust, ""),
+        name=privacy_words.NAMES[trust],
         promise_facts=facts,
-        limits=not_protected(trust, returns_shown=False),
+        limits=privacy_words.not_protected(trust, returns_shown=False),
         assumed=[text for name, text in said if name == "assumed"],
         guarantee=str(guarantee),
         certificates=_certificates(learned),

@@ -197,5 +197,5 @@ def facts(row: Row) -> str:
     if row.growth is not None and row.theorem is not None:
         said.append(f"growth {row.growth.against(row.theorem.exponent)} {row.theorem.locator}")
     return " · ".join(
-        [*said, "reference policy, does not learn" if group.reference else group.guarantee]
+        [*said, "reference policy, does not learn" if group.reference else str(group.guarantee)]
     )

@@ -16,11 +16,11 @@ from confide import drawing
 from confide._durable import staged
 from confide.drawing import LIGHT
 from confide.errors import InvalidParameter
+from confide.privacy import words as privacy_words
 from confide.privacy.certificate import Certificate
 from confide.privacy.guarantee import Guarantee
-from confide.privacy.request import Relation, Trust
+from confide.privacy.request import Trust
 from confide.report import page
-from confide.report.promises import AGAINST, NAMES, TRUSTED, not_protected, odds, small
 from confide.report.tables import Cell
 from confide.report.words import many
 
@@ -103,7 +103,10 @@ class Shown:
 def words(shown: Shown) -> list[tuple[str, str]]:
     """(heading, text): the guarantee, the intervals or why there are none, further remarks, and assumptions."""
     estimate = shown.estimate
-    lines = [("guarantee", promise_words(estimate.guarantee)), ("intervals", _bars(shown))]
+    lines = [
+        ("guarantee", privacy_words.consequence(estimate.guarantee)),
+        ("intervals", _bars(shown)),
+    ]
     if "weight" in estimate.released:
         lines.append(("weights", _weights(estimate)))
     outside = int(
@@ -117,24 +120,8 @@ def words(shown: Shown) -> list[tuple[str, str]]:
                 f"{_states(outside, 'value')} outside {span}, the range of returns, because of the noise.",
             )
         )
-    assumed = [] if estimate.certificate is None else estimate.certificate.document["assumptions"]
-    return [*lines, *shown.said, *(("assumed", text) for text in assumed)]
-
-
-def promise_words(guarantee: Guarantee) -> str:
-    """(epsilon, delta) as a sentence about one user."""
-    if guarantee.trust is Trust.NONE:
-        return "NONE: no noise was added, and users are not protected. For the data holder only: do not publish it."
-    change = (
-        "were replaced by somebody else"
-        if guarantee.relation == Relation.REPLACE
-        else "had contributed nothing"
-    )
-    return (
-        f"epsilon = {guarantee.epsilon:.4g} at delta = {guarantee.delta:g}: if any one of the {guarantee.users:,} users "
-        f"{change}, the probability of any published result would change by at most the factor e^epsilon = "
-        f"{odds(guarantee.epsilon)}, plus delta."
-    )
+    assumed = [] if estimate.certificate is None else estimate.certificate.assumptions
+    return [*lines, *shown.said, *(("assumed", assumption.text) for assumption in assumed)]
 
 
 def _bars(shown: Shown) -> str:
@@ -228,18 +215,6 @@ def titles(shown: Shown) -> list[str]:
     return [names.get(head, head) for head in heads(shown) if head != "high"]
 
 
-def promise_record(guarantee: Guarantee) -> dict[str, Any]:
-    """A promise as JSON."""
-    private = guarantee.trust is not Trust.NONE
-    return {
-        "private": private,
-        "epsilon": guarantee.epsilon if private else None,
-        "delta": guarantee.delta if private else None,
-        "relation": guarantee.relation.value,
-        "source": guarantee.source,
-    }
-
-
 def record(shown: Shown) -> dict[str, Any]:
     """Everything as JSON."""
     estimate, guarantee = shown.estimate, shown.estimate.guarantee
@@ -249,7 +224,7 @@ def record(shown: Shown) -> dict[str, Any]:
     return {
         "title": shown.title,
         "users": guarantee.users,
-        "promise": promise_record(guarantee),
+        "guarantee": guarantee.to_json(),
         "said": [{"about": name, "text": text} for name, text in words(shown)],
         "level": shown.level,
         "labels": list(shown.labels) or None,
@@ -340,11 +315,11 @@ def _page(shown: Shown, picture: bytes, command: str) -> str:
     )
     more = len(shown.estimate.values) - len(lines)
     by = "The most visited states first. " if shown.counts is not None else ""
-    trust = guarantee.trust.value
+    trust = guarantee.trust
     facts = [
         ("Who is protected", "Each user in the log, with all trajectories that are used."),
-        ("Against whom", AGAINST.get(trust, "")),
-        ("Who must be trusted", TRUSTED.get(trust, "")),
+        ("Against whom", privacy_words.AGAINST[trust]),
+        ("Who must be trusted", privacy_words.TRUSTED[trust]),
         ("What it means", dict(said)["guarantee"]),
     ]
     return page.render(
@@ -362,9 +337,9 @@ def _page(shown: Shown, picture: bytes, command: str) -> str:
         note=f"{by}{f'{more:,} more are in values.csv.' if more else 'The same numbers are in values.csv.'}",
         private=private,
         promised=dict(said)["guarantee"],
-        name=NAMES.get(trust, ""),
+        name=privacy_words.NAMES[trust],
         promise_facts=facts,
-        limits=not_protected(trust, returns_shown=False),
+        limits=privacy_words.not_protected(trust, returns_shown=False),
         assumed=[text for name, text in said if name == "assumed"],
         guarantee=str(guarantee),
         certificates={}
@@ -397,8 +372,8 @@ def _described(shown: Shown) -> str:
 def _meta(shown: Shown) -> list[str]:
     guarantee = shown.estimate.guarantee
     asked = (
-        "NO PRIVACY"
+        privacy_words.NO_PRIVACY
         if guarantee.trust is Trust.NONE
-        else f"ε = {guarantee.epsilon:.4g}, δ = {small(guarantee.delta)}"
+        else f"ε = {guarantee.epsilon:.4g}, δ = {privacy_words.small(guarantee.delta)}"
     )
     return [many(len(shown.estimate.values), "value"), many(guarantee.users, "user"), asked]

@@ -5,7 +5,8 @@ from typing import Any
 
 from confide.identity import identify
 from confide.learning.learner import Learner
-from confide.privacy.certificate import Certificate, certify, loss_to_json
+from confide.privacy.certificate import Certificate, certify
+from confide.privacy.loss import loss_to_json
 from confide.privacy.request import Relation
 from confide.service.core.spec import RunSpec
 from confide.service.documents import SigningKey, canonical, digest

@@ -13,8 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.privacy.certificate import loss_from_json
-from confide.privacy.loss import compose
+from confide.privacy.loss import compose, loss_from_json
 from confide.service.documents import ReleaseRow
 from confide.service.web.charts import Chart, Level, Series, chart
 from confide.service.web.estimates import Estimates, estimates

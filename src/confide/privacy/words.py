@@ -1,0 +1,170 @@
+"""The words for guarantees, requests, trust models and relations.
+
+They are for people alone. No code parses or compares them, so every sentence here can be rewritten and all results stay the same
+(`tests/privacy/test_words.py` replaces them by random text). Other modules call `words.guarantee(...)` and do not import the
+names, so that this is the only place where the sentences are.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+from confide.privacy.trust import Relation, Trust
+
+if TYPE_CHECKING:
+    from confide.privacy.guarantee import Guarantee
+    from confide.privacy.request import Request
+
+NO_PRIVACY = "NO PRIVACY"
+# In tables and legends.
+OPEN = "no privacy"
+NAMES = {
+    Trust.NONE: "No privacy",
+    Trust.CENTRAL: "Central differential privacy",
+    Trust.JOINT: "Joint differential privacy",
+    Trust.LOCAL: "Local differential privacy",
+    Trust.DISTRIBUTED: "Distributed differential privacy",
+}
+AGAINST = {
+    Trust.NONE: "",
+    Trust.CENTRAL: "Everybody who reads the releases, all of them together, with any other knowledge.",
+    Trust.JOINT: "All other users together, even if they combine everything that they see and do with any other knowledge.",
+    Trust.LOCAL: "Everybody, including the server: data leave a user’s device only with noise.",
+    Trust.DISTRIBUTED: "Everybody, including the server, if the aggregator is ideal: then the server sees sums of batches only, with noise "
+    "from the users’ devices.",
+}
+TRUSTED = {
+    Trust.NONE: "",
+    Trust.CENTRAL: "The curator, who has the raw data and adds the noise.",
+    Trust.JOINT: "The curator, who has the raw data and adds the noise.",
+    Trust.LOCAL: "Only the user’s own device.",
+    Trust.DISTRIBUTED: "The user’s own device, and the aggregator, which is assumed to show the sum of each batch and nothing else.",
+}
+SOURCES = {
+    "fast": "Fast: a seeded generator.",
+    "secure": "Secure: discrete, exactly sampled, from the system’s entropy.",
+}
+NEIGHBOURS = {
+    Relation.REPLACE: "Replace: one user is replaced by any other user.",
+    Relation.NULL: "Null: one user contributes zero.",
+}
+# Whose data stand in the place of one user's, in another data set.
+INSTEAD = {Relation.REPLACE: "somebody else’s", Relation.NULL: "nothing"}
+# Of an agent, in the table of `explain`.
+MODELS = {
+    Trust.NONE: "none: data and statistics are not protected",
+    Trust.CENTRAL: "central: a curator sees the data; protects each user from everybody who reads the releases",
+    Trust.JOINT: "joint: a curator sees the data; protects each user from all other users together",
+    Trust.LOCAL: "local: only the user's device sees the data; protects each user from everybody, including the server",
+    Trust.DISTRIBUTED: "distributed: only the user's device sees the data, and the server only sums of batches, with noise from their "
+    "devices, assuming an ideal aggregator; protects each user from everybody, including the server",
+}
+UNITS = {
+    Relation.REPLACE: "one user's whole trajectory, replaced by another",
+    Relation.NULL: "one user's whole trajectory, replaced by zero",
+}
+PROTECTED = "Each user: the whole trajectory, with all states, actions and rewards."
+# What a guarantee assumes besides the numbers of its certificate, by kind.
+ASSUMPTIONS = {
+    "no-noise": "No noise was added: nobody is protected.",
+    "one-participation": "Each person is one user; somebody who takes part k times has k times the loss of one record (mu or epsilon).",
+    "ideal-aggregator": "An ideal aggregator: nobody sees anything of the devices' shares but the sum of each batch, which is opened once. "
+    "confide does not contain one; whoever runs the devices provides it.",
+    "honest-devices": "No batch is opened with fewer honest devices than stated. Devices that stay away, and those that work for the "
+    "server, are dropouts.",
+    "independent-participation": "Whether a device takes part does not depend on its user's data.",
+    "trusted-curator": "The curator who holds the raw data, and the saved state, is trusted.",
+    "own-actions": "The guarantee concerns what all other users together see; a user's own actions may depend on that user's data.",
+    "fast-noise": "Simulation: fast noise is computed from a seed, in floating point that is treated as real numbers. The guarantee holds "
+    "against those who do not know the seed. The results of a run state their seed: do not publish them for real data.",
+}
+_ONE_USER = {
+    Relation.REPLACE: "replace one user",
+    Relation.NULL: "one user contributes zero",
+}
+_CHANGE = {
+    Relation.REPLACE: "were replaced by somebody else",
+    Relation.NULL: "had contributed nothing",
+}
+
+
+def guarantee(given: "Guarantee") -> str:
+    """A guarantee in one line: JointDP(epsilon=1, delta=1e-05), replace one user, 100000 users, fast noise."""
+    if given.trust is Trust.NONE:
+        return f"{NO_PRIVACY}, {given.users} users"
+    person = f", a person who comes {given.times} times" if given.times > 1 else ""
+    assumed = ", assuming an ideal aggregator" if given.trust is Trust.DISTRIBUTED else ""
+    return (
+        f"{given.trust.value.capitalize()}DP(epsilon={given.epsilon:.6g}, delta={given.stated_delta:g}), "
+        f"{_ONE_USER[given.relation]}{person}, {given.users} users, {given.source} noise{assumed}"
+    )
+
+
+def request(asked: "Request") -> str:
+    """A request as Python writes it."""
+    if asked.trust is Trust.NONE:
+        return "NoPrivacy()"
+    numbers = f"epsilon={asked.epsilon:g}, delta={asked.delta:g}"
+    if asked.trust is Trust.DISTRIBUTED:
+        return f"{asked.kind}({numbers}, dropouts={asked.dropouts:g})"  # type: ignore[union-attr]
+    relation = "" if asked.relation == Relation.REPLACE else f", relation={asked.relation}"
+    return f"{asked.kind}({numbers}{relation})"
+
+
+def consequence(given: "Guarantee") -> str:
+    """A guarantee as a sentence about one user."""
+    if given.trust is Trust.NONE:
+        return "NONE: no noise was added, and users are not protected. For the data holder only: do not publish it."
+    return (
+        f"epsilon = {given.epsilon:.4g} at delta = {given.delta:g}: if any one of the {given.users:,} users "
+        f"{_CHANGE[given.relation]}, the probability of any published result would change by at most the factor e^epsilon = "
+        f"{odds(given.epsilon)}, plus delta."
+    )
+
+
+def meaning(relation: Relation) -> str:
+    """(epsilon, delta) as one sentence about probabilities."""
+    return f"If any one user {_CHANGE[relation]}, the probability of any observation would change by at most the factor e^ε, plus δ."
+
+
+def not_protected(trust: Trust, *, returns_shown: bool) -> list[str]:
+    """The limits of a guarantee: the ones of its kind, and the ones of a report."""
+    limits = []
+    if trust is Trust.JOINT:
+        limits.append(
+            "A user’s own actions: somebody who observes one user’s actions may learn about that user."
+        )
+    if trust in (Trust.CENTRAL, Trust.JOINT):
+        limits.append(
+            "The curator’s memory: raw data, exact sums and saved state must stay secret."
+        )
+    limits += [
+        "Facts about the population that would also have been learned without that user.",
+        "A person who takes part k times: the loss (μ or ε) is k times as large.",
+        "Timing, traffic, and anything else that a service does besides its releases.",
+    ]
+    if returns_shown:
+        limits.append(
+            "The average returns in this report: they are computed from users’ data without noise."
+        )
+    return limits
+
+
+def label(given: "Guarantee") -> str:
+    """What was asked for, in a legend."""
+    return OPEN if given.trust is Trust.NONE else f"ε = {given.request.epsilon:.4g}"
+
+
+def long_label(given: "Guarantee") -> str:
+    """The same where one epsilon does not tell two guarantees apart."""
+    if given.trust is Trust.NONE:
+        return OPEN
+    return f"{given.trust.value} {label(given)}, δ = {given.delta:g}"
+
+
+def odds(epsilon: float) -> str:
+    """e^epsilon."""
+    return f"{math.exp(epsilon):.3g}" if epsilon < 700 else f"e^{epsilon:.3g}"
+
+
+def small(delta: float) -> str:
+    return f"{delta:g}".replace("e-0", "e-")
