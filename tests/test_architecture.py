@@ -6,6 +6,7 @@ those that define an agent. `*features*` is public knowledge that both sides use
 """
 
 import ast
+import inspect
 import subprocess
 import sys
 from functools import cache
@@ -376,3 +377,17 @@ def test_import_confide_is_light():
 def test_public_names_exist():
     for name in (*confide.__all__, "experiments", "planners", "policy", "report"):
         assert getattr(confide, name) is not None
+
+
+def test_completion_shows_the_public_names():
+    """In a new process: here the lazy names of a package may already be imported."""
+    packages = sorted(name for name in confide.__all__ if inspect.ismodule(getattr(confide, name)))
+    code = (
+        "import confide, importlib\n"
+        f"for name in {packages}:\n"
+        "    module = importlib.import_module(f'confide.{name}')\n"
+        "    assert set(module.__all__) <= set(dir(module)), name\n"
+        "    assert all(hasattr(module, each) for each in module.__all__), name\n"
+    )
+    assert len(packages) > 5
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -79,7 +79,7 @@ __all__ = [
 ]
 
 
-__getattr__ = lazy(
+__getattr__, __dir__ = lazy(
     __name__,
     {
         "Certificate": "privacy.certificate",
@@ -112,7 +112,3 @@ __getattr__ = lazy(
         ),
     },
 )
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -5,9 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 
-def lazy(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
-    """A module's __getattr__: `homes` maps each name to its module, relative to the package unless it starts with `confide.`
-    ("" if the name is a submodule itself)."""
+def lazy(
+    package: str, homes: dict[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a package.
+
+    `homes` maps each name to its module, relative to the package unless it starts with `confide.`. It maps a name
+    to "" if the name is a submodule itself. `dir` and completion show the names in `__all__`.
+    """
 
     def __getattr__(name: str) -> Any:
         if name not in homes:
@@ -20,4 +25,7 @@ def lazy(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
             name,
         )
 
-    return __getattr__
+    def __dir__() -> list[str]:
+        return sorted(getattr(importlib.import_module(package), "__all__", homes))
+
+    return __getattr__, __dir__

@@ -62,7 +62,7 @@ __all__ = [
     "Uniform",
 ]
 
-__getattr__ = lazy(
+__getattr__, __dir__ = lazy(
     __name__,
     {
         **dict.fromkeys(("Abilities", "Agent", "Batch"), "confide.learning.agent"),

@@ -33,7 +33,7 @@ __all__ = [
     "WeightedImportanceSampling",
 ]
 
-__getattr__ = lazy(
+__getattr__, __dir__ = lazy(
     __name__,
     {
         "CountsAndSums": "counts_and_sums",

@@ -2,4 +2,4 @@
 
 from confide._lazy import lazy
 
-__getattr__ = lazy(__name__, {"batches": ""})
+__getattr__, __dir__ = lazy(__name__, {"batches": ""})

@@ -38,7 +38,7 @@ __all__ = [
     "svec",
 ]
 
-__getattr__ = lazy(
+__getattr__, __dir__ = lazy(
     __name__,
     {
         **dict.fromkeys(

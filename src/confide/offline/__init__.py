@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Departure", "Improvement", "LearnedPolicy", "ModelRelease", "PrivateModel"]
 
-__getattr__ = lazy(
+__getattr__, __dir__ = lazy(
     __name__,
     {
         "Departure": "learned_policy",

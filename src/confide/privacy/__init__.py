@@ -44,7 +44,7 @@ __all__ = [
     "loss_for",
 ]
 
-__getattr__ = lazy(
+__getattr__, __dir__ = lazy(
     __name__,
     {
         "Certificate": "certificate",

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DeltaWarning", "LogQuestion", "LogSums", "Logs", "delta_warning", "release"]
 
-__getattr__ = lazy(
+__getattr__, __dir__ = lazy(
     __name__,
     {
         "DeltaWarning": "sums",
