@@ -19,6 +19,7 @@ from confide.identity import Identity
 from confide.learning.learner import Calibration, Learner
 from confide.mechanisms.counters import Buffered, Toeplitz, Tree
 from confide.mixtures.linopt_vi import BALANCE, Choices, Regressions, tight, value_iteration
+from confide.mixtures.regression_planning import MixturePlanner
 from confide.mixtures.ucrl_vtr import paper
 from confide.mixtures.value_features import centred, raw, reduced, value_steps
 from confide.planners.regression import Repair
@@ -52,7 +53,9 @@ class Rung:
 
 def changed(before: Calibration, **fields) -> Calibration:
     """The same with other parts of its regression."""
-    regressions = replace(before.algorithm.regressions, **fields)
+    regressions = before.algorithm.regressions
+    bound = fields.pop("bound", regressions.bound)
+    regressions = Regressions(replace(regressions.planner, **fields), bound)
     return replace(before, algorithm=value_iteration(regressions, before.schedule))
 
 
@@ -72,7 +75,8 @@ def exact(public, _privacy, counter=Tree, schedule=None) -> Calibration:
     bound = RegressionRows(
         value_steps(H), d, row_norm=math.sqrt(d), target=1.0, balance=math.sqrt(d), nonnegative=True
     )
-    regressions = Regressions(public, raw(d, H), bound, Repair(bound.balance), plain=True)
+    planner = MixturePlanner(public, raw(d, H), Repair(bound.balance), plain=True)
+    regressions = Regressions(planner, bound)
     return Calibration(value_iteration(regressions, times), times, counter(times.leaves))
 
 
@@ -100,7 +104,7 @@ def public_weights(public, privacy) -> Calibration:
     """All of ucrl-vtr but the simplex."""
     before = tight(public, Choices(EPISODES, privacy), value_iteration)
     return changed(
-        before, regularizer=replace(before.algorithm.regressions.regularizer, simplex=None)
+        before, regularizer=replace(before.algorithm.regressions.planner.regularizer, simplex=None)
     )
 
 
@@ -185,7 +189,7 @@ class Composed(Learner):
         assert episodes == EPISODES
         chosen = MAKERS[step](public, privacy)
         if simplex:
-            known = chosen.algorithm.regressions
+            known = chosen.algorithm.regressions.planner
             chosen = changed(chosen, regularizer=replace(known.regularizer, simplex=known.features))
         identity = Identity("composed", 1, public=public, step=step, simplex=simplex)
         super().__init__(chosen, privacy=privacy, identity=identity)

@@ -269,10 +269,7 @@ def test_both_sides_are_found():
 # Agents whose planning does not stand in modules of its own yet. This list only shrinks.
 STILL_PLANNING = {
     "confide.linear_mdps.lsvi_ucb",
-    "confide.mixtures.linopt_po",
-    "confide.mixtures.linopt_vi",
     "confide.mixtures.questions_vi",
-    "confide.mixtures.ucrl_vtr",
     "confide.mixtures.ucrl_vtr_plus",
 }
 

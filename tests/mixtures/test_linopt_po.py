@@ -10,6 +10,7 @@ from confide.errors import InvalidParameter, PromiseBroken
 from confide.experiments.runner import run
 from confide.mechanisms.sources import noise_source
 from confide.mixtures.linopt_po import LinOptPO, paper_step
+from confide.mixtures.policy_planning import evaluate_known
 from confide.planners.mirror_descent import softmax
 from confide.privacy import JointDP, LocalDP, NoPrivacy
 from confide.privatizers import every_episode
@@ -45,7 +46,7 @@ def test_the_papers_policies_are_products_of_exponentials():
     for k in range(38):
         np.testing.assert_allclose(agent.next_batch().policy.weights, softmax(logits), atol=1e-12)
         known = agent.algorithm.regressions.read(agent.released())
-        logits = logits + eta * agent.algorithm._evaluate(known, logits).Q
+        logits = logits + eta * evaluate_known(agent.algorithm.regressions.planner, known, logits).Q
         agent.observe(sample(1, seed=k))
 
 
@@ -62,7 +63,7 @@ def test_a_round_of_n_users_is_n_steps_with_the_same_values():
     np.testing.assert_array_equal(agent.next_batch().policy.weights, 0.25)
     users = serve_round(agent)
     known = agent.algorithm.regressions.read(agent.released())
-    Q = agent.algorithm._evaluate(known, np.zeros((5, 20, 4))).Q
+    Q = evaluate_known(agent.algorithm.regressions.planner, known, np.zeros((5, 20, 4))).Q
     np.testing.assert_allclose(agent.next_batch().policy.weights, softmax(0.01 * users * Q))
     serve_round(agent)
     # keep: later

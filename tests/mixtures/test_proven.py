@@ -28,11 +28,11 @@ def test_the_width_is_never_left_and_values_are_optimistic(privacy):
             exploration="proven",
             failure=0.1,
         )
-        both, rng = agent.algorithm.regressions, np.random.default_rng(seed)
+        both, rng = agent.algorithm.regressions.planner, np.random.default_rng(seed)
         truth = both.features.coordinates(WORLD.weights[:2])
         while agent.users < 400:
             batch, released = agent.next_batch(), agent.released()
-            known = both.read(released)
+            known = agent.algorithm.regressions.read(released)
             off = known.estimate.weights - truth
             distance = np.sqrt(np.einsum("hi,hij,hj->h", off, known.estimate.precision, off))
             assert (distance <= both.regularizer.beta(released.noise.std)).all()
@@ -58,11 +58,11 @@ def test_with_the_noise_left_out_of_the_width_it_is_left():
             noise=noise_source("fast", seed),
             exploration="proven",
         )
-        both, rng = agent.algorithm.regressions, np.random.default_rng(seed)
+        both, rng = agent.algorithm.regressions.planner, np.random.default_rng(seed)
         truth = both.features.coordinates(WORLD.weights[:2])
         batch = agent.next_batch()
         agent.observe(WORLD.sample(batch.policy, batch.users, rng))
-        Lambda, u = both.bound.unpack(agent.released().values)
+        Lambda, u = agent.algorithm.bound.unpack(agent.released().values)
         wrong = both.regularizer.estimate(Lambda, u, noise_std=0.0)
         off = wrong.weights - truth
         outside += bool(

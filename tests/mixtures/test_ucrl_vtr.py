@@ -211,12 +211,12 @@ def test_the_paper_runs_as_printed(privacy):
     assert agent.guarantee.epsilon == pytest.approx(constants.loss.epsilon_at(privacy.delta))
     draws = {"joint": (40).bit_count(), "local": 40, "none": 0}[privacy.trust.value]
     assert agent.noise_level.std == pytest.approx(math.sqrt(2 * draws) * constants.sigma)
-    regularizer = agent.algorithm.regressions.regularizer
+    regularizer = agent.algorithm.regressions.planner.regularizer
     assert regularizer.shift == pytest.approx(25 + 2 * constants.upsilon)
     assert regularizer.beta == constants.beta
     half = UCRLVTR(
         LOCK.public, episodes=40, privacy=privacy, calibration="paper", bonus_scale=0.5
-    ).algorithm.regressions.regularizer
+    ).algorithm.regressions.planner.regularizer
     assert half.beta == 0.5 * constants.beta
 
 

@@ -4,92 +4,46 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from confide.arguments import real
 from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.learner import Description, Learner, Round
 from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
-from confide.mixtures.explorer_planning import served, targets
 from confide.mixtures.footprint import regression_footprint
-from confide.mixtures.linopt_vi import Choices, Knowledge, Regressions
-from confide.mixtures.policy_planning import Evaluation, evaluate
-from confide.planners.mirror_descent import improve, softmax
+from confide.mixtures.linopt_vi import Choices, Regressions
+from confide.mixtures.policy_planning import PolicySteps, plan_round
 from confide.planners.regression import MakeRegularizer
-from confide.policy import StochasticPolicy
 from confide.privacy.bounded import Bound, Released
 from confide.privacy.request import Request
 from confide.privatizers import Schedule
 from confide.problems.linear_mixture import LinearMixturePublic
 from confide.problems.sizes import ProblemSizes
 
-Array = npt.NDArray[np.float64]
 STEP, KEEP = 1.0, 0.25  # of "tight": measured on lock, lock-rewards and rand
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OptimisticPolicyOptimisation:
-    """[Zhou22, Alg. 2] between two releases. The policy is the memory: logits [h, s, a].
-
-    A round of n users is n episodes of the paper with the same Q: pi' ~ pi^keep exp(n eta Q), where the paper has keep = 1. `ahead`
-    improves the policy by what the last round's users showed before the next round is served; the paper serves, and then improves.
-    """
+    """[Zhou22, Alg. 2] between two releases. The policy is the memory: logits [h, s, a]."""
 
     regressions: Regressions
     schedule: Schedule
-    step: float  # eta, per user
-    keep: float
-    ahead: bool
+    steps: PolicySteps
 
     @property
     def bound(self) -> Bound:
         return self.regressions.bound
 
     def plan(self, released: Released) -> Round:
-        known, b = self.regressions.read(released), released.generation
-        logits = released.memory["logits"] if b else np.zeros(known.rewards.shape)
-        if self.ahead and b:
-            logits = self.keep * logits
-            logits = improve(
-                logits,
-                self._evaluate(known, logits).Q,
-                self.step * (released.users - int(released.memory["total"])),
-            )
-        found = self._evaluate(known, logits)
-        after = (
-            logits
-            if self.ahead
-            else improve(self.keep * logits, found.Q, self.step * self.schedule.size(b))
-        )
-        policy, memory = (
-            StochasticPolicy(softmax(logits)),
-            {"logits": after, "total": np.array(released.users)},
-        )
-        if self.regressions.plain:
-            return Round((policy,), self.regressions.statistic(found.values), memory, known.signal)
-        explorer = self.regressions.explore(known)
-        policies, shares = served(policy, explorer.policy, self.schedule.times, b)
-        return Round(
-            policies,
-            self.regressions.statistic(targets(found.values, explorer.values)),
-            memory,
-            known.signal,
-            shares,
-        )
-
-    def _evaluate(self, known: Knowledge, logits: Array) -> Evaluation:
-        kernels, features = self.regressions.kernels, self.regressions.features
-        return evaluate(
-            kernels, known.rewards, known.estimate, logits, feature_map=features, width=known.width
-        )
+        known = self.regressions.read(released)
+        planned = plan_round(self.regressions.planner, known, self.schedule, released, self.steps)
+        return self.regressions.round_of(planned)
 
     def describe(self) -> Description:
         said = self.regressions.describe()
         return replace(
-            said, planning=f"{said.planning}; softmax policies, step {self.step:.3g} per user"
+            said, planning=f"{said.planning}; softmax policies, step {self.steps.size:.3g} per user"
         )
 
 
@@ -142,13 +96,11 @@ class LinOptPO(Learner):
             regressions: Regressions, schedule: Schedule
         ) -> OptimisticPolicyOptimisation:
             if calibration == "tight":
-                return OptimisticPolicyOptimisation(
-                    regressions, schedule, step or STEP, KEEP, ahead=True
-                )
-            eta = paper_step(episodes, public.horizon, public.actions)
-            return OptimisticPolicyOptimisation(
-                regressions, schedule, step or eta, keep=1.0, ahead=False
-            )
+                steps = PolicySteps(step or STEP, KEEP, ahead=True)
+            else:
+                eta = paper_step(episodes, public.horizon, public.actions)
+                steps = PolicySteps(step or eta, keep=1.0, ahead=False)
+            return OptimisticPolicyOptimisation(regressions, schedule, steps)
 
         choices = Choices(
             episodes, privacy, calibration, schedule, bonus_scale, failure, regularizer

@@ -5,11 +5,8 @@ With known rewards there is one regression only, and this is UCRL-VTR [Luyo21, A
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from confide.arguments import choice, has, shown
 from confide.errors import InvalidParameter
@@ -21,31 +18,27 @@ from confide.learning.resources import Footprint
 from confide.mechanisms.counters import Tree
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.contributions import Both, StackedRows, ValueTargets
-from confide.mixtures.explorer_planning import SAID, served, targets, wider
+from confide.mixtures.explorer_planning import SAID
 from confide.mixtures.footprint import regression_footprint
-from confide.mixtures.planning import Plan, optimistic, optimistic_rewards
 from confide.mixtures.printed import paper_constants
-from confide.mixtures.value_features import (
-    FeatureMap,
-    SparseKernels,
-    raw,
-    reduced,
-    sparse,
-    value_steps,
+from confide.mixtures.regression_planning import (
+    Knowledge,
+    MixturePlanner,
+    Sums,
+    ValueRound,
+    plan_round,
 )
+from confide.mixtures.value_features import raw, reduced, value_steps
 from confide.planners.regression import (
-    Estimate,
     MakeRegularizer,
     Proven,
     Regression,
     Regularizer,
     Repair,
     Shift,
-    Width,
-    mean_eigenvalue,
 )
-from confide.planners.reward_features import RewardFeatures, centred_rewards, raw_rewards
-from confide.privacy.bounded import Bound, Released
+from confide.planners.reward_features import centred_rewards, raw_rewards
+from confide.privacy.bounded import Array, Bound, Released
 from confide.privacy.loss import GaussianDP
 from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request
 from confide.privatizers import Schedule, geometric
@@ -55,7 +48,6 @@ from confide.problems.sizes import ProblemSizes
 from confide.statistics.bounds import RegressionRows, WeightedRows
 from confide.statistics.transitions import RewardTargets
 
-Array = npt.NDArray[np.float64]
 # kappa for rows and targets of about the same size: how tight bounds split the noise between Lambda and u
 BALANCE = 1.05
 EXPLORATIONS = ("measured", "proven")
@@ -64,41 +56,11 @@ REWARD_WEIGHT = 0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Knowledge:
-    """What one release says: estimates for the transitions, and the rewards, known or estimated with their bonus. Public."""
-
-    estimate: Estimate
-    width: Width
-    rewards: Array  # [h, s, a]
-    hoped: Array  # the same with an explorer's bonus
-    signal: float | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Regressions:
     """Both regressions between two releases: from a release to what it says, and from values to the rows of the next users."""
 
-    public: LinearMixturePublic
-    features: FeatureMap
+    planner: MixturePlanner
     bound: RegressionRows | WeightedRows | StackedRows  # stacked: with rewards
-    regularizer: Regularizer
-    reward_features: RewardFeatures | None = None
-    reward_regularizer: Regularizer | None = None
-    explorers: bool = True  # a small share of the users, in rounds that are not plain
-    # without public weights and without knowing that rewards are in [0, 1]: the papers'
-    plain: bool = False
-    unit: float = 1.0  # features are kernels / unit
-    ceiling: Array | None = field(default=None, repr=False)  # of Q_h [h]
-
-    _kernels: SparseKernels = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        kernels = self.public.kernels if self.unit == 1.0 else self.public.kernels / self.unit
-        object.__setattr__(self, "_kernels", sparse(self.features, kernels))
-
-    @property
-    def kernels(self) -> SparseKernels:
-        return self._kernels
 
     @property
     def value_bound(self) -> RegressionRows | WeightedRows:
@@ -106,58 +68,39 @@ class Regressions:
 
     def read(self, released: Released) -> Knowledge:
         noise_std, values = released.noise.std, released.values[: self.value_bound.size]
-        Lambda, u = self.value_bound.unpack(values)
-        return Knowledge(
-            self.regularizer.estimate(Lambda, u, noise_std=noise_std),
-            self.regularizer.width(noise_std=noise_std),
-            *self._rewards(released),
-            mean_eigenvalue(Lambda) if released.generation else None,
-        )
+        transitions, rewards = Sums(*self.value_bound.unpack(values), noise_std), None
+        if isinstance(self.bound, StackedRows):
+            _, values = self.bound.split(released.values)
+            rewards = Sums(*self.bound.second.unpack(values), noise_std / self.bound.weight)
+        return self.planner.learn(transitions, rewards, released.generation)
 
-    def _rewards(self, released: Released) -> tuple[Array, Array]:
-        if not isinstance(self.bound, StackedRows):
-            assert self.public.rewards is not None
-            return self.public.rewards, self.public.rewards
-        assert self.reward_features is not None and self.reward_regularizer is not None
-        Lambda, u = self.bound.second.unpack(self.bound.split(released.values)[1])
-        noise_std = released.noise.std / self.bound.weight
-        known = Lambda if self.plain else Lambda * self.reward_features.pattern
-        estimate = self.reward_regularizer.estimate(known, u, noise_std=noise_std)
-        width = self.reward_regularizer.width(noise_std=noise_std)
-        rewards, hoped = (
-            optimistic_rewards(self.reward_features, estimate, each, clip=not self.plain)
-            for each in (width, wider(width))
-        )
-        return rewards, hoped
-
-    def explore(self, known: Knowledge) -> Plan:
-        """What an explorer plans."""
-        return optimistic(
-            self._kernels,
-            known.hoped,
-            known.estimate,
-            feature_map=self.features,
-            width=wider(known.width),
-        )
+    def round_of(self, planned: ValueRound) -> Round:
+        """The planned round, with what its users contribute."""
+        public = planned.public
+        statistic = self.statistic(planned.values)
+        return Round(public.policies, statistic, public.memory, public.signal, public.shares)
 
     def statistic(self, values: Array) -> Statistic:
         """What users contribute who are served by a plan with these values [h, s]."""
-        weights = 1.0 if self.plain else None
-        transitions = ValueTargets(self.value_bound, self.features, self._kernels, values, weights)
+        planner = self.planner
+        weights = 1.0 if planner.plain else None
+        transitions = ValueTargets(
+            self.value_bound, planner.features, planner.kernels, values, weights
+        )
         if not isinstance(self.bound, StackedRows):
             return transitions
-        assert self.reward_features is not None
-        return Both(
-            self.bound, transitions, RewardTargets(self.bound.second, self.reward_features, weights)
-        )
+        assert planner.reward_features is not None
+        rewards = RewardTargets(self.bound.second, planner.reward_features, weights)
+        return Both(self.bound, transitions, rewards)
 
     def describe(self) -> Description:
-        words = self.regularizer.describe(self.bound.rows)
-        if self.reward_regularizer is not None:
+        planner = self.planner
+        words = planner.regularizer.describe(self.bound.rows)
+        if planner.reward_regularizer is not None:
             words += "; the same for rewards"
-        if not self.plain and self.explorers:
+        if not planner.plain and planner.explorers:
             words += f"; {SAID}"
-        return Description("paper" if self.plain else "tight", words, self.bound.rows)
+        return Description("paper" if planner.plain else "tight", words, self.bound.rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,23 +115,9 @@ class OptimisticValueIteration:
         return self.regressions.bound
 
     def plan(self, released: Released) -> Round:
-        both, known = self.regressions, self.regressions.read(released)
-        plan = optimistic(
-            both.kernels,
-            known.rewards,
-            known.estimate,
-            feature_map=both.features,
-            width=known.width,
-            ceiling=both.ceiling,
-        )
-        if both.plain or not both.explorers:
-            return Round((plan.policy,), both.statistic(plan.values), signal=known.signal)
-        explorer = both.explore(known)
-        policies, shares = served(
-            plan.policy, explorer.policy, self.schedule.times, released.generation
-        )
-        statistic = both.statistic(targets(plan.values, explorer.values))
-        return Round(policies, statistic, signal=known.signal, shares=shares)
+        known = self.regressions.read(released)
+        planned = plan_round(self.regressions.planner, known, self.schedule, released.generation)
+        return self.regressions.round_of(planned)
 
     def describe(self) -> Description:
         return self.regressions.describe()
@@ -296,13 +225,8 @@ def tight(
         choices.proven(regression, value_steps(H), schedule.leaves) if proven else make(regression)
     )
     if public.rewards is not None:
-        regressions = Regressions(
-            public,
-            features,
-            WeightedRows(value_steps(H), m, kappa),
-            transitions,
-            explorers=not proven,
-        )
+        planner = MixturePlanner(public, features, transitions, explorers=not proven)
+        regressions = Regressions(planner, WeightedRows(value_steps(H), m, kappa))
         return Calibration(make_algorithm(regressions, schedule), schedule)
     if proven:
         raise InvalidParameter(
@@ -313,7 +237,8 @@ def tight(
     kappa_r = BALANCE / float(varphi.largest.max())
     bound = StackedRows(value_steps(H), m, kappa, H, varphi.dimension, kappa_r, REWARD_WEIGHT)
     rewards = make(Regression("rewards", varphi.dimension, kappa_r))
-    regressions = Regressions(public, features, bound, transitions, varphi, rewards)
+    planner = MixturePlanner(public, features, transitions, varphi, rewards)
+    regressions = Regressions(planner, bound)
     return Calibration(make_algorithm(regressions, schedule), schedule)
 
 
@@ -355,13 +280,13 @@ def paper(
     bound: RegressionRows | StackedRows
     if varphi is None:
         bound = RegressionRows(value_steps(H), d1, 1.0, 1 / kappa, kappa, nonnegative=True)
-        regressions = Regressions(public, features, bound, transitions, plain=True)
+        planner = MixturePlanner(public, features, transitions, plain=True)
     else:
         positive = bool((varphi.rows >= 0).all())
         bound = StackedRows(value_steps(H), d1, kappa, H, d2, 1.0, plain=True, nonnegative=positive)
         rewards = make(Regression("rewards", d2, 1.0))
-        regressions = Regressions(public, features, bound, transitions, varphi, rewards, plain=True)
-    algorithm = make_algorithm(regressions, schedule)
+        planner = MixturePlanner(public, features, transitions, varphi, rewards, plain=True)
+    algorithm = make_algorithm(Regressions(planner, bound), schedule)
     if isinstance(privacy, NoPrivacy):
         return Calibration(algorithm, schedule)
     tree = None if isinstance(privacy, LocalDP) else Tree(schedule.leaves)
@@ -448,7 +373,7 @@ class LinOptVI(Learner):
         said, same = super().describe(), "; rewards are known, so this is ucrl-vtr"
         known = (
             isinstance(self.algorithm, OptimisticValueIteration)
-            and self.algorithm.regressions.public.rewards is not None
+            and self.algorithm.regressions.planner.public.rewards is not None
         )
         return (
             replace(said, planning=said.planning + same)

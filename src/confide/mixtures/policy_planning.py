@@ -12,9 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.mixtures import _kernels
+from confide.mixtures.regression_planning import Knowledge, MixturePlanner, ValueRound
 from confide.mixtures.value_features import FeatureMap, SparseKernels, sparse
-from confide.planners.mirror_descent import softmax
+from confide.planners.mirror_descent import improve, softmax
+from confide.planners.public_round import PublicRound
 from confide.planners.regression import Estimate, Width, bonus
+from confide.policy import StochasticPolicy
+from confide.privacy.bounded import Released
+from confide.privatizers.schedule import Schedule
 
 Array = npt.NDArray[np.float64]
 
@@ -52,3 +57,56 @@ def evaluate(
         Q[h] = np.clip(rewards[h] + expected.reshape(S, A), 0.0, float(H - h))
         values[h] = (Q[h] * policy[h]).sum(axis=1)
     return Evaluation(values, Q)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySteps:
+    """How a policy moves: pi' ~ pi^keep exp(n eta Q) after a round of n users, which is n episodes of the paper with the same Q.
+
+    The paper has keep = 1. `ahead` improves the policy by what the last round's users showed before the next round is served; the paper
+    serves, and then improves.
+    """
+
+    size: float  # eta, per user
+    keep: float
+    ahead: bool
+
+
+def plan_round(
+    planner: MixturePlanner,
+    known: Knowledge,
+    schedule: Schedule,
+    released: Released,
+    steps: PolicySteps,
+) -> ValueRound:
+    """[Zhou22, Alg. 2]: the next round, and in its memory the logits that the round after it starts from."""
+    generation = released.generation
+    logits = released.memory["logits"] if generation else np.zeros(known.rewards.shape)
+    if steps.ahead and generation:
+        logits = steps.keep * logits
+        served = released.users - int(released.memory["total"])
+        logits = improve(logits, evaluate_known(planner, known, logits).Q, steps.size * served)
+    found = evaluate_known(planner, known, logits)
+    after = logits
+    if not steps.ahead:
+        size = steps.size * schedule.size(generation)
+        after = improve(steps.keep * logits, found.Q, size)
+    policy = StochasticPolicy(softmax(logits))
+    memory = {"logits": after, "total": np.array(released.users)}
+    if planner.plain:
+        return ValueRound(PublicRound((policy,), memory, known.signal), found.values)
+    policies, shares, values = planner.with_explorers(
+        policy, found.values, known, schedule, generation
+    )
+    return ValueRound(PublicRound(policies, memory, known.signal, shares), values)
+
+
+def evaluate_known(planner: MixturePlanner, known: Knowledge, logits: Array) -> Evaluation:
+    return evaluate(
+        planner.kernels,
+        known.rewards,
+        known.estimate,
+        logits,
+        feature_map=planner.features,
+        width=known.width,
+    )

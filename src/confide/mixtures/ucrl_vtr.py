@@ -3,8 +3,6 @@
 import math
 from typing import Any
 
-import numpy as np
-
 from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.arguments import choose_schedule
@@ -14,6 +12,7 @@ from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.footprint import regression_footprint
 from confide.mixtures.linopt_vi import Choices, Regressions, known_mixture, tight, value_iteration
 from confide.mixtures.printed import Setting, printed
+from confide.mixtures.regression_planning import MixturePlanner
 from confide.mixtures.value_features import raw
 from confide.planners.regression import Shift
 from confide.privacy.request import LocalDP, NoPrivacy, Request
@@ -30,15 +29,10 @@ def paper(public: LinearMixturePublic, choices: Choices) -> Calibration:
     made = printed(privacy, setting)
     scale = 1.0 if choices.bonus_scale is None else choices.bonus_scale
     regularizer = Shift(made.ridge + 2 * made.upsilon, made.beta * scale)
-    regressions = Regressions(
-        public,
-        raw(d),
-        made.bound,
-        regularizer,
-        plain=True,
-        unit=math.sqrt(d),
-        ceiling=np.full(H, float(H)),
+    planner = MixturePlanner(
+        public, raw(d), regularizer, plain=True, unit=math.sqrt(d), ceiling=float(H)
     )
+    regressions = Regressions(planner, made.bound)
     tree = None if isinstance(privacy, LocalDP | NoPrivacy) else setting.tree
     return Calibration(value_iteration(regressions, schedule), schedule, tree, made.loss)
 
@@ -55,7 +49,7 @@ class UCRLVTR(Learner):
     larger epsilon than requested are refused: those of C.4 (delta = 0) are, except in small problems. `confide.explain` tells before a run.
 
     Where the lines of Alg. 1 are: the loop over episodes in `Learner`; Lambda~ and u~, noisy prefix sums, in `CentralPrivatizer` and its
-    counter, whose scale is the sensitivity over the `loss` of the calibration; w_h = Lambda~^-1 u~ and the width in `Regressions.read`
+    counter, whose scale is the sensitivity over the `loss` of the calibration; w_h = Lambda~^-1 u~ and the width in `MixturePlanner.learn`
     (`Shift`: as printed, `Repair`: tight); Q_h, V_h and the greedy policy in `mixtures.planning.optimistic`; phi_V and the target V(s')
     of a user in `ValueTargets`; sigma_B, Upsilon, beta in `mixtures.printed`.
 
