@@ -270,7 +270,6 @@ def test_both_sides_are_found():
 STILL_PLANNING = {
     "confide.linear_mdps.lsvi_ucb",
     "confide.mixtures.questions_vi",
-    "confide.mixtures.ucrl_vtr_plus",
 }
 
 

@@ -239,16 +239,18 @@ def test_variances_come_near_the_truth():
         batch = agent.next_batch()
         agent.observe(RAND.count(batch.policy, batch.users, np.random.default_rng(agent.users)))
     planning, V = agent.algorithm, agent.current_round().statistic.first._later
+    features = planning.problem.features.feature_map
     parts = zip(
         (planning.bound.first, planning.bound.second),
         planning.bound.split(agent.released().values),
         strict=True,
     )
     estimates = [
-        planning.regularizer.estimate(*part.unpack(values), noise_std=0.0) for part, values in parts
+        planning.problem.regularizer.estimate(*part.unpack(values), noise_std=0.0)
+        for part, values in parts
     ]
     moments = [
-        moment(planning.features, RAND.kernels, f, one, NO_BONUS)
+        moment(features, RAND.kernels, f, one, NO_BONUS)
         for f, one in zip((V, V**2), estimates, strict=True)
     ]
     P = np.einsum("hi,isat->hsat", RAND.weights[:4], RAND.kernels)

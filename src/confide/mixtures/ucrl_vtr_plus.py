@@ -1,11 +1,8 @@
 """UCRL-VTR+ [Luyo21, Alg. 3], as printed and with the least noise that the guarantee needs: rows weighted by estimated variances."""
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from confide.identity import Identity
 from confide.learning.agent import Profile
@@ -14,27 +11,19 @@ from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.contributions import Both, PairedTargets, StackedRows, ValueTargets
-from confide.mixtures.explorer_planning import SAID, served, targets, wider
+from confide.mixtures.explorer_planning import SAID
 from confide.mixtures.footprint import regression_footprint
 from confide.mixtures.linopt_vi import BALANCE, known_mixture
-from confide.mixtures.planning import optimistic
 from confide.mixtures.printed import PrintedPlus, Setting, printed_plus
-from confide.mixtures.value_features import (
-    FeatureMap,
-    SparseKernels,
-    fitted,
-    raw,
-    reduced,
-    sparse,
-    value_steps,
+from confide.mixtures.regression_planning import Sums
+from confide.mixtures.value_features import raw, reduced, sparse, value_steps
+from confide.mixtures.variance_aware_planning import (
+    PrintedProblem,
+    VarianceProblem,
+    plan_as_printed,
+    plan_round,
 )
-from confide.mixtures.variance_planning import (
-    largest_plausible,
-    largest_possible,
-    moment,
-    variance_weights,
-)
-from confide.planners.regression import Repair, Shift, Width, mean_eigenvalue
+from confide.planners.regression import Repair, Shift
 from confide.privacy.bounded import Released
 from confide.privacy.request import LocalDP, NoPrivacy, Request
 from confide.privatizers import Schedule, every_episode, geometric
@@ -42,67 +31,44 @@ from confide.problems.linear_mixture import LinearMixturePublic
 from confide.problems.sizes import ProblemSizes
 from confide.statistics.bounds import RegressionRows
 
-Array = npt.NDArray[np.float64]
 # of the second regression: its noise is 8 times the first one's, and the first one's grows by 0.8 %
 SHARE = 0.125
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrintedPlanning:
-    """[Luyo21, Alg. 3] between two releases, with the printed shifts and widths; features are kernels / sqrt(d), values in [0, H]."""
+    """[Luyo21, Alg. 3] between two releases, with the printed shifts and widths."""
 
-    features: Array = field(repr=False)  # phi(s' | s, a) [i, s, a, s']
-    rewards: Array = field(repr=False)
+    problem: PrintedProblem
     constants: PrintedPlus
-    bonus_scale: float = 1.0
 
     @property
     def bound(self) -> RegressionRows:
         return self.constants.bound
 
     def plan(self, released: Released) -> Round:
-        H, d, n = len(self.rewards), len(self.features), self.bound.steps // 2
-        Lambda, u = self.bound.unpack(released.values)
-        check, hat, tilde = self.constants.widths(released.users + 1)
-        unit = H**4 / d  # of the second regression: its rows come as sqrt(d) / H^2 times phi_{V^2}
-        shifts = [self.constants.ridge + 2 * upsilon for upsilon in self.constants.upsilon]
-        weighted, squares = Shift(shifts[0], hat * self.bonus_scale), Shift(shifts[1], tilde)
-        first = weighted.estimate(Lambda[:n], u[:n], noise_std=released.noise.std)
-        second = squares.estimate(
-            unit * Lambda[n:], unit * u[n:], noise_std=unit * released.noise.std
+        n, noise_std = self.bound.steps // 2, released.noise.std
+        gram, responses = self.bound.unpack(released.values)
+        planned = plan_as_printed(
+            self.problem,
+            Sums(gram[:n], responses[:n], noise_std),
+            Sums(gram[n:], responses[n:], noise_std),
+            released.generation,
+            self.constants.widths(released.users + 1),
         )
-        coordinates = raw(d)
-        seen = sparse(coordinates, self.features)
-        plan = optimistic(
-            seen,
-            self.rewards,
-            first,
-            feature_map=coordinates,
-            width=weighted.width(noise_std=0.0),
-            ceiling=np.full(H, float(H)),
-        )
-        later = plan.values[1 : n + 1]
-        mean = moment(
-            coordinates, seen, later, first, Width(check**2, 0.0, factor=1.0, cap=math.inf)
-        )
-        square = moment(coordinates, seen, later**2, second, squares.width(noise_std=0.0))
-        variances = np.maximum(H**2 / d, largest_plausible(mean, square, H))  # sbar^2
-        one = replace(self.bound, steps=n)
+        seen, one = self.problem.features, replace(self.bound, steps=n)
+        unit = math.sqrt(self.problem.dimension) / len(self.problem.rewards) ** 2
         statistic = PairedTargets(
             self.bound,
-            ValueTargets(one, coordinates, seen, plan.values, 1 / np.sqrt(variances)),
-            ValueTargets(one, coordinates, seen, plan.values**2, math.sqrt(d) / H**2),
+            ValueTargets(one, seen.feature_map, seen, planned.values, planned.weights),
+            ValueTargets(one, seen.feature_map, seen, planned.squares, unit),
         )
-        return Round(
-            (plan.policy,),
-            statistic,
-            signal=mean_eigenvalue(Lambda[:n]) if released.generation else None,
-        )
+        public = planned.public
+        return Round(public.policies, statistic, public.memory, public.signal)
 
     def describe(self) -> Description:
-        constants = self.constants
         first = Shift(
-            constants.ridge + 2 * constants.upsilon[0], constants.widths(1)[1] * self.bonus_scale
+            self.problem.shifts[0], self.constants.widths(1)[1] * self.problem.bonus_scale
         )
         return Description(
             "paper", f"{first.describe(self.bound.rows)} and growing", self.bound.rows
@@ -111,75 +77,32 @@ class PrintedPlanning:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VarianceAwarePlanning:
-    """[Luyo21, Alg. 3] between two releases, with the means of `UCRLVTR`: reduced features, public weights, repaired eigenvalues."""
+    """[Luyo21, Alg. 3] between two releases, with the means of `UCRLVTR`."""
 
-    kernels: Array = field(repr=False)
-    rewards: Array = field(repr=False)
-    features: FeatureMap
+    problem: VarianceProblem
     bound: StackedRows
-    regularizer: Repair
-    schedule: Schedule
 
     def plan(self, released: Released) -> Round:
-        (Lambda, u), (Lambda2, u2) = (
-            part.unpack(values)
-            for part, values in zip(
-                (self.bound.first, self.bound.second),
-                self.bound.split(released.values),
-                strict=True,
-            )
+        first, second = self.bound.split(released.values)
+        noise_std, seen = released.noise.std, self.problem.features
+        planned = plan_round(
+            self.problem,
+            Sums(*self.bound.first.unpack(first), noise_std),
+            Sums(*self.bound.second.unpack(second), noise_std / self.bound.weight),
+            released.generation,
         )
-        noise_std, noise2_std = released.noise.std, released.noise.std / self.bound.weight
-        first = self.regularizer.estimate(Lambda, u, noise_std=noise_std)
-        second = self.regularizer.estimate(Lambda2, u2, noise_std=noise2_std)
-        width, width2 = (self.regularizer.width(noise_std=std) for std in (noise_std, noise2_std))
-        seen = sparse(self.features, self.kernels)
-        plan = optimistic(seen, self.rewards, first, feature_map=self.features, width=width)
-        explorer = optimistic(
-            seen, self.rewards, first, feature_map=self.features, width=wider(width)
-        )
-        later = scaled(targets(plan.values, explorer.values)[1 : self.bound.steps + 1])
-        mean = moment(self.features, seen, later, first, width)
-        square = moment(self.features, seen, later**2, second, width2)
-        possible = largest_possible(self.kernels, later)
-        variances = np.clip(
-            largest_plausible(mean, square, 1.0), possible / len(self.kernels), possible
-        )
-        signal = np.maximum(np.trace(Lambda, axis1=1, axis2=2) / self.features.dimension, 1.0)
-        weights = self._weights(seen, later, variances, width.noise / signal)
         statistic = Both(
             self.bound,
-            ValueTargets(self.bound.first, self.features, seen, after_first(later), weights),
-            ValueTargets(self.bound.second, self.features, seen, after_first(later**2)),
+            ValueTargets(self.bound.first, seen.feature_map, seen, planned.values, planned.weights),
+            ValueTargets(self.bound.second, seen.feature_map, seen, planned.squares),
         )
-        policies, shares = served(
-            plan.policy, explorer.policy, self.schedule.times, released.generation
-        )
-        return Round(
-            policies,
-            statistic,
-            signal=float(signal.mean()) if released.generation else None,
-            shares=shares,
-        )
-
-    def _weights(self, seen: SparseKernels, later: Array, variances: Array, noise: Array) -> Array:
-        features, fitting = fitted(self.features, seen, later, balance=self.bound.balance)
-        return variance_weights(fitting, features.rows, variances, noise=noise)
+        public = planned.public
+        return Round(public.policies, statistic, public.memory, public.signal, public.shares)
 
     def describe(self) -> Description:
-        planning = f"{self.regularizer.describe(self.bound.rows)}; rows weighted by estimated variances; {SAID}"
+        repaired = self.problem.regularizer.describe(self.bound.rows)
+        planning = f"{repaired}; rows weighted by estimated variances; {SAID}"
         return Description("tight", planning, self.bound.rows)
-
-
-def scaled(values: Array) -> Array:
-    """Each step's values [h, s] centred and scaled to [0, 1]: squares, and variances, are then on one scale."""
-    low, span = values.min(axis=1, keepdims=True), np.ptp(values, axis=1)[:, None]
-    return np.asarray((values - low) / np.where(span > 0, span, 1.0))
-
-
-def after_first(later: Array) -> Array:
-    """Values [h, s] after each step, as `ValueTargets` expects them: with the value at the first step, which nobody looks at, before."""
-    return np.concatenate([np.zeros_like(later[:1]), later])
 
 
 class UCRLVTRPlus(Learner):
@@ -198,7 +121,7 @@ class UCRLVTRPlus(Learner):
     Departures of "tight": those of `UCRLVTR`, for both regressions; values scaled to [0, 1] before they are squared; the second
     regression takes 1/8 of the sensitivity of the first, because variances need little accuracy; a variance is at most what is possible at
     (s, a) and at least 1/d of that; and inverse variances are used only as far as the noise leaves them worth it, because a row below the
-    largest weight that the bound allows drowns in it (`planners.variance.variance_weights`).
+    largest weight that the bound allows drowns in it (`mixtures.variance_planning.variance_weights`).
     """
 
     name = "ucrl-vtr-plus"
@@ -257,12 +180,15 @@ def tight(
     features, n = reduced(public.dimension), value_steps(public.horizon)
     bound = StackedRows(n, features.dimension, BALANCE, n, features.dimension, BALANCE, SHARE)
     regularizer = Repair(BALANCE, 0.1 if bonus_scale is None else bonus_scale, simplex=features)
-    return Calibration(
-        VarianceAwarePlanning(
-            public.kernels, public.rewards, features, bound, regularizer, schedule
-        ),
-        schedule,
+    problem = VarianceProblem(
+        public.kernels,
+        public.rewards,
+        sparse(features, public.kernels),
+        regularizer,
+        BALANCE,
+        tuple(schedule.times),
     )
+    return Calibration(VarianceAwarePlanning(problem, bound), schedule)
 
 
 def paper(
@@ -275,8 +201,11 @@ def paper(
     assert public.rewards is not None
     setting = Setting(schedule.users, public.horizon, public.dimension, failure, schedule.leaves)
     constants, scale = printed_plus(privacy, setting), 1.0 if bonus_scale is None else bonus_scale
-    planning = PrintedPlanning(
-        public.kernels / math.sqrt(public.dimension), public.rewards, constants, scale
+    kernels = public.kernels / math.sqrt(public.dimension)
+    shift, second_shift = (constants.ridge + 2 * upsilon for upsilon in constants.upsilon)
+    problem = PrintedProblem(
+        sparse(raw(public.dimension), kernels), public.rewards, (shift, second_shift), scale
     )
+    planning = PrintedPlanning(problem, constants)
     tree = None if isinstance(privacy, LocalDP | NoPrivacy) else setting.tree
     return Calibration(planning, schedule, tree, constants.loss)
