@@ -269,7 +269,6 @@ def test_both_sides_are_found():
 # Agents whose planning does not stand in modules of its own yet. This list only shrinks.
 STILL_PLANNING = {
     "confide.linear_mdps.lsvi_ucb",
-    "confide.mixtures.questions_vi",
 }
 
 
