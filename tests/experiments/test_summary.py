@@ -4,9 +4,9 @@ import math
 import pytest
 
 from confide.agents.catalogue import AGENTS, agent_class
+from confide.experiments.spec import RunSpec
 from confide.experiments.summary import (
     THEOREMS,
-    calibration,
     paired_test,
     pairs_of,
     rows_of,
@@ -48,6 +48,8 @@ def cell(
     facts = {
         "problem": problem,
         "agent": agent,
+        "variant": agent.removesuffix(" paper"),
+        "calibration": "paper" if agent.endswith(" paper") else "tight",
         "trust": "none" if epsilon is None else trust,
         "epsilon": epsilon,
     }
@@ -258,10 +260,17 @@ def test_theorems_are_about_agents_that_there_are_and_their_own_papers():
 
 
 def test_titles():
-    assert calibration("ucrl-vtr paper") == ("ucrl-vtr", "paper")
-    assert calibration("ucrl-vtr") == calibration("ucrl-vtr tight") == ("ucrl-vtr", "tight")
-    assert calibration("ucrl-vtr paper bonus_scale=0.1") == ("ucrl-vtr bonus_scale=0.1", "paper")
-    assert calibration("paper") == ("paper", "tight")
+    def named(**options):
+        spec = RunSpec(agent="ucrl-vtr", problem="", episodes=1, options=tuple(options.items()))
+        return spec.title, spec.variant, spec.calibration
+
+    assert named() == ("ucrl-vtr", "ucrl-vtr", "tight")
+    assert named(calibration="tight") == ("ucrl-vtr tight", "ucrl-vtr", "tight")
+    assert named(calibration="paper", bonus_scale=0.1) == (
+        "ucrl-vtr paper bonus_scale=0.1",
+        "ucrl-vtr bonus_scale=0.1",
+        "paper",
+    )
     groups = made(
         [cell(agent, None, 0) for agent in ("uniform", "oracle", "no-data", "ucrl-vtr", "m:A")]
     )
@@ -279,7 +288,7 @@ def test_pairs_are_within_problem_and_promise_without_reference_play():
     cells += [cell("uniform", None, seed, problem="x", power=1.0) for seed in range(8)]
     found = pairs_of(made(cells))
     assert len(found) == 2 * 2 * 3
-    assert {(one.problem, one.promise) for one in found} == {
+    assert {(one.problem, str(one.promise)) for one in found} == {
         ("x", "ε = 1"),
         ("x", "no privacy"),
         ("y", "ε = 1"),

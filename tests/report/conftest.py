@@ -31,6 +31,8 @@ def cell(problem, agent, epsilon, seed, *, half=None, users=20_000, known=True, 
     facts = {
         "problem": problem,
         "agent": agent,
+        "variant": agent.removesuffix(" paper"),
+        "calibration": "paper" if agent.endswith(" paper") else "tight",
         "trust": "none" if epsilon is None else "joint",
         "epsilon": epsilon,
     }

@@ -131,14 +131,14 @@ def test_one_promise_at_a_time_beside_no_privacy(page):
     picks = page.locator("#regret .picks[aria-label=Guarantee]")
     picks.get_by_role("button", name="all").click()
     until(page, "document.getElementById('regret-0').data.length === 3 * 5 + 1")  # and no bands
-    assert page.locator("[data-ladder='ε = 1']").is_visible()
+    assert page.locator("[data-ladder='1.0-none-none']").is_visible()
     picks.get_by_role("button", name="ε = 5").click()
     until(
         page, "document.getElementById('regret-3').data.some((t) => t.name === 'ucrl-vtr, ε = 5')"
     )
     assert (
-        not page.locator("[data-ladder='ε = 1']").is_visible()
-        and page.locator("[data-ladder='ε = 5']").is_visible()
+        not page.locator("[data-ladder='1.0-none-none']").is_visible()
+        and page.locator("[data-ladder='5.0-none-none']").is_visible()
     )
     picks.get_by_role("button", name="ε = 1", exact=True).click()
     until(

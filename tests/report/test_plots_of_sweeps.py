@@ -32,6 +32,8 @@ def cell(problem, agent, epsilon, seed, *, loss, known=True, spread=1.1):
             **{
                 "problem": problem,
                 "agent": agent,
+                "variant": agent.removesuffix(" paper"),
+                "calibration": "paper" if agent.endswith(" paper") else "tight",
                 "trust": "none" if epsilon is None else "joint",
                 "epsilon": epsilon,
             },

@@ -13,6 +13,7 @@ from confide.agents.catalogue import AGENTS
 from confide.arguments import listed
 from confide.errors import InvalidParameter
 from confide.experiments.run import CURVES, Run, checkpoint_grid
+from confide.identity import identify
 from confide.learning.question import Question
 from confide.privacy import words
 from confide.privacy.certificate import Certificate
@@ -21,7 +22,36 @@ from confide.privacy.request import Trust
 
 Array = npt.NDArray[np.float64]
 
-OPEN = words.OPEN
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """Under what rows of several agents are compared: as many facts of a guarantee as tell the rows of one agent apart."""
+
+    epsilon: float | None  # None: no privacy
+    trust: Trust | None = None
+    delta: float | None = None
+    guarantee: Guarantee | None = None
+
+    @property
+    def private(self) -> bool:
+        return self.epsilon is not None
+
+    @property
+    def key(self) -> str:
+        """A name for programs, different for different promises."""
+        facts = [self.epsilon, self.trust, self.delta]
+        name = "-".join("none" if fact is None else str(fact) for fact in facts)
+        return name if self.guarantee is None else f"{name}-{identify(self.guarantee.to_json())}"
+
+    def __str__(self) -> str:
+        if self.guarantee is not None:
+            return words.guarantee(self.guarantee)
+        if self.trust is not None and self.delta is not None:
+            return words.long_label(self.epsilon, self.trust, self.delta)
+        return words.label(self.epsilon)
+
+
+OPEN = Promise(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +92,9 @@ class Group:
     stopped: tuple[Stopped, ...] = ()
     seconds: tuple[float, ...] = field(default=(), repr=False)  # [seed]
     versions: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    promise: str = ""  # in short, and different for groups that differ in it
+    promise: Promise = OPEN  # different for groups of one agent whose guarantees differ
+    variant: str = ""  # the agent without its calibration
+    calibration: str = "tight"
 
     @property
     def private(self) -> bool:
@@ -168,18 +200,30 @@ def groups_of(runs: Sequence[Run]) -> list[Group]:
 
 
 def told_apart(groups: Sequence[Group]) -> list[Group]:
-    """Labels with a short form of the guarantee, or a longer one where the same agent has two guarantees."""
-    made = list(groups)
-    for say in (words.label, words.long_label, words.guarantee):
-        made = [
-            replace(one, promise=say(one.guarantee)) if one.promise == "" else one for one in made
-        ]
-        twice = Counter((one.problem, one.agent, one.promise) for one in made)
-        again = [one for one in made if twice[one.problem, one.agent, one.promise] > 1]
-        if not again:
-            break
-        made = [replace(one, promise="") if one in again else one for one in made]
-    return [replace(one, promise=one.promise or words.guarantee(one.guarantee)) for one in made]
+    """Groups with the few facts of their guarantees that tell them from other groups of the same agent."""
+    made: dict[int, Promise] = {}
+    waiting = dict(enumerate(groups))
+    for describe in (_by_epsilon, _by_trust, _by_everything):
+        made |= {place: describe(group) for place, group in waiting.items()}
+        names = Counter((one.problem, one.agent, made[place]) for place, one in enumerate(groups))
+        waiting = {
+            place: one
+            for place, one in waiting.items()
+            if names[one.problem, one.agent, made[place]] > 1
+        }
+    return [replace(one, promise=made[place]) for place, one in enumerate(groups)]
+
+
+def _by_epsilon(group: Group) -> Promise:
+    return Promise(group.epsilon)
+
+
+def _by_trust(group: Group) -> Promise:
+    return Promise(group.epsilon, group.trust, group.delta) if group.private else OPEN
+
+
+def _by_everything(group: Group) -> Promise:
+    return Promise(group.epsilon, group.trust, group.delta, group.guarantee)
 
 
 def _group(problem: str, runs: Sequence[Run]) -> Group:
@@ -202,6 +246,8 @@ def _group(problem: str, runs: Sequence[Run]) -> Group:
     return Group(
         problem=problem,
         agent=first.agent,
+        variant=first.variant or first.agent,
+        calibration=first.calibration,
         guarantee=first.guarantee,
         optimal_value=first.optimal_value,
         uniform_value=first.uniform_value,

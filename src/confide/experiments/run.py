@@ -72,6 +72,9 @@ class Run:
     command: str = ""
     # everything that decided the result: agent, promise, world
     made_from: str = field(default="", repr=False)
+    # the agent without its calibration, where that was chosen
+    variant: str = ""
+    calibration: str = "tight"
     # what users were asked, where an agent asks; public
     questions: tuple[Question, ...] = field(default=(), repr=False)
 
@@ -292,6 +295,8 @@ _FACTS: dict[str, Callable[[str, Any], Any]] = {
     "versions": _versions,
     "command": lambda name, value: kind(name, value, str),
     "made_from": text,
+    "variant": text,
+    "calibration": text,
 }
 
 

@@ -93,6 +93,8 @@ def run(
         versions=versions(),
         command=command,
         made_from=label,
+        variant=getattr(agent, "variant", ""),
+        calibration=getattr(agent, "chosen_calibration", "tight"),
         questions=tuple(agent.questions())  # type: ignore[attr-defined]
         if abilities_of(agent).questions and not loop.abrupt
         else (),

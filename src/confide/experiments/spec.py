@@ -88,10 +88,25 @@ class RunSpec:
     @property
     def title(self) -> str:
         """The agent with its options, for legends: agents that differ in any of them have different titles."""
-        given = [(name, written(value)) for name, value in self.options if value is not None]
         return self.agent + "".join(
-            f" {value}" if name == "calibration" else f" {name}={value}" for name, value in given
+            f" {value}" if name == "calibration" else f" {name}={value}"
+            for name, value in self._written
         )
+
+    @property
+    def variant(self) -> str:
+        """The title without the calibration: what a theorem is about, if there are no other options."""
+        return self.agent + "".join(
+            f" {name}={value}" for name, value in self._written if name != "calibration"
+        )
+
+    @property
+    def calibration(self) -> str:
+        return dict(self._written).get("calibration", "tight")
+
+    @property
+    def _written(self) -> list[tuple[str, str]]:
+        return [(name, written(value)) for name, value in self.options if value is not None]
 
     @property
     def label(self) -> str:
@@ -128,7 +143,8 @@ class RunSpec:
         agent = make_agent(
             self.agent, problem, episodes=self.episodes, privacy=self.privacy, **self._options()
         )
-        agent.name = self.title
+        agent.name, agent.variant = self.title, self.variant
+        agent.chosen_calibration = self.calibration
         return agent
 
     def _options(self) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from confide.experiments.group import OPEN, Group, groups_of
+from confide.experiments.group import OPEN, Group, Promise, groups_of
 from confide.experiments.run import Run
-from confide.experiments.summary import Pair, Row, calibration, pairs_of, rows_of
+from confide.experiments.summary import Pair, Row, pairs_of, rows_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -17,7 +17,8 @@ class Ladder:
 
     problem: str
     agent: str
-    promise: str
+    promise: Promise
+    # By calibration; "none" is without privacy.
     rungs: tuple[tuple[str, Row], ...]
 
 
@@ -49,20 +50,18 @@ class Study:
         return list(dict.fromkeys(row.group.agent for row in self.rows if not row.group.reference))
 
     @property
-    def promises(self) -> list[str]:
+    def promises(self) -> list[Promise]:
         """Of learners: the strictest first, and no privacy last."""
-        found = {
-            row.group.promise: row.group.epsilon for row in self.rows if not row.group.reference
-        }
-        return sorted(found, key=lambda promise: found[promise] or math.inf)
+        found = dict.fromkeys(row.group.promise for row in self.rows if not row.group.reference)
+        return sorted(found, key=lambda promise: promise.epsilon or math.inf)
 
     @property
-    def chosen(self) -> str:
+    def chosen(self) -> Promise:
         """The guarantee to look at first: the one whose epsilon is nearest to 1."""
-        kept = {row.group.promise: row.group.epsilon for row in self.rows if row.group.epsilon}
+        kept = dict.fromkeys(row.group.promise for row in self.rows if row.group.private)
         return min(
             kept,
-            key=lambda promise: abs(math.log(kept[promise] or 1.0)),
+            key=lambda promise: abs(math.log(promise.epsilon or 1.0)),
             default=next(iter(self.promises), OPEN),
         )
 
@@ -81,7 +80,7 @@ class Study:
     def on(self, problem: str) -> list[Row]:
         return [row for row in self.rows if row.group.problem == problem]
 
-    def find(self, problem: str, agent: str, promise: str) -> Row | None:
+    def find(self, problem: str, agent: str, promise: Promise) -> Row | None:
         same = (
             row
             for row in self.on(problem)
@@ -97,7 +96,7 @@ class Study:
         """What uniform play loses per user; None where it loses nothing, or nothing is known."""
         return self.on(problem)[0].group.gap
 
-    def ranking(self, problem: str, promise: str) -> list[Row]:
+    def ranking(self, problem: str, promise: Promise) -> list[Row]:
         """Learners under one guarantee, the best first: the least regret, or the largest return where regret is not known.
 
         Whoever failed with some seeds is left out, if anybody did not: the seeds that are left may be the easy ones."""
@@ -120,16 +119,17 @@ class Study:
         found = [row.learned for row in self.on(problem) if not row.group.reference]
         return bool(found) and all(learned is False for learned in found)
 
-    def ladders(self, promise: str) -> list[Ladder]:
+    def ladders(self, promise: Promise) -> list[Ladder]:
         """Where both calibrations were run."""
-        found = {calibration(title): title for title in self.learners}
+        learners = [row.group for row in self.rows if not row.group.reference]
+        found = {(group.variant, group.calibration): group.agent for group in learners}
         both = [
             (agent, title, found[agent, "tight"])
             for (agent, kind), title in found.items()
             if kind == "paper" and (agent, "tight") in found
         ]
         made = []
-        for problem in self.problems if promise != OPEN else []:
+        for problem in self.problems if promise.private else []:
             for agent, paper, tight in both if self.known(problem) else []:
                 first, second = (
                     self.find(problem, paper, promise),
@@ -137,13 +137,13 @@ class Study:
                 )
                 last = self.find(problem, tight, OPEN)
                 if first is not None and second is not None:
-                    rungs = (("paper constants", first), ("tight", second))
+                    rungs = (("paper", first), ("tight", second))
                     made.append(
                         Ladder(
                             problem,
                             agent,
                             promise,
-                            rungs if last is None else (*rungs, (OPEN, last)),
+                            rungs if last is None else (*rungs, ("none", last)),
                         )
                     )
         return made

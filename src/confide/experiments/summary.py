@@ -13,7 +13,7 @@ import numpy.typing as npt
 from confide.errors import InvalidParameter
 from confide.experiments import analysis
 from confide.experiments.analysis import Band, Growth, Interval, Reached
-from confide.experiments.group import Array, Group
+from confide.experiments.group import Array, Group, Promise
 
 LEVEL = 0.95
 _LEAST = (
@@ -149,7 +149,7 @@ class Pair:
     """Two agents on one problem under one promise. `compared.adjusted` is corrected over all pairs of the comparison."""
 
     problem: str
-    promise: str
+    promise: Promise
     measure: str  # regret, or return where regret is not known
     compared: analysis.Compared
 
@@ -166,7 +166,7 @@ class Pair:
         return {
             **{
                 "problem": self.problem,
-                "promise": self.promise,
+                "promise": str(self.promise),
                 "first": one.first,
                 "second": one.second,
             },
@@ -244,17 +244,10 @@ def _distinct(seeds: tuple[int, ...]) -> tuple[int, ...]:
     return seeds if len(set(seeds)) == len(seeds) else tuple(range(-len(seeds), 0))
 
 
-def calibration(agent: str) -> tuple[str, str]:
-    """A title as the agent without its calibration, and that: `tight` where none is said."""
-    words = agent.split(" ")
-    chosen = next((word for word in words[1:] if word in ("paper", "tight")), "tight")
-    return " ".join(word for i, word in enumerate(words) if not (i and word == chosen)), chosen
-
-
 def theorem_of(group: Group) -> Theorem | None:
     """By the agent's own name: options other than the calibration make it another algorithm than the theorem's."""
     pure = "pure " if group.private and group.delta == 0 else ""
-    return THEOREMS.get((calibration(group.agent)[0], pure + group.trust))
+    return THEOREMS.get((group.variant, pure + group.trust))
 
 
 def regret_curves(group: Group) -> Array:
@@ -315,7 +308,7 @@ def _anchors(groups: Sequence[Group]) -> list[str]:
     taken: dict[str, int] = {}
     made = []
     for group in groups:
-        promise = f"{group.trust}-{group.epsilon:g}" if group.epsilon is not None else group.promise
+        promise = f"{group.trust}-{group.epsilon:g}" if group.epsilon is not None else "no-privacy"
         plain = re.sub(
             r"[^a-z0-9.]+", "-", f"{group.problem}-{group.agent}-{promise}".lower()
         ).strip("-")[:80]

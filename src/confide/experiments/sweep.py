@@ -115,6 +115,8 @@ class Cell:
         return {
             "problem": self.problem.title,
             "agent": self.spec.title,
+            "variant": self.spec.variant,
+            "calibration": self.spec.calibration,
             "trust": "joint" if private and not privacy.trust.devices else privacy.trust.value,
             "epsilon": float(privacy.epsilon) if private else None,
             "delta": float(privacy.delta) + 0.0 if private else None,  # -0.0 is 0.0

@@ -19,7 +19,18 @@ if TYPE_CHECKING:
     import pyarrow
 
 _FORMAT = "confide-comparison/2"
-_NAMES = ("problem", "agent", "trust", "guarantee", "status", "error", "command", "key")
+_NAMES = (
+    "problem",
+    "agent",
+    "variant",
+    "calibration",
+    "trust",
+    "guarantee",
+    "status",
+    "error",
+    "command",
+    "key",
+)
 _NUMBERS = (
     "epsilon",
     "delta",
@@ -32,7 +43,8 @@ _NUMBERS = (
 )
 _COUNTS = ("seed", "episodes", "users", "episodes_to_90")
 COLUMNS = (
-    *("problem", "agent", "trust", "epsilon", "delta", "true_epsilon", "seed", "episodes", "users"),
+    *("problem", "agent", "variant", "calibration"),
+    *("trust", "epsilon", "delta", "true_epsilon", "seed", "episodes", "users"),
     *("regret", "value", "mean_return", "optimal_value", "uniform_value", "episodes_to_90"),
     *("guarantee", "status", "error", "command", "key"),
 )
@@ -141,6 +153,8 @@ def _group(
     names = (
         "problem",
         "agent",
+        "variant",
+        "calibration",
         "optimal_value",
         "uniform_value",
     )

@@ -149,16 +149,14 @@ def not_protected(trust: Trust, *, returns_shown: bool) -> list[str]:
     return limits
 
 
-def label(given: "Guarantee") -> str:
+def label(epsilon: float | None) -> str:
     """What was asked for, in a legend."""
-    return OPEN if given.trust is Trust.NONE else f"ε = {given.request.epsilon:.4g}"
+    return OPEN if epsilon is None else f"ε = {epsilon:.4g}"
 
 
-def long_label(given: "Guarantee") -> str:
+def long_label(epsilon: float | None, trust: Trust, delta: float) -> str:
     """The same where one epsilon does not tell two guarantees apart."""
-    if given.trust is Trust.NONE:
-        return OPEN
-    return f"{given.trust.value} {label(given)}, δ = {given.delta:g}"
+    return OPEN if epsilon is None else f"{trust.value} {label(epsilon)}, δ = {delta:g}"
 
 
 def odds(epsilon: float) -> str:

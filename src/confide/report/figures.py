@@ -115,7 +115,7 @@ def _trace(row: Row, look: Look, curve: Curve) -> Json:
     trace: Json = {
         "curve": row.anchor,
         "agent": row.group.agent,
-        "promise": None if row.group.reference else row.group.promise,
+        "promise": None if row.group.reference else row.group.promise.key,
         "open": not row.group.private,
         "label": html.escape(row.group.label),  # plotly.js reads names as HTML
         "colour": look.variable,

@@ -20,6 +20,7 @@ from confide.report.figures import Panel, panels
 from confide.report.looks import agent_looks, look_of
 from confide.report.promises import promises
 from confide.report.words import (
+    RUNGS,
     best_details,
     count,
     details,
@@ -59,11 +60,13 @@ def write_study(study: Study, path: str | Path, *, command: str = "") -> Path:
     data = {
         "panels": {panel.key: panel.drawing for section in sections for panel in section.panels},
         "tables": {"results": results.copies, "pairs": pairs.copies},
-        "promises": study.promises,
-        "chosen": study.chosen,
-        "first": ALL if many_rows <= _FEW else study.chosen,
+        "promises": [promise.key for promise in study.promises],
+        "open": OPEN.key,
+        "chosen": study.chosen.key,
+        "first": ALL if many_rows <= _FEW else study.chosen.key,
         "few": many_rows <= _FEW,
     }
+    labels = {promise.key: str(promise) for promise in study.promises}
     groups = [row.group for row in study.rows]
     own = list(dict.fromkeys(line for group in groups for line in group.commands if line))
     text = page.render(
@@ -78,10 +81,13 @@ def write_study(study: Study, path: str | Path, *, command: str = "") -> Path:
         sections=sections,
         looks=agent_looks(study),
         first=data["first"],
-        picks=[*study.promises, ALL] if len(study.promises) > 1 else [],
+        picks=[*labels.items(), (ALL, ALL)] if len(labels) > 1 else [],
+        row_picks=[(ALL, ALL), *labels.items()] if len(labels) > 1 else [],
+        beside=OPEN in study.promises and len(labels) > 1,
+        chosen=data["chosen"],
         draws_uniform="uniform" not in study.agents and any(map(study.gap, study.problems)),
         ladders={
-            promise: found
+            promise.key: found
             for promise in study.promises
             if (found := [_bars(study, one) for one in study.ladders(promise)])
         },
@@ -157,7 +163,7 @@ def _sections(study: Study) -> list[Section]:
 def _facts(study: Study) -> list[str]:
     private = [f"{epsilon:.4g}" for epsilon in study.epsilons]
     promised = ([f"ε = {', '.join(private)}"] if private else []) + (
-        [OPEN] if OPEN in study.promises else []
+        [words.OPEN] if OPEN in study.promises else []
     )
     runs = sum(len(row.group.seeds) for row in study.rows)
     few = ", ".join(study.problems)
@@ -282,7 +288,7 @@ def _bars(study: Study, ladder: Ladder) -> dict[str, Any]:
         colour = agent_looks(study)[row.group.agent].variable
         rungs.append(
             {
-                "name": name,
+                "name": RUNGS[name],
                 "row": row,
                 "width": place(value),
                 "told": told,

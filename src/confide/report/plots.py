@@ -11,17 +11,17 @@ from confide import arguments, drawing
 from confide.arguments import choice, kind
 from confide.drawing import INK, UNIFORM, Bar, Level, Line, Look, Panel, Style
 from confide.errors import InvalidParameter
-from confide.experiments.group import OPEN
+from confide.experiments.group import OPEN, Promise
 from confide.experiments.run import Run
 from confide.experiments.study import Ladder, Study, study_of_runs
 from confide.experiments.summary import Row
 from confide.report.looks import agent_looks, look_of
-from confide.report.words import number
+from confide.report.words import RUNGS, number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_HATCHES = {"paper constants": "", "tight": "////", OPEN: "....."}
+_HATCHES = {"paper": "", "tight": "////", "none": "....."}
 _LINES = 8  # in a panel: more are told apart by nobody
 _NEEDS = {
     "regret": "a run",
@@ -139,7 +139,7 @@ def _titled(panels: list[Panel]) -> list[Panel]:
     return panels if len(panels) > 1 else [replace(panel, title="") for panel in panels]
 
 
-def _asked(study: Study, epsilons: Sequence[float] | None) -> list[str]:
+def _asked(study: Study, epsilons: Sequence[float] | None) -> list[Promise]:
     made = {
         row.group.epsilon: row.group.promise for row in study.rows if row.group.epsilon is not None
     }
@@ -152,7 +152,7 @@ def _asked(study: Study, epsilons: Sequence[float] | None) -> list[str]:
     return [made[epsilon] for epsilon in sorted(epsilons or ())]
 
 
-def _legible(study: Study) -> list[str]:
+def _legible(study: Study) -> list[Promise]:
     most = max(
         (sum(not row.group.reference for row in study.on(problem)) for problem in study.problems),
         default=0,
@@ -160,7 +160,7 @@ def _legible(study: Study) -> list[str]:
     return study.promises if most <= _LINES else [study.chosen, OPEN]
 
 
-def _curves(study: Study, problem: str, what: str, promises: Sequence[str]) -> Panel:
+def _curves(study: Study, problem: str, what: str, promises: Sequence[Promise]) -> Panel:
     """Colours and markers are agents, widths and dashes are guarantees."""
     known, looks = study.known(problem), agent_looks(study)
     name = what if known else "mean_return"
@@ -200,13 +200,17 @@ def _entries(row: Row, look: Look, width: float) -> dict[str, Style]:
     agent: dict[str, Any] = {**look.style, "linestyle": "-", "linewidth": 1.6}
     return {
         row.group.agent: agent,
-        row.group.promise: {"color": INK, "linestyle": look.style["linestyle"], "linewidth": width},
+        str(row.group.promise): {
+            "color": INK,
+            "linestyle": look.style["linestyle"],
+            "linewidth": width,
+        },
     }
 
 
-def _width(row: Row, promises: Sequence[str]) -> float:
+def _width(row: Row, promises: Sequence[Promise]) -> float:
     """The stricter, the thicker: seen without colour, too."""
-    private = [one for one in promises if one != OPEN]
+    private = [one for one in promises if one.private]
     if row.group.promise not in private:
         return 1.2
     return (
@@ -259,7 +263,7 @@ def _privacy(study: Study, problem: str) -> Panel:
             if not row.group.private and row.final is not None:
                 levels.append(Level(row.final.estimate, Look(look.tone, "dash", look.marker)))
                 legend |= {
-                    OPEN: {"color": INK, "linestyle": drawing.DASHES["dash"], "linewidth": 1.2}
+                    str(OPEN): {"color": INK, "linestyle": drawing.DASHES["dash"], "linewidth": 1.2}
                 }
     if known and gap:
         levels.append(Level(gap * users))
@@ -295,7 +299,7 @@ def _ladder(study: Study, ladder: Ladder, several: bool) -> Panel:
         if row.regret is not None
     ]
     bars = [
-        Bar(name, figure.estimate, figure.low, figure.high, own, _HATCHES[name])
+        Bar(RUNGS[name], figure.estimate, figure.low, figure.high, own, _HATCHES[name])
         for name, figure, own in drawn
     ]
     mark = None if gap is None else gap * ladder.rungs[0][1].users

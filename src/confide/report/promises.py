@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from confide.experiments.group import Group
+from confide.experiments.group import Group, Promise
 from confide.privacy import words
 from confide.privacy.request import Relation, Trust
 from confide.report.words import count, really
@@ -12,7 +12,7 @@ _FEW = 6  # guarantees that are listed one by one
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class PrivacyCard:
     """A card of the privacy panel: one kind of guarantee, and the agents that have it."""
 
     trust: Trust
@@ -30,9 +30,9 @@ class Promise:
         return words.NAMES[self.trust]
 
 
-def promises(groups: Sequence[Group], *, returns_shown: bool) -> list[Promise]:
+def promises(groups: Sequence[Group], *, returns_shown: bool) -> list[PrivacyCard]:
     """One card per kind of guarantee, learners without privacy last."""
-    kinds: dict[tuple[Trust, Relation, str], dict[tuple[str, str], Group]] = {}
+    kinds: dict[tuple[Trust, Relation, str], dict[tuple[str, Promise], Group]] = {}
     for group in groups:
         if not group.reference:
             kind = group.trust, group.guarantee.relation, group.guarantee.source
@@ -41,9 +41,9 @@ def promises(groups: Sequence[Group], *, returns_shown: bool) -> list[Promise]:
     return sorted(made, key=lambda promise: promise.trust is Trust.NONE)
 
 
-def _promise(members: list[Group], returns_shown: bool) -> Promise:
+def _promise(members: list[Group], returns_shown: bool) -> PrivacyCard:
     first, few = members[0], len(members) <= _FEW
-    return Promise(
+    return PrivacyCard(
         first.trust,
         list(dict.fromkeys(group.agent for group in members)),
         [_given(group) for group in members] if first.private and few else [],

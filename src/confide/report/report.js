@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("figures").textContent);
-  const OPEN = "no privacy", ALL = "all";
+  const OPEN = data.open, ALL = "all";
   const state = { promise: data.first, scale: "log", beside: true, hidden: new Set() };
   const privates = data.promises.filter((promise) => promise !== OPEN);
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

@@ -85,7 +85,7 @@ def results(study: Study) -> Table:
     for row in study.rows:
         group = row.group
         cells = _cells(row, lost[group.problem, group.agent, group.epsilon])
-        promise = "" if group.reference else group.promise
+        promise = "" if group.reference else group.promise.key
         rows.append(
             (cells, (row.anchor, promise, look_of(row, looks), f"{group.label} on {group.problem}"))
         )
@@ -107,7 +107,7 @@ def _cells(row: Row, failed: int) -> dict[str, Cell]:
     privacy = (
         Cell("reference", "", _LAST)
         if group.reference
-        else Cell(group.promise, really, _LAST if group.epsilon is None else group.epsilon)
+        else Cell(str(group.promise), really, _LAST if group.epsilon is None else group.epsilon)
     )
     after = (
         Cell("–")
@@ -158,7 +158,7 @@ def _pair_cells(pair: Pair) -> list[Cell]:
     return [
         Cell(f"{one.first} − {one.second}", "", f"{one.first} {one.second}"),
         Cell(pair.problem, "", pair.problem),
-        Cell(pair.promise, "", pair.promise),
+        Cell(str(pair.promise), "", str(pair.promise)),
         _figure(one.difference),
         Cell(probability(one.p), "", one.p),
         Cell(probability(one.adjusted), "", one.adjusted),

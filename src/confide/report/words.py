@@ -5,10 +5,13 @@ from collections import Counter
 from collections.abc import Callable
 
 from confide.experiments.analysis import Interval, Reached
-from confide.experiments.group import OPEN, Group
+from confide.experiments.group import Group
 from confide.experiments.study import Study
 from confide.experiments.summary import LEVEL, Pair, Row, seeds_needed
+from confide.privacy import words
 
+# How the rungs of a ladder are called.
+RUNGS = {"paper": "paper constants", "tight": "tight", "none": words.OPEN}
 _SURE = f"{100 * LEVEL:g}\u202f%"
 
 
@@ -69,7 +72,7 @@ def _best_where(study: Study) -> str:
         first = [row.group.agent for row in order if _final(row) == _final(order[0])]
         every = len(first) == len(order) and len(order) > 1
         places.setdefault(_listed(first) + (" alike" if every else ""), []).append(problem)
-    start = "Without privacy" if study.chosen == OPEN else f"At {study.chosen}"
+    start = "Without privacy" if not study.chosen.private else f"At {study.chosen}"
     shares = [row.of_uniform.estimate for row, *_ in ranked.values() if row.of_uniform is not None]
     of_uniform = (
         f": {_between(shares, lambda one: in_words(percent(one)))} of what uniform play loses"
