@@ -14,7 +14,7 @@ TESTS = PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NUMBA_
 # These compile most kernels, and run first, a file at a time: two workers would compile the same ones at the same time.
 FIRST := tests/mechanisms/counters/test_kernels.py tests/problems/test_files.py tests/planners tests/logs/test_reading.py \
   tests/conformance/test_bounds.py tests/control/test_ofu_lq.py tests/control/test_identification_planning.py \
-  tests/mixtures/test_likelihood_vi.py tests/mixtures/test_questions_vi.py tests/mixtures/test_ucrl_vtr.py \
+  tests/mixtures/test_likelihood_vi.py tests/mixtures/questions/test_questions_vi.py tests/mixtures/test_ucrl_vtr.py \
   tests/tables/test_tabular_psrl.py tests/tables/test_optimistic.py
 # These run before the rest, because a worker that has nothing left to do takes tests from the end of the other's list: the tests of one file that
 # share something that takes long to make (a site, a browser) stay together, and no long test is the last one.

@@ -16,7 +16,7 @@ from record import record
 from confide import JointDP, LocalDP, run
 from confide.agents import LikelihoodVI, QuestionsVI
 from confide.mechanisms.codebook import best_codebook, best_signs
-from confide.mixtures.question_contributions import Answers
+from confide.mixtures.questions.contributions import Answers
 from confide.privacy.accounting import gaussian_mu
 from confide.privacy.bounded import L2Ball
 from confide.privacy.loss import loss_for

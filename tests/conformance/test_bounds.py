@@ -28,7 +28,7 @@ from confide.mechanisms.sources import noise_source
 from confide.mixtures.code_contributions import TransitionSums
 from confide.mixtures.code_features import best_codes
 from confide.mixtures.contributions import Both, PairedTargets, StackedRows, ValueTargets
-from confide.mixtures.question_contributions import AnswerSums
+from confide.mixtures.questions.contributions import AnswerSums
 from confide.mixtures.value_features import reduced
 from confide.offline.gain_contributions import Gains, Moments, Shortfalls
 from confide.offline.table_features import Table, step_ranges

@@ -17,7 +17,7 @@ from confide.mechanisms.additive import (
 )
 from confide.mechanisms.counters import Exact, Leaves, Tree
 from confide.mechanisms.sources import noise_source, shell_width
-from confide.mixtures.question_contributions import Answers
+from confide.mixtures.questions.contributions import Answers
 from confide.privacy import CentralDP, GaussianDP, NoPrivacy, PureDP, Relation
 from confide.privacy.bounded import L2Ball
 

@@ -23,7 +23,7 @@ from confide.mechanisms.codebook import (
     best_signs,
 )
 from confide.mechanisms.sources import FastSource, noise_source
-from confide.mixtures.question_contributions import Answers
+from confide.mixtures.questions.contributions import Answers
 from confide.privacy import PureDP
 from confide.privacy.bounded import L2Ball
 

@@ -10,7 +10,7 @@ from scipy import integrate, stats
 from confide.errors import InvalidParameter
 from confide.mechanisms.additive import cube_noise
 from confide.mechanisms.sources import noise_source
-from confide.mixtures.question_contributions import Answers
+from confide.mixtures.questions.contributions import Answers
 from confide.privacy import PureDP, Relation
 
 

@@ -7,7 +7,7 @@ import confide
 from confide.mixtures.likelihood_vi import LikelihoodVI
 from confide.mixtures.linopt_po import LinOptPO
 from confide.mixtures.linopt_vi import LinOptVI
-from confide.mixtures.questions_vi import QuestionsVI
+from confide.mixtures.questions.questions_vi import QuestionsVI
 from confide.mixtures.ucrl_vtr import UCRLVTR
 from confide.mixtures.ucrl_vtr_plus import UCRLVTRPlus
 from confide.privacy import JointDP, NoPrivacy

@@ -16,7 +16,7 @@ from confide.errors import (
     StreamExhausted,
 )
 from confide.mechanisms.sources import noise_source
-from confide.mixtures.question_contributions import Answers
+from confide.mixtures.questions.contributions import Answers
 from confide.privacy import JointDP, LocalDP, PureDP
 from confide.privacy.bounded import Bounded
 from confide.privacy.certificate import Certificate, certify

@@ -6,7 +6,7 @@ import pytest
 from confide.audit.verify import verify
 from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
 from confide.mechanisms.sources import noise_source
-from confide.mixtures.question_contributions import Answers
+from confide.mixtures.questions.contributions import Answers
 from confide.privacy import JointDP, LocalDP, NoPrivacy, PureDP
 from confide.privacy.bounded import Bounded
 from confide.privacy.certificate import certify

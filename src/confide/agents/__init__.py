@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from confide.mixtures.likelihood_vi import LikelihoodVI
     from confide.mixtures.linopt_po import LinOptPO
     from confide.mixtures.linopt_vi import LinOptVI
-    from confide.mixtures.questions_vi import QuestionsVI
+    from confide.mixtures.questions.questions_vi import QuestionsVI
     from confide.mixtures.ucrl_vtr import UCRLVTR
     from confide.mixtures.ucrl_vtr_plus import UCRLVTRPlus
     from confide.tables.optimistic import DPUCBVI, LDPOBI, PUCB, UCBPO, UCBVI
@@ -78,7 +78,7 @@ __getattr__, __dir__ = lazy(
         "LinOptPO": "confide.mixtures.linopt_po",
         "LinOptVI": "confide.mixtures.linopt_vi",
         "LikelihoodVI": "confide.mixtures.likelihood_vi",
-        "QuestionsVI": "confide.mixtures.questions_vi",
+        "QuestionsVI": "confide.mixtures.questions.questions_vi",
         "LSVIUCB": "confide.linear_mdps.lsvi_ucb",
         "NextStateVI": "confide.linear_mdps.next_state_vi",
         "batches": "confide.linear_mdps",

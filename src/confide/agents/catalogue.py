@@ -27,7 +27,7 @@ AGENTS = Catalogue(
         "linopt-vi": "confide.mixtures.linopt_vi:LinOptVI",
         "linopt-po": "confide.mixtures.linopt_po:LinOptPO",
         "likelihood-vi": "confide.mixtures.likelihood_vi:LikelihoodVI",
-        "questions-vi": "confide.mixtures.questions_vi:QuestionsVI",
+        "questions-vi": "confide.mixtures.questions.questions_vi:QuestionsVI",
         "lsvi-ucb": "confide.linear_mdps.lsvi_ucb:LSVIUCB",
         "next-state-vi": "confide.linear_mdps.next_state_vi:NextStateVI",
         "tabular-psrl": "confide.tables.tabular_psrl:TabularPSRL",

@@ -19,7 +19,7 @@ from confide.mechanisms.counters import FACTORISATIONS
 from confide.mechanisms.sources import shell_width
 from confide.mixtures.code_contributions import TableRows
 from confide.mixtures.contributions import StackedRows
-from confide.mixtures.question_contributions import Answers
+from confide.mixtures.questions.contributions import Answers
 from confide.offline.gain_contributions import Moments
 from confide.offline.transition_contributions import RootCounts
 from confide.privacy.assumption import standing_assumptions

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from confide.mixtures._question_kernels import hopeful
 from confide.mixtures.explorer_planning import explored
 from confide.mixtures.likelihood_memory import (
     Shape,
@@ -17,6 +16,7 @@ from confide.mixtures.likelihood_memory import (
 )
 from confide.mixtures.likelihood_planning import Posterior, posterior
 from confide.mixtures.planning import optimistic
+from confide.mixtures.questions._kernels import hopeful
 from confide.mixtures.value_features import SparseKernels
 from confide.mixtures.weight_value_planning import valued
 from confide.planners.history import History

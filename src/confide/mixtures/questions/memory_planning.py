@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from confide.mixtures.question_history_planning import COLUMNS, answered
-from confide.mixtures.question_planning import Asked, Evidence
+from confide.mixtures.questions.history_planning import COLUMNS, answered
+from confide.mixtures.questions.planning import Asked, Evidence
 from confide.planners.history import History, Layout, Reals, Wholes, refuse_unless
 from confide.planners.visits import OPEN_ROUND, users_of_round
 from confide.privacy.bounded import Released

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import confide
-from confide.mixtures import _question_kernels as kernels_of
-from confide.mixtures.question_contributions import AnswerSums
-from confide.mixtures.question_history_planning import COLUMNS, in_words
-from confide.mixtures.question_planning import PRIOR, SMALL, Asked, Evidence, believe, evaluate
-from confide.mixtures.reward_question_planning import believe_rewards, expected_answer, visited
-from confide.mixtures.reward_question_planning import signs as reward_signs
+from confide.mixtures.questions import _kernels as kernels_of
+from confide.mixtures.questions.contributions import AnswerSums
+from confide.mixtures.questions.history_planning import COLUMNS, in_words
+from confide.mixtures.questions.planning import PRIOR, SMALL, Asked, Evidence, believe, evaluate
+from confide.mixtures.questions.reward_planning import believe_rewards, expected_answer, visited
+from confide.mixtures.questions.reward_planning import signs as reward_signs
 from confide.planners.reward_features import centred_rewards
 from confide.problems import LinearMixtureMDP, lock, lock_rewards, rand
 

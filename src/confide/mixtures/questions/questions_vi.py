@@ -14,8 +14,8 @@ from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.footprint import questions_footprint
 from confide.mixtures.linopt_vi import known_mixture
-from confide.mixtures.question_contributions import Answers, AnswerSums
-from confide.mixtures.question_round_planning import (
+from confide.mixtures.questions.contributions import Answers, AnswerSums
+from confide.mixtures.questions.round_planning import (
     LEAST,
     QuestionProblem,
     plan_round,

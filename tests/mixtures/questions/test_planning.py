@@ -5,8 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from confide.mixtures import _question_kernels as kernels_of
-from confide.mixtures.question_planning import LEAST_RELEVANCE, SMALL, evaluate, relevance
+from confide.mixtures.questions import _kernels as kernels_of
+from confide.mixtures.questions.planning import LEAST_RELEVANCE, SMALL, evaluate, relevance
 from confide.problems import rand
 
 RAND = rand(0)

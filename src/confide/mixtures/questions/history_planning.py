@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.learning.question import Question
-from confide.mixtures.question_planning import SMALL, Belief, Candidates
-from confide.mixtures.reward_question_planning import signs as reward_signs
+from confide.mixtures.questions.planning import SMALL, Belief, Candidates
+from confide.mixtures.questions.reward_planning import signs as reward_signs
 from confide.planners.reward_features import RewardFeatures
 
 Array = npt.NDArray[np.float64]

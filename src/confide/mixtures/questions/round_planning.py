@@ -11,16 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.learning.question import Question
-from confide.mixtures import _question_kernels as _kernels
-from confide.mixtures.question_history_planning import asked_now, in_words, removed
-from confide.mixtures.question_memory_planning import (
+from confide.mixtures.questions import _kernels
+from confide.mixtures.questions.history_planning import asked_now, in_words, removed
+from confide.mixtures.questions.memory_planning import (
     Sizes,
     evidence_in,
     fold_oldest,
     recall_answers,
     rounds_in,
 )
-from confide.mixtures.question_planning import (
+from confide.mixtures.questions.planning import (
     PRIOR,
     SMALL,
     Belief,
@@ -32,7 +32,7 @@ from confide.mixtures.question_planning import (
     evaluate,
     relevance,
 )
-from confide.mixtures.reward_question_planning import (
+from confide.mixtures.questions.reward_planning import (
     RewardBelief,
     about_transitions,
     believe_rewards,
@@ -42,7 +42,7 @@ from confide.mixtures.reward_question_planning import (
     visited,
     with_rewards,
 )
-from confide.mixtures.reward_question_planning import signs as reward_signs
+from confide.mixtures.questions.reward_planning import signs as reward_signs
 from confide.mixtures.value_features import value_steps
 from confide.planners.history import History
 from confide.planners.public_round import PublicRound

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import null_space
 
-from confide.mixtures import _question_kernels as _kernels
 from confide.mixtures.likelihood_planning import mixture
+from confide.mixtures.questions import _kernels
 from confide.planners import _visit_kernels
 from confide.planners.regression import project_simplex
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from confide.mixtures.question_planning import (
+from confide.mixtures.questions.planning import (
     LEAST_RELEVANCE,
     SMALL,
     Asked,

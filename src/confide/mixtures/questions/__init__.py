@@ -1,0 +1,1 @@
+"""QuestionsVI: few yes/no questions per user, chosen from earlier releases."""
