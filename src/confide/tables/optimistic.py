@@ -12,7 +12,6 @@ from confide.learning.arguments import check_asked, check_choices, choose_schedu
 from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
-from confide.policy import StochasticPolicy, TabularPolicy
 from confide.privacy.bounded import Released
 from confide.privacy.request import Request
 from confide.privatizers import Schedule
@@ -22,15 +21,13 @@ from confide.tables import bonus_planning
 from confide.tables.bonus_planning import BonusFormula
 from confide.tables.contributions import BudgetedCounts, BudgetedVisits
 from confide.tables.footprint import FEWER_STATES, optimistic_footprint, optimistic_schedule
-from confide.tables.optimistic_planning import OptimisticPlanner, greedy_plan, improve_policy
+from confide.tables.optimistic_planning import OptimisticPlanner, plan_round
 from confide.tables.support_features import layers_of, support_of
 
 # Rewards are scaled by this number against counts. Both have the same noise.
 REWARD_SCALE = 180 / 256
-# Releases are prefix sums, so what was learned long ago counts in every step of mirror descent.
-# An agent that improves its policy therefore forgets most of its old logits, as `LinOptPO` does.
+# Of mirror descent, per user.
 POLICY_STEP = 1.0
-KEPT_POLICY_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +56,10 @@ class OptimisticTables:
     step: float | None = None
 
     def plan(self, released: Released) -> Round:
-        public, memory = self.planner.public, released.memory
-        estimate = self.planner.estimate(*self.bound.unpack(released.values), released.noise.std)
+        moves, rewards = self.bound.unpack(released.values)
+        planned = plan_round(self.planner, moves, rewards, released, self.step)
         statistic = BudgetedVisits(self.planner.support, self.planner.visit_weights(), self.bound)
-        signal = estimate.mean_samples if released.generation else None
-        if self.step is None:
-            actions = greedy_plan(public, estimate, memory["seed"], released.generation)
-            policy = TabularPolicy(actions, public.actions)
-            return Round((policy,), statistic, {"seed": memory["seed"]}, signal)
-        probabilities, memory = improve_policy(
-            public,
-            estimate,
-            memory,
-            released.generation,
-            released.users,
-            step=self.step,
-            kept_share=KEPT_POLICY_SHARE,
-        )
-        return Round((StochasticPolicy(probabilities),), statistic, memory, signal)
+        return Round(planned.policies, statistic, planned.memory, planned.signal)
 
     def describe(self) -> Description:
         planning = f"bonus {self.planner.factor:g} x the paper's, with the noise of the release in place of its bound"

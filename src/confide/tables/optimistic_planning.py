@@ -10,7 +10,9 @@ import numpy.typing as npt
 
 from confide.errors import InvalidParameter
 from confide.planners.mirror_descent import improve, softmax
-from confide.privacy.bounded import Memory
+from confide.planners.public_round import PublicRound
+from confide.policy import StochasticPolicy, TabularPolicy
+from confide.privacy.bounded import Memory, Released
 from confide.tables import _optimistic_kernels as _kernels
 from confide.tables.bonus_planning import Bonus, BonusFormula, TableShape, Widths
 from confide.tables.model_planning import Counts, posterior
@@ -25,6 +27,9 @@ Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 # Values that differ by less count as equal.
 VALUE_TOLERANCE = 1e-9
+# Releases are prefix sums, so what was learned long ago counts in every step of mirror descent.
+# An agent that improves its policy therefore forgets most of its old logits, as `LinOptPO` does.
+KEPT_POLICY_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,11 +121,36 @@ def greedy_actions(values: Array, rng: np.random.Generator) -> Ints:
     return np.asarray((values + VALUE_TOLERANCE * rng.random(values.shape)).argmax(axis=2))
 
 
-def greedy_plan(
-    public: "TabularPublic", estimate: TableEstimate, seed: Array, release: int
-) -> Ints:
-    """Actions [h, s]. The random choice among equally good actions follows from public numbers."""
-    return greedy_actions(estimate.q_values(public), np.random.default_rng([int(seed), release]))
+def plan_round(
+    planner: OptimisticPlanner,
+    moves: Array,
+    rewards: Array,
+    released: Released,
+    step: float | None,
+) -> PublicRound:
+    """The next round after released counts [cell] and sums of rewards [pair]; `step` is that of
+    mirror descent per user, None: the greedy policy.
+
+    The random choice among equally good actions follows from public numbers.
+    """
+    public, memory, generation = planner.public, released.memory, released.generation
+    estimate = planner.estimate(moves, rewards, released.noise.std)
+    signal = estimate.mean_samples if generation else None
+    if step is None:
+        rng = np.random.default_rng([int(memory["seed"]), generation])
+        actions = greedy_actions(estimate.q_values(public), rng)
+        policy = TabularPolicy(actions, public.actions)
+        return PublicRound((policy,), {"seed": memory["seed"]}, signal)
+    probabilities, memory = improve_policy(
+        public,
+        estimate,
+        memory,
+        generation,
+        released.users,
+        step=step,
+        kept_share=KEPT_POLICY_SHARE,
+    )
+    return PublicRound((StochasticPolicy(probabilities),), memory, signal)
 
 
 def improve_policy(
