@@ -342,7 +342,7 @@ class InTheOpenSum(UCRLVTR):
 
     @property
     def waiting(self):
-        return self._privatizer._leaf.sum()
+        return self._privatizer._open_sum.sum()
 
 
 class InAMemoryview(Raw):
@@ -637,7 +637,7 @@ class Forgetful(LocalClient):
 def with_devices(device):
     class Server(UCRLVTR):
         def client(self):
-            local = self._messages()
+            local = self._privatizer
             return device(
                 self.algorithm, self.privacy, local.device_source(), channel=local.channel
             )

@@ -64,6 +64,7 @@ NOT_CALLED = {
     "NoiseSource",
     "StateStore",
     "Privatizer",
+    "BatchNoise",
     "Aggregate",
     "Logs",
     "PROBLEMS",
@@ -306,6 +307,14 @@ def _privatizers():
     found["ShareBatch"] = Case(
         privatizers.ShareBatch, {"id": b"x" * 16, "round": b"x" * 32} | sizes
     )
+    found["Batches"] = Case(
+        privatizers.Batches,
+        {
+            "noise": privatizers.CentralPrivatizer(**_made(usual))._made,
+            "schedule": usual["schedule"],
+            "store": None,
+        },
+    )
     found["make_privatizer"] = Case(privatizers.make_privatizer, usual)
     expected = {
         name: usual[name] for name in ("bound", "schedule", "privacy", "counter", "loss")
@@ -343,12 +352,12 @@ def _privatizers():
         {name: getattr(channel, name) for name in ("bound", "noise", "guarantee")},
     )
     rounds = usual | {"schedule": privatizers.AtMost(100, 9)}
-    found["RoundsPrivatizer"] = Case(privatizers.RoundsPrivatizer, rounds)
-    found["RoundsPrivatizer.open"] = Case(
-        privatizers.RoundsPrivatizer(**_made(rounds)).open, {"bound": bound, "users": 3}
+    found["CentralPrivatizer of rounds"] = Case(privatizers.CentralPrivatizer, rounds)
+    found["Batches.open"] = Case(
+        privatizers.CentralPrivatizer(**_made(rounds)).open, {"bound": bound, "users": 3}
     )
-    found["LocalRoundsPrivatizer"] = Case(
-        privatizers.LocalRoundsPrivatizer, local | {"schedule": privatizers.AtMost(100, 9)}
+    found["LocalPrivatizer of rounds"] = Case(
+        privatizers.LocalPrivatizer, local | {"schedule": privatizers.AtMost(100, 9)}
     )
     found["AtMost"] = Case(privatizers.AtMost, {"users": 100, "leaves": 9})
     found["Schedule"] = Case(privatizers.Schedule, {"times": (1, 2, 5)})
@@ -361,7 +370,6 @@ def _privatizers():
     found["counter_of_rates"] = Case(
         privatizers.counter_of_rates, {"schedule": privatizers.geometric(100), "privacy": CENTRAL}
     )
-    found["takes_messages"] = Case(privatizers.takes_messages, {"privacy": CENTRAL})
     found["worst_std"] = Case(
         privatizers.worst_std, {"factorisation": mechanisms.Tree(4), "order": 2}
     )

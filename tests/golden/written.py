@@ -175,7 +175,7 @@ def state(data):
     at, inner = start + head, {}
     for name, (dtype, shape) in header["arrays"].items():
         size = math.prod(shape) * np.dtype(dtype).itemsize
-        if dtype == "uint8" and data[at:].startswith(b"confide-state\n"):
+        if dtype == "uint8" and data[at : at + size].startswith(b"confide-state\n"):
             inner[name] = state(data[at : at + size])
             header["arrays"][name] = "state"
         at += size

@@ -167,7 +167,7 @@ def test_a_round_of_devices_that_closes_early_has_the_noise_of_its_messages():
     client, rng = agent.client(), np.random.default_rng(0)
     message = client.report(WORLDS[QuestionsVI].sample(client.plan(agent.released()), 1, rng))
     agent.absorb(message)
-    sent = agent._privatizer._leaf.copy()
+    sent = agent._privatizer._open_sum.copy()
     agent.close()
     released = agent.released()
     np.testing.assert_array_equal(released.values, sent)

@@ -237,7 +237,12 @@ def test_no_way_leads_from_a_device_to_its_server():
     made = server()
     client = ready(made)
     client.report(episode())
-    secrets = {id(made), id(made._privatizer), id(made._privatizer._source), id(made.noise)}
+    secrets = {
+        id(made),
+        id(made._privatizer),
+        id(made._privatizer._messages.source),
+        id(made.noise),
+    }
     assert not secrets & reachable(client)
     client.leak = made.observe
     assert secrets & reachable(client)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from confide.errors import InvalidParameter
 from confide.learning.learner import Round
-from confide.linear_mdps.batches import Batches, adaptive, at_every, growing, one_by_one, static
+from confide.linear_mdps.batches import BatchPlan, adaptive, at_every, growing, one_by_one, static
 from confide.policy import RandomPolicy
 from confide.privatizers import custom, every, geometric
 from confide.privatizers.schedule import divided
@@ -127,13 +127,13 @@ def test_bad_plans_are_refused():
             InvalidParameter,
             match=f"switches must be a whole number, at least 1, got switches={wrong}",
         ):
-            Batches(every(5, 50), wrong, 2.0)
+            BatchPlan(every(5, 50), wrong, 2.0)
     for wrong in (1.0, 0.5, math.inf, math.nan):
         with pytest.raises(InvalidParameter, match=f"growth must be above 1, got growth={wrong}"):
             adaptive(1000, growth=wrong)
     for wrong in (8, 10):
         with pytest.raises(InvalidParameter, match="every time of the schedule but the last"):
-            Batches(every(5, 50), wrong)
+            BatchPlan(every(5, 50), wrong)
     with pytest.raises(InvalidParameter, match="ratio must be above 1"):
         growing(100, ratio=1.0)
     with pytest.raises(InvalidParameter, match="episodes must be at least 1"):

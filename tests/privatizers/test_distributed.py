@@ -50,7 +50,7 @@ def shares(made, value=(0.5, -0.25, 0.0), count=1):
     batch = made.share_batch(ROUND)
     values = BALL.clip(np.array(value)).values
     return [
-        made.noise.add(values, batch.users, 1, made.device_source()) % batch.modulus
+        made._shares.noise.add(values, batch.users, 1, made.device_source()) % batch.modulus
         for _ in range(count)
     ]
 
@@ -115,15 +115,18 @@ def test_a_batch_shows_one_sum_whoever_stays_away():
         batch = made.share_batch(ROUND)
         made.receive_sum(batch.id, sum(numbers[i] for i in present) % batch.modulus, len(present))
         assert made.generation == 1 and set(vars(made)) == before
-        sensitivity = made.noise.sensitivity / made.noise.step
-        assert sum_epsilon(made.noise.share(40), len(present), sensitivity, 3, 1e-5) <= 1 + 1e-9
+        sensitivity = made._shares.noise.sensitivity / made._shares.noise.step
+        assert (
+            sum_epsilon(made._shares.noise.share(40), len(present), sensitivity, 3, 1e-5)
+            <= 1 + 1e-9
+        )
         with pytest.raises(StreamExhausted):
             made.receive_sum(batch.id, sum(numbers[8:20]) % batch.modulus, 12)
     # The sum of the 12 devices between the gaps would have had this epsilon. It is refused by its size.
-    assert sum_epsilon(made.noise.share(40), 12, sensitivity, 3, 1e-5) > 1.2
+    assert sum_epsilon(made._shares.noise.share(40), 12, sensitivity, 3, 1e-5) > 1.2
     made = server(privacy=half, users=40, size=40)
     with pytest.raises(BatchNotOpened):
-        made.receive_sum(made.share_batch(ROUND).id, sum(numbers[8:20]) % made.modulus, 12)
+        made.receive_sum(made.share_batch(ROUND).id, sum(numbers[8:20]) % made._shares.modulus, 12)
     assert made.generation == 0 and not made.release().values.any()
 
 
@@ -148,7 +151,10 @@ def test_too_many_absent_and_nothing_is_released():
 
 def test_fewer_dropouts_give_more_privacy():
     made = server()
-    share, sensitivity = made.noise.share(20), made.noise.sensitivity / made.noise.step
+    share, sensitivity = (
+        made._shares.noise.share(20),
+        made._shares.noise.sensitivity / made._shares.noise.step,
+    )
     everybody, promised = (sum_epsilon(share, n, sensitivity, 3, 1e-5) for n in (20, 16))
     assert everybody < 0.92 * promised and promised <= 1
     assert made.guarantee.epsilon == pytest.approx(1.0, rel=1e-6)
@@ -196,7 +202,7 @@ def test_secure_noise_comes_in_shares():
 
 def test_hostile_sums_are_refused_and_change_nothing():
     made = server()
-    batch, good = made.share_batch(ROUND), sum(shares(made, count=20)) % made.modulus
+    batch, good = made.share_batch(ROUND), sum(shares(made, count=20)) % made._shares.modulus
     bad = [
         (b"x" * 16, good, 20),
         ("id", good, 20),
@@ -204,7 +210,7 @@ def test_hostile_sums_are_refused_and_change_nothing():
         (batch.id, good + 0.5, 20),
         (batch.id, good.astype(float), 20),
         (batch.id, -1 - good, 20),
-        (batch.id, good + made.modulus, 20),
+        (batch.id, good + made._shares.modulus, 20),
         (batch.id, [[1], [2, 3]], 20),
         (batch.id, "abc", 20),
         (batch.id, good, 21),

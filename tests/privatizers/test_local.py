@@ -251,7 +251,7 @@ def test_saved_and_restored_it_goes_on_with_the_same_bits_and_knows_its_duplicat
         other.restore(one.save(), released=0)
     with pytest.raises(StateError, match="already released"):
         privatizer().restore(one.save(), released=3)
-    with pytest.raises(StateError, match="another bound, schedule"):
+    with pytest.raises(StateError, match="another bound, guarantee"):
         privatizer("laplace").restore(one.save(), released=0)
     with pytest.raises(PrivacyError, match="copied or pickled"):
         copy.deepcopy(one)

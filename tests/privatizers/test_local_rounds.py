@@ -21,7 +21,7 @@ from confide.privacy import JointDP, LocalDP, PureDP
 from confide.privacy.bounded import Bounded
 from confide.privacy.certificate import Certificate, certify
 from confide.privacy.guarantee import billboard
-from confide.privatizers import AtMost, LocalRoundsPrivatizer, expected_noise, make_privatizer
+from confide.privatizers import AtMost, LocalPrivatizer, expected_noise, make_privatizer
 
 LOCAL = LocalDP(1.0, delta=0.0)
 
@@ -36,14 +36,14 @@ def said(questions, users=1):
 
 
 def message(server, generation, questions):
-    return server.device_channel().message(said(questions), generation, server.device_source())
+    return server.channel.message(said(questions), generation, server.device_source())
 
 
 @pytest.mark.parametrize("source", ["fast", "secure"])
 @pytest.mark.parametrize("privacy", [LOCAL, LocalDP(1.0, 1e-5)])
 def test_messages_of_one_round_after_the_other(privacy, source):
     server = rounds(privacy, source=source)
-    assert isinstance(server, LocalRoundsPrivatizer) and server.guarantee.loss == PureDP(1.0)
+    assert isinstance(server, LocalPrivatizer) and server.guarantee.loss == PureDP(1.0)
     with pytest.raises(StateError, match="no round is open"):
         server.receive(message(server, 0, 1))
     server.open(Answers(3), 2)
@@ -52,7 +52,7 @@ def test_messages_of_one_round_after_the_other(privacy, source):
     with pytest.raises(DuplicateMessage):
         server.receive(first)
     assert (server.users, server.release().generation) == (1, 0)
-    channel = server.device_channel()
+    channel = server.channel
     server.receive(second)
     np.testing.assert_allclose(
         server.release().values, channel.decode(first) + channel.decode(second)
@@ -87,12 +87,12 @@ def test_a_crowd_has_the_noise_of_its_messages():
 def test_no_more_users_than_the_round_has():
     server = rounds()
     server.open(Answers(2), 5)
-    with pytest.raises(InvalidParameter, match="too many"):
+    with pytest.raises(InvalidParameter, match="cross the release"):
         server.absorb(said(2, 6))
     with pytest.raises(InvalidParameter, match="another bound"):
         server.absorb(said(3, 5))
     with pytest.raises(InvalidParameter, match="LocalDP"):
-        LocalRoundsPrivatizer(
+        LocalPrivatizer(
             Answers(1), AtMost(5, 1), privacy=JointDP(1.0, delta=0.0), noise=noise_source("fast", 0)
         )
 

@@ -10,14 +10,14 @@ from confide.mixtures.questions.contributions import Answers
 from confide.privacy import JointDP, LocalDP, NoPrivacy, PureDP
 from confide.privacy.bounded import Bounded
 from confide.privacy.certificate import certify
-from confide.privatizers import AtMost, RoundsPrivatizer
+from confide.privatizers import AtMost, CentralPrivatizer
 
 PRIVATE = JointDP(1.0, 1e-5)
 
 
 def rounds(privacy=PRIVATE, users=20, leaves=4, seed=0, source="fast"):
     noise = noise_source(source, seed) if source == "fast" else noise_source(source)
-    return RoundsPrivatizer(Answers(1), AtMost(users, leaves), privacy=privacy, noise=noise)
+    return CentralPrivatizer(Answers(1), AtMost(users, leaves), privacy=privacy, noise=noise)
 
 
 def said(questions, users=1, sign=1):
@@ -56,7 +56,7 @@ def test_what_is_open_stays_open():
     assert made.batch == (0, 5)
     with pytest.raises(InvalidParameter, match="another bound"):
         made.absorb(said(1))
-    with pytest.raises(InvalidParameter, match="too many"):
+    with pytest.raises(InvalidParameter, match="cross the release"):
         made.absorb(said(2, 6))
 
 

@@ -12,7 +12,7 @@ from confide.privacy.request import NoPrivacy, Request
 
 if TYPE_CHECKING:
     from confide.learning.agent import Profile
-    from confide.linear_mdps.batches import Batches
+    from confide.linear_mdps.batches import BatchPlan
     from confide.privatizers import Schedule
 
 # options that some agents take only into their arithmetic, where a text fails late
@@ -148,19 +148,19 @@ def _check_types(episodes: Any, privacy: Any, given: dict[str, Any]) -> None:
             raise InvalidParameter(f"{key} must be a number, got {key}={given[key]!r}")
 
 
-def read_schedule(given: Any, episodes: int) -> "Schedule | Batches":
+def read_schedule(given: Any, episodes: int) -> "Schedule | BatchPlan":
     """A schedule as an agent takes it, from one of these or from what `schedule_of` reads."""
-    from confide.linear_mdps.batches import Batches
+    from confide.linear_mdps.batches import BatchPlan
     from confide.privatizers import Schedule
 
-    if not isinstance(given, Schedule | Batches | str | int):
+    if not isinstance(given, Schedule | BatchPlan | str | int):
         raise InvalidParameter(
             f"schedule must be a Schedule, a name or a number of users, got schedule={given!r}"
         )
-    return given if isinstance(given, Schedule | Batches) else schedule_of(given, episodes)
+    return given if isinstance(given, Schedule | BatchPlan) else schedule_of(given, episodes)
 
 
-def schedule_of(text: "str | int", episodes: int) -> "Schedule | Batches":
+def schedule_of(text: "str | int", episodes: int) -> "Schedule | BatchPlan":
     """A schedule by name (geometric, every, or adaptive for lsvi-ucb), or a release after every N users for a number N."""
     from confide.linear_mdps.batches import adaptive
     from confide.privatizers import every, every_episode, geometric
@@ -172,7 +172,7 @@ def schedule_of(text: "str | int", episodes: int) -> "Schedule | Batches":
         raise InvalidParameter(
             f"schedule must be geometric, every, adaptive or a number of users, got {text!r}"
         )
-    made: Schedule | Batches = named[str(text)](episodes)
+    made: Schedule | BatchPlan = named[str(text)](episodes)
     return made
 
 

@@ -17,14 +17,7 @@ from confide.learning.share_server import ShareServer
 from confide.mechanisms.counters.counter import Counter
 from confide.mechanisms.sources import FastSource, SecureSource
 from confide.mechanisms.state import StateFile
-from confide.privatizers import (
-    CentralPrivatizer,
-    DistributedPrivatizer,
-    LocalPrivatizer,
-    LocalRoundsPrivatizer,
-    RoundsPrivatizer,
-    SharedBudget,
-)
+from confide.privatizers import Batches, SharedBudget
 
 # A replay calls these itself, at the right moment, and compares what they give on channels of their own.
 REPLAYED = {
@@ -72,11 +65,7 @@ _OF_ITS_LIFE = {
 _HOLD_PRIVATE_STATE = {
     "a source of noise, which is private": (TapedSource, FastSource, SecureSource),
     "it holds exact sums, and its releases are compared": (
-        CentralPrivatizer,
-        LocalPrivatizer,
-        LocalRoundsPrivatizer,
-        DistributedPrivatizer,
-        RoundsPrivatizer,
+        Batches,
         SharedBudget,
         Counter,
         ShareServer,

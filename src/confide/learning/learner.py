@@ -5,9 +5,8 @@ schedule, the privatizer, what is kept of earlier rounds, saving) is the same fo
 """
 
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Protocol
@@ -23,10 +22,10 @@ from confide.learning.arguments import (
     check_calibration,
     check_exact,
     check_policies,
-    read_message,
     whole_steps,
 )
 from confide.learning.client import LocalClient
+from confide.learning.message_server import MessageServer
 from confide.learning.resources import Footprint
 from confide.learning.round_digest import round_digest
 from confide.learning.share_server import ShareServer
@@ -42,23 +41,23 @@ from confide.privacy.loss import Loss
 from confide.privacy.request import Request
 from confide.privatizers import (
     AtMost,
+    Batches,
     Channel,
     DistributedPrivatizer,
     ExpectedNoise,
     LocalPrivatizer,
-    LocalRoundsPrivatizer,
     Message,
-    Privatizer,
-    RoundsPrivatizer,
     Schedule,
     expected_noise,
     make_privatizer,
-    takes_messages,
 )
 from confide.privatizers.schedule import divided
 from confide.privatizers.wire import encode_release
 from confide.problems.sizes import ProblemSizes
 from confide.trajectory import Trajectories, TransitionCounts
+
+# Of a saved state.
+_FORMAT = "learner-2"
 
 
 class Statistic(Protocol):
@@ -133,6 +132,8 @@ class Calibration:
     schedule: Schedule | AtMost
     counter: Factorisation | None = None  # None: the one with the least noise
     loss: Loss | None = None  # None: what was asked for; printed constants really give another
+    # How batches become releases, called like `make_privatizer`. None: as `PRIVATIZERS` says for the request.
+    privatizer: Callable[..., Batches] | None = None
 
 
 class Learner:
@@ -177,12 +178,11 @@ class Learner:
         self.calibration, self.privacy, self.noise = calibration, privacy, noise
         self._identity: Identity = kind("identity", identity, Identity)
         self.rng: np.random.Generator | None = None
-        self._made: Privatizer | None = None
+        self._made: Batches | None = None
         self._memory: Memory | None = None
         self._round: Round | None = None
+        self._round_generation = 0
         self._store: StateStore | None = None
-        self._durable = True
-        self._simulated = 0
         self._turns, self._one_process = Turns(), OneProcess()
 
     @classmethod
@@ -235,14 +235,11 @@ class Learner:
 
     @property
     def signal(self) -> float | None:
+        self._follow()
         return self._round.signal if self._round else None
 
     def mechanisms(self) -> list[Mechanism]:
-        made = self._privatizer.mechanism()
-        if self._simulated:
-            query = f"simulated: {self._simulated} users came as exact transition counts"
-            made = replace(made, query=query, simulated=True)
-        return [made]
+        return self._privatizer.mechanisms()
 
     def describe(self) -> Description:
         """How it plans, in words. Public, and known before there are any data."""
@@ -318,10 +315,9 @@ class Learner:
         A service that adds up contributions itself hands over the whole batch: `total` [size], whole steps of `grid`, the sum of
         `contribution(...).steps` (of devices: of `decoded(message)`) over `users` users. It may have any size that the guarantee covers.
         """
-        self._check_durable()
+        self._privatizer.check_ready()
         self._one_process.check()
         self.current_round()  # its memory is needed after the release
-        before = self._privatizer.generation
         if total is not None and not self.abilities.sums:
             raise PrivacyError(
                 f"{self.name} must see its users again, which a sum does not allow: call observe"
@@ -331,18 +327,11 @@ class Learner:
         summed: Array | None = (
             None if total is None else np.multiply(whole_steps(total), self.grid, dtype=np.float64)
         )
-        self._durable = False
-        try:
-            self._privatizer.close(summed, users)
-        except BaseException:
-            self._durable = self._privatizer.generation == before  # refused: nothing was released
-            raise
-        self._advance(before)
-        self._durable = True
+        self._privatizer.close(summed, users)
+        self._follow()
 
     def released(self) -> Released:
         """All that is public so far, and all that planning needs."""
-        self._check_durable()
         last = self._privatizer.release()
         return Released(
             last.values,
@@ -359,13 +348,20 @@ class Learner:
 
     def _planned_with(self) -> Memory:
         """The memory of the round before; of the first one a seed, which is public."""
+        self._follow()
         if self._memory is None:
             seed = 0 if self.rng is None else int(self.rng.integers(2**62))
             self._memory = {"seed": np.array(seed)}
         return self._memory
 
+    def _follow(self) -> None:
+        """After a release the round that was open until then is over, and its memory is kept."""
+        if self._round is not None and self._privatizer.generation > self._round_generation:
+            self._memory, self._round = self._round.memory, None
+
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         """What these users of the current round contribute. PRIVATE."""
+        self._follow()
         if self._round is None:
             raise InvalidParameter(
                 "users come after the policy that serves them: call next_batch first"
@@ -401,7 +397,7 @@ class Learner:
         self._take(users)
 
     def observe_crowd(self, users: Trajectories) -> None:
-        """SIMULATION of devices: what those of these users would send, added up at once (`LocalPrivatizer.absorb`)."""
+        """SIMULATION of devices: what those of these users would send, added up at once (`MessageNoise.join`)."""
         if not self._privatizer.devices:
             raise PrivacyError(
                 f"crowds of devices are for LocalDP and DistributedDP, but this agent has {type(self.privacy).__name__}"
@@ -411,46 +407,19 @@ class Learner:
     @in_turn
     def _take(self, users: Trajectories | TransitionCounts) -> None:
         privatizer = self._privatizer
-        self._check_durable()
+        privatizer.check_ready()
         self._one_process.check()
-        contribution, before, served = (
-            self.contribution(users),
-            privatizer.generation,
-            privatizer.users,
-        )
-        self._check_kept(users)
-        # whatever fails from here on must not be tried again: these users may be in the sums already
-        self._durable = False
-        try:
-            privatizer.absorb(contribution)
-        except BaseException:
-            self._durable = privatizer.users == served  # refused: nothing of them is
-            raise
-        self._keep(users)
-        # a privatizer of messages says so itself
-        if isinstance(users, TransitionCounts) and not privatizer.devices:
-            self._simulated += users.users
-        self._advance(before)
-        self._durable = True
-
-    def _check_kept(self, users: Trajectories | TransitionCounts) -> None:
-        """Refuse users whom `_keep` would refuse: before they are absorbed."""
-
-    def _keep(self, users: Trajectories | TransitionCounts) -> None:
-        """For learners that must look at users again: what is kept of those who were just absorbed. PRIVATE."""
+        counted = isinstance(users, TransitionCounts)
+        privatizer.absorb(self.contribution(users), counted=counted)
+        self._follow()
 
     def client(self) -> LocalClient:
         """One more user's device, with noise of its own of the server's kind; it knows nothing of the server but what is public."""
-        server = self._messages()
-        return LocalClient(
-            self.algorithm, self.privacy, server.device_source(), channel=server.device_channel()
-        )
+        return self._message_server().client()
 
     def channel(self) -> Channel:
         """How a device of the open batch makes its message. Public."""
-        server = self._messages()
-        self.current_round()  # a round may decide it
-        return server.device_channel()
+        return self._message_server().channel()
 
     @property
     def shares(self) -> ShareServer:
@@ -461,64 +430,41 @@ class Learner:
             )
         return ShareServer(self, self._privatizer)
 
-    @contextmanager
-    def _releasing(self) -> Iterator[None]:
-        """Around whatever may complete a batch: then the next release is made durable, and what is planned follows from it."""
-        self._check_durable()
+    def before_release(self) -> None:
+        """Before whatever may complete a batch: what is planned after the release follows from the round that is open now."""
+        self._privatizer.check_ready()
         self._one_process.check()
-        self.current_round()  # its memory is needed after the release
-        before = self._privatizer.generation
-        yield
-        self._advance(before)
+        self.current_round()
 
     @in_turn
     def absorb(self, message: bytes | Message) -> None:
         """What a device sent. A message that is damaged, stale or here already is refused, and changes nothing."""
-        server = self._messages()
-        with self._releasing():
-            server.receive(
-                read_message(message, self._privatizer.generation, self.current_round().digest)
-            )
+        self._message_server().absorb(message)
 
     def decoded(self, message: bytes | Message) -> npt.NDArray[np.int64]:
         """What a device's message adds to the sum of the open batch, in whole steps of `grid`: for a service that adds up itself.
 
         A message that is damaged or stale is refused. Whether it came before is for the service to know.
         """
-        server = self._messages()
-        received = read_message(message, self._privatizer.generation, self.current_round().digest)
-        return np.rint(server.decoded(received) / self.grid).astype(np.int64)
+        return self._message_server().decoded(message)
 
     def save(self) -> bytes:
         """PRIVATE: everything needed to go on."""
-        self._check_durable()
-        return self._saved()
+        return self._pack(self._privatizer.save())
 
     def __reduce__(self) -> NoReturn:
         raise PrivacyError(
             "an agent cannot be copied or pickled: two copies would noise the same data twice; use save and restore"
         )
 
-    def _check_durable(self) -> None:
-        if not self._durable:
-            raise StateError(
-                "the last release or its users could not be stored, so the release must not be published: restore the saved state"
-            )
-
-    def _saved(self) -> bytes:
-        inner = np.frombuffer(self._privatizer.save(), dtype=np.uint8)
+    def _pack(self, inner: bytes) -> bytes:
         memory = {f"memory.{key}": np.asarray(value) for key, value in self._planned_with().items()}
-        facts = {"settings": self.settings, "simulated": self._simulated}
         return pack(
-            "learner",
+            _FORMAT,
             self._privatizer.generation,
-            facts,
-            {"privatizer": inner, **memory, **self._more_state()},
+            {"settings": self.settings},
+            {"privatizer": np.frombuffer(inner, dtype=np.uint8), **memory},
         )
-
-    def _more_state(self) -> dict[str, npt.NDArray[Any]]:
-        """PRIVATE: what a learner keeps beside its privatizer."""
-        return {}
 
     def keep(self, store: StateStore | str | Path) -> None:
         """For a service: from now on every release is on the disk before it can be read. What the store holds already is taken up.
@@ -538,6 +484,8 @@ class Learner:
         )
         kept.hold()
         self._store = kept
+        if self._made is not None:
+            self._made.keep(kept, self._pack)
         if kept.exists():
             self.restore(kept.read())
 
@@ -553,7 +501,7 @@ class Learner:
                     "without a store, restore needs released=: the newest generation that may have left"
                 )
             released = self._store.generation()
-        state = unpack(data, "learner", released=released)
+        state = unpack(data, _FORMAT, released=released)
         if state.facts["settings"] != self.settings:
             raise StateError("the state belongs to another learner, or to one for another problem")
         self._privatizer.restore(
@@ -564,40 +512,25 @@ class Learner:
             for key, value in state.arrays.items()
             if key.startswith("memory.")
         }
-        self._memory, self._round, self._simulated = (
-            memory,
-            None,
-            int(state.facts.get("simulated", 0)),
-        )
+        self._memory, self._round = memory, None
 
     def current_round(self) -> Round:
         """What everybody plans from the last release. Public."""
+        self._follow()
         if self._round is None:
             planned = self.algorithm.plan(self.released())
-            if (
-                planned.size is not None
-                and isinstance(self._privatizer, RoundsPrivatizer)
-                and self.users < self.episodes
-            ):
+            if planned.size is not None and self.users < self.episodes:
                 self._privatizer.open(*planned.size)
-            self._round = planned
+            self._round, self._round_generation = planned, self._privatizer.generation
         return self._round
 
-    def _advance(self, before: int) -> None:
-        if self._privatizer.generation > before:
-            assert self._round is not None
-            self._memory, self._round = self._round.memory, None
-            if self._store is not None:
-                self._durable = False
-                self._store.write(self._saved())
-                self._durable = True
-
-    def _messages(self) -> LocalPrivatizer | LocalRoundsPrivatizer:
+    def _message_server(self) -> MessageServer:
+        """Only where users send messages there is one."""
         privatizer = self._privatizer
-        if isinstance(privatizer, LocalPrivatizer | LocalRoundsPrivatizer):
-            return privatizer
+        if isinstance(privatizer, LocalPrivatizer):
+            return MessageServer(self, privatizer)
         instead = "pass trajectories to observe"
-        if isinstance(privatizer, DistributedPrivatizer):
+        if privatizer.devices:
             instead = (
                 "a share alone carries almost no noise, so use ShareClient and shares.absorb_sum"
             )
@@ -606,10 +539,10 @@ class Learner:
         )
 
     @property
-    def _privatizer(self) -> Privatizer:
+    def _privatizer(self) -> Batches:
         """Made when it is first needed: the runner gives the source of noise after the agent was made."""
         if self._made is None:
-            if self.noise is None and not takes_messages(self.privacy):
+            if self.noise is None and not self.privacy.trust.devices:
                 raise InvalidParameter(
                     "the agent has no noise yet: confide.run gives it some, or pass noise="
                 )
@@ -618,7 +551,8 @@ class Learner:
             made = self.calibration
             check_exact(made.schedule.users)
             bound, schedule = made.algorithm.bound, made.schedule
-            self._made = make_privatizer(
+            make = made.privatizer or make_privatizer
+            self._made = make(
                 bound,
                 schedule,
                 privacy=self.privacy,
@@ -626,4 +560,6 @@ class Learner:
                 counter=made.counter,
                 loss=made.loss,
             )
+            if self._store is not None:
+                self._made.keep(self._store, self._pack)
         return self._made

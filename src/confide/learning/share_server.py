@@ -30,8 +30,8 @@ class ShareServer:
 
         If too few devices are in it, `BatchNotOpened` is raised: nothing is released, and the batch begins again.
         """
-        with self._learner._releasing():
-            self._privatizer.receive_sum(batch_id, total, devices)
+        self._learner.before_release()
+        self._privatizer.receive_sum(batch_id, total, devices)
 
     def client(self) -> ShareClient:
         """One more user's device of the open batch, for devices that live in the same process."""
@@ -42,15 +42,15 @@ class ShareServer:
 
     def simulate_aggregation(self, batch: ShareBatch, share: DeviceShare) -> None:
         """SIMULATION of an ideal aggregator, for `ShareClient.contribute`. It sees every share: never use it for real users."""
-        with self._learner._releasing():
-            if kind("batch", batch, ShareBatch).round != self._learner.current_round().digest:
-                raise AnotherRound("the share answers another round than that of the open batch")
-            self._privatizer.simulate_aggregation(batch, share)
+        self._learner.before_release()
+        if kind("batch", batch, ShareBatch).round != self._learner.current_round().digest:
+            raise AnotherRound("the share answers another round than that of the open batch")
+        self._privatizer.simulate_aggregation(batch, share)
 
     def stay_away(self, users: int) -> None:
         """SIMULATION: so many more devices of the open batch do not take part, and the batch is opened without them.
 
         If more of them stay away than the guarantee allows, `BatchNotOpened` is raised: nothing is released, and the batch begins again.
         """
-        with self._learner._releasing():
-            self._privatizer.stay_away(users)
+        self._learner.before_release()
+        self._privatizer.stay_away(users)

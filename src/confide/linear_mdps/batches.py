@@ -15,7 +15,7 @@ from confide.privatizers import Schedule, every, every_episode, geometric
 
 
 @dataclass(frozen=True, slots=True)
-class Batches:
+class BatchPlan:
     """Lambda is released at the schedule's times, and policies may change there, `switches` times at most.
 
     growth=None: at every time. Otherwise where a released Lambda is, in some direction, `growth` times what it was at the last change:
@@ -72,12 +72,12 @@ class Batches:
         return tuple(weight / total for weight in chosen for _ in range(steps))
 
 
-def at_every(schedule: Schedule) -> Batches:
+def at_every(schedule: Schedule) -> BatchPlan:
     """A change at each time of the schedule, but for the last: nobody comes after it."""
-    return Batches(schedule, _before_the_end(schedule))
+    return BatchPlan(schedule, _before_the_end(schedule))
 
 
-def static(episodes: int, batches: int) -> Batches:
+def static(episodes: int, batches: int) -> BatchPlan:
     """[Luyo21, Alg. 2]: a change every ceil(K / B) episodes."""
     if not 1 <= batches <= episodes:
         raise InvalidParameter(
@@ -86,20 +86,20 @@ def static(episodes: int, batches: int) -> Batches:
     return at_every(every(math.ceil(episodes / batches), episodes))
 
 
-def growing(episodes: int, *, first: int = 30, ratio: float = 1.3) -> Batches:
+def growing(episodes: int, *, first: int = 30, ratio: float = 1.3) -> BatchPlan:
     """Geometric: batches that grow by `ratio`."""
     return at_every(geometric(episodes, first=first, ratio=ratio))
 
 
 def adaptive(
     episodes: int, *, switches: int = 20, growth: float = 2.0, first: int = 200, ratio: float = 1.15
-) -> Batches:
+) -> BatchPlan:
     """Where a released Lambda has grown, looked at on a geometric grid."""
     grid = geometric(episodes, first=first, ratio=ratio)
-    return Batches(grid, min(switches, _before_the_end(grid)), growth)
+    return BatchPlan(grid, min(switches, _before_the_end(grid)), growth)
 
 
-def one_by_one(episodes: int) -> Batches:
+def one_by_one(episodes: int) -> BatchPlan:
     """[Luyo21, Remark 7]: B = K."""
     return at_every(every_episode(episodes))
 

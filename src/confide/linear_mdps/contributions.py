@@ -16,7 +16,8 @@ from confide.errors import InvalidParameter, PrivacyError
 from confide.identity import Identity
 from confide.privacy.bounded import Array, Bounded, L2Ball, grid_for
 from confide.privacy.request import Relation
-from confide.statistics.transitions import outcomes, valid_transitions
+from confide.privatizers.stored_rows import ContributionWithRows
+from confide.statistics.transitions import RewardTargets, outcomes, valid_transitions
 from confide.trajectory import Trajectories, TransitionCounts
 
 
@@ -162,6 +163,20 @@ class NextStates:
         return Bounded(
             np.concatenate([moves.ravel(), rewards.ravel()]) * bound.grid, bound, seen.users
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredTargets:
+    """What users add to the prefix sums of LSVI-UCB. Their transitions are stored, too."""
+
+    sums: RewardTargets
+
+    def tables(self) -> list[Array]:
+        return self.sums.tables()
+
+    def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
+        made = self.sums.contribution(users)
+        return ContributionWithRows(made.values, made.bound, made.users, stored=users)
 
 
 Ints = npt.NDArray[np.int64]

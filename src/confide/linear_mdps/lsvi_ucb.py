@@ -7,7 +7,6 @@ their transitions, and released with noise from one budget (`SharedBudget`).
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,8 @@ from confide.learning.agent import Profile
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.learning.resources import Footprint, numbers_of_users
-from confide.linear_mdps.batches import Batches, at_every, first_release, growing, static
-from confide.linear_mdps.contributions import StoredTransitions
+from confide.linear_mdps.batches import BatchPlan, at_every, first_release, growing, static
+from confide.linear_mdps.contributions import StoredTargets, StoredTransitions
 from confide.linear_mdps.planning import (
     Centred,
     Printed,
@@ -33,23 +32,20 @@ from confide.linear_mdps.planning import (
 )
 from confide.linear_mdps.printed import LinearSetting, gram_rows, printed_linear
 from confide.mechanisms.additive import additive_noise
-from confide.mechanisms.counters import Exact, Tree
+from confide.mechanisms.counters import Exact, Factorisation, Tree
 from confide.mechanisms.sources import NoiseSource
-from confide.mechanisms.state import unpack
 from confide.planners.regression import Shift, mean_eigenvalue
 from confide.planners.reward_features import centred_rewards, raw_rewards
 from confide.policy import StochasticPolicy, TabularPolicy
-from confide.privacy.bounded import L2Ball, NoiseLevel, Released
-from confide.privacy.certificate import Mechanism
-from confide.privacy.guarantee import Guarantee, billboard, no_guarantee
+from confide.privacy.bounded import Bound, L2Ball, NoiseLevel, Released
 from confide.privacy.loss import NO_PRIVACY, Loss, compose, loss_for, share_of
-from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request, Trust
-from confide.privatizers import ExpectedNoise, Schedule, Share, SharedBudget, geometric
+from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request
+from confide.privatizers import Batches, ExpectedNoise, Schedule, geometric
+from confide.privatizers.stored_rows import Ask, ResponseBudget, ResponsePrivatizer
 from confide.problems.linear_mdp import LinearMDPPublic
 from confide.problems.sizes import ProblemSizes
 from confide.statistics.bounds import RegressionRows
 from confide.statistics.transitions import RewardTargets
-from confide.trajectory import Trajectories, TransitionCounts
 
 Array = npt.NDArray[np.float64]
 
@@ -73,10 +69,35 @@ class ValueRegressions:
     public: LinearMDPPublic
     bound: RegressionRows
     rule: Rule
-    statistic: RewardTargets = field(repr=False)
-    batches: Batches
+    statistic: StoredTargets = field(repr=False)
+    batches: BatchPlan
     loss: Loss  # of all responses together
     shares: Sequence[float]  # of that loss, one for each response
+
+    def is_due(self, sums: Released, shown: Array, shown_std: float, changes: int) -> bool:
+        """Whether the policy changes now: decided by releases alone."""
+        if self.batches.growth is None or changes == 0:
+            return True
+        now = self.sums(sums.values, sums.noise.std)
+        last = self.sums(shown, shown_std)
+        # of the noise: growth below it is noise drawn anew
+        norm = sums.noise.std * math.sqrt(2 * now.gram.shape[-1])
+        return growth(now.gram, last.gram, ridge=1.0 + 2 * norm) > self.batches.growth
+
+    def ask(self, sums: Released, ask: Ask) -> None:
+        """A response for each step that needs one, from the last to the first."""
+
+        def respond(target: Target) -> Response:
+            return Response(*ask(target.step, target.values, target.reward_weight))
+
+        prefix = self.sums(sums.values, sums.noise.std)
+        value_iteration(self.rule, prefix, self.public.horizon, respond)
+
+    def make_privatizer(self, bound: Bound, schedule: Schedule, **options: Any) -> Batches:
+        """Prefix sums through a counter, and responses from stored transitions."""
+        rows = StoredTransitions(self.public.features, self.public.horizon)
+        budget = ResponseBudget(self.loss, self.shares, self.responses, self.batches.switches)
+        return ResponsePrivatizer(bound, schedule, rows, self, budget, **options)
 
     @property
     def responses(self) -> int:
@@ -122,16 +143,15 @@ def tight(
     public: LinearMDPPublic,
     episodes: int,
     privacy: Request,
-    batches: Batches | None,
+    batches: BatchPlan | None,
     *,
     bonus_scale: float | None,
 ) -> Calibration:
     """Lambda and rewards through one counter, targets within their public range, more budget for later releases."""
     H, d, phi = public.horizon, public.dimension, public.features
     bound = RegressionRows(H, d, 1.0, target=0.5, balance=REWARD_BALANCE)
-    statistic = RewardTargets(
-        bound, centred_rewards(phi), 1.0
-    )  # |y| <= 1/2: a constant is linear in the features of a linear MDP
+    # |y| <= 1/2: a constant is linear in the features of a linear MDP
+    statistic = StoredTargets(RewardTargets(bound, centred_rewards(phi), 1.0))
     rule = Centred(phi, 0.2 if bonus_scale is None else bonus_scale)
     whole = NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy)
     gram, responses = (
@@ -144,22 +164,19 @@ def tight(
         first=first_release(bound, gram, episodes, privacy=privacy, deviations=10, least=4 * d),
     )
     if H == 1:  # rewards are all there is to learn
-        return Calibration(
-            ValueRegressions(public, bound, rule, statistic, chosen, NO_PRIVACY, ()),
-            chosen.schedule,
-            loss=whole,
-        )
+        no_responses = ValueRegressions(public, bound, rule, statistic, chosen, NO_PRIVACY, ())
+        return _calibration(no_responses, None, whole)
     algorithm = ValueRegressions(
         public, bound, rule, statistic, chosen, responses, chosen.shares(H - 1)
     )
-    return Calibration(algorithm, chosen.schedule, loss=gram)
+    return _calibration(algorithm, None, gram)
 
 
 def paper(
     public: LinearMDPPublic,
     episodes: int,
     privacy: Request,
-    batches: Batches | None,
+    batches: BatchPlan | None,
     *,
     bonus_scale: float | None,
     failure: float,
@@ -175,12 +192,20 @@ def paper(
         privacy, H, d, leaves=chosen.schedule.leaves, changes=chosen.switches
     )
     statistic, shares = (
-        RewardTargets(bound, raw_rewards(phi), 1.0),
+        StoredTargets(RewardTargets(bound, raw_rewards(phi), 1.0)),
         chosen.shares(H, [1.0] * chosen.switches),
     )
     tree = None if isinstance(privacy, NoPrivacy) else Tree(chosen.schedule.leaves)
     algorithm = ValueRegressions(public, bound, rule, statistic, chosen, responses, shares)
-    return Calibration(algorithm, chosen.schedule, tree, gram)
+    return _calibration(algorithm, tree, gram)
+
+
+def _calibration(
+    algorithm: ValueRegressions, counter: Factorisation | None, loss: Loss
+) -> Calibration:
+    """`loss` is that of the prefix sums."""
+    schedule = algorithm.batches.schedule
+    return Calibration(algorithm, schedule, counter, loss, algorithm.make_privatizer)
 
 
 class LSVIUCB(Learner):
@@ -223,10 +248,10 @@ class LSVIUCB(Learner):
         episodes: int,
         privacy: Request,
         calibration: str = "tight",
-        schedule: Schedule | Batches | None = None,
+        schedule: Schedule | BatchPlan | None = None,
         **options: Any,  # noqa: ARG003 - they change nothing
     ) -> Footprint:
-        times = schedule.schedule if isinstance(schedule, Batches) else schedule
+        times = schedule.schedule if isinstance(schedule, BatchPlan) else schedule
         chosen = choose_schedule(times, geometric(episodes))
         tree = (
             Tree(chosen.leaves)
@@ -251,7 +276,7 @@ class LSVIUCB(Learner):
         episodes: int,
         privacy: Request,
         calibration: str = "tight",
-        schedule: Schedule | Batches | None = None,
+        schedule: Schedule | BatchPlan | None = None,
         bonus_scale: float | None = None,
         failure: float = 0.1,
         noise: NoiseSource | None = None,
@@ -264,7 +289,7 @@ class LSVIUCB(Learner):
         if isinstance(privacy, LocalDP):
             raise PrivacyError(_LOCAL)
         check_choices(calibration, bonus_scale, failure)
-        if not isinstance(schedule, Schedule | Batches | None):
+        if not isinstance(schedule, Schedule | BatchPlan | None):
             raise InvalidParameter(
                 f"schedule must be a Schedule or a plan of batches, got {type(schedule).__name__}"
             )
@@ -288,15 +313,6 @@ class LSVIUCB(Learner):
             failure=failure,
         )
         super().__init__(made, privacy=privacy, identity=identity, noise=noise)
-        self._stored: StoredTransitions | None = StoredTransitions(
-            public.features, public.horizon
-        )  # until the last change of policy
-        # prefix sums as of the last change
-        self._shown = np.zeros(self.algorithm.bound.size), NoiseLevel(0.0, "none")
-        # made then, with their standard deviations
-        self._responses = np.zeros((self.algorithm.responses, public.dimension + 1))
-        self._switches = 0
-        self._planned: tuple[Array, Sums] | None = None
 
     @property
     def algorithm(self) -> ValueRegressions:
@@ -304,27 +320,8 @@ class LSVIUCB(Learner):
         return self.calibration.algorithm
 
     @property
-    def batches(self) -> Batches:
+    def batches(self) -> BatchPlan:
         return self.algorithm.batches
-
-    @cached_property
-    def _budget(self) -> SharedBudget:
-        """Of the responses."""
-        _ = self._privatizer  # checks the noise
-        assert self.noise is not None
-        ball, query = (
-            L2Ball(1.0, self.algorithm.public.dimension),
-            "responses, computed again at each change of policy",
-        )
-        kinds = {share: Share(ball, share, query) for share in set(self.algorithm.shares)}
-        shares = [kinds[share] for share in self.algorithm.shares]
-        return SharedBudget(
-            shares,
-            privacy=self.privacy,
-            noise=self.noise,
-            users=self.episodes,
-            loss=self.algorithm.loss,
-        )
 
     @property
     def loss(self) -> Loss | None:
@@ -333,22 +330,6 @@ class LSVIUCB(Learner):
         if NO_PRIVACY in (gram, responses) and (gram == NO_PRIVACY or self.algorithm.shares):
             return NO_PRIVACY
         return compose([gram, responses]) if self.algorithm.shares else gram
-
-    @property
-    def guarantee(self) -> Guarantee:
-        return billboard(self._whole_guarantee)
-
-    @cached_property
-    def _whole_guarantee(self) -> Guarantee:
-        """Of prefix sums and responses together. Made before the first user: constants that break the promise are refused here."""
-        gram, budget = self._privatizer.guarantee, self._budget
-        if isinstance(self.privacy, NoPrivacy):
-            return no_guarantee(gram.users)
-        together = compose([gram.loss, budget.loss()]) if len(budget) else gram.loss
-        return Guarantee(together, self.privacy, Trust.CENTRAL, gram.users, gram.source)
-
-    def mechanisms(self) -> list[Mechanism]:
-        return [*super().mechanisms(), *self._budget.mechanisms()]
 
     def describe(self) -> Description:
         said, shares = super().describe(), self.algorithm.shares
@@ -383,108 +364,11 @@ class LSVIUCB(Learner):
     @property
     def switches(self) -> int:
         """How often the policy was changed so far. Public."""
-        self._check_durable()
-        return self._switches
+        return int(self.released().values[-1])
 
-    def released(self) -> Released:
-        """The prefix sums as of the last change of policy, the responses released then, and how often the policy was changed."""
-        last, (values, level) = super().released(), self._shown
-        everything = np.concatenate([values, self._responses.ravel(), [float(self._switches)]])
-        return Released(
-            everything, level, self._whole_guarantee, last.users, last.generation, last.memory
-        )
-
-    def current_round(self) -> Round:
-        # planned when the responses were released: the same round
-        if self._round is None and self._planned is not None:
-            self._round = self.algorithm.round_of(*self._planned, self.released())
-        return super().current_round()
-
-    def _check_kept(self, users: Trajectories | TransitionCounts) -> None:
-        if self._stored is not None:
-            self._stored.check(users)
-
-    def _keep(self, users: Trajectories | TransitionCounts) -> None:
-        if self._stored is not None:
-            self._stored.add(users)
-
-    def _advance(self, before: int) -> None:
-        if self._privatizer.generation > before and self._due():
-            self._change_policy()
-        if self.users == self.episodes or self._switches == self.batches.switches:
-            self._stored = None  # no more responses
-        super()._advance(before)
-
-    def _due(self) -> bool:
-        """Whether the policy changes now: decided by releases alone."""
-        if self._stored is None or self.users == self.episodes:
-            return False
-        if self.batches.growth is None or self._switches == 0:
-            return True
-        now = self._privatizer.release()
-        sums, last = (
-            self.algorithm.sums(now.values, now.noise.std),
-            self.algorithm.sums(self._shown[0], self._shown[1].std),
-        )
-        # of the noise: growth below it is noise drawn anew
-        norm = now.noise.std * math.sqrt(2 * sums.gram.shape[-1])
-        return growth(sums.gram, last.gram, ridge=1.0 + 2 * norm) > self.batches.growth
-
-    def _change_policy(self) -> None:
-        """Release a response for each step that needs one, from the last to the first, and plan with them."""
-        stored, algorithm = self._stored, self.algorithm
-        assert stored is not None
-        now, skipped = self._privatizer.release(), len(self._responses)
-        sums = algorithm.sums(now.values, now.noise.std)
-        responses = np.zeros_like(self._responses)
-
-        def respond(target: Target) -> Response:
-            nonlocal skipped
-            skipped -= 1
-            made = self._budget.release(
-                stored.response(target.step, target.values, target.reward_weight)
-            )
-            responses[target.step] = [*made.values, made.noise.std]
-            return Response(made.values, made.noise.std)
-
-        self._planned = (
-            value_iteration(algorithm.rule, sums, algorithm.public.horizon, respond),
-            sums,
-        )
-        # what was not needed is not saved up: shares belong to their place
-        self._budget.skip(skipped)
-        self._shown, self._responses, self._switches = (
-            (now.values, now.noise),
-            responses,
-            self._switches + 1,
-        )
-
-    def _more_state(self) -> dict[str, npt.NDArray[Any]]:
-        stored = (
-            {}
-            if self._stored is None
-            else {f"stored.{key}": value for key, value in self._stored.arrays().items()}
-        )
-        switches = np.array([self._switches, self._shown[1].std])
-        shown = {"shown": self._shown[0], "responses": self._responses, "switches": switches}
-        return {"budget": np.frombuffer(self._budget.save(), dtype=np.uint8), **stored, **shown}
-
-    def restore(self, data: bytes, *, released: int | None = None, resume: bool = False) -> None:
-        super().restore(data, released=released, resume=resume)
-        self._durable = False
-        arrays = unpack(data, "learner", released=0).arrays
-        self._budget.restore(arrays["budget"].tobytes())
-        stored = {
-            key.removeprefix("stored."): value
-            for key, value in arrays.items()
-            if key.startswith("stored.")
-        }
-        if not stored:
-            self._stored = None
-        elif self._stored is not None:
-            self._stored.restore(stored)
-        switches, std = arrays["switches"]
-        self._switches, self._responses = int(switches), arrays["responses"]
-        distribution = self._privatizer.release().noise.distribution if switches else "none"
-        self._shown = arrays["shown"], NoiseLevel(float(std), distribution)
-        self._durable = True
+    @property
+    def noise_level(self) -> NoiseLevel:
+        """Of the newest prefix sums, also between two changes of policy."""
+        privatizer = self._privatizer
+        assert isinstance(privatizer, ResponsePrivatizer)
+        return privatizer.release_sums().noise

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from confide.errors import PrivacyError
 from confide.mechanisms.counters import Factorisation
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Bound
@@ -17,6 +16,7 @@ from confide.privacy.request import (
     requested,
 )
 from confide.privatizers.aggregation import Aggregate, DeviceShare, ShareBatch
+from confide.privatizers.batches import Batches, BatchNoise
 from confide.privatizers.central import (
     CentralPrivatizer,
     best_counter,
@@ -26,10 +26,8 @@ from confide.privatizers.central import (
 )
 from confide.privatizers.distributed import DistributedPrivatizer
 from confide.privatizers.local import LocalPrivatizer
-from confide.privatizers.local_rounds import LocalRoundsPrivatizer
 from confide.privatizers.message import Channel, Message, open_channel
 from confide.privatizers.privatizer import ExpectedNoise, Privatizer
-from confide.privatizers.rounds import RoundsPrivatizer
 from confide.privatizers.schedule import AtMost, Schedule, custom, every, every_episode, geometric
 from confide.privatizers.shared_budget import Share, SharedBudget
 
@@ -51,29 +49,12 @@ def make_privatizer(
     noise: NoiseSource,
     counter: Factorisation | None = None,
     loss: Loss | None = None,
-) -> Privatizer:
+) -> Batches:
     """The privatizer for a privacy request."""
-    made: Privatizer = _kind(schedule, privacy)(
+    made: Batches = PRIVATIZERS[type(requested(privacy))](
         bound, schedule, privacy=privacy, noise=noise, counter=counter, loss=loss
     )
     return made
-
-
-def _kind(schedule: Schedule | AtMost, privacy: Request) -> Any:
-    if not isinstance(schedule, AtMost):
-        return PRIVATIZERS[type(requested(privacy))]
-    if isinstance(requested(privacy), LocalDP):
-        return LocalRoundsPrivatizer
-    if privacy.trust.devices:
-        raise PrivacyError(
-            f"rounds that are decided from releases have no {privacy.trust.value} privatizer yet: use JointDP, LocalDP or NoPrivacy"
-        )
-    return RoundsPrivatizer
-
-
-def takes_messages(privacy: Request) -> bool:
-    """Whether users contribute by messages from their own devices."""
-    return bool(PRIVATIZERS[type(requested(privacy))].devices)
 
 
 def expected_noise(
@@ -86,7 +67,7 @@ def expected_noise(
     loss: Loss | None = None,
 ) -> ExpectedNoise:
     """The noise that `make_privatizer` will add, before there are any data; `discrete`: with a secure source."""
-    made: ExpectedNoise = _kind(schedule, privacy).expected_noise(
+    made: ExpectedNoise = PRIVATIZERS[type(requested(privacy))].expected_noise(
         bound, schedule, privacy=privacy, discrete=discrete, counter=counter, loss=loss
     )
     return made
@@ -96,16 +77,16 @@ __all__ = [
     "PRIVATIZERS",
     "Aggregate",
     "AtMost",
+    "BatchNoise",
+    "Batches",
     "CentralPrivatizer",
     "Channel",
     "DeviceShare",
     "DistributedPrivatizer",
     "ExpectedNoise",
     "LocalPrivatizer",
-    "LocalRoundsPrivatizer",
     "Message",
     "Privatizer",
-    "RoundsPrivatizer",
     "Schedule",
     "Share",
     "ShareBatch",
@@ -120,6 +101,5 @@ __all__ = [
     "make_privatizer",
     "open_channel",
     "release_once",
-    "takes_messages",
     "worst_std",
 ]

@@ -3,14 +3,12 @@
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from confide.arguments import flag, has, kind, private_kind, whole
-from confide.errors import InvalidParameter, PrivacyError, StateError
-from confide.identity import identify
+from confide.arguments import flag, has, kind, whole
+from confide.errors import InvalidParameter
 from confide.mechanisms.additive import additive_noise, check_bound, least_noise
 from confide.mechanisms.counters import (
     Buffered,
@@ -24,14 +22,16 @@ from confide.mechanisms.counters import (
     best_ratio,
 )
 from confide.mechanisms.sources import NoiseSource, check_source
-from confide.mechanisms.state import StateFile, pack, unpack
+from confide.mechanisms.state import StateFile
 from confide.privacy.bounded import Array, Bound, Bounded, Released, clip_sum
 from confide.privacy.certificate import Mechanism
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import Loss
 from confide.privacy.request import NoPrivacy, Relation, Request, requested
+from confide.privatizers.batches import Arrays, Batches, Facts, check_bound_of
 from confide.privatizers.privatizer import ExpectedNoise
-from confide.privatizers.schedule import Schedule, check_batch, check_left
+from confide.privatizers.rounds import RoundNoise, say_simulated
+from confide.privatizers.schedule import AtMost, Schedule
 
 _FEW_RELEASES = 512  # up to here least squares over all releases is worth its time
 # up to here whole coefficients of 2^-12 and less are as good as the ratio itself
@@ -39,17 +39,17 @@ _FINE_USERS = 4 * 10**6
 _FEW_LEAVES = 4096  # up to here the square root's memory and time per leaf do not matter
 
 
-class CentralPrivatizer:
+class CounterNoise:
     """Prefix sums over the schedule's batches, through the counter with the least noise.
 
-    Guarantee: all releases together satisfy `privacy`, for every user of the schedule (central; `billboard` makes it
-    joint). Where each user is in one release, noise is the least of Gaussian, Laplace and K-norm noise (`least_noise`), and the loss
-    pure if that is; a counter's is Gaussian, or Laplace at delta = 0. With a `store`, each draw is on the disk before the release that
-    shows it can be read. A `loss` smaller than what was asked for adds more noise than is needed (printed constants do); a larger one is
-    refused.
+    Guarantee: all releases together satisfy `privacy`, for every user of the schedule. Each batch is one leaf of the counter. Where each
+    user is in one release, noise is the least of Gaussian, Laplace and K-norm noise (`least_noise`), and the loss pure if that is; a
+    counter's is Gaussian, or Laplace at delta = 0.
     """
 
     devices: ClassVar[bool] = False
+    resumes_batch: ClassVar[bool] = True
+    modulus: ClassVar[None] = None
 
     def __init__(
         self,
@@ -60,26 +60,15 @@ class CentralPrivatizer:
         noise: NoiseSource,
         counter: Factorisation | None = None,
         loss: Loss | None = None,
-        store: StateFile | str | Path | None = None,
     ) -> None:
-        (
-            check_bound(bound),
-            check_source(noise),
-            requested(privacy),
-            kind("schedule", schedule, Schedule),
-        )
+        check_bound(bound), check_source(noise), requested(privacy)
         factorisation = _counter(counter, schedule, privacy, discrete=noise.discrete)
         if factorisation.leaves != schedule.leaves:
             raise InvalidParameter(
                 f"the counter is made for {factorisation.leaves} leaves, the schedule has {schedule.leaves}"
             )
-        if store is not None:
-            kind("store", store, StateFile, str, Path)
-        self.schedule, self._store = (
-            schedule,
-            StateFile(store) if isinstance(store, str | Path) else store,
-        )
-        self._counter = Counter(
+        self.bound = bound
+        self.counter = Counter(
             bound,
             factorisation,
             loss=loss,
@@ -87,148 +76,101 @@ class CentralPrivatizer:
             users=schedule.users,
             noise=noise,
         )
-        self._nobody: Array = np.zeros(bound.size)
-        self._leaf = self._nobody  # the batch since the last release
-        self._users = 0
-        self._durable = 0  # the generation that is safe to show
-        self._restored = False
-        # False while a contribution is taken in: an exception there must neither be saved nor retried
-        self._whole = True
+        self._last_joined: Bounded | None = None
 
     @property
     def guarantee(self) -> Guarantee:
-        return self._counter.guarantee
+        return self.counter.guarantee
 
-    @property
-    def users(self) -> int:
-        """How many users were absorbed."""
-        return self._users
+    def open(self, bound: Bound) -> None:
+        """A schedule has decided it."""
 
-    @property
-    def generation(self) -> int:
-        """How many releases were made."""
-        return self._counter.generation
+    def check(self, contribution: Bounded) -> None:
+        check_bound_of(contribution, self.bound)
 
-    @property
-    def batch(self) -> tuple[int, int]:
-        begun = self._counter.users_seen
-        return begun, begun + self.schedule.size(self.generation)
+    def join(self, contribution: Bounded, size: int) -> Array:  # noqa: ARG002
+        self._last_joined = contribution
+        return contribution.values
 
-    def __repr__(self) -> str:
-        return f"CentralPrivatizer({self.mechanism().name}, {self.schedule.leaves} releases, {self.users} users so far, {self.guarantee})"
+    def check_total(self, total: Array, users: int) -> Array:
+        return clip_sum(total, self.bound, users).values
 
-    def mechanism(self) -> Mechanism:
-        return self._counter.mechanism()
+    def close(self, total: Array, users: int, absent: int) -> None:  # noqa: ARG002
+        # A batch of one contribution is that contribution, which was checked when it was made.
+        last, self._last_joined = self._last_joined, None
+        is_last = last is not None and total is last.values
+        leaf = last if last is not None and is_last else Bounded(total, self.bound, users)
+        self.counter.absorb(leaf)
+
+    def release(self, users: int, generation: int) -> Released:  # noqa: ARG002
+        return self.counter.release()
+
+    def mechanisms(self, simulated: int) -> list[Mechanism]:
+        return [say_simulated(self.counter.mechanism(), simulated)]
+
+    def made_for(self) -> str:
+        """The counter compares its own state."""
+        return ""
+
+    def state(self) -> tuple[Facts, Arrays]:
+        return {}, {"counter": np.frombuffer(self.counter.save(), dtype=np.uint8)}
+
+    def restore(self, facts: Facts, arrays: Arrays, *, generation: int, resume: bool) -> None:  # noqa: ARG002
+        self.counter.restore(arrays["counter"].tobytes(), released=generation)
+
+
+class CentralPrivatizer(Batches):
+    """The privatizer of a curator: prefix sums over a schedule's batches, or rounds whose sizes are decided from releases.
+
+    Guarantee: that of `CounterNoise` or of `RoundNoise` (central; `billboard` makes it joint). With a `store`, each draw is on the disk
+    before the release that shows it can be read. A `loss` smaller than what was asked for adds more noise than is needed (printed
+    constants do); a larger one is refused.
+    """
+
+    def __init__(
+        self,
+        bound: Bound,
+        schedule: Schedule | AtMost,
+        *,
+        privacy: Request,
+        noise: NoiseSource,
+        counter: Factorisation | None = None,
+        loss: Loss | None = None,
+        store: StateFile | str | Path | None = None,
+    ) -> None:
+        kind("schedule", schedule, Schedule, AtMost)
+        if store is not None:
+            kind("store", store, StateFile, str, Path)
+        options: dict[str, Any] = {"privacy": privacy, "noise": noise}
+        options |= {"counter": counter, "loss": loss}
+        self._made: CounterNoise | RoundNoise
+        if isinstance(schedule, AtMost):
+            self._made = RoundNoise(bound, schedule, **options)
+        else:
+            self._made = CounterNoise(bound, schedule, **options)
+        super().__init__(self._made, schedule, store=store)
 
     def noise_std(self, t: int) -> float:
-        return self._counter.noise_std(t)
-
-    def absorb(self, contribution: Bounded) -> None:
-        private_kind("contribution", contribution, Bounded)
-        if (
-            contribution.bound is not self._counter.bound
-            and contribution.bound != self._counter.bound
-        ):
-            raise InvalidParameter(
-                "the contribution was clipped by another bound than the privatizer's"
-            )
-        self._check_durable()
-        if self._store and not self._restored and self._users == 0 and self._store.generation() > 0:
-            raise StateError(
-                f"the store contains generation {self._store.generation()}: restore it, or use another store"
-            )
-        check_left(self.schedule, self.generation)
-        edge, after = self.batch[1], self._users + contribution.users
-        if after > edge:
-            raise InvalidParameter(
-                f"users {self._users + 1} to {after} cross the release after user {edge}: split them there"
-            )
-        self._whole = False
-        alone = self._users == self._counter.users_seen  # the first of its batch
-        self._leaf = contribution.values if alone else self._leaf + contribution.values
-        self._users = after
-        if after == edge:
-            self._close(
-                contribution
-                if alone
-                else Bounded(self._leaf, self._counter.bound, after - self._counter.users_seen)
-            )
-        self._whole = True
-
-    def close(self, total: Array | None = None, users: int = 0) -> None:
-        """Release now, with the users of the open batch who are here. WHEN must be decided in public, not from their data."""
-        self._check_durable()
-        check_left(self.schedule, self.generation)
-        begun = self._counter.users_seen
-        if total is not None:
-            check_batch(self.schedule.users, begun, self._users, users)
-            leaf = clip_sum(total, self._counter.bound, users)
-        else:
-            leaf = Bounded(self._leaf, self._counter.bound, self._users - begun)
-        self._whole = False
-        self._users = begun + leaf.users
-        self._close(leaf)
-        self._whole = True
-
-    def release(self) -> Released:
-        """The statistics as of the last release time. Asking again gives the same answer."""
-        self._check_durable()
-        return self._counter.release()
-
-    def save(self) -> bytes:
-        """PRIVATE: everything needed to go on."""
-        self._check_durable()
-        return self._pack()
-
-    def _pack(self) -> bytes:
-        inner: npt.NDArray[np.uint8] = np.frombuffer(self._counter.save(), dtype=np.uint8)
-        arrays: dict[str, npt.NDArray[Any]] = {"leaf": self._leaf, "counter": inner}
-        return pack(
-            "privatizer",
-            self._counter.generation,
-            {"users": self._users, "schedule": identify(self.schedule)},
-            arrays,
-        )
-
-    def restore(self, data: bytes, *, released: int | None = None, resume: bool = False) -> None:  # noqa: ARG002 - no devices
-        """Take over a saved state, into a privatizer made with the same arguments; see `Counter.restore`. A store knows `released`."""
-        if released is None and self._store is None:
-            raise InvalidParameter(
-                "without a store, restore needs released=: the newest generation that may have left"
-            )
-        if self._users:
-            raise StateError("this privatizer has already absorbed data: restore into a new one")
-        newest = 0 if released is None else whole("released", released, at_least=0)
-        state = unpack(
-            data, "privatizer", released=max(newest, self._store.generation() if self._store else 0)
-        )
-        if state.facts["schedule"] != identify(self.schedule):
-            raise StateError("the state belongs to a privatizer with another schedule")
-        self._counter.restore(state.arrays["counter"].tobytes(), released=state.generation)
-        self._leaf, self._users, self._durable = (
-            state.arrays["leaf"],
-            state.facts["users"],
-            state.generation,
-        )
-        self._restored = True
+        """The standard deviation of the noise on each number of release t."""
+        if isinstance(self._made, RoundNoise):
+            raise InvalidParameter("noise_std is for a schedule, because rounds have no counter")
+        return self._made.counter.noise_std(t)
 
     @classmethod
     def expected_noise(
         cls,
         bound: Bound,
-        schedule: Schedule,
+        schedule: Schedule | AtMost,
         *,
         privacy: Request,
         discrete: bool,
         counter: Factorisation | None = None,
         loss: Loss | None = None,
     ) -> ExpectedNoise:
-        (
-            check_bound(bound),
-            requested(privacy),
-            kind("schedule", schedule, Schedule),
-            flag("discrete", discrete),
-        )
+        check_bound(bound), requested(privacy), flag("discrete", discrete)
+        kind("schedule", schedule, Schedule, AtMost)
+        if isinstance(schedule, AtMost):
+            return RoundNoise.expected(bound, privacy, discrete=discrete)
         counter = _counter(counter, schedule, privacy, discrete=discrete)
         relation, users = Relation(privacy.relation), schedule.users
         if loss is None:
@@ -251,24 +193,6 @@ class CentralPrivatizer:
             last=last,
             worst=worst,
         )
-
-    def __reduce__(self) -> NoReturn:
-        raise PrivacyError(
-            "a privatizer cannot be copied or pickled: two copies would noise the same sums twice; use save and restore"
-        )
-
-    def _check_durable(self) -> None:
-        if not self._whole or self._durable != self._counter.generation:
-            raise StateError(
-                "the last draw of noise could not be stored, so its release must not be published: restore from the store"
-            )
-
-    def _close(self, leaf: Bounded) -> None:
-        self._counter.absorb(leaf)
-        self._leaf = self._nobody
-        if self._store:
-            self._store.write(self._pack())
-        self._durable = self._counter.generation
 
 
 def release_once(total: Bounded, *, privacy: Request, noise: NoiseSource) -> Released:

@@ -67,7 +67,29 @@ class Schedule:
         return self.times[generation] - (self.times[generation - 1] if generation else 0)
 
 
-def check_left(schedule: Schedule, generation: int) -> None:
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """At most so many users in at most so many rounds, whose sizes are decided from releases."""
+
+    users: int
+    leaves: int
+
+    def __post_init__(self) -> None:
+        for name in ("users", "leaves"):
+            object.__setattr__(self, name, whole(name, getattr(self, name), at_least=1))
+
+    def identity(self) -> Identity:
+        return Identity("at-most", 1, users=self.users, leaves=self.leaves)
+
+    @property
+    def first(self) -> None:
+        """Not known in advance."""
+
+    def size(self, generation: int) -> None:
+        """Not known in advance: `Batches.open` says it."""
+
+
+def check_left(schedule: Schedule | AtMost, generation: int) -> None:
     """Another release is covered."""
     if generation >= schedule.leaves:
         raise StreamExhausted(
@@ -86,25 +108,6 @@ def check_batch(covered: int, begun: int, now: int, users: int) -> None:
         raise StreamExhausted(
             f"the guarantee covers {covered} users; this batch would make {begun + users}"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class AtMost:
-    """At most so many users in at most so many rounds, whose sizes are decided from releases."""
-
-    users: int
-    leaves: int
-
-    def __post_init__(self) -> None:
-        for name in ("users", "leaves"):
-            object.__setattr__(self, name, whole(name, getattr(self, name), at_least=1))
-
-    def identity(self) -> Identity:
-        return Identity("at-most", 1, users=self.users, leaves=self.leaves)
-
-    @property
-    def first(self) -> None:
-        """Not known in advance."""
 
 
 def every_episode(episodes: int) -> Schedule:

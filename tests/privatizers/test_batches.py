@@ -1,0 +1,172 @@
+"""One class keeps the open batch of every trust model, and a new way to make releases is one class and one line."""
+
+import math
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import confide
+from confide import agents, privatizers
+from confide.errors import StateError, StreamExhausted
+from confide.mechanisms.additive import additive_noise
+from confide.mechanisms.counters import Exact
+from confide.mechanisms.sources import noise_source
+from confide.privacy import JointDP, Trust
+from confide.privacy.bounded import Bounded, L2Ball, NoiseLevel, Released, clip_sum
+from confide.privacy.certificate import Mechanism, describe
+from confide.privacy.guarantee import Guarantee
+from confide.privacy.loss import loss_for
+from confide.privacy.request import Relation
+from confide.privatizers import AtMost, Batches, CentralPrivatizer, custom, every
+from confide.privatizers.batches import check_bound_of
+from confide.problems import lock
+
+BALL = L2Ball(1.0, 2)
+PRIVACY = JointDP(1.0, 1e-5)
+
+
+class FreshNoise:
+    """A privatizer of a test: each batch gets noise of its own, and a release is the sum of the noisy batches."""
+
+    devices: ClassVar[bool] = False
+    resumes_batch: ClassVar[bool] = True
+    modulus = None
+
+    def __init__(self, bound, schedule, privacy, noise):
+        self.bound, self._source = bound, noise.fork()
+        self._added = additive_noise(
+            bound,
+            loss_for(privacy),
+            Relation(privacy.relation),
+            Exact(1),
+            discrete=noise.discrete,
+            users=schedule.users,
+        )
+        self.guarantee = Guarantee(
+            self._added.loss(), privacy, Trust.CENTRAL, schedule.users, noise.name
+        )
+        self._sum = np.zeros(bound.size)
+
+    def open(self, bound):
+        pass
+
+    def check(self, contribution):
+        check_bound_of(contribution, self.bound)
+
+    def join(self, contribution, _size):
+        return contribution.values
+
+    def check_total(self, total, users):
+        return clip_sum(total, self.bound, users).values
+
+    def close(self, total, _users, _absent):
+        exact = total if self._added.step is None else self._added.to_lattice(total)
+        self._sum = self._sum + self._added.add(exact[None], self._source)[0]
+
+    def release(self, users, generation):
+        level = NoiseLevel(self._added.std * math.sqrt(generation), "gaussian")
+        return Released(self._sum.copy(), level, self.guarantee, users, generation)
+
+    def mechanisms(self, _simulated):
+        added = self._added
+        return [
+            Mechanism(
+                "exact",
+                added.distribution,
+                added.norm,
+                added.sensitivity,
+                added.scale,
+                {"leaves": 1},
+                lattice=added.step,
+                bound=describe(self.bound),
+            )
+        ]
+
+    def made_for(self):
+        return self._source.name
+
+    def state(self):
+        return {"source": self._source.state()}, {"sum": self._sum}
+
+    def restore(self, facts, arrays, *, generation, resume):  # noqa: ARG002
+        self._sum = arrays["sum"]
+        self._source.restore(facts["source"])
+
+
+class FreshPrivatizer(Batches):
+    def __init__(self, bound, schedule, *, privacy, noise, counter=None, loss=None):  # noqa: ARG002
+        super().__init__(FreshNoise(bound, schedule, privacy, noise), schedule)
+
+
+def test_a_new_privatizer_is_one_class_and_one_line(monkeypatch):
+    monkeypatch.setitem(privatizers.PRIVATIZERS, JointDP, FreshPrivatizer)
+    world = lock(0, states=5, actions=2, horizon=3, jump=2)
+
+    def agent():
+        return agents.UCRLVTR(
+            world.public,
+            episodes=60,
+            privacy=PRIVACY,
+            schedule=every(20, 60),
+            noise=noise_source("fast", 1),
+        )
+
+    run = confide.run(agent(), world, seed=3)
+    assert run.episodes == 60 and run.guarantee.request == PRIVACY
+    one, other, rng = agent(), agent(), np.random.default_rng(0)
+    users = [world.sample(one.next_batch().policy, 10, rng) for _ in range(3)]
+    for part in users[:2]:
+        one.observe(part)
+    assert one.noise_level.std == pytest.approx(one._privatizer._noise._added.std)
+    one.next_batch()
+    one.observe(users[2])
+    other.restore(one.save(), released=1)
+    for each in (one, other):
+        each.next_batch()
+        each.observe(users[0])
+    assert other.released().values.tobytes() == one.released().values.tobytes()
+
+
+def central(**options):
+    return CentralPrivatizer(
+        BALL, custom([2, 5]), privacy=PRIVACY, noise=noise_source("fast", 0), **options
+    )
+
+
+def test_no_user_is_added_beyond_the_guarantee():
+    """A service may close a batch of any size: then fewer users are left than the schedule's next batch has."""
+    made = central()
+    made.close(np.zeros(2), 4)
+    with pytest.raises(StreamExhausted, match="covers 5 users; 2 more would make 6"):
+        made.absorb(Bounded(np.zeros(2), BALL, 2))
+    made.absorb(Bounded(np.zeros(2), BALL, 1))
+    assert made.users == 5
+
+
+def test_an_exception_within_a_batch_leaves_it_unusable(monkeypatch):
+    """Its users may be in the sum already: they must neither come again nor be released."""
+    made = central()
+    monkeypatch.setattr(
+        made._noise.counter, "absorb", lambda _: (_ for _ in ()).throw(MemoryError())
+    )
+    made.absorb(Bounded(np.zeros(2), BALL, 1))
+    with pytest.raises(MemoryError):
+        made.absorb(Bounded(np.zeros(2), BALL, 1))
+    for attempt in (
+        made.release,
+        made.save,
+        made.close,
+        lambda: made.absorb(Bounded(np.zeros(2), BALL, 1)),
+    ):
+        with pytest.raises(StateError, match="restore the saved state"):
+            attempt()
+
+
+def test_the_size_of_a_schedules_batch_is_not_decided_again():
+    made = central()
+    made.open(BALL, 1)
+    assert made.batch == (0, 2)
+    rounds = CentralPrivatizer(BALL, AtMost(5, 2), privacy=PRIVACY, noise=noise_source("fast", 0))
+    with pytest.raises(StateError, match="no round is open"):
+        _ = rounds.batch
