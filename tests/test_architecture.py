@@ -266,12 +266,6 @@ def test_both_sides_are_found():
         assert any(is_agent(module) for module in families if room(module) == family), family
 
 
-# Agents whose planning does not stand in modules of its own yet. This list only shrinks.
-STILL_PLANNING = {
-    "confide.linear_mdps.lsvi_ucb",
-}
-
-
 @pytest.mark.parametrize("module", sorted(filter(is_agent, MODULES)))
 def test_agents_compute_nothing(module):
     """An agent joins contributions and planning. It imports neither NumPy nor compiled loops."""
@@ -283,7 +277,7 @@ def test_agents_compute_nothing(module):
             names = [node.module.rsplit(".", 1)[-1], *(name.name for name in node.names)]
             computes |= node.module.split(".")[0] in ("numpy", "scipy")
             computes |= any(name.endswith("_kernels") for name in names)
-    assert computes == (module in STILL_PLANNING), module
+    assert not computes, module
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,9 @@ Prefix sums of Lambda go through a counter. At each change of policy the respons
 their transitions, and released with noise from one budget (`SharedBudget`).
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from confide.errors import InvalidParameter, PrivacyError
 from confide.identity import Identity
@@ -27,17 +23,17 @@ from confide.linear_mdps.planning import (
     Rule,
     Sums,
     Target,
-    growth,
+    has_grown,
+    plan_round,
     value_iteration,
 )
 from confide.linear_mdps.printed import LinearSetting, gram_rows, printed_linear
 from confide.mechanisms.additive import additive_noise
 from confide.mechanisms.counters import Exact, Factorisation, Tree
 from confide.mechanisms.sources import NoiseSource
-from confide.planners.regression import Shift, mean_eigenvalue
+from confide.planners.regression import Shift
 from confide.planners.reward_features import centred_rewards, raw_rewards
-from confide.policy import StochasticPolicy, TabularPolicy
-from confide.privacy.bounded import Bound, L2Ball, NoiseLevel, Released
+from confide.privacy.bounded import Array, Bound, L2Ball, NoiseLevel, Released
 from confide.privacy.loss import NO_PRIVACY, Loss, compose, loss_for, share_of
 from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request
 from confide.privatizers import Batches, ExpectedNoise, Schedule, geometric
@@ -47,14 +43,10 @@ from confide.problems.sizes import ProblemSizes
 from confide.statistics.bounds import RegressionRows
 from confide.statistics.transitions import RewardTargets
 
-Array = npt.NDArray[np.float64]
-
-
 GRAM_SHARE = 0.6  # of the budget, for Lambda and rewards; regret is flat between .5 and .65
 REWARD_BALANCE = 1.5  # kappa of rewards beside Lambda
 # Of the estimate of planning time: one multiplication in a product of matrices, by `benchmarks/memory.py`.
 SECONDS_PER_PRODUCT = 1e-9
-TIES = 1e-7  # differences of value that are none
 _LOCAL = (
     "LSVI-UCB cannot be made local: its responses sum phi (r + V(s')) are computed again whenever V changes, from data that a server under "
     "LocalDP must never see; sending features and rewards noised one by one multiplies the noise, and regret is linear. Whether a "
@@ -79,10 +71,7 @@ class ValueRegressions:
         if self.batches.growth is None or changes == 0:
             return True
         now = self.sums(sums.values, sums.noise.std)
-        last = self.sums(shown, shown_std)
-        # of the noise: growth below it is noise drawn anew
-        norm = sums.noise.std * math.sqrt(2 * now.gram.shape[-1])
-        return growth(now.gram, last.gram, ridge=1.0 + 2 * norm) > self.batches.growth
+        return has_grown(now, self.sums(shown, shown_std), self.batches.growth)
 
     def ask(self, sums: Released, ask: Ask) -> None:
         """A response for each step that needs one, from the last to the first."""
@@ -109,29 +98,10 @@ class ValueRegressions:
         return Sums(gram, rewards, std, std / self.bound.balance)
 
     def plan(self, released: Released) -> Round:
-        d = self.public.dimension
         sums = self.sums(released.values[: self.bound.size], released.noise.std)
-        responses = released.values[self.bound.size : -1].reshape(self.responses, d + 1)
-        # nothing is known: everything is tried
-        if released.values[-1] == 0 and not isinstance(self.rule, Printed):
-            shape = self.public.horizon, self.public.states, self.public.actions
-            uniform = StochasticPolicy(np.full(shape, 1 / shape[2]))
-            return Round((uniform,), self.statistic, {"seed": released.memory["seed"]})
-
-        def respond(target: Target) -> Response:
-            return Response(responses[target.step, :d], float(responses[target.step, d]))
-
-        return self.round_of(
-            value_iteration(self.rule, sums, self.public.horizon, respond), sums, released
-        )
-
-    def round_of(self, Q: Array, sums: Sums, released: Released) -> Round:
-        """The greedy policy; where actions are equally good, at random."""
-        seed, switches = released.memory["seed"], int(released.values[-1])
-        rng = np.random.default_rng([int(seed), switches])
-        greedy = (Q + TIES * rng.random(Q.shape)).argmax(axis=2)
-        signal = mean_eigenvalue(sums.gram) if switches else None
-        return Round((TabularPolicy(greedy, Q.shape[2]),), self.statistic, {"seed": seed}, signal)
+        answers = released.values[self.bound.size :]
+        planned = plan_round(self.rule, sums, answers, released.memory["seed"])
+        return Round(planned.policies, self.statistic, planned.memory, planned.signal)
 
     def describe(self) -> Description:
         calibration, planning = self.rule.describe()

@@ -8,14 +8,17 @@ next one. The same responses give the same plan.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from confide.planners.regression import Shift, bonus, optimistic_values
+from confide.planners.public_round import PublicRound
+from confide.planners.regression import Shift, bonus, mean_eigenvalue, optimistic_values
+from confide.policy import StochasticPolicy, TabularPolicy
 
 Array = npt.NDArray[np.float64]
+TIES = 1e-7  # differences of value that are none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -196,3 +199,31 @@ def growth(now: Array, before: Array, ridge: float) -> float:
 
     root = np.linalg.inv(np.linalg.cholesky(repaired(before)))
     return float(np.linalg.eigvalsh(root @ repaired(now) @ root.swapaxes(-1, -2)).max())
+
+
+def has_grown(now: Sums, before: Sums, factor: float) -> bool:
+    """Whether Lambda grew by this factor, in units of the noise: growth below it is noise drawn anew."""
+    norm = now.std * math.sqrt(2 * now.gram.shape[-1])
+    return growth(now.gram, before.gram, ridge=1.0 + 2 * norm) > factor
+
+
+def plan_round(rule: Rule, sums: Sums, answers: Array, seed: npt.NDArray[Any]) -> PublicRound:
+    """The greedy policy; where actions are equally good, at random.
+
+    `answers` are the responses of the last change of policy, each with the standard deviation of its noise, and how often it was changed.
+    """
+    (S, A, d), horizon, changes = rule.features.shape, len(sums.gram), int(answers[-1])
+    # nothing is known: everything is tried
+    if changes == 0 and not isinstance(rule, Printed):
+        uniform = StochasticPolicy(np.full((horizon, S, A), 1 / A))
+        return PublicRound((uniform,), {"seed": seed})
+    responses = answers[:-1].reshape(rule.responses(horizon), d + 1)
+
+    def respond(target: Target) -> Response:
+        return Response(responses[target.step, :d], float(responses[target.step, d]))
+
+    Q = value_iteration(rule, sums, horizon, respond)
+    rng = np.random.default_rng([int(seed), changes])
+    greedy = (Q + TIES * rng.random(Q.shape)).argmax(axis=2)
+    signal = mean_eigenvalue(sums.gram) if changes else None
+    return PublicRound((TabularPolicy(greedy, A),), {"seed": seed}, signal)
