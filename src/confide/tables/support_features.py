@@ -1,6 +1,7 @@
 """Which states can follow a state and an action: public knowledge that both sides use, in compressed rows."""
 
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,8 @@ from confide.tables import _contribution_kernels as _kernels
 Array = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
+# What a user says of it: nothing, a mask [s, a, s'] or [s, s'], or a list of rows (s, a, s').
+GivenSupport: TypeAlias = npt.ArrayLike | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +53,7 @@ def layers_of(horizon: int, *, stationary: bool, known_rewards: bool) -> int:
 
 
 def support_of(
-    given: npt.ArrayLike | None, *, layers: int, states: int, actions: int, terminal: Bools | None
+    given: GivenSupport, *, layers: int, states: int, actions: int, terminal: Bools | None
 ) -> Support:
     """From what a user says: None (every state can follow), a mask [s, a, s'] or [s, s'], or a list of rows (s, a, s')."""
     rows = states * actions

@@ -20,7 +20,7 @@ from confide.tables.contributions import BudgetedCounts, BudgetedVisits
 from confide.tables.footprint import STATE_SUPPORT, TableSizes
 from confide.tables.model_planning import LARGE
 from confide.tables.sampling_planning import SamplingProblem, plan_round, policies_of, window_of
-from confide.tables.support_features import layers_of, support_of
+from confide.tables.support_features import GivenSupport, layers_of, support_of
 
 FIRST = 100  # users of the first round
 # of the number of users, from release to release; and for large tables, where planning takes long
@@ -117,7 +117,7 @@ class TabularPSRL(Learner):
         *,
         episodes: int,
         privacy: Request,
-        support: Any = None,
+        support: GivenSupport = None,
         calibration: str = "tight",
         schedule: Schedule | None = None,
         noise: NoiseSource | None = None,
