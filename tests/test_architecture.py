@@ -317,7 +317,7 @@ LONGER = {
     "confide.cli.plan_learn.learn": 98,
     "confide.cli.run.run": 84,
     "confide.control._optimistic_kernels._descend": 76,
-    "confide.learning.learner": 565,
+    "confide.learning.learner": 564,
     "confide.logs.cells": 525,
     "confide.logs.imports": 520,
     "confide.logs.imports.import_log": 75,

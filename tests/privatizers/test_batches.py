@@ -8,7 +8,7 @@ import pytest
 
 import confide
 from confide import agents, privatizers
-from confide.errors import StateError, StreamExhausted
+from confide.errors import InvalidParameter, StateError, StreamExhausted
 from confide.mechanisms.additive import additive_noise
 from confide.mechanisms.counters import Exact
 from confide.mechanisms.sources import noise_source
@@ -138,10 +138,15 @@ def test_no_user_is_added_beyond_the_guarantee():
     """A service may close a batch of any size: then fewer users are left than the schedule's next batch has."""
     made = central()
     made.close(np.zeros(2), 4)
-    with pytest.raises(StreamExhausted, match="covers 5 users; 2 more would make 6"):
+    assert made.batch == (4, 5) and not made.is_exhausted
+    with pytest.raises(InvalidParameter, match="users 5 to 6 cross the release after user 5"):
         made.absorb(Bounded(np.zeros(2), BALL, 2))
     made.absorb(Bounded(np.zeros(2), BALL, 1))
-    assert made.users == 5
+    assert made.users == 5 and made.generation == 2 and made.is_exhausted
+    made = central()
+    made.close(np.zeros(2), 5)
+    with pytest.raises(StreamExhausted, match="covers 5 users, and all were absorbed"):
+        made.absorb(Bounded(np.zeros(2), BALL, 1))
 
 
 def test_an_exception_within_a_batch_leaves_it_unusable(monkeypatch):

@@ -25,10 +25,10 @@ from confide.learning.arguments import (
     whole_steps,
 )
 from confide.learning.client import LocalClient
-from confide.learning.message_server import MessageServer
+from confide.learning.message_server import MessageServer, message_server
 from confide.learning.resources import Footprint
 from confide.learning.round_digest import round_digest
-from confide.learning.share_server import ShareServer
+from confide.learning.share_server import ShareServer, share_server
 from confide.learning.turns import OneProcess, Turns, in_turn
 from confide.mechanisms.counters import Factorisation, counter_identity
 from confide.mechanisms.sources import NoiseSource, SecureSource, check_source
@@ -45,7 +45,6 @@ from confide.privatizers import (
     Channel,
     DistributedPrivatizer,
     ExpectedNoise,
-    LocalPrivatizer,
     Message,
     Schedule,
     expected_noise,
@@ -263,12 +262,12 @@ class Learner:
     def next_batch(self) -> Batch:
         if self.users == self.episodes:
             raise StreamExhausted(f"all {self.episodes} users were served")
-        current = self.current_round()
-        users, (start, end) = self.users, self._privatizer.batch
-        if start == end:
+        if self.is_exhausted:
             raise StreamExhausted(
                 f"all {self.schedule.leaves} releases were made: batches were closed early"
             )
+        current = self.current_round()
+        users, (start, end) = self.users, self._privatizer.batch
         if len(current.policies) == 1:
             return Batch(current.policies[0], end - users)
         edges = start + np.cumsum(current.serves(end - start))
@@ -292,17 +291,32 @@ class Learner:
     @property
     def batch_size(self) -> int:
         """How many users the open batch has, unless it is closed before; none after the last release. Public."""
-        if self.users < self.episodes:
-            self.current_round()  # a round may decide it
-            start, end = self._privatizer.batch
-            return end - start
-        return 0
+        if self.is_exhausted:
+            return 0
+        self.current_round()  # a round may decide it
+        start, end = self._privatizer.batch
+        return end - start
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether all users whom the guarantee covers were served, or all releases were made. Public."""
+        return self._privatizer.is_exhausted
 
     @property
     def grid(self) -> float:
         """What one step of `contribution(...).steps`, of `decoded` and of `close(total)` is, in the open batch. Public."""
+        return float(self._open_bound.grid)
+
+    @property
+    def coordinates(self) -> int:
+        """How many numbers a contribution to the open batch has. Public."""
+        return self._open_bound.size
+
+    @property
+    def _open_bound(self) -> Bound:
+        """Of what a user of the open batch contributes."""
         size = self.current_round().size
-        return float((self.algorithm.bound if size is None else size[0]).grid)
+        return self.algorithm.bound if size is None else size[0]
 
     @in_turn
     def close(self, total: npt.ArrayLike | None = None, users: int = 0) -> None:
@@ -424,13 +438,9 @@ class Learner:
     @property
     def shares(self) -> ShareServer:
         """Batches of devices and their sums, under `DistributedDP`."""
-        if not isinstance(self._privatizer, DistributedPrivatizer):
-            raise PrivacyError(
-                f"shares of noise are for DistributedDP, but this agent has {type(self.privacy).__name__}"
-            )
-        return ShareServer(self, self._privatizer)
+        return share_server(self, self._privatizer)
 
-    def before_release(self) -> None:
+    def _before_release(self) -> None:
         """Before whatever may complete a batch: what is planned after the release follows from the round that is open now."""
         self._privatizer.check_ready()
         self._one_process.check()
@@ -525,18 +535,7 @@ class Learner:
         return self._round
 
     def _message_server(self) -> MessageServer:
-        """Only where users send messages there is one."""
-        privatizer = self._privatizer
-        if isinstance(privatizer, LocalPrivatizer):
-            return MessageServer(self, privatizer)
-        instead = "pass trajectories to observe"
-        if privatizer.devices:
-            instead = (
-                "a share alone carries almost no noise, so use ShareClient and shares.absorb_sum"
-            )
-        raise PrivacyError(
-            f"clients and messages are for LocalDP, but this agent has {type(self.privacy).__name__}: {instead}"
-        )
+        return message_server(self, self._privatizer)
 
     @property
     def _privatizer(self) -> Batches:

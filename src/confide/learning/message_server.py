@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from confide.errors import PrivacyError
 from confide.learning.arguments import read_message
 from confide.learning.client import LocalClient
+from confide.privatizers.batches import Batches
 from confide.privatizers.local import LocalPrivatizer
 from confide.privatizers.message import Channel, Message
 
@@ -34,7 +36,7 @@ class MessageServer:
 
     def absorb(self, message: bytes | Message) -> None:
         """What a device sent."""
-        self._learner.before_release()
+        self._learner._before_release()
         self._privatizer.receive(self._read(message))
 
     def decoded(self, message: bytes | Message) -> npt.NDArray[np.int64]:
@@ -45,3 +47,15 @@ class MessageServer:
     def _read(self, message: bytes | Message) -> Message:
         digest = self._learner.current_round().digest
         return read_message(message, self._privatizer.generation, digest)
+
+
+def message_server(learner: "Learner", privatizer: Batches) -> MessageServer:
+    """There is one only where users send messages."""
+    if isinstance(privatizer, LocalPrivatizer):
+        return MessageServer(learner, privatizer)
+    instead = "pass trajectories to observe"
+    if privatizer.devices:
+        instead = "a share alone carries almost no noise, so use ShareClient and shares.absorb_sum"
+    raise PrivacyError(
+        f"clients and messages are for LocalDP, but this agent has {type(learner.privacy).__name__}: {instead}"
+    )

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 import numpy.typing as npt
 
 from confide.arguments import kind
-from confide.errors import AnotherRound
+from confide.errors import AnotherRound, PrivacyError
 from confide.learning.share_client import ShareClient
 from confide.privatizers.aggregation import DeviceShare, ShareBatch
+from confide.privatizers.batches import Batches
 from confide.privatizers.distributed import DistributedPrivatizer
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class ShareServer:
 
         If too few devices are in it, `BatchNotOpened` is raised: nothing is released, and the batch begins again.
         """
-        self._learner.before_release()
+        self._learner._before_release()
         self._privatizer.receive_sum(batch_id, total, devices)
 
     def client(self) -> ShareClient:
@@ -42,7 +43,7 @@ class ShareServer:
 
     def simulate_aggregation(self, batch: ShareBatch, share: DeviceShare) -> None:
         """SIMULATION of an ideal aggregator, for `ShareClient.contribute`. It sees every share: never use it for real users."""
-        self._learner.before_release()
+        self._learner._before_release()
         if kind("batch", batch, ShareBatch).round != self._learner.current_round().digest:
             raise AnotherRound("the share answers another round than that of the open batch")
         self._privatizer.simulate_aggregation(batch, share)
@@ -52,5 +53,14 @@ class ShareServer:
 
         If more of them stay away than the guarantee allows, `BatchNotOpened` is raised: nothing is released, and the batch begins again.
         """
-        self._learner.before_release()
+        self._learner._before_release()
         self._privatizer.stay_away(users)
+
+
+def share_server(learner: "Learner", privatizer: Batches) -> ShareServer:
+    """There is one only where devices send shares of noise."""
+    if not isinstance(privatizer, DistributedPrivatizer):
+        raise PrivacyError(
+            f"shares of noise are for DistributedDP, but this agent has {type(learner.privacy).__name__}"
+        )
+    return ShareServer(learner, privatizer)

@@ -124,8 +124,9 @@ class Batches:
         """A new batch, after so many users. Nobody is in it."""
         self._begun = self._users = users
         size = self.schedule.size(self._generation)
-        # How many users there are when the batch ends; None until somebody has decided it.
-        self._edge = None if size is None else users + size
+        # How many users there are when the batch ends; None until somebody has decided it. Earlier batches may have had more
+        # users than their size, and the guarantee covers no more.
+        self._edge = None if size is None else min(users + size, self.schedule.users)
         self._absent = 0
         # None: nobody is in it.
         self._open_sum: Numbers | None = None
@@ -160,6 +161,11 @@ class Batches:
         if self._edge is None:
             raise StateError("no round is open")
         return self._begun, self._edge
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether all users whom the guarantee covers were served, or all releases were made."""
+        return self._users >= self.schedule.users or self._generation >= self.schedule.leaves
 
     def __repr__(self) -> str:
         kind_of_noise = self.mechanism().name
@@ -252,10 +258,6 @@ class Batches:
         if after > edge:
             raise InvalidParameter(
                 f"users {self._users + 1} to {after} cross the release after user {edge}: split them there"
-            )
-        if after > self.schedule.users:
-            raise StreamExhausted(
-                f"the guarantee covers {self.schedule.users} users; {users} more would make {after}"
             )
 
     def _take(self, values: Numbers | None, users: int, absent: int = 0) -> None:

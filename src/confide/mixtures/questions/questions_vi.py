@@ -165,9 +165,10 @@ class QuestionsVI(Learner):
         """All questions so far, those of the open round included: what was asked, when, why, and what was answered. Public."""
         algorithm = self.algorithm
         assert isinstance(algorithm, Questions)
-        over = self.users == self.episodes or self._privatizer.generation == self.schedule.leaves
         return (
-            algorithm.questions(self.released()) if over else algorithm.asked(self.current_round())
+            algorithm.questions(self.released())
+            if self.is_exhausted
+            else algorithm.asked(self.current_round())
         )
 
     def expected_noise(self) -> ExpectedNoise:

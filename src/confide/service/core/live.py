@@ -96,18 +96,8 @@ class LiveRun:
         left = self.learner.episodes - self.learner.users - self.size
         return min(most, left // (workers - 1))
 
-    def _open_size(self) -> int:
-        """How many users the open batch has; none after the last release. Earlier ones may have had more than their size."""
-        try:
-            return min(self.learner.batch_size, self.learner.episodes - self.learner.users)
-        except (StreamExhausted, StateError):
-            return 0
-
     def _nothing(self) -> Ints:
-        size = self.learner.current_round().size
-        return np.zeros(
-            (self.learner.algorithm.bound if size is None else size[0]).size, dtype=np.int64
-        )
+        return np.zeros(self.learner.coordinates, dtype=np.int64)
 
     def decoded(self, content: Any, generation: int) -> Ints | None:
         """What a device's message adds to the sum, or None if it is never added.
@@ -172,10 +162,7 @@ class LiveRun:
     @property
     def exhausted(self) -> bool:
         """Asked after `draw`: no release is left, or no user."""
-        return (
-            self.learner.users >= self.learner.episodes
-            or self.learner.released().generation >= self.learner.schedule.leaves
-        )
+        return self.learner.is_exhausted
 
     def plan(self, key: SigningKey, store: Store) -> None:
         """Plan the open round, and all that depends on it. After the last release there is none.
@@ -201,7 +188,7 @@ class LiveRun:
         if self._shapes is None:
             self._shapes = shapes(self.learner, self.spec.world().public)
             self.episode_size = _episode_size(*self._shapes)
-        self.coordinates = self._nothing().size
+        self.coordinates = self.learner.coordinates
         if self._sum_bytes not in (0, 8 * self.coordinates):
             raise StateError(f"run {self.name}: the open sum has another size than a contribution")
         if self.status == "finished":
@@ -213,7 +200,7 @@ class LiveRun:
                 settled = tx.settle_round(self.name, self.generation, planned.digest)
         if settled != planned.digest:
             raise RoundConflict(self.name, self.generation)
-        self.size = self._open_size()
+        self.size = self.learner.batch_size
         body = round_document(self.name, self.learner)
         statement = Statement(
             "round",
