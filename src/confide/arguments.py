@@ -44,14 +44,12 @@ def shown(value: Any) -> str:
 def whole(name: str, value: Any, *, at_least: int | None = None, at_most: int = MOST) -> int:
     """A whole number, as an int; no bool, and no float even if it is whole."""
     if type(value) is not int and (isinstance(value, bool) or not isinstance(value, Integral)):
-        raise InvalidParameter(f"{name} must be a whole number, got {name}={shown(value)}")
+        raise InvalidParameter.of(name, "must be a whole number", got=shown(value))
     number = int(value)
     if at_least is not None and number < at_least:
-        raise InvalidParameter(f"{name} must be at least {at_least}, got {name}={shown(value)}")
+        raise InvalidParameter.of(name, f"must be at least {at_least}", got=shown(value))
     if abs(number) > at_most:
-        raise InvalidParameter(
-            f"{name} must be at most {_limit(at_most)}, got {name}={shown(value)}"
-        )
+        raise InvalidParameter.of(name, f"must be at most {_limit(at_most)}", got=shown(value))
     return number
 
 
@@ -74,8 +72,8 @@ def real(
     """A real number in a range, as a float; no bool, never NaN, and infinite only where `finite` is False."""
     expected = _range(above, at_least, below, at_most, finite)
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise InvalidParameter(
-            f"{name} must be a number{f', {expected}' if expected else ''}, got {name}={shown(value)}"
+        raise InvalidParameter.of(
+            name, f"must be a number{f', {expected}' if expected else ''}", got=shown(value)
         )
     try:
         number = float(value)
@@ -88,9 +86,7 @@ def real(
         and (at_most is None or number <= at_most)
     )
     if math.isnan(number) or not inside or (finite and math.isinf(number)):
-        raise InvalidParameter(
-            f"{name} must be {expected or 'a number'}, got {name}={shown(value)}"
-        )
+        raise InvalidParameter.of(name, f"must be {expected or 'a number'}", got=shown(value))
     return number
 
 
@@ -121,14 +117,14 @@ def choice(name: str, value: Any, options: Iterable[Value]) -> Value:
     for option in known:
         if type(value) is type(option) and value == option:
             return option
-    raise InvalidParameter(
-        f"{name} must be one of {', '.join(map(str, known))}, got {name}={shown(value)}"
+    raise InvalidParameter.of(
+        name, f"must be one of {', '.join(map(str, known))}", got=shown(value)
     )
 
 
 def flag(name: str, value: Any) -> bool:
     if type(value).__name__ not in ("bool", "bool_"):
-        raise InvalidParameter(f"{name} must be True or False, got {name}={shown(value)}")
+        raise InvalidParameter.of(name, "must be True or False", got=shown(value))
     return bool(value)
 
 
@@ -136,7 +132,7 @@ def text(name: str, value: Any, *, empty: bool = True) -> str:
     """A text that can be printed: it stands in names, tables and files."""
     if not isinstance(value, str) or not value.isprintable() or not (empty or value.strip()):
         expected = "a printable text" if empty else "a printable text, and not empty"
-        raise InvalidParameter(f"{name} must be {expected}, got {name}={shown(value)}")
+        raise InvalidParameter.of(name, f"must be {expected}", got=shown(value))
     return value
 
 
@@ -144,7 +140,7 @@ def kind(name: str, value: Any, *types: type, said: str = "") -> Any:
     """An object of one of these types."""
     if not isinstance(value, types):
         expected = said or " or ".join(each.__name__ for each in types)
-        raise InvalidParameter(f"{name} must be {expected}, got {name}={shown(value)}")
+        raise InvalidParameter.of(name, f"must be {expected}", got=shown(value))
     return value
 
 
@@ -152,8 +148,8 @@ def private_kind(name: str, value: Any, *types: type) -> Any:
     """An object of one of these types that may hold somebody's data: an error about it names its type alone."""
     if not isinstance(value, types):
         expected = " or ".join(each.__name__ for each in types)
-        raise InvalidParameter(
-            f"{name} must be {expected}, got a value of type {type(value).__name__}"
+        raise InvalidParameter.of(
+            name, f"must be {expected}, got a value of type {type(value).__name__}"
         )
     return value
 
@@ -163,7 +159,7 @@ def has(name: str, value: Any, members: Sequence[str], said: str) -> Any:
     missing = [member for member in members if not hasattr(value, member)]
     if isinstance(value, type) or missing:
         lacking = f", which has no {missing[0]}" if missing and not isinstance(value, type) else ""
-        raise InvalidParameter(f"{name} must be {said}, got {name}={shown(value)}{lacking}")
+        raise InvalidParameter.of(name, f"must be {said}", got=shown(value), advice=lacking)
     return value
 
 
@@ -173,9 +169,7 @@ def path(name: str, value: Any) -> str:
         found = os.fspath(value)
         if isinstance(found, str) and found and "\0" not in found:
             return found
-    raise InvalidParameter(
-        f"{name} must be the name of a file or folder, got {name}={shown(value)}"
-    )
+    raise InvalidParameter.of(name, "must be the name of a file or folder", got=shown(value))
 
 
 def listed(name: str, value: Any, *types: type) -> list[Any]:
@@ -186,7 +180,7 @@ def listed(name: str, value: Any, *types: type) -> list[Any]:
         found = None
     if found is None or not all(isinstance(each, types) for each in found):
         expected = " or ".join(each.__name__ for each in types)
-        raise InvalidParameter(f"{name} must be a list of {expected}, got {name}={shown(value)}")
+        raise InvalidParameter.of(name, f"must be a list of {expected}", got=shown(value))
     return found
 
 
@@ -225,16 +219,14 @@ def array(
             raise TypeError
         found = found.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidParameter(
-            f"{name} must be an array of numbers, got {name}={shown(value)}"
-        ) from None
+        raise InvalidParameter.of(name, "must be an array of numbers", got=shown(value)) from None
     if ndim is not None and found.ndim != ndim:
-        raise InvalidParameter(
-            f"{name} must be an array of {ndim} dimension{'s'[: ndim != 1]}, got shape {found.shape}"
+        raise InvalidParameter.of(
+            name, f"must be an array of {ndim} dimension{'s'[: ndim != 1]}, got shape {found.shape}"
         )
     if finite and not np.isfinite(found).all():
-        raise InvalidParameter(
-            f"{name} must be finite, and some of its entries are NaN or infinite"
+        raise InvalidParameter.of(
+            name, "must be finite, and some of its entries are NaN or infinite"
         )
     return found
 
@@ -247,11 +239,9 @@ def integers(name: str, value: Any) -> "npt.NDArray[np.int64]":
         value if isinstance(value, np.ndarray) and value.dtype.kind in "iu" else array(name, value)
     )
     if numbers.dtype.kind == "f" and (np.rint(numbers) != numbers).any():
-        raise InvalidParameter(
-            f"{name} must be an array of whole numbers, got {name}={shown(value)}"
-        )
+        raise InvalidParameter.of(name, "must be an array of whole numbers", got=shown(value))
     if numbers.size and np.abs(numbers).max() > MOST:
-        raise InvalidParameter(f"{name} must be an array of whole numbers, at most {MOST:g}")
+        raise InvalidParameter.of(name, f"must be an array of whole numbers, at most {MOST:g}")
     return np.ascontiguousarray(numbers, dtype=np.int64)
 
 

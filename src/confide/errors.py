@@ -24,7 +24,32 @@ class ClippedWeightsWarning(ConfideWarning):
 
 
 class InvalidParameter(ConfideError, ValueError):
-    """A public argument has a wrong type or is out of its range."""
+    """A public argument has a wrong type or is out of its range. `parameter` is its name in Python, if one is meant."""
+
+    def __init__(self, message: str = "", *, parameter: str = "") -> None:
+        super().__init__(message)
+        self.parameter = parameter
+        # What is wrong with the parameter, and its value, apart from its name.
+        self.problem = ""
+        self.got: str | None = None
+        self.advice = ""
+
+    @classmethod
+    def of(
+        cls, parameter: str, problem: str, *, got: str | None = None, advice: str = ""
+    ) -> "InvalidParameter":
+        """For example `of("epsilon", "must be positive", got="-1.0")`: epsilon must be positive, got epsilon=-1.0."""
+        value = "" if got is None else f", got {parameter}={got}"
+        error = cls(f"{parameter} {problem}{value}{advice}", parameter=parameter)
+        error.problem, error.got, error.advice = problem, got, advice
+        return error
+
+    def about(self, option: str) -> str:
+        """The same about the option of the command line that the parameter was given by."""
+        if not self.problem:
+            return str(self)
+        value = "" if self.got is None else f", got {option} {self.got}"
+        return f"{option} {self.problem}{value}{self.advice}"
 
 
 class MissingExtra(ConfideError, ImportError):

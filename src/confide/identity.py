@@ -43,7 +43,7 @@ class Identity:
         """The kind and the values, if all of them are plain numbers and text."""
         for name, value in self.values.items():
             if not isinstance(value, bool | int | float | str | None):
-                raise InvalidParameter(f"{name} must be a number or text to be written as JSON")
+                raise InvalidParameter.of(name, "must be a number or text to be written as JSON")
         return {"kind": self.kind, "version": self.version, **self.values}
 
 

@@ -36,12 +36,12 @@ class TabularPolicy:
         whole("choices", self.choices, at_least=1)
         actions = integers("actions", self.actions)
         if actions.ndim != 2 or actions.size == 0:
-            raise InvalidParameter(
-                f"actions must have shape (horizon, states), got {actions.shape}"
+            raise InvalidParameter.of(
+                "actions", f"must have shape (horizon, states), got {actions.shape}"
             )
         # as unsigned numbers the negative ones are the largest
         if actions.view(np.uint64).max() >= self.choices:
-            raise InvalidParameter(f"actions must be in 0..{self.choices - 1}")
+            raise InvalidParameter.of("actions", f"must be in 0..{self.choices - 1}")
         object.__setattr__(self, "actions", actions)
 
     def act(self, step: int, state: int, rng: np.random.Generator) -> int:  # noqa: ARG002 - deterministic
@@ -66,8 +66,8 @@ class StochasticPolicy:
     def __post_init__(self) -> None:
         weights = np.ascontiguousarray(array("weights", self.weights, finite=False))
         if weights.ndim != 3:
-            raise InvalidParameter(
-                f"weights must have shape (horizon, states, actions), got {weights.shape}"
+            raise InvalidParameter.of(
+                "weights", f"must have shape (horizon, states, actions), got {weights.shape}"
             )
         wrong = ~(
             np.isfinite(weights).all(axis=2)
@@ -105,8 +105,9 @@ class LinearPolicy:
     def __post_init__(self) -> None:
         gains = np.ascontiguousarray(array("gains", self.gains, finite=False))
         if gains.ndim != 3 or not np.isfinite(gains).all():
-            raise InvalidParameter(
-                f"gains must be finite, of shape (horizon, inputs, states), got shape {gains.shape}"
+            raise InvalidParameter.of(
+                "gains",
+                f"must be finite, of shape (horizon, inputs, states), got shape {gains.shape}",
             )
         object.__setattr__(self, "gains", gains)
 
@@ -115,7 +116,7 @@ class LinearPolicy:
         step = whole("step", step, at_least=0, at_most=horizon - 1)
         position = array("state", state, ndim=1, finite=False)
         if position.shape != (states,):
-            raise InvalidParameter(f"state must have shape ({states},), got {position.shape}")
+            raise InvalidParameter.of("state", f"must have shape ({states},), got {position.shape}")
         return np.asarray(self.gains[step] @ position)
 
     def save(self, path: str | Path | BinaryIO) -> None:
@@ -148,14 +149,17 @@ class ContextPolicy:
     def __post_init__(self) -> None:
         weights = np.ascontiguousarray(array("weights", self.weights))
         if weights.ndim != 1 or weights.size == 0:
-            raise InvalidParameter(f"weights must have shape (dimension,), got {weights.shape}")
+            raise InvalidParameter.of(
+                "weights", f"must have shape (dimension,), got {weights.shape}"
+            )
         object.__setattr__(self, "weights", weights)
         if self.widths is None:
             return
         widths = np.ascontiguousarray(array("widths", self.widths))
         if widths.ndim != 2 or widths.shape[1] != len(weights):
-            raise InvalidParameter(
-                f"widths must have shape (rows, {len(weights)}) to fit the weights, got {widths.shape}"
+            raise InvalidParameter.of(
+                "widths",
+                f"must have shape (rows, {len(weights)}) to fit the weights, got {widths.shape}",
             )
         object.__setattr__(self, "widths", widths)
 
@@ -171,8 +175,8 @@ class ContextPolicy:
         """`state` is the user's contexts [a, i]."""
         contexts = array("state", state, ndim=2, finite=False)
         if contexts.shape[1] != len(self.weights) or len(contexts) == 0:
-            raise InvalidParameter(
-                f"state must have shape (actions, {len(self.weights)}), got {contexts.shape}"
+            raise InvalidParameter.of(
+                "state", f"must have shape (actions, {len(self.weights)}), got {contexts.shape}"
             )
         return int(self.choose(contexts))
 

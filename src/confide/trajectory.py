@@ -62,8 +62,8 @@ class Trajectories:
         try:
             users.indices(self.users)
         except (TypeError, ValueError):
-            raise InvalidParameter(
-                f"users must be a slice of whole numbers, got {shown(users)}"
+            raise InvalidParameter.of(
+                "users", f"must be a slice of whole numbers, got {shown(users)}"
             ) from None
         return Trajectories(self.states[users], self.actions[users], self.rewards[users])
 
@@ -83,13 +83,16 @@ def collect(
     state_sizes = _step_shape("state_shape", state_shape)
     action_sizes = _step_shape("action_shape", action_shape)
     if isinstance(episodes, str | bytes | dict) or not isinstance(episodes, Iterable):
-        raise InvalidParameter(
-            f"episodes must be a list of (states, actions, rewards), got {type(episodes).__name__}"
+        raise InvalidParameter.of(
+            "episodes",
+            f"must be a list of (states, actions, rewards), got {type(episodes).__name__}",
         )
     try:
         users = list(episodes)
     except TypeError:  # an array without dimensions claims to be iterable
-        raise InvalidParameter("episodes must be a list of (states, actions, rewards)") from None
+        raise InvalidParameter.of(
+            "episodes", "must be a list of (states, actions, rewards)"
+        ) from None
     fits(
         users=max(len(users), 1),
         steps=horizon + 1,
@@ -109,9 +112,7 @@ def collect(
 def _step_shape(name: str, shape: Any) -> tuple[int, ...]:
     """The shape of one state or one action: a tuple of at most 8 sizes."""
     if not isinstance(shape, tuple | list) or len(shape) > 8:
-        raise InvalidParameter(
-            f"{name} must be a tuple of whole numbers, got {name}={shown(shape)}"
-        )
+        raise InvalidParameter.of(name, "must be a tuple of whole numbers", got=shown(shape))
     return tuple(whole(name, size, at_least=1) for size in shape)
 
 
@@ -278,16 +279,17 @@ class LoggedUsers:
         for name in ("rewards", "actions", "probabilities", "gaps"):
             column = getattr(self, name)
             if column is not None and len(column) != rows:
-                raise InvalidParameter(
-                    f"{name} must have one entry for each of the {rows} states, got {len(column)}"
+                raise InvalidParameter.of(
+                    name, f"must have one entry for each of the {rows} states, got {len(column)}"
                 )
         _check_offsets("trajectories", self.trajectories, rows, "the number of rows")
         _check_offsets(
             "users", self.users, len(self.trajectories) - 1, "the number of trajectories"
         )
         if len(self.valid) != len(self.users) - 1:
-            raise InvalidParameter(
-                f"valid must have one entry for each of the {len(self.users) - 1} users, got {len(self.valid)}"
+            raise InvalidParameter.of(
+                "valid",
+                f"must have one entry for each of the {len(self.users) - 1} users, got {len(self.valid)}",
             )
 
     @property
@@ -306,12 +308,12 @@ def _column(name: str, values: Any) -> npt.NDArray[Any]:
         if column.dtype.kind not in "biuf" and not isinstance(values, np.ndarray):
             column = np.array(values, dtype=object)
     except Exception:  # lists of different lengths, or whatever an object of somebody's own does
-        raise InvalidParameter(
-            f"{name} must be an array of one dimension, got {type(values).__name__}"
+        raise InvalidParameter.of(
+            name, f"must be an array of one dimension, got {type(values).__name__}"
         ) from None
     if column.ndim != 1:
-        raise InvalidParameter(
-            f"{name} must be an array of one dimension, got shape {column.shape}"
+        raise InvalidParameter.of(
+            name, f"must be an array of one dimension, got shape {column.shape}"
         )
     return column
 
@@ -357,11 +359,11 @@ def _offsets(name: str, values: Any) -> Indices:
         return values  # type: ignore[no-any-return]
     column = _column(name, values)
     if column.dtype.kind not in "iu" and column.size:
-        raise InvalidParameter(
-            f"{name} must be an array of whole numbers, got the type {column.dtype}"
+        raise InvalidParameter.of(
+            name, f"must be an array of whole numbers, got the type {column.dtype}"
         )
     if column.dtype.kind == "u" and column.size and column.max() > np.iinfo(np.int64).max:
-        raise InvalidParameter(f"{name} must be at most 2**63 - 1")
+        raise InvalidParameter.of(name, "must be at most 2**63 - 1")
     return np.ascontiguousarray(column, dtype=np.int64)
 
 
@@ -381,6 +383,7 @@ def _check_offsets(name: str, offsets: Indices, end: int, end_words: str) -> Non
         and bool((offsets[1:] >= offsets[:-1]).all())
     )
     if not ordered:
-        raise InvalidParameter(
-            f"{name} must be offsets that begin with 0, never decrease and end with {end_words}, {end}"
+        raise InvalidParameter.of(
+            name,
+            f"must be offsets that begin with 0, never decrease and end with {end_words}, {end}",
         )

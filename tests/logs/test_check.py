@@ -43,7 +43,7 @@ def test_counts(path, small):
             "over_steps": 1,
             "zero": 7,
             "single": 4,
-            "assumptions": (),
+            "assumptions": [],
             "warnings": [
                 "MOST USERS CONTRIBUTE ZERO: a release of this log would be noise. Correct the columns that have missing values"
             ],

@@ -48,7 +48,9 @@ def test_names_are_stable_and_seeds_are_instances(name):
 def test_a_horizon_replaces_the_problems_own():
     for name, horizon in (("riverswim", 7), ("thermal", 3), ("pendulum", 4), ("random-lq", 2)):
         assert make(name, horizon=horizon).horizon == horizon
-    with pytest.raises(InvalidParameter, match="the horizon of deep-sea cannot be chosen"):
+    with pytest.raises(
+        InvalidParameter, match="horizon of deep-sea cannot be chosen, got horizon="
+    ):
         make("deep-sea", horizon=3)
 
 

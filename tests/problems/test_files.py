@@ -78,7 +78,9 @@ def test_a_saved_problem_can_be_made_by_its_path(tmp_path):
     save_problem(riverswim(horizon=7), tmp_path / "mine.npz")
     assert make(tmp_path / "mine.npz").horizon == 7
     assert make(str(tmp_path / "mine.npz")).optimal_value == riverswim(horizon=7).optimal_value
-    with pytest.raises(InvalidParameter, match="has its own horizon"):
+    with pytest.raises(
+        InvalidParameter, match="horizon is that of the saved problem, got horizon="
+    ):
         make(tmp_path / "mine.npz", horizon=3)
     with pytest.raises(InvalidParameter, match="no such file"):
         make(tmp_path / "yours.npz")

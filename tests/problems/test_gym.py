@@ -405,7 +405,7 @@ def test_the_runner_reports_returns_where_regret_is_unknown():
         (lambda: GymProblem("Pendulum-v1", cart_features, 5), "finitely many actions"),
         (
             lambda: GymProblem("CartPole-v1", cart_features, 501),
-            "stops after 500 steps, got horizon=501",
+            "at most 500, after which the environment stops, got horizon=501",
         ),
         (
             lambda: GymProblem("CartPole-v1", lambda x: x, 5),

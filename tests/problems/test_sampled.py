@@ -218,7 +218,10 @@ def seen(space):
             lambda: environment("FrozenLake-v1", 5, reward_range=(0, 1), states=17),
             "has 16 elements, not 17",
         ),
-        (lambda: environment("FrozenLake-v1", 101, reward_range=(0, 1)), "stops after 100 steps"),
+        (
+            lambda: environment("FrozenLake-v1", 101, reward_range=(0, 1)),
+            "must be at most 100, after which the environment stops",
+        ),
         (lambda: environment(Corridor(), reward_range=(-1, 4)), "no time limit: give a horizon"),
         (lambda: environment(Corridor(), 4, reward_range=(1, 4)), "must contain 0"),
         (lambda: environment(Corridor(), 4, reward_range=3), "reward_range"),

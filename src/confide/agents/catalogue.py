@@ -138,14 +138,16 @@ def make_agent(name: str, problem: Any, *, episodes: int, privacy: Request, **op
 def _check_types(episodes: Any, privacy: Any, given: dict[str, Any]) -> None:
     """What an agent would trip over somewhere inside, said here in one line."""
     if not isinstance(episodes, Integral):
-        raise InvalidParameter(f"episodes must be a whole number, got episodes={episodes!r}")
+        raise InvalidParameter.of("episodes", "must be a whole number", got=f"{episodes!r}")
     if not isinstance(privacy, Request):
-        raise InvalidParameter(
-            f"privacy must be a privacy request, such as JointDP(1.0, 1e-5) or NoPrivacy(), got privacy={privacy!r}"
+        raise InvalidParameter.of(
+            "privacy",
+            "must be a privacy request, such as JointDP(1.0, 1e-5) or NoPrivacy()",
+            got=f"{privacy!r}",
         )
     for key in _NUMBERS:
         if key in given and not isinstance(given[key], Real):
-            raise InvalidParameter(f"{key} must be a number, got {key}={given[key]!r}")
+            raise InvalidParameter.of(key, "must be a number", got=f"{given[key]!r}")
 
 
 def read_schedule(given: Any, episodes: int) -> "Schedule | BatchPlan":
@@ -154,8 +156,8 @@ def read_schedule(given: Any, episodes: int) -> "Schedule | BatchPlan":
     from confide.privatizers import Schedule
 
     if not isinstance(given, Schedule | BatchPlan | str | int):
-        raise InvalidParameter(
-            f"schedule must be a Schedule, a name or a number of users, got schedule={given!r}"
+        raise InvalidParameter.of(
+            "schedule", "must be a Schedule, a name or a number of users", got=f"{given!r}"
         )
     return given if isinstance(given, Schedule | BatchPlan) else schedule_of(given, episodes)
 
@@ -169,8 +171,8 @@ def schedule_of(text: "str | int", episodes: int) -> "Schedule | BatchPlan":
         return every(int(text), episodes)
     named: dict[str, Any] = {"geometric": geometric, "every": every_episode, "adaptive": adaptive}
     if str(text) not in named:
-        raise InvalidParameter(
-            f"schedule must be geometric, every, adaptive or a number of users, got {text!r}"
+        raise InvalidParameter.of(
+            "schedule", f"must be geometric, every, adaptive or a number of users, got {text!r}"
         )
     made: Schedule | BatchPlan = named[str(text)](episodes)
     return made

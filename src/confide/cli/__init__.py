@@ -4,7 +4,6 @@ Everything heavy is imported inside the commands, so that `confide --help` is in
 """
 
 import os
-import re
 import shutil
 import signal
 import sys
@@ -38,7 +37,7 @@ from confide.cli import (
 )
 from confide.cli.estimator_options import EstimatorCommand
 from confide.cli.terminal import one_line, terminals
-from confide.errors import CHARGED, ConfideError, ConfideWarning
+from confide.errors import CHARGED, ConfideError, ConfideWarning, InvalidParameter
 
 # Help is never wrapped at fewer columns, unless the terminal has fewer.
 HELP_COLUMNS = 52
@@ -97,7 +96,7 @@ def main(arguments: list[str] | None = None) -> None:
                 code = app(arguments, standalone_mode=False, **_narrow())
                 sys.stdout.flush()
         except ConfideError as error:
-            _fail(_with_options(str(error), sys.argv[1:] if arguments is None else arguments))
+            _fail(_with_options(error, sys.argv[1:] if arguments is None else arguments))
         except typer.TyperException as error:
             message = error.format_message() if hasattr(error, "format_message") else str(error)
             if type(error).__name__ == "NoArgsIsHelpError":
@@ -157,16 +156,13 @@ def _warn(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -
         print(f"warning: {one_line(str(message))}", file=sys.stderr)
 
 
-def _with_options(message: str, arguments: list[str]) -> str:
-    """An error of the library names parameters of Python: name the options instead that were given for them."""
-    for option in {argument.partition("=")[0] for argument in arguments}:
-        if re.fullmatch(r"--[a-z]+(-[a-z]+)*", option):
-            name = option[2:].replace("-", "_")
-            message = re.sub(rf"\bgot {name}=", f"got {option} ", message)
-            message = re.sub(
-                rf"\b{name}(?= must\b)" if "_" in name else rf"^{name}(?= must\b)", option, message
-            )
-    return message
+def _with_options(error: ConfideError, arguments: list[str]) -> str:
+    """An error of the library is about a parameter of Python: name the option instead, if it was given."""
+    if not isinstance(error, InvalidParameter):
+        return str(error)
+    option = f"--{error.parameter.replace('_', '-')}"
+    given = {argument.partition("=")[0] for argument in arguments}
+    return error.about(option) if option in given else str(error)
 
 
 def _fail(message: str, code: int = 2) -> None:

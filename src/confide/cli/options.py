@@ -111,7 +111,7 @@ def privacy_of(
         "distributed": DistributedDP,
     }
     if trust is not None and trust not in kinds:
-        raise InvalidParameter(f"trust must be joint, local or distributed, got {trust!r}")
+        raise InvalidParameter.of("trust", f"must be joint, local or distributed, got {trust!r}")
     if epsilon is None:
         half = [
             name for name, value in (("--delta", delta), ("--trust", trust)) if value is not None

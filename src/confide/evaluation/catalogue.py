@@ -74,8 +74,9 @@ def make_estimator(
 def _check_states(given: dict[str, Any], states: int) -> None:
     features, target = given.get("features"), given.get("target")
     if features is not None and (features.ndim != 2 or len(features) != states):
-        raise InvalidParameter(
-            f"features must be a table of {states} rows, one per state, got shape {features.shape}"
+        raise InvalidParameter.of(
+            "features",
+            f"must be a table of {states} rows, one per state, got shape {features.shape}",
         )
     if target is not None and target.shape[-2] != states:
         raise InvalidParameter(

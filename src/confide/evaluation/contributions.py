@@ -79,8 +79,8 @@ class Bands:
         for name in ("bands", "dimension"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InvalidParameter(
-                    f"{name} must be a whole number, at least 1, got {name}={value}"
+                raise InvalidParameter.of(
+                    name, "must be a whole number, at least 1", got=f"{value}"
                 )
 
     def identity(self) -> Identity:

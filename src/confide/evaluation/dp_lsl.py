@@ -46,7 +46,7 @@ class _RidgeFit(LinearMonteCarlo):
         self._keep_shared()
         keep(self, ridge=positive("ridge", self.ridge))
         if (positive_weights(self.weights, self.states, "weights") > 1).any():
-            raise InvalidParameter("weights must be at most 1")
+            raise InvalidParameter.of("weights", "must be at most 1")
 
     @property
     def _norm(self) -> float:
@@ -108,8 +108,9 @@ class _RidgeFit(LinearMonteCarlo):
         largest = float(positive_weights(self.weights, self.states, "weights").max())
         divisor = self.ridge - self._norm**2 * largest if printed else self.ridge
         if divisor <= 0:
-            raise InvalidParameter(
-                f"ridge must be above {self._norm**2 * largest:g} for the printed sensitivity, got {self.ridge:g}"
+            raise InvalidParameter.of(
+                "ridge",
+                f"must be above {self._norm**2 * largest:g} for the printed sensitivity, got {self.ridge:g}",
             )
         return 2 * self.return_bound * self._norm / divisor
 

@@ -326,8 +326,9 @@ def _behaviour(given: npt.ArrayLike | None, target: Array) -> Array | None:
         or (table < 0).any()
         or (np.abs(table.sum(axis=1) - 1) > 1e-6).any()
     ):
-        raise InvalidParameter(
-            f"behaviour must be probabilities [s, a] of shape {target.shape[1:]} that sum to one, got shape {table.shape}"
+        raise InvalidParameter.of(
+            "behaviour",
+            f"must be probabilities [s, a] of shape {target.shape[1:]} that sum to one, got shape {table.shape}",
         )
     return np.maximum(table, _RARE)
 
@@ -342,8 +343,9 @@ def _probabilities(target: npt.ArrayLike | FinitePolicy) -> Array:
         target.probabilities() if isinstance(target, FinitePolicy) else numbers("target", target)
     )
     if weights.ndim not in (2, 3):
-        raise InvalidParameter(
-            f"target must be a policy or probabilities [s, a] or [h, s, a], got shape {weights.shape}"
+        raise InvalidParameter.of(
+            "target",
+            f"must be a policy or probabilities [s, a] or [h, s, a], got shape {weights.shape}",
         )
     return StochasticPolicy(weights[None] if weights.ndim == 2 else weights).weights
 

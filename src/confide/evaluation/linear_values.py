@@ -39,15 +39,16 @@ class Coordinates:
 def coordinates(features: npt.ArrayLike, weights: npt.ArrayLike | None) -> Coordinates:
     phi = np.ascontiguousarray(features, dtype=float)
     if phi.ndim != 2 or phi.size == 0 or not np.isfinite(phi).all() or not phi.any():
-        raise InvalidParameter(
-            f"features must be finite and not all zero, of shape (states, dimension), got shape {phi.shape}"
+        raise InvalidParameter.of(
+            "features",
+            f"must be finite and not all zero, of shape (states, dimension), got shape {phi.shape}",
         )
     given = np.ones(len(phi)) if weights is None else np.asarray(weights, dtype=float)
     if given.shape != (len(phi),) or not (
         np.isfinite(given).all() and (given >= 0).all() and given.any()
     ):
-        raise InvalidParameter(
-            f"weights must be {len(phi)} finite numbers, not negative and not all zero"
+        raise InvalidParameter.of(
+            "weights", f"must be {len(phi)} finite numbers, not negative and not all zero"
         )
     scale = np.abs(phi).max()
     second = (phi / scale).T @ (phi / scale) / len(phi)

@@ -25,7 +25,7 @@ def whole(name: str, value: Any) -> int:
 def real(name: str, value: Any, what: str, low: float, high: float) -> float:
     """A number from `low` to `high`; `what` says in words which those are."""
     if isinstance(value, bool) or not isinstance(value, Real) or not low <= value <= high:  # type: ignore[operator]
-        raise InvalidParameter(f"{name} must be {what}, got {name}={shown(value)}")
+        raise InvalidParameter.of(name, f"must be {what}", got=shown(value))
     return float(value)
 
 
@@ -42,8 +42,8 @@ def numbers(name: str, value: Any) -> Array:
     table = arguments.array(name, value, finite=False).copy()
     if not np.isfinite(table).all():
         wrong = int((~np.isfinite(table)).sum())
-        raise InvalidParameter(
-            f"{name} must be finite, got NaN or infinity in {wrong} of {table.size} numbers"
+        raise InvalidParameter.of(
+            name, f"must be finite, got NaN or infinity in {wrong} of {table.size} numbers"
         )
     return table
 

@@ -109,7 +109,7 @@ def shares_or_uniform(
     given = numbers("visit_shares", shares)
     if given.shape != (states,) or not ((given >= 0) & (given <= trajectories)).all():
         asked = f"{states} numbers between 0 and {trajectories}, visits per user"
-        raise InvalidParameter(f"visit_shares must be {asked}, got shape {given.shape}")
+        raise InvalidParameter.of("visit_shares", f"must be {asked}, got shape {given.shape}")
     return given, "visit shares as given"
 
 
@@ -117,7 +117,7 @@ def shares_of(weights: npt.ArrayLike | None, states: int) -> Array:
     """Weights of a mean over states: equal ones, or as given, made to add up to one."""
     given = np.ones(states) if weights is None else numbers("weights", weights)
     if given.shape != (states,) or not ((given >= 0).all() and 0 < given.sum() < math.inf):
-        raise InvalidParameter(f"weights must be {states} non-negative numbers")
+        raise InvalidParameter.of("weights", f"must be {states} non-negative numbers")
     normed: Array = given / given.sum()
     return normed
 
@@ -126,12 +126,13 @@ def checked_std(given: npt.ArrayLike, states: int, return_bound: float) -> Array
     """How much returns of each state vary [s], from one number for all or one each."""
     std = numbers("return_std", given)
     if std.shape not in ((), (states,)):
-        raise InvalidParameter(
-            f"return_std must be one number, or {states}, one per state, got shape {std.shape}"
+        raise InvalidParameter.of(
+            "return_std", f"must be one number, or {states}, one per state, got shape {std.shape}"
         )
     if not ((std >= 0) & (std <= return_bound / 2)).all():
-        raise InvalidParameter(
-            f"return_std must be between 0 and return_bound/2 = {return_bound / 2:g}, more than which no return varies"
+        raise InvalidParameter.of(
+            "return_std",
+            f"must be between 0 and return_bound/2 = {return_bound / 2:g}, more than which no return varies",
         )
     return np.broadcast_to(std, (states,))
 

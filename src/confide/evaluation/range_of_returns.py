@@ -10,8 +10,9 @@ def range_of_returns(
     """The range of the returns of up to so many steps, from the public range of one reward, and the reason in words."""
     given = numbers("reward_range", reward_range)
     if given.shape != (2,) or not given[0] < given[1]:
-        raise InvalidParameter(
-            f"reward_range must be two different finite numbers, the lower first, got {reward_range!r}"
+        raise InvalidParameter.of(
+            "reward_range",
+            f"must be two different finite numbers, the lower first, got {reward_range!r}",
         )
     low, high = float(given[0]), float(given[1])
     total = float(steps) if discount == 1 else (1 - discount**steps) / (1 - discount)

@@ -55,17 +55,17 @@ class VisitRows:
             or not isinstance(self.dimension, int)
             or self.dimension < 1
         ):
-            raise InvalidParameter(
-                f"dimension must be a whole number, at least 1, got dimension={self.dimension}"
+            raise InvalidParameter.of(
+                "dimension", "must be a whole number, at least 1", got=f"{self.dimension}"
             )
         for name in ("trace", "design", "response", "balance"):
             if not 1e-50 < getattr(self, name) < 1e50:
-                raise InvalidParameter(
-                    f"{name} must be positive and finite, got {name}={getattr(self, name)}"
+                raise InvalidParameter.of(
+                    name, "must be positive and finite", got=f"{getattr(self, name)}"
                 )
         if not 0 <= self.overlap < 1e50:
-            raise InvalidParameter(
-                f"overlap must be finite and not negative, got overlap={self.overlap}"
+            raise InvalidParameter.of(
+                "overlap", "must be finite and not negative", got=f"{self.overlap}"
             )
 
     def identity(self) -> Identity:

@@ -129,8 +129,8 @@ def standardised(components: Array | None, states: int) -> Array:
         return ones
     table = np.asarray(components, dtype=float)
     if table.ndim != 2 or len(table) != states or not np.isfinite(table).all():
-        raise InvalidParameter(
-            f"components must be finite, of shape ({states}, k), got shape {table.shape}"
+        raise InvalidParameter.of(
+            "components", f"must be finite, of shape ({states}, k), got shape {table.shape}"
         )
     centred = table - table.mean(axis=0)
     scale = centred.std(axis=0)

@@ -70,12 +70,13 @@ def feature_matrix(model: LinearMonteCarlo) -> Array:
     """Phi [s, d], where there are features."""
     table = np.asarray(model.features)
     if table.ndim != 2 or len(table) != model.states:
-        raise InvalidParameter(
-            f"features must have the shape ({model.states}, d), a row per state, got shape {table.shape}"
+        raise InvalidParameter.of(
+            "features",
+            f"must have the shape ({model.states}, d), a row per state, got shape {table.shape}",
         )
     if np.linalg.matrix_rank(table) < table.shape[1]:
-        raise InvalidParameter(
-            "features must have full column rank: leave out the ones that depend on others"
+        raise InvalidParameter.of(
+            "features", "must have full column rank: leave out the ones that depend on others"
         )
     return table
 
@@ -88,8 +89,8 @@ def values_of(model: LinearMonteCarlo, theta: Array) -> Array:
 def positive_weights(given: Array | None, states: int, name: str) -> Array:
     weights = np.ones(states) if given is None else given
     if weights.shape != (states,) or not (weights > 0).all():
-        raise InvalidParameter(
-            f"{name} must be {states} positive numbers, one per state, got shape {weights.shape}"
+        raise InvalidParameter.of(
+            name, f"must be {states} positive numbers, one per state, got shape {weights.shape}"
         )
     return weights
 

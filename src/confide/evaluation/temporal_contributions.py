@@ -77,6 +77,6 @@ def longest_steps(instruments: Array, table: Array, *, discount: float, balance:
 def check_radius(radius: float, reach: Array) -> None:
     """A ball in which no step fits would be a release of nothing but noise."""
     if not radius > reach.max():
-        raise InvalidParameter(
-            f"norm must be more than the longest step, {reach.max():.4g}, got norm={radius:g}"
+        raise InvalidParameter.of(
+            "norm", f"must be more than the longest step, {reach.max():.4g}", got=f"{radius:g}"
         )

@@ -52,20 +52,20 @@ class FirstVisits:
         for name in ("states", "visits", "trajectories"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
-                raise InvalidParameter(
-                    f"{name} must be a whole number, at least 1, got {name}={value}"
+                raise InvalidParameter.of(
+                    name, "must be a whole number, at least 1", got=f"{value}"
                 )
         if self.visits > self.states:
-            raise InvalidParameter(
-                f"visits must be at most states={self.states}, got visits={self.visits}"
+            raise InvalidParameter.of(
+                "visits", f"must be at most states={self.states}", got=f"{self.visits}"
             )
         if not 1e-3 <= self.balance <= 1e3:
-            raise InvalidParameter(
-                f"balance must be between 0.001 and 1000, got balance={self.balance}"
+            raise InvalidParameter.of(
+                "balance", "must be between 0.001 and 1000", got=f"{self.balance}"
             )
         if not (self.squares == 0 or 1e-3 <= self.squares <= _MOST_SQUARES):
-            raise InvalidParameter(
-                f"squares must be 0, or between 0.001 and {_MOST_SQUARES}, got squares={self.squares}"
+            raise InvalidParameter.of(
+                "squares", f"must be 0, or between 0.001 and {_MOST_SQUARES}", got=f"{self.squares}"
             )
 
     def identity(self) -> Identity:
@@ -171,7 +171,7 @@ class FirstVisitReturns:
 
     def __post_init__(self) -> None:
         if not 0 <= self.discount <= 1:
-            raise InvalidParameter(f"discount must be in [0, 1], got discount={self.discount}")
+            raise InvalidParameter.of("discount", "must be in [0, 1]", got=f"{self.discount}")
         if not (1e-50 < self.radius < 1e50 and abs(self.centre) < 1e50):
             raise InvalidParameter(
                 f"returns need a finite range, got {self.centre} +- {self.radius}"

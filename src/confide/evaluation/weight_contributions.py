@@ -29,8 +29,8 @@ class WeightAndWorth:
 
     def __post_init__(self) -> None:
         if not 1e-3 <= self.balance <= 1e3:
-            raise InvalidParameter(
-                f"balance must be between 0.001 and 1000, got balance={self.balance}"
+            raise InvalidParameter.of(
+                "balance", "must be between 0.001 and 1000", got=f"{self.balance}"
             )
 
     def identity(self) -> Identity:

@@ -169,7 +169,9 @@ def compare_groups(
             name: checked(sample, f"the sample {name}", 1) for name, sample in samples.items()
         }
         if against is not None and against not in values:
-            raise InvalidParameter(f"against must be one of {', '.join(values)}, got {against!r}")
+            raise InvalidParameter.of(
+                "against", f"must be one of {', '.join(values)}, got {against!r}"
+            )
         pairs = (
             itertools.combinations(values, 2)
             if against is None
@@ -226,8 +228,9 @@ def growth(
     """
     users, curves = checked(checkpoints, "checkpoints", 1), checked(regret, "regret", 2)
     if curves.shape[1] != len(users) or users[0] <= 0 or (np.diff(users) <= 0).any():
-        raise InvalidParameter(
-            f"checkpoints must grow from above 0, one for each of {curves.shape[1]} points, got {len(users)}"
+        raise InvalidParameter.of(
+            "checkpoints",
+            f"must grow from above 0, one for each of {curves.shape[1]} points, got {len(users)}",
         )
     first = users[-1] / 10 if after is None else after
     inside = users >= first
@@ -276,8 +279,9 @@ def _aligned(
         return first, second, len(first) == len(second) if paired is None else paired
     for values, own in zip((first, second), seeds, strict=True):
         if len(set(own)) != len(values) or len(own) != len(values):
-            raise InvalidParameter(
-                f"seeds must be as many different numbers as the sample has values, {len(values)}, got {len(own)}"
+            raise InvalidParameter.of(
+                "seeds",
+                f"must be as many different numbers as the sample has values, {len(values)}, got {len(own)}",
             )
     same = set(seeds[0]) == set(seeds[1])
     if paired and not same:

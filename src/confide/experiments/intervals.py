@@ -231,7 +231,7 @@ def margins(
     """
     check_level(level)
     if resamples < 100:
-        raise InvalidParameter(f"resamples must be at least 100, got resamples={resamples}")
+        raise InvalidParameter.of("resamples", "must be at least 100", got=f"{resamples}")
     rng = np.random.default_rng(SEED) if rng is None else rng
     draws = [_draw(len(group), resamples, rng) for group in groups]
     down, up, errors = [], [], []
@@ -281,7 +281,7 @@ def checked(values: npt.ArrayLike, what: str, dimensions: int) -> Array:
 
 def check_level(level: float) -> None:
     if not 0 < level < 1:
-        raise InvalidParameter(f"level must be between 0 and 1, got level={level}")
+        raise InvalidParameter.of("level", "must be between 0 and 1", got=f"{level}")
 
 
 def without_rounding(differences: npt.ArrayLike, scale: npt.ArrayLike) -> Array:

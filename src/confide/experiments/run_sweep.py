@@ -46,7 +46,7 @@ def run_sweep(
     """Run every cell of a sweep that is not in the store yet, and put all of them into one table: see `confide.compare`."""
     flag("again", again)
     if progress is not None and not callable(progress):
-        raise InvalidParameter(f"progress must be a function, got progress={shown(progress)}")
+        raise InvalidParameter.of("progress", "must be a function", got=shown(progress))
     kept = Store(STORE if store is None else store)
     found = run_cells(
         sweep.cells(), backend=backend, workers=workers, store=kept, again=again, progress=progress

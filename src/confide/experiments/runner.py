@@ -66,7 +66,7 @@ def run(
     if counts is not None:
         flag("counts", counts)
     if progress is not None and not callable(progress):
-        raise InvalidParameter(f"progress must be a function, got progress={shown(progress)}")
+        raise InvalidParameter.of("progress", "must be a function", got=shown(progress))
     text("command", command)
     if audited is not None and audited.refuted:
         raise PrivacyError(f"the guarantee of {agent_name(agent)} was refuted: {audited.said()[0]}")
@@ -129,8 +129,8 @@ def _episodes(agent: Any, episodes: int | None) -> int:
         )
     total = most if episodes is None else episodes
     if not 1 <= whole("episodes", total) <= most:
-        raise InvalidParameter(
-            f"episodes must be between 1 and the agent's {most}, got episodes={episodes}"
+        raise InvalidParameter.of(
+            "episodes", f"must be between 1 and the agent's {most}", got=f"{episodes}"
         )
     return int(total)
 

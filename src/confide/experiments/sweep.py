@@ -153,16 +153,16 @@ class Sweep:
             if isinstance(getattr(self, key), str | Mapping) or not isinstance(
                 getattr(self, key), Sequence
             ):
-                raise InvalidParameter(
-                    f"{key} must be a list, got {key}={shown(getattr(self, key))}"
-                )
+                raise InvalidParameter.of(key, "must be a list", got=shown(getattr(self, key)))
         choice("trust", self.trust, PROMISES)
         flag("no_privacy", self.no_privacy)
         text("name", self.name)
         if not self.agents or not self.problems:
             raise InvalidParameter("a sweep needs at least one agent and one problem")
         if not self.epsilons and not self.no_privacy:
-            raise InvalidParameter("a sweep needs an epsilon, or no_privacy = true")
+            raise InvalidParameter(
+                "a sweep needs an epsilon, or no_privacy = true", parameter="epsilons"
+            )
         object.__setattr__(self, "_agents", tuple(map(agent_choice, self.agents)))
         object.__setattr__(self, "_problems", tuple(map(problem_choice, self.problems)))
         titles = {
@@ -179,7 +179,7 @@ class Sweep:
         for name, said in titles.items():  # two that look alike would be one curve
             twice = [title for i, title in enumerate(said) if title in said[:i]]
             if twice:
-                raise InvalidParameter(f"{name} must be different, got {twice[0]} twice")
+                raise InvalidParameter.of(name, f"must be different, got {twice[0]} twice")
         self.promises, self.all_seeds, whole("episodes", self.episodes, at_least=1)
 
     @property
@@ -194,8 +194,8 @@ class Sweep:
                 whole("seeds", seed, at_least=0) for seed in listed("seeds", self.seeds, object)
             )
             if len(set(found)) < len(found) or not found:
-                raise InvalidParameter(
-                    f"seeds must be different, and at least one, got seeds={list(found)}"
+                raise InvalidParameter.of(
+                    "seeds", "must be different, and at least one", got=f"{list(found)}"
                 )
             return found
         return tuple(range(whole("seeds", self.seeds, at_least=1, at_most=SEEDS)))
@@ -228,9 +228,11 @@ def agent_choice(given: str | Mapping[str, Any]) -> AgentChoice:
     accepted = agent_options(given["agent"])
     for key, value in options.items():
         if key not in accepted:
-            raise InvalidParameter(f"{given['agent']} has no option {key}{nearest(key, accepted)}")
+            raise InvalidParameter(
+                f"{given['agent']} has no option {key}{nearest(key, accepted)}", parameter=key
+            )
         if not isinstance(value, str | int | float | bool):
-            raise InvalidParameter(f"{key} must be a text or a number, got {key}={shown(value)}")
+            raise InvalidParameter.of(key, "must be a text or a number", got=shown(value))
         _check_option(key, value)
     return AgentChoice(given["agent"], tuple(options.items()))
 
@@ -238,19 +240,20 @@ def agent_choice(given: str | Mapping[str, Any]) -> AgentChoice:
 def _check_option(key: str, value: Any) -> None:
     """What can be seen to be impossible without the agent: said before the first run."""
     if key == "calibration" and value not in CALIBRATIONS:
-        raise InvalidParameter(
-            f"calibration must be one of {', '.join(CALIBRATIONS)}, got {value!r}{nearest(str(value), CALIBRATIONS)}"
+        raise InvalidParameter.of(
+            "calibration",
+            f"must be one of {', '.join(CALIBRATIONS)}, got {value!r}{nearest(str(value), CALIBRATIONS)}",
         )
     if key in ("bonus_scale", "failure"):
         if isinstance(value, bool | str):
-            raise InvalidParameter(f"{key} must be a number, got {key}={shown(value)}")
+            raise InvalidParameter.of(key, "must be a number", got=shown(value))
         check_choices(
             "tight", value if key == "bonus_scale" else None, value if key == "failure" else 0.1
         )
     if key == "schedule":
         if not isinstance(value, str | int) or isinstance(value, bool):
-            raise InvalidParameter(
-                f"schedule must be a name or a number of users, got schedule={value!r}"
+            raise InvalidParameter.of(
+                "schedule", "must be a name or a number of users", got=f"{value!r}"
             )
         schedule_of(value, 1000)
 
@@ -273,18 +276,20 @@ def problem_choice(given: str | Mapping[str, Any]) -> ProblemChoice:
     known = ("problem", "seed", "horizon", "rewards", "reward_range")
     for key in given:
         if key not in known:
-            raise InvalidParameter(f"a problem has no option {key}{nearest(key, known)}")
+            raise InvalidParameter(
+                f"a problem has no option {key}{nearest(key, known)}", parameter=key
+            )
     horizon, rewards, ends = given.get("horizon"), given.get("rewards"), given.get("reward_range")
     seed = whole("seed", given.get("seed", 0), at_least=0)
     if rewards is not None and not isinstance(rewards, str):
-        raise InvalidParameter(f"rewards must be learned or public, got rewards={shown(rewards)}")
+        raise InvalidParameter.of("rewards", "must be learned or public", got=shown(rewards))
     limits = (
         None
         if ends is None
         else tuple(real("reward_range", end) for end in listed("reward_range", ends, object))
     )
     if limits is not None and len(limits) != 2:
-        raise InvalidParameter(f"reward_range must be two numbers, got reward_range={shown(ends)}")
+        raise InvalidParameter.of("reward_range", "must be two numbers", got=shown(ends))
     steps = None if horizon is None else whole("horizon", horizon, at_least=1)
     return ProblemChoice(
         given["problem"], seed, steps, rewards, None if limits is None else (limits[0], limits[1])

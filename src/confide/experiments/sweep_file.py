@@ -72,7 +72,7 @@ def parse_sweep(text: str, file: str = "sweep.toml", *, default_name: str = "com
     try:
         return Sweep(**chosen)
     except ConfideError as error:
-        raise place.error(_named_in(str(error)), str(error)) from None
+        raise place.error(_key_of(error, "agents"), str(error)) from None
 
 
 _EXAMPLE = {"agents": '"ucrl-vtr"', "problems": '"lock"'}
@@ -101,7 +101,7 @@ def _check_each(
         try:
             check(value)
         except ConfideError as error:
-            raise place.error(key, str(error), index=index, value=value) from None
+            raise place.error(key, error, index=index, value=value) from None
 
 
 def _check_alone(chosen: dict[str, Any], place: "_Places") -> None:
@@ -116,10 +116,10 @@ def _check_alone(chosen: dict[str, Any], place: "_Places") -> None:
                 raise place.error(file_key, str(error)) from None
 
 
-def _named_in(message: str) -> str:
-    return next(
-        (key for key in ("agents", "problems", "epsilons", *KEYS) if key in message), "agents"
-    )
+def _key_of(error: ConfideError, otherwise: str) -> str:
+    """The key of the file that an error is about."""
+    parameter = error.parameter if isinstance(error, InvalidParameter) else ""
+    return parameter if parameter in ("agents", "problems", "epsilons", *KEYS) else otherwise
 
 
 class _Places:
@@ -129,9 +129,15 @@ class _Places:
         self._lines, self._file = text.splitlines(), file
 
     def error(
-        self, key: str, message: str, *, index: int | None = None, value: Any = None
+        self,
+        key: str,
+        message: str | ConfideError,
+        *,
+        index: int | None = None,
+        value: Any = None,
     ) -> InvalidParameter:
-        line = self._entry(key, index, value, message) if index is not None else self._key(key)
+        parameter = message.parameter if isinstance(message, InvalidParameter) else ""
+        line = self._entry(key, index, value, parameter) if index is not None else self._key(key)
         return InvalidParameter(
             f"{self._file}, line {line}: {key}: {message}"
             if line
@@ -147,18 +153,14 @@ class _Places:
             (number for number, line in enumerate(self._lines, 1) if wanted.match(line)), None
         )
 
-    def _entry(self, key: str, index: int, value: Any, message: str) -> int | None:
+    def _entry(self, key: str, index: int, value: Any, parameter: str) -> int | None:
         """Of the index-th [[key]] table, or of the entry's own text in a list; there, of the option that the message is about."""
         heads = [
             number
             for number, line in enumerate(self._lines, 1)
             if re.match(rf"^\s*\[\[\s*{key}\s*\]\]", line)
         ]
-        said = [
-            name
-            for name in (value if isinstance(value, dict) else ())
-            if re.search(rf"\b{re.escape(name)}\b", message)
-        ]
+        said = [name for name in (value if isinstance(value, dict) else ()) if name == parameter]
         if index < len(heads):
             until = next(
                 (

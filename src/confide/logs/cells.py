@@ -255,8 +255,9 @@ class Interval:
             or found[2] not in ("", *_UNITS)
             or (found[2] and self._length < 1)
         ):
-            raise InvalidParameter(
-                f"every must be a length such as 4h or 30min (units: {units}), or a number where times are numbers, got {shown(self.text)}"
+            raise InvalidParameter.of(
+                "every",
+                f"must be a length such as 4h or 30min (units: {units}), or a number where times are numbers, got {shown(self.text)}",
             )
 
     @property

@@ -53,8 +53,8 @@ class Columns:
         if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(
             names
         ):
-            raise InvalidParameter(
-                f"columns must have different names, got {', '.join(map(repr, names))}"
+            raise InvalidParameter.of(
+                "columns", f"must have different names, got {', '.join(map(repr, names))}"
             )
 
     @property

@@ -158,8 +158,8 @@ def sources(paths: Paths) -> list[Source]:
     found: list[str] = []
     several = list(paths) if isinstance(paths, Iterable) and not isinstance(paths, str) else [paths]
     if not all(isinstance(path, str | Path) for path in several):
-        raise InvalidParameter(
-            "paths must be a file, a pattern, a folder or a list of these, as text or as Path"
+        raise InvalidParameter.of(
+            "paths", "must be a file, a pattern, a folder or a list of these, as text or as Path"
         )
     for path in several:
         found += _matching(str(path))

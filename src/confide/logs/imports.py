@@ -183,7 +183,9 @@ def _check_reading(
         or not delimiter.isascii()
         or delimiter in '"\r\n\0'
     ):
-        raise InvalidParameter(f"delimiter must be one character, got {arguments.shown(delimiter)}")
+        raise InvalidParameter.of(
+            "delimiter", f"must be one character, got {arguments.shown(delimiter)}"
+        )
     arguments.choice("decimal", decimal, (".", ","))
     if progress is not None and not callable(progress):
         raise InvalidParameter(
@@ -200,8 +202,9 @@ def _formats(given: str | Sequence[str] | None) -> tuple[str, ...]:
     for form in forms:
         arguments.text("time_format", form, empty=False)
         if "%" not in form and form != ISO:
-            raise InvalidParameter(
-                f"time_format must be a format of dates, such as %d/%m/%Y %H:%M, or iso, got {arguments.shown(form)}"
+            raise InvalidParameter.of(
+                "time_format",
+                f"must be a format of dates, such as %d/%m/%Y %H:%M, or iso, got {arguments.shown(form)}",
             )
     return forms
 
@@ -247,8 +250,8 @@ def _places(
         )
         if number >= limit:
             role = "actions" if name == "fill_action" else "states"
-            raise InvalidParameter(
-                f"{name} must be one of the declared {role}, got {arguments.shown(end)}"
+            raise InvalidParameter.of(
+                name, f"must be one of the declared {role}, got {arguments.shown(end)}"
             )
         found.append(number)
     return tuple(found)
@@ -266,8 +269,8 @@ def _target(source: Any, out: str | Path) -> Path:
             and Path(each).exists()
             and target.samefile(each)
         ):
-            raise InvalidParameter(
-                f"out must be another file than the source, got {arguments.shown(str(target))}"
+            raise InvalidParameter.of(
+                "out", f"must be another file than the source, got {arguments.shown(str(target))}"
             )
     return target
 

@@ -26,14 +26,15 @@ def checked(name: str, labels: Any) -> tuple[str, ...]:
     found = tuple(listed(name, labels, str))
     for label in found:
         if not label or label != label.strip() or not label.isprintable() or len(label) > LONGEST:
-            raise InvalidParameter(
-                f"{name} must be printable texts of 1 to {LONGEST} characters without spaces around them, got {shown(label)}"
+            raise InvalidParameter.of(
+                name,
+                f"must be printable texts of 1 to {LONGEST} characters without spaces around them, got {shown(label)}",
             )
     if len(set(found)) < len(found):
         twice = next(label for place, label in enumerate(found) if label in found[:place])
-        raise InvalidParameter(f"{name} must differ, and {shown(twice)} is there twice")
+        raise InvalidParameter.of(name, f"must differ, and {shown(twice)} is there twice")
     if len(found) > MOST:
-        raise InvalidParameter(f"{name} must be at most {MOST:,}, got {len(found):,}")
+        raise InvalidParameter.of(name, f"must be at most {MOST:,}, got {len(found):,}")
     return found
 
 
@@ -59,7 +60,7 @@ def vocabulary(name: str, declared: Any) -> Vocabulary:
     """Of labels in the order of their numbers, or of a mapping from labels to clusters, which are numbered as they occur."""
     labels = checked(name, tuple(declared) if isinstance(declared, Mapping) else declared)
     if not labels:
-        raise InvalidParameter(f"{name} must be labels or how many there are, and there are none")
+        raise InvalidParameter.of(name, "must be labels or how many there are, and there are none")
     if not isinstance(declared, Mapping):
         return Vocabulary({label: number for number, label in enumerate(labels)}, labels)
     names = checked(
@@ -88,8 +89,9 @@ class Labels:
         )
         checked("members of clusters", [label for each in members for label in each])
         if members and len(members) != len(self.state):
-            raise InvalidParameter(
-                f"members must be labels for each of {len(self.state)} states, got {len(members)} lists"
+            raise InvalidParameter.of(
+                "members",
+                f"must be labels for each of {len(self.state)} states, got {len(members)} lists",
             )
         object.__setattr__(self, "members", members)
         for name in KINDS:

@@ -230,8 +230,8 @@ def in_memory(
     except TypeError:  # an array without dimensions claims to be iterable
         blocks = [users]  # type: ignore[list-item]
     if not all(isinstance(block, LoggedUsers) for block in blocks):
-        raise InvalidParameter(
-            "users must be LoggedUsers, or blocks of them, as confide.logs.simulate makes"
+        raise InvalidParameter.of(
+            "users", "must be LoggedUsers, or blocks of them, as confide.logs.simulate makes"
         )
     firsts = np.cumsum([0, *(block.count for block in blocks)])
     convert = as_steps if any(map(has_gaps, blocks)) else as_lists
@@ -262,7 +262,7 @@ def _check_states(states: Any) -> None:
     if states is not None and (
         isinstance(states, bool) or not isinstance(states, int | np.integer) or states < 1
     ):
-        raise InvalidParameter(f"states must be a whole number, at least 1, got states={states!r}")
+        raise InvalidParameter.of("states", "must be a whole number, at least 1", got=f"{states!r}")
 
 
 def _sum(statistic: Statistic, part: Part) -> Bounded:

@@ -246,7 +246,7 @@ def _stream(source: Any, names: list[str]) -> Any:
         raise LogError(
             f"this data frame cannot be read: {type(error).__name__}; write it to a Parquet file first"
         ) from None
-    raise InvalidParameter(f"source must be {EXTENSIONS}, got {type(source).__name__}")
+    raise InvalidParameter.of("source", f"must be {EXTENSIONS}, got {type(source).__name__}")
 
 
 def _frame(reader: Any, names: list[str], progress: Progress | None) -> Batches:
@@ -280,7 +280,9 @@ def minari_steps(dataset: Any, user: Callable[[Any], int | str] | None = None) -
         else np.array([user(episode) for episode in data.iterate_episodes(indices)])
     )
     if owners.dtype.kind not in "iuU":
-        raise InvalidParameter(f"user must return whole numbers or strings, got {owners.dtype}")
+        raise InvalidParameter.of(
+            "user", f"must return whole numbers or strings, got {owners.dtype}"
+        )
     acts = isinstance(data.action_space, spaces.Discrete)
     starts = int(data.observation_space.start), int(data.action_space.start) if acts else 0
     rows = _minari_batches(data.iterate_episodes(indices), owners, starts, acts)
@@ -304,8 +306,8 @@ def _minari(dataset: Any) -> tuple[Any, Any]:
     try:
         data = minari.load_dataset(dataset) if isinstance(dataset, str) else dataset
     except (OSError, ValueError, LookupError, ImportError) as error:
-        raise InvalidParameter(
-            f"dataset must be a Minari data set, or the name of one: {type(error).__name__}"
+        raise InvalidParameter.of(
+            "dataset", f"must be a Minari data set, or the name of one: {type(error).__name__}"
         ) from None
     members = ("observation_space", "action_space", "episode_indices", "iterate_episodes")
     has("dataset", data, members, "a Minari data set, or the name of one")

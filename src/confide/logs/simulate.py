@@ -27,8 +27,8 @@ def simulate(
     users = whole("users", users, at_least=0)
     for state in listed("end", end, int, np.integer):
         if not 0 <= state < problem.states:
-            raise InvalidParameter(
-                f"end must contain states of the problem, 0..{problem.states - 1}, got {state}"
+            raise InvalidParameter.of(
+                "end", f"must contain states of the problem, 0..{problem.states - 1}, got {state}"
             )
     at_once = max(1, ROWS // problem.horizon)
     weights = np.minimum(policy.probabilities(), 1.0)  # [h, s, a]

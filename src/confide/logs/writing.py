@@ -124,8 +124,8 @@ def write(
     try:
         blocks = iter([users] if isinstance(users, LoggedUsers) else users)
     except TypeError:  # an array without dimensions, too
-        raise InvalidParameter(
-            f"users must be LoggedUsers, or blocks of them, got {type(users).__name__}"
+        raise InvalidParameter.of(
+            "users", f"must be LoggedUsers, or blocks of them, got {type(users).__name__}"
         ) from None
     first = 0
 

@@ -250,7 +250,7 @@ def least_noise(
 
 def _epsilon(value: float) -> float:
     if not (value > 0 and math.isfinite(value)):
-        raise InvalidParameter(f"epsilon must be positive and finite, got epsilon={value}")
+        raise InvalidParameter.of("epsilon", "must be positive and finite", got=f"{value}")
     return value
 
 

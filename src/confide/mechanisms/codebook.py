@@ -188,8 +188,8 @@ class SignReport:
         real("radius", self.radius, above=0), real("epsilon", self.epsilon, above=0)
         whole("asked", self.asked, at_least=1, at_most=min(self.size, VECTORS.bit_length() - 1))
         if whole("nearest", self.nearest, at_least=1) not in _levels(self.asked)[:-1]:
-            raise InvalidParameter(
-                f"nearest must be one of {_levels(self.asked)[:-1]}, got nearest={self.nearest}"
+            raise InvalidParameter.of(
+                "nearest", f"must be one of {_levels(self.asked)[:-1]}", got=f"{self.nearest}"
             )
 
     def loss(self) -> PureDP:

@@ -124,7 +124,9 @@ class SmoothGaussian:
                 "values and their smooth sensitivity must be real numbers; nothing was released"
             ) from None
         if exact.shape != (self.dimension,):
-            raise InvalidParameter(f"values must have shape ({self.dimension},), got {exact.shape}")
+            raise InvalidParameter.of(
+                "values", f"must have shape ({self.dimension},), got {exact.shape}"
+            )
         sigma = self.alpha * sensitivity
         if not (
             least * (1 - 1e-9) <= sensitivity and sigma < math.inf and np.isfinite(exact).all()
@@ -150,9 +152,9 @@ def smooth_delta(epsilon: float, alpha: float, beta: float, dimension: int) -> f
     """The smallest delta for which noise alpha S(x), with S^2 beta-smooth, is (epsilon, delta)-DP; rounded up."""
     _require_public(epsilon, dimension)
     if not alpha > 0:
-        raise InvalidParameter(f"alpha must be positive, got alpha={alpha}")
+        raise InvalidParameter.of("alpha", "must be positive", got=f"{alpha}")
     if not (beta >= 0 and math.isfinite(beta)):
-        raise InvalidParameter(f"beta must be non-negative and finite, got beta={beta}")
+        raise InvalidParameter.of("beta", "must be non-negative and finite", got=f"{beta}")
     if beta > _LARGEST_BETA or alpha < _SMALLEST_ALPHA:
         return 1.0
     if alpha == math.inf:
@@ -214,8 +216,8 @@ def paper_calibration(epsilon: float, delta: float, dimension: int) -> SmoothCal
     """The printed constants [Balle16, Lemma 1 of the main text], refused where they break their promise (a large epsilon)."""
     _require_public(epsilon, dimension, delta)
     if epsilon == 0:
-        raise InvalidParameter(
-            "epsilon must be positive for the constants of [Balle16, Lemma 1], got epsilon=0"
+        raise InvalidParameter.of(
+            "epsilon", "must be positive for the constants of [Balle16, Lemma 1]", got="0"
         )
     alpha = 5 * math.sqrt(2 * math.log(2 / delta)) / epsilon
     beta = epsilon / (4 * (dimension + math.log(2 / delta)))

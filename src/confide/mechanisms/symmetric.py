@@ -28,8 +28,9 @@ def svec(matrices: Array) -> Array:
         or matrices.ndim < 2
         or matrices.shape[-1] != matrices.shape[-2]
     ):
-        raise InvalidParameter(
-            f"matrices must be an array of shape (..., d, d), got {getattr(matrices, 'shape', type(matrices))}"
+        raise InvalidParameter.of(
+            "matrices",
+            f"must be an array of shape (..., d, d), got {getattr(matrices, 'shape', type(matrices))}",
         )
     rows, columns, weights = _layout(matrices.shape[-1])
     result: Array = matrices[..., rows, columns] * weights
@@ -40,8 +41,9 @@ def smat(vectors: Array, dimension: int) -> Array:
     """[..., d(d+1)/2] -> [..., d, d] symmetric: the inverse of svec."""
     size = svec_size(whole("dimension", dimension, at_least=1))
     if not isinstance(vectors, np.ndarray) or vectors.ndim < 1 or vectors.shape[-1] != size:
-        raise InvalidParameter(
-            f"vectors must be an array of shape (..., {size}), got {getattr(vectors, 'shape', type(vectors))}"
+        raise InvalidParameter.of(
+            "vectors",
+            f"must be an array of shape (..., {size}), got {getattr(vectors, 'shape', type(vectors))}",
         )
     rows, columns, weights = _layout(dimension)
     result = np.empty((*vectors.shape[:-1], dimension, dimension))

@@ -95,8 +95,9 @@ class LearnedPolicy:
         """Its probabilities [s, a] where "as logged" is this behaviour [s, a]: in a simulation, the true one."""
         logged = arguments.array("behaviour", behaviour, ndim=2, finite=False)
         if logged.shape != (len(self.choices), self.actions):
-            raise InvalidParameter(
-                f"behaviour must have shape ({len(self.choices)}, {self.actions}), got {logged.shape}"
+            raise InvalidParameter.of(
+                "behaviour",
+                f"must have shape ({len(self.choices)}, {self.actions}), got {logged.shape}",
             )
         policy: Array = np.where(
             self.changed[:, None], np.eye(self.actions + 1)[self.choices, : self.actions], logged

@@ -63,8 +63,8 @@ def _check_release(model: "PrivateModel") -> None:
     for name, allowed in lengths.items():
         values = array(name, getattr(model, name), ndim=1, finite=False)
         if len(values) not in allowed:
-            raise InvalidParameter(
-                f"{name} must have {' or '.join(map(str, allowed))} entries, got {len(values)}"
+            raise InvalidParameter.of(
+                name, f"must have {' or '.join(map(str, allowed))} entries, got {len(values)}"
             )
     for name in ("noise_std", "total_weight", "reward_weight"):
         real(name, getattr(model, name), at_least=0)
@@ -219,16 +219,17 @@ class PrivateModel:
         if isinstance(policy, TabularPolicy | StochasticPolicy):
             steps = policy.probabilities()
             if (steps != steps[:1]).any():
-                raise InvalidParameter(
-                    "policy must be the same at every step: the model has no horizon"
+                raise InvalidParameter.of(
+                    "policy", "must be the same at every step: the model has no horizon"
                 )
             return checked_policy("policy", steps[0], S, A)
         table = array("policy", policy)
         if table.ndim == 1:
             actions = arguments.integers("policy", policy)
             if actions.shape != (S,) or ((actions < 0) | (actions >= A)).any():
-                raise InvalidParameter(
-                    f"policy must have {S} actions in 0..{A - 1}, one per state, got shape {actions.shape}"
+                raise InvalidParameter.of(
+                    "policy",
+                    f"must have {S} actions in 0..{A - 1}, one per state, got shape {actions.shape}",
                 )
             table = np.eye(A)[actions]
         return checked_policy("policy", table, S, A)

@@ -262,15 +262,16 @@ def _of_256(weight: float) -> float:
 def _range(name: str, given: Sequence[float]) -> tuple[float, float]:
     ends = array(name, given)
     if ends.shape != (2,) or not ends[0] < ends[1] or np.abs(ends).max() > 1e50:
-        raise InvalidParameter(f"{name} must be (low, high) with low < high, got {name}={given}")
+        raise InvalidParameter.of(name, "must be (low, high) with low < high", got=f"{given}")
     return float(ends[0]), float(ends[1])
 
 
 def _mask(given: npt.ArrayLike, states: int) -> Bools:
     ends = np.asarray(given)
     if ends.dtype != bool or ends.shape != (states,):
-        raise InvalidParameter(
-            f"terminal must be a boolean array of shape ({states},), got shape {ends.shape} of {ends.dtype}"
+        raise InvalidParameter.of(
+            "terminal",
+            f"must be a boolean array of shape ({states},), got shape {ends.shape} of {ends.dtype}",
         )
     return ends
 
@@ -280,8 +281,8 @@ def _rewards(given: npt.ArrayLike, states: int, actions: int) -> Array:
     if rewards.shape == (states,):
         rewards = np.repeat(rewards[:, None], actions, axis=1)
     if rewards.shape != (states, actions):
-        raise InvalidParameter(
-            f"rewards must have shape ({states}, {actions}) or ({states},), got {rewards.shape}"
+        raise InvalidParameter.of(
+            "rewards", f"must have shape ({states}, {actions}) or ({states},), got {rewards.shape}"
         )
     return rewards.copy()
 
@@ -289,8 +290,8 @@ def _rewards(given: npt.ArrayLike, states: int, actions: int) -> Array:
 def _start(given: npt.ArrayLike, states: int) -> Array:
     start = array("start", given)
     if start.shape != (states,) or (start < 0).any() or abs(start.sum() - 1) > 1e-8:
-        raise InvalidParameter(
-            f"start must be {states} probabilities that sum to one, got shape {start.shape}"
+        raise InvalidParameter.of(
+            "start", f"must be {states} probabilities that sum to one, got shape {start.shape}"
         )
     exact: Array = start / start.sum()
     return exact

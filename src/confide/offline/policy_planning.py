@@ -242,7 +242,9 @@ def followed(behaviour: Array, choices: Ints) -> Array:
 def checked_policy(name: str, policy: Array, states: int, actions: int) -> Array:
     """Probabilities [s, a] that add up to one."""
     if policy.shape != (states, actions):
-        raise InvalidParameter(f"{name} must have shape ({states}, {actions}), got {policy.shape}")
+        raise InvalidParameter.of(
+            name, f"must have shape ({states}, {actions}), got {policy.shape}"
+        )
     sums = policy.sum(axis=1)
     wrong = ~((policy >= 0).all(axis=1) & (np.abs(sums - 1) < 1e-8))
     if wrong.any():

@@ -57,8 +57,8 @@ class RootCounts:
         for name in ("total_weight", "reward_weight"):
             weight = real(name, getattr(self, name), at_least=0, at_most=1)
             if weight * _kernels.PART != int(weight * _kernels.PART):
-                raise InvalidParameter(
-                    f"{name} must be a multiple of 1/{_kernels.PART}, got {name}={weight}"
+                raise InvalidParameter.of(
+                    name, f"must be a multiple of 1/{_kernels.PART}", got=f"{weight}"
                 )
 
     def identity(self) -> Identity:

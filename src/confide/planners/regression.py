@@ -55,7 +55,7 @@ class Width:
         name = next(
             name for name in ("sampling", "noise", "factor", "cap") if not getattr(self, name) >= 0
         )
-        raise InvalidParameter(f"{name} must not be negative, got {name}={getattr(self, name)}")
+        raise InvalidParameter.of(name, "must not be negative", got=f"{getattr(self, name)}")
 
 
 NO_BONUS = Width(0.0, 0.0, factor=0.0)
@@ -76,8 +76,8 @@ def bonus(rows: Array, precision: Array, scale: float, width: Width) -> Array:
     """The bonus of each row x of rows [..., m], with precision L [m, m] and R = `scale`."""
     m = rows.shape[-1]
     if precision.shape != (m, m):
-        raise InvalidParameter(
-            f"precision must have shape ({m}, {m}) to fit the rows, got {precision.shape}"
+        raise InvalidParameter.of(
+            "precision", f"must have shape ({m}, {m}) to fit the rows, got {precision.shape}"
         )
     flat = np.ascontiguousarray(rows, dtype=float).reshape(-1, m)
     inverse = np.asarray(np.linalg.inv(precision), dtype=float)
@@ -169,13 +169,13 @@ def ridge_size(
 ) -> float:
     """rho = max(floor, ridge s sqrt(2m) / 2)."""
     if not 0 <= noise_std < math.inf:
-        raise InvalidParameter(
-            f"noise_std must be finite and not negative, got noise_std={noise_std}"
+        raise InvalidParameter.of(
+            "noise_std", "must be finite and not negative", got=f"{noise_std}"
         )
     if not 0 <= ridge < math.inf:
-        raise InvalidParameter(f"ridge must be finite and not negative, got ridge={ridge}")
+        raise InvalidParameter.of("ridge", "must be finite and not negative", got=f"{ridge}")
     if not 0 < floor < math.inf:
-        raise InvalidParameter(f"floor must be positive, got floor={floor}")
+        raise InvalidParameter.of("floor", "must be positive", got=f"{floor}")
     return max(floor, ridge * noise_std * math.sqrt(2 * dimension) / 2)
 
 
@@ -194,8 +194,9 @@ def project_simplex(weights: Array, precision: Array) -> Array:
     if not (
         np.isfinite(weights).all() and (eigenvalues[..., 0] > 1e-15 * eigenvalues[..., -1]).all()
     ):
-        raise InvalidParameter(
-            "weights must be finite, and precision positive definite on the vectors that sum to zero"
+        raise InvalidParameter.of(
+            "weights",
+            "must be finite, and precision positive definite on the vectors that sum to zero",
         )
     flat = np.ascontiguousarray(weights, dtype=float).reshape(-1, d)
     return _kernels.project(
@@ -246,8 +247,8 @@ class Repair:
 
     def __post_init__(self) -> None:
         if not self.bonus_scale >= 0:
-            raise InvalidParameter(
-                f"bonus_scale must not be negative, got bonus_scale={self.bonus_scale}"
+            raise InvalidParameter.of(
+                "bonus_scale", "must not be negative", got=f"{self.bonus_scale}"
             )
 
     def estimate(self, Lambda: Array, u: Array, *, noise_std: float) -> Estimate:

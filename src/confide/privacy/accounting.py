@@ -62,8 +62,11 @@ def _delta_upper(epsilon: float, mu: float) -> float:
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest mu for which mu-GDP implies (epsilon, delta)-DP."""
     if real("delta", delta, at_least=0, below=1) == 0:
-        raise InvalidParameter(
-            "delta must be in (0, 1) for Gaussian noise, got delta=0; delta=0 needs Laplace noise"
+        raise InvalidParameter.of(
+            "delta",
+            "must be in (0, 1) for Gaussian noise",
+            got="0",
+            advice="; delta=0 needs Laplace noise",
         )
     return _mu(real("epsilon", epsilon, at_least=0), float(delta))
 

@@ -135,7 +135,7 @@ def clip_sum(total: Array, bound: Bound, users: int) -> Bounded:
     """
     values = real_numbers(total)
     if values.shape != (bound.size,):
-        raise InvalidParameter(f"total must have shape ({bound.size},), got {values.shape}")
+        raise InvalidParameter.of("total", f"must have shape ({bound.size},), got {values.shape}")
     most = math.floor(
         whole("users", users, at_least=0) * bound.largest * (1 + _ROUNDING) / bound.grid
     )
@@ -184,7 +184,7 @@ class L2Ball:
 
     def __post_init__(self) -> None:
         if not 1e-100 < real("radius", self.radius) < 1e100:
-            raise InvalidParameter(f"radius must be positive and finite, got radius={self.radius}")
+            raise InvalidParameter.of("radius", "must be positive and finite", got=f"{self.radius}")
         whole("size", self.size, at_least=1)
 
     def identity(self) -> Identity:

@@ -230,8 +230,8 @@ class Ledger:
         arguments.text("id", id, empty=False)
         arguments.text("what", what, empty=False)
         if not callable(release):
-            raise InvalidParameter(
-                f"release must be a function that returns bytes, got {arguments.shown(release)}"
+            raise InvalidParameter.of(
+                "release", f"must be a function that returns bytes, got {arguments.shown(release)}"
             )
         number, stored = self._charge(
             id, (what, parse_relation(relation).value, *_columns(loss)), loss, _named(part)
@@ -240,8 +240,9 @@ class Ledger:
             return stored
         payload = release()
         if not isinstance(payload, bytes):
-            raise InvalidParameter(
-                f"release must return bytes, got {type(payload).__name__}; the spend stays charged"
+            raise InvalidParameter.of(
+                "release",
+                f"must return bytes, got {type(payload).__name__}; the spend stays charged",
             )
         with self._transaction(write=True) as db:
             db.execute(
@@ -419,8 +420,8 @@ def _named(part: tuple[str, str] | None) -> tuple[str, str] | None:
     if part is None:
         return None
     if not isinstance(part, tuple) or len(part) != 2:
-        raise InvalidParameter(
-            f"part must be (name of the split, name of the part), got {arguments.shown(part)}"
+        raise InvalidParameter.of(
+            "part", f"must be (name of the split, name of the part), got {arguments.shown(part)}"
         )
     return arguments.text("part", part[0], empty=False), arguments.text(
         "part", part[1], empty=False
@@ -477,8 +478,9 @@ def _columns(loss: Loss) -> tuple[str, float, float, float]:
     kind = {GaussianDP: "gaussian", PureDP: "pure", ApproxDP: "approx"}.get(type(loss))
     mu, epsilon, delta = (float(getattr(loss, name, 0.0)) for name in ("mu", "epsilon", "delta"))
     if kind is None or not all(map(math.isfinite, (mu, epsilon, delta))):
-        raise InvalidParameter(
-            f"loss must be a finite GaussianDP, PureDP or ApproxDP, got {loss if kind else type(loss)}"
+        raise InvalidParameter.of(
+            "loss",
+            f"must be a finite GaussianDP, PureDP or ApproxDP, got {loss if kind else type(loss)}",
         )
     return kind, mu, epsilon, delta
 

@@ -63,9 +63,11 @@ class ApproxDP:
     def epsilon_at(self, delta: float) -> float:
         real("delta", delta, at_least=0, at_most=1)
         if delta < self.delta:
-            raise InvalidParameter(
-                f"delta must be at least {self.delta:g}, the delta of this loss itself, got delta={delta:g}: "
-                "no epsilon holds below it. Ask for a larger delta, or use mechanisms with a smaller one"
+            raise InvalidParameter.of(
+                "delta",
+                f"must be at least {self.delta:g}, the delta of this loss itself",
+                got=f"{delta:g}",
+                advice=": no epsilon holds below it. Ask for a larger delta, or use mechanisms with a smaller one",
             )
         if self.epsilon == math.inf or self.delta == 1:
             return 0.0 if delta == 1 else self.epsilon
@@ -194,14 +196,18 @@ def _pld_epsilon(parts: list[Loss], delta: float) -> float:
     failing = math.fsum(loss.delta_at(loss.epsilon) for loss in others)
     if failing > delta:
         largest = max(others, key=lambda loss: loss.delta_at(loss.epsilon))
-        raise InvalidParameter(
-            f"delta must be at least {failing:g}, the sum of the losses' own deltas (the largest is that of {largest}), "
-            f"got delta={delta:g}. Pass a larger one, compose(losses, delta=...), or use mechanisms with smaller deltas"
+        raise InvalidParameter.of(
+            "delta",
+            f"must be at least {failing:g}, the sum of the losses' own deltas (the largest is that of {largest})",
+            got=f"{delta:g}",
+            advice=". Pass a larger one, compose(losses, delta=...), or use mechanisms with smaller deltas",
         )
     if mu > 0 and failing == delta:
-        raise InvalidParameter(
-            f"delta must be larger than {failing:g}, the sum of the losses' own deltas, got delta={delta:g}: "
-            "a Gaussian loss needs a part of it. Pass a larger one: compose(losses, delta=...)"
+        raise InvalidParameter.of(
+            "delta",
+            f"must be larger than {failing:g}, the sum of the losses' own deltas",
+            got=f"{delta:g}",
+            advice=": a Gaussian loss needs a part of it. Pass a larger one: compose(losses, delta=...)",
         )
     added = epsilon + gaussian_epsilon(mu, (delta - failing) / 2)
     if not (mu == 0 or 1e-6 < mu < 50) or epsilon > 50 or delta < 1e-12:

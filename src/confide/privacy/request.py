@@ -30,17 +30,18 @@ class _Request:
 
     def __post_init__(self) -> None:
         if not LEAST <= real("epsilon", self.epsilon, above=0) <= MOST:
-            raise InvalidParameter(
-                f"epsilon must be at least {LEAST:g} and at most 1e30, got epsilon={shown(self.epsilon)}"
+            raise InvalidParameter.of(
+                "epsilon", f"must be at least {LEAST:g} and at most 1e30", got=shown(self.epsilon)
             )
         if self.delta is _UNSTATED:
-            raise InvalidParameter(
-                f"delta must be stated, got none. Write {self.kind}({shown(self.epsilon)}, delta=1e-5), with a delta far "
-                "below one divided by the number of users, or delta=0.0 for pure differential privacy, which needs more noise"
+            raise InvalidParameter.of(
+                "delta",
+                f"must be stated, got none. Write {self.kind}({shown(self.epsilon)}, delta=1e-5), with a delta far "
+                "below one divided by the number of users, or delta=0.0 for pure differential privacy, which needs more noise",
             )
         if 0 < real("delta", self.delta, at_least=0, below=1) < LEAST_DELTA:
-            raise InvalidParameter(
-                f"delta must be 0, or at least {LEAST_DELTA:g}, got delta={shown(self.delta)}"
+            raise InvalidParameter.of(
+                "delta", f"must be 0, or at least {LEAST_DELTA:g}", got=shown(self.delta)
             )
         object.__setattr__(self, "relation", parse_relation(self.relation))
 
@@ -105,8 +106,11 @@ class DistributedDP(_Request):
         _Request.__post_init__(self)
         real("dropouts", self.dropouts, at_least=0, below=1)
         if self.delta == 0:
-            raise InvalidParameter(
-                "delta must be positive under DistributedDP, got delta=0: the noise of a sum is Gaussian"
+            raise InvalidParameter.of(
+                "delta",
+                "must be positive under DistributedDP",
+                got="0",
+                advice=": the noise of a sum is Gaussian",
             )
         if self.relation is not Relation.REPLACE:
             raise InvalidParameter(
@@ -176,4 +180,4 @@ def parse_relation(value: "Relation | str") -> Relation:
         return Relation(value)
     except (TypeError, ValueError):
         choices = " or ".join(f'"{r.value}"' for r in Relation)
-        raise InvalidParameter(f"relation must be {choices}, got {shown(value)}") from None
+        raise InvalidParameter.of("relation", f"must be {choices}, got {shown(value)}") from None

@@ -79,7 +79,7 @@ def make(
     if not (Path(text).is_file() or os.sep in text or text.endswith(".npz")):
         raise InvalidParameter(f"unknown problem {text!r}{_hint(text)}")
     if horizon is not None:
-        raise InvalidParameter(f"a saved problem has its own horizon, got horizon={horizon}")
+        raise InvalidParameter.of("horizon", "is that of the saved problem", got=f"{horizon}")
     from confide.problems.files import load_problem
 
     return load_problem(text)
@@ -126,7 +126,7 @@ def _build(name: str, builder: Callable[..., Any], seed: int, horizon: int | Non
     options: dict[str, int] = {"seed": seed} if "seed" in accepted else {}
     if horizon is not None:
         if "horizon" not in accepted:
-            raise InvalidParameter(f"the horizon of {name} cannot be chosen, got horizon={horizon}")
+            raise InvalidParameter.of("horizon", f"of {name} cannot be chosen", got=f"{horizon}")
         options["horizon"] = horizon
     built: Problem = builder(**options)
     return built

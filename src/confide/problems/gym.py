@@ -185,8 +185,8 @@ class GymProblem:
     ) -> None:
         self._env = made_env(env, options)
         if not callable(features):
-            raise InvalidParameter(
-                f"features must be a function of an observation, got features={shown(features)}"
+            raise InvalidParameter.of(
+                "features", "must be a function of an observation", got=shown(features)
             )
         self._features, self.horizon = features, env_horizon(self._env, horizon)
         space, limit = (
@@ -198,8 +198,10 @@ class GymProblem:
                 f"the environment must have finitely many actions, got the action space {space}"
             )
         if limit is not None and self.horizon > limit:
-            raise InvalidParameter(
-                f"the environment stops after {limit} steps, got horizon={self.horizon}"
+            raise InvalidParameter.of(
+                "horizon",
+                f"must be at most {limit}, after which the environment stops",
+                got=f"{self.horizon}",
             )
         self.actions, self._first = int(space.n), int(space.start)
         sight = array("features(observation)", features(self._env.reset(seed=0)[0]))
@@ -322,8 +324,9 @@ def _map_of(table: Table, stated: tuple[float, float] | None = None) -> RewardMa
     if stated is not None:
         mapped = stated_range(stated)
         if low < mapped.low or high > mapped.high:
-            raise InvalidParameter(
-                f"reward_range must contain all rewards, which are in [{low:g}, {high:g}], got {stated}"
+            raise InvalidParameter.of(
+                "reward_range",
+                f"must contain all rewards, which are in [{low:g}, {high:g}], got {stated}",
             )
         return mapped
     if low >= 0 and high <= 1:
@@ -335,8 +338,8 @@ def stated_range(reward_range: Any) -> RewardMap:
     """From (low, high), as a user states it."""
     ends = [real("reward_range", end) for end in listed("reward_range", reward_range, object)]
     if len(ends) != 2 or not ends[0] < ends[1]:
-        raise InvalidParameter(
-            f"reward_range must be (low, high) with low < high, got reward_range={shown(reward_range)}"
+        raise InvalidParameter.of(
+            "reward_range", "must be (low, high) with low < high", got=shown(reward_range)
         )
     return RewardMap(*ends)
 

@@ -72,8 +72,8 @@ class LinearMDP(FiniteProblem):
             shapes = "features must have shape (states, actions, dimension) and measures (horizon, dimension, states)"
             raise InvalidParameter(f"{shapes}, got {phi.shape} and {mu.shape}")
         if theta.shape != mu.shape[:2]:
-            raise InvalidParameter(
-                f"reward_weights must have shape {mu.shape[:2]}, got {theta.shape}"
+            raise InvalidParameter.of(
+                "reward_weights", f"must have shape {mu.shape[:2]}, got {theta.shape}"
             )
         norms = np.linalg.norm(phi, axis=2)
         if not (np.isfinite(phi).all() and (norms <= 1 + 1e-9).all()):

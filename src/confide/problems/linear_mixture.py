@@ -74,12 +74,13 @@ class LinearMixtureMDP(FiniteProblem):
         kernels = np.ascontiguousarray(array("kernels", self.kernels, finite=False))
         weights = array("weights", self.weights, finite=False)
         if kernels.ndim != 4 or kernels.shape[1] != kernels.shape[3]:
-            raise InvalidParameter(
-                f"kernels must have shape (dimension, states, actions, states), got {kernels.shape}"
+            raise InvalidParameter.of(
+                "kernels",
+                f"must have shape (dimension, states, actions, states), got {kernels.shape}",
             )
         if weights.ndim != 2 or weights.shape[1] != len(kernels):
-            raise InvalidParameter(
-                f"weights must have shape (horizon, {len(kernels)}), got {weights.shape}"
+            raise InvalidParameter.of(
+                "weights", f"must have shape (horizon, {len(kernels)}), got {weights.shape}"
             )
         check_probabilities(kernels, "kernels", "isa")
         check_probabilities(weights, "weights", "h")
@@ -132,8 +133,9 @@ class LinearMixtureMDP(FiniteProblem):
 def _check_features(features: npt.ArrayLike, rewards: Array) -> Array:
     phi = array("reward_features", features, finite=False)
     if phi.ndim != 3 or phi.shape[:2] != rewards.shape[1:]:
-        raise InvalidParameter(
-            f"reward_features must have shape {(*rewards.shape[1:], 'dimension')}, got {phi.shape}"
+        raise InvalidParameter.of(
+            "reward_features",
+            f"must have shape {(*rewards.shape[1:], 'dimension')}, got {phi.shape}",
         )
     norms = np.linalg.norm(phi, axis=2)
     if not (np.isfinite(phi).all() and (norms <= 1 + 1e-9).all()):

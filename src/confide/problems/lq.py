@@ -224,12 +224,14 @@ def _check_form(matrix: Array, name: str, least: float, word: str) -> None:
     unequal = ~np.isclose(matrix, matrix.T)
     if unequal.any():
         i, j = np.argwhere(unequal)[0]
-        raise InvalidParameter(
-            f"{name} must be symmetric, got {name}[{i}, {j}]={matrix[i, j]} and {name}[{j}, {i}]={matrix[j, i]}"
+        raise InvalidParameter.of(
+            name,
+            f"must be symmetric, got {name}[{i}, {j}]={matrix[i, j]} and {name}[{j}, {i}]={matrix[j, i]}",
         )
     for k in range(1, len(matrix) + 1):
         smallest = np.linalg.eigvalsh(matrix[:k, :k])[0]
         if smallest < least:
-            raise InvalidParameter(
-                f"{name} must be positive {word}, got the eigenvalue {smallest:.6g} from row {k - 1} on"
+            raise InvalidParameter.of(
+                name,
+                f"must be positive {word}, got the eigenvalue {smallest:.6g} from row {k - 1} on",
             )

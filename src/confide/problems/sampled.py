@@ -98,8 +98,9 @@ class SampledProblem:
         )
         self._map = stated_range(reward_range)
         if not self._map.low <= 0 <= self._map.high:
-            raise InvalidParameter(
-                f"reward_range must contain 0, which an episode earns when it is over, got {reward_range}"
+            raise InvalidParameter.of(
+                "reward_range",
+                f"must contain 0, which an episode earns when it is over, got {reward_range}",
             )
         if self._many and self._env.metadata.get("autoreset_mode") == vector.AutoresetMode.DISABLED:
             raise InvalidParameter(
@@ -108,8 +109,10 @@ class SampledProblem:
         steps, spec = env_horizon(self._env, horizon), self._env.spec
         limit = spec.max_episode_steps if spec else None
         if limit is not None and steps > limit:
-            raise InvalidParameter(
-                f"the environment stops after {limit} steps, got horizon={steps}"
+            raise InvalidParameter.of(
+                "horizon",
+                f"must be at most {limit}, after which the environment stops",
+                got=f"{steps}",
             )
         chosen = (
             f"({', '.join(f'{key}={value}' for key, value in sorted(options.items()))})"
@@ -172,8 +175,8 @@ class SampledProblem:
         chosen = fitting(policy, self.horizon, self.states, self.actions)
         generator("rng", rng)
         if whole("step", step, at_least=0) >= self._steps:
-            raise InvalidParameter(
-                f"step must be below the horizon, which is {self._steps}, got step={step}"
+            raise InvalidParameter.of(
+                "step", f"must be below the horizon, which is {self._steps}", got=f"{step}"
             )
         return self._action(
             chosen.act(self.horizon - self._steps + step, self._number(observation), rng)
@@ -293,11 +296,12 @@ class _Binned(ObservationWrapper[Any, Any, Any]):
             )
         self.edges = [array("bins", edges, ndim=1) for edges in listed("bins", bins, object)]
         if len(self.edges) != space.shape[0]:
-            raise InvalidParameter(
-                f"bins must have edges for each of {space.shape[0]} dimensions, got {len(self.edges)}"
+            raise InvalidParameter.of(
+                "bins",
+                f"must have edges for each of {space.shape[0]} dimensions, got {len(self.edges)}",
             )
         if any((np.diff(edges) <= 0).any() for edges in self.edges):
-            raise InvalidParameter("bins must be increasing edges")
+            raise InvalidParameter.of("bins", "must be increasing edges")
         self.sizes = tuple(len(edges) + 1 for edges in self.edges)
         fits(**{f"bins[{i}]": size for i, size in enumerate(self.sizes)})
         self.observation_space = spaces.Discrete(math.prod(self.sizes))

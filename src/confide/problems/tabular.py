@@ -167,15 +167,16 @@ def check_rewards(
     if steps is None:
         raise InvalidParameter("a problem that is the same at every step needs a horizon")
     if steps < 1:
-        raise InvalidParameter(f"horizon must be at least 1, got horizon={steps}")
+        raise InvalidParameter.of("horizon", "must be at least 1", got=f"{steps}")
     if r.ndim == 3 and horizon is None and P.layers == 1:
         steps = len(r)
     if r.ndim == 2:
         fits(horizon=steps, states=len(r), actions=r.shape[1])
         r = np.repeat(r[None], steps, axis=0)
     if r.shape != (steps, P.states, P.actions) or (P.layers > 1 and P.layers != steps):
-        raise InvalidParameter(
-            f"{name} must have shape ({steps}, {P.states}, {P.actions}) to fit the transitions, got {np.shape(rewards)}"
+        raise InvalidParameter.of(
+            name,
+            f"must have shape ({steps}, {P.states}, {P.actions}) to fit the transitions, got {np.shape(rewards)}",
         )
     wrong = ~((r >= 0) & (r <= 1 + 1e-9))
     if wrong.any():
@@ -196,21 +197,22 @@ def check_outcomes(
             "outcome_rewards are for stochastic_rewards=True: rewards that an agent knows are means"
         )
     if earned.shape != P.successors.shape or earned.min() < 0 or earned.max() > 1:
-        raise InvalidParameter(
-            f"outcome_rewards must have {len(P.successors)} numbers in [0, 1], one for each outcome, got shape {earned.shape}"
+        raise InvalidParameter.of(
+            "outcome_rewards",
+            f"must have {len(P.successors)} numbers in [0, 1], one for each outcome, got shape {earned.shape}",
         )
     sums = np.add.reduceat(P.probabilities * earned, P.indptr[:-1]).reshape(
         P.layers, P.states, P.actions
     )
     if np.abs(sums - means).max() > _ROUNDING:
-        raise InvalidParameter("rewards must be the means of outcome_rewards")
+        raise InvalidParameter.of("rewards", "must be the means of outcome_rewards")
     return frozen(earned)
 
 
 def check_start(start: npt.ArrayLike, states: int) -> Array:
     where = array("start", start, finite=False)
     if where.shape != (states,):
-        raise InvalidParameter(f"start must have shape ({states},), got {where.shape}")
+        raise InvalidParameter.of("start", f"must have shape ({states},), got {where.shape}")
     check_probabilities(where[None], "start", "")
     return frozen(normalised(where))
 
@@ -218,8 +220,9 @@ def check_start(start: npt.ArrayLike, states: int) -> Array:
 def check_terminal(terminal: npt.ArrayLike, P: Transitions) -> Bools:
     ends = np.asarray(terminal)
     if ends.dtype != bool or ends.shape != (P.states,):
-        raise InvalidParameter(
-            f"terminal must be a boolean array of shape ({P.states},), got shape {ends.shape} of {ends.dtype}"
+        raise InvalidParameter.of(
+            "terminal",
+            f"must be a boolean array of shape ({P.states},), got shape {ends.shape} of {ends.dtype}",
         )
     origins = np.repeat(np.arange(P.layers * P.rows) // P.actions % P.states, np.diff(P.indptr))
     leaves = ends[origins] & (P.successors != origins)

@@ -78,7 +78,7 @@ def sparse_transitions(dense: npt.ArrayLike, name: str = "transitions") -> Trans
         array = array[None]
     if array.ndim != 4 or array.shape[1] != array.shape[3] or array.size == 0:
         shapes = "(horizon, states, actions, states) or (states, actions, states)"
-        raise InvalidParameter(f"{name} must have shape {shapes}, got {np.shape(dense)}")
+        raise InvalidParameter.of(name, f"must have shape {shapes}, got {np.shape(dense)}")
     check_probabilities(array, name, "hsa" if np.ndim(dense) == 4 else "sa")
     layers, S, A, _ = array.shape
     flat = array.reshape(-1, S)
@@ -107,12 +107,13 @@ def sparse_rows(
         or pointers.shape != (layers * states * actions + 1,)
         or followers.ndim != 1
     ):
-        raise InvalidParameter(
-            f"indptr must have layers x states x actions + 1 entries, got shape {pointers.shape}"
+        raise InvalidParameter.of(
+            "indptr", f"must have layers x states x actions + 1 entries, got shape {pointers.shape}"
         )
     if pointers[0] != 0 or pointers[-1] != len(followers) or weights.shape != followers.shape:
-        raise InvalidParameter(
-            "indptr must go from 0 to the number of successors, and each successor needs a probability"
+        raise InvalidParameter.of(
+            "indptr",
+            "must go from 0 to the number of successors, and each successor needs a probability",
         )
 
     def refuse(row: int, expected: str) -> None:

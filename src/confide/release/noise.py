@@ -17,8 +17,9 @@ def given_source(rng: np.random.Generator | None, noise: NoiseSource | None) -> 
             "give rng (fast noise, for simulation) or noise (a source), not both"
         )
     if not isinstance(rng, np.random.Generator | None):
-        raise InvalidParameter(
-            f"rng must be a NumPy generator, as np.random.default_rng(0) is, got {type(rng).__name__}"
+        raise InvalidParameter.of(
+            "rng",
+            f"must be a NumPy generator, as np.random.default_rng(0) is, got {type(rng).__name__}",
         )
     return noise if rng is None else FastSource(rng)
 
@@ -55,7 +56,7 @@ def choose_noise(
 ) -> ChosenNoise:
     """Secure noise, unless fast noise was requested. Without OpenDP, noise on a lattice is refused before the log is read."""
     if name not in ("fast", "secure", None):
-        raise InvalidParameter(f"source must be fast or secure, got {name!r}")
+        raise InvalidParameter.of("source", f"must be fast or secure, got {name!r}")
     if seed is not None and name != "fast":
         raise InvalidParameter(
             "--seed needs --source fast: noise that can be reproduced can be subtracted"

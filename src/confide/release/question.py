@@ -164,16 +164,18 @@ def check_call(
 ) -> None:
     """Arguments of the wrong type would be found out after the charge."""
     if not hasattr(logs, "assumptions"):
-        raise InvalidParameter(
-            f"logs must be a log, as confide.logs.open(path) or in_memory(users) is, got {type(logs).__name__}"
+        raise InvalidParameter.of(
+            "logs",
+            f"must be a log, as confide.logs.open(path) or in_memory(users) is, got {type(logs).__name__}",
         )
     if not isinstance(ledger, Ledger | None):
-        raise InvalidParameter(
-            f"ledger must be a Ledger, as confide.Ledger(path) is, got {type(ledger).__name__}"
+        raise InvalidParameter.of(
+            "ledger", f"must be a Ledger, as confide.Ledger(path) is, got {type(ledger).__name__}"
         )
     if not (progress is None or callable(progress)):
-        raise InvalidParameter(
-            f"progress must be a function of the parts done and of all parts, got {type(progress).__name__}"
+        raise InvalidParameter.of(
+            "progress",
+            f"must be a function of the parts done and of all parts, got {type(progress).__name__}",
         )
     if not isinstance(id, str | None):
-        raise InvalidParameter(f"id must be text, got {type(id).__name__}")
+        raise InvalidParameter.of("id", f"must be text, got {type(id).__name__}")

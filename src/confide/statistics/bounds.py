@@ -263,7 +263,7 @@ def _checked(
         and y.shape == counts.shape == steps.shape
     )
     if steps.dtype.kind not in "iu" or counts.dtype.kind not in "iu" or not shapes:
-        raise InvalidParameter("rows must have one step, one target and one whole count each")
+        raise InvalidParameter.of("rows", "must have one step, one target and one whole count each")
     if not _kernels.one_row_per_step(steps, counts, problems, users):
         raise InvalidParameter("every user has at most one row per step")
     return X, y, steps, counts
@@ -273,7 +273,7 @@ def _stacked(values: Array, size: int, steps: int) -> Array:
     """[step, coordinate], of a vector of `size` numbers; an error about it shows none of them."""
     vector = real_numbers(values)
     if vector.shape != (size,):
-        raise InvalidParameter(f"values must have shape ({size},), got {vector.shape}")
+        raise InvalidParameter.of("values", f"must have shape ({size},), got {vector.shape}")
     return vector.reshape(steps, -1)
 
 
@@ -282,8 +282,8 @@ def _numbers(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
     try:
         return np.asarray(values)
     except (TypeError, ValueError):
-        raise InvalidParameter(
-            f"{name} must be an array of whole numbers, got {type(values).__name__}"
+        raise InvalidParameter.of(
+            name, f"must be an array of whole numbers, got {type(values).__name__}"
         ) from None
 
 
@@ -307,4 +307,4 @@ def _check_sizes(**sizes: int) -> None:
 def _check_numbers(**numbers: float) -> None:
     for name, value in numbers.items():
         if not 1e-50 < real(name, value) < 1e50:
-            raise InvalidParameter(f"{name} must be positive and finite, got {name}={value}")
+            raise InvalidParameter.of(name, "must be positive and finite", got=f"{value}")

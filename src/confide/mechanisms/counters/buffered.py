@@ -42,8 +42,8 @@ class Buffered:
         whole("leaves", self.leaves, at_least=1)
         gaps = tuple(array("gaps", self.gaps, ndim=1).tolist()) or optimal_gaps(self.leaves)
         if len(gaps) % 2 or not all(a < b for a, b in zip((0.0, *gaps), (*gaps, 1.0), strict=True)):
-            raise InvalidParameter(
-                f"gaps must be an even number of increasing values in (0, 1), got {gaps}"
+            raise InvalidParameter.of(
+                "gaps", f"must be an even number of increasing values in (0, 1), got {gaps}"
             )
         object.__setattr__(self, "gaps", gaps)
         object.__setattr__(self, "_parts", _parts(gaps))

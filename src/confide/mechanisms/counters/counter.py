@@ -265,7 +265,9 @@ def check_leaves(leaves: int) -> None:
 
 def check_time(t: int, leaves: int) -> int:
     if whole("t", t, at_least=1) > leaves:
-        raise InvalidParameter(f"t must be at most the number of leaves, {leaves}, got t={t}")
+        raise InvalidParameter.of(
+            "t", f"must be at most the number of leaves, {leaves}", got=f"{t}"
+        )
     return int(t)
 
 

@@ -37,7 +37,7 @@ class Discounted:
         check_leaves(self.leaves)
         real("ratio", self.ratio, above=0, below=1)
         if self.bits is not None and not 4 <= whole("bits", self.bits) <= 30:
-            raise InvalidParameter(f"bits must be between 4 and 30, got bits={self.bits}")
+            raise InvalidParameter.of("bits", "must be between 4 and 30", got=f"{self.bits}")
 
     @property
     def integral(self) -> bool:

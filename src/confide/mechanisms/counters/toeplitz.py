@@ -29,7 +29,7 @@ class Toeplitz:
     def __post_init__(self) -> None:
         check_leaves(self.leaves)
         if self.bits is not None and not 4 <= whole("bits", self.bits) <= 30:
-            raise InvalidParameter(f"bits must be between 4 and 30, got bits={self.bits}")
+            raise InvalidParameter.of("bits", "must be between 4 and 30", got=f"{self.bits}")
 
     @property
     def integral(self) -> bool:
