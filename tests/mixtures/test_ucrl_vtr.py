@@ -183,7 +183,7 @@ def test_it_learns_privately():
     private, runs = regret(confide.JointDP(1.0, 1e-5))
     assert private < 1500
     assert (
-        runs[0].guarantee
+        str(runs[0].guarantee)
         == "JointDP(epsilon=1, delta=1e-05), replace one user, 20000 users, fast noise"
     )
     assert all(one.value[-1] > 0.9 * LOCK.optimal_value for one in runs)
