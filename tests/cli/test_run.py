@@ -13,8 +13,11 @@ from confide._durable import output
 from confide.errors import InvalidParameter
 from confide.experiments.run import Run
 from confide.experiments.spec import RunSpec, run_seeds
+from confide.learning.learner import Learner
+from confide.mechanisms.counters.counter import Counter
 from confide.mechanisms.state import StateFile
 from confide.privacy import JointDP, LocalDP
+from confide.privatizers.batches import Batches
 from confide.problems import TabularMDP, lock, rand
 from confide.problems.transitions import sparse_rows
 from confide.report.comparison import Comparison
@@ -595,6 +598,21 @@ def test_what_needs_too_much_memory_is_refused_at_once_and_leaves_no_folder(call
     )
     assert [path.name for path in tmp_path.iterdir()] == ["ring.npz"]
     assert "needs about" in call("explain", "tabular-psrl", "--on", tmp_path / "ring.npz", code=2)
+
+
+def test_an_agent_is_built_once(call, monkeypatch):
+    """With its noise, which is the larger part of the work where a problem is large."""
+    built = []
+    for cls in (Learner, Batches, Counter):
+        original = cls.__init__
+
+        def counted(self, *given, cls=cls, original=original, **options):
+            built.append(cls.__name__)
+            original(self, *given, **options)
+
+        monkeypatch.setattr(cls, "__init__", counted)
+    call("run", "ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "200")
+    assert sorted(built) == ["Batches", "Counter", "Learner"]
 
 
 def test_a_long_horizon_is_refused_before_the_problem_is_made(call):

@@ -125,12 +125,17 @@ def run(
         counts=counts,
     )
     specs = list(dict.fromkeys([first, *map(first.beside, compare_with or [])]))
-    _check(specs, world, seed)
-    _run_all(specs, world, range(seed, seed + seeds), out, as_json)
+    first_agent = _check(specs, world, seed)
+    _run_all(specs, world, range(seed, seed + seeds), out, as_json, first_agent)
 
 
 def _run_all(
-    specs: "list[RunSpec]", world: Any, seeds: range, out: Path | None, as_json: bool
+    specs: "list[RunSpec]",
+    world: Any,
+    seeds: range,
+    out: Path | None,
+    as_json: bool,
+    first_agent: Any,
 ) -> None:
     from confide._durable import output, staged
     from confide._extras import has_extra
@@ -143,7 +148,16 @@ def _run_all(
         with bars(as_json) as bar:
             for spec in specs:
                 shown = bar(_short(spec), spec.episodes)
-                runs += run_seeds(spec, world, seeds, out=out, progress=shown, command=command)
+                runs += run_seeds(
+                    spec,
+                    world,
+                    seeds,
+                    out=out,
+                    progress=shown,
+                    command=command,
+                    first_agent=first_agent,
+                )
+                first_agent = None
                 if not runs[-1].complete:
                     break
         # An interrupted command ends at once: the report is written when the runs are complete.
@@ -176,15 +190,22 @@ def _short(spec: "RunSpec") -> str:
     return f"{spec.title[-16:]}{f' eps {epsilon:g}' if epsilon < float('inf') else ''}"
 
 
-def _check(specs: "list[RunSpec]", world: Any, seed: int) -> None:
-    """Check all runs before the first one starts, so that a mistake is reported at once."""
+def _check(specs: "list[RunSpec]", world: Any, seed: int) -> Any:
+    """Check all runs before the first one starts, so that a mistake is reported at once.
+
+    Return the agent if there is only one kind of run, so that it is built once. Otherwise agents are built again when
+    it is their turn, because several large agents at the same time may not fit into memory.
+    """
     from confide.errors import ConfideError
 
+    agent = None
     for spec in specs:
         try:
-            schedule = getattr(spec.ready(world, seed), "schedule", None)
+            agent = spec.ready(world, seed)
         except ConfideError as error:
             raise (type(error)(f"{spec.title}: {error}") if len(specs) > 1 else error) from None
+        schedule = getattr(agent, "schedule", None)
         if schedule is not None and schedule.leaves == 1:  # allowed, and pointless
             late = f"the first release comes after all {spec.episodes:,} users, so that no user benefits from it; change --schedule"
             typer.echo(f"warning: {spec.title}: {late}", err=True)
+    return agent if len(specs) == 1 else None

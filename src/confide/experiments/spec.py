@@ -191,10 +191,22 @@ def run_seeds(
     out: Path | None,
     progress: Callable[[int], Progress] | None = None,
     command: str = "",
+    first_agent: Any = None,
 ) -> Iterator[Run]:
-    """One run per seed, each saved when it is complete; what is there already is loaded, what was interrupted is taken up."""
+    """One run per seed, each saved when it is complete; what is there already is loaded, what was interrupted is taken up.
+
+    `first_agent`: the agent of the first seed, if `spec.ready` has built it already.
+    """
     try:
-        yield from _run_seeds(spec, problem, seeds, out=out, progress=progress, command=command)
+        yield from _run_seeds(
+            spec,
+            problem,
+            seeds,
+            out=out,
+            progress=progress,
+            command=command,
+            first_agent=first_agent,
+        )
     finally:
         if out is not None:
             _remove_if_empty(private_path(out))
@@ -208,9 +220,11 @@ def _run_seeds(
     out: Path | None,
     progress: Callable[[int], Progress] | None,
     command: str,
+    first_agent: Any,
 ) -> Iterator[Run]:
     for seed in seeds:
-        agent = spec.ready(problem, seed)
+        agent = first_agent or spec.ready(problem, seed)
+        first_agent = None
         folder = None if out is None else out / spec.label / f"seed-{seed}"
         state = (
             None
