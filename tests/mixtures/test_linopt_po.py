@@ -89,7 +89,7 @@ def test_it_learns_privately(problem):
     target = problem.uniform_value + 0.9 * (problem.optimal_value - problem.uniform_value)
     assert private < 1500 and all(one.value[-1] > target for one in runs)
     assert (
-        runs[0].guarantee
+        str(runs[0].guarantee)
         == "JointDP(epsilon=1, delta=1e-05), replace one user, 20000 users, fast noise"
     )
     verify(runs[0].certificate)

@@ -37,6 +37,8 @@ COLUMNS = (
 )
 # An array with fewer cells that are not zero may stand in some file by chance.
 TELLING_CELLS = 3
+# Names of the states of a learner and its privatizer, and of the counter in it: of version 0.2, and of this one.
+STATE_LAYOUTS = (("learner", "privatizer", "counter"), ("learner-2", "batches-1", "noise.counter"))
 CHECKPOINT_RECORDS = ("XLOG", "Standby")
 
 
@@ -376,14 +378,15 @@ def differences(before, after, size):
 
 def closed_batches(state, size):
     """The exact sum of each closed batch, if the state shows them."""
-    try:
-        learner = unpack(state, "learner", released=0)
-        privatizer = unpack(learner.arrays["privatizer"].tobytes(), "privatizer", released=0)
-        counter = unpack(privatizer.arrays["counter"].tobytes(), "counter", released=0)
-    except (ConfideError, ValueError, KeyError):
-        return []
-    leaves = counter.arrays.get("private.leaves", np.zeros((0, size)))
-    return list(leaves[: counter.generation].astype(np.int64))
+    for learner_kind, privatizer_kind, counter_name in STATE_LAYOUTS:
+        with contextlib.suppress(ConfideError, ValueError, KeyError):
+            learner = unpack(state, learner_kind, released=0)
+            inner = learner.arrays["privatizer"].tobytes()
+            privatizer = unpack(inner, privatizer_kind, released=0)
+            counter = unpack(privatizer.arrays[counter_name].tobytes(), "counter", released=0)
+            leaves = counter.arrays.get("private.leaves", np.zeros((0, size)))
+            return list(leaves[: counter.generation].astype(np.int64))
+    return []
 
 
 class Attack:
@@ -460,7 +463,7 @@ def attack(files, reports, *, place):
         blobs = [path.read_bytes() for path in _files(copied)]
         exact = [each for each in (contribution, total) if np.count_nonzero(each) >= TELLING_CELLS]
         recovered.exact_sums_in_files += any(is_in(exact, blob) for blob in blobs)
-        recovered.states_in_files += any(b'"kind": "learner"' in blob for blob in blobs)
+        recovered.states_in_files += any(b'"kind": "learner' in blob for blob in blobs)
         if columns.generation != generation:
             generation = columns.generation
             batch, total = [], np.zeros(reports.size, dtype=np.int64)

@@ -103,9 +103,11 @@ class Guarantee:
         return replace(self, loss=self.loss.group(k), times=self.times * k)
 
     @property
-    def stated_delta(self) -> float:
-        """The delta at which `epsilon` holds: zero for a pure loss, whatever was requested."""
-        return 0.0 if isinstance(self.loss, PureDP) else self.delta
+    def stated(self) -> tuple[float, float]:
+        """Epsilon and delta as people write them: a pure loss has its own epsilon and delta zero, whatever was requested."""
+        if isinstance(self.loss, PureDP):
+            return self.loss.epsilon, 0.0
+        return self.epsilon, self.delta
 
     def to_json(self) -> dict[str, Any]:
         """The one form of a guarantee in files and certificates.

@@ -92,9 +92,10 @@ def guarantee(given: "Guarantee") -> str:
     if given.trust is Trust.NONE:
         return f"{NO_PRIVACY}, {given.users} users"
     person = f", a person who comes {given.times} times" if given.times > 1 else ""
+    epsilon, delta = given.stated
     assumed = ", assuming an ideal aggregator" if given.trust is Trust.DISTRIBUTED else ""
     return (
-        f"{given.trust.value.capitalize()}DP(epsilon={given.epsilon:.6g}, delta={given.stated_delta:g}), "
+        f"{given.trust.value.capitalize()}DP(epsilon={epsilon:.6g}, delta={delta:g}), "
         f"{_ONE_USER[given.relation]}{person}, {given.users} users, {given.source} noise{assumed}"
     )
 
