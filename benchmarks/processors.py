@@ -1,8 +1,11 @@
-"""Do devices on other processors plan the same rounds?  python benchmarks/processors.py [--users 400] [--agents a,b]
+"""Do devices on other processors plan the same rounds?
+
+    PYTHONPATH=OTHER/src python benchmarks/processors.py --users 400 --json before.json
+    python benchmarks/processors.py --users 400 --before before.json --write
 
 A server learns from simulated devices, and keeps each release. Processes with other kernels of OpenBLAS, without NumPy's CPU features, with
 numba for a generic processor, and with one or two threads plan the rounds anew from the same bytes. Each then makes a message, and the
-server that made the release takes it or refuses it. For another version: PYTHONPATH=/path/to/its/src.
+server that made the release takes it or refuses it. Numbers of another version (--before) stand beside the new ones.
 """
 
 import argparse
@@ -17,6 +20,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from record import record
 
 from confide.agents.catalogue import agent_class
 from confide.errors import ConfideError
@@ -261,13 +265,54 @@ def main():
     parser.add_argument(
         "--plan", action="store_true", help="for the processes that this script starts"
     )
+    parser.add_argument("--json", type=Path, help="where to keep the numbers, for --before")
+    parser.add_argument("--before", type=Path, help="numbers of another version, from --json")
+    parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     names = given.agents.split(";")
     if given.plan:
         print(json.dumps(plan_releases(Path(given.folder), names, given.users)))
         return
-    for processor, found in measure(names, given.users).items():
-        print(f"{processor}: {json.dumps(found)}")
+    results = measure(names, given.users)
+    if given.json:
+        given.json.write_text(json.dumps(results))
+    before = json.loads(given.before.read_text()) if given.before else None
+    record("Rounds on other processors", page(results, before), write=given.write)
+
+
+ABOUT = """A server learns from simulated devices of {agents} agents and problems under local privacy, and keeps each release.
+Another process plans the rounds again from the same bytes, on an emulated processor, and makes a message to each round.
+A round differs if its policies, its questions or its tables differ by more than rounding. The server counts a message only
+if it names the round that the server has planned.
+"""
+
+
+def page(results, before):
+    """A table with a row for each processor, and the agents whose rounds differ."""
+    columns = [
+        "processor",
+        "rounds",
+        "rounds that differ",
+        "of these counted",
+        "same round refused",
+    ]
+    if before:
+        columns += ["version 0.2: rounds that differ", "of these counted"]
+    lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
+    names = ("rounds", "another round", "counted though another", "refused though the same")
+    for processor, counts in results.items():
+        cells = [processor, *(counts[name] for name in names)]
+        if before:
+            cells += [before[processor][name] for name in names[1:3]]
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    agents = {key.rsplit(" ", 1)[0] for counts in results.values() for key in counts["which"]}
+    answers = {answer for counts in results.values() for answer in counts["answers"]}
+    last = (
+        f"Only rounds of {', '.join(sorted(agents))} differ. The server answers {', '.join(sorted(answers))}."
+        if agents
+        else "No round differs."
+    )
+    return ABOUT.format(agents=len(CASES)) + "\n" + "\n".join(lines) + f"\n\n{last}\n"
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -29,9 +31,12 @@ their order from round to round. Ratios are of neighbouring turns. Version 0.2 d
 
 def work(folder, address):
     """A service of this process's version. Each line of the input is a group size and a number of groups."""
-    from confide.service.core.admission import Report
-    from confide.service.core.folder import ServiceFolder
-    from confide.service.core.spec import Batching, RunSpec
+    # In version 0.2 these modules were not yet in a folder of their own.
+    package = "confide.service" if find_spec("confide.service.folder") else "confide.service.core"
+    Report = import_module(f"{package}.admission").Report
+    ServiceFolder = import_module(f"{package}.folder").ServiceFolder
+    spec = import_module(f"{package}.spec")
+    Batching, RunSpec = spec.Batching, spec.RunSpec
 
     place = ServiceFolder(folder, address=address or None)
     if not place.exists():
