@@ -7,8 +7,8 @@ from confide.audit.verify import verify
 from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
 from confide.mechanisms.sources import noise_source
 from confide.mixtures.questions.contributions import Answers
-from confide.privacy import JointDP, LocalDP, NoPrivacy, PureDP
-from confide.privacy.bounded import Bounded
+from confide.privacy import CentralDP, JointDP, LocalDP, NoPrivacy, PureDP
+from confide.privacy.bounded import Bounded, L2Ball
 from confide.privacy.certificate import certify
 from confide.privatizers import AtMost, CentralPrivatizer
 
@@ -109,3 +109,22 @@ def test_it_is_pure_and_its_certificate_verifies(source):
 def test_local_privacy_is_refused():
     with pytest.raises(PrivacyError):
         rounds(LocalDP(1.0, delta=0.0))
+
+
+def test_a_restored_round_goes_on_under_the_bound_that_its_users_were_clipped_by():
+    wide, narrow = L2Ball(1000.0, 4), L2Ball(0.001, 4)
+    made, again = rounds(CentralDP(1.0, 0.0)), rounds(CentralDP(1.0, 0.0))
+    made.open(wide, 10)
+    made.absorb(Bounded(np.array([9000.0, 0, 0, 0]), wide, 9))
+    again.restore(made.save(), released=0)
+    # It has as many numbers, and its noise would be a million times too small for the sum.
+    with pytest.raises(StateError, match="planned otherwise"):
+        again.open(narrow, 10)
+    # A state that is saved before anybody has planned again knows the bound, too.
+    third = rounds(CentralDP(1.0, 0.0))
+    third.restore(again.save(), released=0)
+    with pytest.raises(StateError, match="planned otherwise"):
+        third.open(narrow, 10)
+    third.open(wide, 10)
+    third.absorb(Bounded(np.zeros(4), wide))
+    assert third.release().noise.std > 1000

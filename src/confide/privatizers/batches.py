@@ -130,6 +130,8 @@ class Batches:
         self._absent = 0
         # None: nobody is in it.
         self._open_sum: Numbers | None = None
+        # The identity of the bound that `open` was given, because the noise of the open sum must be that of its contributions.
+        self._opened_bound: str | None = None
         # The nonces of messages. Those of earlier batches are stale, whatever their nonce.
         self._nonces: set[bytes] = set()
 
@@ -197,12 +199,13 @@ class Batches:
             raise StreamExhausted(
                 f"the guarantee covers {self.schedule.users} users in at most {self.schedule.leaves} rounds"
             )
-        is_another = self._open_sum is not None and self._open_sum.size != bound.size
+        is_another = self._open_sum is not None and self._opened_bound != identify(bound)
         if is_another or self._users - self._begun >= users:
             raise StateError(
                 "the open round was planned otherwise before: its users are in another sum"
             )
         self._noise.open(bound)
+        self._opened_bound = identify(bound)
         self._edge = self._begun + users
 
     def absorb(self, contribution: Bounded, *, counted: bool = False) -> None:
@@ -323,6 +326,8 @@ class Batches:
             "simulated": self._simulated,
             "noise": noise_facts,
         }
+        if self._opened_bound is not None:
+            facts["opened_bound"] = self._opened_bound
         arrays = {
             "open": np.zeros(0) if self._open_sum is None else self._open_sum,
             "nonces": np.frombuffer(b"".join(sorted(self._nonces)), dtype=np.uint8),
@@ -369,6 +374,7 @@ class Batches:
         if resume or self._noise.resumes_batch:
             self._users, self._absent = facts["users"], facts["absent"]
             self._open_sum = arrays["open"] if arrays["open"].size else None
+            self._opened_bound = facts.get("opened_bound")
             self._nonces = _split(arrays["nonces"].tobytes())
         self._restored = True
         self._half_done = False
