@@ -1,12 +1,17 @@
 """A service checked from outside, and services that lie."""
 
+import json
+
 import pytest
 from service_bench import URL, serving, spec, through
 
 from confide.errors import InvalidParameter
 from confide.service.core.folder import ServiceFolder
+from confide.service.core.manifest import manifest_of
 from confide.service.core.public_check import check_public
+from confide.service.core.verification import verify_store
 from confide.service.device.transport import Response
+from confide.service.documents import canonical
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +96,39 @@ def test_another_key_and_no_service(http):
 def test_addresses_that_are_none(url, run):
     with pytest.raises(InvalidParameter):
         list(check_public(url, run))
+
+
+def promising(change):
+    """`manifest_of` of a service that promises people something else than its certificate says."""
+
+    def lie(*given):
+        document = json.loads(manifest_of(*given))
+        change(document)
+        return canonical(document)
+
+    return lie
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda told: told["promise"].update(delta=1e-9), "has delta=1e-05, more than"),
+        (lambda told: told["promise"].update(trust="local"), "has the trust joint, and local was"),
+        (lambda told: told["promise"].update(relation="replace"), "has the relation null"),
+        (lambda told: told.update(simulation=False), "is of fast noise, and the manifest"),
+    ],
+)
+def test_a_certificate_of_less_than_was_promised_is_found(tmp_path, monkeypatch, change, says):
+    monkeypatch.setattr("confide.service.core.creation.manifest_of", promising(change))
+    with serving(
+        ServiceFolder(tmp_path / "service"), spec(users=6, every=2, relation="null")
+    ) as http:
+        found = said(http)
+        assert [each.holds for each in found] == [True, True, False]
+        assert says in found[-1].says
+        service = http.service
+        checked = {
+            each.about: each for each in verify_store(service.store, service.keys, service.marks)
+        }
+        assert not checked["demo: certificate"].holds
+        assert says in checked["demo: certificate"].says

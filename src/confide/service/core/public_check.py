@@ -10,7 +10,7 @@ from confide.audit.verify import verify
 from confide.errors import ConfideError, InvalidParameter, SignatureError
 from confide.privacy.certificate import Certificate, check_schema
 from confide.service.core.spec import NAME
-from confide.service.core.verification import Found
+from confide.service.core.verification import Found, check_kept
 from confide.service.device.transport import Response, Send, ServiceRefused, over_http
 from confide.service.documents import Statement, check_chain, check_signature, digest
 
@@ -101,10 +101,7 @@ class _Checks:
         document, promised = json.loads(body), self._told["promise"]
         check_schema(document)
         found = verify(Certificate(document))
-        if found.epsilon > promised["epsilon"] * (1 + 1e-9):
-            raise SignatureError(
-                f"the noise gives epsilon={found.epsilon:g}, more than was promised"
-            )
+        check_kept(found, document["guarantee"], self._told)
         simulated = "; SIMULATION: fast noise" if self._told["simulation"] else ""
         return f"epsilon = {found.epsilon:.6g}, promised {promised['epsilon']:g} at delta = {promised['delta']:g}{simulated}"
 

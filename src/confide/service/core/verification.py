@@ -2,10 +2,11 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from confide.audit.verify import verify
+from confide.audit.verify import Verification, verify
 from confide.errors import ConfideError, StateError
 from confide.mechanisms.state import unpack
 from confide.privacy.certificate import Certificate, check_schema
@@ -103,11 +104,30 @@ def _certificate(row: RunRow) -> str:
     check_schema(document)
     found = verify(Certificate(document))
     promised = manifest["promise"]
+    check_kept(found, document["guarantee"], manifest)
+    return f"epsilon = {found.epsilon:.6g}, promised {promised['epsilon']:g} at delta = {promised['delta']:g}"
+
+
+def check_kept(found: Verification, stated: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
+    """The guarantee of a verified certificate is the one that the manifest promises to people."""
+    promised = manifest["promise"]
     _must(
         found.epsilon <= promised["epsilon"] * (1 + 1e-9),
         f"the noise gives epsilon={found.epsilon:g}, more than was promised",
     )
-    return f"epsilon = {found.epsilon:.6g}, promised {promised['epsilon']:g} at delta = {promised['delta']:g}"
+    _must(
+        found.delta <= promised["delta"] * (1 + 1e-9),
+        f"the certificate has delta={found.delta:g}, more than was promised",
+    )
+    for name in ("trust", "relation"):
+        _must(
+            stated[name] == promised[name],
+            f"the certificate has the {name} {stated[name]}, and {promised[name]} was promised",
+        )
+    _must(
+        manifest["simulation"] or stated["source"] == "secure",
+        f"the certificate is of {stated['source']} noise, and the manifest does not say that the run is a simulation",
+    )
 
 
 def _releases(row: RunRow, store: Store) -> str:
