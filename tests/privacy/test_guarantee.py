@@ -122,3 +122,17 @@ def test_participations():
 def test_no_privacy_promises_nothing():
     assert no_guarantee(3).epsilon == math.inf
     assert NoPrivacy().trust is Trust.NONE
+
+
+def test_json_whose_numbers_contradict_each_other_is_refused():
+    written = make(GaussianDP(0.1)).to_json()
+    assert Guarantee.from_json(written) == make(GaussianDP(0.1))
+    rounded = written | {"epsilon": written["epsilon"] * (1 + 1e-9)}
+    assert Guarantee.from_json(rounded) == make(GaussianDP(0.1))
+    for name, value in {"epsilon": 0.01, "delta": 0.0, "relation": "null"}.items():
+        with pytest.raises(InvalidParameter, match=f"states {name}=.*does not follow"):
+            Guarantee.from_json(written | {name: value})
+    with pytest.raises(InvalidParameter, match="gaussian, pure or approximate"):
+        Guarantee.from_json(written | {"loss": {"kind": "x", "epsilon": 0.1, "delta": 0.0}})
+    with pytest.raises(InvalidParameter, match="trust must be"):
+        Guarantee.from_json(written | {"trust": "everybody"})

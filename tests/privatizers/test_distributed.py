@@ -312,6 +312,20 @@ def test_a_forged_certificate_is_caught(change, said):
         verify(Certificate(document))
 
 
+def test_a_certificate_that_claims_more_dropouts_than_its_noise_is_made_for_is_caught():
+    document = certify(server().guarantee, [server().mechanism()]).document
+    document["guarantee"]["request"]["dropouts"] *= 2
+    with pytest.raises(CertificateError, match="other dropouts"):
+        verify(Certificate(document))
+
+
+def test_a_certificate_of_fast_noise_cannot_call_it_secure():
+    document = certify(server().guarantee, [server().mechanism()]).document
+    document["guarantee"]["source"] = "secure"
+    with pytest.raises(CertificateError, match="contradicts fast-noise"):
+        verify(Certificate(document))
+
+
 def test_a_certificate_states_its_assumptions():
     made = server()
     document = certify(made.guarantee, [made.mechanism()]).document

@@ -116,10 +116,7 @@ def verify(certificate: Certificate) -> Verification:
         "DistributedDP",
     )
     _check(replaces, f"{request['kind']} needs the relation replace")
-    needed = standing_assumptions(Trust(promise["trust"]), promise["source"])
-    stated_kinds = {assumption.kind for assumption in certificate.assumptions}
-    missing = [each.kind for each in needed if each.kind not in stated_kinds]
-    _check(not missing, f"an assumption is missing: {', '.join(missing[:1])}")
+    _check_assumptions(certificate, promise)
     if request["kind"] == "NoPrivacy":
         _check(
             promise["epsilon"] is None and stated == NO_PRIVACY,
@@ -151,6 +148,21 @@ def verify(certificate: Certificate) -> Verification:
         f"epsilon={request['epsilon']:.6g} was requested, but {given}",
     )
     return Verification(epsilon, delta, losses)
+
+
+def _check_assumptions(certificate: Certificate, promise: Json) -> None:
+    """All that the guarantee needs are stated, and none that denies its noise."""
+    needed = [
+        each.kind for each in standing_assumptions(Trust(promise["trust"]), promise["source"])
+    ]
+    stated = {assumption.kind for assumption in certificate.assumptions}
+    missing = [kind for kind in needed if kind not in stated]
+    _check(not missing, f"an assumption is missing: {', '.join(missing[:1])}")
+    denied = {"fast-noise", "no-noise"} & stated - set(needed)
+    _check(
+        not denied,
+        f"the noise is {promise['source']}, which contradicts {', '.join(sorted(denied))}",
+    )
 
 
 def _close(true: float, stated: float) -> bool:
@@ -352,6 +364,10 @@ def _shared_loss(mechanism: Json, promise: Json) -> Loss:
     _check(
         max(honest, parameters["leaves"]) <= promise["users"],
         "there are more honest devices, or more leaves, than users",
+    )
+    _check(
+        parameters["dropouts"] == promise["request"].get("dropouts"),
+        "the noise is made for other dropouts than the request has",
     )
     if described is not None and described["name"] in _BOUNDS:
         size = _BOUNDS[described["name"]](

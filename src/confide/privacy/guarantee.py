@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from confide.arguments import kind, shown, text, whole
+from confide.arguments import choice, kind, shown, text, whole
 from confide.errors import InvalidParameter, PromiseBroken
 from confide.privacy import words
 from confide.privacy.loss import (
@@ -32,6 +32,8 @@ from confide.privacy.request import (
 
 FORMAT = "confide-guarantee/1"
 
+# Relative: how far a number that a file states may be from the one that this machine computes.
+_ROUNDING = 1e-6
 SLACK = 1e-9  # relative: what rounding in the accounting may add up to
 # which ways of keeping data serve which request; a central guarantee becomes joint by the billboard lemma
 _SERVES = {
@@ -129,26 +131,39 @@ class Guarantee:
 
     @classmethod
     def from_json(cls, facts: Any) -> "Guarantee":
-        """The guarantee that `to_json` wrote."""
+        """The guarantee that `to_json` wrote. Numbers for readers that do not follow from the loss and the request are refused."""
         if not isinstance(facts, dict) or facts.get("format") != FORMAT:
             written = facts.get("format") if isinstance(facts, dict) else None
             raise InvalidParameter(
                 f"this guarantee has format {shown(written)}, this version of confide reads {FORMAT}"
             )
         try:
-            return cls(
+            made = cls(
                 loss=loss_from_json(facts["loss"]),
                 request=request_from_json(facts["request"]),
-                trust=Trust(facts["trust"]),
+                trust=Trust(choice("trust", facts["trust"], tuple(each.value for each in Trust))),
                 users=facts["users"],
                 source=facts["source"],
                 times=facts["times"],
             )
+            told = {name: facts[name] for name in ("epsilon", "delta", "relation")}
         except (KeyError, TypeError) as error:
             raise InvalidParameter(f"this guarantee is not complete: {error}") from None
+        for name, value in told.items():
+            if not _same(value, made.to_json()[name]):
+                raise InvalidParameter(
+                    f"this guarantee states {name}={shown(value)}, which does not follow from its loss and its request"
+                )
+        return made
 
     def __str__(self) -> str:
         return words.guarantee(self)
+
+
+def _same(told: Any, computed: Any) -> bool:
+    """Numbers may differ by what rounding in the accounting adds up to on another processor."""
+    both = isinstance(told, float) and isinstance(computed, float)
+    return bool(told == computed) or (both and math.isclose(told, computed, rel_tol=_ROUNDING))
 
 
 def no_guarantee(users: int) -> Guarantee:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from confide._extras import need
-from confide.arguments import kind, listed, real, whole
+from confide.arguments import kind, listed, real, shown, whole
 from confide.errors import InvalidParameter
 from confide.identity import Identity
 from confide.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
@@ -145,8 +145,12 @@ def loss_from_json(value: dict[str, Any]) -> Loss:
             return GaussianDP(value["mu"])
         case "pure":
             return PureDP(math.inf if value["epsilon"] is None else value["epsilon"])
-        case _:
+        case "approximate":
             return ApproxDP(value["epsilon"], value["delta"])
+        case other:
+            raise InvalidParameter(
+                f"a loss must be gaussian, pure or approximate, got kind={shown(other)}"
+            )
 
 
 def loss_for(request: Request) -> GaussianDP | PureDP:
