@@ -183,3 +183,13 @@ def test_another_process_is_refused_until_the_first_one_has_ended(tmp_path):
     agent.close()
     with pytest.raises(InvalidParameter, match="StateStore"):
         made().keep(3)
+
+
+@pytest.mark.parametrize("total", [["7654321"], [7654321.5], [7654321, None], [7654321e9]])
+def test_an_error_about_a_sum_does_not_quote_it(total):
+    agent = made()
+    agent.next_batch()
+    with pytest.raises(InvalidParameter, match="total must be an array") as refused:
+        agent.close(total, 1)
+    assert "7654321" not in str(refused.value)
+    assert refused.value.got is None

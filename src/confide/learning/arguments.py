@@ -79,7 +79,11 @@ def whole_steps(total: npt.ArrayLike) -> npt.NDArray[np.int64]:
     """A sum in whole steps of the grid. Sums of a service are 64-bit integers, which are taken whatever they are: see `clip_sum`."""
     if isinstance(total, np.ndarray) and total.dtype == np.int64:
         return total
-    return integers("total", total)
+    try:
+        return integers("total", total)
+    except InvalidParameter as error:
+        # The sum is private, so an error says what is wrong with it without its numbers.
+        raise InvalidParameter.of("total", error.problem) from None
 
 
 def read_message(data: bytes | Message, generation: int, expected: bytes) -> Message:
