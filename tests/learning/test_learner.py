@@ -66,18 +66,28 @@ def test_a_fork_with_users_does_not_go_on():
     for data_first in (False, True):
         if data_first:
             serve(agent, 5)
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                serve(agent, 5)
-                status = 16
-            except StateError as error:
-                status = 17 if "a fork copied this agent" in str(error) else 1
-            finally:
-                os._exit(status)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == (17 if data_first else 16)
+        assert served_by_a_fork(agent) == (17 if data_first else 16)
     serve(agent, 5)
+    # Nor does a fork of an agent that has its users from a saved state.
+    restored = learner()
+    restored.restore(agent.save(), released=agent.released().generation)
+    assert served_by_a_fork(restored) == 17
+    serve(restored, 5)
+
+
+def served_by_a_fork(agent):
+    """How a forked process ends that serves users: 16 if it could, 17 if it was refused."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            serve(agent, 5)
+            status = 16
+        except StateError as error:
+            status = 17 if "a fork copied this agent" in str(error) else 1
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 @pytest.mark.parametrize(

@@ -391,14 +391,11 @@ class Learner:
         who were served by another one are refused, because the planner would take them for users of the round's policies."""
         if generation is not None:
             self.current_round()  # after a restart nobody may have planned yet
-        if (
-            generation is not None
-            and whole("generation", generation, at_least=0) != self._privatizer.generation
-        ):
             current = self._privatizer.generation
-            raise StaleMessage(
-                f"the users were served with release {generation}, the current one is {current}: they are late"
-            )
+            if whole("generation", generation, at_least=0) != current:
+                raise StaleMessage(
+                    f"the users were served with release {generation}, the current one is {current}: they are late"
+                )
         if self._privatizer.devices and not isinstance(users, TransitionCounts):
             device = (
                 "ShareClient"
@@ -523,6 +520,9 @@ class Learner:
             if key.startswith("memory.")
         }
         self._memory, self._round = memory, None
+        if self.users:
+            # The state holds users' data, and a fork would copy them.
+            self._one_process.check()
 
     def current_round(self) -> Round:
         """What everybody plans from the last release. Public."""
