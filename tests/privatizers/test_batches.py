@@ -1,6 +1,7 @@
 """One class keeps the open batch of every trust model, and a new way to make releases is one class and one line."""
 
 import math
+import os
 from typing import ClassVar
 
 import numpy as np
@@ -175,3 +176,25 @@ def test_the_size_of_a_schedules_batch_is_not_decided_again():
     rounds = CentralPrivatizer(BALL, AtMost(5, 2), privacy=PRIVACY, noise=noise_source("fast", 0))
     with pytest.raises(StateError, match="no round is open"):
         _ = rounds.batch
+
+
+@pytest.mark.process
+def test_a_privatizer_that_a_fork_copied_with_users_does_not_go_on():
+    """Both copies would noise the same two users, with different noise if it is secure."""
+    privatizer = CentralPrivatizer(BALL, every(3, 3), privacy=PRIVACY, noise=noise_source("secure"))
+    bounded = Bounded(np.zeros(2), BALL, users=1)
+    for _ in range(2):
+        privatizer.absorb(bounded)
+    for change in (lambda: privatizer.absorb(bounded), privatizer.close):
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                change()
+            except StateError as error:
+                status = 17 if "a fork copied this" in str(error) else 1
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 17
+    privatizer.absorb(bounded)
+    assert privatizer.generation == 1

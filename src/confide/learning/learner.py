@@ -29,7 +29,7 @@ from confide.learning.message_server import MessageServer, message_server
 from confide.learning.resources import Footprint
 from confide.learning.round_digest import round_digest
 from confide.learning.share_server import ShareServer, share_server
-from confide.learning.turns import OneProcess, Turns, in_turn
+from confide.learning.turns import Turns, in_turn
 from confide.mechanisms.counters import Factorisation, counter_identity
 from confide.mechanisms.sources import NoiseSource, SecureSource, check_source
 from confide.mechanisms.state import StateFile, StateStore, pack, unpack
@@ -182,7 +182,7 @@ class Learner:
         self._round: Round | None = None
         self._round_generation = 0
         self._store: StateStore | None = None
-        self._turns, self._one_process = Turns(), OneProcess()
+        self._turns = Turns()
 
     @classmethod
     def footprint(
@@ -330,7 +330,6 @@ class Learner:
         `contribution(...).steps` (of devices: of `decoded(message)`) over `users` users. It may have any size that the guarantee covers.
         """
         self._privatizer.check_ready()
-        self._one_process.check()
         self.current_round()  # its memory is needed after the release
         if total is not None and not self.abilities.sums:
             raise PrivacyError(
@@ -419,7 +418,6 @@ class Learner:
     def _take(self, users: Trajectories | TransitionCounts) -> None:
         privatizer = self._privatizer
         privatizer.check_ready()
-        self._one_process.check()
         counted = isinstance(users, TransitionCounts)
         privatizer.absorb(self.contribution(users), counted=counted)
         self._follow()
@@ -440,7 +438,6 @@ class Learner:
     def _before_release(self) -> None:
         """Before whatever may complete a batch: what is planned after the release follows from the round that is open now."""
         self._privatizer.check_ready()
-        self._one_process.check()
         self.current_round()
 
     @in_turn
@@ -520,9 +517,6 @@ class Learner:
             if key.startswith("memory.")
         }
         self._memory, self._round = memory, None
-        if self.users:
-            # The state holds users' data, and a fork would copy them.
-            self._one_process.check()
 
     def current_round(self) -> Round:
         """What everybody plans from the last release. Public."""

@@ -1,6 +1,5 @@
 """An agent is not thread-safe: calls from several threads are refused in plain words."""
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,23 +35,6 @@ class Turns:
         finally:
             self._last_thread = thread
             self._lock.release()
-
-
-class OneProcess:
-    """Refuses a copy that a fork made of an object with users' data: the two copies would noise the same data twice."""
-
-    def __init__(self) -> None:
-        self._process: int | None = None
-
-    def check(self) -> None:
-        """Call it before data are taken in. The process that calls first is the one that may go on."""
-        if self._process is None:
-            self._process = os.getpid()
-        elif self._process != os.getpid():
-            raise StateError(
-                "a fork copied this agent after users had reported, and both copies would noise the same data: "
-                "go on in the process that they reported to, or restore a saved state"
-            )
 
 
 class _HasTurns(Protocol):

@@ -21,6 +21,7 @@ from confide.mechanisms.state import StateFile, StateStore, pack, unpack
 from confide.privacy.bounded import Bound, Bounded, Released
 from confide.privacy.certificate import Mechanism
 from confide.privacy.guarantee import Guarantee
+from confide.privatizers.one_process import OneProcess
 from confide.privatizers.schedule import AtMost, Schedule, check_batch, check_left
 
 Numbers = npt.NDArray[Any]
@@ -112,6 +113,7 @@ class Batches:
         # True between the first change of a batch and the last: an exception there must neither be saved nor retried.
         self._half_done = False
         self._restored = False
+        self._one_process = OneProcess()
         self._store: StateStore | None = None
         self._pack_state: Callable[[bytes], bytes] | None = None
         self._begin(0)
@@ -215,6 +217,7 @@ class Batches:
         """
         noise = self._noise
         self.check_ready()
+        self._one_process.check()
         users = private_kind("contribution", contribution, Bounded).users
         self._check_covered(users)
         noise.check(contribution)
@@ -234,6 +237,7 @@ class Batches:
         Nobody else may be in the open batch then.
         """
         self.check_ready()
+        self._one_process.check()
         check_left(self.schedule, self._generation)
         _ = self.batch  # a round must be open
         if total is not None:
@@ -378,6 +382,9 @@ class Batches:
             self._nonces = _split(arrays["nonces"].tobytes())
         self._restored = True
         self._half_done = False
+        if self._users:
+            # The state holds users' data, and a fork would copy them.
+            self._one_process.check()
 
     def __reduce__(self) -> NoReturn:
         raise PrivacyError(
@@ -390,6 +397,7 @@ class Batches:
     def _absorb_message(self, values: Callable[[], Numbers], nonce: bytes) -> None:
         """One device's message. A refused one changes nothing."""
         self.check_ready()
+        self._one_process.check()
         self._check_room(1)
         decoded = values()
         if nonce in self._nonces:
@@ -399,6 +407,7 @@ class Batches:
 
     def _absorb_values(self, values: Numbers | None, users: int, *, absent: int = 0) -> None:
         """What was checked: the sum of these users' messages or shares, and how many others stay away."""
+        self._one_process.check()
         self._half_done = True
         self._take(values, users, absent)
         self._half_done = False
