@@ -1,5 +1,7 @@
 """The crash matrix of the service with many kills: -9 at each point, joint and local, and the two broken twins.
 
+Everything happens on SQLite and on PostgreSQL.
+
 python benchmarks/service_crashes.py --kills 50 --write
 """
 
@@ -11,6 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "service"))
 
 from crash_harness import CLOSES, POINTS, AnswersBeforeCommit, Crashes, ShowsBeforeCommit, Watched
+from postgres_cluster import cluster, programs
 from record import record
 
 from confide.service.core.folder import ServiceFolder
@@ -37,29 +40,41 @@ def matrix(point, trust, kills, service=Watched, address=lambda: None):
     return done, problems, told, releases
 
 
+def rows(database, address, kills):
+    """The rows of one database, each with its number of kills; those of the twins are not counted."""
+    for point in POINTS:
+        for trust in ("joint", "local"):
+            done, problems, told, releases = matrix(point, trust, kills, address=address)
+            row = f"| {database} | {point} | {trust} | {done} | {told} | {releases} | {len(problems)} |"
+            print(row, flush=True)
+            yield row, done
+    for twin, point in ((AnswersBeforeCommit, "summed"), (ShowsBeforeCommit, "drawn")):
+        done, problems, told, releases = matrix(point, "joint", 5, twin, address)
+        row = (
+            f"| {database} | {point}, twin {twin.__name__} | joint | {done} | {told} | {releases} |"
+        )
+        yield f"{row} {len(problems)} |", 0
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
+    with cluster(programs()) as server:
+        measured = [*rows("SQLite", lambda: None, given.kills)]
+        measured += rows("PostgreSQL", server.url, given.kills)
     lines = [
-        "| killed | trust | kills | people who were told that they count | releases seen | lost, doubled or two-faced |",
-        "|---|---|---|---|---|---|",
+        "| database | killed | trust | kills | people who were told that they count | releases seen | lost, doubled or two-faced |",
+        "|---" * 7 + "|",
+        *(row for row, _ in measured),
     ]
-    for point in POINTS:
-        for trust in ("joint", "local"):
-            kills, problems, told, releases = matrix(point, trust, given.kills)
-            lines.append(f"| {point} | {trust} | {kills} | {told} | {releases} | {len(problems)} |")
-            print(lines[-1], flush=True)
-    for twin, point in ((AnswersBeforeCommit, "summed"), (ShowsBeforeCommit, "drawn")):
-        kills, problems, told, releases = matrix(point, "joint", 5, twin)
-        lines.append(
-            f"| {point}, twin {twin.__name__} | joint | {kills} | {told} | {releases} | {len(problems)} |"
-        )
     text = (
-        "A service on SQLite is killed with -9 at a point of the crash matrix, again and again; devices retry the same bytes. At the end "
+        f"{sum(kills for _, kills in measured)} kills. "
+        "A service is killed with -9 at a point of the crash matrix, again and again; devices retry the same bytes. At the end "
         "everybody who was told to be counted is counted once, sums are those of the people in their batches, and no "
-        "release has two faces. The last two rows are services that are broken on purpose: what goes wrong in them is found.\n\n"
+        "release has two faces. The last two rows of each database "
+        "are services that are broken on purpose: what goes wrong in them is found.\n\n"
     )
     record("Kills of a service", text + "\n".join(lines) + FULL, write=given.write)
 

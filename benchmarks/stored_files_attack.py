@@ -17,8 +17,6 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "service"))
 from record import record
 from stored_files import Recovered, attacked
 
-from confide.service.store.keys import KeyFolder
-
 BATCH = 25
 PATTERN_PEOPLE = 40
 ABOUT = """A joint run of `tabular-psrl` on `riverswim` with secure noise. {people} people report one after the other, each in a
@@ -38,6 +36,9 @@ def numbers_of(recovered: Recovered) -> dict[str, int]:
 
 def equal_patterns(database: str, people: int) -> int:
     """After how many reports two runs have written the same: same people and times, other reports."""
+    # Version 0.2, which is attacked too, has no such module.
+    from confide.service.store.keys import KeyFolder
+
     with tempfile.TemporaryDirectory() as place:
         keys = KeyFolder(Path(place) / "keys")
         keys.init()

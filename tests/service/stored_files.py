@@ -18,6 +18,8 @@ import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -26,9 +28,13 @@ from postgres_cluster import Cluster, programs
 
 from confide.errors import ConfideError
 from confide.mechanisms.state import unpack
-from confide.service.core.admission import Report
-from confide.service.core.folder import ServiceFolder
-from confide.service.core.spec import Batching, RunSpec
+
+# In version 0.2 these modules were not yet in a folder of their own.
+CORE = "confide.service" if find_spec("confide.service.folder") else "confide.service.core"
+Report = import_module(f"{CORE}.admission").Report
+ServiceFolder = import_module(f"{CORE}.folder").ServiceFolder
+Batching = import_module(f"{CORE}.spec").Batching
+RunSpec = import_module(f"{CORE}.spec").RunSpec
 
 RUN = "attacked"
 COLUMNS = (
