@@ -131,23 +131,45 @@ def moved(system, first, second):
 
 
 def test_the_sensitivity_is_attained():
-    """sqrt(2) H (b + s^2) by two users whom Assumption 1 allows: one stays at x, u; the other changes sides in every step, with an input of
-    <u, v> = s^2 - 1, so that <z, y> = s^2 and next states are opposite."""
+    """sqrt(2) H (b + s^2) by two users far outside of Assumption 1, each with states along one axis. The clip allows them."""
     system = thermal()
     H, gamma = system.horizon, system.gain_bound
     s2, b = (1 + gamma) ** 2 / 2, 1 + gamma**2
-    angle = math.acos((s2 - 1) / gamma**2)
-    x, u, v = (
-        np.array([1.0, 0, 0]),
-        gamma * np.array([1.0, 0]),
-        gamma * np.array([math.cos(angle), math.sin(angle)]),
-    )
-    sides = (-1.0) ** np.arange(H + 1)
-    still = np.tile(x, (H + 1, 1)), np.tile(u, (H, 1))
-    changing = sides[:, None] * x, sides[:H, None] * v
-    found, bound = moved(system, still, changing)
+
+    def along(axis):
+        return np.tile(1e4 * np.eye(3)[axis], (H + 1, 1)), np.zeros((H, 2))
+
+    found, bound = moved(system, along(0), along(1))
     assert found == pytest.approx(math.sqrt(2) * H * (b + s2), rel=1e-6)
     assert found <= bound.sensitivity(Relation.REPLACE)
+
+
+def test_every_entry_of_both_matrices_has_the_printed_noise():
+    """2,000 releases of users who contribute zero. 6 standard errors of a standard deviation are 9.5 %, and sigma / sqrt(2) is refused."""
+    system, privacy = thermal(), JointDP(1.0, 1e-5)
+    made, size = printed_control(privacy, system.public, episodes=3), 2_000
+    at_rest = Trajectories(np.zeros((1, 11, 3)), np.zeros((1, 10, 2)), np.zeros((1, 10)))
+    matrices, responses = np.empty((size, 5, 5)), np.empty((size, 5, 3))
+    for seed in range(size):
+        agent = OFULQ(
+            system.public,
+            episodes=3,
+            privacy=privacy,
+            calibration="paper",
+            noise=noise_source("fast", seed),
+        )
+        agent.next_batch()
+        agent.observe(at_rest)
+        matrices[seed], responses[seed] = made.bound.unpack(agent.released().values)
+    np.testing.assert_array_equal(matrices, matrices.swapaxes(1, 2))
+    spread = matrices.std(axis=0) / made.sigma_1
+    np.testing.assert_allclose(spread, 1.0, rtol=0.095)
+    np.testing.assert_allclose(responses.std(axis=0) / made.sigma_2, 1.0, rtol=0.095)
+    # Entries are independent of each other: 6 standard errors of a correlation are 0.134.
+    rows, columns = np.triu_indices(5)
+    entries = np.hstack([matrices[:, rows, columns], responses.reshape(size, -1)])
+    correlations = np.corrcoef(entries.T) - np.eye(entries.shape[1])
+    assert abs(correlations).max() < 0.134
 
 
 def test_no_user_moves_more():

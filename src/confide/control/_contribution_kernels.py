@@ -12,9 +12,19 @@ _HUGE = 1e150
 
 @njit
 def episode_sums(
-    states: Array, inputs: Array, cap: float, weight: float, gain: float, shock: float, grid: float
+    states: Array,
+    inputs: Array,
+    cap: float,
+    weight: float,
+    gain: float,
+    shock: float,
+    grid: float,
+    off_diagonal: float,
 ) -> Array:
-    """The sum over users of (svec(sum c z z^T), sqrt(2) s sum c z x'^T), each user's rounded to whole multiples of the grid [size]."""
+    """The sum over users of (svec(sum c z z^T), sqrt(2) s sum c z x'^T), each user's rounded to whole multiples of the grid [size].
+
+    Entries off the diagonal are multiplied by `off_diagonal`.
+    """
     users, H, d = inputs.shape
     n = states.shape[2]
     p = n + d
@@ -48,7 +58,7 @@ def episode_sums(
             k = 0
             for i in range(p):
                 for j in range(i, p):
-                    one[k] += c * z[i] * z[j] * (1.0 if i == j else root)
+                    one[k] += c * z[i] * z[j] * (1.0 if i == j else off_diagonal)
                     k += 1
             for i in range(p):
                 for j in range(n):

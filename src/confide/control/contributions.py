@@ -13,7 +13,7 @@ from confide.control import _contribution_kernels as _kernels
 from confide.control.residual_features import released_moments, unpack_residuals
 from confide.errors import InvalidParameter
 from confide.identity import Identity
-from confide.mechanisms.symmetric import smat, svec_size
+from confide.mechanisms.symmetric import ISOMETRIC, smat, svec_size
 from confide.privacy.bounded import Array, Bounded, grid_for, real_numbers
 from confide.privacy.request import Relation
 from confide.trajectory import Trajectories, TransitionCounts
@@ -30,12 +30,16 @@ class ControlRows:
     most tau, so that ||G||_F <= tau (null). replace: ||G - G'||_F^2 = ||G||_F^2 + ||G'||_F^2 - 2 <G, G'> <= 2 tau^2, since <G, G'> >= 0;
     attained by one step each, in orthogonal directions. It does not depend on the horizon. In L1 by sqrt(coordinates). Rounding to the
     grid moves each coordinate of either user by half a grid step, which is added.
+
+    `off_diagonal` weighs the entries of S off its diagonal (`mechanisms/symmetric.py`). With less than sqrt(2) the query is shorter than
+    that isometric one, so the sensitivity holds, and the same pair of users attains it: their steps are along coordinate axes.
     """
 
     states: int
     inputs: int
     cap: float
     weight: float = 1.0
+    off_diagonal: float = ISOMETRIC
 
     def __post_init__(self) -> None:
         for name in ("states", "inputs"):
@@ -48,8 +52,14 @@ class ControlRows:
                 raise InvalidParameter(
                     f"{name} must be between 1e-6 and 1e6, got {name}={getattr(self, name)}"
                 )
+        if not 0 < self.off_diagonal <= ISOMETRIC:
+            raise InvalidParameter(
+                f"off_diagonal must be in (0, sqrt(2)], got off_diagonal={self.off_diagonal}"
+            )
 
     def identity(self) -> Identity:
+        # Isometric coordinates are not named, so saved states and certificates of them stay valid.
+        coordinates = {} if self.off_diagonal == ISOMETRIC else {"off_diagonal": self.off_diagonal}
         return Identity(
             "control-rows",
             1,
@@ -57,6 +67,7 @@ class ControlRows:
             inputs=self.inputs,
             cap=self.cap,
             weight=self.weight,
+            **coordinates,
         )
 
     @property
@@ -99,9 +110,12 @@ class ControlRows:
         return bool(np.trace(S) + least <= self.cap + room)
 
     def unpack(self, values: Array) -> tuple[Array, Array]:
-        """A released vector -> (S [p, p], C [p, n]). Noise of scale a: N(0, a^2) on the diagonal of S, N(0, a^2 / 2) off it and on s C."""
+        """A released vector -> (S [p, p], C [p, n]).
+
+        Noise of scale a on the vector is N(0, a^2) on the diagonal of S, N(0, a^2 / off_diagonal^2) off it, and N(0, a^2 / 2) on s C.
+        """
         cut = svec_size(self.dimension)
-        S: Array = smat(values[None, :cut], self.dimension)[0]
+        S: Array = smat(values[None, :cut], self.dimension, self.off_diagonal)[0]
         C: Array = values[cut:].reshape(self.dimension, self.states) / (math.sqrt(2) * self.weight)
         return S, C
 
@@ -139,7 +153,14 @@ class ControlSums:
                 f"states and inputs must have shapes {expected[0]} and {expected[1]}"
             )
         sums = _kernels.episode_sums(
-            states, inputs, bound.cap, bound.weight, self.gain, self.shock, bound.grid
+            states,
+            inputs,
+            bound.cap,
+            bound.weight,
+            self.gain,
+            self.shock,
+            bound.grid,
+            bound.off_diagonal,
         )
         return Bounded(sums * bound.grid, bound, users.users)
 

@@ -1,7 +1,8 @@
 """The constants printed in [Chowdhury21, Sec. IV] for linear quadratic control, and their exact privacy loss.
 
 Letters are the paper's. It has two counters, of z z^T and of z x'^T, through binary trees, each (epsilon/2, delta/2)-private by its own
-account. Both are one query here: (S, (1 + gamma) C), on which all its noises have one scale, sigma_1.
+account. Both are one query here: (upper triangle of S, (1 + gamma) C), on which all its noises have one scale, sigma_1. So every entry of
+S is released with the standard deviation sigma_1, and every entry of C with sigma_2, as printed.
 """
 
 import math
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from confide.control.contributions import ControlRows
 from confide.errors import InvalidParameter
+from confide.mechanisms.symmetric import MIRRORED
 from confide.privacy.loss import NO_PRIVACY, GaussianDP, Loss
 from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request
 
@@ -22,8 +24,7 @@ class PrintedControl:
     """[Chowdhury21, Sec. IV-A, proof of Thm. 3]."""
 
     levels: int  # m: of the tree, over K - 1 leaves
-    # of each noise on an entry of sum z z^T; in svec's coordinates, so sigma_1 / sqrt(2) off the diagonal
-    sigma_1: float
+    sigma_1: float  # of each noise on an entry of sum z z^T, on and off the diagonal
     sigma_2: float  # of each noise on an entry of sum z x'^T
     lambda_min: float  # Lambda: the norm of the noise on z z^T
     lambda_max: float  # 3 Lambda: eta = 2 Lambda is added to the diagonal
@@ -56,7 +57,7 @@ def printed_control(
     """
     n, d, H, gamma = public.states, public.inputs, public.horizon, public.gain_bound
     K, p, weight = episodes, n + d, (1 + gamma) / math.sqrt(2)
-    bound = ControlRows(n, d, H * (1 + gamma**2 + weight**2), weight)
+    bound = ControlRows(n, d, H * (1 + gamma**2 + weight**2), weight, MIRRORED)
     m = max(math.ceil(math.log2(K)), 1)
     if isinstance(privacy, NoPrivacy):
         return PrintedControl(m, 0.0, 0.0, 1.0, 1.0, 0.0, bound)

@@ -1,8 +1,14 @@
-"""Symmetric matrices as vectors, by an isometry.
+"""Symmetric matrices as vectors.
 
-`svec` keeps the diagonal and multiplies the d(d-1)/2 entries above it by sqrt(2), so that ||svec(M)||_2 = ||M||_F. Independent
-N(0, s^2) noise on svec(M) is then GOE noise on M (diagonal N(0, s^2), off the diagonal N(0, s^2/2), mirrored): exactly calibrated to
-the Frobenius norm. Mirroring noise of full variance, as [Chowdhury21] and [Zhou22] do, adds twice the variance off the diagonal.
+`svec` keeps the diagonal and multiplies the d(d-1)/2 entries above it by `off_diagonal`.
+
+By default `off_diagonal` is `ISOMETRIC` = sqrt(2), so that ||svec(M)||_2 = ||M||_F. Independent N(0, s^2) noise on svec(M) is then GOE
+noise on M (diagonal N(0, s^2), off the diagonal N(0, s^2/2), mirrored): exactly calibrated to the Frobenius norm.
+
+With `MIRRORED` = 1 the coordinates are the entries of the upper triangle, and N(0, s^2) noise on them gives every entry of M the standard
+deviation s. [Chowdhury21] and [Zhou22] print this noise. It has twice the variance off the diagonal. Sensitivities of the isometric
+coordinates remain valid, because ||svec(M)||_2 <= ||M||_F for every off_diagonal <= sqrt(2). They are attained by matrices that differ on
+the diagonal only.
 """
 
 import math
@@ -16,12 +22,15 @@ from confide.arguments import whole
 from confide.errors import InvalidParameter
 from confide.privacy.bounded import Array
 
+ISOMETRIC = math.sqrt(2.0)
+MIRRORED = 1.0
+
 
 def svec_size(dimension: int) -> int:
     return dimension * (dimension + 1) // 2
 
 
-def svec(matrices: Array) -> Array:
+def svec(matrices: Array, off_diagonal: float = ISOMETRIC) -> Array:
     """[..., d, d] symmetric -> [..., d(d+1)/2]. Reads the upper triangle."""
     if (
         not isinstance(matrices, np.ndarray)
@@ -32,12 +41,12 @@ def svec(matrices: Array) -> Array:
             "matrices",
             f"must be an array of shape (..., d, d), got {getattr(matrices, 'shape', type(matrices))}",
         )
-    rows, columns, weights = _layout(matrices.shape[-1])
+    rows, columns, weights = _layout(matrices.shape[-1], off_diagonal)
     result: Array = matrices[..., rows, columns] * weights
     return result
 
 
-def smat(vectors: Array, dimension: int) -> Array:
+def smat(vectors: Array, dimension: int, off_diagonal: float = ISOMETRIC) -> Array:
     """[..., d(d+1)/2] -> [..., d, d] symmetric: the inverse of svec."""
     size = svec_size(whole("dimension", dimension, at_least=1))
     if not isinstance(vectors, np.ndarray) or vectors.ndim < 1 or vectors.shape[-1] != size:
@@ -45,7 +54,7 @@ def smat(vectors: Array, dimension: int) -> Array:
             "vectors",
             f"must be an array of shape (..., {size}), got {getattr(vectors, 'shape', type(vectors))}",
         )
-    rows, columns, weights = _layout(dimension)
+    rows, columns, weights = _layout(dimension, off_diagonal)
     result = np.empty((*vectors.shape[:-1], dimension, dimension))
     entries = vectors / weights
     result[..., rows, columns] = entries
@@ -54,6 +63,6 @@ def smat(vectors: Array, dimension: int) -> Array:
 
 
 @lru_cache(maxsize=64)
-def _layout(dimension: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any], Array]:
+def _layout(dimension: int, off_diagonal: float) -> tuple[npt.NDArray[Any], npt.NDArray[Any], Array]:
     rows, columns = np.triu_indices(dimension)
-    return rows, columns, np.where(rows == columns, 1.0, math.sqrt(2.0))
+    return rows, columns, np.where(rows == columns, 1.0, off_diagonal)
