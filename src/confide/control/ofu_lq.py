@@ -150,9 +150,10 @@ class OFULQ(Learner):
 
     Departures of both: the search (9) is done (`control/optimistic_planning.py`), for x_1 uniform on the sphere; the width is a function
     of releases (the printed beta_k reads the exact Z^T Z: a leak); K_h uses P_{h+1}; gains are projected to gamma. Of "paper": one query
-    for both counters, with the printed standard deviation of every entry; an episode that Assumption 1 forbids is clipped, at its bounds. Departures of "tight", for less noise at the same guarantee: an episode is clipped as a whole, by weights
-    that are known before their noise, so that the width stays valid, and holds with probability 1 - `failure` at all releases together;
-    the counter with the least noise; geometric releases. Of Assumption 1 privacy needs nothing. The width needs ||Theta||_F <=
+    for both counters, with the printed standard deviation of every entry; an episode that Assumption 1 forbids is clipped, at its bounds.
+    Departures of "tight", for less noise at the same guarantee: an episode is clipped as a whole, by weights that are known before their
+    noise, so that the width stays valid, and holds with probability 1 - `failure` at all releases together; the counter with the least
+    noise; geometric releases. Of Assumption 1 privacy needs nothing. The width needs ||Theta||_F <=
     parameter_bound and ||w|| <= C_w; the printed one needs Assumption 1.
     """
 
