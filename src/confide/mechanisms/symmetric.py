@@ -63,6 +63,8 @@ def smat(vectors: Array, dimension: int, off_diagonal: float = ISOMETRIC) -> Arr
 
 
 @lru_cache(maxsize=64)
-def _layout(dimension: int, off_diagonal: float) -> tuple[npt.NDArray[Any], npt.NDArray[Any], Array]:
+def _layout(
+    dimension: int, off_diagonal: float
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any], Array]:
     rows, columns = np.triu_indices(dimension)
     return rows, columns, np.where(rows == columns, 1.0, off_diagonal)
