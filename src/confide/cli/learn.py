@@ -1,37 +1,35 @@
 """confide learn: a policy from a log, through one private release of a model."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from confide.cli.evaluate import Id, Source, States, WithoutPrivacy
+from confide.cli.groups import with_groups
+from confide.cli.log_options import (
+    ChargeOptions,
+    Discount,
+    Files,
+    LogOptions,
+    NoiseOptions,
+    OutputOptions,
+    ReadingOptions,
+    ReleasePrivacyOptions,
+    States,
+    declared_size,
+)
 from confide.cli.log_release import (
     careful,
     certified,
     command,
-    declared,
     make_release,
     only_ours,
-    open_ledger,
     print_summary,
     released_before,
     show_release,
     told,
 )
-from confide.cli.logs import (
-    Files,
-    MaxSteps,
-    MaxTrajectories,
-    Probability,
-    Reward,
-    State,
-    Step,
-    Trajectory,
-    User,
-)
-from confide.cli.options import AsJson, Yes
-from confide.cli.plan import Delta, Discount, Epsilon, Relation, promise_of
 
 if TYPE_CHECKING:
     from confide.logs import Logs
@@ -41,207 +39,199 @@ if TYPE_CHECKING:
 
 _ROWS = 15  # of the table on a terminal
 
-Actions = Annotated[
-    int | None,
-    typer.Option(
-        help="Number of actions; actions are numbered from 0.",
-        min=1,
-        show_default="as the log declares",
-    ),
-]
-Transitions = Annotated[
-    int,
-    typer.Option(
-        help="Number of transitions counted per user; the noise grows with its square root.", min=1
-    ),
-]
-Rewards = Annotated[
-    Path | None,
-    typer.Option(
-        help="Public rewards: .npy or .csv, one row per state; one column, or one column per action.",
-        show_default="learned",
-    ),
-]
-RewardRange = Annotated[
-    tuple[float, float] | None,
-    typer.Option(
-        metavar="LOW HIGH",
-        help="Public range that learned rewards are clipped to; needed without --rewards.",
-        show_default=False,
-    ),
-]
-Terminal = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Public terminal state, by number or label: it pays its reward once, and nothing follows. "
-        "Can be given several times.",
-        show_default=False,
-    ),
-]
-Ends = Annotated[
-    bool | None,
-    typer.Option(
-        "--ends/--no-ends",
-        help="What it means that a trajectory has fewer than --max-steps rows: its last row was the end (--ends), or the record stops "
-        "there (--no-ends). Must be stated.",
-        show_default=False,
-    ),
-]
-Support = Annotated[
-    Path | None,
-    typer.Option(
-        help="Public transitions that are possible: rows s,a,s' in .npy or .csv.",
-        show_default="all",
-    ),
-]
-ReturnBound = Annotated[
-    tuple[float, float] | None,
-    typer.Option(
-        metavar="LOW HIGH",
-        help="Range of returns; needed if the discount is 1.",
-        show_default=False,
-    ),
-]
-Pessimism = Annotated[
-    float,
-    typer.Option(
-        help="Number of standard deviations by which uncertain values are lowered; 0 uses the estimates unchanged.",
-        min=0,
-    ),
-]
-Holdout = Annotated[
-    float | None,
-    typer.Option(
-        help="Share of users to hold out: the policy is learned from the others and tested on these, at no further privacy cost.",
-        show_default="none",
-    ),
-]
-SplitKey = Annotated[
-    str,
-    typer.Option(
-        help="Key of the hash of user ids that chooses the held-out users.", show_default=False
-    ),
-]
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOptions:
+    """The model that is released."""
 
-def learn(
-    files: Files,
-    states: States = None,
-    actions: Actions = None,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    discount: Discount = 0.95,
-    transitions: Transitions = 20,
-    rewards: Rewards = None,
-    reward_range: RewardRange = None,
-    terminal: Terminal = None,
-    ends: Ends = None,
-    support: Support = None,
-    return_bound: ReturnBound = None,
-    pessimism: Pessimism = 1.0,
-    holdout: Holdout = None,
-    split_key: SplitKey = "",
-    relation: Relation = "replace",
-    no_privacy: WithoutPrivacy = False,
-    max_trajectories: MaxTrajectories = 1,
-    max_steps: MaxSteps = 10_000,
-    user: User = "user",
-    trajectory: Trajectory = "trajectory",
-    step: Step = "step",
-    state: State = "state",
-    reward: Reward = "reward",
-    action: Annotated[str, typer.Option(help="Column of actions.")] = "action",
-    probability: Probability = "",
-    ledger: Annotated[
-        Path | None, typer.Option(help="Ledger file to charge.", show_default=False)
-    ] = None,
-    yes: Yes = False,
-    name: Id = None,
-    source: Source = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of fast noise.", min=0, show_default=False)
-    ] = None,
-    backend: Annotated[
-        str, typer.Option(help="Where the log is read: local (processes), ray or dask.")
-    ] = "local",
-    workers: Annotated[
+    states: States = None
+    actions: Annotated[
         int | None,
-        typer.Option(help="Number of processes that read the log.", min=1, show_default=False),
-    ] = None,
+        typer.Option(
+            help="Number of actions; actions are numbered from 0.",
+            min=1,
+            show_default="as the log declares",
+        ),
+    ] = None
+    discount: Discount = 0.95
+    transitions: Annotated[
+        int,
+        typer.Option(
+            help="Number of transitions counted per user; the noise grows with its square root.",
+            min=1,
+        ),
+    ] = 20
+    rewards: Annotated[
+        Path | None,
+        typer.Option(
+            help="Public rewards: .npy or .csv, one row per state; one column, or one column per action.",
+            show_default="learned",
+        ),
+    ] = None
+    reward_range: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            metavar="LOW HIGH",
+            help="Public range that learned rewards are clipped to; needed without --rewards.",
+            show_default=False,
+        ),
+    ] = None
+    terminal: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Public terminal state, by number or label: it pays its reward once, and nothing follows. "
+            "Can be given several times.",
+            show_default=False,
+        ),
+    ] = None
+    ends: Annotated[
+        bool | None,
+        typer.Option(
+            "--ends/--no-ends",
+            help="What it means that a trajectory has fewer than --max-steps rows: its last row was the end (--ends), or the record stops "
+            "there (--no-ends). Must be stated.",
+            show_default=False,
+        ),
+    ] = None
+    support: Annotated[
+        Path | None,
+        typer.Option(
+            help="Public transitions that are possible: rows s,a,s' in .npy or .csv.",
+            show_default="all",
+        ),
+    ] = None
+    return_bound: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            metavar="LOW HIGH",
+            help="Range of returns; needed if the discount is 1.",
+            show_default=False,
+        ),
+    ] = None
+
+    def question(self, files: list[str]) -> "ModelRelease":
+        from confide.offline import ModelRelease
+
+        states = declared_size("state", self.states, files)
+        actions = declared_size("action", self.actions, files)
+        return ModelRelease(
+            states=states,
+            actions=actions,
+            discount=self.discount,
+            transitions=self.transitions,
+            rewards=_table(self.rewards, "rewards", states),
+            reward_range=self.reward_range,
+            return_bound=self.return_bound,
+            terminal=_terminal(self.terminal, states, files),
+            ends=self.ends,
+            support=_support(self.support),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyOptions:
+    """The policy that is planned in the model, and the users on whom it is tested."""
+
+    pessimism: Annotated[
+        float,
+        typer.Option(
+            help="Number of standard deviations by which uncertain values are lowered; 0 uses the estimates unchanged.",
+            min=0,
+        ),
+    ] = 1.0
+    holdout: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of users to hold out: the policy is learned from the others and tested on these, at no further privacy cost.",
+            show_default="none",
+        ),
+    ] = None
+    split_key: Annotated[
+        str,
+        typer.Option(
+            help="Key of the hash of user ids that chooses the held-out users.", show_default=False
+        ),
+    ] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogWithActions(LogOptions):
+    """The columns of a log, of which actions are one."""
+
+    action: Annotated[str, typer.Option(help="Column of actions.")] = "action"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOutput(OutputOptions):
+    """Where a model and its policy go."""
+
     out: Annotated[
         Path | None, typer.Option(help="Save model, policy, certificate and report to this folder.")
-    ] = None,
-    as_json: AsJson = False,
+    ] = None
+
+
+@with_groups
+def learn(
+    files: Files,
+    model: ModelOptions,
+    policy: PolicyOptions,
+    privacy: ReleasePrivacyOptions,
+    log: LogWithActions,
+    charge: ChargeOptions,
+    noise: NoiseOptions,
+    reading: ReadingOptions,
+    output: ModelOutput,
 ) -> None:
     """Learn a policy from a log, with differential privacy for its users: release a model once, then plan in it."""
     from confide.arguments import real
-    from confide.execution import check_backend
-    from confide.offline import ModelRelease
     from confide.release.files import FileRelease
-    from confide.release.noise import choose_noise
     from confide.report.learned import Learned
 
-    states = declared("state", states, files)
-    actions = declared("action", actions, files)
-    question = ModelRelease(
-        states=states,
-        actions=actions,
-        discount=discount,
-        transitions=transitions,
-        rewards=_table(rewards, "rewards", states),
-        reward_range=reward_range,
-        return_bound=return_bound,
-        terminal=_terminal(terminal, states, files),
-        ends=ends,
-        support=_support(support),
-    )
-    real("pessimism", pessimism, at_least=0, at_most=1e6)
-    privacy = promise_of(epsilon, delta, relation, no_privacy)
-    noise = choose_noise(source, seed, lattice=question.lattice, no_privacy=no_privacy)
-    check_backend(backend, workers)
-    layout: dict[str, Any] = {
-        "user": user,
-        "trajectory": trajectory or None,
-        "step": step or None,
-        "state": state,
-        "reward": reward,
-        "action": action,
-        "max_trajectories": max_trajectories,
-        "max_steps": max_steps,
-    }
-    if probability:
-        layout["probability"] = probability
-    part = (
-        None if holdout is None else _held_out(holdout, split_key, no_privacy, question, max_steps)
-    )
-    with only_ours(no_privacy):
+    question = model.question(files)
+    real("pessimism", policy.pessimism, at_least=0, at_most=1e6)
+    request = privacy.request()
+    chosen_noise = noise.choose(lattice=question.lattice, no_privacy=privacy.no_privacy)
+    reading.check()
+    columns = {"action": log.action}
+    if log.probability:
+        columns["probability"] = log.probability
+    part = None
+    if policy.holdout is not None:
+        _check_test(question, log.max_steps, no_privacy=privacy.no_privacy)
+        part = real("--holdout", policy.holdout, above=0, below=1), policy.split_key
+    with only_ours(privacy.no_privacy):
         asked = FileRelease(
-            question, privacy, noise, files, layout, open_ledger(ledger, privacy), name, part
+            question,
+            request,
+            chosen_noise,
+            files,
+            log.layout(**columns),
+            ledger=charge.open_ledger(request),
+            name=charge.name,
+            holdout=part,
         )
-        with careful(asked, "model", out, yes=yes):
+        with careful(asked, "model", output.out, yes=charge.yes):
             before = released_before(asked)
             logs, test = asked.open()
-            model, warned = make_release(asked, logs.on(backend, workers=workers), out, as_json)
-            learned = Learned(model, model.plan(pessimism), told(asked, before))
+            released, warned = make_release(
+                asked, reading.prepare(logs), output.out, output.as_json
+            )
+            learned = Learned(released, released.plan(policy.pessimism), told(asked, before))
             if test is not None:
-                learned = _tested(asked, learned, test.on(backend, workers=workers))
-            _show(learned, warned, out, as_json)
+                learned = _tested(asked, learned, reading.prepare(test))
+            _show(learned, warned, output.out, output.as_json)
 
 
-def _held_out(
-    holdout: float, key: str, no_privacy: bool, made: "ModelRelease", max_steps: int
-) -> tuple[float, str]:
-    """The share and the key, if the test can be made: asked before anything is charged."""
-    from confide.arguments import real
+def _check_test(question: "ModelRelease", max_steps: int, *, no_privacy: bool) -> None:
+    """Refuse a test that cannot be made, before anything is charged."""
     from confide.errors import InvalidParameter
     from confide.offline.improvement import check_returns
 
-    check_returns(made.table(), max_steps)
+    check_returns(question.table(), max_steps)
     if no_privacy:
         raise InvalidParameter(
             "--holdout needs privacy: without noise the stated level of the bound does not hold"
         )
-    return real("--holdout", holdout, above=0, below=1), key
 
 
 def _tested(asked: "FileRelease[PrivateModel]", learned: "Learned", test: "Logs") -> "Learned":

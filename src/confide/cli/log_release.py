@@ -19,20 +19,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from confide.logs import Logs
-    from confide.privacy.ledger import Ledger
     from confide.privacy.request import Request
     from confide.release.charge import Published
     from confide.release.files import FileRelease
 
 Answer = TypeVar("Answer", bound="Published")
-
-
-def open_ledger(path: Path | None, privacy: "Request") -> "Ledger | None":
-    """Without privacy nothing is charged."""
-    from confide.privacy.ledger import Ledger
-    from confide.privacy.request import NoPrivacy
-
-    return None if path is None or isinstance(privacy, NoPrivacy) else Ledger(path)
 
 
 @contextmanager
@@ -85,21 +76,6 @@ def make_release(
     asked.check_folder(out, answer)
     warned = delta_warnings(answer.guarantee.users, asked.privacy.delta)
     return answer, warned + [str(each) for each in asked.question.warnings(answer)]
-
-
-def declared(kind: str, given: int | None, files: list[str]) -> int:
-    """The number of states or actions: as given, or that of the labels which the log's files declare."""
-    from confide.errors import InvalidParameter
-    from confide.logs.labels import labels_of
-
-    if given is not None:
-        return given
-    labels = getattr(labels_of(files), kind)
-    if not labels:
-        raise InvalidParameter(
-            f"--{kind}s is missing: the log declares no labels of {kind}s (confide logs import --{kind}s-file does)"
-        )
-    return len(labels)
 
 
 @contextmanager

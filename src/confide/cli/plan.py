@@ -1,18 +1,19 @@
 """confide plan: predict the error of a release from public numbers."""
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from confide.cli.estimator_options import PlannedEstimatorCommand
-from confide.cli.logs import MaxTrajectories
+from confide.cli.groups import with_groups
+from confide.cli.log_options import Discount, EstimatorName, MaxTrajectories, PrivacyOptions
 from confide.cli.options import AsJson, print_json
-from confide.cli.returns import ReturnBound, RewardRange, range_of_options
+from confide.cli.returns import ReturnOptions
 
 if TYPE_CHECKING:
     from confide.evaluation import Plan
-    from confide.privacy.request import Request
 
 app = typer.Typer(
     name="plan",
@@ -22,115 +23,110 @@ app = typer.Typer(
 
 _EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
-# options that evaluating and planning it share
-States = Annotated[
-    int,
-    typer.Option(help="Number of states; states are numbered from 0.", min=1, show_default=False),
-]
-Epsilon = Annotated[
-    float | None, typer.Option(help="Privacy budget: smaller is more private.", show_default=False)
-]
-Delta = Annotated[
-    float | None,
-    typer.Option(help="Privacy parameter delta; should be below 1/users.", show_default=False),
-]
-Discount = Annotated[float, typer.Option(help="Discount factor of future rewards.")]
-EstimatorName = Annotated[
-    str,
-    typer.Option(
-        help="counts-and-sums, dp-lsw, dp-lsl, sufficient-statistics, lstd, importance-sampling or weighted-importance-sampling."
-    ),
-]
-Relation = Annotated[
-    str,
-    typer.Option(
-        help="Neighbouring data sets: replace (one user is replaced) or null (one user contributes zero)."
-    ),
-]
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedValueOptions:
+    """What would be estimated, from how many users."""
 
-@app.command(cls=PlannedEstimatorCommand)
-def evaluate(
-    context: typer.Context,
-    states: States,
+    states: Annotated[
+        int,
+        typer.Option(
+            help="Number of states; states are numbered from 0.", min=1, show_default=False
+        ),
+    ]
     users: Annotated[
         int, typer.Option(help="Number of users in the log.", min=1, show_default=False)
-    ],
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    return_bound: ReturnBound = None,
-    discount: Discount = 1.0,
-    estimator: EstimatorName = "counts-and-sums",
-    relation: Relation = "replace",
+    ]
+    estimator: EstimatorName = "counts-and-sums"
+    discount: Discount = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopulationOptions:
+    """What is known about the users of a log, from public sources."""
+
+    max_trajectories: MaxTrajectories = 1
+    max_steps: Annotated[
+        int | None,
+        typer.Option(help="Use at most this many steps per trajectory.", min=1, show_default=False),
+    ] = None
     visit_shares: Annotated[
         Path | None,
         typer.Option(
             help="Public estimate of visits per user to each state: .npy or .csv.",
             show_default="the same for all",
         ),
-    ] = None,
+    ] = None
     return_std: Annotated[
         float | None,
         typer.Option(
             help="Standard deviation of returns from one state.",
             show_default="the largest possible",
         ),
-    ] = None,
+    ] = None
     spread: Annotated[
         float | None,
         typer.Option(
             help="Standard deviation of values between states.",
             show_default="prior std times return bound",
         ),
-    ] = None,
-    max_trajectories: MaxTrajectories = 1,
-    max_steps: Annotated[
-        int | None,
-        typer.Option(help="Use at most this many steps per trajectory.", min=1, show_default=False),
-    ] = None,
-    reward_range: RewardRange = None,
+    ] = None
+
+    def facts(self) -> dict[str, Any]:
+        """The arguments of an estimator's `plan`."""
+        from confide.release.inputs import read_table
+
+        shares = self.visit_shares
+        return {
+            "visit_shares": None if shares is None else read_table(shares, "visit shares").ravel(),
+            "return_std": self.return_std,
+            "spread": self.spread,
+            "trajectories": self.max_trajectories,
+        }
+
+
+@app.command(cls=PlannedEstimatorCommand)
+@with_groups
+def evaluate(
+    context: typer.Context,
+    value: PlannedValueOptions,
+    returned: ReturnOptions,
+    privacy: PrivacyOptions,
+    population: PopulationOptions,
     as_json: AsJson = False,
 ) -> None:
     """Predict the error of `confide evaluate`, for several epsilons. No data are read."""
     from confide.errors import InvalidParameter
     from confide.evaluation.catalogue import estimator_class, make_estimator
-    from confide.release.inputs import read_table
 
-    if not hasattr(estimator_class(estimator), "plan"):
+    if not hasattr(estimator_class(value.estimator), "plan"):
         raise InvalidParameter(
-            f"the error of {estimator} cannot be predicted; only counts-and-sums can be planned"
+            f"the error of {value.estimator} cannot be predicted; only counts-and-sums can be planned"
         )
     options: dict[str, Any] = context.obj
-    privacy = promise_of(epsilon, delta, relation)
-    if reward_range is not None and max_steps is None:
+    asked_epsilon = privacy.request().epsilon
+    if returned.reward_range is not None and population.max_steps is None:
         raise InvalidParameter(
             "--reward-range needs --max-steps: returns add up over the steps of a trajectory"
         )
-    returns = range_of_options(
-        reward_range,
-        return_bound,
+    returns = returned.range(
         options["centre"],
-        steps=max_steps or 1,
-        discount=discount,
+        steps=population.max_steps or 1,
+        discount=value.discount,
         has_centre=True,
     )
-    made = make_estimator(
-        estimator,
-        states=states,
-        discount=discount,
+    estimator = make_estimator(
+        value.estimator,
+        states=value.states,
+        discount=value.discount,
         return_bound=returns.return_bound,
         **options | {"centre": returns.centre},
     )
-    shares = None if visit_shares is None else read_table(visit_shares, "visit shares").ravel()
-    users_like = {
-        "visit_shares": shares,
-        "return_std": return_std,
-        "spread": spread,
-        "trajectories": max_trajectories,
-    }
-    epsilons = sorted({privacy.epsilon, *_EPSILONS})
-    plans = [made.plan(users, promise_of(one, delta, relation), **users_like) for one in epsilons]
-    _show(made, plans, epsilons.index(privacy.epsilon), as_json)
+    facts = population.facts()
+    epsilons = sorted({asked_epsilon, *_EPSILONS})
+    requests = [replace(privacy, epsilon=each).request() for each in epsilons]
+    plans = [estimator.plan(value.users, request, **facts) for request in requests]
+    _show(estimator, plans, epsilons.index(asked_epsilon), as_json)
 
 
 def _show(made: Any, plans: "list[Plan]", asked: int, as_json: bool) -> None:
@@ -208,30 +204,6 @@ def _record(made: Any, plans: "list[Plan]", asked: int, warned: list[str]) -> di
         "assumptions": list(plans[asked].assumptions),
         "warnings": warned,
     }
-
-
-def promise_of(
-    epsilon: float | None, delta: float | None, relation: str, no_privacy: bool = False
-) -> "Request":
-    """The privacy request. An incomplete request is refused, and no privacy must be requested explicitly."""
-    from confide.errors import InvalidParameter
-    from confide.privacy.request import CentralDP, NoPrivacy, parse_relation
-
-    neighbours = parse_relation(relation)
-    if no_privacy:
-        if epsilon is not None or delta is not None:
-            raise InvalidParameter(
-                "--no-privacy cannot be combined with --epsilon or --delta: omit one or the other"
-            )
-        return NoPrivacy()
-    missing = [
-        option for option, value in (("--epsilon", epsilon), ("--delta", delta)) if value is None
-    ]
-    if epsilon is None or delta is None:
-        raise InvalidParameter(
-            f"give --epsilon and --delta (below one over the number of users), {' and '.join(missing)} missing"
-        )
-    return CentralDP(epsilon, delta, neighbours)
 
 
 def delta_warnings(users: int, delta: float) -> list[str]:

@@ -5,22 +5,6 @@ from typing import Annotated
 
 import typer
 
-RewardRange = Annotated[
-    tuple[float, float] | None,
-    typer.Option(
-        metavar="LOW HIGH",
-        help="Public range of one reward. The range of returns follows from it, --max-steps and --discount.",
-        show_default=False,
-    ),
-]
-ReturnBound = Annotated[
-    float | None,
-    typer.Option(
-        help="Public bound on returns, instead of --reward-range: returns are clipped to [0, bound].",
-        show_default=False,
-    ),
-]
-
 
 @dataclass(frozen=True, slots=True)
 class RangeOfReturns:
@@ -31,41 +15,60 @@ class RangeOfReturns:
     reason: str
 
 
-def range_of_options(
-    reward_range: tuple[float, float] | None,
-    return_bound: float | None,
-    centre: float | None,
-    *,
-    steps: int,
-    discount: float,
-    has_centre: bool,
-) -> RangeOfReturns:
-    """The range of returns. A range that the options do not determine is refused. `has_centre`: whether the estimator has that option."""
-    from confide.errors import InvalidParameter
-    from confide.evaluation.range_of_returns import range_of_returns
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReturnOptions:
+    """The public range of rewards or of returns."""
 
-    if reward_range is None and return_bound is None:
-        raise InvalidParameter(
-            "the range of returns is not known: give --reward-range LOW HIGH, the public range of one reward, or --return-bound, a public "
-            "bound on returns"
-        )
-    if reward_range is None:
-        assert return_bound is not None
-        return RangeOfReturns(return_bound, centre, _reason_for_bound(return_bound, centre))
-    if return_bound is not None or centre is not None:
-        other = "--return-bound" if return_bound is not None else "--centre"
-        raise InvalidParameter(
-            f"give --reward-range or {other}, not both: the range of returns follows from that of rewards"
-        )
-    low, high, reason = range_of_returns(reward_range, steps, discount)
-    if low >= 0 and not has_centre:
-        return RangeOfReturns(high, None, reason)
-    if not has_centre:
-        raise InvalidParameter(
-            "this estimator takes returns from zero on, and rewards may be negative: add a constant to all rewards, or use --estimator "
-            "counts-and-sums"
-        )
-    return RangeOfReturns(high - low, None if low == 0 else (low + high) / 2, reason)
+    reward_range: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            metavar="LOW HIGH",
+            help="Public range of one reward. The range of returns follows from it, --max-steps and --discount.",
+            show_default=False,
+        ),
+    ] = None
+    return_bound: Annotated[
+        float | None,
+        typer.Option(
+            help="Public bound on returns, instead of --reward-range: returns are clipped to [0, bound].",
+            show_default=False,
+        ),
+    ] = None
+
+    def range(
+        self, centre: float | None, *, steps: int, discount: float, has_centre: bool
+    ) -> RangeOfReturns:
+        """The range of returns. A range that the options do not determine is refused.
+
+        `has_centre` says whether the estimator has the option --centre.
+        """
+        from confide.errors import InvalidParameter
+        from confide.evaluation.range_of_returns import range_of_returns
+
+        if self.reward_range is None and self.return_bound is None:
+            raise InvalidParameter(
+                "the range of returns is not known: give --reward-range LOW HIGH, the public range of one reward, "
+                "or --return-bound, a public bound on returns"
+            )
+        if self.reward_range is None:
+            assert self.return_bound is not None
+            return RangeOfReturns(
+                self.return_bound, centre, _reason_for_bound(self.return_bound, centre)
+            )
+        if self.return_bound is not None or centre is not None:
+            other = "--return-bound" if self.return_bound is not None else "--centre"
+            raise InvalidParameter(
+                f"give --reward-range or {other}, not both: the range of returns follows from that of rewards"
+            )
+        low, high, reason = range_of_returns(self.reward_range, steps, discount)
+        if low >= 0 and not has_centre:
+            return RangeOfReturns(high, None, reason)
+        if not has_centre:
+            raise InvalidParameter(
+                "this estimator takes returns from zero on, and rewards may be negative: "
+                "add a constant to all rewards, or use --estimator counts-and-sums"
+            )
+        return RangeOfReturns(high - low, None if low == 0 else (low + high) / 2, reason)
 
 
 def _reason_for_bound(return_bound: float, centre: float | None) -> str:
