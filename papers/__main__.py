@@ -85,11 +85,12 @@ def _print(found: Reproduction) -> None:
     _table(console, "results", ("where", "the paper says", "computed", "verdict"), claims)
     for table in found.tables:
         _table(console, table.title, table.headings, table.rows)
-    wrong = [(str(e.number), e.locator, e.true, e.computed, e.verdict) for e in found.errata]
-    _table(console, "errata", ("no.", "where", "correction", "computed", "verdict"), wrong)
+    for title, entries in (("errata", found.wrong), ("looser than needed", found.slack)):
+        rows = [(str(e.number), e.locator, e.true, e.computed, e.verdict) for e in entries]
+        _table(console, title, ("no.", "where", "correction", "computed", "verdict"), rows)
     looked = len(found.calibrations) + len(found.empirical)
     console.print(
-        f"claims checked: {looked}, do not hold: {len(found.refuted)}; errata: {len(found.errata)}, not confirmed: {len(found.broken)}",
+        f"claims checked: {looked}, do not hold: {len(found.refuted)}; errata: {len(found.wrong)}, not confirmed: {len(found.broken)}",
         highlight=False,
     )
 

@@ -2,34 +2,41 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 Say = Callable[[str], None]  # reports progress
 Numbers = dict[str, float]
+Holds = bool | Literal["not tested"] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A statement of the paper, and what we computed or measured. Its text is in `claims.toml` of the paper.
 
-    `holds` is None for a printed constant and for a claim that is not tested here; `computed` then says so. A claim that does not hold is a
-    finding about the paper, not a failure of the program.
+    A claim that does not hold is a finding about the paper, not a failure of the program. `holds` is "not tested" if runs could not have
+    contradicted the claim, and None for a remark that is only illustrated; `computed` then says why.
     """
 
     locator: str  # of the paper: Cor. 5, Fig. 1
     says: str
     computed: str
-    holds: bool | None
+    holds: Holds
     how: str  # with what: a function of the library, settings
     numbers: Numbers = field(default_factory=dict)  # those of `computed`, for machines
 
     @property
     def verdict(self) -> str:
+        if self.holds == "not tested":
+            return self.holds
         return {True: "holds", False: "does not hold", None: "-"}[self.holds]
 
 
 @dataclass(frozen=True, slots=True)
 class Erratum:
-    """An error or omission of the paper, its correction, and the computation that verifies the correction. Its text is in `errata.toml`.
+    """An error of the paper, its correction, and the computation that verifies the correction. Its text is in `errata.toml`.
+
+    `slack`: the paper is right, but looser than needed, or it leaves something out. Such entries have a list of their own, and the numbers
+    of both lists are those of one sequence.
 
     `stands` states whether the computation confirms `true`; if it is False, our erratum is wrong. None: an error in the text, with nothing
     to compute.
@@ -43,6 +50,7 @@ class Erratum:
     stands: bool | None
     how: str = ""
     numbers: Numbers = field(default_factory=dict)
+    slack: bool = False
 
     @property
     def verdict(self) -> str:
@@ -124,7 +132,7 @@ class Reproduction:
     calibrations: tuple[Claim, ...]
     algorithms: tuple[Algorithm, ...]
     empirical: tuple[Claim, ...]
-    errata: tuple[Erratum, ...]
+    errata: tuple[Erratum, ...]  # and slack
     tables: tuple[Table, ...] = ()
     figures: tuple[Figure, ...] = ()
 
@@ -132,6 +140,16 @@ class Reproduction:
     def broken(self) -> tuple[Erratum, ...]:
         """Errata that the computation does not confirm. There should be none."""
         return tuple(erratum for erratum in self.errata if erratum.stands is False)
+
+    @property
+    def wrong(self) -> tuple[Erratum, ...]:
+        """What the paper has wrong."""
+        return tuple(erratum for erratum in self.errata if not erratum.slack)
+
+    @property
+    def slack(self) -> tuple[Erratum, ...]:
+        """What the paper has looser than needed, or leaves out."""
+        return tuple(erratum for erratum in self.errata if erratum.slack)
 
     @property
     def refuted(self) -> tuple[Claim, ...]:

@@ -19,6 +19,11 @@ from papers.findings import (
     short,
 )
 
+SLACK = (
+    "These are not errors. The paper's statement is true but weaker than what its proof gives, or something that a reader needs is "
+    "not in the paper. The numbers continue those of the errata."
+)
+
 
 def write(found: Reproduction, folder: Path) -> list[Path]:
     """<paper>.md, <paper>.json and the figures; the files written."""
@@ -62,11 +67,13 @@ def _plain(value: Any) -> Any:
 
 def markdown(found: Reproduction) -> str:
     command = f"python -m papers {found.paper}{' --quick' if found.quick else ''} --out FOLDER"
-    false = len(found.refuted)
+    checked = (*found.calibrations, *found.empirical)
+    untested = sum(claim.holds == "not tested" for claim in checked)
     parts = [
         f"# {found.key} reproduced",
         f'{found.title}. This page is the output of `{command}`; the numbers under "computed", "measured" and "Shown" were computed by it. '
-        f"Claims checked: {len(found.calibrations) + len(found.empirical)}. Claims that do not hold: {false}. Errata: {len(found.errata)}.",
+        f"Claims checked: {len(checked)}. Claims that do not hold: {len(found.refuted)}. Claims that the runs could not test: {untested}. "
+        f"Errata: {len(found.wrong)}.",
         "## Constants and theorems",
         _claims(found.calibrations),
         *(_table(table) for table in found.tables),
@@ -79,7 +86,9 @@ def markdown(found: Reproduction) -> str:
             for figure in found.figures
         ),
         "## Errata",
-        *(_erratum(erratum) for erratum in found.errata),
+        *(_erratum(erratum) for erratum in found.wrong),
+        *(("## Looser than needed, and left out", SLACK) if found.slack else ()),
+        *(_erratum(erratum) for erratum in found.slack),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -127,7 +136,8 @@ def _erratum(erratum: Erratum) -> str:
         None: " (An error in the text.)",
     }[erratum.stands]
     printed, true = prose(erratum.says), prose(erratum.true)
-    return f"{erratum.number}. **{erratum.locator}.** *Printed*: {printed} *True*: {true}{shown}{how}{verdict}"
+    # The number is not at the start of the line, because Markdown would count these entries itself.
+    return f"**{erratum.number}. {erratum.locator}.** *Printed*: {printed} *True*: {true}{shown}{how}{verdict}"
 
 
 def _grid(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

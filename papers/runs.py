@@ -40,7 +40,7 @@ def with_epsilon(spec: RunSpec, epsilon: float) -> RunSpec:
 def said(spec: RunSpec) -> str:
     how = dict(spec.options).get("calibration")
     promise = "no privacy" if isinstance(spec.privacy, NoPrivacy) else str(spec.privacy)
-    return f"{'ours' if how is None else 'as printed'}, {promise}, {spec.problem}, {spec.episodes:,} users"
+    return f"{how or 'tight'}, {promise}, {spec.problem}, {spec.episodes:,} users"
 
 
 def promised_epsilon(spec: RunSpec) -> float:
@@ -48,15 +48,23 @@ def promised_epsilon(spec: RunSpec) -> float:
     return float(spec.ready(world(ProblemChoice(spec.problem)), 0).guarantee.epsilon)
 
 
-def regrets(spec: RunSpec, seeds: Sequence[int]) -> Array:
-    """Exact regret after all users, one per seed."""
+def curves(spec: RunSpec, seeds: Sequence[int]) -> tuple[Array, Array]:
+    """Numbers of users [point], and the exact regret until then [seed, point]."""
     choice = ProblemChoice(spec.problem)
     spec.ready(world(choice), seeds[0])  # what is refused raises its own error here
     results = list(run_cells((Cell(spec, choice, seed) for seed in seeds), workers=1).values())
     for result in results:
         if result["status"] != "done":
             raise ConfideError(result["error"])
-    return np.array([result["regret"][-1] for result in results])
+    return np.array(results[0]["users"], dtype=float), np.array(
+        [result["regret"] for result in results]
+    )
+
+
+def regrets(spec: RunSpec, seeds: Sequence[int]) -> Array:
+    """Exact regret after all users, one per seed."""
+    last: Array = curves(spec, seeds)[1][:, -1]
+    return last
 
 
 def at_random(spec: RunSpec) -> float:
@@ -66,7 +74,7 @@ def at_random(spec: RunSpec) -> float:
 
 
 def measured(spec: RunSpec, seeds: Sequence[int]) -> Measurement:
-    """One line of a table of algorithms; it says so if printed constants are refused because they do not give the guarantee."""
+    """One line of a table of algorithms; it says so if the paper's constants are refused because they do not give the guarantee."""
     idle = "doing nothing" if hasattr(world(ProblemChoice(spec.problem)), "A") else "uniform play"
     beside = f"{idle} {short(at_random(spec))}"
     try:

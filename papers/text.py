@@ -5,7 +5,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from papers.findings import Claim, Erratum, Numbers
+from papers.findings import Claim, Erratum, Holds, Numbers
 
 
 class Texts:
@@ -20,7 +20,7 @@ class Texts:
         return frozenset(self._entries)
 
     def claim(
-        self, key: str, holds: bool | None, numbers: Numbers | None = None, /, **values: Any
+        self, key: str, holds: Holds, numbers: Numbers | None = None, /, **values: Any
     ) -> Claim:
         text = self._filled(key, values)
         return Claim(
@@ -31,10 +31,10 @@ class Texts:
         self, key: str, stands: bool | None, numbers: Numbers | None = None, /, **values: Any
     ) -> Erratum:
         text = self._filled(key, values)
-        number = self._entries[key]["number"]
+        entry = self._entries[key]
         how = text.get("how", "")
         return Erratum(
-            number,
+            entry["number"],
             text["locator"],
             text["says"],
             text["true"],
@@ -42,6 +42,7 @@ class Texts:
             stands,
             how,
             numbers or {},
+            entry.get("slack", False),
         )
 
     def _filled(self, key: str, values: dict[str, Any]) -> dict[str, str]:

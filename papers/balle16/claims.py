@@ -265,7 +265,7 @@ def measured(name: str, quick: bool) -> Algorithm:
     logs = [chain.ChainLog(users, (9, run)) for run in range(runs)]
     plain = [chain.rmse(chain.lsw().release(log).values) for log in logs]
     for promise in (chain.PROMISE, CentralDP(1.0, 1e-5)):
-        for calibration, spoken in (("paper", "as printed"), ("tight", "exact")):
+        for calibration in ("paper", "tight"):
             estimator: Any = (
                 chain.dp_lsw(calibration) if name == "DP-LSW" else chain.dp_lsl(ridge, calibration)
             )
@@ -276,7 +276,7 @@ def measured(name: str, quick: bool) -> Algorithm:
             ]
             runs_made.append(
                 Measurement(
-                    f"{spoken}, {promise}, chain, {users:,} trajectories"
+                    f"{calibration}, {promise}, chain, {users:,} trajectories"
                     + ("" if name == "DP-LSW" else f", lambda = {ridge:.3g}"),
                     true_epsilon(made.alpha, made.beta, promise.delta, chain.STATES),
                     "RMSE",

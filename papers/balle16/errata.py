@@ -96,6 +96,7 @@ def interior_value() -> Erratum:
     true, printed = lemma_10(a, b)
     grid = np.linspace(0, a - 1, 100_001)
     searched = float((np.exp(-b * grid) / (a - grid) ** 2).max())
+    simple = {b: lemma_10(10.0, b) for b in (0.05, 3.0)}
     worst, where = 0.0, (0, 0.0, 0.0)
     most = 0.0
     for m in (10, 100, 1000):
@@ -110,6 +111,7 @@ def interior_value() -> Erratum:
         "interior-value",
         math.isclose(true, searched, rel_tol=1e-6)
         and true > 10 * printed
+        and all(right > 10 * wrong for right, wrong in simple.values())
         and worst > 1e4
         and most <= 1
         and risk > bound,
@@ -124,6 +126,10 @@ def interior_value() -> Erratum:
         true=short(true),
         searched=short(searched),
         printed=short(printed),
+        simple="; ".join(
+            f"b = {b:g}: printed {short(wrong)}, the maximum is {short(right)}"
+            for b, (right, wrong) in simple.items()
+        ),
         worst=short(worst),
         m=where[0],
         p=where[1],

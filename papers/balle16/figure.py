@@ -17,7 +17,7 @@ from papers.text import Texts
 CLAIMS = Texts(Path(__file__).with_name("claims.toml"))
 PAIRS = 2
 GROUPS = (1, 2, 4, 8)
-CALIBRATIONS = {"paper": "as printed", "tight": "exact"}
+CALIBRATIONS = ("paper", "tight")
 _MOST = 1e13  # trajectories that a crossing is looked for up to
 
 
@@ -88,7 +88,7 @@ def figure(curves: Curves) -> Figure:
         "balle16",
         "Fig. 1 of [Balle16], drawn again: RMSE over the states of the chain (dotted: the constant 1/2), and excess risk, against "
         "the number of trajectories m. Bands are two standard errors. DP-LSL is shown at the ridge that minimises the true error, "
-        "which is unknown in practice, LSL at lambda = sqrt(m). `exact` gives the same guarantee with the least noise.",
+        "which is unknown in practice, LSL at lambda = sqrt(m). `tight` gives the same guarantee with the least noise.",
         (_left(curves), _second(curves), _third(curves), _fourth(curves)),
     )
 
@@ -132,10 +132,10 @@ def _second(curves: Curves) -> Panel:
     for dash, i in (("dash", len(curves.sizes) // 2), ("solid", -1)):
         users = f"m = {curves.sizes[i]:.3g}"
         lines.append(_line(f"LSL, {users}", curves.ridges, curves.ridged["none", 1][:, i], 1, dash))
-        for tone, (name, said) in enumerate(CALIBRATIONS.items(), 2):
+        for tone, name in enumerate(CALIBRATIONS, 2):
             lines.append(
                 _line(
-                    f"DP-LSL {said}, {users}",
+                    f"DP-LSL {name}, {users}",
                     curves.ridges,
                     curves.ridged[name, 1][:, i],
                     tone,
@@ -144,7 +144,7 @@ def _second(curves: Curves) -> Panel:
             )
             level = np.tile(curves.noisy[name, 1][i], (2, 1))
             lines.append(
-                _line(f"DP-LSW {said}, {users}", curves.ridges[[0, -1]], level, tone + 2, dash)
+                _line(f"DP-LSW {name}, {users}", curves.ridges[[0, -1]], level, tone + 2, dash)
             )
     return Panel("the table, by ridge", "lambda", "RMSE", (*lines, _constant(curves.ridges)))
 
@@ -152,9 +152,9 @@ def _second(curves: Curves) -> Panel:
 def _third(curves: Curves) -> Panel:
     sizes, lines = np.array(curves.sizes, dtype=float), []
     lines.append(_line("LSW", sizes, curves.plain["LSW", PAIRS], 0))
-    for tone, (name, said) in enumerate(CALIBRATIONS.items(), 2):
-        lines.append(_line(f"DP-LSL {said}", sizes, curves.best(name, PAIRS)[0], tone))
-        lines.append(_line(f"DP-LSW {said}", sizes, curves.noisy[name, PAIRS], tone + 2))
+    for tone, name in enumerate(CALIBRATIONS, 2):
+        lines.append(_line(f"DP-LSL {name}", sizes, curves.best(name, PAIRS)[0], tone))
+        lines.append(_line(f"DP-LSW {name}", sizes, curves.noisy[name, PAIRS], tone + 2))
     return Panel("pairs of states", "trajectories", "RMSE", (*lines, _constant(sizes)))
 
 
@@ -276,20 +276,20 @@ def crossing(calibration: str, error: Callable[[float], float], group: int = 1) 
 def _ridges(curves: Curves) -> Claim:
     """Over all sizes, and over those where something is learned: at the others the best ridge is one that makes the estimate zero."""
     found, said = {}, []
-    for name, spoken in CALIBRATIONS.items():
+    for name in CALIBRATIONS:
         errors, ridges = curves.best(name, 1)
         over_all = fitted(curves.sizes, ridges[None]).slope
         learned = errors.mean(axis=1) < 0.8 * chain.constant_error(0.0)
         if learned.sum() < 3:
             said.append(
-                f"{spoken}: exponent {over_all:.2f} over all sizes, and nothing is learned at these"
+                f"{name}: exponent {over_all:.2f} over all sizes, and nothing is learned at these"
             )
             continue
         sizes = np.array(curves.sizes)[learned]
         found[name] = fitted(sizes.tolist(), ridges[None, learned]).slope
         span = f"from {short(ridges[learned][0])} at m = {sizes[0]:,} to {short(ridges[learned][-1])} at {sizes[-1]:,}"
         said.append(
-            f"{spoken}: {span}, exponent {found[name]:.2f}, and {over_all:.2f} over all sizes from {curves.sizes[0]} on"
+            f"{name}: {span}, exponent {found[name]:.2f}, and {over_all:.2f} over all sizes from {curves.sizes[0]} on"
         )
     return CLAIMS.claim(
         "ridges",

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 from papers.findings import (
     Algorithm,
@@ -80,7 +81,10 @@ def test_the_page_has_everything():
         "a note",
     ):
         assert part in page
-    assert "Claims checked: 3. Claims that do not hold: 1. Errata: 3." in page
+    assert (
+        "Claims checked: 3. Claims that do not hold: 1. Claims that the runs could not test: 0. Errata: 3."
+        in page
+    )
     assert (
         "| Thm. 1 | \\|\\|x\\|\\| &lt;= 1 for &lt;x, y> | 2 \\* 2 | holds | `mixtures/printed.py` |"
         in page
@@ -89,10 +93,31 @@ def test_the_page_has_everything():
         "| Alg. 1 | Small | `mixtures/printed.py: Small` | lock | - | regret 3 ± 0.5 | uniform 9 |"
         in page
     )
-    assert "1. **(1).** *Printed*: a\\*b *True*: b\\*a *Shown*: 1 = 1 (arithmetic)" in page
-    assert "2. **(2).** *Printed*: teh *True*: the (An error in the text.)" in page
+    assert "**1. (1).** *Printed*: a\\*b *True*: b\\*a *Shown*: 1 = 1 (arithmetic)" in page
+    assert "**2. (2).** *Printed*: teh *True*: the (An error in the text.)" in page
     assert "The computation does not confirm this erratum." in page
     assert "![Figure: small16](small16.svg)" in page
+
+
+def test_slack_has_a_list_of_its_own():
+    page = markdown(
+        replace(SMALL, errata=(*SMALL.errata, Erratum(4, "(4)", "5", "4", "", None, slack=True)))
+    )
+    errors, _, slack = page.partition("## Looser than needed, and left out")
+    assert "**3. (3).**" in errors and "**4. (4).**" not in errors
+    assert "**4. (4).**" in slack and "Errata: 3." in page
+    assert "## Looser than needed" not in markdown(SMALL)
+
+
+def test_claims_that_runs_cannot_test_say_so():
+    claim = Claim("Thm. 3", "sqrt(K)", "the bound is above uniform play", "not tested", "by runs")
+    page = markdown(replace(SMALL, empirical=(claim,)))
+    assert "| the bound is above uniform play | not tested |" in page
+    assert "Claims that the runs could not test: 1." in page
+    assert (
+        json.loads(as_json(replace(SMALL, empirical=(claim,))))["empirical"][0]["holds"]
+        == "not tested"
+    )
 
 
 def test_json_is_json():

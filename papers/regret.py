@@ -1,0 +1,103 @@
+"""Claims about regret, judged by runs of the algorithm with the paper's constants.
+
+A run can contradict a bound only if the bound is below what an agent loses that learns nothing, and it can support one only if regret has
+stopped growing in proportion to users. Otherwise the claim is not tested.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import PrivacyError
+from confide.experiments.analysis import growth
+from confide.experiments.spec import RunSpec
+from confide.privacy.request import NoPrivacy
+from papers.findings import Holds, Line, Numbers, short
+from papers.runs import at_random, curves
+
+Array = npt.NDArray[np.float64]
+
+# Over the last factor of ten of users, regret that grows with at least this power of users counts as linear.
+LINEAR = 0.95
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PaperRuns:
+    """Runs of one algorithm with the paper's constants, for growing numbers of users."""
+
+    spec: RunSpec  # of the largest number of users
+    users: tuple[int, ...]
+    regrets: Array  # [seed, number of users], after all users
+    uniform: Array  # [number of users]: of uniform play; in a linear system, of doing nothing
+    power: float  # of users, by which regret grew over the last factor of ten of the largest run
+
+    @property
+    def share(self) -> float:
+        """Of the regret of uniform play, that the largest run had."""
+        return float(self.regrets[:, -1].mean() / self.uniform[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Of a bound on regret, in words and numbers."""
+
+    holds: Holds
+    text: str
+    numbers: Numbers
+
+
+def run_paper(spec: RunSpec, users: Sequence[int], seeds: Sequence[int]) -> PaperRuns | str:
+    """Run with the paper's constants, or say why they are refused."""
+    printed = [replace(spec, episodes=n).printed() for n in users]
+    try:
+        made = [curves(each, seeds) for each in printed]
+    except PrivacyError as refused:
+        return str(refused)
+    points, largest = made[-1]
+    return PaperRuns(
+        printed[-1],
+        tuple(users),
+        np.stack([regret[:, -1] for _, regret in made], axis=1),
+        np.array([at_random(each) for each in printed]),
+        growth(points, largest, after=users[-1] / 10).slope,
+    )
+
+
+def judge(runs: PaperRuns | str, bound: Callable[[float], float]) -> Judgement:
+    """Whether regret stays below the bound, if these runs can tell."""
+    if isinstance(runs, str):
+        return Judgement("not tested", f"With the paper's constants: refused, {runs}.", {})
+    bounds = np.array([bound(float(users)) for users in runs.users])
+    over_uniform = bounds / runs.uniform
+    linear = runs.power >= LINEAR
+    holds: Holds = "not tested"
+    if over_uniform.min() <= 1 and not linear:
+        holds = bool((runs.regrets.mean(axis=0) <= bounds).all())
+    guarantee = "" if isinstance(runs.spec.privacy, NoPrivacy) else f", {runs.spec.privacy}"
+    sizes = (
+        f"{runs.users[0]:,}" if len(runs.users) == 1 else f"{runs.users[0]:,} to {runs.users[-1]:,}"
+    )
+    text = (
+        f"With the paper's constants on {runs.spec.problem}{guarantee}, {sizes} users: the bound is at least "
+        f"{short(float(over_uniform.min()))} times the regret of uniform play. Over the last factor of ten of users regret grew with the "
+        f"power {runs.power:.3f} of users{' (linear)' if linear else ''}. At the end it was {short(runs.share)} of that of uniform play."
+    )
+    numbers = {
+        "bound_over_uniform": float(over_uniform.min()),
+        "power": runs.power,
+        "share": runs.share,
+        "users": float(runs.users[-1]),
+    }
+    assert all(math.isfinite(value) for value in numbers.values())
+    return Judgement(holds, text, numbers)
+
+
+def paper_lines(name: str, runs: PaperRuns | str, tone: int) -> tuple[Line, ...]:
+    """The curve of an algorithm with the paper's constants, if they are not refused."""
+    if isinstance(runs, str):
+        return ()
+    means = tuple(float(mean) for mean in runs.regrets.mean(axis=0))
+    return (Line(f"{name}, paper", tuple(map(float, runs.users)), means, None, tone, "dash"),)
