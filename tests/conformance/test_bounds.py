@@ -29,7 +29,7 @@ from confide.mixtures.code_contributions import TransitionSums
 from confide.mixtures.code_features import best_codes
 from confide.mixtures.contributions import Both, PairedTargets, StackedRows, ValueTargets
 from confide.mixtures.questions.contributions import AnswerSums
-from confide.mixtures.value_features import reduced
+from confide.mixtures.value_features import raw, reduced
 from confide.offline.gain_contributions import Gains, Moments, Shortfalls
 from confide.offline.table_features import Table, step_ranges
 from confide.offline.transition_contributions import RootCounts, RootTransitions
@@ -38,7 +38,7 @@ from confide.privacy import CentralDP, Relation
 from confide.privacy.bounded import Bounded, L2Ball
 from confide.privacy.certificate import Certificate, certify, describe
 from confide.privatizers import CentralPrivatizer, every_episode
-from confide.problems import latent, lock, lock_rewards
+from confide.problems import SuccessorFeatures, latent, lock, lock_rewards
 from confide.statistics.bounds import RegressionRows, WeightedRows
 from confide.statistics.transitions import RewardTargets
 from confide.tables.contributions import BudgetedCounts, BudgetedVisits
@@ -282,6 +282,27 @@ def shortfalls(low):
     return Shortfalls(Moments(0.0, 1.0), table, most, float(least[-1]))
 
 
+def feature_targets(directions, *, length=5.0, nonnegative=False):
+    """Rows of features in R^2 that a function returns: along the angle `directions[s]`, turned by a right angle for the second action.
+
+    They are longer than the bound allows, so all of them are clipped to it.
+    """
+
+    def features(s, a):
+        angle = directions[s] + a * math.pi / 2
+        return [0], [[length * math.cos(angle), length * math.sin(angle)]]
+
+    known = SuccessorFeatures.from_function(features, states=3, actions=2, dimension=2)
+    if nonnegative:
+        known = replace_features(known, np.abs(np.round(known.features, 12)))
+    bound = RegressionRows(1, 2, 1.0, 1.0, math.sqrt(2), nonnegative)
+    return ValueTargets(bound, raw(2), known, np.array([[0.0] * 3, [1.0, -1.0, 1.0]]), 1.0)
+
+
+def replace_features(known, features):
+    return dataclasses.replace(known, features=features)
+
+
 SMALL_LOCK = lock(0, states=5, actions=2, horizon=3, jump=2)
 LOCK_REWARDS = lock_rewards(0, states=5, actions=2, horizon=3, jump=2)
 VALUES = np.vstack([np.random.default_rng(0).uniform(0, 3, size=(3, 5)), np.zeros(5)])
@@ -359,6 +380,24 @@ CASES = {
         3,
         attained=(0.93, 0.98, 0.88, 0.84),
         because="kernels and values are public, and not every row can be had; " + BY_L2,
+    ),
+    # Rows may point in opposite directions, so the worst pair is 2 sqrt(2) apart.
+    "value targets, signed features": table(
+        feature_targets([0.0, math.pi / 4, math.pi]),
+        3,
+        2,
+        1,
+        attained=(0.999, 0.999, 0.999, 0.8),
+        because="features are public, and not every row can be had; " + BY_L2,
+    ),
+    # Rows have a nonnegative product, so the worst pair is sqrt(6) apart.
+    "value targets, nonnegative features": table(
+        feature_targets([0.0, math.pi / 4, math.pi / 2], nonnegative=True),
+        3,
+        2,
+        1,
+        attained=(0.999, 0.999, 0.999, 0.9),
+        because=BY_L2,
     ),
     "value and reward targets": table(
         value_and_reward_targets(),

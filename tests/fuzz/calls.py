@@ -121,6 +121,11 @@ class Case:
         return given | chosen
 
 
+def _stays(dimension, s, _):
+    """Features of a problem in which every state leads to itself."""
+    return [s], np.ones((1, dimension))
+
+
 def rng():
     return np.random.default_rng(0)
 
@@ -451,6 +456,31 @@ def _problems(folder):
         for name in ("kernels", "weights", "rewards", "start", "reward_features", "name")
     }
     found["LinearMixtureMDP"] = Case(problems.LinearMixtureMDP, given)
+    features = np.zeros((2, 1, 2, 2))
+    features[0, 0], features[1, 0, 1] = [[0.5, -0.5], [0.5, 0.5]], [1.0, 0.0]
+    signed = problems.SuccessorFeatures.from_dense(features)
+    names = ("states", "actions", "indptr", "successors", "features")
+    rows = {name: getattr(signed, name) for name in names}
+    found["SuccessorFeatures"] = Case(problems.SuccessorFeatures, rows)
+    found["SuccessorFeatures.from_dense"] = Case(
+        problems.SuccessorFeatures.from_dense, {"features": features}
+    )
+    given = {"function": partial(_stays, 2), "states": 2, "actions": 1, "dimension": 2}
+    found["SuccessorFeatures.from_function"] = Case(problems.SuccessorFeatures.from_function, given)
+    given = {
+        "features": signed,
+        "weights": np.array([[1.0, -0.5]]),
+        "rewards": np.zeros((2, 1)),
+        "start": np.eye(2)[0],
+        "weight_bound": 1.2,
+    }
+    found["FeatureMixtureMDP"] = Case(
+        problems.FeatureMixtureMDP,
+        given | {"value_bound": 1.2, "reward_features": None, "name": "signed"},
+    )
+    found["FeatureMixtureMDP.from_table"] = Case(
+        problems.FeatureMixtureMDP.from_table, {"table": world}
+    )
     linear = problems.one_hot(states=3, horizon=3)
     names = ("features", "measures", "reward_weights", "start", "stochastic_rewards", "name")
     found["LinearMDP"] = Case(problems.LinearMDP, {name: getattr(linear, name) for name in names})

@@ -90,6 +90,8 @@ def why_not(name: str, public: Any) -> str:
     profile: Profile = AGENTS[name].profile
     if profile.family not in ("", public.family):
         return f"needs a {profile.family} problem: {NEEDS[profile.family]}"
+    if profile.kernels and not hasattr(public, "kernels"):
+        return "needs probability kernels with weights on the simplex"
     return "needs public rewards" if profile.known_rewards and public.rewards is None else ""
 
 

@@ -38,6 +38,8 @@ class Profile:
     local: bool = True
     # whether rewards must be public
     known_rewards: bool = False
+    # whether a mixture must be one of probability kernels, with weights on the simplex
+    kernels: bool = False
     # made from the problem itself: a yardstick, not a learner
     knows_truth: bool = False
     # problems on which `benchmarks/stuck.py` found runs that stay away from optimal

@@ -76,6 +76,7 @@ class NoData(_FixedPolicy):
         "plans with equal weights of all kernels, without data",
         family="mixture",
         known_rewards=True,
+        kernels=True,
     )
 
     def __init__(self, public: Any, *, episodes: int) -> None:

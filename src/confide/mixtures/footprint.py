@@ -12,10 +12,19 @@ from confide.problems.sizes import ProblemSizes
 
 # Seconds for one number of the kernels in one backward induction.
 SECONDS_PER_NUMBER = 2e-9
+# Numbers for each step and pair: rewards, Q, values, weights of the rows, and copies of them.
+TABLES = 12
 
 
 def _kernels(sizes: ProblemSizes) -> int:
-    return sizes.dimension * sizes.states**2 * sizes.actions
+    return sizes.dimension * (sizes.transitions or sizes.states**2 * sizes.actions)
+
+
+def _tables(sizes: ProblemSizes) -> int:
+    """Numbers of values, weights and rows for each step and pair, which count where there are few successors."""
+    if not sizes.transitions:
+        return 0
+    return sizes.horizon * sizes.states * sizes.actions * (TABLES + sizes.dimension)
 
 
 def _sweep(sizes: ProblemSizes) -> float:
@@ -42,6 +51,7 @@ def regression_footprint(
     matrices += sizes.horizon * sizes.reward_dimension**2
     # Matrices are symmetric, so about half of their numbers are released, and whole ones are planned with.
     numbers = 1.5 * _kernels(sizes) + 10 * matrices + numbers_of_users(chosen, sizes.horizon)
+    numbers += _tables(sizes)
     return Footprint(matrices, numbers, 0.01 + 2 * regressions * _sweep(sizes), chosen, tree)
 
 

@@ -16,7 +16,7 @@ from confide.mixtures.code_features import best_codes, means
 from confide.mixtures.explorer_planning import SAID
 from confide.mixtures.footprint import likelihood_footprint
 from confide.mixtures.likelihood_memory import Shape
-from confide.mixtures.linopt_vi import known_mixture
+from confide.mixtures.linopt_vi import known_mixture, require_simplex
 from confide.mixtures.sampling_planning import (
     POLICIES,
     LikelihoodProblem,
@@ -81,6 +81,7 @@ class LikelihoodVI(Learner):
         family="mixture",
         paper="confide",
         known_rewards=True,
+        kernels=True,
         stuck="kernels that differ far from the start only",
     )
     abilities = replace(Learner.abilities, distributed=True)
@@ -103,6 +104,7 @@ class LikelihoodVI(Learner):
         noise: NoiseSource | None = None,
     ) -> None:
         known_mixture(public, "LikelihoodVI")
+        require_simplex(public, "LikelihoodVI")
         check_asked(episodes, privacy, distributed=True)
         if not isinstance(calibration, str) or calibration != "tight":
             raise InvalidParameter(

@@ -17,7 +17,7 @@ from confide.planners.regression import MakeRegularizer
 from confide.privacy.bounded import Bound, Released
 from confide.privacy.request import Request
 from confide.privatizers import Schedule
-from confide.problems.linear_mixture import LinearMixturePublic
+from confide.problems.feature_mixture import MixturePublic
 from confide.problems.sizes import ProblemSizes
 
 STEP, KEEP = 1.0, 0.25  # of "tight": measured on lock, lock-rewards and rand
@@ -77,7 +77,7 @@ class LinOptPO(Learner):
 
     def __init__(
         self,
-        public: LinearMixturePublic,
+        public: MixturePublic,
         *,
         episodes: int,
         privacy: Request,

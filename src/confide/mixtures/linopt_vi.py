@@ -43,6 +43,7 @@ from confide.privacy.loss import GaussianDP
 from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request
 from confide.privatizers import Schedule, geometric
 from confide.privatizers.schedule import one_tree
+from confide.problems.feature_mixture import MixturePublic
 from confide.problems.linear_mixture import LinearMixturePublic
 from confide.problems.sizes import ProblemSizes
 from confide.statistics.bounds import RegressionRows, WeightedRows
@@ -188,7 +189,7 @@ class Choices:
             m, regression.balance, span, norm, self.episodes, problems, releases, self.failure
         )
 
-    def calibrate(self, public: LinearMixturePublic, name: str, make: MakeAlgorithm) -> Calibration:
+    def calibrate(self, public: MixturePublic, name: str, make: MakeAlgorithm) -> Calibration:
         """For LinOpt-VI and LinOpt-PO, which learn rewards where they are not known."""
         known_mixture(public, name, rewards=False)
         if public.rewards is None and public.reward_features is None:
@@ -198,9 +199,7 @@ class Choices:
         return (tight if self.calibration == "tight" else paper)(public, self, make)
 
 
-def tight(
-    public: LinearMixturePublic, choices: Choices, make_algorithm: MakeAlgorithm
-) -> Calibration:
+def tight(public: MixturePublic, choices: Choices, make_algorithm: MakeAlgorithm) -> Calibration:
     """One joint query, rows in d - 1 dimensions under public weights, repaired eigenvalues, estimates on the simplex, a geometric schedule.
 
     Rewards, where they are learned, are centred at 1/2.
@@ -210,6 +209,7 @@ def tight(
         scale = 0.1 if choices.bonus_scale is None else choices.bonus_scale
         return Repair(regression.balance, scale, simplex=regression.simplex)
 
+    require_simplex(public, 'calibration="tight"')
     make, features, H = (
         choices.checked_regularizer() or repair,
         reduced(public.dimension),
@@ -242,14 +242,13 @@ def tight(
     return Calibration(make_algorithm(regressions, schedule), schedule)
 
 
-def paper(
-    public: LinearMixturePublic, choices: Choices, make_algorithm: MakeAlgorithm
-) -> Calibration:
+def paper(public: MixturePublic, choices: Choices, make_algorithm: MakeAlgorithm) -> Calibration:
     """[Zhou22, Thm. 6.5], in units where all its noises are one number c = sigma_r, so that one counter of that scale adds them:
 
     X = phi_V / (sqrt(d1) H) and y = V / (sqrt(d1) H) with kappa = sqrt(d1) have ||X|| <= 1, kappa |y| <= 1, and the printed noise
     sigma_{p,1} / (d1 H^2) = c on Lambda and kappa sigma_{p,2} / (d1 H^2) = c on kappa u; rewards have kappa = 1.
     """
+    check_assumption_1(public)
     H, d1, privacy = public.horizon, public.dimension, choices.privacy
     varphi = None if public.rewards is not None else raw_rewards(public.reward_features)  # type: ignore[arg-type]
     d2 = varphi.dimension if varphi else 1
@@ -279,10 +278,12 @@ def paper(
     schedule = choose_schedule(choices.schedule, one_tree(choices.episodes))
     bound: RegressionRows | StackedRows
     if varphi is None:
-        bound = RegressionRows(value_steps(H), d1, 1.0, 1 / kappa, kappa, nonnegative=True)
+        bound = RegressionRows(
+            value_steps(H), d1, 1.0, 1 / kappa, kappa, nonnegative=public.nonnegative
+        )
         planner = MixturePlanner(public, features, transitions, plain=True)
     else:
-        positive = bool((varphi.rows >= 0).all())
+        positive = public.nonnegative and bool((varphi.rows >= 0).all())
         bound = StackedRows(value_steps(H), d1, kappa, H, d2, 1.0, plain=True, nonnegative=positive)
         rewards = make(Regression("rewards", d2, 1.0))
         planner = MixturePlanner(public, features, transitions, varphi, rewards, plain=True)
@@ -295,14 +296,38 @@ def paper(
     return Calibration(algorithm, schedule, tree, loss)
 
 
+def check_assumption_1(public: MixturePublic) -> None:
+    """[Zhou22, Assumption 1]: ||w|| <= sqrt(d1), and ||phi_V|| <= sqrt(d1) H for V with values in [0, H]."""
+    most = math.sqrt(public.dimension)
+    for name in ("weight_bound", "value_bound"):
+        if getattr(public, name) > most * (1 + 1e-9):
+            raise InvalidParameter.of(
+                name,
+                f"must be at most sqrt(d) = {most:.4g}, because [Zhou22, Assumption 1] needs it",
+                got=f"{getattr(public, name):.4g}",
+                advice=": use ucrl-vtr, or divide the features by another number",
+            )
+
+
 def value_iteration(regressions: Regressions, schedule: Schedule) -> OptimisticValueIteration:
     return OptimisticValueIteration(regressions, schedule)
 
 
-def known_mixture(public: LinearMixturePublic, name: str, *, rewards: bool = True) -> None:
-    if not isinstance(public, LinearMixturePublic):
+def require_simplex(public: MixturePublic, name: str) -> LinearMixturePublic:
+    """The public part of a problem with known kernels."""
+    if isinstance(public, LinearMixturePublic):
+        return public
+    raise InvalidParameter(
+        f"{name} needs known probability kernels with weights on the simplex (LinearMixtureMDP), and this problem has features of "
+        "any sign: use ucrl-vtr"
+    )
+
+
+def known_mixture(public: MixturePublic, name: str, *, rewards: bool = True) -> None:
+    if not isinstance(public, MixturePublic):
         raise InvalidParameter(
-            f"{name} needs a mixture of known kernels (LinearMixtureMDP.public), got {type(public).__name__}"
+            f"{name} needs a mixture of known kernels or features (LinearMixtureMDP.public or FeatureMixtureMDP.public), "
+            f"got {type(public).__name__}"
         )
     if rewards and public.rewards is None:
         raise InvalidParameter(f"{name} needs known rewards; linopt-vi and linopt-po learn them")
@@ -341,7 +366,7 @@ class LinOptVI(Learner):
 
     def __init__(
         self,
-        public: LinearMixturePublic,
+        public: MixturePublic,
         *,
         episodes: int,
         privacy: Request,

@@ -1,8 +1,9 @@
 """The constants printed in [Luyo21] and [Zhou22] for linear mixtures, and the loss that they really give.
 
 [Luyo21], `printed` and `printed_plus`:
-features satisfy ||phi_v|| <= 1 for v in [0, 1] (Asm. 2): with d known kernels, phi = P / sqrt(d), so that w = sqrt(d) x the mixture and
-C_w = sqrt(d); values are in [0, H]. Noisy matrices are symmetrised as in Cor. 5, (Z' + Z'^T)/sqrt(2), also where the paper forgets to
+features satisfy ||phi_v|| <= 1 for v in [0, 1] (Asm. 2). Features with ||phi_v|| <= B and ||w|| <= C are divided by B, so that C_w = B C:
+with d known kernels, phi = P / sqrt(d), w = sqrt(d) x the mixture and C_w = sqrt(d). Values are in [0, H].
+Noisy matrices are symmetrised as in Cor. 5, (Z' + Z'^T)/sqrt(2), also where the paper forgets to
 (Cor. 6, 11): noise of standard deviation sqrt(2) sigma_B on the diagonal and sigma_B off it, which is GOE noise of scale sqrt(2) sigma_B in
 the coordinates of `svec`. The noise sigma_B on u is that scale on kappa u with kappa = sqrt(2). So Lambda and kappa u are one query. All
 letters are the paper's; K_0 counts the levels of a tree over the releases, which are the episodes unless another schedule is chosen.
@@ -16,6 +17,7 @@ Claim 29 for the norm with the factor of E.3, the width as in the corollary.
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from confide.errors import InvalidParameter
 from confide.mechanisms.counters import Factorisation, Tree
@@ -23,8 +25,11 @@ from confide.mixtures.value_features import value_steps
 from confide.planners.regularity import Regularity
 from confide.privacy.loss import NO_PRIVACY, GaussianDP, PureDP, loss_for
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Relation, Request
-from confide.privatizers import worst_std
+from confide.privatizers import Schedule, worst_std
 from confide.statistics.bounds import RegressionRows
+
+if TYPE_CHECKING:
+    from confide.problems.feature_mixture import MixturePublic
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,9 @@ class Setting:
     dimension: int
     failure: float = 0.1
     leaves: int | None = None  # releases, if not one per episode
+    # C_w, in units in which ||phi_v|| <= 1; None: sqrt(d), that of kernels
+    weight_bound: float | None = None
+    nonnegative: bool = True  # whether phi_v has no negative entry
 
     def __post_init__(self) -> None:
         for name in ("episodes", "horizon", "dimension"):
@@ -45,6 +53,11 @@ class Setting:
                 )
         if not 0 < self.failure < 1:
             raise InvalidParameter(f"failure must be in (0, 1), got failure={self.failure}")
+
+    @property
+    def largest_weight(self) -> float:
+        """C_w."""
+        return math.sqrt(self.dimension) if self.weight_bound is None else self.weight_bound
 
     @property
     def tree(self) -> Tree:
@@ -58,6 +71,19 @@ class Setting:
     @property
     def steps(self) -> int:
         return value_steps(self.horizon)
+
+
+def setting_of(public: "MixturePublic", schedule: Schedule, failure: float) -> Setting:
+    """Of a problem whose features agents divide by its `value_bound`."""
+    return Setting(
+        schedule.users,
+        public.horizon,
+        public.dimension,
+        failure,
+        schedule.leaves,
+        public.value_bound * public.weight_bound,
+        public.nonnegative,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +108,16 @@ def printed(privacy: Request, setting: Setting) -> Printed:
         setting.levels,
     )
     bound = RegressionRows(
-        setting.steps, d, row_norm=H, target=H, balance=_balance(privacy), nonnegative=True
+        setting.steps,
+        d,
+        row_norm=H,
+        target=H,
+        balance=_balance(privacy),
+        nonnegative=setting.nonnegative,
     )
     sigma = _sigma(privacy, 2 * H**2, kinds=2, horizon=H, levels=K0)
     upsilon = sigma * _noise_norm(privacy, setting, unions=6)
-    ridge, C_w = float(H**2), math.sqrt(d)
+    ridge, C_w = float(H**2), setting.largest_weight
     sampling = math.sqrt(2 * H**2 * (math.log(3 * H / p) + d / 2 * math.log1p(K * H)))
     beta = 3 * (C_w + 1) * math.sqrt(ridge + upsilon) + sampling
     return Printed(sigma, upsilon, beta, ridge, bound, true_loss(privacy, setting, bound, sigma))
@@ -111,8 +142,9 @@ class PrintedPlus:
             self.setting.dimension,
             self.setting.failure,
         )
+        C_w = self.setting.largest_weight
         first, second = (
-            3 * (math.sqrt(d) + 1) * math.sqrt(self.ridge + upsilon) for upsilon in self.upsilon
+            3 * (C_w + 1) * math.sqrt(self.ridge + upsilon) for upsilon in self.upsilon
         )
         union, grows = math.log(24 * episode**2 * H / p), math.log1p(K / self.ridge)
         check = first + 8 * d * math.sqrt(grows * union) + 4 * math.sqrt(d) * union
@@ -132,7 +164,7 @@ def printed_plus(privacy: Request, setting: Setting) -> PrintedPlus:
         row_norm=norm,
         target=norm,
         balance=_balance(privacy),
-        nonnegative=True,
+        nonnegative=setting.nonnegative,
     )
     sigma = (
         _sigma(privacy, 2 * d, kinds=4, horizon=H, levels=K0),

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from confide.mixtures.explorer_planning import served, targets, wider
 from confide.mixtures.planning import Plan, optimistic, optimistic_rewards
-from confide.mixtures.value_features import FeatureMap, SparseKernels, sparse
+from confide.mixtures.value_features import FeatureMap, SparseKernels, known_features, sparse
 from confide.planners.public_round import PublicRound
 from confide.planners.regression import Estimate, Regularizer, Width, mean_eigenvalue
 from confide.planners.reward_features import RewardFeatures
@@ -19,7 +19,7 @@ from confide.policy import Policy
 from confide.privatizers.schedule import Schedule
 
 if TYPE_CHECKING:
-    from confide.problems.linear_mixture import LinearMixturePublic
+    from confide.problems.feature_mixture import MixturePublic
 
 Array = npt.NDArray[np.float64]
 
@@ -56,7 +56,7 @@ class ValueRound:
 class MixturePlanner:
     """All that is public before the first user, and what is made of sums: estimates for the transitions, and for rewards to be learned."""
 
-    public: "LinearMixturePublic"
+    public: "MixturePublic"
     features: FeatureMap
     regularizer: Regularizer
     reward_features: RewardFeatures | None = None
@@ -70,8 +70,8 @@ class MixturePlanner:
     _kernels: SparseKernels = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        kernels = self.public.kernels if self.unit == 1.0 else self.public.kernels / self.unit
-        object.__setattr__(self, "_kernels", sparse(self.features, kernels))
+        known = known_features(self.public, self.unit)
+        object.__setattr__(self, "_kernels", sparse(self.features, known))
 
     @property
     def kernels(self) -> SparseKernels:

@@ -1,6 +1,5 @@
 """UCRL-VTR [Luyo21, Alg. 1], as printed and with the least noise that the guarantee needs: LinOpt-VI with known rewards."""
 
-import math
 from typing import Any
 
 from confide.identity import Identity
@@ -11,26 +10,26 @@ from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.footprint import regression_footprint
 from confide.mixtures.linopt_vi import Choices, Regressions, known_mixture, tight, value_iteration
-from confide.mixtures.printed import Setting, printed
+from confide.mixtures.printed import printed, setting_of
 from confide.mixtures.regression_planning import MixturePlanner
 from confide.mixtures.value_features import raw
 from confide.planners.regression import Shift
 from confide.privacy.request import LocalDP, NoPrivacy, Request
 from confide.privatizers import Schedule, every_episode
-from confide.problems.linear_mixture import LinearMixturePublic
+from confide.problems.feature_mixture import MixturePublic
 from confide.problems.sizes import ProblemSizes
 
 
-def paper(public: LinearMixturePublic, choices: Choices) -> Calibration:
+def paper(public: MixturePublic, choices: Choices) -> Calibration:
     """[Luyo21, Cor. 5] (joint), [Cor. 6] (local), [C.4] (delta = 0), and without noise Upsilon = 0."""
     H, d, privacy = public.horizon, public.dimension, choices.privacy
     schedule = choose_schedule(choices.schedule, every_episode(choices.episodes))
-    setting = Setting(schedule.users, H, d, choices.failure, schedule.leaves)
+    setting = setting_of(public, schedule, choices.failure)
     made = printed(privacy, setting)
     scale = 1.0 if choices.bonus_scale is None else choices.bonus_scale
     regularizer = Shift(made.ridge + 2 * made.upsilon, made.beta * scale)
     planner = MixturePlanner(
-        public, raw(d), regularizer, plain=True, unit=math.sqrt(d), ceiling=float(H)
+        public, raw(d), regularizer, plain=True, unit=public.value_bound, ceiling=float(H)
     )
     regressions = Regressions(planner, made.bound)
     tree = None if isinstance(privacy, LocalDP | NoPrivacy) else setting.tree
@@ -85,7 +84,7 @@ class UCRLVTR(Learner):
 
     def __init__(
         self,
-        public: LinearMixturePublic,
+        public: MixturePublic,
         *,
         episodes: int,
         privacy: Request,

@@ -13,10 +13,10 @@ from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.contributions import Both, PairedTargets, StackedRows, ValueTargets
 from confide.mixtures.explorer_planning import SAID
 from confide.mixtures.footprint import regression_footprint
-from confide.mixtures.linopt_vi import BALANCE, known_mixture
-from confide.mixtures.printed import PrintedPlus, Setting, printed_plus
+from confide.mixtures.linopt_vi import BALANCE, known_mixture, require_simplex
+from confide.mixtures.printed import PrintedPlus, printed_plus, setting_of
 from confide.mixtures.regression_planning import Sums
-from confide.mixtures.value_features import raw, reduced, sparse, value_steps
+from confide.mixtures.value_features import known_features, raw, reduced, sparse, value_steps
 from confide.mixtures.variance_aware_planning import (
     PrintedProblem,
     VarianceProblem,
@@ -27,6 +27,7 @@ from confide.planners.regression import Repair, Shift
 from confide.privacy.bounded import Released
 from confide.privacy.request import LocalDP, NoPrivacy, Request
 from confide.privatizers import Schedule, every_episode, geometric
+from confide.problems.feature_mixture import MixturePublic
 from confide.problems.linear_mixture import LinearMixturePublic
 from confide.problems.sizes import ProblemSizes
 from confide.statistics.bounds import RegressionRows
@@ -143,7 +144,7 @@ class UCRLVTRPlus(Learner):
 
     def __init__(
         self,
-        public: LinearMixturePublic,
+        public: MixturePublic,
         *,
         episodes: int,
         privacy: Request,
@@ -159,7 +160,9 @@ class UCRLVTRPlus(Learner):
             schedule, geometric(episodes) if calibration == "tight" else every_episode(episodes)
         )
         if calibration == "tight":
-            made = tight(public, times, bonus_scale)
+            made = tight(
+                require_simplex(public, 'UCRL-VTR+ with calibration="tight"'), times, bonus_scale
+            )
         else:
             made = paper(public, privacy, times, bonus_scale, failure)
         identity = Identity(
@@ -192,19 +195,19 @@ def tight(
 
 
 def paper(
-    public: LinearMixturePublic,
+    public: MixturePublic,
     privacy: Request,
     schedule: Schedule,
     bonus_scale: float | None = None,
     failure: float = 0.1,
 ) -> Calibration:
     assert public.rewards is not None
-    setting = Setting(schedule.users, public.horizon, public.dimension, failure, schedule.leaves)
+    setting = setting_of(public, schedule, failure)
     constants, scale = printed_plus(privacy, setting), 1.0 if bonus_scale is None else bonus_scale
-    kernels = public.kernels / math.sqrt(public.dimension)
+    features = known_features(public, public.value_bound)
     shift, second_shift = (constants.ridge + 2 * upsilon for upsilon in constants.upsilon)
     problem = PrintedProblem(
-        sparse(raw(public.dimension), kernels), public.rewards, (shift, second_shift), scale
+        sparse(raw(public.dimension), features), public.rewards, (shift, second_shift), scale
     )
     planning = PrintedPlanning(problem, constants)
     tree = None if isinstance(privacy, LocalDP | NoPrivacy) else setting.tree

@@ -1,6 +1,7 @@
 """A mixture's transitions seen through a value function: the one place where rows and targets of value-targeted regression are made.
 
-With P(s' | s, a) = sum_i w_i P_i(s' | s, a) and phi_V(s, a)_i = sum_s' P_i(s' | s, a) V(s'),
+With P(s' | s, a) = sum_i w_i P_i(s' | s, a) and phi_V(s, a)_i = sum_s' P_i(s' | s, a) V(s'), where the P_i are kernels, or features of
+any sign (`SuccessorFeatures`),
 
     E[V(s') | s, a] = phi_V(s, a).w = offset(s, a) + scale X(s, a).theta,      w = origin + basis theta,
 
@@ -9,12 +10,17 @@ here is public: kernels, and values that were planned from releases.
 """
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter
 from confide.mixtures import _kernels
+from confide.problems.successor_features import SuccessorFeatures
+
+if TYPE_CHECKING:
+    from confide.problems.feature_mixture import MixturePublic
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -166,13 +172,39 @@ class SparseKernels:
         return np.ascontiguousarray(values, dtype=float)
 
 
-def sparse(feature_map: FeatureMap, kernels: "Array | SparseKernels") -> SparseKernels:
+def known_features(public: "MixturePublic", unit: float = 1.0) -> "Array | SuccessorFeatures":
+    """What agents know of the transitions, divided by `unit`: kernels [i, s, a, s'], or the features of possible successors."""
+    features: SuccessorFeatures | None = getattr(public, "features", None)
+    if features is not None:
+        return features.divided(unit)
+    kernels: Array = public.kernels  # type: ignore[union-attr]
+    return kernels if unit == 1.0 else kernels / unit
+
+
+def sparse(
+    feature_map: FeatureMap, kernels: "Array | SuccessorFeatures | SparseKernels"
+) -> SparseKernels:
     """Made once where the same kernels are planned with again and again; what is made already comes back as it is."""
     if isinstance(kernels, SparseKernels):
         if kernels.feature_map is not feature_map:
             raise InvalidParameter("the sparse kernels were made for another feature map")
         return kernels
     d = len(feature_map.origin)
+    by_coordinate = np.column_stack([feature_map.basis, feature_map.origin])
+    if isinstance(kernels, SuccessorFeatures):
+        if kernels.dimension != d:
+            raise InvalidParameter.of(
+                "features", f"must have dimension {d}", got=f"{kernels.dimension}"
+            )
+        # Copies, because the compiled loops are compiled again for arrays that are read-only.
+        arrays = (
+            kernels.indptr.copy(),
+            kernels.successors.copy(),
+            kernels.features @ by_coordinate,
+        )
+        return SparseKernels(
+            feature_map, kernels.states, kernels.actions, arrays, feature_map.span or 0.0
+        )
     if kernels.ndim != 4 or len(kernels) != d or kernels.shape[1] != kernels.shape[3]:
         raise InvalidParameter(
             f"kernels must have shape ({d}, states, actions, states), got {kernels.shape}"
@@ -181,7 +213,7 @@ def sparse(feature_map: FeatureMap, kernels: "Array | SparseKernels") -> SparseK
     by_row = np.moveaxis(kernels, 0, -1).reshape(S * A, S, d)
     possible = (by_row != 0).any(axis=2)
     starts = np.concatenate([[0], np.cumsum(possible.sum(axis=1))])
-    coefficients = by_row[possible] @ np.column_stack([feature_map.basis, feature_map.origin])
+    coefficients = by_row[possible] @ by_coordinate
     return SparseKernels(
         feature_map, S, A, (starts, np.nonzero(possible)[1], coefficients), feature_map.span or 0.0
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from confide.problems.bandit import LinearBandit
     from confide.problems.catalogue import PROBLEMS, make
+    from confide.problems.feature_mixture import FeatureMixtureMDP
     from confide.problems.files import Problem, load_problem, save_problem
     from confide.problems.gym import GymProblem, from_gymnasium, reward_map, to_gymnasium
     from confide.problems.linear_mdp import LinearMDP
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from confide.problems.lq import LQSystem
     from confide.problems.python_control import from_control, to_control
     from confide.problems.sampled import SampledProblem, binned, environment
+    from confide.problems.successor_features import SuccessorFeatures
     from confide.problems.tabular import TabularMDP
     from confide.problems.zoo.bandits import linear_bandit, news
     from confide.problems.zoo.control import (
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PROBLEMS",
+    "FeatureMixtureMDP",
     "GymProblem",
     "LQSystem",
     "LinearBandit",
@@ -46,6 +49,7 @@ __all__ = [
     "LinearMixtureMDP",
     "Problem",
     "SampledProblem",
+    "SuccessorFeatures",
     "TabularMDP",
     "binned",
     "chain",
@@ -86,6 +90,7 @@ __all__ = [
 
 _HOMES = {
     "catalogue": ("PROBLEMS", "make"),
+    "feature_mixture": ("FeatureMixtureMDP",),
     "files": ("Problem", "load_problem", "save_problem"),
     "gym": ("GymProblem", "from_gymnasium", "reward_map", "to_gymnasium"),
     "bandit": ("LinearBandit",),
@@ -94,6 +99,7 @@ _HOMES = {
     "lq": ("LQSystem",),
     "python_control": ("from_control", "to_control"),
     "sampled": ("SampledProblem", "binned", "environment"),
+    "successor_features": ("SuccessorFeatures",),
     "tabular": ("TabularMDP",),
     "zoo.bandits": ("linear_bandit", "news"),
     "zoo.control": (

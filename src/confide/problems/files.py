@@ -13,6 +13,7 @@ from confide._memory import refuse_more_than_available
 from confide.arguments import COPIES, regular
 from confide.errors import ConfideError, InvalidParameter
 from confide.problems.bandit import LinearBandit
+from confide.problems.feature_mixture import FeatureMixtureMDP
 from confide.problems.headers import read_headers
 from confide.problems.linear_mdp import LinearMDP
 from confide.problems.linear_mixture import LinearMixtureMDP
@@ -21,12 +22,13 @@ from confide.problems.saving import FORMAT, ROWS, save_problem
 from confide.problems.tabular import TabularMDP
 from confide.problems.transitions import sparse_rows
 
-Problem = TabularMDP | LinearMixtureMDP | LinearMDP | LQSystem | LinearBandit
+Problem = TabularMDP | LinearMixtureMDP | FeatureMixtureMDP | LinearMDP | LQSystem | LinearBandit
 Stored = dict[str, npt.NDArray[Any]]
 
 _KINDS: dict[str, type[Problem]] = {
     TabularMDP.kind: TabularMDP,
     LinearMixtureMDP.kind: LinearMixtureMDP,
+    FeatureMixtureMDP.kind: FeatureMixtureMDP,
     LinearMDP.kind: LinearMDP,
     LQSystem.kind: LQSystem,
     LinearBandit.kind: LinearBandit,
@@ -57,6 +59,8 @@ def load_problem(path: str | Path) -> Problem:
         if kind is TabularMDP:
             rows = {key: values.pop(key) for key in ROWS}
             values["transitions"] = sparse_rows(**rows)
+        if kind is FeatureMixtureMDP:
+            return FeatureMixtureMDP.from_arrays(**values)
         return kind(**values)
     except ConfideError as error:
         raise InvalidParameter(f"{path} contains a problem that is not valid: {error}") from None

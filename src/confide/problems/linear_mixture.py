@@ -1,5 +1,9 @@
-"""Linear mixture MDPs: known kernels, unknown weights [Zhou22, Luyo21]."""
+"""Linear mixture MDPs of known kernels, with unknown weights on the simplex [Zhou22, Luyo21].
 
+`feature_mixture.py` has those of any known features.
+"""
+
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
@@ -43,6 +47,21 @@ class LinearMixturePublic:
     @property
     def dimension(self) -> int:
         return len(self.kernels)
+
+    @property
+    def weight_bound(self) -> float:
+        """C_w, the largest norm of weights on the simplex."""
+        return 1.0
+
+    @property
+    def value_bound(self) -> float:
+        """The largest norm of phi_v = (P_i v)_i for v with values in [0, 1]."""
+        return math.sqrt(self.dimension)
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether phi_V has no negative entry, for every V without one."""
+        return True
 
     @property
     def states(self) -> int:
@@ -90,7 +109,9 @@ class LinearMixtureMDP(FiniteProblem):
         object.__setattr__(self, "start", self.truth.start)
         if self.reward_features is not None:
             object.__setattr__(
-                self, "reward_features", frozen(_check_features(self.reward_features, self.rewards))
+                self,
+                "reward_features",
+                frozen(check_reward_features(self.reward_features, self.rewards)),
             )
 
     def identity(self) -> Identity:
@@ -130,7 +151,8 @@ class LinearMixtureMDP(FiniteProblem):
         )
 
 
-def _check_features(features: npt.ArrayLike, rewards: Array) -> Array:
+def check_reward_features(features: npt.ArrayLike, rewards: Array) -> Array:
+    """Features [s, a, j] of norm at most one, in which the rewards [h, s, a] are linear."""
     phi = array("reward_features", features, finite=False)
     if phi.ndim != 3 or phi.shape[:2] != rewards.shape[1:]:
         raise InvalidParameter.of(

@@ -20,7 +20,8 @@ def save_problem(problem: Any, path: str | Path) -> None:
     kind = vars(type(problem)).get("kind")
     if kind is None:
         raise InvalidParameter(
-            f"only TabularMDP, LinearMixtureMDP, LinearMDP, LQSystem and LinearBandit can be saved, got {type(problem).__name__}"
+            "only TabularMDP, LinearMixtureMDP, FeatureMixtureMDP, LinearMDP, LQSystem and LinearBandit can be saved, "
+            f"got {type(problem).__name__}"
         )
     values = problem.identity().values
     arrays = {key: np.asarray(value) for key, value in values.items() if value is not None}

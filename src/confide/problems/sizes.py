@@ -11,6 +11,7 @@ from typing import Any
 from confide.arguments import COPIES, NUMBER
 from confide.problems.catalogue import PROBLEMS, make
 from confide.problems.headers import Headers, read_headers
+from confide.problems.successor_features import SuccessorFeatures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,8 @@ class ProblemSizes:
     actions: int = 0  # of a linear system: inputs
     dimension: int = 0  # of kernels, features or contexts
     reward_dimension: int = 0
+    # of a mixture whose features are kept for possible successors only: how many (s, a, s') there are
+    transitions: int = 0
     stationary: bool = True
     known_rewards: bool = True
     terminal: int = 0  # states that end an episode
@@ -37,6 +40,7 @@ def sizes_of(problem: Any) -> ProblemSizes:
     public = getattr(problem, "public", problem)
     terminal = getattr(public, "terminal", None)
     features = getattr(public, "reward_features", None)
+    known = getattr(public, "features", None)
     return ProblemSizes(
         family=getattr(public, "family", ""),
         horizon=int(getattr(public, "horizon", 1)),
@@ -44,6 +48,7 @@ def sizes_of(problem: Any) -> ProblemSizes:
         actions=int(getattr(public, "actions", 0) or getattr(public, "inputs", 0)),
         dimension=int(getattr(public, "dimension", 0)),
         reward_dimension=0 if features is None else int(features.shape[2]),
+        transitions=len(known.successors) if isinstance(known, SuccessorFeatures) else 0,
         stationary=bool(getattr(public, "stationary", True)),
         known_rewards=getattr(public, "rewards", None) is not None,
         population=len(getattr(problem, "contexts", ())),
@@ -124,6 +129,24 @@ def _mixture(headers: Headers) -> ProblemSizes:
     return replace(sizes, memory=_while_made(sizes))
 
 
+def _feature_mixture(headers: Headers) -> ProblemSizes:
+    transitions, dimension = headers.shapes["features"]
+    horizon, states, actions = headers.shapes["rewards"]
+    features = headers.shapes.get("reward_features")
+    return ProblemSizes(
+        family="mixture",
+        horizon=horizon,
+        states=states,
+        actions=actions,
+        dimension=dimension,
+        reward_dimension=0 if features is None else features[2],
+        transitions=transitions,
+        known_rewards=features is None,
+        # Of each layer of the truth: probabilities as they are, made exact and added up, successors and rewards.
+        memory=NUMBER * horizon * (6 * transitions + COPIES * states * actions),
+    )
+
+
 def _linear_mdp(headers: Headers) -> ProblemSizes:
     states, actions, dimension = headers.shapes["features"]
     horizon, _, _ = headers.shapes["measures"]
@@ -165,6 +188,7 @@ def _linear_control(headers: Headers) -> ProblemSizes:
 _FAMILIES: dict[str, Callable[[Headers], ProblemSizes]] = {
     "table": _table,
     "linear-mixture": _mixture,
+    "feature-mixture": _feature_mixture,
     "linear-mdp": _linear_mdp,
     "linear-bandit": _linear_bandit,
     "lq": _linear_control,

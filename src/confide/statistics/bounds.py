@@ -54,6 +54,9 @@ class RegressionRows:
     replace: at fixed |t| the right side grows with the norms and is largest at y = -sign(t) y' = Y, so it is at most
         2 L^4 - 2 t^2 + 2 kappa^2 Y^2 (L^2 + |t|), |t| <= L^2: largest at |t| = min(L^2, kappa^2 Y^2 / 2), which gives
         sqrt(2) (L^2 + kappa^2 Y^2 / 2) if kappa^2 Y^2 <= 2 L^2, else 2 kappa L Y. If nonnegative, t y y' >= 0: largest at t = 0.
+        Rows with entries of both signs are farther apart. With M = kappa^2 Y^2 the squares of the two bounds are 2 L^4 + 2 L^2 M if
+        nonnegative, and M^2 / 2 more if not (2 L^2 (M - L^2) more if M > 2 L^2). Nonnegative targets alone do not help, because t < 0 and
+        y = y' = Y attain the larger one.
     null: f' = 0 gives sqrt(L^4 + kappa^2 L^2 Y^2).
     The steps are separate coordinates: a factor sqrt(steps). In L1, null: ||svec(X X^T)||_1 <= L^2 (1 + (d - 1)/sqrt(2)) and
     ||X y||_1 <= sqrt(d) L Y; replace: by L2, of both parts together, or of each alone (sqrt(2) L^2, and 2 kappa L Y or, nonnegative,

@@ -13,7 +13,7 @@ from confide.learning.question import Question
 from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.footprint import questions_footprint
-from confide.mixtures.linopt_vi import known_mixture
+from confide.mixtures.linopt_vi import known_mixture, require_simplex
 from confide.mixtures.questions.contributions import Answers, AnswerSums
 from confide.mixtures.questions.round_planning import (
     LEAST,
@@ -105,6 +105,7 @@ class QuestionsVI(Learner):
         "posterior sampling on few yes/no questions per user, chosen from releases",
         family="mixture",
         paper="confide",
+        kernels=True,
     )
     abilities = replace(Learner.abilities, questions=True)
 
@@ -123,6 +124,7 @@ class QuestionsVI(Learner):
         noise: NoiseSource | None = None,
     ) -> None:
         known_mixture(public, "QuestionsVI", rewards=False)
+        require_simplex(public, "QuestionsVI")
         if not isinstance(calibration, str) or calibration != "tight":
             raise InvalidParameter(
                 f'QuestionsVI is in no paper: calibration must be "tight", got calibration={calibration!r}'

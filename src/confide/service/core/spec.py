@@ -20,6 +20,7 @@ from confide.privatizers import AtMost
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 RULES = ("count", "deadline")
+SERVES_NO_FEATURES = "this version serves no mixtures of signed features (FeatureMixtureMDP): use confide run, or a LinearMixtureMDP"
 # Times after the year 9999 cannot be shown as dates.
 _LONGEST_BATCH = 100 * 365.25 * 86_400.0
 _LAST_START = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
@@ -150,9 +151,13 @@ class RunSpec:
 
     def world(self) -> Any:
         from confide.problems.catalogue import PROBLEMS, make
+        from confide.problems.feature_mixture import FeatureMixtureMDP
 
         try:
-            return make(self.problem, seed=self.problem_seed, horizon=self.horizon)
+            made = make(self.problem, seed=self.problem_seed, horizon=self.horizon)
+            if isinstance(made, FeatureMixtureMDP):
+                raise InvalidParameter(SERVES_NO_FEATURES)
+            return made
         except InvalidParameter as error:
             hint = (
                 ""
