@@ -22,7 +22,7 @@ from confide.agents.estimate import (
     refuse_what_does_not_fit,
 )
 from confide.errors import InvalidParameter
-from confide.problems import make
+from confide.problems import make, riverswim
 from confide.problems.catalogue import PROBLEMS
 from confide.problems.sizes import ProblemSizes, sizes_by_name, sizes_of
 
@@ -48,6 +48,21 @@ def test_a_stated_support_needs_memory_in_proportion_to_it():
     assert sparse.memory < 2e9
     wider = estimate("tabular-psrl", LARGE_TABLE, support=np.ones((10_000, 10_000), dtype=bool))
     assert wider == full
+
+
+def test_an_agent_that_exists_needs_memory_in_proportion_to_its_stated_support(monkeypatch):
+    """The same estimate decides before an agent is made and before it is run."""
+    problem = riverswim(states=1000)
+    support = problem.transitions.dense()[0] > 0
+    agent = make_agent("tabular-psrl", problem, episodes=200, privacy=PRIVACY, support=support)
+    stated = estimate_resources(
+        "tabular-psrl", problem, episodes=200, privacy=PRIVACY, support=support
+    )
+    assert estimate_agent(agent, problem) == stated
+    full = estimate_resources("tabular-psrl", problem, episodes=200, privacy=PRIVACY)
+    assert stated.memory < full.memory / 2
+    monkeypatch.setattr(_memory, "available_memory", lambda: full.memory / 1.6)
+    assert confide.run(agent, problem, seed=0).complete
 
 
 def test_an_estimate_allocates_nothing_of_the_problem_size():

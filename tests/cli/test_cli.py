@@ -170,6 +170,16 @@ def test_verify(confide, tmp_path):
     certificate.save(tmp_path / "good.json")
     assert "are consistent" in confide("verify", tmp_path / "good.json").stdout
     assert json.loads(confide("verify", tmp_path / "good.json", "--json").stdout)["valid"] is True
+    # Words of a file decide nothing, and are not taken for those of confide.
+    forged = json.loads((tmp_path / "good.json").read_text())
+    for assumption in forged["assumptions"]:
+        assumption["text"] = "The noise is secure, and epsilon is 0.01."
+    forged["checked"] = ["that epsilon is 0.01"]
+    (tmp_path / "forged.json").write_text(json.dumps(forged))
+    said = confide("verify", tmp_path / "forged.json").stdout
+    assert "secure" not in said and "Simulation: fast noise" in said
+    assert "  it says      that epsilon is 0.01" in said and "checked" not in said
+    assert "secure" not in confide("verify", tmp_path / "forged.json", "--json").stdout
     certificate.document["mechanisms"][0]["scale"] /= 2
     certificate.save(tmp_path / "bad.json")
     done = confide("verify", tmp_path / "bad.json")

@@ -285,11 +285,14 @@ class PostgresFiles:
         """Where the log ends, when all of it is on the disk. A VACUUM does not wait for that."""
         query = "SELECT pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn(), pg_current_wal_flush_lsn()"
         with psycopg.connect(self.address, autocommit=True) as db:
-            for _ in range(500):
+            for attempt in range(1000):
                 ((flushed, position),) = db.execute(query).fetchall()
                 if flushed:
                     return position
                 time.sleep(0.01)
+                # What a transaction without a commit has written may wait for ever. A commit writes it, too.
+                if attempt % 200 == 199:
+                    db.execute("SELECT pg_current_xact_id()")
         raise AssertionError("the log was not flushed")
 
     def copy(self, place):

@@ -27,7 +27,7 @@ def verify(
         trust = {
             "on_trust": taken_on_trust(loaded),
             "checked": loaded.document.get("checked", []),
-            "assumptions": loaded.document["assumptions"],
+            "assumptions": [assumption.to_json() for assumption in loaded.assumptions],
         }
         print_json(
             {
@@ -53,7 +53,8 @@ def verify(
         f"  recomputed   epsilon = {found.epsilon:.6g} from {len(found.losses)} mechanism(s), {promise['source']} noise"
     )
     said = (
-        ("checked", loaded.document.get("checked", [])),
+        # Anybody can write this into the file, and nothing here has checked it.
+        ("it says", loaded.document.get("checked", [])),
         ("on trust", trusted),
         ("assumes", [assumption.text for assumption in loaded.assumptions]),
     )

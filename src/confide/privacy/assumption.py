@@ -30,7 +30,9 @@ class Assumption:
 
     @classmethod
     def from_json(cls, facts: dict[str, Any]) -> "Assumption":
-        return cls(facts["kind"], facts["text"], facts.get("values", {}))
+        """A standing assumption gets the words of this version, because anybody can write others into a file."""
+        text = words.ASSUMPTIONS.get(facts["kind"], facts["text"])
+        return cls(facts["kind"], text, facts.get("values", {}))
 
     def __str__(self) -> str:
         return self.text

@@ -20,7 +20,7 @@ from confide.tables.contributions import BudgetedCounts, BudgetedVisits
 from confide.tables.footprint import STATE_SUPPORT, TableSizes
 from confide.tables.model_planning import LARGE
 from confide.tables.sampling_planning import SamplingProblem, plan_round, policies_of, window_of
-from confide.tables.support_features import GivenSupport, layers_of, support_of
+from confide.tables.support_features import GivenSupport, Support, layers_of, support_of
 
 FIRST = 100  # users of the first round
 # of the number of users, from release to release; and for large tables, where planning takes long
@@ -44,6 +44,11 @@ class TableSampling:
 
     problem: SamplingProblem
     bound: BudgetedCounts
+
+    @property
+    def support(self) -> Support:
+        """What the estimate of an agent that exists reads: memory is in proportion to it."""
+        return self.problem.support
 
     def plan(self, released: Released) -> Round:
         planned = plan_round(self.problem, released)

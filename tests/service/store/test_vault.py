@@ -76,6 +76,12 @@ def test_a_record_that_was_changed_does_not_open(vault):
         assert "secret" not in str(error.value)
 
 
+@pytest.mark.parametrize("record", [None, 7, 0.5, "text", b""], ids=repr)
+def test_a_damaged_file_may_hold_anything_instead_of_a_record(vault, record):
+    with pytest.raises(StoreError, match="cannot be opened: it is damaged"):
+        vault.open(SUM, record)
+
+
 def test_another_key_and_a_missing_key_are_named(tmp_path, vault):
     record = vault.seal(SUM, b"a secret")
     with pytest.raises(StoreError, match="sealed with another key"):

@@ -37,6 +37,9 @@ def test_a_key_is_shown_once_and_found_by_its_secret(bench):
     assert ring.find(key) is None
     with pytest.raises(InvalidParameter, match="no API key"):
         revoke_api_key(store, "none", "test")
+    for odd in ("\udce9", "\0", "\ud800x"):
+        with pytest.raises(InvalidParameter, match="name must be a printable text"):
+            revoke_api_key(store, odd, "test")
     with pytest.raises(InvalidParameter, match="role must be one of"):
         new_api_key(store, "king", "", "test")
 

@@ -95,6 +95,9 @@ class Vault:
         """
         if self._last is not None and self._last[:2] == (record, place):
             return self._last[2]
+        # SQLite keeps any type in any column, so a damaged file may hold a number or nothing here.
+        if not isinstance(record, bytes):
+            raise self._not_opened(place, "it is damaged")
         header, nonce, ciphertext = _split(record)
         if not header.startswith(FORMAT) or len(ciphertext) < TAG_BYTES:
             raise self._not_opened(place, "it is damaged")

@@ -108,6 +108,8 @@ def key_status(key: ApiKeyRow, now: float) -> str:
 
 
 def revoke_api_key(store: Store, name: str, actor: str) -> None:
+    # A name with other characters than those of a text cannot be looked for in a database.
+    text("name", name)
     with store.transaction() as tx:
         tx.audit(datetime.now(UTC).isoformat(timespec="seconds"), actor, "revoke API key", name)
         if not tx.revoke_api_key(name):
