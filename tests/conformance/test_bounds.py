@@ -20,7 +20,7 @@ from confide.evaluation.contributions import Bands, ResidualBands
 from confide.evaluation.row_contributions import VisitSums, visit_rows
 from confide.evaluation.temporal_contributions import TemporalSums, longest_steps
 from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
-from confide.evaluation.weight_contributions import WeightAndWorth, WeightedReturns
+from confide.evaluation.weight_contributions import ReturnRow, WeightedReturns
 from confide.linear_mdps.contributions import NextStates, StoredTransitions
 from confide.mechanisms.additive import sensitivity_of
 from confide.mechanisms.counters import Exact
@@ -202,6 +202,15 @@ def visits(features, most, balance):
     return VisitSums(
         visit_rows(features, scales, most, balance), features, scales, most, 1.0, 0.5, 0.5
     )
+
+
+AT_THE_CLIP = "the search seldom finds a weight that equals the clip and is not above it"
+
+
+def weights(bound, *, attained=EXACT, because=""):
+    policies = np.stack([TARGET, TARGET[:, :, ::-1]])[: bound.policies]
+    statistic = WeightedReturns(bound, np.ascontiguousarray(policies), 4.0, 0.5, 0.5, 0.5)
+    return logged(statistic, 2, steps=2, actions=2, attained=attained, because=because)
 
 
 def first_visits(*sizes):
@@ -562,23 +571,24 @@ CASES = {
     "shortfalls": logged(shortfalls(0.0), 2, steps=2, actions=2),
     "shortfalls, losses": logged(shortfalls(-1.0), 2, steps=2, actions=2),
     "bands": logged(bands(Bands(6, 2)), 3, trajectories=3),
-    "weights": logged(
-        WeightedReturns(WeightAndWorth(), TARGET, 4.0, 0.5, 0.5, 0.5), 2, steps=2, actions=2
+    "weights": weights(ReturnRow()),
+    "weights, light returns": weights(ReturnRow(worth=0.3, logged=0.05, clipped=1.0)),
+    "weights, heavy returns": weights(
+        ReturnRow(worth=2.5, logged=1.0), attained=(0.999, 0.998, 0.999, 0.96), because=AT_THE_CLIP
     ),
-    "weights, light returns": logged(
-        WeightedReturns(WeightAndWorth(0.3), TARGET, 4.0, 0.5, 0.5, 0.5), 2, steps=2, actions=2
+    "weights, as under null": weights(
+        ReturnRow(worth=1.0, logged=0.3125),
+        attained=(0.999, 0.99, 0.999, 0.999),
+        because=AT_THE_CLIP,
     ),
-    "weights, heavy returns": logged(
-        WeightedReturns(WeightAndWorth(2.5), TARGET, 4.0, 0.5, 0.5, 0.5), 2, steps=2, actions=2
+    "weights, two policies": weights(
+        ReturnRow(policies=2), attained=(0.999, 0.98, 0.999, 0.999), because=AT_THE_CLIP
     ),
-    "weights, as under null": logged(
-        WeightedReturns(WeightAndWorth(8.0), TARGET, 4.0, 0.5, 0.5, 0.5), 2, steps=2, actions=2
+    "weights, per decision": weights(
+        ReturnRow(1, True, count=1.6875, logged=0.328125, worth=1.0, clipped=0.40625)
     ),
-    "weights, per decision": logged(
-        WeightedReturns(L2Ball(1.0, 1), TARGET, 4.0, 0.5, 0.5, 0.5, per_decision=True),
-        2,
-        steps=2,
-        actions=2,
+    "weights, two policies per decision": weights(
+        ReturnRow(2, True, count=1.6875, logged=0.328125, worth=1.0, clipped=0.40625)
     ),
 }
 

@@ -50,8 +50,8 @@ def test_laplace_noise_is_attacked_too():
         ("lstd", None, 1000),
         ("lstd", "shared", 100),
         ("importance-sampling", None, 300),
-        ("importance-sampling", "redraw", 1000),  # one number: there is nobody to share a draw with
-        ("importance-sampling", "noise", 1000),
+        ("importance-sampling", "redraw", 1000),
+        ("importance-sampling", "noise", 4000),
         ("weighted-importance-sampling", None, 300),
         ("weighted-importance-sampling", "redraw", 1000),
     ],

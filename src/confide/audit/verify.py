@@ -11,7 +11,7 @@ from confide.errors import CertificateError, ConfideError, InvalidParameter
 from confide.evaluation.contributions import Bands
 from confide.evaluation.row_contributions import VisitRows
 from confide.evaluation.visit_contributions import FirstVisits
-from confide.evaluation.weight_contributions import WeightAndWorth
+from confide.evaluation.weight_contributions import ReturnRow
 from confide.linear_mdps.contributions import NextStateRows
 from confide.mechanisms.additive import NORMS, loss_of, sensitivity_of
 from confide.mechanisms.codebook import Codebook, SignReport
@@ -67,7 +67,7 @@ _BOUNDS: dict[str, Callable[..., Bound]] = {
     "first-visits": FirstVisits,
     "visit-rows": VisitRows,
     "bands": Bands,
-    "weight-and-worth": WeightAndWorth,
+    "return-row": ReturnRow,
     "answers": Answers,
     "root-counts": RootCounts,
     "moments": Moments,

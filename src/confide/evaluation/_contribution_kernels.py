@@ -172,20 +172,22 @@ def weighted_returns(
     trajectories: Ints,
     users: Ints,
     valid: Ints,
-    target: Array,
+    policies: Array,
     discount: float,
     limit: float,
     centre: float,
     radius: float,
     per_decision: bool,
+    middle: float,
+    half: float,
 ) -> Array:
-    """A user's mean over trajectories of (rho, rho g) / limit [user, 2]: rho the clipped weight, g the clipped return.
+    """A user's mean over trajectories of (1, g, a_k, b_k, e_k) [user, 2 + 3 k], as `ReturnRow` and `WeightedReturns` define them.
 
-    With `per_decision` the second one is sum_t discount^t rho_t y_t, y_t = (r - centre + discount centre 1{not the end}) / radius and rho_t
-    the clipped weight of the steps up to t, clipped to the limit. A user with a row that makes no sense has (0, 0).
+    A user with a row that makes no sense has zeros.
     """
-    H, S, A = target.shape
-    out = np.zeros((users.size - 1, 2))
+    K, H, S, A = policies.shape
+    out = np.zeros((users.size - 1, 2 + 3 * K))
+    most = np.log(limit)
     for u in range(users.size - 1):
         first, last = trajectories[users[u]], trajectories[users[u + 1]]
         count = users[u + 1] - users[u]
@@ -203,29 +205,33 @@ def weighted_returns(
                 )
         if not sane:
             continue
+        out[u, 0] = 1.0
         for t in range(users[u], users[u + 1]):
             start, stop = trajectories[t], trajectories[t + 1]
-            log_weight, decided, power = 0.0, 0.0, 1.0
-            for i in range(start, stop):
-                p = target[0 if H == 1 else i - start, states[i], actions[i]]
-                log_weight += np.log(p) - np.log(probabilities[i]) if p > 0.0 else -np.inf
-                kept = 0.0 if i == stop - 1 else discount * centre
-                decided += (
-                    power
-                    * np.exp(min(log_weight, np.log(limit)))
-                    * ((rewards[i] - centre + kept) / radius)
-                )
-                power *= discount
-            rho, G = np.exp(min(log_weight, np.log(limit))) / limit, 0.0
+            G = 0.0
             for i in range(stop - 1, start - 1, -1):
                 G = rewards[i] + discount * G
-            worth = (
-                clip(decided / limit, 1.0)
-                if per_decision
-                else rho * clip((G - centre) / radius, 1.0)
-            )
-            out[u, 0] += rho / count
-            out[u, 1] += worth / count
+            g = clip((G - centre) / radius, 1.0)
+            out[u, 1] += g / count
+            for k in range(K):
+                log_weight, decided, power, above = 0.0, 0.0, 1.0, False
+                for i in range(start, stop):
+                    p = policies[k, 0 if H == 1 else i - start, states[i], actions[i]]
+                    log_weight += np.log(p) - np.log(probabilities[i]) if p > 0.0 else -np.inf
+                    # Products that equal the limit are not above it, whatever rounding does.
+                    above = log_weight > most + 1e-9 or (per_decision and above)
+                    decided += power * np.exp(min(log_weight, most)) * rewards[i]
+                    power *= discount
+                a = np.exp(min(log_weight, most)) / limit
+                b = a * g
+                if per_decision:
+                    b = clip((decided / limit - middle) / half, 1.0)
+                if above:
+                    a = 1.0
+                    b = b if per_decision else g
+                    out[u, 2 + 2 * K + k] += 1.0 / count
+                out[u, 2 + k] += a / count
+                out[u, 2 + K + k] += b / count
     return out
 
 

@@ -72,16 +72,18 @@ def make_estimator(
 
 
 def _check_states(given: dict[str, Any], states: int) -> None:
-    features, target = given.get("features"), given.get("target")
+    features = given.get("features")
     if features is not None and (features.ndim != 2 or len(features) != states):
         raise InvalidParameter.of(
             "features",
             f"must be a table of {states} rows, one per state, got shape {features.shape}",
         )
-    if target is not None and target.shape[-2] != states:
-        raise InvalidParameter(
-            f"the target policy has {target.shape[-2]} states, and the log {states}"
-        )
+    for name, noun in (("target", "target policy"), ("against", "policy of --against")):
+        policy = given.get(name)
+        if policy is not None and policy.shape[-2] != states:
+            raise InvalidParameter(
+                f"the {noun} has {policy.shape[-2]} states, and the log {states}"
+            )
 
 
 def _flag(name: str) -> str:

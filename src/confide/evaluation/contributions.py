@@ -143,6 +143,19 @@ class ResidualBands:
             )
         return Bounded((sums * self.bound.grid).ravel(), self.bound, users.count)
 
+    def all_bands(self, values: Array, noise_std: float) -> Array:
+        """The released bands -> an estimate of sum g g^T [d, d], with one standard deviation of its noise added to every direction.
+
+        Rare residuals that are large may stand in a band whose trace is not clearly above the noise, and may be what an
+        estimate varies by. So no band is taken to be empty. For few dimensions this costs little.
+        """
+        matrices = smat(values.reshape(self.bound.bands, -1), self.bound.dimension)
+        squares = (self.top * RATIO ** np.arange(self.bound.bands)) ** 2
+        total = (matrices * squares[:, None, None]).sum(axis=0)
+        allowed = noise_std * float(np.linalg.norm(squares))
+        result: Array = total + allowed * np.eye(self.bound.dimension)
+        return result
+
     def assembled(self, values: Array, noise_std: float) -> Array:
         """The released bands -> an estimate of sum g g^T [d, d], PSD, and rather too large than too small.
 

@@ -2,7 +2,6 @@
 
 import io
 import json
-import math
 import struct
 import tokenize
 import zipfile
@@ -18,12 +17,13 @@ from confide import arguments
 from confide._durable import output, staged
 from confide.arguments import real
 from confide.errors import InvalidParameter, StateError
+from confide.evaluation.policy_values import PolicyValues
 from confide.privacy.bounded import Array
 from confide.privacy.certificate import Certificate
 from confide.privacy.guarantee import Guarantee
-from confide.privacy.request import Trust
+from confide.release.value import NO_VALUE, Ratio, Value, quantile, value_with
 
-_FORMAT = "confide-estimate/3"
+_FORMAT = "confide-estimate/4"
 # what NumPy, zip and JSON raise where a file is not what it should be
 _NO_FILE = OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error
 DAMAGED = (
@@ -72,17 +72,16 @@ class ValueEstimate:
         from the released squares (`second_moments=True`), or else is the largest that the clip allows: then the level is a lower bound.
         """
         real("level", level, above=0, below=1)
-        if "upper_std" in self.released:
-            return self._limits(level)
+        policies = self.policy_values
+        if policies is not None and policies.moments is not None:
+            ends = policies.interval(0, quantile(level, self.guarantee))
+            return np.minimum(ends[0], self.values), np.maximum(ends[1], self.values)
         if any(name not in self.released for name in _RATIO):
             raise InvalidParameter(
                 "this estimate has no intervals: the released numbers do not determine its error, and the error depends on private data"
             )
         n, b, n_std, b_std, sampling = (self.released[name] for name in _RATIO)
-        z = _quantile(
-            level,
-            laplace=self.guarantee.request.delta == 0 and self.guarantee.trust is not Trust.NONE,
-        )
+        z = quantile(level, self.guarantee)
         square = n**2 - z**2 * n_std**2
         spread = b_std**2 + sampling
         known = (square > 0) & np.isfinite(spread)
@@ -94,28 +93,59 @@ class ValueEstimate:
         return centre + radius * low, centre + radius * high
 
     @property
+    def policy_values(self) -> PolicyValues | None:
+        """Of a target policy and of the logged one, where weighted returns were released."""
+        if "row" not in self.released:
+            return None
+        return PolicyValues.of(self.released, self.guarantee.users)
+
+    @property
+    def logged(self) -> Ratio | None:
+        """The value of the policy that made the log, where it was released."""
+        policies = self.policy_values
+        return None if policies is None else policies.ratio(policies.logged)
+
+    def logged_value(self, level: float = 0.9) -> Value:
+        """The value of the policy that made the log, with an interval that holds it with this probability."""
+        ratio = self.logged
+        if ratio is None:
+            return NO_VALUE
+        low, high = ratio.interval(quantile(level, self.guarantee))
+        return value_with(ratio.value, low, high, self.lowest, self.highest)
+
+    def difference(self, level: float = 0.9) -> Value:
+        """The value of the target minus that of the policy it is compared with: the logged one, or `against`."""
+        policies = self.policy_values
+        if policies is None:
+            return NO_VALUE
+        other = 1 if policies.policies > 1 else None
+        compared = (
+            policies.ratio(policies.logged).value if other is None else policies.value(other)[0]
+        )
+        value = policies.value(0)[0] - compared
+        width = self.highest - self.lowest
+        if policies.moments is None:
+            return Value(value)
+        low, high = policies.difference_interval(0, other, quantile(level, self.guarantee))
+        return value_with(value, min(low, value), max(high, value), -width, width)
+
+    @property
     def clipped_share(self) -> float | None:
-        """How much of the importance weights the clip took off, from noisy sums; None where there are none."""
-        weight = self.released.get("weight")
-        return None if weight is None else float(np.clip(1 - weight[0], 0.0, 1.0))
+        """How much of the importance weights the clip took off, from noisy sums; 0 where no weight was above the clip."""
+        policies = self.policy_values
+        if policies is None or policies.per_decision:
+            return None
+        above, noise = policies.above(0)
+        if above <= noise:
+            return 0.0
+        weight = policies.ratio(policies.weight(0), 0.0, policies.clip).value
+        return float(np.clip(1 - weight, 0.0, 1.0))
 
     @property
     def effective_users(self) -> float | None:
         """About how many users with equal weights would tell as much; None where there are no weights, or no intervals."""
-        effective = self.released.get("effective")
-        return None if effective is None else float(effective[0])
-
-    def _limits(self, level: float) -> tuple[Array, Array]:
-        """From bounds of the value that have standard deviations of their own: of clipped importance weights."""
-        z = _quantile(
-            level,
-            laplace=self.guarantee.request.delta == 0 and self.guarantee.trust is not Trust.NONE,
-        )
-        centre, radius = (self.highest + self.lowest) / 2, (self.highest - self.lowest) / 2
-        found = self.released
-        low = centre + radius * np.clip(found["lower"] - z * found["lower_std"], -1.0, 1.0)
-        high = centre + radius * np.clip(found["upper"] + z * found["upper_std"], -1.0, 1.0)
-        return np.minimum(low, self.values), np.maximum(high, self.values)
+        policies = self.policy_values
+        return None if policies is None else policies.effective_users(0)
 
     def to_bytes(self) -> bytes:
         """Everything in one NumPy archive without pickles: what a ledger stores, and hands out again."""
@@ -185,11 +215,3 @@ class ValueEstimate:
             )
         except OSError as error:
             raise StateError(f"cannot read an estimate from {path}: {error.strerror}") from None
-
-
-def _quantile(level: float, *, laplace: bool) -> float:
-    """How many standard deviations hold this probability; under Laplace noise the larger of its own and the normal one's."""
-    from scipy.special import ndtri
-
-    normal = float(ndtri((1 + level) / 2))
-    return max(normal, -math.log(1 - level) / math.sqrt(2)) if laplace else normal

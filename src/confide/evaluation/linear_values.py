@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from confide.errors import InvalidParameter
 from confide.evaluation.estimate import ValueEstimate
+from confide.evaluation.parameters import SPREAD
 from confide.evaluation.two_parts import Returns
 from confide.privacy.bounded import Array
 from confide.release.sums import LogSums
 
-SPREAD = 0.6  # prior standard deviation of (V - c)/R
 _RANK = 1e-9  # relative: directions of features below this are taken to be redundant
 _BLOCK = 2**22  # numbers of a block
 

@@ -66,6 +66,11 @@ WEIGHTS = Option(
 INTERVAL_SHARE = Option("share of the budget for confidence intervals")
 CALIBRATION = Option("tight (least noise) or paper (printed constants)")
 TARGET = Option("policy to evaluate, if it is not the one that made the log: .npz", file="policy")
+AGAINST = Option(
+    "policy with which the target is compared, as --target takes it",
+    file="policy",
+    default="the logged policy",
+)
 CLIP = Option("clip importance weights at this value")
 BEHAVIOUR = Option(
     "public probabilities of the logged actions, where the log has none: .npz of a policy, .npy or .csv with a row per state, or the "

@@ -13,6 +13,8 @@ from confide.release.parameters import keep
 
 # noise grows with the root of it, and later states of a long trajectory are earlier ones of another
 USUAL_VISITS = 20
+# The prior standard deviation of a value, as a share of half the range of returns.
+SPREAD = 0.6
 _MOST = 2**31 - 1
 _FARTHEST = 1e9
 

@@ -16,6 +16,7 @@ from confide import drawing
 from confide._durable import staged
 from confide.drawing import LIGHT
 from confide.errors import InvalidParameter
+from confide.evaluation.policy_values import PolicyValues
 from confide.privacy import words as privacy_words
 from confide.privacy.certificate import Certificate
 from confide.privacy.guarantee import Guarantee
@@ -33,11 +34,8 @@ _BARS = "#111827"  # error bars
 _FEW = 60  # states that have room for a bar each
 _TICK = 16  # characters of a label below the figure
 _ON_PAGE = 100  # rows of the page's table
-_CLIPPED, _LEFT = (
-    0.05,
-    0.1,
-    # of the weights and of the users: where more is clipped, or fewer are left, a model is the better estimator
-)
+# A model is the better estimator where the effective sample is a smaller share of the users than this.
+_LEFT = 0.1
 
 
 class Estimate(Protocol):
@@ -57,6 +55,8 @@ class Estimate(Protocol):
     def highest(self) -> float: ...
     @property
     def released(self) -> Mapping[str, Array]: ...
+    @property
+    def policy_values(self) -> PolicyValues | None: ...
     def interval(self, level: float = 0.9) -> tuple[Array, Array]: ...
     def save(self, folder: str | Path) -> None: ...
 
@@ -107,8 +107,9 @@ def words(shown: Shown) -> list[tuple[str, str]]:
         ("guarantee", privacy_words.consequence(estimate.guarantee)),
         ("intervals", _bars(shown)),
     ]
-    if "weight" in estimate.released:
-        lines.append(("weights", _weights(estimate)))
+    policies = estimate.policy_values
+    if policies is not None:
+        lines += [("users", _left_out(policies)), ("weights", _weights(policies))]
     outside = int(
         ((estimate.values < estimate.lowest) | (estimate.values > estimate.highest)).sum()
     )
@@ -149,17 +150,50 @@ def _why_whole(estimate: Estimate) -> str:
     return "there are too few data for this much noise"
 
 
-def _weights(estimate: Estimate) -> str:
-    """What a clip took off importance weights, and what is left."""
-    share = float(np.clip(1 - estimate.released["weight"][0], 0.0, 1.0))
-    said = f"the clip takes off about {100 * share:.2g} % of the importance weights"
-    if "effective" not in estimate.released:
+def _weights(policies: PolicyValues) -> str:
+    """Which weights were above the clip, and how many users with equal weights would tell as much."""
+    said = _clip_words(policies)
+    left = policies.effective_users(0)
+    if left is None:
         return f"{said}."
-    users, left = estimate.guarantee.users, float(estimate.released["effective"][0])
-    said = f"{said}; the effective sample size is about {left:,.0f} of {users:,} users"
-    if share > _CLIPPED or left < _LEFT * users:
+    counted = max(policies.counted, 0.0)
+    said = f"{said}; the effective sample size is about {left:,.0f} of {counted:,.0f} users"
+    if left < _LEFT * counted:
         return f"{said}. Few weights decide here: the model of `confide learn` values every policy from one release, without weights."
-    return f"{said}. This is enough for weights, which assume nothing about states."
+    return f"{said}."
+
+
+def _clip_words(policies: PolicyValues) -> str:
+    above, noise = policies.above(0)
+    if above <= noise:
+        about = "about " if noise else ""
+        hidden = f" (the noise of this count has a standard deviation of {noise:,.0f} users)"
+        return f"{about}no weight is above the clip{hidden if noise else ''}"
+    users = f"{above:,.0f} of {max(policies.counted, 0.0):,.0f} users"
+    said = f"{'about ' if noise else ''}{users} have a weight above the clip"
+    if policies.per_decision:
+        return said
+    mean = policies.ratio(policies.weight(0), 0.0, policies.clip).value
+    return f"{said}; the mean clipped weight is {mean:.3g}, where that of unclipped weights is 1"
+
+
+def _left_out(policies: PolicyValues) -> str:
+    """How many users are left out, from a noisy count."""
+    noise = policies.counted_noise
+    missing = policies.users - policies.counted
+    if noise == 0 and missing == 0:
+        return f"all {policies.users:,} users count."
+    why = "an outcome is missing, or a row makes no sense"
+    if missing <= 2 * noise:
+        return (
+            f"all {policies.users:,} users count, up to the noise of this count, which has a standard deviation of "
+            f"{noise:,.0f} users."
+        )
+    about = "about " if noise else ""
+    return (
+        f"{about}{missing:,.0f} of {policies.users:,} users are left out because {why}; values are those of the others. "
+        "If who is missing depends on the outcome, these values are biased."
+    )
 
 
 def _states(number: int, what: str) -> str:
