@@ -3,8 +3,9 @@
 import tokenize
 import zipfile
 import zlib
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -12,10 +13,27 @@ import numpy as np
 import numpy.typing as npt
 
 from confide import arguments
-from confide.arguments import array, fits, generator, has, integers, regular, whole
+from confide.arguments import (
+    array,
+    fits,
+    generator,
+    has,
+    integers,
+    real,
+    regular,
+    shown,
+    text,
+    whole,
+)
+from confide.catalogue import load, look_in_working_directory
 from confide.errors import InvalidParameter
+from confide.privacy.bounded import clip_rows, real_numbers
 
 Array = npt.NDArray[np.float64]
+# Features of one observation: a row [i] for each action.
+Features = Callable[[Any], npt.ArrayLike]
+# Values that differ by less are the same value.
+TIES = 1e-7
 
 
 def _place(step: int, state: int, horizon: int, states: int) -> tuple[int, int]:
@@ -185,6 +203,151 @@ class ContextPolicy:
         _save(path, kind="context", weights=self.weights, **widths)
 
 
+def feature_rows(features: Features, observation: Any, shape: tuple[int, int]) -> Array:
+    """The features [action, i] of one observation; NaN everywhere if the function gives anything else.
+
+    An observation is a user's, so whether the function fails on it is private. The function may raise
+    an error, or return text, NaN or another shape: nothing of that leaves this call.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            rows = real_numbers(features(observation))
+            if rows.shape == shape and np.isfinite(rows).all():
+                return np.array(rows, dtype=float)
+    except Exception:
+        pass
+    return np.full(shape, np.nan)
+
+
+def features_by_name(name: str) -> Features:
+    """The function that package.module:function names."""
+    module, _, attribute = text("features", name).partition(":")
+    if not module or not attribute:
+        raise InvalidParameter.of("features", "must be package.module:function", got=shown(name))
+    look_in_working_directory()
+    try:
+        function = load(name)
+    except Exception as error:  # whatever is wrong in somebody's own file is said in one line
+        raise InvalidParameter(
+            f"cannot import the features {name}: {type(error).__name__}: {error}"
+        ) from None
+    if not callable(function):
+        raise InvalidParameter(f"features must be a function, but {name} is {shown(function)}")
+    checked: Features = function
+    return checked
+
+
+def name_of_features(function: Features) -> str:
+    """package.module:function, if that is where others find the function; otherwise an empty text."""
+    module = getattr(function, "__module__", None)
+    attribute = getattr(function, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(attribute, str) or module == "__main__":
+        return ""
+    try:
+        return f"{module}:{attribute}" if load(f"{module}:{attribute}") is function else ""
+    except Exception:  # a function inside a function, or one that was made without a file
+        return ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FeaturePolicy:
+    """The action of the largest Q, where Q is a public function of features of the observation.
+
+    Q_h(x) = clip(offsets[h] + <weights[h], x> + ||widths[h] x||, 0, tops[h]) of the features x of one
+    action, divided by `feature_norm` and clipped to norm 1. Actions of the same Q are equally likely.
+    If the features cannot be computed, all actions are equally likely.
+
+    `features` is the function of an observation. It is not saved: a file holds its name only, and
+    `load_policy` takes the function.
+
+    Shapes: weights [h, i], widths [h, k, i], offsets [h], tops [h].
+    """
+
+    weights: Array
+    widths: Array
+    offsets: Array
+    tops: Array
+    choices: int
+    feature_norm: float = 1.0
+    features: Features | None = field(default=None, repr=False)
+    features_name: str = ""
+
+    def __post_init__(self) -> None:
+        whole("choices", self.choices, at_least=1)
+        real("feature_norm", self.feature_norm, above=0)
+        text("features_name", self.features_name)
+        if self.features is not None and not callable(self.features):
+            raise InvalidParameter.of(
+                "features", "must be a function of an observation", got=shown(self.features)
+            )
+        for name, dimensions in (("weights", 2), ("widths", 3), ("offsets", 1), ("tops", 1)):
+            parameter = np.ascontiguousarray(array(name, getattr(self, name), ndim=dimensions))
+            object.__setattr__(self, name, parameter)
+        steps, size = self.weights.shape
+        fitting = self.widths.shape[::2] == (steps, size)
+        if (
+            self.weights.size == 0
+            or not fitting
+            or self.offsets.shape != self.tops.shape != (steps,)
+        ):
+            raise InvalidParameter.of(
+                "weights",
+                f"must have shape (horizon, dimension) to fit widths, offsets and tops, got {self.weights.shape}",
+            )
+
+    @property
+    def horizon(self) -> int:
+        return len(self.weights)
+
+    @property
+    def dimension(self) -> int:
+        return int(self.weights.shape[1])
+
+    def q_values(self, step: int, rows: Array) -> Array:
+        """Q [...] of the features [..., i]."""
+        step = whole("step", step, at_least=0, at_most=self.horizon - 1)
+        x = clip_rows(rows, self.feature_norm) / self.feature_norm
+        width = np.linalg.norm(x @ self.widths[step].T, axis=-1)
+        values: Array = np.clip(
+            self.offsets[step] + x @ self.weights[step] + width, 0.0, self.tops[step]
+        )
+        return values
+
+    def choose(self, step: int, rows: npt.ArrayLike, rng: np.random.Generator) -> int:
+        """The action for the features [action, i] of an observation."""
+        found = real_numbers(rows)
+        generator("rng", rng)
+        if found.shape != (self.choices, self.dimension) or not np.isfinite(found).all():
+            return int(rng.integers(self.choices))
+        values = self.q_values(step, found)
+        return int(rng.choice(np.flatnonzero(values >= values.max() - TIES)))
+
+    def act(self, step: int, state: Any, rng: np.random.Generator) -> int:
+        """The action for an observation, as the environment returns it."""
+        if self.features is None:
+            named = f"; they were called {self.features_name}" if self.features_name else ""
+            raise InvalidParameter(
+                "this policy needs its features: load it with load_policy(path, features=function)"
+                + named
+            )
+        whole("step", step, at_least=0, at_most=self.horizon - 1)
+        rows = feature_rows(self.features, state, (self.choices, self.dimension))
+        return self.choose(step, rows, rng)
+
+    def save(self, path: str | Path | BinaryIO) -> None:
+        _save(
+            path,
+            kind="features",
+            weights=self.weights,
+            widths=self.widths,
+            offsets=self.offsets,
+            tops=self.tops,
+            choices=np.array(self.choices),
+            feature_norm=np.array(self.feature_norm),
+            features_name=np.array(self.features_name),
+        )
+
+
 _HEADER = (SyntaxError, tokenize.TokenError)  # of an array whose description is damaged
 _DAMAGE = (
     OSError,
@@ -199,7 +362,7 @@ _DAMAGE = (
     *_HEADER,
 )
 FinitePolicy = TabularPolicy | StochasticPolicy
-Policy = FinitePolicy | LinearPolicy | RandomPolicy | ContextPolicy
+Policy = FinitePolicy | LinearPolicy | RandomPolicy | ContextPolicy | FeaturePolicy
 
 
 def uniform_policy(horizon: int, states: int, actions: int) -> StochasticPolicy:
@@ -208,8 +371,24 @@ def uniform_policy(horizon: int, states: int, actions: int) -> StochasticPolicy:
     return StochasticPolicy(np.full((horizon, states, actions), 1 / actions))
 
 
-def load_policy(path: str | Path | BinaryIO) -> Policy:
-    """A policy that was saved; never a pickle."""
+def load_policy(path: str | Path | BinaryIO, *, features: Features | str | None = None) -> Policy:
+    """A policy that was saved; never a pickle.
+
+    A policy on features of observations needs its function again, because a file holds no code. Pass
+    the function, or "package.module:function" to import it. The name that the file holds is never
+    imported. Without a function such a policy can `choose` an action for features, and cannot `act`.
+    """
+    policy = _read_policy(path)
+    if features is None:
+        return policy
+    if not isinstance(policy, FeaturePolicy):
+        raise InvalidParameter(f"the policy in {path} does not act on features: omit features=")
+    named = features if isinstance(features, str) else name_of_features(features)
+    function = features_by_name(features) if isinstance(features, str) else features
+    return replace(policy, features=function, features_name=named)
+
+
+def _read_policy(path: str | Path | BinaryIO) -> Policy:
     try:
         with _opened(path, "rb") as file, np.load(file, allow_pickle=False) as data:
             kind = str(data["kind"])
@@ -219,6 +398,16 @@ def load_policy(path: str | Path | BinaryIO) -> Policy:
                 return RandomPolicy(int(data["choices"]))
             if kind == "context":
                 return ContextPolicy(data["weights"], data.get("widths"))
+            if kind == "features":
+                return FeaturePolicy(
+                    data["weights"],
+                    data["widths"],
+                    data["offsets"],
+                    data["tops"],
+                    choices=int(data["choices"]),
+                    feature_norm=float(data["feature_norm"]),
+                    features_name=str(data["features_name"]),
+                )
             return (
                 StochasticPolicy(data["weights"])
                 if kind == "stochastic"

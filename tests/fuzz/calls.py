@@ -529,6 +529,10 @@ def _problems(folder):
     )
     found["reward_map"] = Case(problems.reward_map, {"env": "FrozenLake-v1"})
     found["to_gymnasium"] = Case(problems.to_gymnasium, {"problem": world})
+    found["FeaturesPublic"] = Case(
+        problems.FeaturesPublic,
+        {"features": np.asarray, "horizon": 5, "actions": 2, "dimension": 3, "feature_norm": 1.0},
+    )
     found["GymProblem"] = Case(
         problems.GymProblem, {"env": "CartPole-v1", "features": np.asarray, "horizon": 5}
     )

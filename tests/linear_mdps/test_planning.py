@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from confide.linear_mdps.contributions import StoredTransitions
-from confide.linear_mdps.planning import Centred, Printed, Response, Sums, growth, value_iteration
+from confide.linear_mdps.planning import (
+    Centred,
+    Printed,
+    Response,
+    Sums,
+    backward_induction,
+    growth,
+)
 from confide.planners.regression import Shift
 from confide.planners.reward_features import centred_rewards
 from confide.problems import latent, one_hot
@@ -64,7 +71,7 @@ def conversation(rule, sums, horizon, answer):
         asked.append(target)
         return answer(target)
 
-    return value_iteration(rule, sums, horizon, respond), asked
+    return np.stack(backward_induction(rule, sums, horizon, respond)), asked
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: f"{world.name}-{world.states}")

@@ -10,7 +10,7 @@ from confide.agents import TabularPSRL  # noqa: E402
 from confide.errors import InvalidParameter, MissingExtra  # noqa: E402
 from confide.experiments.runner import run  # noqa: E402
 from confide.learning.agent import Batch  # noqa: E402
-from confide.policy import StochasticPolicy, uniform_policy  # noqa: E402
+from confide.policy import RandomPolicy, StochasticPolicy, uniform_policy  # noqa: E402
 from confide.privacy.guarantee import no_guarantee  # noqa: E402
 from confide.problems import GymProblem, from_gymnasium, make, one_hot, reward_map, to_gymnasium  # noqa: E402
 from confide.problems.gym import has_table  # noqa: E402
@@ -428,14 +428,93 @@ def test_what_cannot_be_played(call, message):
         call()
 
 
-def test_features_that_go_wrong_on_the_way_do_not_leak_values():
+def _raise(observation):
+    raise ValueError(f"the cart is at {observation[0]}")
+
+
+@pytest.mark.parametrize(
+    "fail",
+    [
+        _raise,
+        lambda _: np.full((2, 4), np.nan),
+        lambda _: np.full((2, 4), np.inf),
+        lambda seen: seen,
+        lambda _: "nothing",
+        lambda _: None,
+        lambda _: [[1.0], [1.0, 2.0]],
+        lambda _: np.full((2, 4), 1j),
+    ],
+    ids=["raises", "nan", "infinite", "shape", "text", "none", "ragged", "complex"],
+)
+def test_a_user_whose_features_cannot_be_computed_has_none(fail, capsys, recwarn):
+    """The function fails where the cart drifts to the right; all other users have the features that they had."""
+
+    def hostile(observation):
+        return fail(observation) if observation[1] > 0.9 else np.outer([1.0, -1.0], observation)
+
+    def harmless(observation):
+        return np.outer([1.0, -1.0], observation)
+
+    problem = GymProblem("CartPole-v1", hostile, 10)
+    users = problem.sample(AtRandom(), 40, np.random.default_rng(0))
+    failed = np.isnan(users.states).all(axis=(1, 2, 3))
+    assert 3 < failed.sum() < 37
+    assert np.isfinite(users.states[~failed]).all()
+    same = GymProblem("CartPole-v1", harmless, 10).sample(AtRandom(), 40, np.random.default_rng(0))
+    fast = (same.states[:, :, 0, 1] > 0.9).any(axis=1)
+    first = int(np.flatnonzero(fast)[0])
+    assert first > 0
+    # From the first failure on the generator is in another state, because the action is random.
+    np.testing.assert_array_equal(users.states[:first], same.states[:first])
+    assert capsys.readouterr() == ("", "")
+    assert not recwarn.list
+
+
+def test_a_function_that_remembers_is_refused():
     seen = []
 
-    def fading(observation):
+    def growing(observation):
         seen.append(observation)
-        return np.full((2, 3), np.nan if len(seen) > 4 else 1.0)
+        return np.full((2, 3), len(seen) / 10)
 
-    with pytest.raises(
-        InvalidParameter, match=r"must be finite, of shape \(2, 3\), got shape \(2, 3\)$"
+    def overwriting(observation):
+        observation /= 2
+        return np.outer([1.0, -1.0], observation)
+
+    for function in (growing, overwriting):
+        with pytest.raises(InvalidParameter, match="two answers for the same observation"):
+            GymProblem("CartPole-v1", function, 10)
+
+
+def test_rewards_are_mapped_from_their_stated_range():
+    problem = GymProblem(
+        "MountainCar-v0", lambda seen: np.outer(np.eye(3)[0], seen), 20, reward_range=(-1, 0)
+    )
+    users = problem.sample(RandomPolicy(3), 2, np.random.default_rng(0))
+    assert not users.rewards.any()
+    assert problem.public.terminal_reward == 1.0
+    assert problem.name == "gym:MountainCar-v0, rewards (r +1) / 1"
+    with pytest.raises(InvalidParameter, match=r"not a number in reward_range=\(0, 1\)"):
+        GymProblem("MountainCar-v0", lambda seen: np.outer(np.eye(3)[0], seen), 20).sample(
+            RandomPolicy(3), 1, np.random.default_rng(0)
+        )
+    with pytest.raises(InvalidParameter, match="must contain 0"):
+        GymProblem("CartPole-v1", cart_features, 5, reward_range=(1, 2))
+
+
+def test_features_can_be_named():
+    problem = GymProblem("CartPole-v1", f"{__name__}:cart_features", 5)
+    assert problem.public.features is cart_features
+    assert problem.public.features_name == f"{__name__}:cart_features"
+    assert GymProblem("CartPole-v1", cart_features, 5).public.features_name == (
+        f"{__name__}:cart_features"
+    )
+    assert GymProblem("CartPole-v1", lambda seen: cart_features(seen), 5).public.features_name == ""
+    for name, message in (
+        ("cart_features", "must be package.module:function"),
+        ("nowhere:cart_features", "ModuleNotFoundError"),
+        (f"{__name__}:nothing", "AttributeError"),
+        (f"{__name__}:pytest", "must be a function"),
     ):
-        GymProblem("CartPole-v1", fading, 10).sample(AtRandom(), 1, np.random.default_rng(0))
+        with pytest.raises(InvalidParameter, match=message):
+            GymProblem("CartPole-v1", name, 5)

@@ -70,9 +70,9 @@ def _check_fit(name: str, problem: Any) -> None:
         return
     profile = AGENTS[name].profile
     fitting = [other for other in private_agents() if fits(other, public)]
-    kind = f"a {public.family} problem" + (
-        " with unknown rewards" if profile.family == public.family else ""
-    )
+    observed = public.family == "features"
+    kind = "a problem with features of observations" if observed else f"a {public.family} problem"
+    kind += " with unknown rewards" if profile.family == public.family else ""
     needs = f"{profile.family} problems" + (" with known rewards" if profile.known_rewards else "")
     others = (
         f"try {', '.join(fitting)}"
@@ -80,14 +80,16 @@ def _check_fit(name: str, problem: Any) -> None:
         else "no private learner supports it; use uniform or oracle"
     )
     asked = problem.name.partition(",")[0]
-    raise InvalidParameter(
-        f"{name} is for {needs}, but {problem.name} is {kind}: {others}; confide list --for {asked}"
-    )
+    hint = "" if observed else f"; confide list --for {asked}"
+    raise InvalidParameter(f"{name} is for {needs}, but {problem.name} is {kind}: {others}{hint}")
 
 
 def why_not(name: str, public: Any) -> str:
     """Why an agent of the catalogue does not fit a problem with this public part; empty if it does."""
     profile: Profile = AGENTS[name].profile
+    if public.family == "features":
+        learns = profile.observations or not profile.family
+        return "" if learns else "needs numbered states, and not features of observations"
     if profile.family not in ("", public.family):
         return f"needs a {profile.family} problem: {NEEDS[profile.family]}"
     if profile.kernels and not hasattr(public, "kernels"):

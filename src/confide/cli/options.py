@@ -48,7 +48,8 @@ RewardRange = Annotated[
     tuple[float, float] | None,
     typer.Option(
         metavar="LOW HIGH",
-        help="Public range of the rewards of gym:ID, which is mapped to [0, 1]; required if the environment has no table.",
+        help="Public range of the rewards of gym:ID, which is mapped to [0, 1]; "
+        "required if the environment has no table and no --features.",
         show_default=False,
     ),
 ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from confide.cli.groups import with_groups
 from confide.cli.options import (
     DELTA,
     AsJson,
@@ -16,10 +17,6 @@ from confide.cli.options import (
     CompareWith,
     Dropouts,
     Episodes,
-    Horizon,
-    ProblemSeed,
-    RewardRange,
-    Rewards,
     Settings,
     When,
     agent_options,
@@ -27,6 +24,7 @@ from confide.cli.options import (
 )
 from confide.cli.progress import bars
 from confide.cli.results import print_runs
+from confide.cli.world_options import WorldOptions
 
 if TYPE_CHECKING:
     from confide.experiments.run import Run
@@ -43,6 +41,7 @@ Counts = Annotated[
 ]
 
 
+@with_groups
 def run(
     agent: Annotated[
         str,
@@ -86,11 +85,9 @@ def run(
     settings: Settings = None,
     seed: Annotated[int, typer.Option(help="First seed.", min=0)] = 0,
     seeds: Annotated[int, typer.Option(help="Number of runs, with consecutive seeds.")] = 1,
-    problem_seed: ProblemSeed = 0,
     compare_with: CompareWith = None,
-    horizon: Horizon = None,
-    rewards: Rewards = None,
-    reward_range: RewardRange = None,
+    *,
+    worlds: WorldOptions,
     source: Annotated[
         str,
         typer.Option(help="Noise source: fast (seeded, for simulation) or secure (for real data)."),
@@ -108,13 +105,10 @@ def run(
     from confide.arguments import whole
     from confide.experiments.spec import RunSpec
     from confide.experiments.sweep import SEEDS
-    from confide.problems.catalogue import make
 
     whole("seeds", seeds, at_least=1, at_most=SEEDS)
     whole("seed", seed)
-    world = make(
-        problem, seed=problem_seed, horizon=horizon, rewards=rewards, reward_range=reward_range
-    )
+    world = worlds.make(problem)
     first = RunSpec(
         agent=agent,
         problem=world.name,

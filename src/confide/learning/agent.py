@@ -40,6 +40,8 @@ class Profile:
     known_rewards: bool = False
     # whether a mixture must be one of probability kernels, with weights on the simplex
     kernels: bool = False
+    # whether it also learns from features of observations, where states are not numbered
+    observations: bool = False
     # made from the problem itself: a yardstick, not a learner
     knows_truth: bool = False
     # problems on which `benchmarks/stuck.py` found runs that stay away from optimal

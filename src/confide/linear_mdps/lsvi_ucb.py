@@ -4,7 +4,7 @@ Prefix sums of Lambda go through a counter. At each change of policy the respons
 their transitions, and released with noise from one budget (`SharedBudget`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,10 +12,16 @@ from confide.errors import InvalidParameter, PrivacyError
 from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
-from confide.learning.learner import Calibration, Description, Learner, Round
+from confide.learning.learner import Calibration, Description, Learner, Round, Statistic
 from confide.learning.resources import Footprint, numbers_of_users
 from confide.linear_mdps.batches import BatchPlan, at_every, first_release, growing, static
 from confide.linear_mdps.contributions import StoredTargets, StoredTransitions
+from confide.linear_mdps.function_planning import (
+    CentredFunctions,
+    ObservedFeatures,
+    PrintedFunctions,
+)
+from confide.linear_mdps.observed_rows import FeatureClip, ObservedRows, ObservedTargets
 from confide.linear_mdps.planning import (
     Centred,
     Printed,
@@ -23,9 +29,9 @@ from confide.linear_mdps.planning import (
     Rule,
     Sums,
     Target,
+    backward_induction,
     has_grown,
     plan_round,
-    value_iteration,
 )
 from confide.linear_mdps.printed import LinearSetting, gram_rows, printed_linear
 from confide.mechanisms.additive import additive_noise
@@ -37,8 +43,14 @@ from confide.privacy.bounded import Array, Bound, L2Ball, NoiseLevel, Released
 from confide.privacy.loss import NO_PRIVACY, Loss, compose, loss_for, share_of
 from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request
 from confide.privatizers import Batches, ExpectedNoise, Schedule, geometric
-from confide.privatizers.stored_rows import Ask, ResponseBudget, ResponsePrivatizer
+from confide.privatizers.stored_rows import (
+    Ask,
+    ResponseBudget,
+    ResponsePrivatizer,
+    StoredRows,
+)
 from confide.problems.linear_mdp import LinearMDPPublic
+from confide.problems.observations import FeaturesPublic
 from confide.problems.sizes import ProblemSizes
 from confide.statistics.bounds import RegressionRows
 from confide.statistics.transitions import RewardTargets
@@ -55,13 +67,62 @@ _LOCAL = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Setting:
+    """What differs between numbered states and features of observations: statistics, stored rows and rules."""
+
+    horizon: int
+    dimension: int
+    # the statistic of users, for a bound and whether rewards are centred
+    statistic: Callable[[RegressionRows, bool], Statistic]
+    rows: Callable[[int], StoredRows]
+    centred: Callable[[float], Rule]
+    printed: Callable[[Shift], Rule]
+
+
+def numbered_states(public: LinearMDPPublic) -> Setting:
+    """A table of features: counts of transitions are stored, and their size does not depend on the number of users."""
+    phi = public.features
+
+    def statistic(bound: RegressionRows, centred: bool) -> Statistic:
+        # |y| <= 1/2: a constant is linear in the features of a linear MDP
+        rewards = centred_rewards(phi) if centred else raw_rewards(phi)
+        return StoredTargets(RewardTargets(bound, rewards, 1.0))
+
+    return Setting(
+        public.horizon,
+        public.dimension,
+        statistic,
+        lambda users: StoredTransitions(phi, public.horizon),  # noqa: ARG005
+        lambda scale: Centred(phi, scale),
+        lambda shift: Printed(phi, shift),
+    )
+
+
+def observed_features(public: FeaturesPublic) -> Setting:
+    """A function of observations: the rows of each user are stored."""
+    norm, end = public.feature_norm, public.terminal_reward
+    clip = FeatureClip(public.horizon, public.actions, public.dimension, norm)
+    observed = ObservedFeatures(
+        public.actions, public.dimension, norm, end, public.features, public.features_name
+    )
+    return Setting(
+        public.horizon,
+        public.dimension,
+        lambda bound, centred: ObservedTargets(clip, bound, 0.5 if centred else 0.0),
+        lambda users: ObservedRows(clip, users),
+        lambda scale: CentredFunctions(observed, scale),
+        lambda shift: PrintedFunctions(observed, shift),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ValueRegressions:
     """Alg. 2 between two releases, and how the budget is divided between prefix sums and responses, in advance."""
 
-    public: LinearMDPPublic
+    setting: Setting = field(repr=False)
     bound: RegressionRows
     rule: Rule
-    statistic: StoredTargets = field(repr=False)
+    statistic: Statistic = field(repr=False)
     batches: BatchPlan
     loss: Loss  # of all responses together
     shares: Sequence[float]  # of that loss, one for each response
@@ -80,18 +141,18 @@ class ValueRegressions:
             return Response(*ask(target.step, target.values, target.reward_weight))
 
         prefix = self.sums(sums.values, sums.noise.std)
-        value_iteration(self.rule, prefix, self.public.horizon, respond)
+        backward_induction(self.rule, prefix, self.setting.horizon, respond)
 
     def make_privatizer(self, bound: Bound, schedule: Schedule, **options: Any) -> Batches:
-        """Prefix sums through a counter, and responses from stored transitions."""
-        rows = StoredTransitions(self.public.features, self.public.horizon)
+        """Prefix sums through a counter, and responses from what is stored of users."""
+        rows = self.setting.rows(schedule.users)
         budget = ResponseBudget(self.loss, self.shares, self.responses, self.batches.switches)
         return ResponsePrivatizer(bound, schedule, rows, self, budget, **options)
 
     @property
     def responses(self) -> int:
         """How many responses a change of policy needs at most: of the steps 0, 1, ..."""
-        return self.rule.responses(self.public.horizon)
+        return self.rule.responses(self.setting.horizon)
 
     def sums(self, values: Array, std: float) -> Sums:
         gram, rewards = self.bound.unpack(values)
@@ -110,7 +171,7 @@ class ValueRegressions:
 
 
 def tight(
-    public: LinearMDPPublic,
+    setting: Setting,
     episodes: int,
     privacy: Request,
     batches: BatchPlan | None,
@@ -118,11 +179,10 @@ def tight(
     bonus_scale: float | None,
 ) -> Calibration:
     """Lambda and rewards through one counter, targets within their public range, more budget for later releases."""
-    H, d, phi = public.horizon, public.dimension, public.features
+    H, d = setting.horizon, setting.dimension
     bound = RegressionRows(H, d, 1.0, target=0.5, balance=REWARD_BALANCE)
-    # |y| <= 1/2: a constant is linear in the features of a linear MDP
-    statistic = StoredTargets(RewardTargets(bound, centred_rewards(phi), 1.0))
-    rule = Centred(phi, 0.2 if bonus_scale is None else bonus_scale)
+    statistic = setting.statistic(bound, True)
+    rule = setting.centred(0.2 if bonus_scale is None else bonus_scale)
     whole = NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy)
     gram, responses = (
         (whole, whole)
@@ -134,16 +194,16 @@ def tight(
         first=first_release(bound, gram, episodes, privacy=privacy, deviations=10, least=4 * d),
     )
     if H == 1:  # rewards are all there is to learn
-        no_responses = ValueRegressions(public, bound, rule, statistic, chosen, NO_PRIVACY, ())
+        no_responses = ValueRegressions(setting, bound, rule, statistic, chosen, NO_PRIVACY, ())
         return _calibration(no_responses, None, whole)
     algorithm = ValueRegressions(
-        public, bound, rule, statistic, chosen, responses, chosen.shares(H - 1)
+        setting, bound, rule, statistic, chosen, responses, chosen.shares(H - 1)
     )
     return _calibration(algorithm, None, gram)
 
 
 def paper(
-    public: LinearMDPPublic,
+    setting: Setting,
     episodes: int,
     privacy: Request,
     batches: BatchPlan | None,
@@ -152,21 +212,18 @@ def paper(
     failure: float,
 ) -> Calibration:
     """[Luyo21, E.1], [E.3] at delta = 0, and without noise Upsilon = 0."""
-    H, d, phi = public.horizon, public.dimension, public.features
+    H, d = setting.horizon, setting.dimension
     count = None if batches is None else batches.schedule.leaves
     made = printed_linear(privacy, LinearSetting(episodes, H, d, failure, count))
     chosen = batches or static(episodes, made.batches)
     scale = 1.0 if bonus_scale is None else bonus_scale
-    rule, bound = Printed(phi, Shift(made.regularizer, scale * made.beta)), gram_rows(H, d)
+    rule, bound = setting.printed(Shift(made.regularizer, scale * made.beta)), gram_rows(H, d)
     gram, responses = made.losses(
         privacy, H, d, leaves=chosen.schedule.leaves, changes=chosen.switches
     )
-    statistic, shares = (
-        StoredTargets(RewardTargets(bound, raw_rewards(phi), 1.0)),
-        chosen.shares(H, [1.0] * chosen.switches),
-    )
+    statistic, shares = setting.statistic(bound, False), chosen.shares(H, [1.0] * chosen.switches)
     tree = None if isinstance(privacy, NoPrivacy) else Tree(chosen.schedule.leaves)
-    algorithm = ValueRegressions(public, bound, rule, statistic, chosen, responses, shares)
+    algorithm = ValueRegressions(setting, bound, rule, statistic, chosen, responses, shares)
     return _calibration(algorithm, tree, gram)
 
 
@@ -206,6 +263,7 @@ class LSVIUCB(Learner):
         family="linear MDP",
         paper="Luyo21",
         local=False,
+        observations=True,
         stuck="rivers, detours, sparse or random transitions, or absorbing states",
     )
     abilities = replace(Learner.abilities, sums=False)  # counts of transitions are looked at again
@@ -229,8 +287,14 @@ class LSVIUCB(Learner):
             else None
         )
         matrices = sizes.horizon * sizes.dimension**2
-        stored = min(episodes, sizes.states**2 * sizes.actions) * sizes.horizon
-        features = sizes.states * sizes.actions * sizes.dimension
+        if sizes.family == FeaturesPublic.family:
+            # Of each user: features of all actions in four bytes each, an action and a reward.
+            row = sizes.actions * sizes.dimension // 2 + 2
+            stored = episodes * sizes.horizon * row // 10
+            features = sizes.actions * sizes.dimension
+        else:
+            stored = min(episodes, sizes.states**2 * sizes.actions) * sizes.horizon
+            features = sizes.states * sizes.actions * sizes.dimension
         numbers = (
             20 * matrices + 10 * stored + 4 * features + numbers_of_users(chosen, sizes.horizon)
         )
@@ -241,7 +305,7 @@ class LSVIUCB(Learner):
 
     def __init__(
         self,
-        public: LinearMDPPublic,
+        public: LinearMDPPublic | FeaturesPublic,
         *,
         episodes: int,
         privacy: Request,
@@ -251,9 +315,10 @@ class LSVIUCB(Learner):
         failure: float = 0.1,
         noise: NoiseSource | None = None,
     ) -> None:
-        if not isinstance(public, LinearMDPPublic):
+        if not isinstance(public, LinearMDPPublic | FeaturesPublic):
             raise InvalidParameter(
-                f"LSVI-UCB needs a linear MDP (LinearMDP.public), got {type(public).__name__}"
+                "LSVI-UCB needs a linear MDP (LinearMDP.public) or features of observations "
+                f"(GymProblem.public), got {type(public).__name__}"
             )
         check_asked(episodes, privacy)
         if isinstance(privacy, LocalDP):
@@ -266,11 +331,17 @@ class LSVIUCB(Learner):
         batches = at_every(schedule) if isinstance(schedule, Schedule) else schedule
         if batches is not None:
             choose_schedule(batches.schedule, Schedule((episodes,)))
+        if isinstance(public, FeaturesPublic):
+            # Users come as trajectories: nothing about them can be counted.
+            self.abilities = replace(self.abilities, counts=False)
+            setting = observed_features(public)
+        else:
+            setting = numbered_states(public)
         if calibration == "tight":
-            made = tight(public, episodes, privacy, batches, bonus_scale=bonus_scale)
+            made = tight(setting, episodes, privacy, batches, bonus_scale=bonus_scale)
         else:
             made = paper(
-                public, episodes, privacy, batches, bonus_scale=bonus_scale, failure=failure
+                setting, episodes, privacy, batches, bonus_scale=bonus_scale, failure=failure
             )
         assert isinstance(made.algorithm, ValueRegressions)
         identity = Identity(
@@ -306,7 +377,7 @@ class LSVIUCB(Learner):
         if isinstance(self.privacy, NoPrivacy) or not shares:
             return said
         ball, relation = (
-            L2Ball(1.0, self.algorithm.public.dimension),
+            L2Ball(1.0, self.algorithm.setting.dimension),
             Relation(self.privacy.relation),
         )
         least, most = (

@@ -1,8 +1,8 @@
 """Least-squares value iteration [Luyo21, Alg. 2] backward in time, from released statistics and responses. All post-processing.
 
 The response of step h, sum phi(s, a) (r + V_{h+1}(s')), needs the values of step h + 1, which need the response of step h + 1. So
-`value_iteration` goes from the last step to the first, and asks for the response to the target of each step when it knows the values of the
-next one. The same responses give the same plan.
+`backward_induction` goes from the last step to the first, and asks for the response to the target
+of each step when it knows the values of the next one. The same responses give the same plan.
 """
 
 import math
@@ -15,18 +15,20 @@ import numpy.typing as npt
 
 from confide.planners.public_round import PublicRound
 from confide.planners.regression import Shift, bonus, mean_eigenvalue, optimistic_values
-from confide.policy import StochasticPolicy, TabularPolicy
+from confide.policy import TIES, Policy, StochasticPolicy, TabularPolicy
 
 Array = npt.NDArray[np.float64]
-TIES = 1e-7  # differences of value that are none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:
-    """sum over users of phi(s, a) (w r + y(s')) at a step, y [s'] in [-1, 1 - w]. Public."""
+    """sum over users of phi(s, a) (w r + y(s')) at a step, y in [-1, 1 - w]. Public.
+
+    `values` is y [s'], or a function of the features of the next observation (`FeatureValues`).
+    """
 
     step: int
-    values: Array
+    values: Any
     reward_weight: float = 0.0
 
 
@@ -50,11 +52,18 @@ class Sums:
 
 
 class Rule(Protocol):
-    """From the statistics of one step and the values of the next one to Q."""
+    """From the statistics of one step and the values of the next one to Q.
+
+    Q and values are arrays where states are numbered, and functions of features otherwise.
+    """
 
     @property
-    def features(self) -> Array:
-        """phi [s, a, i]."""
+    def dimension(self) -> int:
+        """Of the features."""
+
+    @property
+    def starts_uniform(self) -> bool:
+        """Whether the users before the first release play at random."""
 
     def responses(self, horizon: int) -> int:
         """How many targets there are at most: of the steps 0, 1, ..."""
@@ -62,31 +71,71 @@ class Rule(Protocol):
     def describe(self) -> tuple[str, str]:
         """(calibration, planning), in words."""
 
-    def target(self, step: int, values: Array, horizon: int) -> Target | None:
-        """What to regress on at the step, given V [s'] of the next one; None: there is nothing to learn from a response."""
+    def end_values(self) -> Any:
+        """The values after the last step, which are zero."""
+
+    def state_values(self, q: Any) -> Any:
+        """The values that follow from the Q of a step."""
+
+    def target(self, step: int, values: Any, horizon: int) -> Target | None:
+        """What to regress on at the step, given the values of the next one; None: there is nothing to learn from a response."""
 
     def q_values(
-        self, step: int, values: Array, horizon: int, sums: Sums, response: Response | None
-    ) -> Array:
-        """Q [s, a], optimistic."""
+        self, step: int, values: Any, horizon: int, sums: Sums, response: Response | None
+    ) -> Any:
+        """Q of the step, optimistic."""
+
+    def uniform_policy(self, horizon: int) -> Policy:
+        """Every action with the same probability."""
+
+    def greedy_policy(self, Q: list[Any], rng: np.random.Generator) -> Policy:
+        """The best actions for the Q of all steps; where actions are equally good, at random."""
 
 
-def value_iteration(
+def backward_induction(
     rule: Rule, sums: Sums, horizon: int, respond: Callable[[Target], Response]
-) -> Array:
-    """Q [h, s, a], from the last step to the first; `respond` gives the released response to a target."""
-    S, A, _ = rule.features.shape
-    Q, values = np.zeros((horizon, S, A)), np.zeros(S)
+) -> list[Any]:
+    """The Q of each step, made from the last step to the first; `respond` gives the released response to a target."""
+    Q: list[Any] = []
+    values = rule.end_values()
     for step in reversed(range(horizon)):
         target = rule.target(step, values, horizon)
         response = None if target is None else respond(target)
-        Q[step] = rule.q_values(step, values, horizon, sums, response)
-        values = Q[step].max(axis=1)
+        Q.insert(0, rule.q_values(step, values, horizon, sums, response))
+        values = rule.state_values(Q[0])
     return Q
 
 
+class NumberedStates:
+    """What both rules for numbered states share: Q [s, a] is an array, and so are values [s]."""
+
+    __slots__ = ()
+
+    features: Array
+
+    @property
+    def dimension(self) -> int:
+        return int(self.features.shape[2])
+
+    def end_values(self) -> Array:
+        return np.zeros(len(self.features))
+
+    def state_values(self, q: Array) -> Array:
+        best: Array = q.max(axis=1)
+        return best
+
+    def uniform_policy(self, horizon: int) -> Policy:
+        S, A, _ = self.features.shape
+        return StochasticPolicy(np.full((horizon, S, A), 1 / A))
+
+    def greedy_policy(self, Q: list[Any], rng: np.random.Generator) -> Policy:
+        stacked = np.stack(Q)
+        greedy = (stacked + TIES * rng.random(stacked.shape)).argmax(axis=2)
+        return TabularPolicy(greedy, self.features.shape[1])
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Centred:
+class Centred(NumberedStates):
     """Targets are values between their smallest and their largest one, which are public; rewards are in the prefix sums.
 
     So a response's noise follows the range of V_{h+1}, not that of all possible values: (max V - min V)/2 in place of (H - h)/2.
@@ -99,6 +148,10 @@ class Centred:
     target_std: float = math.sqrt(0.1)
     _pattern: Array = field(init=False, repr=False)
     _ridge: float = field(init=False, repr=False)
+
+    @property
+    def starts_uniform(self) -> bool:
+        return True
 
     def __post_init__(self) -> None:
         size = np.abs(self.features.reshape(-1, self.features.shape[2]))
@@ -145,11 +198,16 @@ class Centred:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Printed:
+class Printed(NumberedStates):
     """[Luyo21, Alg. 2]: targets r + V in [0, H + 1] as they are, Lambda + shift I, bonus beta ||phi||, Q clipped to [0, H]."""
 
     features: Array = field(repr=False)
     regularizer: Shift
+
+    @property
+    def starts_uniform(self) -> bool:
+        """Alg. 2 starts with the Q of no data."""
+        return False
 
     def responses(self, horizon: int) -> int:
         return horizon
@@ -212,18 +270,16 @@ def plan_round(rule: Rule, sums: Sums, answers: Array, seed: npt.NDArray[Any]) -
 
     `answers` are the responses of the last change of policy, each with the standard deviation of its noise, and how often it was changed.
     """
-    (S, A, d), horizon, changes = rule.features.shape, len(sums.gram), int(answers[-1])
+    d, horizon, changes = rule.dimension, len(sums.gram), int(answers[-1])
     # nothing is known: everything is tried
-    if changes == 0 and not isinstance(rule, Printed):
-        uniform = StochasticPolicy(np.full((horizon, S, A), 1 / A))
-        return PublicRound((uniform,), {"seed": seed})
+    if changes == 0 and rule.starts_uniform:
+        return PublicRound((rule.uniform_policy(horizon),), {"seed": seed})
     responses = answers[:-1].reshape(rule.responses(horizon), d + 1)
 
     def respond(target: Target) -> Response:
         return Response(responses[target.step, :d], float(responses[target.step, d]))
 
-    Q = value_iteration(rule, sums, horizon, respond)
+    Q = backward_induction(rule, sums, horizon, respond)
     rng = np.random.default_rng([int(seed), changes])
-    greedy = (Q + TIES * rng.random(Q.shape)).argmax(axis=2)
     signal = mean_eigenvalue(sums.gram) if changes else None
-    return PublicRound((TabularPolicy(greedy, A),), {"seed": seed}, signal)
+    return PublicRound((rule.greedy_policy(Q, rng),), {"seed": seed}, signal)

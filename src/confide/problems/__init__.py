@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from confide.problems.linear_mdp import LinearMDP
     from confide.problems.linear_mixture import LinearMixtureMDP
     from confide.problems.lq import LQSystem
+    from confide.problems.observations import FeaturesPublic
     from confide.problems.python_control import from_control, to_control
     from confide.problems.sampled import SampledProblem, binned, environment
     from confide.problems.successor_features import SuccessorFeatures
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PROBLEMS",
     "FeatureMixtureMDP",
+    "FeaturesPublic",
     "GymProblem",
     "LQSystem",
     "LinearBandit",
@@ -97,6 +99,7 @@ _HOMES = {
     "linear_mdp": ("LinearMDP",),
     "linear_mixture": ("LinearMixtureMDP",),
     "lq": ("LQSystem",),
+    "observations": ("FeaturesPublic",),
     "python_control": ("from_control", "to_control"),
     "sampled": ("SampledProblem", "binned", "environment"),
     "successor_features": ("SuccessorFeatures",),

@@ -13,7 +13,9 @@ from confide.catalogue import Catalogue, look_in_working_directory
 from confide.errors import InvalidParameter
 
 if TYPE_CHECKING:
+    from confide.policy import Features
     from confide.problems.files import Problem
+    from confide.problems.gym import GymProblem
     from confide.problems.sampled import SampledProblem
 
 _GYM = "gym:"
@@ -56,13 +58,16 @@ def make(
     horizon: int | None = None,
     rewards: str | None = None,
     reward_range: tuple[float, float] | None = None,
-) -> "Problem | SampledProblem":
+    features: "Features | str | None" = None,
+    feature_norm: float | None = None,
+) -> "Problem | SampledProblem | GymProblem":
     """The problem of that name (of that instance seed, where it has one), the file of a saved problem, or an environment of Gymnasium.
 
     A horizon replaces the problem's own. A name wins over a file: write ./lock for a file called lock.
 
     An environment is gym:ID, or gym:package.module:Class for one's own class, or function that makes one. With a table it is imported by
-    `from_gymnasium`, which explains `rewards`; without one it is played by `environment`, and needs a `reward_range`.
+    `from_gymnasium`, which explains `rewards`; without one it is played by `environment`, and needs a `reward_range`. With `features`, a
+    function or package.module:function, it is a `GymProblem`, which explains `feature_norm`.
     """
     whole("seed", seed, at_least=0)
     if horizon is not None:
@@ -72,6 +77,10 @@ def make(
         raise InvalidParameter(
             f"rewards and reward_range are for environments (gym:ID), got the problem {text}"
         )
+    if features is not None or feature_norm is not None:
+        _check_features(text, features, rewards)
+        place = text.removeprefix(_GYM)
+        return _with_features(place, horizon, reward_range, features, feature_norm)
     if text in PROBLEMS:
         return _build(text, PROBLEMS[text], seed, horizon)
     if text.startswith(_GYM):
@@ -104,6 +113,32 @@ def _from_gym(
             f"gym:{place} has no table: give the public range of its rewards, as in --reward-range 0 1"
         )
     return environment(made, horizon, reward_range=reward_range)
+
+
+def _check_features(name: str, features: Any, rewards: str | None) -> None:
+    """Refuse options that do not go together with features of observations."""
+    if features is None:
+        raise InvalidParameter("feature_norm is the bound of features: give the features, too")
+    if not name.startswith(_GYM):
+        raise InvalidParameter(
+            f"features are for environments (gym:ID), got the problem {name}, which has its own"
+        )
+    if rewards is not None:
+        raise InvalidParameter("rewards of an environment with features are learned: omit rewards")
+
+
+def _with_features(
+    place: str,
+    horizon: int | None,
+    reward_range: tuple[float, float] | None,
+    features: Any,
+    feature_norm: float | None,
+) -> "GymProblem":
+    from confide.problems.gym import GymProblem, made_env
+
+    env = made_env(_own(place) or place, {})
+    norm = 1.0 if feature_norm is None else feature_norm
+    return GymProblem(env, features, horizon, feature_norm=norm, reward_range=reward_range)
 
 
 def _own(place: str) -> Any:

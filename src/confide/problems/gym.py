@@ -1,17 +1,26 @@
 """Gymnasium: its tables as problems, our problems as environments, and environments played step by step through features."""
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import array, choice, kind, listed, real, shown, whole
+from confide.arguments import choice, kind, listed, real, shown, whole
 from confide.errors import InvalidParameter, MissingExtra
-from confide.policy import LinearPolicy, StochasticPolicy, TabularPolicy
+from confide.policy import (
+    FeaturePolicy,
+    Features,
+    LinearPolicy,
+    StochasticPolicy,
+    TabularPolicy,
+    features_by_name,
+    name_of_features,
+)
 from confide.problems.finite import FiniteProblem
 from confide.problems.lq import LQSystem
+from confide.problems.observations import FeaturesPublic, check_features
 from confide.problems.tabular import TabularMDP
 from confide.problems.transitions import sparse_rows
 from confide.trajectory import Trajectories
@@ -32,7 +41,6 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[np.float64]
 Env = gymnasium.Env[Any, Any]
-Features = Callable[[Any], npt.ArrayLike]
 REWARDS = ("learned", "public")
 _HARMLESS = (  # wrappers that change nothing of what is observed, done and earned
     wrappers.TimeLimit,
@@ -155,40 +163,43 @@ class ActsOnFeatures(Protocol):
     def act(self, step: int, state: Any, rng: np.random.Generator) -> Any: ...
 
 
-@dataclass(frozen=True, slots=True)
-class FeaturesPublic:
-    """What an agent may know of an environment without a table: how long, how many actions, how many features."""
-
-    family: ClassVar[str] = "features"
-
-    horizon: int
-    actions: int
-    dimension: int
-
-
 class GymProblem:
     """Any environment with finitely many actions, played step by step; what agents see of a state is its features.
 
     `features(observation)` gives an array [action, i]: all that a linear learner needs, for the action that was taken and for every action
-    that could be taken next. Policies get it as their state, and trajectories hold it. The optimal value is unknown here: returns are
-    reported, regret is unknown. Rewards are the environment's own.
+    that could be taken next. It may also be package.module:function. Policies get the features as their state, and trajectories hold them.
+    `feature_norm` is the public bound on the norm of a row, and longer rows are clipped to it by the agent. The optimal value is unknown
+    here: returns are reported, regret is unknown.
 
-    Shapes: states [user, h, action, i]; once an episode is over features and rewards are zero and the recorded action is 0, so what is over
-    adds nothing to a regression and is worth nothing. Every episode is reseeded from `rng`: a resumed run goes on bit by bit the same.
+    Rewards must be in [0, 1], or in a stated `reward_range`, which is public and contains 0, and is mapped to [0, 1].
+
+    Shapes: states [user, h, action, i]; once an episode is over features are zero, the recorded action is 0 and each step earns the image
+    of a reward of 0, so what is over adds nothing to a regression. If the features of an observation cannot be computed, the action is
+    random and all features of this user are NaN, so the user contributes zero. Every episode is reseeded from `rng`: a resumed run goes on
+    bit by bit the same.
     """
 
     optimal_value = None
     uniform_value = None
 
     def __init__(
-        self, env: Env | str, features: Features, horizon: int | None = None, **options: Any
+        self,
+        env: Env | str,
+        features: Features | str,
+        horizon: int | None = None,
+        *,
+        feature_norm: float = 1.0,
+        reward_range: tuple[float, float] | None = None,
+        **options: Any,
     ) -> None:
         self._env = made_env(env, options)
-        if not callable(features):
+        if not callable(features) and not isinstance(features, str):
             raise InvalidParameter.of(
                 "features", "must be a function of an observation", got=shown(features)
             )
-        self._features, self.horizon = features, env_horizon(self._env, horizon)
+        named = features if isinstance(features, str) else name_of_features(features)
+        function = features_by_name(features) if isinstance(features, str) else features
+        self.horizon = env_horizon(self._env, horizon)
         space, limit = (
             self._env.action_space,
             self._env.spec.max_episode_steps if self._env.spec else None,
@@ -204,54 +215,71 @@ class GymProblem:
                 got=f"{self.horizon}",
             )
         self.actions, self._first = int(space.n), int(space.start)
-        sight = array("features(observation)", features(self._env.reset(seed=0)[0]))
-        if sight.ndim != 2 or len(sight) != self.actions or sight.size == 0:
-            raise InvalidParameter(
-                f"features(observation) must have shape ({self.actions}, dimension), got {sight.shape}"
-            )
-        self.dimension = int(sight.shape[1])
-        self.name = env_name(self._env)
+        self._map = RewardMap(0.0, 1.0) if reward_range is None else stated_range(reward_range)
+        check_end_reward(self._map, reward_range)
+        rows = check_features(function, self._env.reset(seed=0)[0], self.actions)
+        self.public = FeaturesPublic(
+            function,
+            self.horizon,
+            self.actions,
+            int(rows.shape[1]),
+            feature_norm=feature_norm,
+            terminal_reward=self._map.apply(0.0),
+            features_name=named,
+        )
+        self.name = env_name(self._env) + self._map.suffix
+
+    @property
+    def dimension(self) -> int:
+        return self.public.dimension
+
+    @property
+    def rewards(self) -> RewardMap:
+        """How rewards are mapped to [0, 1]."""
+        return self._map
 
     @property
     def chunk(self) -> int:
         """How many users to sample at a time, so that their features stay below 64 MB."""
         return max(1, 2**23 // ((self.horizon + 1) * self.actions * self.dimension))
 
-    @property
-    def public(self) -> FeaturesPublic:
-        return FeaturesPublic(self.horizon, self.actions, self.dimension)
-
-    def sample(self, policy: ActsOnFeatures, users: int, rng: np.random.Generator) -> Trajectories:
+    def sample(
+        self, policy: ActsOnFeatures | FeaturePolicy, users: int, rng: np.random.Generator
+    ) -> Trajectories:
         """Independent episodes of `users` users under one policy, one after the other."""
         if isinstance(policy, TabularPolicy | StochasticPolicy | LinearPolicy):
             raise InvalidParameter(
                 f"a step-by-step problem needs a policy that acts on features, got {type(policy).__name__}"
             )
+        choose = policy.choose if isinstance(policy, FeaturePolicy) else policy.act
         states = np.zeros((users, self.horizon + 1, self.actions, self.dimension))
         actions, rewards = (
             np.zeros((users, self.horizon), dtype=np.int32),
-            np.zeros((users, self.horizon)),
+            np.full((users, self.horizon), self.public.terminal_reward),
         )
         for i in range(users):
-            states[i, 0] = self._see(self._env.reset(seed=int(rng.integers(2**31)))[0])
+            states[i, 0] = self.public.rows(self._env.reset(seed=int(rng.integers(2**31)))[0])
             for h in range(self.horizon):
-                actions[i, h] = policy.act(h, states[i, h], rng)
+                usable = bool(np.isfinite(states[i, h]).all())
+                actions[i, h] = (
+                    choose(h, states[i, h], rng) if usable else rng.integers(self.actions)
+                )
                 observation, reward, terminated, truncated, _ = self._env.step(
                     self._first + int(actions[i, h])
                 )
-                rewards[i, h] = float(reward)
+                rewards[i, h] = mapped_reward(self.name, self._map, reward)
                 if terminated or truncated:
                     break
-                states[i, h + 1] = self._see(observation)
+                states[i, h + 1] = self.public.rows(observation)
+            if not np.isfinite(states[i]).all():
+                states[i] = np.nan
         return Trajectories(states, actions, rewards)
 
-    def _see(self, observation: Any) -> Array:
-        sight = np.asarray(self._features(observation), dtype=float)
-        if sight.shape != (self.actions, self.dimension) or not np.isfinite(sight).all():
-            raise InvalidParameter(
-                f"features(observation) must be finite, of shape {(self.actions, self.dimension)}, got shape {sight.shape}"
-            )
-        return sight
+    def act(
+        self, policy: FeaturePolicy, step: int, observation: Any, rng: np.random.Generator
+    ) -> int:
+        """The action of the environment that a learned policy takes, `step` steps after the reset, where it sees this observation."""
+        return self._first + policy.choose(step, self.public.rows(observation), rng)
 
 
 def made_env(env: Env | str, options: dict[str, Any]) -> Env:
@@ -342,6 +370,28 @@ def stated_range(reward_range: Any) -> RewardMap:
             "reward_range", "must be (low, high) with low < high", got=shown(reward_range)
         )
     return RewardMap(*ends)
+
+
+def check_end_reward(mapped: RewardMap, reward_range: Any) -> None:
+    """Refuse a range without 0, which an episode earns when it is over."""
+    if not mapped.low <= 0 <= mapped.high:
+        raise InvalidParameter.of(
+            "reward_range",
+            f"must contain 0, which an episode earns when it is over, got {reward_range}",
+        )
+
+
+def mapped_reward(problem: str, mapped: RewardMap, reward: Any) -> float:
+    """A reward of an environment in [0, 1]; an error if it is outside of the stated range."""
+    try:
+        given = float(reward)
+    except (TypeError, ValueError):
+        given = math.nan
+    if not mapped.low <= given <= mapped.high:
+        raise InvalidParameter(
+            f"{problem} gave a reward that is not a number in reward_range=({mapped.low:g}, {mapped.high:g})"
+        )
+    return mapped.apply(given)
 
 
 def env_horizon(env: Env, horizon: int | None) -> int:

@@ -15,9 +15,11 @@ from confide.problems.gym import (
     Env,
     ObservationWrapper,
     RewardMap,
+    check_end_reward,
     env_horizon,
     env_name,
     made_env,
+    mapped_reward,
     spaces,
     stated_range,
     vector,
@@ -97,11 +99,7 @@ class SampledProblem:
             _sizes("action", self._done, actions),
         )
         self._map = stated_range(reward_range)
-        if not self._map.low <= 0 <= self._map.high:
-            raise InvalidParameter.of(
-                "reward_range",
-                f"must contain 0, which an episode earns when it is over, got {reward_range}",
-            )
+        check_end_reward(self._map, reward_range)
         if self._many and self._env.metadata.get("autoreset_mode") == vector.AutoresetMode.DISABLED:
             raise InvalidParameter(
                 "the copies of a vectorised environment must reset themselves: choose another autoreset_mode"
@@ -199,7 +197,7 @@ class SampledProblem:
             observation, reward, terminated, truncated, _ = _called(
                 self.name, self._env.step, self._action(chosen)
             )
-            rewards[0, h] = self._reward(reward)
+            rewards[0, h] = mapped_reward(self.name, self._map, reward)
             if self._over(h, terminated, truncated):
                 return
             now = self._number(observation)
@@ -233,7 +231,7 @@ class SampledProblem:
                 self.name, self._env.step, np.stack(taken)
             )
             for i in alive:
-                rewards[i, h] = self._reward(earned[i])
+                rewards[i, h] = mapped_reward(self.name, self._map, earned[i])
             alive = [i for i in alive if not self._over(h, terminated[i], truncated[i])]
             final = info.get("final_obs")
             cut = {} if final is None else {i: final[i] for i in alive if truncated[i]}
@@ -264,17 +262,6 @@ class SampledProblem:
             return number + int(space.start)
         parts = np.array(np.unravel_index(number, self._played))
         return tuple(map(int, parts)) if isinstance(space, spaces.Tuple) else parts
-
-    def _reward(self, reward: Any) -> float:
-        try:
-            given = float(reward)
-        except (TypeError, ValueError):
-            given = math.nan
-        if not self._map.low <= given <= self._map.high:
-            raise InvalidParameter(
-                f"{self.name} gave a reward that is not a number in reward_range=({self._map.low:g}, {self._map.high:g})"
-            )
-        return self._map.apply(given)
 
 
 def binned(env: Env | str, bins: Sequence[npt.ArrayLike], **options: Any) -> Env:

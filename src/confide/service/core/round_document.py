@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from confide.errors import InvalidParameter
 from confide.learning.learner import Learner
 from confide.mechanisms.codebook import Codebook, SignReport
 from confide.policy import (
     ContextPolicy,
+    FeaturePolicy,
     LinearPolicy,
     Policy,
     RandomPolicy,
@@ -57,6 +59,10 @@ def plain_policy(policy: Policy) -> dict[str, Any]:
             return {"kind": "context", "weights": policy.weights.tolist(), "widths": widths}
         case RandomPolicy():
             return {"kind": "random", "choices": policy.choices}
+        case FeaturePolicy():
+            raise InvalidParameter(
+                "a policy on features of observations cannot be served: devices would need its function"
+            )
 
 
 def plain_channel(channel: Channel) -> dict[str, Any]:

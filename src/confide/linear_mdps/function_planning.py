@@ -1,0 +1,183 @@
+"""The rules of LSVI-UCB for features of observations [Luyo21, Alg. 2]. All post-processing.
+
+States are not numbered, so no table of values exists: Q and V are functions of features. A rule
+returns the parameters of Q, and `FeaturePolicy` plays it.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.linear_mdps.planning import Response, Sums, Target
+from confide.linear_mdps.value_features import FeatureTarget, FeatureValues, nothing
+from confide.planners.regression import Shift, least_squares
+from confide.policy import FeaturePolicy, Features, Policy, RandomPolicy
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ObservedFeatures:
+    """What is known of the features: their sizes, and the function that policies call."""
+
+    actions: int
+    dimension: int
+    feature_norm: float
+    terminal_reward: float
+    function: Features = field(repr=False)
+    name: str = ""
+
+    def policy(self, Q: list[FeatureValues]) -> FeaturePolicy:
+        """The best actions under the Q of each step."""
+        return FeaturePolicy(
+            np.stack([q.weights for q in Q]),
+            np.stack([q.widths for q in Q]),
+            np.array([q.offset for q in Q]),
+            np.array([q.top for q in Q]),
+            choices=self.actions,
+            feature_norm=self.feature_norm,
+            features=self.function,
+            features_name=self.name,
+        )
+
+    def ended(self, step: int, horizon: int) -> float:
+        """What an episode that ended before this step earns from here on."""
+        return (horizon - step) * self.terminal_reward
+
+
+class FunctionsOfFeatures:
+    """What both rules for functions of features share."""
+
+    __slots__ = ()
+
+    observed: ObservedFeatures
+
+    @property
+    def dimension(self) -> int:
+        return self.observed.dimension
+
+    def end_values(self) -> FeatureValues:
+        return nothing(self.dimension)
+
+    def state_values(self, q: FeatureValues) -> FeatureValues:
+        """The parameters of Q are those of V, its largest value over actions."""
+        return q
+
+    def uniform_policy(self, horizon: int) -> Policy:  # noqa: ARG002 - the same at all steps
+        return RandomPolicy(self.observed.actions)
+
+    def greedy_policy(self, Q: list[Any], rng: np.random.Generator) -> Policy:  # noqa: ARG002
+        """Where actions are equally good, the policy draws one whenever it acts."""
+        return self.observed.policy(Q)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CentredFunctions(FunctionsOfFeatures):
+    """The rule of `Centred` for functions of features.
+
+    The public range of values is that over all features of norm at most one, and of an ended
+    episode. All entries of Lambda keep their noise, because nobody says which pairs of features
+    are never active together.
+    """
+
+    observed: ObservedFeatures
+    bonus_scale: float = 0.2
+    target_std: float = math.sqrt(0.1)
+
+    @property
+    def starts_uniform(self) -> bool:
+        return True
+
+    def responses(self, horizon: int) -> int:
+        """Targets of the last step are rewards, and they are in the prefix sums."""
+        return horizon - 1
+
+    def describe(self) -> tuple[str, str]:
+        return (
+            "tight",
+            f"targets within their public range; bonus {self.bonus_scale:g} x the standard error",
+        )
+
+    def target(self, step: int, values: FeatureValues, horizon: int) -> Target | None:
+        middle, radius = _middle_and_radius(values)
+        if step == horizon - 1 or radius == 0:
+            return None
+        return Target(step, FeatureTarget(values, middle, radius))
+
+    def q_values(
+        self,
+        step: int,
+        values: FeatureValues,
+        horizon: int,
+        sums: Sums,
+        response: Response | None,
+    ) -> FeatureValues:
+        middle, radius = _middle_and_radius(values)
+        u, noise = sums.rewards[step], sums.reward_std**2 + (sums.std * (0.5 + radius) / 2) ** 2
+        if response is not None:
+            u, noise = u + radius * response.values, noise + (radius * response.std) ** 2
+        estimate = least_squares(
+            sums.gram[step], u, noise_std=sums.std, ridge=math.sqrt(0.5), floor=1.0
+        )
+        widths = self.bonus_scale * _widths(estimate.precision, self.target_std**2, noise)
+        ended = self.observed.ended(step, horizon)
+        return FeatureValues(estimate.weights, widths, 0.5 + middle, float(horizon - step), ended)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrintedFunctions(FunctionsOfFeatures):
+    """The rule of `Printed` for functions of features.
+
+    Q = clip(<w, phi> + beta ||phi||, 0, H), with ||phi|| in the norm of the inverse of Lambda
+    [Luyo21, Alg. 2].
+    """
+
+    observed: ObservedFeatures
+    regularizer: Shift
+
+    @property
+    def starts_uniform(self) -> bool:
+        """Alg. 2 starts with the Q of no data."""
+        return False
+
+    def responses(self, horizon: int) -> int:
+        return horizon
+
+    def describe(self) -> tuple[str, str]:
+        shift, beta = self.regularizer.shift, self.regularizer.beta
+        return "paper", f"Lambda + {shift:.3g} I; proved width beta = {beta:.3g}"
+
+    def target(self, step: int, values: FeatureValues, horizon: int) -> Target | None:
+        following = None if step == horizon - 1 else values
+        return Target(step, FeatureTarget(following, 0.0, horizon + 1.0), 1 / (horizon + 1))
+
+    def q_values(
+        self,
+        step: int,
+        values: FeatureValues,  # noqa: ARG002
+        horizon: int,
+        sums: Sums,
+        response: Response | None,
+    ) -> FeatureValues:
+        assert response is not None
+        u = (horizon + 1) * response.values
+        estimate = self.regularizer.estimate(sums.gram[step], u, noise_std=sums.std)
+        widths = _widths(estimate.precision, self.regularizer.beta**2, 0.0)
+        ended = self.observed.ended(step, horizon)
+        return FeatureValues(estimate.weights, widths, 0.0, float(horizon), ended)
+
+
+def _middle_and_radius(values: FeatureValues) -> tuple[float, float]:
+    low, high = values.range()
+    return (low + high) / 2, (high - low) / 2
+
+
+def _widths(precision: Array, sampling: float, noise: float) -> Array:
+    """W with ||W x||^2 = sampling x^T P^-1 x + noise ||P^-1 x||^2, as in `regression.Width`."""
+    eigenvalues, vectors = np.linalg.eigh(precision)
+    scale = np.sqrt(sampling / eigenvalues + noise / eigenvalues**2)
+    widths: Array = scale[:, None] * vectors.T
+    return widths
