@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from confide.experiments.run_sweep import STORE, run_cells
-from confide.experiments.spec import RunSpec
-from confide.experiments.store import Store, key_of
-from confide.experiments.sweep import Cell, ProblemChoice, world
 from confide.privacy.request import JointDP, NoPrivacy, Request
+from confide.runs.run_sweep import STORE, run_cells
+from confide.runs.spec import RunSpec
+from confide.runs.store import Store, key_of
+from confide.runs.sweep import Cell, ProblemChoice, world
 
 DELTA = 1e-5
 

@@ -20,11 +20,11 @@ from scipy.optimize import minimize
 from scipy.signal import fftconvolve
 
 from confide.agents import OFULQ, CertaintyEquivalentLQ
-from confide.experiments.runner import prepare, run
 from confide.privacy.accounting import gaussian_mu
 from confide.privacy.request import JointDP, LocalDP, Relation
 from confide.privatizers import every_episode
 from confide.problems import make
+from confide.runs.runner import prepare, run
 from confide.trajectory import Trajectories
 
 DELTA = 1e-5

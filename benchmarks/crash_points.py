@@ -110,7 +110,7 @@ def below(found: dict[str, str], folder: str) -> dict[str, str]:
 
 def runs_complete(folder: Path, command: Command) -> str:
     from confide.errors import ConfideError
-    from confide.experiments.run import Run
+    from confide.runs.run import Run
 
     found = digests(folder)
     for path in folder.rglob("run.json"):
@@ -170,8 +170,8 @@ def ledger_whole(folder: Path, command: Command) -> str:
 
 
 def comparison_complete(folder: Path, command: Command) -> str:
+    from confide.comparison.comparison import Comparison
     from confide.errors import ConfideError
-    from confide.report.comparison import Comparison
 
     try:
         Comparison.load(folder / "out")
@@ -231,9 +231,9 @@ def nothing(_folder: Path) -> None:
 
 def interrupted(folder: Path) -> None:
     """A run of the same command that Ctrl-C has stopped: a result so far, and the state to go on from."""
-    from confide.experiments.spec import RunSpec, run_seeds
     from confide.privacy.request import JointDP
     from confide.problems.catalogue import make
+    from confide.runs.spec import RunSpec, run_seeds
 
     def progress(_seed: int) -> Callable[[int, float | None], None]:
         def served(users: int, _regret: float | None) -> None:
@@ -534,10 +534,10 @@ def warm(log: Path, folder: Path, only: str) -> None:
     import matplotlib
 
     matplotlib.use("agg")
-    from confide import drawing
     from confide.cli import main
-    from confide.experiments import loop
     from confide.privacy import certificate
+    from confide.report import drawing
+    from confide.runs import loop
 
     loop.SAVE_EVERY = -1.0  # a state after every batch
     drawing.saved = a_picture  # to draw takes longer than all the rest

@@ -15,9 +15,9 @@ from record import record
 
 from confide import DistributedDP, JointDP
 from confide.agents import LikelihoodVI
-from confide.experiments.runner import prepare
 from confide.mechanisms.counters import Leaves
 from confide.problems import make
+from confide.runs.runner import prepare
 
 EPISODES, DELTA, SEEDS = 100_000, 1e-5, range(400, 464)
 DROPOUTS = 0.1

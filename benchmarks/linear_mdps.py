@@ -12,13 +12,13 @@ import numpy as np
 from cases import DELTA, Case, Sample, measured, saved
 from record import record
 
-from confide.experiments.runner import run
-from confide.experiments.spec import Named
 from confide.linear_mdps.batches import adaptive, growing, one_by_one, static
 from confide.linear_mdps.printed import LinearSetting, printed_linear, useful_from
 from confide.privacy.loss import compose
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
 from confide.problems import latent, one_hot
+from confide.runs.runner import run
+from confide.runs.spec import Named
 
 SEEDS, FRESH = range(16), range(100, 116)
 NAMED = {"latent 0": ("latent", 0), "latent 1": ("latent", 1), "one-hot": ("one-hot", 0)}

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from cases import Case, joint, measured
 from record import record
 
-from confide.experiments.spec import Named
 from confide.identity import Identity
 from confide.learning.learner import Calibration, Learner
 from confide.mechanisms.counters import Buffered, Toeplitz, Tree
@@ -25,6 +24,7 @@ from confide.mixtures.value_features import centred, raw, reduced, value_steps
 from confide.planners.regression import Repair
 from confide.privacy.request import Request
 from confide.privatizers import every, every_episode, geometric
+from confide.runs.spec import Named
 from confide.statistics.bounds import RegressionRows
 from mixtures import FRESH, SEEDS, table
 

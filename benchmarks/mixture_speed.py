@@ -18,11 +18,11 @@ from record import record
 from scipy.optimize import nnls
 
 from confide.agents import UCRLVTR, LikelihoodVI
-from confide.experiments.runner import run
 from confide.privacy.accounting import gaussian_mu
 from confide.privacy.request import JointDP
 from confide.privatizers import every_episode
 from confide.problems import lock
+from confide.runs.runner import run
 
 EPSILON, DELTA = 1.0, 1e-5
 PRIVACY, PROBLEM = JointDP(EPSILON, DELTA), lock(0)

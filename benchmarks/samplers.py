@@ -9,10 +9,10 @@ import time
 import numpy as np
 from record import record
 
-from confide.experiments.runner import run
 from confide.learning.reference import Uniform
 from confide.policy import uniform_policy
 from confide.problems import lock
+from confide.runs.runner import run
 
 
 def numpy_episode(P, rewards, start, weights, rng):

@@ -19,11 +19,11 @@ from statistics import median
 
 from record import record
 
-from confide.experiments.cell import run_cell
-from confide.experiments.runner import run
-from confide.experiments.store import Store, key_of
-from confide.experiments.sweep import Cell, Sweep, world
-from confide.report.comparison import compare
+from confide.comparison.comparison import compare
+from confide.runs.cell import run_cell
+from confide.runs.runner import run
+from confide.runs.store import Store, key_of
+from confide.runs.sweep import Cell, Sweep, world
 
 SWEEP = {
     "agents": ["ucrl-vtr", "linopt-vi", "likelihood-vi"],

@@ -21,12 +21,12 @@ import confide
 from confide.agents import OFULQ, CertaintyEquivalentLQ, ThompsonLQ
 from confide.audit import Audit, refute, subject, verify
 from confide.audit.mechanisms import make_source
-from confide.drawing import LIGHT, NEUTRAL
 from confide.mechanisms.counters import Leaves
 from confide.mechanisms.sources import FastSource
 from confide.policy import LinearPolicy
 from confide.privacy.loss import GaussianDP, Loss, loss_for
 from confide.privatizers import CentralPrivatizer
+from confide.report.drawing import LIGHT, NEUTRAL
 from confide.trajectory import Trajectories
 
 Array = npt.NDArray[np.float64]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import confide
 from confide.agents import UCRLVTR, Calibration, Description, Learner, LikelihoodVI, Round
+from confide.comparison import plot_runs, write_report
 from confide.identity import Identity
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.contributions import ValueTargets
@@ -22,7 +23,6 @@ from confide.privacy import Request
 from confide.privacy.bounded import Released
 from confide.privatizers import geometric
 from confide.problems.linear_mixture import LinearMixturePublic
-from confide.report import plot_runs, write_report
 from confide.statistics import WeightedRows
 
 parser = argparse.ArgumentParser(description="Compare two private learners with your own.")

@@ -1,11 +1,22 @@
-"""Figures of curves that are not runs, in the style of `confide.drawing`."""
+"""Figures of curves that are not runs, in the style of `confide.report.drawing`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from confide.drawing import DASHES, HEIGHT, SMALL, TEXT, WIDTH, Look, canvas, dress, fit, saved
+from confide.report.drawing import (
+    DASHES,
+    HEIGHT,
+    SMALL,
+    TEXT,
+    WIDTH,
+    Look,
+    canvas,
+    dress,
+    fit,
+    saved,
+)
 from papers.findings import Figure, Line, Panel
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from confide.comparison.analysis import growth
 from confide.errors import PrivacyError
-from confide.experiments.analysis import growth
-from confide.experiments.spec import RunSpec
 from confide.privacy.request import NoPrivacy
+from confide.runs.spec import RunSpec
 from papers.findings import Holds, Line, Numbers, short
 from papers.runs import at_random, curves
 

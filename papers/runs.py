@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import ConfideError, PromiseBroken
-from confide.experiments.run_sweep import run_cells
-from confide.experiments.spec import RunSpec
-from confide.experiments.sweep import Cell, ProblemChoice, world
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
+from confide.runs.run_sweep import run_cells
+from confide.runs.spec import RunSpec
+from confide.runs.sweep import Cell, ProblemChoice, world
 from papers.findings import Measurement, short
 
 Array = npt.NDArray[np.float64]

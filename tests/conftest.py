@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from confide.experiments.run import Run, Segment
 from confide.privacy.certificate import Mechanism, certify
 from confide.privacy.guarantee import Guarantee, billboard, no_guarantee
 from confide.privacy.loss import loss_for
 from confide.privacy.request import CentralDP, JointDP, LocalDP
+from confide.runs.run import Run, Segment
 
 # Deadlines are timed asserts, and machines are noisy.
 settings.register_profile("ci", deadline=None, derandomize=True)

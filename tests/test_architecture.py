@@ -39,7 +39,6 @@ BASE = {
 }  # below everything; `confide` is the package itself
 # each room may import itself and the rooms before it
 FOUNDATION = (
-    "drawing",
     "privacy",
     "mechanisms",
     "privatizers",
@@ -52,7 +51,7 @@ FOUNDATION = (
 )
 FAMILIES = ("mixtures", "linear_mdps", "bandits", "tables", "control")
 LOGGED = ("logs", "release", "evaluation", "offline")
-ROOF = ("agents", "audit", "experiments", "report", "service", "doctor", "cli", "__main__")
+ROOF = ("agents", "audit", "report", "runs", "comparison", "service", "doctor", "cli", "__main__")
 ORDER = (*FOUNDATION, *FAMILIES, *LOGGED, *ROOF)
 # rooms that know no reinforcement learning, and what of the foundation a family of learners must not see
 NO_RL = {"privacy": set(), "mechanisms": {"privacy"}, "privatizers": {"privacy", "mechanisms"}}
@@ -232,7 +231,9 @@ def test_pages_of_a_service_see_public_modules_of_it_alone():
     seen = reaches("confide.service.web.public_page")
     assert {module for module in seen if room(module) == "service"} <= allowed
     assert not {
-        module for module in seen if room(module) in ("cli", "audit", "experiments", "report")
+        module
+        for module in seen
+        if room(module) in ("cli", "audit", "report", "runs", "comparison")
     }
 
 
@@ -359,7 +360,7 @@ def test_import_confide_is_light():
 
 
 def test_public_names_exist():
-    for name in (*confide.__all__, "experiments", "planners", "policy", "report"):
+    for name in (*confide.__all__, "comparison", "planners", "policy", "report"):
         assert getattr(confide, name) is not None
 
 

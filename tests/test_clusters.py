@@ -17,8 +17,8 @@ COMMON = """
 import os, signal, sys, time, uuid
 from pathlib import Path
 
-from confide.report.comparison import compare
-from confide.experiments.sweep import Sweep
+from confide.comparison.comparison import compare
+from confide.runs.sweep import Sweep
 from confide.logs import open as open_logs, reader
 from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
 

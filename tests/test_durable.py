@@ -11,11 +11,11 @@ import pytest
 
 from confide._durable import building, clean, leftovers, output, replace, staged
 from confide.errors import InvalidParameter
-from confide.experiments.run import Run
-from confide.experiments.runner import run
-from confide.experiments.store import Store
 from confide.privacy import JointDP
 from confide.problems import lock
+from confide.runs.run import Run
+from confide.runs.runner import run
+from confide.runs.store import Store
 
 CALLS = ("open", "fsync", "replace", "link", "unlink", "mkdir", "rmdir")
 
@@ -66,7 +66,7 @@ def whole(folder, *accepted):
 def runs():
     """Two runs with certificates."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(Path(__file__).parent / "experiments")
+        patch.syspath_prepend(Path(__file__).parent / "runs")
         from visits_agent import Visits
     world = lock(0)
     return [

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from confide.experiments.spec import RunSpec
 from confide.linear_mdps.printed import LinearSetting, printed_linear, useful_from
 from confide.mixtures.printed import Setting, printed, printed_plus
 from confide.privacy.accounting import gaussian_mu
 from confide.privacy.loss import GaussianDP, Loss, compose
 from confide.privacy.request import JointDP, LocalDP, Request
+from confide.runs.spec import RunSpec
 from papers.findings import Algorithm, Claim, Reproduction, Say, Table, short
 from papers.fits import exponent
 from papers.luyo21 import errata as luyo21_errata

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from confide.experiments.analysis import Growth, difference, ratio
-from confide.experiments.spec import Named, RunSpec
+from confide.comparison.analysis import Growth, difference, ratio
 from confide.linear_mdps.batches import adaptive, one_by_one, static
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
+from confide.runs.spec import Named, RunSpec
 from papers.findings import Claim, Figure, Line, Panel, Say, Table, short
 from papers.fits import fitted, plain
 from papers.luyo21.bounds import (

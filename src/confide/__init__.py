@@ -31,12 +31,12 @@ if TYPE_CHECKING:
         statistics,
     )
     from confide.agents.explain import explain
-    from confide.experiments.run import Run
-    from confide.experiments.runner import run
-    from confide.experiments.sweep import Sweep
+    from confide.comparison.comparison import Comparison, compare
     from confide.privacy.certificate import Certificate
     from confide.privacy.ledger import Ledger
-    from confide.report.comparison import Comparison, compare
+    from confide.runs.run import Run
+    from confide.runs.runner import run
+    from confide.runs.sweep import Sweep
 
 __version__ = "0.2.0"
 
@@ -83,19 +83,19 @@ __getattr__, __dir__ = lazy(
     __name__,
     {
         "Certificate": "privacy.certificate",
-        "Comparison": "report.comparison",
+        "Comparison": "comparison.comparison",
         "Ledger": "privacy.ledger",
-        "Run": "experiments.run",
-        "Sweep": "experiments.sweep",
-        "compare": "report.comparison",
+        "Run": "runs.run",
+        "Sweep": "runs.sweep",
+        "compare": "comparison.comparison",
         "explain": "agents.explain",
-        "run": "experiments.runner",
+        "run": "runs.runner",
         **dict.fromkeys(
             (
                 "agents",
                 "audit",
                 "evaluation",
-                "experiments",
+                "comparison",
                 "logs",
                 "mechanisms",
                 "offline",

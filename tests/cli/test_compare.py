@@ -5,7 +5,7 @@ import json
 import pytest
 
 from confide.cli import main
-from confide.report.comparison import Comparison
+from confide.comparison.comparison import Comparison
 
 SPEC = """\
 agents = ["likelihood-vi", "uniform"]

@@ -19,13 +19,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from confide.audit.tape import Tape, TapedSource
-from confide.experiments import loop, runner
 from confide.mechanisms.smooth import SmoothGaussian
 from confide.mechanisms.sources import FastSource
 from confide.policy import uniform_policy
 from confide.privacy import certificate, ledger
 from confide.release import question
 from confide.report import page
+from confide.runs import loop, runner
 
 STATES = 4
 STEPS = 6

@@ -10,9 +10,9 @@ import pytest
 
 import confide as library
 from confide.cli import CLOSED_PIPE, TERMINATED
-from confide.experiments import loop
-from confide.experiments.run import Run
 from confide.problems import lock
+from confide.runs import loop
+from confide.runs.run import Run
 
 COMMAND = [sys.executable, "-m", "confide"]
 

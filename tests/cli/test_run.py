@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from confide._durable import output
+from confide.comparison.comparison import Comparison
 from confide.errors import InvalidParameter
-from confide.experiments.run import Run
-from confide.experiments.spec import RunSpec, run_seeds
 from confide.learning.learner import Learner
 from confide.mechanisms.counters.counter import Counter
 from confide.mechanisms.state import StateFile
@@ -20,9 +19,10 @@ from confide.privacy import JointDP, LocalDP
 from confide.privatizers.batches import Batches
 from confide.problems import TabularMDP, lock, rand
 from confide.problems.transitions import sparse_rows
-from confide.report.comparison import Comparison
+from confide.runs.run import Run
+from confide.runs.spec import RunSpec, run_seeds
 
-EXPERIMENTS = Path(__file__).parent.parent / "experiments"
+EXPERIMENTS = Path(__file__).parent.parent / "runs"
 PRIVATE = ["visits_agent:Visits", "lock", "--epsilon", "1", "--episodes", "2000"]
 
 
@@ -36,7 +36,7 @@ def visits_agent(monkeypatch):
 def without_figures(monkeypatch):
     """Most of the time of a short run: for tests that look at something else."""
     monkeypatch.setattr("confide.report.save_figures", lambda *_: [])
-    monkeypatch.setattr("confide.report.plots.save_study_figures", lambda *_: [])
+    monkeypatch.setattr("confide.comparison.plots.save_study_figures", lambda *_: [])
 
 
 def test_run_writes_results_figures_and_a_report(confide, tmp_path):
@@ -498,7 +498,7 @@ def test_the_state_of_a_run_that_was_killed_when_it_had_saved_its_result_is_remo
 
 def test_the_output_folder_is_checked_and_locked_before_the_work(confide, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "confide.experiments.spec.run_seeds", lambda *_, **__: pytest.fail("the work began")
+        "confide.runs.spec.run_seeds", lambda *_, **__: pytest.fail("the work began")
     )
     (tmp_path / "file").write_text("mine")
     done = confide("run", *PRIVATE, "--out", tmp_path / "file")

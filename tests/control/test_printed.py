@@ -96,7 +96,7 @@ def test_with_the_printed_norm_of_z_the_promise_fails_from_seven_on(epsilon, tru
 
 
 def test_constants_that_break_the_promise_are_refused():
-    from confide.experiments.spec import RunSpec
+    from confide.runs.spec import RunSpec
 
     system = oscillator()
     spec = RunSpec(

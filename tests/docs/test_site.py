@@ -18,13 +18,13 @@ import confide
 from confide import (
     agents,
     audit,
+    comparison,
     evaluation,
     logs,
     mechanisms,
     privacy,
     privatizers,
     problems,
-    report,
     statistics,
 )
 from confide.cli import app
@@ -41,7 +41,7 @@ PACKAGES = (
     privacy,
     privatizers,
     problems,
-    report,
+    comparison,
     statistics,
 )
 

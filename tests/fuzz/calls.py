@@ -15,8 +15,8 @@ import confide
 from confide import (
     agents,
     audit,
+    comparison,
     evaluation,
-    experiments,
     logs,
     mechanisms,
     offline,
@@ -25,15 +25,14 @@ from confide import (
     privatizers,
     problems,
     release,
-    report,
     statistics,
 )
 from confide.errors import ConfideError
-from confide.experiments.sweep import Sweep
 from confide.identity import Identity
 from confide.mechanisms import counters
 from confide.privacy import accounting
 from confide.privacy.certificate import Mechanism
+from confide.runs.sweep import Sweep
 
 NAMESPACES = {
     "": confide,
@@ -49,7 +48,7 @@ NAMESPACES |= {
     "privatizers": privatizers,
     "problems": problems,
     "release": release,
-    "report": report,
+    "comparison": comparison,
     "statistics": statistics,
 }
 # Protocols and abstract classes that nobody calls, errors, warnings, enumerations, tables, modules and unions of types.
@@ -926,15 +925,15 @@ def _roof(folder):
         audit.clopper_pearson, {"successes": 3, "trials": 10, "miss": 0.05}
     )
     found["verify"] = Case(audit.verify, {"certificate": done.certificate})
-    found["plot_runs"] = Case(report.plot_runs, {"runs": [done]})
+    found["plot_runs"] = Case(comparison.plot_runs, {"runs": [done]})
     found["plot_study"] = Case(
-        report.plot_study, {"study": experiments.study.study_of_runs([done]), "what": "regret"}
+        comparison.plot_study, {"study": comparison.study.study_of_runs([done]), "what": "regret"}
     )
     found["save_figures"] = Case(
-        report.save_figures, {"runs": [done], "folder": folder / "figures"}
+        comparison.save_figures, {"runs": [done], "folder": folder / "figures"}
     )
     found["write_report"] = Case(
-        report.write_report,
+        comparison.write_report,
         {"runs": [done], "path": folder / "report.html", "title": "x", "command": "x"},
     )
     return found

@@ -140,7 +140,7 @@ def test_names_are_shown_and_not_obeyed(tmp_path):
 
 def test_an_error_that_nobody_foresaw_shows_no_data(monkeypatch, capsys):
     from confide.cli import main
-    from confide.experiments.run import Run
+    from confide.runs.run import Run
 
     def broken(_folder):
         raise RuntimeError("reward of patient 7: 0.25")

@@ -10,7 +10,6 @@ import pytest
 
 from confide.audit.verify import verify
 from confide.errors import InvalidParameter, PrivacyError, PromiseBroken, StateError
-from confide.experiments.runner import run
 from confide.linear_mdps.batches import adaptive, growing, one_by_one, static
 from confide.linear_mdps.lsvi_ucb import LSVIUCB
 from confide.linear_mdps.printed import LinearSetting, printed_linear
@@ -21,6 +20,7 @@ from confide.privacy import JointDP, LocalDP, NoPrivacy, Relation, Trust
 from confide.privacy.certificate import certify
 from confide.privatizers import geometric
 from confide.problems import latent, lock, one_hot
+from confide.runs.runner import run
 from confide.trajectory import Trajectories, TransitionCounts, nobody_counted
 
 LATENT, ONE_HOT = latent(0), one_hot()

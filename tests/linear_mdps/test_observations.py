@@ -13,13 +13,13 @@ gymnasium = pytest.importorskip("gymnasium", reason='needs pip install "confide[
 from confide.agents import NextStateVI  # noqa: E402
 from confide.audit.verify import verify  # noqa: E402
 from confide.errors import InvalidParameter  # noqa: E402
-from confide.experiments.runner import run  # noqa: E402
 from confide.linear_mdps.lsvi_ucb import LSVIUCB  # noqa: E402
 from confide.mechanisms.sources import FastSource  # noqa: E402
 from confide.policy import FeaturePolicy, RandomPolicy, load_policy  # noqa: E402
 from confide.privacy import JointDP, NoPrivacy  # noqa: E402
 from confide.problems import FeaturesPublic, GymProblem, make  # noqa: E402
 from confide.problems.gym import made_env  # noqa: E402
+from confide.runs.runner import run  # noqa: E402
 from confide.trajectory import Trajectories, nobody_counted  # noqa: E402
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "corridor.py"

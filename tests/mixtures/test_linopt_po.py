@@ -7,7 +7,6 @@ import pytest
 
 from confide.audit.verify import verify
 from confide.errors import InvalidParameter, PromiseBroken
-from confide.experiments.runner import run
 from confide.mechanisms.sources import noise_source
 from confide.mixtures.linopt_po import LinOptPO, paper_step
 from confide.mixtures.policy_planning import evaluate_known
@@ -15,6 +14,7 @@ from confide.planners.mirror_descent import softmax
 from confide.privacy import JointDP, LocalDP, NoPrivacy
 from confide.privatizers import every_episode
 from confide.problems import lock, lock_rewards
+from confide.runs.runner import run
 
 LOCK, KNOWN = lock_rewards(0), lock(0)
 JOINT = JointDP(1.0, 1e-5)

@@ -9,7 +9,6 @@ import pytest
 import confide
 from confide.audit.verify import taken_on_trust, verify
 from confide.errors import InvalidParameter, PromiseBroken
-from confide.experiments.runner import run
 from confide.mechanisms.sources import noise_source
 from confide.mixtures.linopt_vi import LinOptVI
 from confide.mixtures.printed import paper_constants
@@ -17,6 +16,7 @@ from confide.privacy import JointDP, LocalDP, NoPrivacy
 from confide.privacy.certificate import certify
 from confide.privatizers.schedule import one_tree
 from confide.problems import LinearMixtureMDP, lock, lock_rewards
+from confide.runs.runner import run
 
 LOCK, KNOWN = lock_rewards(0), lock(0)
 JOINT = JointDP(1.0, 1e-5)

@@ -10,7 +10,6 @@ import confide
 from confide.agents.catalogue import AGENTS, fits, why_not
 from confide.audit import verify
 from confide.errors import InvalidParameter
-from confide.experiments.runner import run
 from confide.mixtures.linopt_po import LinOptPO
 from confide.mixtures.linopt_vi import LinOptVI
 from confide.mixtures.printed import Setting, printed, printed_plus
@@ -18,6 +17,7 @@ from confide.mixtures.ucrl_vtr import UCRLVTR
 from confide.mixtures.ucrl_vtr_plus import UCRLVTRPlus
 from confide.privacy import JointDP, LocalDP, NoPrivacy
 from confide.problems import FeatureMixtureMDP, TabularMDP, rand
+from confide.runs.runner import run
 
 # C_w = 4.5 is above sqrt(d) = 2.
 LONG = signed_mixture(length=0.25)

@@ -10,7 +10,6 @@ import pytest
 import confide
 from confide.audit import verify
 from confide.errors import InvalidParameter, PromiseBroken
-from confide.experiments.runner import run
 from confide.mechanisms.counters import Toeplitz, Tree
 from confide.mechanisms.sources import noise_source
 from confide.mixtures.printed import Setting, paper_noise, printed, tight_noise
@@ -18,6 +17,7 @@ from confide.mixtures.ucrl_vtr import UCRLVTR
 from confide.privacy import JointDP, LocalDP, NoPrivacy
 from confide.privatizers import geometric
 from confide.problems import lock, rand
+from confide.runs.runner import run
 from confide.trajectory import Trajectories
 
 SETTINGS = [

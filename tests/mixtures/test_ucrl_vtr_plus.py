@@ -8,7 +8,6 @@ import pytest
 
 from confide.audit import verify
 from confide.errors import InvalidParameter, PromiseBroken
-from confide.experiments.runner import run
 from confide.mechanisms.sources import noise_source
 from confide.mixtures.printed import Setting, printed_plus
 from confide.mixtures.ucrl_vtr_plus import UCRLVTRPlus
@@ -16,6 +15,7 @@ from confide.mixtures.variance_planning import largest_plausible, moment
 from confide.planners.regression import NO_BONUS
 from confide.privacy import JointDP, LocalDP, NoPrivacy, Relation
 from confide.problems import lock, rand
+from confide.runs.runner import run
 from confide.statistics.transitions import valid_transitions
 from confide.trajectory import Trajectories
 

@@ -12,13 +12,13 @@ import pytest
 import confide
 from confide.audit import verify
 from confide.cli import main
+from confide.comparison.comparison import Comparison
 from confide.errors import BudgetExceeded, InvalidParameter
-from confide.experiments.run import Run
 from confide.logs import simulate
 from confide.policy import uniform_policy
 from confide.privacy import words
 from confide.privacy.certificate import Certificate
-from confide.report.comparison import Comparison
+from confide.runs.run import Run
 
 STATES, STEPS = 4, 6
 PRIVATE = confide.JointDP(1.0, 1e-5)

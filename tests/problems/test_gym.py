@@ -8,12 +8,12 @@ gymnasium = pytest.importorskip("gymnasium", reason='needs pip install "confide[
 import confide.problems  # noqa: E402
 from confide.agents import TabularPSRL  # noqa: E402
 from confide.errors import InvalidParameter, MissingExtra  # noqa: E402
-from confide.experiments.runner import run  # noqa: E402
 from confide.learning.agent import Batch  # noqa: E402
 from confide.policy import RandomPolicy, StochasticPolicy, uniform_policy  # noqa: E402
 from confide.privacy.guarantee import no_guarantee  # noqa: E402
 from confide.problems import GymProblem, from_gymnasium, make, one_hot, reward_map, to_gymnasium  # noqa: E402
 from confide.problems.gym import has_table  # noqa: E402
+from confide.runs.runner import run  # noqa: E402
 
 Z = 5.5  # one false alarm in 2.6e7
 

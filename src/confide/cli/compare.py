@@ -55,10 +55,10 @@ def compare(
 ) -> None:
     """Compare agents over problems, guarantees and seeds, with confidence intervals."""
     from confide._durable import output, staged
-    from confide.experiments.sweep_file import read_sweep
-    from confide.report.comparison import Comparison
-    from confide.report.comparison import compare as run_all
-    from confide.report.plots import save_study_figures
+    from confide.comparison.comparison import Comparison
+    from confide.comparison.comparison import compare as run_all
+    from confide.comparison.plots import save_study_figures
+    from confide.runs.sweep_file import read_sweep
 
     if spec.is_dir():
         print_comparison(Comparison.load(spec), None, as_json)

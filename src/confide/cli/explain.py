@@ -24,7 +24,7 @@ from confide.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from confide.experiments.spec import RunSpec
+    from confide.runs.spec import RunSpec
 
 
 def explain(
@@ -55,9 +55,9 @@ def explain(
     from confide.agents.catalogue import takes_privacy
     from confide.agents.explain import explain as make
     from confide.errors import InvalidParameter
-    from confide.experiments.spec import RunSpec
     from confide.problems.catalogue import make as make_problem
     from confide.problems.sizes import sizes_by_name
+    from confide.runs.spec import RunSpec
 
     for name in agents:
         if not takes_privacy(name):

@@ -144,7 +144,7 @@ def agent_options(
     """The options that were given, in the form of `RunSpec.options`. An agent refuses an option that it does not have."""
     from confide.agents.catalogue import schedule_of
     from confide.errors import InvalidParameter
-    from confide.experiments.spec import Named, read_value
+    from confide.runs.spec import Named, read_value
 
     times = None if schedule is None else Named(schedule, schedule_of(schedule, episodes))
     given = {"calibration": calibration, "bonus_scale": bonus_scale, "schedule": times}

@@ -11,11 +11,11 @@ from confide.cli.options import AsJson, print_json
 from confide.cli.progress import short
 
 if TYPE_CHECKING:
-    from confide.experiments.analysis import Interval
-    from confide.experiments.run import Run
-    from confide.experiments.study import Study
-    from confide.experiments.summary import Row as StudyRow
-    from confide.report.comparison import Comparison
+    from confide.comparison.analysis import Interval
+    from confide.comparison.comparison import Comparison
+    from confide.comparison.study import Study
+    from confide.comparison.summary import Row as StudyRow
+    from confide.runs.run import Run
 
 
 _LISTED = 8  # guarantees below a table
@@ -38,11 +38,11 @@ def show(
 ) -> None:
     """Show the results in a folder."""
     from confide.errors import InvalidParameter
-    from confide.experiments.run import Run
+    from confide.runs.run import Run
 
     found = sorted({path.parent for path in folder.rglob("run.json")})
     if not found and (folder / "results.parquet").exists():
-        from confide.report.comparison import Comparison
+        from confide.comparison.comparison import Comparison
 
         print_comparison(Comparison.load(folder), folder, as_json)
         return
@@ -66,7 +66,7 @@ def print_runs(runs: "list[Run]", as_json: bool) -> None:
         return
     if not any(one.episodes for one in runs):
         return  # interrupted before the first user
-    from confide.experiments.study import study_of_runs
+    from confide.comparison.study import study_of_runs
 
     print_study(study_of_runs(runs))
     for one in runs:
@@ -156,7 +156,7 @@ def print_study(study: "Study") -> None:
     """A table per problem that fits 80 columns, with the same intervals as a report."""
     from rich.console import Console
 
-    from confide.report.words import nobody_learned
+    from confide.comparison.words import nobody_learned
 
     console = Console()
     for problem in study.problems:

@@ -27,8 +27,8 @@ from confide.cli.results import print_runs
 from confide.cli.world_options import WorldOptions
 
 if TYPE_CHECKING:
-    from confide.experiments.run import Run
-    from confide.experiments.spec import RunSpec
+    from confide.runs.run import Run
+    from confide.runs.spec import RunSpec
 
 
 Counts = Annotated[
@@ -103,8 +103,8 @@ def run(
 ) -> None:
     """Run an agent on a problem, and report its regret and guarantee."""
     from confide.arguments import whole
-    from confide.experiments.spec import RunSpec
-    from confide.experiments.sweep import SEEDS
+    from confide.runs.spec import RunSpec
+    from confide.runs.sweep import SEEDS
 
     whole("seeds", seeds, at_least=1, at_most=SEEDS)
     whole("seed", seed)
@@ -133,8 +133,8 @@ def _run_all(
 ) -> None:
     from confide._durable import output, staged
     from confide._extras import has_extra
-    from confide.experiments.spec import run_seeds
-    from confide.report import save_figures, write_report
+    from confide.comparison import save_figures, write_report
+    from confide.runs.spec import run_seeds
 
     command = shlex.join(["confide", *sys.argv[1:]])
     runs: list[Run] = []

@@ -9,7 +9,7 @@ from confide.privatizers import AtMost, Schedule, best_counter
 
 # The bytes of an agent's compiled loops, once they are loaded.
 COMPILED = 65 * 10**6
-# Users whose trajectories are in memory at the same time (`experiments/loop.py`).
+# Users whose trajectories are in memory at the same time (`runs/loop.py`).
 SAMPLED_USERS = 65_536
 # Numbers of eight bytes for one step of a trajectory: as it is sampled, and as indices and rewards that are checked.
 NUMBERS_PER_STEP = 6

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from confide import arguments
 from confide._durable import make_folder, replace
 from confide._extras import need
-from confide.report.looks import palette
+from confide.report.drawing import palette
 
 if TYPE_CHECKING:
     from jinja2 import Environment

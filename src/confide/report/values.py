@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from confide import drawing
 from confide._durable import staged
-from confide.drawing import LIGHT
 from confide.errors import InvalidParameter
 from confide.evaluation.policy_values import PolicyValues
 from confide.privacy import words as privacy_words
 from confide.privacy.certificate import Certificate
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.request import Trust
-from confide.report import page
+from confide.report import drawing, page
+from confide.report.drawing import LIGHT
 from confide.report.tables import Cell
 from confide.report.words import many
 

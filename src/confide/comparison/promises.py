@@ -1,0 +1,94 @@
+"""What a guarantee means: who is protected, against whom, and what is not protected."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from confide.comparison.group import Group, Promise
+from confide.comparison.words import really
+from confide.privacy import words
+from confide.privacy.request import Relation, Trust
+from confide.report.words import count
+
+_FEW = 6  # guarantees that are listed one by one
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacyCard:
+    """A card of the privacy panel: one kind of guarantee, and the agents that have it."""
+
+    trust: Trust
+    agents: Sequence[str]
+    # agent, epsilon, delta, factor, users, remark
+    given: Sequence[tuple[str, str, str, str, str, str]]
+    summary: str  # where there are too many to list
+    facts: Sequence[tuple[str, str]]
+    limits: Sequence[str]
+    fast: bool
+    stated: Sequence[str]
+
+    @property
+    def name(self) -> str:
+        return words.NAMES[self.trust]
+
+
+def promises(groups: Sequence[Group], *, returns_shown: bool) -> list[PrivacyCard]:
+    """One card per kind of guarantee, learners without privacy last."""
+    kinds: dict[tuple[Trust, Relation, str], dict[tuple[str, Promise], Group]] = {}
+    for group in groups:
+        if not group.reference:
+            kind = group.trust, group.guarantee.relation, group.guarantee.source
+            kinds.setdefault(kind, {}).setdefault((group.agent, group.promise), group)
+    made = [_promise(list(members.values()), returns_shown) for members in kinds.values()]
+    return sorted(made, key=lambda promise: promise.trust is Trust.NONE)
+
+
+def _promise(members: list[Group], returns_shown: bool) -> PrivacyCard:
+    first, few = members[0], len(members) <= _FEW
+    return PrivacyCard(
+        first.trust,
+        list(dict.fromkeys(group.agent for group in members)),
+        [_given(group) for group in members] if first.private and few else [],
+        "" if few or not first.private else _summary(members),
+        facts(first) if first.private else [],
+        words.not_protected(first.trust, returns_shown=returns_shown),
+        first.private and first.guarantee.source == "fast",
+        list(dict.fromkeys(words.guarantee(group.guarantee) for group in members)) if few else [],
+    )
+
+
+def _given(group: Group) -> tuple[str, str, str, str, str, str]:
+    epsilon = group.true_epsilon or 0.0
+    users = count(group.guarantee.users)
+    return (
+        group.agent,
+        f"{epsilon:.4g}",
+        words.small(group.delta or 0.0),
+        words.odds(epsilon),
+        users,
+        really(group),
+    )
+
+
+def _summary(members: list[Group]) -> str:
+    asked, deltas = (
+        {getattr(group, name) for group in members} - {None} for name in ("epsilon", "delta")
+    )
+    said = f"ε = {', '.join(f'{one:g}' for one in sorted(asked))}, δ = {', '.join(map(words.small, sorted(deltas)))}."
+    stricter = sorted({group.agent for group in members if group.stricter})
+    return (
+        f"{said} The noise of {', '.join(stricter)} gives a smaller ε: see the table."
+        if stricter
+        else said
+    )
+
+
+def facts(group: Group) -> list[tuple[str, str]]:
+    relation, source = group.guarantee.relation, group.guarantee.source
+    return [
+        ("Who is protected", words.PROTECTED),
+        ("Against whom", words.AGAINST[group.trust]),
+        ("Who must be trusted", words.TRUSTED[group.trust]),
+        ("What it means", words.meaning(relation)),
+        ("Neighbours", words.NEIGHBOURS[relation]),
+        ("Noise", words.SOURCES.get(source, source)),
+    ]

@@ -1,0 +1,148 @@
+"""The tables of a comparison."""
+
+from collections import Counter
+
+from confide.comparison.analysis import Interval
+from confide.comparison.looks import agent_looks, look_of
+from confide.comparison.study import Study
+from confide.comparison.summary import LEVEL, Pair, Row
+from confide.comparison.words import ends, grown, interval, reached, share_ends
+from confide.report.tables import Cell, Table, TableRow
+from confide.report.words import count, number, percent, probability
+
+_LAST = 1e300  # sorts behind every epsilon: no privacy
+
+RESULTS_NOTE = (
+    f"Means over seeds, with {100 * LEVEL:g}\u202f% confidence intervals from a studentised bootstrap, for each number separately. "
+    "Of uniform: regret over that of uniform play. × non-private: over that of the same agent without privacy, on the same seeds. "
+    "% of optimal: where the value of the last policy lies between uniform play (0\u202f%) and optimal play (100\u202f%). Users "
+    "to 90\u202f%: the median over seeds of the number of users after which policies stay above 90\u202f% of optimal; a seed that "
+    "never reaches it counts as infinite. Growth: the exponent with which regret grew in the number of users, over the last "
+    "factor of ten, ± its standard error over seeds, and the exponent of the theorem where the agent’s paper has one. A measured "
+    "exponent above that of a theorem does not refute it, and one below does not prove it. Where regret is not known: the last return is "
+    "the average return of the last users, and the last policy’s is that of its own users, with a 95\u202f% interval over these users, not "
+    "over seeds."
+)
+
+
+def results(study: Study) -> Table:
+    """A row per group; columns that no row has anything in are left out."""
+    lost = Counter((one["problem"], one["agent"], one["epsilon"]) for one in study.failures)
+    looks, rows = agent_looks(study), []
+    for row in study.rows:
+        group = row.group
+        cells = _cells(row, lost[group.problem, group.agent, group.epsilon])
+        promise = "" if group.reference else group.promise.key
+        rows.append(
+            (cells, (row.anchor, promise, look_of(row, looks), f"{group.label} on {group.problem}"))
+        )
+    dull = {
+        head
+        for head in (rows[0][0] if rows else ())
+        if all(cells[head].key is None for cells, _ in rows)
+    }
+    dull |= {"problem"} if len(study.problems) == 1 else set()
+    dull |= {"users"} if len({row.users for row in study.rows}) == 1 else set()
+    heads = [head for head in (rows[0][0] if rows else ()) if head not in dull]
+    made = [TableRow([cells[head] for head in heads], *facts) for cells, facts in rows]
+    return Table("results", heads, made, [row.plain() for row in study.rows])
+
+
+def _cells(row: Row, failed: int) -> dict[str, Cell]:
+    group, share = row.group, row.share
+    really = f"true ε {group.true_epsilon:.2g}" if group.stricter else ""
+    privacy = (
+        Cell("reference", "", _LAST)
+        if group.reference
+        else Cell(str(group.promise), really, _LAST if group.epsilon is None else group.epsilon)
+    )
+    after = (
+        Cell("–")
+        if row.reached is None
+        else Cell(*reached(row.reached), min(row.reached.median, _LAST))
+    )
+    of_uniform = row.of_uniform
+    seconds = sum(group.seconds) / len(group.seconds) if group.seconds else None
+    return {
+        "agent": Cell(group.agent, "", group.agent),
+        "problem": Cell(group.problem, "", group.problem),
+        "privacy": privacy,
+        "seeds": Cell(
+            str(len(group.seeds)), f"{failed} failed" if failed else "", len(group.seeds)
+        ),
+        "users": Cell(count(row.users), "", row.users),
+        "regret": _figure(row.regret),
+        "of uniform": Cell("–")
+        if of_uniform is None
+        else Cell(percent(of_uniform.estimate), "", of_uniform.estimate),
+        "× non-private": _figure(row.of_no_privacy, 2, " ×"),
+        "% of optimal": Cell("–")
+        if share is None
+        else Cell(percent(share.estimate), share_ends(share), share.estimate),
+        "users to 90 %": after,
+        "growth": Cell(*grown(row), None if row.growth is None else row.growth.slope),
+        "last return": _figure(row.mean_return),
+        "last policy": _of_last_policy(group.last_return),
+        "seconds": Cell("–") if seconds is None else Cell(number(seconds, 2), "", seconds),
+    }
+
+
+def pairs(study: Study) -> Table:
+    rows = [TableRow(_pair_cells(pair)) for pair in study.pairs]
+    heads = ("agents", "problem", "privacy", "difference", "p", "p after Holm", "result")
+    return Table("pairs", heads, rows, [pair.plain() for pair in study.pairs])
+
+
+def _pair_cells(pair: Pair) -> list[Cell]:
+    one = pair.compared
+    result = (
+        f"{pair.better} is better"
+        if pair.better
+        else "not significant"
+        if one.possible
+        else "too few seeds"
+    )
+    return [
+        Cell(f"{one.first} − {one.second}", "", f"{one.first} {one.second}"),
+        Cell(pair.problem, "", pair.problem),
+        Cell(str(pair.promise), "", str(pair.promise)),
+        _figure(one.difference),
+        Cell(probability(one.p), "", one.p),
+        Cell(probability(one.adjusted), "", one.adjusted),
+        Cell(result, "", result),
+    ]
+
+
+def _figure(figure: Interval | None, digits: int = 3, unit: str = "") -> Cell:
+    return (
+        Cell("–")
+        if figure is None
+        else Cell(number(figure.estimate, digits) + unit, ends(figure, digits), figure.estimate)
+    )
+
+
+def _of_last_policy(earned: tuple[float, float, float] | None) -> Cell:
+    return (
+        Cell("–")
+        if earned is None
+        else Cell(number(earned[0]), f"{number(earned[1])} to {number(earned[2])}", earned[0])
+    )
+
+
+def facts(row: Row) -> str:
+    """The facts about a curve, in one line."""
+    group = row.group
+    seeds = ", ".join(map(str, group.seeds))
+    said = [
+        f"{count(row.users)} users",
+        f"seed {seeds}" if len(group.seeds) == 1 else f"seeds {seeds}",
+    ]
+    if row.final is not None:
+        said.append(
+            f"{'regret' if row.regret is not None else 'average return'} {interval(row.final)}"
+        )
+    if row.growth is not None and row.theorem is not None:
+        said.append(f"growth {row.growth.against(row.theorem.exponent)} {row.theorem.locator}")
+    return " · ".join(
+        [*said, "reference policy, does not learn" if group.reference else str(group.guarantee)]
+    )
