@@ -117,7 +117,9 @@ def test_a_step_that_makes_no_sense_is_dropped_and_pays_nothing(strange):
 def test_a_state_that_does_not_exist_is_looked_up_nowhere(layers, actions, monkeypatch):
     """Interpreted, where an index that is too large is an error: compiled loops would read and write somewhere."""
     visits = statistic(3, actions, 2, 1 / 2, layers=layers)
-    monkeypatch.setattr(_contribution_kernels, "budgeted", _contribution_kernels.budgeted.py_func)
+    monkeypatch.setattr(
+        _contribution_kernels, "budgeted_counts", _contribution_kernels.budgeted_counts.py_func
+    )
     for strange in (3, 4, 2**40):
         assert not visits.contribution(one([strange] * 3, [0, 0])).values.any()
 

@@ -18,12 +18,12 @@ from confide.tables.contributions import BudgetedCounts, BudgetedVisits
 from confide.tables.model_planning import (
     append_round,
     best_policy,
-    drawn,
-    estimate,
+    draw_model,
+    estimate_counts,
     expected_visits,
-    folded,
-    posterior,
-    predicted,
+    fold_old_releases,
+    model_posterior,
+    predict_contributions,
     recall_rounds,
 )
 from confide.tables.support_features import support_of
@@ -76,7 +76,7 @@ def test_far_away_and_without_noise_nothing_is_lost_to_rounding():
 def test_truncated_normals(a, b):
     """Kolmogorov-Smirnov, 4000 draws: a false alarm is one in 1e4 for each, before the seed is fixed."""
     rng = np.random.default_rng(3)
-    found = np.array([kernels._truncated(a, b, rng) for _ in range(4000)])
+    found = np.array([kernels._draw_truncated_normal(a, b, rng) for _ in range(4000)])
     assert found.min() >= a and found.max() <= b
     assert stats.kstest(found, stats.truncnorm(a, b).cdf).pvalue > 1e-4
 
@@ -94,7 +94,7 @@ def test_best_policy_and_visits_are_those_of_the_exact_planner():
 @pytest.mark.parametrize("graph", [None, TRUTH.reshape(4, 2, 4) > 0], ids=["all", "support"])
 @pytest.mark.parametrize("large", [2**19, 0], ids=["dense", "thinned"])
 def test_a_hopeful_pair_leads_to_the_best_that_may_follow(graph, large, monkeypatch):
-    monkeypatch.setattr(model_planning, "LARGE", large)
+    monkeypatch.setattr(model_planning, "LARGE_TABLE_CELLS", large)
     support = support_of(graph, layers=1, states=4, actions=2, terminal=None)
     model = TRUTH if graph is None else TRUTH[TRUTH > 0]
     hopeful, reached = (
@@ -118,7 +118,7 @@ def test_untried_is_what_may_be_noise():
         np.zeros(0),
         np.repeat([0.0, 10.0], 4),
     )
-    found = model_planning.untried(posterior(counts, SUPPORT), SUPPORT).tolist()
+    found = model_planning.untried_pairs(model_posterior(counts, SUPPORT), SUPPORT).tolist()
     assert found[:4] == [True, False, True, False] and found[4:] == [True, True, False, True]
 
 
@@ -173,10 +173,10 @@ def rounds(n, users, sigma, ratio, seed=0, window=12):
             differences=not ratio,
         )
         for _ in range(2):
-            history = predicted(history, SUPPORT, GARNET.start)
-            known = posterior(estimate(history, SUPPORT, ratio), SUPPORT)
+            history = predict_contributions(history, SUPPORT, GARNET.start)
+            known = model_posterior(estimate_counts(history, SUPPORT, ratio), SUPPORT)
             history = history.replace(model=known.mean)
-        history = folded(history, SUPPORT, ratio, window)
+        history = fold_old_releases(history, SUPPORT, ratio, window)
     return history, known
 
 
@@ -185,7 +185,7 @@ def rounds(n, users, sigma, ratio, seed=0, window=12):
 def test_the_mean_and_the_draws_find_the_table(ratio, sigma):
     _, known = rounds(8, 500, sigma, ratio)
     assert np.abs(known.mean - TRUTH).max() < 0.05
-    draws = np.stack([drawn(known, SUPPORT, np.random.default_rng(i)) for i in range(50)])
+    draws = np.stack([draw_model(known, SUPPORT, np.random.default_rng(i)) for i in range(50)])
     np.testing.assert_allclose(draws.reshape(50, 8, 4).sum(axis=2), 1.0)
     assert np.abs(draws.mean(axis=0) - TRUTH).max() < 0.05
 
@@ -209,7 +209,7 @@ def test_the_noise_of_a_count_is_what_is_said(ratio):
             history["releases"]
             + rng.normal(size=history["releases"].shape) * np.sqrt(history["noises"])[:, None]
         )
-        found.append(estimate(history.replace(releases=noisy), SUPPORT, ratio))
+        found.append(estimate_counts(history.replace(releases=noisy), SUPPORT, ratio))
     spread = np.stack([one.moves for one in found]).std(axis=0)
     np.testing.assert_allclose(spread, np.repeat(found[0].noise, 4), rtol=0.15)
 
@@ -255,12 +255,12 @@ def test_a_large_table_is_planned_as_if_small_chances_were_equal(monkeypatch):
     dense = rng.random((support.cells // S, S)) * 0.01
     dense[np.arange(len(dense)), rng.integers(S, size=len(dense))] += 1.0
     dense /= dense.sum(axis=1, keepdims=True)
-    faint = dense < model_planning.THIN / S
+    faint = dense < model_planning.THINNING_MULTIPLE / S
     assert faint.sum() == len(dense) * (S - 1)
     evened = np.where(faint, 0.0, dense) + (dense * faint).sum(axis=1, keepdims=True) / S
     start, rewards = np.full(S, 1 / S), rng.random((H, S, A))
     expected = best_policy(evened.ravel(), rewards, support)
     visits = expected_visits(expected[None], evened.ravel(), support, start)
-    monkeypatch.setattr(model_planning, "LARGE", 0)
+    monkeypatch.setattr(model_planning, "LARGE_TABLE_CELLS", 0)
     assert np.array_equal(best_policy(dense.ravel(), rewards, support), expected)
     assert np.allclose(expected_visits(expected[None], dense.ravel(), support, start), visits)

@@ -68,7 +68,7 @@ def test_the_step_of_policy_optimisation_is_an_option():
 
 @ALL
 def test_it_is_for_tables_and_its_arguments_are_checked(kind):
-    with pytest.raises(InvalidParameter, match="needs a table"):
+    with pytest.raises(InvalidParameter, match="public must be the public part of a tabular MDP"):
         kind(lock().public, episodes=10, privacy=PRIVATE)
     with pytest.raises(InvalidParameter, match="calibration must be one of"):
         kind(RIVER.public, episodes=10, privacy=PRIVATE, calibration="loose")

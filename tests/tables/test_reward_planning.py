@@ -15,11 +15,17 @@ from confide.tables.model_planning import (
     Counts,
     Posterior,
     append_round,
-    estimate,
-    predicted,
+    estimate_counts,
+    predict_contributions,
     recall_rounds,
 )
-from confide.tables.reward_planning import ALIKE, APART, OWN, Unit, reward_posterior
+from confide.tables.reward_planning import (
+    ALIKE_STATES,
+    APART_STATES,
+    OWN_REWARDS,
+    UnitNormals,
+    reward_posterior,
+)
 from confide.tables.support_features import support_of
 
 S, A = 40, 3
@@ -42,19 +48,19 @@ def known(rewards, samples, noise):
 )
 def test_normals_that_are_cut(m, s):
     unit, exact = (
-        Unit(np.full(4000, m), np.full(4000, s)),
+        UnitNormals(np.full(4000, m), np.full(4000, s)),
         stats.truncnorm(-m / s, (1 - m) / s, m, s),
     )
     assert unit.mass[0] == pytest.approx(
         integrate.quad(lambda r: stats.norm.pdf(r, m, s), 0, 1)[0], rel=1e-6
     )
     assert unit.mean[0] == pytest.approx(exact.mean(), rel=1e-5)
-    assert stats.kstest(unit.drawn(np.random.default_rng(0)), exact.cdf).pvalue > 1e-4
+    assert stats.kstest(unit.draw(np.random.default_rng(0)), exact.cdf).pvalue > 1e-4
 
 
 def test_far_from_the_range_draws_are_at_its_ends():
-    unit = Unit(np.array([-50.0, 40.0, 1.05]), np.array([0.5, 0.5, 1e-4]))
-    np.testing.assert_allclose(unit.drawn(np.random.default_rng(0)), [0, 1, 1], atol=0.05)
+    unit = UnitNormals(np.array([-50.0, 40.0, 1.05]), np.array([0.5, 0.5, 1e-4]))
+    np.testing.assert_allclose(unit.draw(np.random.default_rng(0)), [0, 1, 1], atol=0.05)
     np.testing.assert_allclose(unit.mean, [0, 1, 1], atol=0.05)
 
 
@@ -63,18 +69,26 @@ def test_chances_are_what_quadrature_gives():
     rewards, samples, noise = np.zeros((S, A)), np.full((S, A), 2000.0), 10.0
     rewards[0], samples[0] = [0.8, 0.5, 0.1], [100.0, 60.0, 30.0]
     found = reward_posterior(known(rewards, samples, noise), SUPPORT, BALANCE)
-    m, s = found.action.centres[0], found.action.spreads[0]
+    m, s = found.action_reward.centres[0], found.action_reward.stds[0]
     np.testing.assert_allclose(m, rewards[0])
     spike = stats.norm.pdf(m, found.common[0], s)
     slab = np.array(
         [integrate.quad(lambda r, a=a: stats.norm.pdf(m[a], r, s[a]), 0, 1)[0] for a in range(A)]
     )
     alike = integrate.quad(lambda r: stats.norm.pdf(m, r, s).prod(), 0, 1)[0]
-    mixed = ((1 - OWN) * spike + OWN * slab).prod()
-    weights = np.array([(1 - ALIKE - APART) * spike.prod(), ALIKE * alike, APART * mixed])
+    mixed = ((1 - OWN_REWARDS) * spike + OWN_REWARDS * slab).prod()
+    weights = np.array(
+        [
+            (1 - ALIKE_STATES - APART_STATES) * spike.prod(),
+            ALIKE_STATES * alike,
+            APART_STATES * mixed,
+        ]
+    )
     np.testing.assert_allclose(found.chances[:, 0], weights / weights.sum(), rtol=1e-5)
     np.testing.assert_allclose(
-        found.own[0], OWN * slab / ((1 - OWN) * spike + OWN * slab), rtol=1e-5
+        found.own[0],
+        OWN_REWARDS * slab / ((1 - OWN_REWARDS) * spike + OWN_REWARDS * slab),
+        rtol=1e-5,
     )
 
 
@@ -82,7 +96,7 @@ def test_chances_are_what_quadrature_gives():
 def test_the_mean_and_the_draws_find_rewards(noise):
     truth = np.random.default_rng(0).random((S, A)) * (np.arange(S) % 4 == 0)[:, None]
     found = reward_posterior(known(truth, 20_000.0, noise), SUPPORT, BALANCE)
-    draws = np.stack([found.drawn(np.random.default_rng(i)) for i in range(50)])
+    draws = np.stack([found.draw(np.random.default_rng(i)) for i in range(50)])
     assert (
         not found.common.any()
         and np.abs(found.mean - truth.ravel()).max() < 0.01
@@ -99,14 +113,16 @@ def test_what_nobody_tried_may_be_worth_anything(noise):
     rewards, samples = np.zeros((S, A)), np.full((S, A), 1000.0)
     samples[:2], samples[2], rewards[2] = 0.0, [0.0, 0.0, 1000.0], [0.0, 0.0, 1.0]
     found = reward_posterior(known(rewards, samples, noise), SUPPORT, BALANCE)
-    draws = np.stack([found.drawn(np.random.default_rng([i, 1])) for i in range(4000)]).reshape(
+    draws = np.stack([found.draw(np.random.default_rng([i, 1])) for i in range(4000)]).reshape(
         4000, S, A
     )
-    prior = ALIKE + APART * OWN
+    prior = ALIKE_STATES + APART_STATES * OWN_REWARDS
     np.testing.assert_allclose((draws[:, :2] > 0).mean(axis=0), prior, atol=0.02)
     np.testing.assert_allclose((draws[:, :2] > 0.9).mean(axis=0), 0.1 * prior, atol=0.01)
     equal = (draws[:, 2, 0] == draws[:, 2, 2]).mean()  # a tie, so that it is tried
-    assert equal == pytest.approx(ALIKE / (ALIKE + APART * OWN), abs=0.032)
+    assert equal == pytest.approx(
+        ALIKE_STATES / (ALIKE_STATES + APART_STATES * OWN_REWARDS), abs=0.032
+    )
 
 
 def test_actions_may_have_a_common_reward_each():
@@ -129,11 +145,11 @@ def test_noise_in_few_samples_is_no_evidence():
     rewards, samples = np.zeros((S, A)), np.full((S, A), 1000.0)
     rewards[0], samples[0] = -3.0, 20.0
     found = reward_posterior(known(rewards, samples, 10.0), SUPPORT, BALANCE)
-    draws = np.stack([found.drawn(np.random.default_rng(i)) for i in range(4000)]).reshape(
+    draws = np.stack([found.draw(np.random.default_rng(i)) for i in range(4000)]).reshape(
         4000, S, A
     )
     np.testing.assert_allclose(
-        (draws[:, 0] > 0.5).mean(axis=0), (ALIKE + APART * OWN) / 2, atol=0.02
+        (draws[:, 0] > 0.5).mean(axis=0), (ALIKE_STATES + APART_STATES * OWN_REWARDS) / 2, atol=0.02
     )
 
 
@@ -162,7 +178,9 @@ def test_sums_are_in_the_unit_of_counts():
         users,
         differences=True,
     )
-    counts = estimate(predicted(history, support, problem.start), support, 0.0, BALANCE)
+    counts = estimate_counts(
+        predict_contributions(history, support, problem.start), support, 0.0, BALANCE
+    )
     samples = counts.moves.reshape(12, 6).sum(axis=1)
     # the right end, to the right
     assert counts.rewards[11] / samples[11] == pytest.approx(1.0, abs=1e-3)

@@ -58,7 +58,5 @@ def test_one_layer_stands_for_steps_that_are_alike(horizon, known, layers):
 
 
 def test_a_table_where_every_episode_is_over_is_refused():
-    with pytest.raises(
-        InvalidParameter, match="every state is terminal: there is nothing to learn"
-    ):
+    with pytest.raises(InvalidParameter, match="at least one state must not be terminal"):
         support_of(None, **SIZES | {"terminal": np.ones(3, dtype=bool)})

@@ -92,7 +92,7 @@ def test_what_is_near_does_not_hide_what_is_far(stochastic, privacy):
 
 def test_few_users_explore():
     planned = TabularPSRL(RIVER.public, episodes=1_000_000, privacy=PRIVATE).algorithm
-    shares = np.array([planned.problem.shares(users) for users in (0, 100, 500, 50_000)])
+    shares = np.array([planned.problem.policy_shares(users) for users in (0, 100, 500, 50_000)])
     assert (shares[:3] == 1).all() and shares[3].tolist() == [1.0] * 15 + [0.1, 1.0]
 
 
@@ -122,7 +122,7 @@ def test_the_last_policy_of_a_round_is_the_best_one_for_the_mean():
 
 
 def test_what_it_cannot_do_is_said():
-    with pytest.raises(InvalidParameter, match="needs a table"):
+    with pytest.raises(InvalidParameter, match="public must be the public part of a tabular MDP"):
         TabularPSRL(lock(0).public, episodes=100, privacy=PRIVATE)
     with pytest.raises(InvalidParameter, match="in no paper"):
         TabularPSRL(RIVER.public, episodes=100, privacy=PRIVATE, calibration="paper")
@@ -154,7 +154,7 @@ def test_the_noise_is_what_was_expected(source):
 
 
 def test_too_many_releases_are_refused():
-    with pytest.raises(InvalidParameter, match="1000 are too many"):
+    with pytest.raises(InvalidParameter, match="schedule must have fewer releases, got 1000"):
         TabularPSRL(
             RIVER.public,
             episodes=1000,

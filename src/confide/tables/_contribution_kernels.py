@@ -1,4 +1,7 @@
-"""What users contribute to the counts of a table, in whole numbers."""
+"""Counts what users contribute to a tabular MDP, in whole numbers.
+
+Devices compute the same numbers (`clients/typescript`), so the constants are part of the messages.
+"""
 
 import numpy as np
 import numpy.typing as npt
@@ -7,69 +10,85 @@ from confide._jit import njit
 
 Ints = npt.NDArray[np.int64]
 Array = npt.NDArray[np.float64]
-BUDGET = 2**40  # one, in the units of costs
-# a cost times this is the square of a weight, in steps of the grid: 2^48 = (2^24)^2 is one
-SHIFT = 2**8
-FINE = 2**20  # a reward of one
-PART = 2**8  # a balance of one
+# A user's whole budget, in the units of costs.
+BUDGET = 2**40
+# A cost times this number is the square of a weight in steps of the grid, where one is 2**24 steps.
+STEPS_PER_COST = 2**8
+# A reward of one, in the units in which rewards are counted.
+REWARD_UNITS = 2**20
+# A reward scale of one, in the units in which the statistic states it.
+SCALE_UNITS = 2**8
 
 
 @njit
-def budgeted(
+def budgeted_counts(
     states: Ints,
     actions: Ints,
     rewards: Array,
     layers: int,
-    choices: int,
+    action_count: int,
     indptr: Ints,
     successors: Ints,
     costs: Ints,
-    balance: int,
+    reward_scale: int,
     sums: Ints,
 ) -> None:
-    """Add what each user contributes to `sums`: the cells, and with balance > 0 behind them the rewards of each pair.
+    """Add what each user contributes to `sums`: the cells, then sums of rewards by pair.
 
-    A step counts if its pair has a cost, and the user's budget can pay it; otherwise, and where the step makes no sense, nothing happens.
-    A pair that counts for the c-th time adds floor(sqrt(c cost)) - floor(sqrt((c - 1) cost)), in steps of the grid: c times give
-    floor(sqrt(c cost)). These roots are exact: the numbers are at most 2^48.
+    Sums of rewards exist if reward_scale > 0. A step counts if its pair has a cost that the user's
+    budget can still pay. A step that does not count, or that cannot exist, contributes nothing.
+
+    If a pair counts for the c-th time, floor(sqrt(c w)) - floor(sqrt((c - 1) w)) steps of the grid
+    are added, where w is the cost times STEPS_PER_COST. So c visits add floor(sqrt(c w)) together.
+    These roots are exact because the numbers are at most 2**48.
     """
     users, horizon = actions.shape
-    S = (indptr.size - 1) // (layers * choices)
-    last = indptr[indptr.size - 1]
-    often, touched = np.zeros(indptr.size - 1, dtype=np.int64), np.zeros(horizon, dtype=np.int64)
+    state_count = (indptr.size - 1) // (layers * action_count)
+    cells = indptr[indptr.size - 1]
+    times_counted = np.zeros(indptr.size - 1, dtype=np.int64)
+    counted_pairs = np.zeros(horizon, dtype=np.int64)
     for i in range(users):
-        spent, counted = 0, 0
+        spent = 0
+        counted_steps = 0
         for h in range(horizon if layers == 1 else min(layers, horizon)):
-            s, a, after = states[i, h], actions[i, h], states[i, h + 1]
-            if s < 0 or s >= S or a < 0 or a >= choices or after < 0 or after >= S:
+            state = states[i, h]
+            action = actions[i, h]
+            successor = states[i, h + 1]
+            if state < 0 or state >= state_count:
                 continue
-            pair = ((h if layers > 1 else 0) * S + s) * choices + a
+            if action < 0 or action >= action_count:
+                continue
+            if successor < 0 or successor >= state_count:
+                continue
+            layer = h if layers > 1 else 0
+            pair = (layer * state_count + state) * action_count + action
             cost = costs[pair]
             if cost <= 0 or spent + cost > BUDGET:
                 continue
-            low, high = indptr[pair], indptr[pair + 1] - 1
-            while low < high:
-                middle = (low + high) // 2
-                if successors[middle] >= after:
-                    high = middle
+            # A binary search for the successor among the cells of the pair.
+            cell = indptr[pair]
+            last = indptr[pair + 1] - 1
+            while cell < last:
+                middle = (cell + last) // 2
+                if successors[middle] >= successor:
+                    last = middle
                 else:
-                    low = middle + 1
-            if (
-                low > high
-                or successors[low] != after
-                or (balance > 0 and not np.isfinite(rewards[i, h]))
-            ):
+                    cell = middle + 1
+            if cell > last or successors[cell] != successor:
+                continue
+            if reward_scale > 0 and not np.isfinite(rewards[i, h]):
                 continue
             spent += cost
-            c = often[pair] + 1
-            often[pair], touched[counted] = c, pair
-            counted += 1
-            weight = np.int64(np.sqrt(float(c * cost * SHIFT))) - np.int64(
-                np.sqrt(float((c - 1) * cost * SHIFT))
-            )
-            sums[low] += weight
-            if balance > 0:
-                reward = np.int64(min(max(rewards[i, h], 0.0), 1.0) * FINE)
-                sums[last + pair] += weight * balance * reward // (FINE * PART)
-        for k in range(counted):
-            often[touched[k]] = 0
+            count = times_counted[pair] + 1
+            times_counted[pair] = count
+            counted_pairs[counted_steps] = pair
+            counted_steps += 1
+            root_before = np.int64(np.sqrt(float((count - 1) * cost * STEPS_PER_COST)))
+            weight = np.int64(np.sqrt(float(count * cost * STEPS_PER_COST))) - root_before
+            sums[cell] += weight
+            if reward_scale > 0:
+                reward = np.int64(min(max(rewards[i, h], 0.0), 1.0) * REWARD_UNITS)
+                scaled_reward = weight * reward_scale * reward // (REWARD_UNITS * SCALE_UNITS)
+                sums[cells + pair] += scaled_reward
+        for step in range(counted_steps):
+            times_counted[counted_pairs[step]] = 0

@@ -10,48 +10,55 @@ Bools = npt.NDArray[np.bool_]
 
 
 @njit
-def backward(
+def optimistic_q_values(
     probabilities: Array,
     rewards: Array,
     per_step: Array,
     spread: Array,
     bonus_steps: Array,
     ceiling: Array,
-    ends: Bools,
+    terminal: Bools,
     policy: Array,
 ) -> Array:
-    """Q [h, s, a] = min(r + P V + bonus, ceiling_h), and not below zero, for probabilities [pair, s'].
+    """Return Q [h, s, a] = min(r + P V + bonus, ceiling_h), and at least zero.
 
-    The bonus is bonus_steps_h per_step + spread sqrt(Var_P V), each [pair]; a NaN or an infinity in it gives the ceiling. Pairs are
-    (layer, s, a) with one layer or one for each step. V_h is the maximum over actions, or the mean under `policy` [h, s, a], if it is not
-    empty. States that end an episode stay where they are, at no bonus.
+    `probabilities` are [pair, s']. A pair is (layer, s, a), with one layer or one for each step.
+    The bonus is bonus_steps_h * per_step + spread * sqrt(Var_P V), where both factors are [pair].
+    A bonus that is NaN or infinite gives the ceiling. V_h is the maximum over actions, or the mean
+    under `policy` [h, s, a] if that is not empty. Terminal states stay where they are, and have no
+    bonus.
     """
-    H, S, A = rewards.shape
-    layers = probabilities.shape[0] // (S * A)
-    Q, later, now = np.zeros((H, S, A)), np.zeros(S), np.zeros(S)
-    for h in range(H - 1, -1, -1):
-        for s in range(S):
-            now[s] = 0.0
-            for a in range(A):
+    horizon, states, actions = rewards.shape
+    layers = probabilities.shape[0] // (states * actions)
+    q_values = np.zeros((horizon, states, actions))
+    later_values = np.zeros(states)
+    values = np.zeros(states)
+    for h in range(horizon - 1, -1, -1):
+        layer = h if layers > 1 else 0
+        for s in range(states):
+            values[s] = 0.0
+            for a in range(actions):
                 value = rewards[h, s, a]
-                pair = ((h if layers > 1 else 0) * S + s) * A + a
-                if ends[s]:
-                    value += later[s]
-                else:
-                    mean, square = 0.0, 0.0
-                    if h < H - 1 and (layers == 1 or h < layers):
-                        for after in range(S):
-                            mean += probabilities[pair, after] * later[after]
-                            square += probabilities[pair, after] * later[after] ** 2
-                    if layers == 1 or h < layers:
-                        value += mean + bonus_steps[h] * per_step[pair]
-                        value += spread[pair] * np.sqrt(max(square - mean * mean, 0.0))
+                pair = (layer * states + s) * actions + a
+                if terminal[s]:
+                    value += later_values[s]
+                elif layers == 1 or h < layers:
+                    mean = 0.0
+                    mean_square = 0.0
+                    if h < horizon - 1:
+                        for successor in range(states):
+                            probability = probabilities[pair, successor]
+                            mean += probability * later_values[successor]
+                            mean_square += probability * later_values[successor] ** 2
+                    value += mean + bonus_steps[h] * per_step[pair]
+                    value += spread[pair] * np.sqrt(max(mean_square - mean * mean, 0.0))
+                # This comparison is false for NaN, too.
                 if not value < ceiling[h]:
                     value = ceiling[h]
-                Q[h, s, a] = max(value, 0.0)
+                q_values[h, s, a] = max(value, 0.0)
                 if policy.size:
-                    now[s] += policy[h, s, a] * Q[h, s, a]
+                    values[s] += policy[h, s, a] * q_values[h, s, a]
                 else:
-                    now[s] = max(now[s], Q[h, s, a])
-        later, now = now, later
-    return Q
+                    values[s] = max(values[s], q_values[h, s, a])
+        later_values, values = values, later_values
+    return q_values

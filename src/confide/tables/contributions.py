@@ -1,4 +1,10 @@
-"""Where users went, counted under a budget that each of them spends along the way. PRIVATE until a privatizer has added noise."""
+"""Counts where users went, under a budget that each user spends along the way.
+
+PRIVATE: the sums of `BudgetedVisits` are exact until a privatizer has added noise. `BudgetedCounts`
+states and proves their sensitivity. Its identity is part of ledger ids and certificates, and
+`BudgetedVisits.plain` is part of published rounds, so their keys must not change. The clipping in
+`_contribution_kernels` must enforce what the proof uses.
+"""
 
 import math
 from dataclasses import dataclass
@@ -20,22 +26,32 @@ from confide.trajectory import Trajectories, TransitionCounts
 
 @dataclass(frozen=True, slots=True)
 class BudgetedCounts:
-    """Weighted counts x of `cells` transitions, and with a `balance` weighted sums of rewards in [0, 1], y, of `pairs`.
+    """Weighted counts x of `cells` transitions and, with a `balance`, sums y of rewards of `pairs`.
 
-    Enforced, for any sequence of at most `steps` steps: a step whose pair has the public weight w counts only if the user's budget of 1 can
-    pay w^2. The c-th step of a pair that counts adds w (sqrt(c) - sqrt(c - 1)) to one cell, whichever is reached, and `balance` times that
-    times the reward to y.
+    What the kernel enforces, for any sequence of at most `steps` steps: a step whose pair has the
+    public weight w counts only if the user's budget of 1 can still pay w^2. The c-th counted step
+    of a pair adds w (sqrt(c) - sqrt(c - 1)) to one cell of the pair, whichever successor was
+    reached. It adds `balance` times that, times the reward in [0, 1], to the pair's entry of y.
 
-    Sensitivity. A pair that counted c times has added w sqrt(c) to its cells together, and x >= 0, so the squares of its cells sum to at
-    most w^2 c. Over all pairs that is what was spent: ||x||^2 <= 1, and so ||y|| <= balance. Null: sqrt(1 + balance^2). Replace: no
-    coordinate is negative, so ||v - v'||^2 <= ||v||^2 + ||v'||^2: sqrt(2) times as much, attained by users with no pair in common.
-    In L1 a user's cells sum to sum w sqrt(c) <= sqrt(number of pairs it counted in) <= sqrt(min(steps, pairs)), and y to `balance` times
-    that; replace: twice as much. All of it is computed in whole numbers, rounded down: there is nothing to add for rounding.
+    Sensitivity in L2. A pair that counted c times has added w sqrt(c) to its cells together. All
+    entries are non-negative, so the squares of its cells sum to at most w^2 c, which is what the
+    pair took of the budget. Summed over all pairs, ||x||^2 <= 1, and in the same way
+    ||y|| <= balance. Under NULL the sensitivity is therefore sqrt(1 + balance^2). Under REPLACE,
+    ||v - v'||^2 <= ||v||^2 + ||v'||^2 because no coordinate is negative. The sensitivity is
+    sqrt(2) times as large, which two users with no pair in common attain.
+
+    Sensitivity in L1. A user's cells sum to at most sum w sqrt(c) over the pairs in which the user
+    counted. By Cauchy-Schwarz this is at most the root of the number of these pairs, which is at
+    most sqrt(min(steps, pairs)). y sums to at most `balance` times that. Under REPLACE both are
+    twice as large.
+
+    All of it is computed in whole numbers that are rounded down, so rounding adds nothing.
     """
 
     cells: int
     pairs: int
     steps: int
+    # The factor of rewards against counts, at most 1. Zero means that no rewards are summed.
     balance: float = 0.0
 
     def __post_init__(self) -> None:
@@ -78,64 +94,80 @@ class BudgetedCounts:
         return self._norm * (1.0 if parse_relation(relation) == Relation.NULL else math.sqrt(2))
 
     def l1_sensitivity(self, relation: Relation) -> float:
-        one = (1 + self.balance) * math.sqrt(min(self.steps, self.pairs))
-        return one * (1.0 if parse_relation(relation) == Relation.NULL else 2.0)
+        norm = (1 + self.balance) * self._max_l1_of_counts
+        return norm * (1.0 if parse_relation(relation) == Relation.NULL else 2.0)
+
+    @property
+    def _max_l1_of_counts(self) -> float:
+        return math.sqrt(min(self.steps, self.pairs))
 
     def contains(self, values: Array) -> bool:
-        """Nothing negative, and counts and rewards each within their norms in L2 and L1."""
-        room, most = 1 + 1e-9, math.sqrt(min(self.steps, self.pairs))
-        inside = bool((values >= 0).all())
-        for part, size in ((values[: self.cells], 1.0), (values[self.cells :], self.balance)):
-            inside = (
-                inside
-                and float(np.linalg.norm(part)) <= size * room
-                and float(part.sum()) <= size * most * room
-            )
-        return inside
+        """Return whether no value is negative, and counts and rewards are within their norms."""
+        if not (values >= 0).all():
+            return False
+        tolerance = 1 + 1e-9
+        counts, rewards = values[: self.cells], values[self.cells :]
+        for part, scale in ((counts, 1.0), (rewards, self.balance)):
+            if float(np.linalg.norm(part)) > scale * tolerance:
+                return False
+            if float(part.sum()) > scale * self._max_l1_of_counts * tolerance:
+                return False
+        return True
 
     def unpack(self, values: Array) -> tuple[Array, Array]:
-        """Counts [cell], and sums of rewards [pair] with the balance divided out (none: empty)."""
+        """Return counts [cell] and sums of rewards [pair], which are empty without a balance.
+
+        The balance is divided out of the sums.
+        """
         return values[: self.cells], values[self.cells :] / (self.balance or 1.0)
 
 
 class BudgetedVisits:
-    """Turns the users of one round into budgeted counts: `weights` [pair] are public, and chosen before the round.
+    """Turns the users of one round into budgeted counts.
 
-    A state, an action or a successor that does not exist, or that the support says cannot follow, drops the step, at no cost; so does a
-    reward that is not finite, where rewards are counted. Whether a step counts, and with what weight, depends on the steps before it and on
-    its state and action alone: so the cells of a pair are in proportion to its transition probabilities, whatever the budget does.
+    `weights` [pair] are public and chosen before the round. A step is left out, at no cost, if its
+    state, action or successor does not exist, or if the support says that the successor cannot
+    follow. Where rewards are summed, it is also left out if its reward is not finite.
+
+    Whether a step counts, and with what weight, depends only on the steps before it and on its own
+    state and action. The expected counts of a pair are therefore in proportion to its transition
+    probabilities, whatever the budget leaves out.
     """
 
     def __init__(self, support: Support, weights: Array, bound: BudgetedCounts) -> None:
-        if (
-            weights.shape != (support.pairs,)
-            or bound.cells != support.cells
-            or bound.pairs != support.pairs
-        ):
+        if weights.shape != (support.pairs,):
             raise InvalidParameter(
                 f"weights must have shape ({support.pairs},), got {weights.shape}"
             )
+        if bound.cells != support.cells or bound.pairs != support.pairs:
+            raise InvalidParameter(
+                f"bound must have {support.cells} cells and {support.pairs} pairs like the support, "
+                f"got {bound.cells} and {bound.pairs}"
+            )
         if not ((weights >= 0) & (weights <= 1)).all():
             raise InvalidParameter("weights must be in [0, 1]")
-        self.bound, self._support = bound, support
+        self.bound = bound
+        self._support = support
         self.costs = whole_costs(weights)
 
+    @property
+    def _whole_balance(self) -> int:
+        return math.floor(self.bound.balance * _kernels.SCALE_UNITS)
+
     def plain(self) -> dict[str, Any]:
-        """For clients: the tables of `_contribution_kernels.budgeted`. Public."""
-        support, bound = self._support, self.bound
-        sizes = {
+        """Return what a device needs to compute `_contribution_kernels.budgeted_counts`. Public."""
+        support = self._support
+        return {
+            "kind": "budget",
+            "balance": self._whole_balance,
             "layers": support.layers,
             "states": support.states,
             "actions": support.actions,
-            "steps": bound.steps,
-        }
-        balance = math.floor(bound.balance * _kernels.PART)
-        tables = {
+            "steps": self.bound.steps,
             "indptr": support.indptr.tolist(),
             "successors": support.successors.tolist(),
             "costs": self.costs.tolist(),
         }
-        return {"kind": "budget", "balance": balance, **sizes, **tables}
 
     def tables(self) -> list[npt.NDArray[np.int64]]:
         return [self._support.indptr, self._support.successors, self.costs]
@@ -143,16 +175,16 @@ class BudgetedVisits:
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         if isinstance(users, TransitionCounts):
             raise InvalidParameter(
-                "a budget is spent along a path: users must come as trajectories, not as counts"
+                "users must come as trajectories, got TransitionCounts: "
+                "a budget is spent along a path"
             )
-        bound, support = self.bound, self._support
+        bound = self.bound
+        support = self._support
         sums = np.zeros(bound.size, dtype=np.int64)
         rewards = real_numbers(users.rewards) if bound.balance else np.zeros((0, 0))
-        states, actions = (
-            indices(users.states, support.states),
-            indices(users.actions, support.actions),
-        )
-        _kernels.budgeted(
+        states = indices(users.states, support.states)
+        actions = indices(users.actions, support.actions)
+        _kernels.budgeted_counts(
             states[:, : bound.steps + 1],
             actions[:, : bound.steps],
             rewards,
@@ -161,7 +193,7 @@ class BudgetedVisits:
             support.indptr,
             support.successors,
             self.costs,
-            math.floor(bound.balance * _kernels.PART),
+            self._whole_balance,
             sums,
         )
         return Bounded(sums.astype(np.float64) * bound.grid, bound, users.users)

@@ -1,4 +1,8 @@
-"""What agents of tabular MDPs need, from the sizes of a table alone."""
+"""Estimates memory and planning time of agents for tabular MDPs, from the sizes alone.
+
+`benchmarks/memory.py` compares the estimates with measurements. Only `explain`, and the refusal of
+problems that are too large, depend on them.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,15 +16,20 @@ from confide.privatizers import Schedule, geometric
 from confide.problems.sizes import ProblemSizes
 from confide.tables.support_features import Support, layers_of
 
-# What helps against a table that is too large.
+# Advice in the error for a tabular MDP that is too large.
 FEWER_STATES = "choose a problem with fewer states"
-STATE_SUPPORT = "choose a problem with fewer states, or state in Python which transitions are possible (support=)"
+STATE_SUPPORT = (
+    "choose a problem with fewer states, "
+    "or state in Python which transitions are possible (support=)"
+)
 
-# The users of the first round, and how much longer each round is than the sum before it.
+# The schedule of the optimistic agents: the users of the first round, and the factor by which the
+# number of all users grows from release to release.
 FIRST_ROUND = 100
 GROWTH = 1.2
-# Measured by `benchmarks/memory.py`: arrays as large as a release that exist at the peak, the time
-# per number of a release, and the time per cell of a backward induction.
+# The following numbers were measured by `benchmarks/memory.py`: how many arrays as large as a
+# release exist at the peak, the time per number of a release, and the time per cell of a backward
+# induction.
 OPTIMISTIC_ARRAYS = 9
 SECONDS_PER_CELL = 4e-8
 SECONDS_PER_SWEPT_CELL = 2e-9
@@ -33,11 +42,12 @@ class TableSizes:
     layers: int
     pairs: int
     cells: int
-    released: int  # numbers of one release: cells, and sums of rewards where they are learned
+    # Numbers of one release: cells, and sums of rewards where they are learned.
+    released: int
 
     @classmethod
     def of(cls, sizes: ProblemSizes, support: Any = None) -> "TableSizes":
-        """`support` as `support_of` reads it, or a `Support`."""
+        """Return the sizes for a `support` as `support_of` reads it, or for a `Support`."""
         layers = layers_of(
             sizes.horizon, stationary=sizes.stationary, known_rewards=sizes.known_rewards
         )
@@ -47,12 +57,17 @@ class TableSizes:
         elif isinstance(support, Support):
             cells = support.cells
         else:
-            cells = layers * _stated_cells(support, sizes.actions)
-        return cls(layers, pairs, cells, cells + (0 if sizes.known_rewards else pairs))
+            cells = layers * _count_stated_cells(support, sizes.actions)
+        reward_sums = 0 if sizes.known_rewards else pairs
+        return cls(layers, pairs, cells, cells + reward_sums)
 
 
-def _stated_cells(support: Any, actions: int) -> int:
-    """How many (s, a, s') a support lists, as `support_of` counts them but for repetitions; what it refuses counts as none."""
+def _count_stated_cells(support: Any, actions: int) -> int:
+    """Return how many (s, a, s') a support lists.
+
+    Repetitions are counted here, although `support_of` removes them. What `support_of` refuses
+    counts as zero.
+    """
     try:
         stated = np.asarray(support)
     except (TypeError, ValueError):
@@ -72,12 +87,12 @@ def optimistic_footprint(
     episodes: int,
     privacy: Request,  # noqa: ARG001 - the counter is chosen later
     schedule: Schedule | None = None,
-    **options: Any,  # noqa: ARG001 - they change nothing
+    **options: Any,  # noqa: ARG001 - other options change nothing here
 ) -> Footprint:
-    """The memory and time of the optimistic agents."""
+    """Return the memory and the planning time of the optimistic agents."""
     released = TableSizes.of(sizes).released
     chosen = choose_schedule(schedule, optimistic_schedule(episodes))
     numbers = OPTIMISTIC_ARRAYS * released + numbers_of_users(chosen, sizes.horizon)
-    swept = sizes.horizon * sizes.states**2 * sizes.actions
-    seconds = 0.005 + SECONDS_PER_CELL * released + SECONDS_PER_SWEPT_CELL * swept
+    swept_cells = sizes.horizon * sizes.states**2 * sizes.actions
+    seconds = 0.005 + SECONDS_PER_CELL * released + SECONDS_PER_SWEPT_CELL * swept_cells
     return Footprint(released, numbers, seconds, chosen)

@@ -1,9 +1,20 @@
-"""A model of a table from noisy sums of budgeted counts. All post-processing.
+"""Estimates the transition model of a tabular MDP from noisy sums of budgeted counts.
 
-Release t is R_t = sum_{j <= t} ratio^(t - j) X_j plus noise, X_j what the users of round j contributed (ratio 0: the round alone). X_j of a
-cell has the mean p a_j, where p is the cell's transition probability and a_j(s, a) is predicted from public policies and weights by the
-model, never read off the noisy sums. Least squares over the releases estimates p; scaled so that its sampling variance is its mean, the
-estimate is a count of effective samples, with noise of a known standard deviation.
+This is the public side of `TabularPSRL`: released arrays go in, and arrays come out. Everything
+here is post-processing, so all constants and formulas may be changed without any effect on privacy.
+What may not be changed freely is `LAYOUT`: its names and shapes are part of saved states and of
+the rounds that a service publishes.
+
+Release t is
+
+    R_t = sum_{j <= t} ratio^(t - j) X_j + noise,
+
+where X_j is the sum of what the users of round j contributed. With ratio = 0 a release is the sum of
+one round alone. The entry of X_j for a cell has the mean p a_j. Here p is the cell's transition
+probability, and a_j is the expected contribution of round j to the cell's pair (s, a). The model
+predicts a_j from public policies and weights, and never reads it off the noisy sums. Least squares
+over the releases estimates p. The estimate is scaled so that its sampling variance equals its mean.
+It is therefore a number of effective samples, with noise of a known standard deviation.
 """
 
 from dataclasses import dataclass
@@ -26,36 +37,53 @@ from confide.tables.support_features import Support
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-FEW = 2.0  # successors that a state and an action are expected to have, where nobody said which
-LISTED = 0.9  # the probability that a listed successor really follows
-LEAST = 1e-3  # visits per user of all pairs together that no model can predict away
-PRIOR = 0.3  # effective samples of a pair that nobody has seen
-TYPICAL = 0.5  # transition probability, for which the weights of releases are best
-# a pair with so many standard deviations of noise, and samples, or fewer, counts as untried
-FAINT, SCARCE = 3.0, 5.0
-LARGE = 2**19  # cells of a table that is thinned for planning
-THIN = 2.0  # the share that a cell needs to be kept there, times an even one
+
+# All constants below were chosen by measurement on the problems of docs/benchmarks/tables.md.
+
+# Without a stated support, a pair (s, a) is expected to have this many successors.
+EXPECTED_SUCCESSORS = 2.0
+# With a stated support, a listed successor follows with this prior probability.
+LISTED_SUCCESSOR_PROBABILITY = 0.9
+# Expected visits per user of all pairs together that no model can predict away.
+MIN_EXPECTED_VISITS = 1e-3
+# Effective samples that the prior adds to each pair.
+PRIOR_SAMPLES = 0.3
+# The weights of releases are optimal for cells with this transition probability.
+TYPICAL_PROBABILITY = 0.5
+# A pair counts as untried if it has at most this many standard deviations of noise ...
+UNTRIED_NOISE_STDS = 3.0
+# ... and this many samples more.
+UNTRIED_SAMPLES = 5.0
+# A table with more cells than this is thinned before planning.
+LARGE_TABLE_CELLS = 2**19
+# Thinning keeps a cell whose probability is at least this multiple of an even share.
+THINNING_MULTIPLE = 2.0
+# Added to the diagonal of the covariance of releases, relative to its trace and absolutely.
+RELATIVE_RIDGE = 1e-9
+ABSOLUTE_RIDGE = 1e-12
 
 
-# What planning remembers of earlier rounds. `means` and `variances` are of what a round's users contribute to a pair, for p = 1.
-# `older` is the weighted sum of the releases before the kept ones, `used` is what each round counts in it, and `noise` is its variance.
+# What planning remembers of earlier rounds.
 LAYOUT = Layout(
     LAST_RELEASE
     | {
+        # The mean and the variance of what the users of a round contribute to a pair, for p = 1.
         "means": Reals(("round", "pair"), at_least=0),
         "variances": Reals(("round", "pair"), at_least=0),
+        # The total weight of each round in `older`.
         "used": Reals(("round", "pair")),
-        # the last few releases, with the variances of their noise, and who was served how before them
+        # The last few releases, the variances of their noise, and who was served how before them.
         "policies": Wholes(("release", "policy", "step", "state"), below="action"),
         "users": Reals(("release", "policy"), at_least=0),
         "weights": Reals(("release", "pair"), at_least=0),
         "releases": Reals(("release", "number")),
         "noises": Reals(("release",), at_least=0),
+        # The weighted sum of all earlier releases, and the variance of its noise.
         "older": Reals(("number",)),
         "noise": Reals(("pair",), at_least=0),
-        # transition probabilities of the last estimate
+        # The transition probabilities of the last estimate.
         "model": Reals(("cell",), at_least=0),
-        # the round that is open
+        # The policies and the weights of visits of the open round, and the users before it.
         "shown": Wholes(("policy", "step", "state"), below="action"),
         "counted": Reals(("pair",), at_least=0, at_most=1),
         "total": Wholes(at_most="users"),
@@ -66,7 +94,11 @@ LAYOUT = Layout(
 def recall_rounds(
     released: Released, support: Support, *, policies: int, horizon: int, window: int
 ) -> History:
-    """Before the first round, every successor that can be is as likely as any other."""
+    """Return the checked history of earlier rounds.
+
+    On a device the history comes from a server, so all of it is checked before it is used. Before
+    the first round, every possible successor is equally likely in the model.
+    """
     history = LAYOUT.recall(
         released,
         {
@@ -82,18 +114,24 @@ def recall_rounds(
     )
     refuse_unless(history.count("release") <= history.count("round"))
     if released.generation == 0:
-        nothing_seen = np.zeros(support.cells)
-        return history.replace(model=_kernels.normalised(nothing_seen, support.indptr, PRIOR))
+        no_counts = np.zeros(support.cells)
+        even_model = _kernels.normalize_counts(no_counts, support.indptr, PRIOR_SAMPLES)
+        return history.replace(model=even_model)
     return history
 
 
 def append_round(
     history: History, released: Released, users: Array, *, differences: bool
 ) -> History:
-    """With the round that the release has just closed; its predictions are made by `predicted`."""
-    values, variance = released.values, released.noise.std**2
+    """Add the round that the release has just closed, with its users per policy [policy].
+
+    With `differences`, the sum of the round is this release minus the last one. The contributions
+    of the round are not predicted yet; `predict_contributions` does that.
+    """
+    values = released.values
+    noise_variance = released.noise.std**2
     if differences:
-        values, variance = history.without_last(released)
+        values, noise_variance = history.without_last(released)
         history = history.remember_release(released)
     not_predicted = np.zeros(len(history["counted"]))
     history = history.append(
@@ -105,156 +143,207 @@ def append_round(
         users=users,
         weights=history["counted"],
         releases=values,
-        noises=variance,
+        noises=noise_variance,
     )
 
 
 def expected_visits(policies: Ints, model: Array, support: Support, start: Array) -> Array:
-    """Of one user of each policy [q, h, s]: [q, pair]."""
-    return _kernels.visits(policies, start, support.layers, support.actions, *_thin(model, support))
+    """Return how often one user of each policy [policy, h, s] visits each pair: [policy, pair]."""
+    cells = _thin_large_table(model, support)
+    return _kernels.visits(policies, start, support.layers, support.actions, *cells)
 
 
-def predicted(history: History, support: Support, start: Array) -> History:
-    """What the users of the last rounds contributed, by the last model."""
-    means, variances = history["means"].copy(), history["variances"].copy()
-    first = history.count("round") - history.count("release")
-    least = LEAST / support.pairs
-    W, Q, H, S = history["policies"].shape
-    policies, users, weights = history["policies"], history["users"], history["weights"]
-    visits = expected_visits(policies.reshape(W * Q, H, S), history["model"], support, start)
-    for i, v in enumerate(np.maximum(visits, least).reshape(W, Q, support.pairs)):
-        seen = users[i] @ np.minimum(v, np.sqrt(v))
-        means[first + i], variances[first + i] = weights[i] * seen, weights[i] ** 2 * seen
+def predict_contributions(history: History, support: Support, start: Array) -> History:
+    """Predict with the last model what the users of the kept rounds contributed."""
+    means = history["means"].copy()
+    variances = history["variances"].copy()
+    first_kept = history.count("round") - history.count("release")
+    policies = history["policies"]
+    users = history["users"]
+    weights = history["weights"]
+    releases, policy_count, horizon, states = policies.shape
+    all_policies = policies.reshape(releases * policy_count, horizon, states)
+    visits = expected_visits(all_policies, history["model"], support, start)
+    visits = np.maximum(visits, MIN_EXPECTED_VISITS / support.pairs)
+    visits = visits.reshape(releases, policy_count, support.pairs)
+    for release, visits_by_policy in enumerate(visits):
+        # The c-th visit of a pair by one user adds sqrt(c) - sqrt(c - 1), so v expected visits
+        # add at most about sqrt(v).
+        counted_visits = users[release] @ np.minimum(visits_by_policy, np.sqrt(visits_by_policy))
+        means[first_kept + release] = weights[release] * counted_visits
+        variances[first_kept + release] = weights[release] ** 2 * counted_visits
     return history.replace(means=means, variances=variances)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counts:
-    """Effective samples: counts [cell] of transitions, with the noise [pair] on each count, and sums of rewards [pair] in the same unit."""
+    """Effective samples: transitions [cell], sums of rewards [pair], and noise std [pair].
+
+    The noise is that of each transition count of the pair. `rewards` is empty where rewards are
+    known, and has the unit of the counts otherwise.
+    """
 
     moves: Array
     rewards: Array
     noise: Array
 
 
-def _coefficients(rounds: int, window: int, ratio: float) -> Array:
-    """What each of the last releases counts each round with, [w, round]."""
-    t, j = np.arange(rounds - window, rounds)[:, None], np.arange(rounds)[None]
-    return np.where(j <= t, ratio ** np.maximum(t - j, 0.0), 0.0)
+def _round_coefficients(rounds: int, window: int, ratio: float) -> Array:
+    """Return the coefficient of each round in each of the last releases: [release, round]."""
+    releases = np.arange(rounds - window, rounds)[:, None]
+    earlier_rounds = np.arange(rounds)[None]
+    age = releases - earlier_rounds
+    return np.where(earlier_rounds <= releases, ratio ** np.maximum(age, 0.0), 0.0)
 
 
-def _weights(history: History, ratio: float) -> tuple[Array, Array]:
-    """Of the last releases in the estimate, [w, pair], and of each round then, [round, pair]."""
-    C = _coefficients(history.count("round"), history.count("release"), ratio)
-    m = C @ history["means"]
-    t = len(C)
-    sampling = ((C[:, None] * C[None]).reshape(t * t, -1) @ history["variances"]).T.reshape(
-        -1, t, t
-    )
-    covariance = sampling * TYPICAL + np.diag(history["noises"])
-    covariance += (1e-9 * np.trace(covariance, axis1=1, axis2=2) + 1e-12)[:, None, None] * np.eye(
-        len(C)
-    )
-    w = np.asarray(np.linalg.solve(covariance, m.T[..., None])[..., 0].T, dtype=float)
-    return w, C.T @ w
+def _release_weights(history: History, ratio: float) -> tuple[Array, Array]:
+    """Return the least-squares weights of the last releases [release, pair], and what each round
+    then counts [round, pair]."""
+    coefficients = _round_coefficients(history.count("round"), history.count("release"), ratio)
+    means = coefficients @ history["means"]
+    releases = len(coefficients)
+    # The covariance of two releases is that of the rounds that both contain: [pair, release, release].
+    shared_rounds = (coefficients[:, None] * coefficients[None]).reshape(releases * releases, -1)
+    sampling = (shared_rounds @ history["variances"]).T.reshape(-1, releases, releases)
+    covariance = sampling * TYPICAL_PROBABILITY + np.diag(history["noises"])
+    trace = np.trace(covariance, axis1=1, axis2=2)
+    ridge = (RELATIVE_RIDGE * trace + ABSOLUTE_RIDGE)[:, None, None]
+    covariance += ridge * np.eye(releases)
+    solution = np.linalg.solve(covariance, means.T[..., None])
+    weights = np.asarray(solution[..., 0].T, dtype=float)
+    return weights, coefficients.T @ weights
 
 
-def estimate(history: History, support: Support, ratio: float, balance: float = 0.0) -> Counts:
-    """The sums of all releases, each weighted by what it tells; those of rewards with the balance divided out."""
-    w, rounds = _weights(history, ratio)
-    used = history["used"] + rounds
-    mean = (used * history["means"]).sum(axis=0)
-    variance = (used**2 * history["variances"]).sum(axis=0)
-    open_ = support.open & (variance > 0) & (mean > 0)
-    scale = np.where(open_, mean / np.where(open_, variance, 1.0), 0.0)
-    of_cell = np.repeat(np.arange(support.pairs), np.diff(support.indptr))
+def estimate_counts(
+    history: History, support: Support, ratio: float, reward_scale: float = 0.0
+) -> Counts:
+    """Combine all releases into effective counts, each release with its least-squares weight.
+
+    `reward_scale` is the factor of rewards in the released sums. It is divided out.
+    """
+    weights, weights_of_rounds = _release_weights(history, ratio)
+    round_weights = history["used"] + weights_of_rounds
+    mean = (round_weights * history["means"]).sum(axis=0)
+    variance = (round_weights**2 * history["variances"]).sum(axis=0)
+    has_samples = support.open & (variance > 0) & (mean > 0)
+    scale = np.where(has_samples, mean / np.where(has_samples, variance, 1.0), 0.0)
+    pair_of_cell = support.pair_of_cell
     cells = support.cells
-    older, releases = history["older"], history["releases"]
-    moves = older[:cells] + np.einsum("tc,tc->c", w[:, of_cell], releases[:, :cells])
+    older = history["older"]
+    releases = history["releases"]
+    moves = older[:cells] + np.einsum("tc,tc->c", weights[:, pair_of_cell], releases[:, :cells])
     rewards = np.zeros(0)
     if older.size > cells:
-        rewards = older[cells:] + (w * releases[:, cells:]).sum(axis=0)
-    noise = np.sqrt(history["noise"] + history["noises"] @ w**2) * scale
-    return Counts(
-        moves * scale[of_cell], rewards * scale / balance if rewards.size else rewards, noise
-    )
+        reward_sums = older[cells:] + (weights * releases[:, cells:]).sum(axis=0)
+        rewards = reward_sums * scale / reward_scale
+    noise = np.sqrt(history["noise"] + history["noises"] @ weights**2) * scale
+    return Counts(moves * scale[pair_of_cell], rewards, noise)
 
 
-def folded(history: History, support: Support, ratio: float, window: int) -> History:
-    """Without the oldest releases beyond the window: their weights are fixed now. Bounds memory and time."""
-    drop = history.count("release") - window
-    if drop <= 0:
+def fold_old_releases(history: History, support: Support, ratio: float, window: int) -> History:
+    """Keep the last `window` releases, and add earlier ones to `older` with their present weights.
+
+    This bounds memory and time. The weights of a folded release never change again.
+    """
+    folded_releases = history.count("release") - window
+    if folded_releases <= 0:
         return history
-    w = _weights(history, ratio)[0][:drop]
-    C = _coefficients(history.count("round"), history.count("release"), ratio)[:drop]
-    of_cell = np.repeat(np.arange(support.pairs), np.diff(support.indptr))
+    weights = _release_weights(history, ratio)[0][:folded_releases]
+    coefficients = _round_coefficients(history.count("round"), history.count("release"), ratio)
+    coefficients = coefficients[:folded_releases]
     older = history["older"]
-    each = np.concatenate([w[:, of_cell], w], axis=1)[:, : older.size]
-    return history.select("release", slice(drop, None)).replace(
-        older=older + (each * history["releases"][:drop]).sum(axis=0),
-        used=history["used"] + C.T @ w,
-        noise=history["noise"] + history["noises"][:drop] @ w**2,
+    # Cells come first in a release. Sums of rewards follow where rewards are learned.
+    number_weights = np.concatenate([weights[:, support.pair_of_cell], weights], axis=1)
+    number_weights = number_weights[:, : older.size]
+    folded_sum = (number_weights * history["releases"][:folded_releases]).sum(axis=0)
+    return history.select("release", slice(folded_releases, None)).replace(
+        older=older + folded_sum,
+        used=history["used"] + coefficients.T @ weights,
+        noise=history["noise"] + history["noises"][:folded_releases] @ weights**2,
     )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Posterior:
-    """What is known of the table: the counts, how many samples each pair has [pair], and for each cell the chance that it is no zero."""
+    """The posterior of the transition model, from effective counts."""
 
     counts: Counts
+    # The number of samples of each pair [pair].
     totals: Array
+    # The probability that the transition can happen at all [cell].
     chances: Array
-    mean: Array  # transition probabilities [cell]
+    # Transition probabilities [cell].
+    mean: Array
 
 
-def posterior(counts: Counts, support: Support) -> Posterior:
-    lengths = np.diff(support.indptr)
-    slab = (
-        np.full(support.pairs, LISTED)
-        if support.known
-        else np.minimum(FEW / np.maximum(lengths, 1), 0.5)
-    )
-    kept, totals = counts.moves, np.zeros(support.pairs)
-    chances = means = counts.moves
-    # the samples of a pair: first all of its cells, then what is left of them, with less noise
+def model_posterior(counts: Counts, support: Support) -> Posterior:
+    """Return the posterior under a spike-and-slab prior.
+
+    A transition is either impossible (the spike), or its count is uniform up to the pair's total
+    (the slab). With a stated support nearly all listed transitions are possible.
+    """
+    if support.known:
+        possible = np.full(support.pairs, LISTED_SUCCESSOR_PROBABILITY)
+    else:
+        cells_of_pair = np.diff(support.indptr)
+        possible = np.minimum(EXPECTED_SUCCESSORS / np.maximum(cells_of_pair, 1), 0.5)
+    kept_counts = counts.moves
+    totals = np.zeros(support.pairs)
+    chances = counts.moves
+    means = counts.moves
+    # The first total of a pair sums all of its noisy cells. The second one sums only what the
+    # posterior keeps of them, which has less noise.
+    open_pairs = support.open
     for _ in range(2):
-        totals[support.open] = np.add.reduceat(kept, support.indptr[:-1][support.open])
+        totals[open_pairs] = np.add.reduceat(kept_counts, support.indptr[:-1][open_pairs])
         totals = np.maximum(totals, np.maximum(2 * counts.noise, 1e-12))
         chances, means = _kernels.spike_and_slab(
-            counts.moves, counts.noise, totals, slab, support.indptr
+            counts.moves, counts.noise, totals, possible, support.indptr
         )
-        kept = chances * means
-    return Posterior(counts, totals, chances, _kernels.normalised(kept, support.indptr, PRIOR))
+        kept_counts = chances * means
+    model = _kernels.normalize_counts(kept_counts, support.indptr, PRIOR_SAMPLES)
+    return Posterior(counts, totals, chances, model)
 
 
-def drawn(known: Posterior, support: Support, rng: np.random.Generator) -> Array:
-    """Transition probabilities [cell] from the posterior."""
-    return _kernels.draw(
-        known.counts.moves, known.counts.noise, known.totals, known.chances, support.indptr, rng
+def draw_model(posterior: Posterior, support: Support, rng: np.random.Generator) -> Array:
+    """Draw transition probabilities [cell] from the posterior."""
+    return _kernels.draw_probabilities(
+        posterior.counts.moves,
+        posterior.counts.noise,
+        posterior.totals,
+        posterior.chances,
+        support.indptr,
+        rng,
     )
 
 
-def untried(known: Posterior, support: Support) -> Bools:
-    """Whether the samples of a pair [pair] may be noise alone."""
-    return support.open & (known.totals <= FAINT * known.counts.noise + SCARCE)
+def untried_pairs(posterior: Posterior, support: Support) -> Bools:
+    """Return whether the samples of each pair may be noise alone [pair]."""
+    doubt = UNTRIED_NOISE_STDS * posterior.counts.noise + UNTRIED_SAMPLES
+    return support.open & (posterior.totals <= doubt)
 
 
 def best_policy(
-    model: Array, rewards: Array, support: Support, hopeful: Bools | None = None
+    model: Array, rewards: Array, support: Support, optimistic_pairs: Bools | None = None
 ) -> Ints:
-    """Actions [h, s] for transition probabilities [cell] and rewards [h, s, a]; `hopeful` pairs [pair] lead to the best that may follow."""
-    hopes = np.zeros(support.pairs, dtype=np.bool_) if hopeful is None else hopeful
-    return _kernels.best_actions(support.layers, *_thin(model, support), rewards, hopes)
+    """Return the best actions [h, s] for probabilities [cell] and rewards [h, s, a].
 
-
-def _thin(model: Array, support: Support) -> tuple[Ints, Ints, Array, Array]:
-    """Cells for planning (indptr, successors, probabilities), and the rest [pair] that is spread evenly over all states.
-
-    In large tables cells with less than THIN times an even share are evened out within their pair: most of them are noise, and planning
-    would take its time from them.
+    `optimistic_pairs` [pair] are assumed to lead to the best of their possible successors.
     """
-    if support.cells <= LARGE:
+    if optimistic_pairs is None:
+        optimistic_pairs = np.zeros(support.pairs, dtype=np.bool_)
+    cells = _thin_large_table(model, support)
+    return _kernels.best_actions(support.layers, *cells, rewards, optimistic_pairs)
+
+
+def _thin_large_table(model: Array, support: Support) -> tuple[Ints, Ints, Array, Array]:
+    """Return the cells for planning (indptr, successors, probabilities) and the rest [pair].
+
+    The rest is the probability that is spread evenly over all states. It is zero in small tables.
+    In large tables, most cells of small probability are noise, and planning would take most of
+    its time for them. They are therefore evened out within their pair.
+    """
+    if support.cells <= LARGE_TABLE_CELLS:
         return support.indptr, support.successors, model, np.zeros(support.pairs)
-    return _kernels.thinned(
-        support.indptr, support.successors, model, support.states, THIN / support.states
-    )
+    least = THINNING_MULTIPLE / support.states
+    return _kernels.thin_cells(support.indptr, support.successors, model, support.states, least)

@@ -1,4 +1,9 @@
-"""Optimistic agents for tabular MDPs. They are one agent, and differ in the bonus of their papers."""
+"""Optimistic agents for tabular MDPs. They are one agent, and differ in the bonus of their papers.
+
+This file joins the private side (`contributions`) and the public side (`optimistic_planning`) under
+the agents' names. The names and versions of their identities are part of ledger ids, saved states
+and messages. Rules may be changed freely: privacy does not depend on them.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -24,9 +29,10 @@ from confide.tables.footprint import FEWER_STATES, optimistic_footprint, optimis
 from confide.tables.optimistic_planning import OptimisticPlanner, plan_round
 from confide.tables.support_features import layers_of, support_of
 
-# Rewards are scaled by this number against counts. Both have the same noise.
+# The factor of rewards against counts in the released sums, chosen by measurement. Both have the
+# same noise.
 REWARD_SCALE = 180 / 256
-# Of mirror descent, per user.
+# The default step of mirror descent per user, chosen by measurement.
 POLICY_STEP = 1.0
 
 
@@ -39,30 +45,33 @@ class OptimisticRule:
 
     paper: str
     bonus: BonusFormula
-    # of the bonus
+    # The factor of the bonus.
     factor: float
-    # in place of the paper's logarithm
+    # A constant that replaces the paper's logarithm.
     log: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OptimisticTables:
-    """Between two releases: the policy that is best if every pair is worth its estimate and a bonus."""
+    """Plans the policy that is best if every pair is worth its estimate and a bonus."""
 
     paper: str
     planner: OptimisticPlanner
     bound: BudgetedCounts
-    # the step of mirror descent per user; None: the greedy policy
+    # The step of mirror descent per user. None means the greedy policy.
     step: float | None = None
 
     def plan(self, released: Released) -> Round:
         moves, rewards = self.bound.unpack(released.values)
-        planned = plan_round(self.planner, moves, rewards, released, self.step)
+        public = plan_round(self.planner, moves, rewards, released, self.step)
         statistic = BudgetedVisits(self.planner.support, self.planner.visit_weights(), self.bound)
-        return Round(planned.policies, statistic, planned.memory, planned.signal)
+        return Round(public.policies, statistic, public.memory, public.signal)
 
     def describe(self) -> Description:
-        planning = f"bonus {self.planner.factor:g} x the paper's, with the noise of the release in place of its bound"
+        planning = (
+            f"bonus {self.planner.factor:g} x the paper's, "
+            "with the noise of the release in place of its bound"
+        )
         if self.step is not None:
             planning += f"; softmax policies, step {self.step:.3g} per user"
         return Description("tight", planning)
@@ -80,10 +89,11 @@ def calibrate(
     bonus_scale: float | None,
     step: float | None = None,
 ) -> Calibration:
-    """The budgeted counts of `TabularPSRL`, and prefix sums through the counter with the least noise."""
+    """Return the statistic of `TabularPSRL`, and the counter whose prefix sums have the least noise."""
     if not isinstance(public, TabularPublic):
         raise InvalidParameter(
-            f"{name} needs a table (TabularMDP.public), got {type(public).__name__}"
+            "public must be the public part of a tabular MDP (TabularMDP.public), "
+            f"got {type(public).__name__} for {name}"
         )
     check_choices(calibration, bonus_scale)
     if calibration == "paper":
@@ -189,9 +199,12 @@ class UCBVI(OptimisticLearner):
 
 
 class LDPOBI(OptimisticLearner):
-    """LDP-OBI: optimistic backward induction on messages from devices. Guarantee and departures: `OptimisticLearner`.
+    """LDP-OBI: optimistic backward induction on messages from devices.
 
-    Reference: [Garcelon21], whose bonus we recalled. The paper is about `LocalDP`; this agent also keeps `JointDP`.
+    Guarantee and departures: `OptimisticLearner`.
+
+    Reference: [Garcelon21], whose bonus we recalled. The paper is about `LocalDP`. This agent also
+    runs under `JointDP`.
     """
 
     name = "ldp-obi"
@@ -202,7 +215,9 @@ class LDPOBI(OptimisticLearner):
 
 
 class DPUCBVI(OptimisticLearner):
-    """DP-UCBVI: a bonus that follows the variance of the next value. Guarantee and departures: `OptimisticLearner`.
+    """DP-UCBVI: a bonus that follows the variance of the next value.
+
+    Guarantee and departures: `OptimisticLearner`.
 
     Reference: [QiaoWang23], whose bonus we recalled. One departure more: H^2 stands for a minimum
     with H^2 in the bonus.

@@ -1,5 +1,9 @@
-"""From noisy counts to an optimistic plan: one backward induction for all papers, each with its own
-bonus. All post-processing."""
+"""Plans an optimistic round from noisy counts of a tabular MDP.
+
+This is the public side of the optimistic agents. The backward induction is the same for all papers,
+and each paper has its own bonus. Everything here is post-processing, so constants and formulas may
+be changed without any effect on privacy.
+"""
 
 import math
 from dataclasses import dataclass
@@ -15,7 +19,7 @@ from confide.policy import StochasticPolicy, TabularPolicy
 from confide.privacy.bounded import Memory, Released
 from confide.tables import _optimistic_kernels as _kernels
 from confide.tables.bonus_planning import Bonus, BonusFormula, TableShape, Widths
-from confide.tables.model_planning import Counts, posterior
+from confide.tables.model_planning import Counts, model_posterior
 from confide.tables.reward_planning import reward_posterior
 from confide.tables.support_features import Support
 
@@ -36,9 +40,13 @@ KEPT_POLICY_SHARE = 0.25
 class TableEstimate:
     """What one release says about a tabular MDP."""
 
-    probabilities: Array  # [pair, s']
-    rewards: Array  # [h, s, a]
-    bonus: Bonus  # [pair]
+    # Transition probabilities [pair, s'].
+    probabilities: Array
+    # Mean rewards [h, s, a].
+    rewards: Array
+    # The two parts of the bonus [pair].
+    bonus: Bonus
+    # The mean number of samples of a pair, in the unit of the release.
     mean_samples: float
 
     def q_values(self, public: "TabularPublic", policy: Array | None = None) -> Array:
@@ -63,10 +71,13 @@ class OptimisticPlanner:
 
     public: "TabularPublic"
     support: Support
-    balance: float  # of rewards against counts; 0: rewards are known
+    # The factor of rewards against counts. Zero means that rewards are known.
+    reward_scale: float
     formula: BonusFormula
-    factor: float  # of the bonus
-    log: float  # in place of the paper's logarithm
+    # The factor of the bonus.
+    factor: float
+    # A constant that replaces the paper's logarithm.
+    log: float
 
     def visit_weight(self) -> float:
         """The weight of each visit, with which a user can pay for every step of an episode."""
@@ -74,19 +85,21 @@ class OptimisticPlanner:
         return math.sqrt(1 / (self.public.horizon if support.layers == 1 else support.layers))
 
     def visit_weights(self) -> Array:
-        """[pair]"""
+        """Return the weight of a visit to each pair [pair]."""
         return np.full(self.support.pairs, self.visit_weight())
 
     def estimate(self, moves: Array, rewards: Array, noise_std: float) -> TableEstimate:
         """From released counts [cell], and released sums of rewards [pair] where they are learned."""
-        public, support, weight = self.public, self.support, self.visit_weight()
+        public = self.public
+        support = self.support
+        weight = self.visit_weight()
         noise = noise_std / weight
         counts = Counts(moves / weight, rewards / weight, np.full(support.pairs, noise))
-        model = posterior(counts, support)
+        model = model_posterior(counts, support)
         learned_rewards = None
-        if self.balance:
-            learned_rewards = reward_posterior(model, support, self.balance).mean
-        widths = Widths(noise, noise, noise / (self.balance or 1.0), self.log)
+        if self.reward_scale:
+            learned_rewards = reward_posterior(model, support, self.reward_scale).mean
+        widths = Widths(noise, noise, noise / (self.reward_scale or 1.0), self.log)
         shape = TableShape(public.horizon, public.states, public.rewards is None)
         bonus = self.formula(model.totals, widths, shape)
         return TableEstimate(
@@ -107,18 +120,29 @@ def optimistic_values(
     terminal: Bools,
     policy: Array | None = None,
 ) -> Array:
-    """Q [h, s, a] for probabilities [pair, s'] and rewards [h, s, a], of the greedy policy or of the
-    given one [h, s, a]. `bonus_steps` and `ceiling` are by step [h]."""
-    weights = np.zeros((0, 0, 0)) if policy is None else policy
-    P, r = (np.ascontiguousarray(each, dtype=float) for each in (probabilities, rewards))
-    return _kernels.backward(
-        P, r, bonus.per_step, bonus.spread, bonus_steps, ceiling, terminal, weights
+    """Return Q [h, s, a] for probabilities [pair, s'] and rewards [h, s, a].
+
+    The values are those of the greedy policy, or of the given one [h, s, a]. `bonus_steps` and
+    `ceiling` are by step [h].
+    """
+    # The kernel reads an empty array as the greedy policy.
+    action_probabilities = np.zeros((0, 0, 0)) if policy is None else policy
+    return _kernels.optimistic_q_values(
+        np.ascontiguousarray(probabilities, dtype=float),
+        np.ascontiguousarray(rewards, dtype=float),
+        bonus.per_step,
+        bonus.spread,
+        bonus_steps,
+        ceiling,
+        terminal,
+        action_probabilities,
     )
 
 
 def greedy_actions(values: Array, rng: np.random.Generator) -> Ints:
-    """The best actions [h, s] for values [h, s, a]; of equally good ones, one at random."""
-    return np.asarray((values + VALUE_TOLERANCE * rng.random(values.shape)).argmax(axis=2))
+    """Return the best actions [h, s] for values [h, s, a]. Ties are broken at random."""
+    undecided_values = values + VALUE_TOLERANCE * rng.random(values.shape)
+    return np.asarray(undecided_values.argmax(axis=2))
 
 
 def plan_round(
@@ -128,12 +152,14 @@ def plan_round(
     released: Released,
     step: float | None,
 ) -> PublicRound:
-    """The next round after released counts [cell] and sums of rewards [pair]; `step` is that of
-    mirror descent per user, None: the greedy policy.
+    """Return the next round after released counts [cell] and sums of rewards [pair].
 
-    The random choice among equally good actions follows from public numbers.
+    `step` is the step of mirror descent per user, or None for the greedy policy. The random choice
+    among equally good actions follows from public numbers.
     """
-    public, memory, generation = planner.public, released.memory, released.generation
+    public = planner.public
+    memory = released.memory
+    generation = released.generation
     estimate = planner.estimate(moves, rewards, released.noise.std)
     signal = estimate.mean_samples if generation else None
     if step is None:
@@ -171,12 +197,13 @@ def improve_policy(
     shape = (public.horizon, public.states, public.actions)
     logits = np.zeros(shape)
     if release > 0:
-        logits, served = memory["logits"], int(memory["total"])
-        if logits.shape != shape or not np.isfinite(logits).all() or not 0 <= served <= users:
+        logits = memory["logits"]
+        users_before = int(memory["total"])
+        if logits.shape != shape or not np.isfinite(logits).all() or not 0 <= users_before <= users:
             raise InvalidParameter("the memory of earlier rounds does not fit this problem")
         logits = kept_share * logits
         values = estimate.q_values(public, softmax(logits))
-        logits = improve(logits, values, step * (users - served))
+        logits = improve(logits, values, step * (users - users_before))
     return softmax(logits), {"logits": logits, "total": np.array(users)}
 
 
@@ -187,20 +214,19 @@ def _terminal(public: "TabularPublic") -> Bools:
 
 
 def _rewards(public: "TabularPublic", learned: Array | None) -> Array:
-    """[h, s, a], the known ones, or the learned ones [pair]."""
+    """Return the known rewards [h, s, a], or the learned ones [pair] in this shape."""
     if public.rewards is not None:
         return public.rewards
     assert learned is not None
-    H, S, A = public.horizon, public.states, public.actions
-    rewards = np.clip(learned, 0.0, 1.0).reshape(-1, S, A)
+    rewards = np.clip(learned, 0.0, 1.0).reshape(-1, public.states, public.actions)
     if public.terminal is not None:
         rewards = np.where(public.terminal[None, :, None], public.terminal_reward, rewards)
-    return np.asarray(np.broadcast_to(rewards, (H, S, A)))
+    shape = (public.horizon, public.states, public.actions)
+    return np.asarray(np.broadcast_to(rewards, shape))
 
 
 def _dense(model: Array, support: Support) -> Array:
-    """[pair, s'] from probabilities [cell]"""
+    """Return probabilities [pair, s'] from probabilities [cell]."""
     table = np.zeros((support.pairs, support.states))
-    pair_of_cell = np.repeat(np.arange(support.pairs), np.diff(support.indptr))
-    table[pair_of_cell, support.successors] = model
+    table[support.pair_of_cell, support.successors] = model
     return table

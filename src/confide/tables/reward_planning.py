@@ -1,9 +1,15 @@
-"""Mean rewards of a table from noisy sums. All post-processing.
+"""Estimates the mean rewards of a tabular MDP from noisy sums.
 
-Prior. All actions of a state earn what is common in most of the table; or, with probability ALIKE, another reward, uniform on [0, 1] and
-the same for all actions of the state; or, with probability APART, each action for itself earns the common one, or with probability OWN
-one that is uniform on [0, 1]. So an action that nobody tried may be worth as much as any, and as the others of its state. What is common
-is one reward, or one for each action: whichever explains the sums better.
+This is the public side of `TabularPSRL` and of the optimistic agents. Everything here is
+post-processing, so constants and formulas may be changed without any effect on privacy.
+
+Prior. Most states are usual: all their actions earn the common reward. A state is *alike* with
+probability ALIKE_STATES. Then all its actions earn one other reward, which is uniform on [0, 1].
+A state is *apart* with probability APART_STATES. Then each of its actions earns the common reward,
+or with probability OWN_REWARDS one of its own, which is uniform on [0, 1]. Because of this prior,
+an action that nobody tried may be worth as much as any other, and as much as the other actions of
+its state. The common reward is one number, or one number for each action: the posterior uses the
+version that explains the sums better.
 """
 
 from dataclasses import dataclass
@@ -16,129 +22,179 @@ from confide.tables.model_planning import Posterior
 from confide.tables.support_features import Support
 
 Array = npt.NDArray[np.float64]
-ALIKE, APART, OWN = 0.1, 0.2, 0.3
-FAINT = 2.0  # standard deviations of noise, within which a number of samples tells nothing
-SURE = 0.05  # the common reward is a median, in which what is known better than this weighs no more
-_WIDEST, _NEVER = 1e3, 1e-290
+
+# All constants below were chosen by measurement on the problems of docs/benchmarks/tables.md.
+
+# Prior probabilities: see the head of this file.
+ALIKE_STATES = 0.1
+APART_STATES = 0.2
+OWN_REWARDS = 0.3
+# So many standard deviations of noise are taken off a number of samples, because they may be none.
+NOISE_STDS_WITHOUT_SAMPLES = 2.0
+# The common reward is a weighted median. An estimate whose standard deviation is smaller than this
+# weighs no more than one with this standard deviation.
+LEAST_STD_OF_MEDIAN = 0.05
+# Limits that keep logarithms and quotients finite.
+MAX_STD = 1e3
+MIN_STD = 1e-9
+MIN_MASS = 1e-290
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Unit:
-    """Normal distributions, of any shape, that are cut at 0 and 1."""
+class UnitNormals:
+    """Independent normal distributions, truncated to [0, 1]. Both arrays have the same shape."""
 
     centres: Array
-    spreads: Array
+    stds: Array
 
     @property
     def mass(self) -> Array:
-        """Within [0, 1], before the cut."""
-        low, high = self._ends()
-        return np.maximum(high - low, _NEVER)
+        """The probability of [0, 1] before the truncation."""
+        low, high = self._tail_probabilities()
+        return np.maximum(high - low, MIN_MASS)
 
     @property
     def mean(self) -> Array:
-        density = (
-            np.exp(-0.5 * (end / self.spreads) ** 2) for end in (self.centres, 1 - self.centres)
-        )
-        inside = (
-            self.centres
-            + self.spreads * (next(density) - next(density)) / np.sqrt(2 * np.pi) / self.mass
-        )
-        return np.asarray(np.clip(inside, 0.0, 1.0))
+        density_at_0 = np.exp(-0.5 * (self.centres / self.stds) ** 2)
+        density_at_1 = np.exp(-0.5 * ((1 - self.centres) / self.stds) ** 2)
+        shift = self.stds * (density_at_0 - density_at_1) / np.sqrt(2 * np.pi) / self.mass
+        means = self.centres + shift
+        return np.asarray(np.clip(means, 0.0, 1.0))
 
-    def drawn(self, rng: np.random.Generator) -> Array:
-        low, high = self._ends()
-        z = ndtri(np.clip(low + (high - low) * rng.random(low.shape), 1e-300, 1 - 1e-16))
-        return np.clip(self.centres + self.spreads * np.where(self.centres > 0, z, -z), 0.0, 1.0)
+    def draw(self, rng: np.random.Generator) -> Array:
+        low, high = self._tail_probabilities()
+        probability = low + (high - low) * rng.random(low.shape)
+        quantile = ndtri(np.clip(probability, 1e-300, 1 - 1e-16))
+        # Where the centre is not positive, the probabilities are those of the other tail.
+        quantile = np.where(self.centres > 0, quantile, -quantile)
+        return np.clip(self.centres + self.stds * quantile, 0.0, 1.0)
 
-    def _ends(self) -> tuple[Array, Array]:
-        """Probabilities below 0 and 1, or above 1 and 0 where the centre is below 0: rounding loses nothing in that tail."""
-        a, b = -self.centres / self.spreads, (1 - self.centres) / self.spreads
-        return np.where(a < 0, ndtr(a), ndtr(-b)), np.where(a < 0, ndtr(b), ndtr(-a))
+    def _tail_probabilities(self) -> tuple[Array, Array]:
+        """Return the probabilities below 0 and below 1.
+
+        Where the centre is below 0, they are the probabilities above 1 and above 0. So neither
+        of the two tails loses digits to rounding.
+        """
+        to_0 = -self.centres / self.stds
+        to_1 = (1 - self.centres) / self.stds
+        low = np.where(to_0 < 0, ndtr(to_0), ndtr(-to_1))
+        high = np.where(to_0 < 0, ndtr(to_1), ndtr(-to_0))
+        return low, high
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RewardPosterior:
-    """Mean rewards. States: [0] all actions common, [1] alike, [2] apart, with `chances` [3, state]; actions apart are `own` [state, a]."""
+    """The posterior of mean rewards.
 
-    common: Array  # [a]
+    `chances` [3, state] are the probabilities that a state is usual, alike, or apart. In a state
+    that is apart, an action has a reward of its own with probability `own` [state, action].
+    """
+
+    # The common reward [action].
+    common: Array
     chances: Array
-    state: Unit  # [state]
+    # The reward of a state whose actions are alike [state].
+    state_reward: UnitNormals
     own: Array
-    action: Unit  # [state, a]
+    # The reward of an action of its own [state, action].
+    action_reward: UnitNormals
 
     @property
     def mean(self) -> Array:
-        """[pair]"""
-        apart = self.common + self.own * (self.action.mean - self.common)
-        usual, alike, own = self.chances[:, :, None]
-        return np.asarray(
-            (usual * self.common + alike * self.state.mean[:, None] + own * apart).ravel()
-        )
+        """The mean reward of each pair [pair]."""
+        mean_if_apart = self.common + self.own * (self.action_reward.mean - self.common)
+        is_usual, is_alike, is_apart = self.chances[:, :, None]
+        mean = is_usual * self.common + is_alike * self.state_reward.mean[:, None]
+        return np.asarray((mean + is_apart * mean_if_apart).ravel())
 
-    def drawn(self, rng: np.random.Generator) -> Array:
-        """[pair]"""
-        level, alike = rng.random(len(self.own)), self.state.drawn(rng)
-        apart = np.where(rng.random(self.own.shape) < self.own, self.action.drawn(rng), self.common)
-        is_usual, is_alike = level < self.chances[0], level < self.chances[0] + self.chances[1]
-        same = np.where(is_usual[:, None], self.common, alike[:, None])
-        return np.where(is_alike[:, None], same, apart).ravel()
+    def draw(self, rng: np.random.Generator) -> Array:
+        """Draw the reward of each pair [pair]."""
+        kind = rng.random(len(self.own))
+        rewards_if_alike = self.state_reward.draw(rng)
+        has_own = rng.random(self.own.shape) < self.own
+        rewards_if_apart = np.where(has_own, self.action_reward.draw(rng), self.common)
+        is_usual = kind < self.chances[0]
+        is_usual_or_alike = kind < self.chances[0] + self.chances[1]
+        same_for_all = np.where(is_usual[:, None], self.common, rewards_if_alike[:, None])
+        return np.where(is_usual_or_alike[:, None], same_for_all, rewards_if_apart).ravel()
 
 
-def reward_posterior(known: Posterior, support: Support, balance: float) -> RewardPosterior:
-    """From sums of rewards over effective samples, whose noise is 1 / balance times that of a count.
+def reward_posterior(model: Posterior, support: Support, reward_scale: float) -> RewardPosterior:
+    """Return the posterior of rewards, from their sums over effective samples.
 
-    A number of samples that is within its own noise may be none. So the fewer samples, the less is said by what was earned in them.
+    The noise of a sum of rewards is 1 / reward_scale times that of a count. A number of samples
+    that is within its own noise may be zero. Therefore, the fewer samples a pair has, the less its
+    sum of rewards says.
     """
-    N, s, y = known.totals, known.counts.noise, known.counts.rewards
-    ratio, typical = y / np.maximum(N, 1e-9), (np.clip(y, 0.0, N) + 1) / (N + 2)
-    deviation = np.sqrt((s / balance) ** 2 + N * typical * (1 - typical))
-    spreads = np.minimum(deviation / np.maximum(N - FAINT * s, 1e-9), _WIDEST) + 1e-9
+    samples = model.totals
+    count_noise = model.counts.noise
+    sums = model.counts.rewards
+    ratio = sums / np.maximum(samples, 1e-9)
+    # The sampling variance of a reward in [0, 1] is at most that of a coin with the same mean.
+    typical_reward = (np.clip(sums, 0.0, samples) + 1) / (samples + 2)
+    sampling_variance = samples * typical_reward * (1 - typical_reward)
+    sum_std = np.sqrt((count_noise / reward_scale) ** 2 + sampling_variance)
+    sure_samples = np.maximum(samples - NOISE_STDS_WITHOUT_SAMPLES * count_noise, 1e-9)
+    stds = np.minimum(sum_std / sure_samples, MAX_STD) + MIN_STD
     shape = (-1, support.actions)
-    weights = np.where(support.open, 1 / (spreads**2 + SURE**2), 0.0).reshape(shape)
-    action = Unit(ratio.reshape(shape), spreads.reshape(shape))
-    one = np.full(support.actions, _median(action.centres.ravel(), weights.ravel()))
-    each = np.array([_median(*column) for column in zip(action.centres.T, weights.T, strict=True)])
-    (first, simple), (second, detailed) = (_given(common, action) for common in (one, each))
-    # what further numbers gain by fitting alone
-    more = (support.actions - 1) / 2 * np.log(len(action.centres))
-    return second if detailed > simple + more else first
+    median_weights = np.where(support.open, 1 / (stds**2 + LEAST_STD_OF_MEDIAN**2), 0.0)
+    median_weights = median_weights.reshape(shape)
+    action_reward = UnitNormals(ratio.reshape(shape), stds.reshape(shape))
+    centres = action_reward.centres
 
-
-def _given(common: Array, action: Unit) -> tuple[RewardPosterior, float]:
-    """The posterior for these common rewards [a], and the logarithm of its evidence."""
-    precision = 1 / action.spreads**2
-    pooled = precision.sum(axis=1)
-    state = Unit((precision * action.centres).sum(axis=1) / pooled, 1 / np.sqrt(pooled))
-    spike, slab = _log_density(action, common), np.log(action.mass)
-    alike = _log_density(action, state.centres[:, None]).sum(axis=1) + np.log(
-        np.sqrt(2 * np.pi) * state.spreads * state.mass
+    common_median = _weighted_median(centres.ravel(), median_weights.ravel())
+    one_reward = np.full(support.actions, common_median)
+    reward_by_action = np.array(
+        [_weighted_median(*column) for column in zip(centres.T, median_weights.T, strict=True)]
     )
-    mixed = np.logaddexp(np.log1p(-OWN) + spike, np.log(OWN) + slab)
-    evidence = np.stack([spike.sum(axis=1), alike, mixed.sum(axis=1)]) + np.log(
-        [[1 - ALIKE - APART], [ALIKE], [APART]]
-    )
-    total = logsumexp(evidence, axis=0)
-    found = RewardPosterior(
-        common, np.exp(evidence - total), state, np.exp(np.log(OWN) + slab - mixed), action
-    )
-    return found, float(total.sum())
+    simple, simple_evidence = _posterior_given_common(one_reward, action_reward)
+    detailed, detailed_evidence = _posterior_given_common(reward_by_action, action_reward)
+    # What more parameters gain by fitting alone, as in the Bayesian information criterion.
+    fitting_gain = (support.actions - 1) / 2 * np.log(len(centres))
+    return detailed if detailed_evidence > simple_evidence + fitting_gain else simple
 
 
-def _median(values: Array, weights: Array) -> float:
-    """Within [0, 1]; 0 where nothing has a weight."""
+def _posterior_given_common(
+    common: Array, action_reward: UnitNormals
+) -> tuple[RewardPosterior, float]:
+    """Return the posterior for these common rewards [action], and the logarithm of its evidence."""
+    precision = 1 / action_reward.stds**2
+    pooled_precision = precision.sum(axis=1)
+    pooled_mean = (precision * action_reward.centres).sum(axis=1) / pooled_precision
+    state_reward = UnitNormals(pooled_mean, 1 / np.sqrt(pooled_precision))
+
+    log_common = _log_density(action_reward, common)
+    log_own = np.log(action_reward.mass)
+    log_apart = np.logaddexp(np.log1p(-OWN_REWARDS) + log_common, np.log(OWN_REWARDS) + log_own)
+    log_alike = _log_density(action_reward, state_reward.centres[:, None]).sum(axis=1) + np.log(
+        np.sqrt(2 * np.pi) * state_reward.stds * state_reward.mass
+    )
+    log_likelihood = np.stack([log_common.sum(axis=1), log_alike, log_apart.sum(axis=1)])
+    prior = [[1 - ALIKE_STATES - APART_STATES], [ALIKE_STATES], [APART_STATES]]
+    log_joint = log_likelihood + np.log(prior)
+    log_evidence = logsumexp(log_joint, axis=0)
+    posterior = RewardPosterior(
+        common,
+        np.exp(log_joint - log_evidence),
+        state_reward,
+        np.exp(np.log(OWN_REWARDS) + log_own - log_apart),
+        action_reward,
+    )
+    return posterior, float(log_evidence.sum())
+
+
+def _weighted_median(values: Array, weights: Array) -> float:
+    """Return the weighted median, clipped to [0, 1], or 0 if all weights are zero."""
     order = np.argsort(np.where(weights > 0, values, 0.0))
-    mass = np.cumsum(weights[order])
-    return (
-        float(np.clip(values[order[int(np.searchsorted(mass, mass[-1] / 2))]], 0.0, 1.0))
-        if mass[-1] > 0
-        else 0.0
-    )
+    cumulative_weight = np.cumsum(weights[order])
+    total_weight = cumulative_weight[-1]
+    if total_weight <= 0:
+        return 0.0
+    middle = int(np.searchsorted(cumulative_weight, total_weight / 2))
+    return float(np.clip(values[order[middle]], 0.0, 1.0))
 
 
-def _log_density(of: Unit, mean: Array) -> Array:
-    return np.asarray(
-        -0.5 * ((of.centres - mean) / of.spreads) ** 2
-        - np.log(of.spreads)
-        - 0.5 * np.log(2 * np.pi)
-    )
+def _log_density(normals: UnitNormals, values: Array) -> Array:
+    """Return the logarithm of the normal densities, before the truncation."""
+    squared_distance = ((normals.centres - values) / normals.stds) ** 2
+    return np.asarray(-0.5 * squared_distance - np.log(normals.stds) - 0.5 * np.log(2 * np.pi))

@@ -1,4 +1,9 @@
-"""Posterior sampling on private counts: our own learner for tables of which nothing is known. Privacy is proved, regret is measured."""
+"""TabularPSRL: posterior sampling for tabular MDPs whose transitions are unknown.
+
+This file joins the private side (`contributions`) and the public side (`sampling_planning`) under
+the agent's name. The name and the version of its identity are part of ledger ids, saved states
+and messages. Privacy is proved, in `BudgetedCounts`. Regret is measured, on docs/tables.md.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,16 +23,25 @@ from confide.problems.sizes import ProblemSizes, sizes_of
 from confide.problems.tabular import TabularPublic
 from confide.tables.contributions import BudgetedCounts, BudgetedVisits
 from confide.tables.footprint import STATE_SUPPORT, TableSizes
-from confide.tables.model_planning import LARGE
-from confide.tables.sampling_planning import SamplingProblem, plan_round, policies_of, window_of
+from confide.tables.model_planning import LARGE_TABLE_CELLS
+from confide.tables.sampling_planning import (
+    SamplingProblem,
+    kept_releases,
+    plan_round,
+    policies_per_round,
+)
 from confide.tables.support_features import GivenSupport, Support, layers_of, support_of
 
-FIRST = 100  # users of the first round
-# of the number of users, from release to release; and for large tables, where planning takes long
-GROWTH, FASTER = 1.2, 1.5
-BALANCE = 180 / 256  # of rewards against counts
-# Of the estimate of memory and planning time, by `benchmarks/memory.py`: arrays of one number per cell and copies of
-# the policies of the kept releases that exist at the peak, and the time per drawn cell and per visited cell.
+# The default schedule, chosen by measurement: the users of the first round, and the factor by which
+# the number of all users grows from release to release.
+FIRST_ROUND = 100
+GROWTH = 1.2
+# In large tables planning takes long, so there are fewer releases.
+LARGE_TABLE_GROWTH = 1.5
+# The factor of rewards against counts in the released sums, chosen by measurement.
+REWARD_SCALE = 180 / 256
+# The following numbers were measured by `benchmarks/memory.py`. At the peak, so many arrays with one
+# number per cell exist, and so many copies of the policies of the kept releases.
 ARRAYS = 14
 COPIES_OF_POLICIES = 3.2
 SECONDS_PER_DRAW = 4.5e-8
@@ -35,45 +49,50 @@ SECONDS_PER_VISIT = 3e-9
 
 
 def default_schedule(episodes: int, cells: int) -> Schedule:
-    return geometric(episodes, first=FIRST, ratio=FASTER if cells > LARGE else GROWTH)
+    growth = LARGE_TABLE_GROWTH if cells > LARGE_TABLE_CELLS else GROWTH
+    return geometric(episodes, first=FIRST_ROUND, ratio=growth)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableSampling:
-    """Between two releases: a posterior of the table, models drawn from it, and the best policy for each."""
+    """Plans a round from a release, and says how its users are counted."""
 
     problem: SamplingProblem
     bound: BudgetedCounts
 
     @property
     def support(self) -> Support:
-        """What the estimate of an agent that exists reads: memory is in proportion to it."""
+        """The support, from which the memory of an existing agent is estimated."""
         return self.problem.support
 
     def plan(self, released: Released) -> Round:
-        planned = plan_round(self.problem, released)
-        public = planned.public
-        statistic = BudgetedVisits(self.problem.support, planned.weights, self.bound)
+        table_round = plan_round(self.problem, released)
+        public = table_round.public
+        statistic = BudgetedVisits(self.problem.support, table_round.weights, self.bound)
         return Round(public.policies, statistic, public.memory, public.signal, public.shares)
 
     def describe(self) -> Description:
         return Description(
             "tight",
-            f"the best policies for {self.problem.policies - 2} models from the posterior and for its mean; few users explore",
+            f"the best policies for {self.problem.policies - 2} models from the posterior "
+            "and for its mean; few users explore",
         )
 
 
 class TabularPSRL(Learner):
-    """Posterior sampling for tables, on sums of budgeted counts of transitions.
+    """Posterior sampling for tabular MDPs, on noisy sums of budgeted counts of transitions.
 
-    Guarantee: joint DP (`JointDP`), local DP (`LocalDP`) or distributed DP (`DistributedDP`) for every user, by one query per user
-    (`BudgetedCounts`): where the user went from each state and action, in counts whose squares sum to at most one, and where rewards are to
-    be learned their sums; delta = 0 gives Laplace noise. Policies are functions of releases and of a public seed. PRIVACY IS PROVED; REGRET
-    IS MEASURED (docs/tables.md), not proved.
+    Guarantee: joint DP (`JointDP`), local DP (`LocalDP`) or distributed DP (`DistributedDP`) for
+    every user, by one query per user (`BudgetedCounts`). The query says how often the user went
+    from each state and action to each successor, in counts whose squares sum to at most one. Where
+    rewards are learned, it also has their sums. Policies are functions of releases and of a public
+    seed. With delta = 0 the noise is Laplace noise. Privacy is proved. Regret is measured
+    (docs/tables.md), not proved.
 
-    Nothing is known of the transitions, unless `support` says which states can follow a state and an action: a boolean array [s, a, s'] or
-    [s, s'], or a list of (s, a, s'). At epsilon = 1 it is worth a factor of 4 to 9 in regret: most of the cost is telling the few
-    states that follow from all others. A wrong support makes the learner wrong, and costs no privacy.
+    Transitions are unknown, unless `support` says which states can follow a state and an action.
+    It is a boolean array [s, a, s'] or [s, s'], or a list of (s, a, s'). At epsilon = 1 a support
+    divides the regret by 4 to 9, because most users are needed to tell the few possible successors
+    from all others. A wrong support makes the agent learn wrongly, and costs no privacy.
     """
 
     name = "tabular-psrl"
@@ -93,26 +112,23 @@ class TabularPSRL(Learner):
         privacy: Request,
         support: Any = None,
         schedule: Schedule | None = None,
-        **options: Any,  # noqa: ARG003 - they change nothing
+        **options: Any,  # noqa: ARG003 - other options change nothing here
     ) -> Footprint:
         table = TableSizes.of(sizes, support)
-        policies = policies_of(table.cells)
-        planned = policies * sizes.horizon * sizes.states
-        kept_releases = window_of(table.released, planned) + 1
+        policies = policies_per_round(table.cells)
+        planned_actions = policies * sizes.horizon * sizes.states
+        # The release that has just come is there before the oldest one is folded away.
+        releases = kept_releases(table.released, planned_actions) + 1
         chosen = choose_schedule(schedule, default_schedule(episodes, table.cells))
         numbers = (
-            (ARRAYS + 2 * kept_releases) * table.released
-            + COPIES_OF_POLICIES * kept_releases * planned
+            (ARRAYS + 2 * releases) * table.released
+            + COPIES_OF_POLICIES * releases * planned_actions
             + numbers_of_users(chosen, sizes.horizon, policies)
         )
-        visited = (
-            (kept_releases + 1)
-            * policies
-            * sizes.horizon
-            * table.cells
-            / (sizes.actions * table.layers)
-        )
-        seconds = 0.01 + SECONDS_PER_DRAW * policies * table.cells + SECONDS_PER_VISIT * visited
+        cells_per_step = table.cells / (sizes.actions * table.layers)
+        visited_cells = (releases + 1) * policies * sizes.horizon * cells_per_step
+        seconds_of_draws = SECONDS_PER_DRAW * policies * table.cells
+        seconds = 0.01 + seconds_of_draws + SECONDS_PER_VISIT * visited_cells
         counter, _ = counter_of_rates(chosen, privacy)
         return Footprint(table.released, numbers, seconds, chosen, counter)
 
@@ -129,11 +145,13 @@ class TabularPSRL(Learner):
     ) -> None:
         if not isinstance(public, TabularPublic):
             raise InvalidParameter(
-                f"TabularPSRL needs a table (TabularMDP.public), got {type(public).__name__}"
+                "public must be the public part of a tabular MDP (TabularMDP.public), "
+                f"got {type(public).__name__}"
             )
         if not isinstance(calibration, str) or calibration != "tight":
             raise InvalidParameter(
-                f'TabularPSRL is in no paper: calibration must be "tight", got calibration={calibration!r}'
+                'calibration must be "tight" because TabularPSRL is in no paper, '
+                f"got calibration={calibration!r}"
             )
         check_choices(calibration, None)
         check_asked(episodes, privacy, distributed=True)
@@ -144,8 +162,10 @@ class TabularPSRL(Learner):
         refuse_more_than_available(
             footprint.memory(privacy, discrete=discrete), self.name, STATE_SUPPORT
         )
-        H, known = public.horizon, public.rewards is not None
-        layers = layers_of(H, stationary=public.stationary, known_rewards=known)
+        known_rewards = public.rewards is not None
+        layers = layers_of(
+            public.horizon, stationary=public.stationary, known_rewards=known_rewards
+        )
         cells = support_of(
             support,
             layers=layers,
@@ -153,14 +173,16 @@ class TabularPSRL(Learner):
             actions=public.actions,
             terminal=public.terminal,
         )
-        bound = BudgetedCounts(cells.cells, cells.pairs, H, 0.0 if known else BALANCE)
+        reward_scale = 0.0 if known_rewards else REWARD_SCALE
+        bound = BudgetedCounts(cells.cells, cells.pairs, public.horizon, reward_scale)
         chosen = choose_schedule(schedule, default_schedule(episodes, cells.cells))
-        counter, ratio = counter_of_rates(chosen, privacy)
-        if ratio is None:
+        counter, discount_ratio = counter_of_rates(chosen, privacy)
+        if discount_ratio is None:
             raise InvalidParameter(
-                f"TabularPSRL looks at all releases together, and {chosen.leaves} are too many: choose fewer"
+                f"schedule must have fewer releases, got {chosen.leaves}: "
+                "TabularPSRL looks at all releases together"
             )
-        problem = SamplingProblem(public, cells, bound.balance, bound.size, ratio)
+        problem = SamplingProblem(public, cells, reward_scale, bound.size, discount_ratio)
         algorithm = TableSampling(problem, bound)
         identity = Identity(self.name, 1, public=public, support=[cells.indptr, cells.successors])
         super().__init__(
