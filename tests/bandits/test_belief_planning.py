@@ -7,10 +7,10 @@ import pytest
 
 from confide.bandits.belief_planning import (
     LAYOUT,
-    believe,
-    combined,
+    combine_releases,
+    estimate_belief,
     recall_releases,
-    shrunk,
+    shrink_to_round,
 )
 from confide.errors import InvalidParameter
 from confide.planners.history import History
@@ -25,7 +25,7 @@ def history_of(releases, noises, users):
 def test_exact_rounds_are_added_up():
     releases = np.array([[1.0, 2.0], [3.0, 4.0]])
     history = history_of(releases, np.zeros(2), np.array([10.0, 20.0]))
-    values, noise = combined(history, 0.0, 0.1)
+    values, noise = combine_releases(history, 0.0, 0.1)
     assert values == pytest.approx([4.0, 6.0], rel=1e-6) and noise == 0.0
 
 
@@ -40,8 +40,8 @@ def test_the_noise_of_the_combination_is_as_stated_and_its_mean_is_that_of_its_u
     releases = exact[:, None] + 10 * rng.normal(size=(12, 1000))
     noises = np.full(12, 100.0)
     history = history_of(releases, noises, users)
-    values, noise = combined(history, ratio, 0.1)
-    certain, _ = combined(history_of(exact[:, None], noises, users), ratio, 0.1)
+    values, noise = combine_releases(history, ratio, 0.1)
+    certain, _ = combine_releases(history_of(exact[:, None], noises, users), ratio, 0.1)
     assert values.std() == pytest.approx(noise, rel=0.08)
     assert values.mean() == pytest.approx(certain[0], abs=0.2 * noise)
     assert certain[0] <= users.sum() * (1 + 1e-9)  # nobody counts twice
@@ -53,7 +53,7 @@ def test_discounted_rounds_know_the_whole_past_with_the_noise_that_is_promised()
     users = g ** np.arange(rounds)
     noises = np.full(rounds, 1 / (1 - g**-2))
     exact = np.array([sum(g ** -(t - j) * users[j] for j in range(t + 1)) for t in range(rounds)])
-    values, noise = combined(history_of(exact[:, None], noises, users), 1 / g, 1e-12)
+    values, noise = combine_releases(history_of(exact[:, None], noises, users), 1 / g, 1e-12)
     assert noise / values[0] * users.sum() == pytest.approx(1 + 1 / g, rel=0.01)
 
 
@@ -61,19 +61,19 @@ def test_a_matrix_that_is_all_noise_becomes_round_and_one_without_noise_stays():
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(8, 8))
     noise = (Z + Z.T) / 2  # GOE with a diagonal of variance 1
-    assert shrunk(100 * np.eye(8) + 0.5 * noise, 1.0) == pytest.approx(
+    assert shrink_to_round(100 * np.eye(8) + 0.5 * noise, 1.0) == pytest.approx(
         np.eye(8) * np.trace(100 * np.eye(8) + 0.5 * noise) / 8
     )
-    assert shrunk(noise, 0.0) == pytest.approx(noise)
-    assert not shrunk(np.zeros((2, 2)), 1.0).any()
+    assert shrink_to_round(noise, 0.0) == pytest.approx(noise)
+    assert not shrink_to_round(np.zeros((2, 2)), 1.0).any()
 
 
 def test_the_belief_finds_the_weights():
     theta = np.array([0.3, -0.4, 0.0])
-    belief = believe(1e5 * np.eye(3), 1e5 * theta, noise=1.0, balance=2.0)
+    belief = estimate_belief(1e5 * np.eye(3), 1e5 * theta, noise=1.0, balance=2.0)
     assert belief.mean == pytest.approx(theta, abs=1e-4)
     assert np.diag(belief.root @ belief.root.T) == pytest.approx(0.25 / 1e5, rel=0.01)
-    nothing = believe(np.zeros((3, 3)), np.zeros(3), noise=1e6, balance=2.0)
+    nothing = estimate_belief(np.zeros((3, 3)), np.zeros(3), noise=1e6, balance=2.0)
     assert not nothing.mean.any() and np.trace(nothing.root @ nothing.root.T) <= 1 + 1e-9
 
 

@@ -43,5 +43,5 @@ def test_printed_without_privacy_is_linucb():
 
 def test_there_is_no_print_for_pure_privacy():
     for privacy in (confide.JointDP(1.0, delta=0.0), confide.LocalDP(1.0, delta=0.0)):
-        with pytest.raises(InvalidParameter, match="no printed constants"):
+        with pytest.raises(InvalidParameter, match="the papers print no constants"):
             LinUCB(WORLD.public, episodes=100, privacy=privacy, calibration="paper")

@@ -1,8 +1,13 @@
-"""What releases say about the weights of a linear bandit. All post-processing.
+"""Estimates the weights of a linear bandit from releases, and plans rounds.
 
-Release t is R_t = sum_{j <= t} ratio^(t - j) X_j plus noise, X_j the sum of (x x^T, kappa x y) over the users of round j (ratio 0: the
-round alone). Least squares over all releases weighs each of them by what it tells about a user's mean contribution: the weights follow from
-the numbers of users and from the noise, never from the noisy sums.
+This is the public side of `LinTS` and `LinUCB`. Everything here is post-processing, so constants
+and formulas may be changed without any effect on privacy. The names and shapes in `LAYOUT` are part
+of saved states and of published rounds.
+
+Release t is R_t = sum_{j <= t} ratio^(t - j) X_j + noise, where X_j is the sum of (x x^T, kappa x y)
+over the users of round j. With ratio = 0 a release is the sum of one round alone. Least squares
+over all releases estimates a user's mean contribution. The weights of the releases follow from the
+numbers of users and from the noise, and never from the noisy sums.
 """
 
 from collections.abc import Callable
@@ -18,8 +23,14 @@ from confide.policy import ContextPolicy
 from confide.privacy.bounded import Released
 
 Array = npt.NDArray[np.float64]
-RIDGE = 0.3  # x half of the norm of the noise
-LONGEST = 1.0  # an estimate of the weights
+# The ridge of the regression, as a multiple of half the norm of the noise. Chosen by measurement.
+RIDGE = 0.3
+# An estimate of the weights is not longer than this.
+MAX_WEIGHT_NORM = 1.0
+# The largest variance of a reward in [0, 1].
+REWARD_VARIANCE = 1 / 4
+# Noise on x x^T matters in proportion to the squared length of the weights, which is at most this.
+SQUARED_WEIGHT_LENGTH = 1 / 16
 
 
 LAYOUT = Layout(
@@ -34,88 +45,110 @@ LAYOUT = Layout(
 
 
 def recall_releases(released: Released, *, differences: bool) -> History:
-    """All releases so far with the variances of their noise and their users, the last one included.
+    """Return all releases so far with their users and the variances of their noise.
 
-    If `differences`, each of them is the difference of two prefix sums.
+    The last release is included. With `differences`, each of them is a difference of prefix sums.
     """
     history = LAYOUT.recall(released, {"number": len(released.values)})
     if released.generation == 0:
         return history
-    values, variance = released.values, released.noise.std**2
+    values = released.values
+    noise_variance = released.noise.std**2
     if differences:
-        values, variance = history.without_last(released)
+        values, noise_variance = history.without_last(released)
+    users_of_round = released.users - history["total"]
     history = history.append(
-        "release", releases=values, noises=variance, users=released.users - history["total"]
+        "release", releases=values, noises=noise_variance, users=users_of_round
     )
     return history.remember_release(released).replace(total=np.array(released.users))
 
 
-def combined(history: History, ratio: float, spread: float) -> tuple[Array, float]:
-    """The sums of as many users as the releases are worth, and the standard deviation of the noise on each number.
+def combine_releases(
+    history: History, ratio: float, contribution_variance: float
+) -> tuple[Array, float]:
+    """Return the least-squares sums of all releases, and the standard deviation of their noise.
 
-    `spread` is the variance of a number of one user's contribution, about.
+    The sums are scaled so that they are those of as many users as the releases are worth.
+    `contribution_variance` is the approximate variance of one number of a user's contribution.
     """
-    n, rounds = history["users"], history.count("release")
-    t, j = np.arange(rounds)[:, None], np.arange(rounds)[None]
-    C = np.where(j <= t, ratio ** np.maximum(t - j, 0.0), 0.0)
-    covariance = spread * (C * n) @ C.T + np.diag(history["noises"])
+    users = history["users"]
+    rounds = history.count("release")
+    release = np.arange(rounds)[:, None]
+    round_ = np.arange(rounds)[None]
+    # The coefficient of each round in each release.
+    coefficients = np.where(round_ <= release, ratio ** np.maximum(release - round_, 0.0), 0.0)
+    covariance = contribution_variance * (coefficients * users) @ coefficients.T
+    covariance = covariance + np.diag(history["noises"])
     covariance += (1e-12 * np.trace(covariance) + 1e-300) * np.eye(rounds)
-    weights = np.linalg.solve(covariance, C @ n)
-    of_rounds = C.T @ weights
-    counted = float(of_rounds**2 @ n)
-    scale = float(of_rounds @ n) / counted if counted > 0 else 0.0
+    weights = np.linalg.solve(covariance, coefficients @ users)
+    round_weights = coefficients.T @ weights
+    squared_weight = float(round_weights**2 @ users)
+    scale = float(round_weights @ users) / squared_weight if squared_weight > 0 else 0.0
     noise = scale * float(np.sqrt(weights**2 @ history["noises"]))
     return scale * (weights @ history["releases"]), noise
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Belief:
-    """About the weights: mean [i], and root [i, k] with root root^T the covariance."""
+    """A normal belief about the weights: its mean [i], and a root [i, k] of its covariance.
+
+    The covariance is root root^T.
+    """
 
     mean: Array
     root: Array
 
-    def drawn(self, spread: float, rng: np.random.Generator) -> Array:
+    def draw(self, spread: float, rng: np.random.Generator) -> Array:
+        """Draw weights [i], with `spread` times the standard deviation of the belief."""
         sample: Array = self.mean + spread * self.root @ rng.normal(size=len(self.mean))
         return sample
 
 
-def shrunk(Lambda: Array, noise: float) -> Array:
-    """Lambda [i, i] moved towards a multiple of the identity: by all, if it is no farther from it than its noise alone would be.
+def shrink_to_round(gram: Array, noise: float) -> Array:
+    """Move a noisy Gram matrix [i, i] towards a multiple of the identity.
 
-    The trace has little noise. Of ||Lambda - m I||_F^2, m = tr Lambda / d, noise makes up noise^2 (d (d + 1) / 2 - 1) on average, and the
-    rest is kept (the rule of James and Stein).
+    The trace has little noise, so m I with m = tr(gram) / d is nearly exact. On average, noise makes
+    up noise^2 (d (d + 1) / 2 - 1) of ||gram - m I||_F^2. This share is taken away, as by the rule
+    of James and Stein. If noise alone explains the whole distance, the result is m I.
     """
-    d = len(Lambda)
-    round_ = float(np.trace(Lambda)) / d * np.eye(d)
-    apart = float(((Lambda - round_) ** 2).sum())
-    kept = max(1 - noise**2 * (d * (d + 1) / 2 - 1) / apart, 0.0) if apart > 0 else 0.0
-    result: Array = round_ + kept * (Lambda - round_)
-    return result
+    d = len(gram)
+    round_gram = float(np.trace(gram)) / d * np.eye(d)
+    squared_distance = float(((gram - round_gram) ** 2).sum())
+    kept_share = 0.0
+    if squared_distance > 0:
+        kept_share = max(1 - noise**2 * (d * (d + 1) / 2 - 1) / squared_distance, 0.0)
+    shrunk_gram: Array = round_gram + kept_share * (gram - round_gram)
+    return shrunk_gram
 
 
-def believe(Lambda: Array, u: Array, *, noise: float, balance: float) -> Belief:
-    """From the sums Lambda [i, i] and u [i] of `combined`, with noise of this standard deviation on Lambda's diagonal, 1/balance on u.
+def estimate_belief(gram: Array, responses: Array, *, noise: float, balance: float) -> Belief:
+    """Return the belief for the sums gram [i, i] and responses [i] of `combine_releases`.
 
-    Rewards have variance at most 1/4; noise on Lambda matters as far as the weights are long, for which 1/4 stands.
+    `noise` is the standard deviation of the noise on the diagonal of the Gram matrix, and
+    noise / balance is that on a response.
     """
-    d = len(u)
-    found = least_squares(shrunk(Lambda, noise)[None], u[None], noise_std=noise, ridge=RIDGE)
-    mean, eigen = found.weights[0], np.linalg.eigh(found.precision[0])
-    values, vectors = np.maximum(eigen[0], 1e-12), eigen[1]
-    variances = 0.25 / values + noise**2 * (1 / balance**2 + 1 / 16) / values**2
+    dimension = len(responses)
+    regression = least_squares(
+        shrink_to_round(gram, noise)[None], responses[None], noise_std=noise, ridge=RIDGE
+    )
+    mean = regression.weights[0]
+    eigenvalues, vectors = np.linalg.eigh(regression.precision[0])
+    eigenvalues = np.maximum(eigenvalues, 1e-12)
+    noise_variance = noise**2 * (1 / balance**2 + SQUARED_WEIGHT_LENGTH)
+    variances = REWARD_VARIANCE / eigenvalues + noise_variance / eigenvalues**2
+    # The squared length of the weights is below one, so their variances sum to one at most.
     variances *= min(1.0, 1.0 / float(variances.sum()))
     length = float(np.linalg.norm(mean))
-    return Belief(
-        mean * min(1.0, LONGEST / length) if length > 0 else np.zeros(d),
-        vectors * np.sqrt(variances),
-    )
+    clipped_mean = np.zeros(dimension)
+    if length > 0:
+        clipped_mean = mean * min(1.0, MAX_WEIGHT_NORM / length)
+    return Belief(clipped_mean, vectors * np.sqrt(variances))
 
 
 def random_round(
     history: History, generation: int, *, dimension: int, policies: int
 ) -> PublicRound:
-    """Before the first release: each policy prefers a direction that is drawn at random."""
+    """Return the round before the first release: each policy prefers a random direction."""
     rng = _generator(history, generation)
     directions = rng.normal(size=(policies, dimension))
     return PublicRound(tuple(ContextPolicy(weights) for weights in directions), history.arrays)
@@ -130,17 +163,20 @@ def sampled_round(
     spread: float,
     policies: int,
 ) -> PublicRound:
-    """Policies for samples of the belief, `spread` standard deviations wide, and one for its mean."""
+    """Return policies for samples of the belief, and one for its mean.
+
+    The samples lie `spread` standard deviations around the mean.
+    """
     rng = _generator(history, generation)
-    samples = [belief.drawn(spread, rng) for _ in range(policies - 1)]
-    chosen = tuple(ContextPolicy(weights) for weights in (*samples, belief.mean))
-    return PublicRound(chosen, history.arrays, signal)
+    samples = [belief.draw(spread, rng) for _ in range(policies - 1)]
+    batch_policies = tuple(ContextPolicy(weights) for weights in (*samples, belief.mean))
+    return PublicRound(batch_policies, history.arrays, signal)
 
 
 def optimistic_round(
     history: History, belief: Belief, *, signal: float, spread: float
 ) -> PublicRound:
-    """One policy: the mean of the belief, and a bonus of so many standard errors."""
+    """Return a round of one policy: the mean of the belief, and a bonus of `spread` standard errors."""
     policy = ContextPolicy(belief.mean, spread * belief.root.T)
     return PublicRound((policy,), history.arrays, signal)
 
@@ -153,20 +189,22 @@ def printed_round(
     shift: float,
     width: Callable[[float], float],
 ) -> PublicRound:
-    """[Shariff18, Alg. 1]: the estimate after the printed shift, and the printed width around it, a function of log det V.
+    """Return the round of [Shariff18, Alg. 1]: the estimate after the paper's shift, with its bonus.
 
-    `gram` [1, i, i] and `responses` [1, i] are the released sums.
+    `gram` [1, i, i] and `responses` [1, i] are the released sums. `width` is the paper's width of
+    the confidence set, a function of log det V, where V is the shifted Gram matrix.
     """
     estimate = Shift(shift, 0.0).estimate(gram, responses, noise_std=released.noise.std)
-    values, vectors = np.linalg.eigh(estimate.precision[0])
-    beta = width(float(np.log(values).sum()))
-    policy = ContextPolicy(estimate.weights[0], beta * (vectors / np.sqrt(values)).T)
-    signal = float(np.trace(gram[0])) / len(values) if released.generation else None
+    eigenvalues, vectors = np.linalg.eigh(estimate.precision[0])
+    log_determinant = float(np.log(eigenvalues).sum())
+    bonus = width(log_determinant) * (vectors / np.sqrt(eigenvalues)).T
+    policy = ContextPolicy(estimate.weights[0], bonus)
+    signal = float(np.trace(gram[0])) / len(eigenvalues) if released.generation else None
     return PublicRound((policy,), {"seed": released.memory["seed"]}, signal)
 
 
 def mean_visits(gram: Array) -> float:
-    """How many users played each direction, on average."""
+    """Return how many users played each direction, on average."""
     return float(np.trace(gram)) / len(gram)
 
 

@@ -1,4 +1,7 @@
-"""The row that a user's action adds to the regression of rewards on contexts. PRIVATE until a privatizer has added noise."""
+"""The row that a user's action adds to the regression of rewards on contexts.
+
+PRIVATE: the sums are exact until a privatizer has added noise.
+"""
 
 from dataclasses import dataclass
 
@@ -14,11 +17,12 @@ from confide.trajectory import Trajectories, TransitionCounts
 
 @dataclass(frozen=True, slots=True)
 class PlayedContexts:
-    """(x x^T, kappa x y), x the context of the action that was played, y = reward - 1/2.
+    """Turns users into (x x^T, kappa x y).
 
-    `RegressionRows` with one step clips x to norm at most one and y to [-1/2, 1/2], and proves the sensitivity:
-    sqrt(2) (1 + kappa^2 / 8), 2.12 at kappa = 2. An action that does not exist and numbers that are not finite contribute zero. The
-    contexts of the other actions are not looked at.
+    Here x is the context of the action that the user played, and y = reward - 1/2. `RegressionRows`
+    with one step clips x to norm at most one and y to [-1/2, 1/2]. It proves the sensitivity, which
+    is sqrt(2) (1 + kappa^2 / 8), or 2.12 at kappa = 2. An action that does not exist, or a number
+    that is not finite, contributes zero. The contexts of the other actions are not read.
     """
 
     bound: RegressionRows
@@ -26,17 +30,22 @@ class PlayedContexts:
 
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         if isinstance(users, TransitionCounts):
-            raise InvalidParameter("contexts are real numbers: expected trajectories, got counts")
-        expected = (self.actions, self.bound.dimension)
-        if users.states.shape[2:] != expected or users.actions.ndim != 2:
             raise InvalidParameter(
-                f"the states of a bandit must be contexts of shape (users, steps, {expected[0]}, {expected[1]})"
+                "users must come as trajectories, got TransitionCounts: contexts are real numbers"
+            )
+        context_shape = (self.actions, self.bound.dimension)
+        if users.states.shape[2:] != context_shape or users.actions.ndim != 2:
+            raise InvalidParameter(
+                "the states of a bandit must be contexts of shape "
+                f"(users, steps, {self.actions}, {self.bound.dimension})"
             )
         if users.horizon == 0:
             return Bounded(np.zeros(self.bound.size), self.bound, users.users)
-        played = indices(users.actions[:, :1], self.actions)[:, 0]
-        exists = (played >= 0) & (played < self.actions)
-        rows = real_numbers(users.states[np.arange(users.users), 0, np.where(exists, played, 0)])
+        actions = indices(users.actions[:, :1], self.actions)[:, 0]
+        exists = (actions >= 0) & (actions < self.actions)
+        existing_actions = np.where(exists, actions, 0)
+        rows = real_numbers(users.states[np.arange(users.users), 0, existing_actions])
+        # A row of NaN contributes zero.
         rows = np.where(exists[:, None], rows, np.nan)
         targets = real_numbers(users.rewards[:, :1]) - CENTRE
         return self.bound.contribution(rows[:, None], targets)

@@ -1,11 +1,17 @@
-"""Thompson sampling for contextual linear bandits, on discounted releases. Privacy is proved, regret is measured."""
+"""LinTS: Thompson sampling for contextual linear bandits, on discounted releases.
+
+This file joins the private side (`contributions`) and the public side (`belief_planning`). `LinUCB`
+in the tight form uses the same parts. Names and versions of identities are part of ledger ids,
+saved states and messages. Privacy is proved, in `RegressionRows`. Regret is measured, on
+docs/bandits.md.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any
 
 from confide.bandits.belief_planning import (
-    believe,
-    combined,
+    combine_releases,
+    estimate_belief,
     mean_visits,
     optimistic_round,
     random_round,
@@ -28,39 +34,53 @@ from confide.problems.bandit import CENTRE, LinearBanditPublic
 from confide.problems.sizes import ProblemSizes
 from confide.statistics.bounds import RegressionRows
 
-POLICIES = 16  # per round
-# users of the first round, and growth of their number from release to release
-FIRST, GROWTH = 50, 1.3
-# Of the estimate of planning time: one multiplication in a product of matrices, by `benchmarks/memory.py`.
+# The following constants were chosen by measurement on the instances of docs/benchmarks/bandits.md.
+
+# Policies per round: samples of the belief, and its mean.
+POLICIES = 16
+# The default schedule: the users of the first round, and the factor by which the number of all users
+# grows from release to release.
+FIRST_ROUND = 50
+GROWTH = 1.3
+# kappa, the factor of x y against x x^T in the released sums.
+BALANCE = 2.0
+# `LinTS` draws samples around the mean with this multiple of the belief's standard deviation.
+SAMPLE_SPREAD = 0.2
+# `LinUCB` adds a bonus of so many standard errors.
+BONUS_SPREAD = 0.3
+
+# The time of one multiplication in a product of matrices, measured by `benchmarks/memory.py`.
 SECONDS_PER_PRODUCT = 2e-9
-BALANCE = 2.0  # kappa: of x y against x x^T
-# standard deviations of the belief: around which samples lie, and that a bonus adds
-SAMPLED, ADDED = 0.2, 0.3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BanditPlanning:
-    """Between two releases: a belief about the weights, and policies from it, by samples or by a bonus."""
+    """Plans a round from the belief about the weights: policies from samples, or one with a bonus."""
 
     public: LinearBanditPublic
     bound: RegressionRows
-    ratio: float  # of the releases; 0: rounds are differences of releases
+    # The factor by which the counter discounts a round from release to release. Zero means that
+    # rounds are differences of releases.
+    discount_ratio: float
     samples: bool
-    spread: float  # in standard deviations of the belief
+    # How far samples or the bonus reach, in standard deviations of the belief.
+    spread: float
 
     def plan(self, released: Released) -> Round:
-        planned = self._plan_publicly(released)
+        public = self._plan_publicly(released)
         statistic = PlayedContexts(self.bound, self.public.actions)
-        return Round(planned.policies, statistic, planned.memory, planned.signal)
+        return Round(public.policies, statistic, public.memory, public.signal)
 
     def _plan_publicly(self, released: Released) -> PublicRound:
-        dimension, generation = self.public.dimension, released.generation
-        history = recall_releases(released, differences=self.ratio == 0)
+        dimension = self.public.dimension
+        generation = released.generation
+        history = recall_releases(released, differences=self.discount_ratio == 0)
         if generation == 0:
             return random_round(history, generation, dimension=dimension, policies=POLICIES)
-        sums, noise = combined(history, self.ratio, 1 / dimension)
+        # A context has norm at most one, so one of its numbers has a variance of about 1 / d.
+        sums, noise = combine_releases(history, self.discount_ratio, 1 / dimension)
         (gram,), (responses,) = self.bound.unpack(sums)
-        belief = believe(gram, responses, noise=noise, balance=self.bound.balance)
+        belief = estimate_belief(gram, responses, noise=noise, balance=self.bound.balance)
         signal = mean_visits(gram)
         if not self.samples:
             return optimistic_round(history, belief, signal=signal, spread=self.spread)
@@ -79,14 +99,19 @@ class BanditPlanning:
         )
 
 
+def default_schedule(episodes: int) -> Schedule:
+    return geometric(episodes, first=FIRST_ROUND, ratio=GROWTH)
+
+
 def check_bandit(public: Any, name: str) -> None:
     if not isinstance(public, LinearBanditPublic):
         raise InvalidParameter(
-            f"{name} needs a contextual bandit (LinearBandit.public), got {type(public).__name__}"
+            "public must be the public part of a contextual bandit (LinearBandit.public), "
+            f"got {type(public).__name__} for {name}"
         )
 
 
-def tight(
+def calibrate_tight(
     public: LinearBanditPublic,
     *,
     episodes: int,
@@ -95,15 +120,17 @@ def tight(
     samples: bool,
     spread: float,
 ) -> Calibration:
-    """One query per user, on discounted releases at geometric times."""
-    chosen = choose_schedule(schedule, geometric(episodes, first=FIRST, ratio=GROWTH))
-    counter, ratio = counter_of_rates(chosen, privacy)
-    if ratio is None:
+    """Return one query per user, on discounted releases at geometric times."""
+    chosen = choose_schedule(schedule, default_schedule(episodes))
+    counter, discount_ratio = counter_of_rates(chosen, privacy)
+    if discount_ratio is None:
         raise InvalidParameter(
-            f"all releases are looked at together, and {chosen.leaves} are too many: choose fewer"
+            f"schedule must have fewer releases, got {chosen.leaves}: "
+            "this agent looks at all releases together"
         )
     bound = RegressionRows(1, public.dimension, 1.0, CENTRE, BALANCE)
-    return Calibration(BanditPlanning(public, bound, ratio, samples, spread), chosen, counter)
+    planning = BanditPlanning(public, bound, discount_ratio, samples, spread)
+    return Calibration(planning, chosen, counter)
 
 
 def bandit_footprint(
@@ -113,28 +140,34 @@ def bandit_footprint(
     privacy: Request,
     schedule: Schedule | None = None,
     copies_of_contexts: float = 0.6,
-    **options: Any,  # noqa: ARG001 - they change nothing
+    **options: Any,  # noqa: ARG001 - other options change nothing here
 ) -> Footprint:
-    """`copies_of_contexts` are made of the contexts of the whole population, when the value of a policy is computed."""
-    chosen = choose_schedule(schedule, geometric(episodes, first=FIRST, ratio=GROWTH))
+    """Return the memory and the planning time of the agents for bandits.
+
+    When the value of a policy is computed, `copies_of_contexts` are made of the contexts of the
+    whole population.
+    """
+    chosen = choose_schedule(schedule, default_schedule(episodes))
     counter, _ = counter_of_rates(chosen, privacy)
-    matrix = sizes.dimension**2
-    released = matrix // 2 + 2 * sizes.dimension
-    contexts = sizes.population * sizes.actions * sizes.dimension
-    numbers = (20 + chosen.leaves) * matrix + copies_of_contexts * contexts
-    seconds = 0.01 + SECONDS_PER_PRODUCT * sizes.dimension * matrix
+    matrix_entries = sizes.dimension**2
+    released = matrix_entries // 2 + 2 * sizes.dimension
+    context_numbers = sizes.population * sizes.actions * sizes.dimension
+    numbers = (20 + chosen.leaves) * matrix_entries + copies_of_contexts * context_numbers
+    seconds = 0.01 + SECONDS_PER_PRODUCT * sizes.dimension * matrix_entries
     return Footprint(released, numbers, seconds, chosen, counter)
 
 
 class LinTS(Learner):
-    """Thompson sampling: each user gets the best of its own actions for weights that were drawn from the current belief.
+    """Thompson sampling: each user gets the best action for weights drawn from the current belief.
 
-    Guarantee: joint DP (`JointDP`) or local DP (`LocalDP`) for every user, contexts, action and reward together, by one query per user
-    (`PlayedContexts`); delta = 0 gives the K-norm or Laplace mechanism. Policies are functions of releases and of a public seed; which
-    action they choose for a user depends on that user's own contexts, and is seen by that user alone. PRIVACY IS PROVED; REGRET IS
-    MEASURED (docs/bandits.md), not proved.
+    Guarantee: joint DP (`JointDP`) or local DP (`LocalDP`) for every user, by one query per user
+    (`PlayedContexts`). It protects contexts, action and reward together. With delta = 0 the noise
+    comes from the K-norm or the Laplace mechanism. Policies are functions of releases and of a
+    public seed. Which action a policy chooses for a user depends on that user's own contexts, and
+    only that user sees it. Privacy is proved. Regret is measured (docs/bandits.md), not proved.
 
-    `bonus_scale` is the spread of the samples in standard deviations of the belief (0.2; 0 plays the mean).
+    `bonus_scale` is the spread of the samples in standard deviations of the belief. The default is
+    0.2, and 0 plays the mean.
     """
 
     name = "lin-ts"
@@ -143,7 +176,7 @@ class LinTS(Learner):
         family="linear bandit",
         paper="confide",
     )
-    # contexts are real numbers: there is nothing to count
+    # Contexts are real numbers, so there are no states to count.
     abilities = replace(Learner.abilities, counts=False)
 
     @classmethod
@@ -165,8 +198,8 @@ class LinTS(Learner):
         check_bandit(public, self.name)
         check_asked(episodes, privacy)
         check_choices("tight", bonus_scale)
-        spread = SAMPLED if bonus_scale is None else float(bonus_scale)
-        made = tight(
+        spread = SAMPLE_SPREAD if bonus_scale is None else float(bonus_scale)
+        calibrated = calibrate_tight(
             public,
             episodes=episodes,
             privacy=privacy,
@@ -175,4 +208,4 @@ class LinTS(Learner):
             spread=spread,
         )
         identity = Identity(self.name, 1, public=public, spread=spread)
-        super().__init__(made, privacy=privacy, identity=identity, noise=noise)
+        super().__init__(calibrated, privacy=privacy, identity=identity, noise=noise)

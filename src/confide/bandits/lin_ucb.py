@@ -1,4 +1,8 @@
-"""LinUCB for contextual linear bandits: [Shariff18] (joint) and [Zheng20] (local) as printed, and with the least noise."""
+"""LinUCB for contextual linear bandits: the paper's calibration and the tight form.
+
+The paper's calibration is [Shariff18] under joint privacy and [Zheng20] under local privacy. Names
+and versions of identities are part of ledger ids, saved states and messages.
+"""
 
 import math
 from dataclasses import dataclass, replace
@@ -6,7 +10,7 @@ from typing import Any
 
 from confide.bandits.belief_planning import printed_round
 from confide.bandits.contributions import PlayedContexts
-from confide.bandits.lin_ts import ADDED, bandit_footprint, check_bandit, tight
+from confide.bandits.lin_ts import BONUS_SPREAD, bandit_footprint, calibrate_tight, check_bandit
 from confide.bandits.printed import PrintedBandit, printed_bandit
 from confide.identity import Identity
 from confide.learning.agent import Profile
@@ -26,38 +30,39 @@ from confide.statistics.bounds import RegressionRows
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrintedOptimism:
-    """Between two releases: the estimate after the printed shift, and the printed width around it."""
+    """Plans a round from the estimate after the paper's shift, with the paper's width around it."""
 
     public: LinearBanditPublic
     printed: PrintedBandit
-    scale: float  # of the width
+    # The factor of the paper's width.
+    scale: float
 
     @property
     def bound(self) -> RegressionRows:
         return self.printed.bound
 
     def plan(self, released: Released) -> Round:
-        served = max(released.users, 1)
+        users = max(released.users, 1)
         gram, responses = self.bound.unpack(released.values)
-        planned = printed_round(
+        public = printed_round(
             released,
             gram,
             responses,
-            shift=self.printed.shift(served),
-            width=lambda log_det: self.scale * self.printed.beta(log_det, served),
+            shift=self.printed.shift(users),
+            width=lambda log_determinant: self.scale * self.printed.beta(log_determinant, users),
         )
         statistic = PlayedContexts(self.bound, self.public.actions)
-        return Round(planned.policies, statistic, planned.memory, planned.signal)
+        return Round(public.policies, statistic, public.memory, public.signal)
 
     def describe(self) -> Description:
-        made = self.printed
-        widths = f"V + {made.shift(made.users):.3g} I after the last user, and the printed width"
-        return Description(
-            "paper", widths if self.scale == 1 else f"{widths} x {self.scale:g}", self.bound.rows
-        )
+        last_shift = self.printed.shift(self.printed.users)
+        planning = f"V + {last_shift:.3g} I after the last user, and the printed width"
+        if self.scale != 1:
+            planning += f" x {self.scale:g}"
+        return Description("paper", planning, self.bound.rows)
 
 
-def paper(
+def calibrate_as_printed(
     public: LinearBanditPublic,
     *,
     episodes: int,
@@ -66,34 +71,43 @@ def paper(
     scale: float,
     failure: float,
 ) -> Calibration:
-    """A release after every user, through a binary tree; with another schedule the tree is over its releases."""
+    """Return the papers' calibration: a release after every user, through a binary tree.
+
+    With another schedule, the tree is over its releases.
+    """
     chosen = choose_schedule(schedule, one_tree(episodes))
     tree = Tree(chosen.leaves)
-    made = printed_bandit(
+    printed = printed_bandit(
         privacy, dimension=public.dimension, users=episodes, levels=tree.levels, failure=failure
     )
-    algorithm = PrintedOptimism(public, made, scale)
+    algorithm = PrintedOptimism(public, printed, scale)
     if isinstance(privacy, NoPrivacy):
         return Calibration(algorithm, chosen)
     if isinstance(privacy, LocalDP):
-        return Calibration(algorithm, chosen, loss=made.loss(privacy, 1.0))
-    return Calibration(algorithm, chosen, tree, made.loss(privacy, math.sqrt(tree.levels)))
+        return Calibration(algorithm, chosen, loss=printed.loss(privacy, 1.0))
+    return Calibration(algorithm, chosen, tree, printed.loss(privacy, math.sqrt(tree.levels)))
 
 
 class LinUCB(Learner):
-    """LinUCB: each user gets the action with the largest estimated reward plus a bonus for what is not known yet.
+    """LinUCB: each user gets the action with the largest estimated reward plus a bonus.
 
-    Guarantee: joint DP (`JointDP`) or local DP (`LocalDP`) for every user, contexts, action and reward together, by one query per user
-    (`PlayedContexts`). Policies are functions of releases alone.
+    Guarantee: joint DP (`JointDP`) or local DP (`LocalDP`) for every user, by one query per user
+    (`PlayedContexts`). It protects contexts, action and reward together. Policies are functions of
+    releases alone.
 
-    Reference: calibration="paper": [Shariff18, Alg. 1 and Sec. 4.2], a release per user through a binary tree, with the printed noise,
-    shift and width (times `bonus_scale`); under `LocalDP` [Zheng20]. The guarantee states the exact loss of that noise, which is far
-    less than what was asked for. Departures: rewards are centred, |y| <= 1/2 and ||theta|| <= 1/2; matrices carry noise in the isometric
-    coordinates of `svec`; a user's y^2, which is not used, is not released; one counter; with another schedule the tree is over its
-    releases; of [Zheng20] the width multiplies the norm of x, not its square.
+    Reference: calibration="paper" is [Shariff18, Alg. 1 and Sec. 4.2], and [Zheng20] under
+    `LocalDP`. There is a release per user through a binary tree, with the printed noise, shift and
+    width. `bonus_scale` multiplies the width. The guarantee states the exact loss of that noise,
+    which is far less than what was asked for.
 
-    calibration="tight": the belief of `LinTS`, from discounted releases with the least noise, and a bonus of `bonus_scale` (0.3) standard
-    errors in place of samples. Its regret is measured, not proved.
+    Departures: rewards are centred, so |y| <= 1/2 and ||theta|| <= 1/2. Matrices carry noise in the
+    isometric coordinates of `svec`. A user's y^2 is not released, because it is not used. There is
+    one counter. With another schedule, the tree is over its releases. The width of [Zheng20]
+    multiplies the norm of x, not its square.
+
+    calibration="tight" uses the belief of `LinTS`, from discounted releases with the least noise.
+    In place of samples it adds a bonus of `bonus_scale` (0.3) standard errors. Its regret is
+    measured, not proved.
     """
 
     name = "lin-ucb"
@@ -102,7 +116,7 @@ class LinUCB(Learner):
         family="linear bandit",
         paper="Shariff18",
     )
-    # contexts are real numbers: there is nothing to count
+    # Contexts are real numbers, so there are no states to count.
     abilities = replace(Learner.abilities, counts=False)
 
     @classmethod
@@ -128,13 +142,12 @@ class LinUCB(Learner):
         check_bandit(public, self.name)
         check_asked(episodes, privacy)
         check_choices(calibration, bonus_scale, failure)
-        scale = (
-            {"tight": ADDED, "paper": 1.0}[calibration]
-            if bonus_scale is None
-            else float(bonus_scale)
-        )
+        if bonus_scale is not None:
+            scale = float(bonus_scale)
+        else:
+            scale = BONUS_SPREAD if calibration == "tight" else 1.0
         if calibration == "tight":
-            made = tight(
+            calibrated = calibrate_tight(
                 public,
                 episodes=episodes,
                 privacy=privacy,
@@ -143,7 +156,7 @@ class LinUCB(Learner):
                 spread=scale,
             )
         else:
-            made = paper(
+            calibrated = calibrate_as_printed(
                 public,
                 episodes=episodes,
                 privacy=privacy,
@@ -154,4 +167,4 @@ class LinUCB(Learner):
         identity = Identity(
             self.name, 1, public=public, calibration=calibration, scale=scale, failure=failure
         )
-        super().__init__(made, privacy=privacy, identity=identity, noise=noise)
+        super().__init__(calibrated, privacy=privacy, identity=identity, noise=noise)
