@@ -66,7 +66,9 @@ def test_the_last_policy_is_the_mean_of_the_belief():
 
 def test_what_it_cannot_do_is_said():
     private = confide.JointDP(1.0, 1e-5)
-    with pytest.raises(InvalidParameter, match="public must be the public part of a contextual bandit"):
+    with pytest.raises(
+        InvalidParameter, match="public must be the public part of a contextual bandit"
+    ):
         LinTS(riverswim().public, episodes=100, privacy=private)
     with pytest.raises(InvalidParameter, match="schedule must have fewer releases"):
         LinTS(WORLD.public, episodes=10_000, privacy=private, schedule=every(1, 10_000))
