@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from confide.offline.row_planning import Array, Rows
 from confide.offline.table_features import Table
-from confide.tables.reward_planning import Unit
+from confide.tables.reward_planning import UnitNormals
 
 SPARSE = 0.1  # the share of rows whose mean reward is not the common one
 
@@ -74,7 +74,7 @@ def common_or_own(
     # two standard errors of a median
     if 0 <= usual <= 1 and abs(common - usual) <= 2.5 / np.sqrt(mass[-1]):
         common = usual
-    own = Unit(np.clip(ratio, -5.0, 6.0), spreads)
+    own = UnitNormals(np.clip(ratio, -5.0, 6.0), spreads)
     spike = np.exp(-0.5 * ((ratio - common) / spreads) ** 2) / np.sqrt(2 * np.pi) / spreads
     chances = np.where(open, SPARSE * own.mass / (SPARSE * own.mass + (1 - SPARSE) * spike), 0.0)
     between = chances * (1 - chances) * (own.mean - common) ** 2
