@@ -21,6 +21,22 @@ SCALE_UNITS = 2**8
 
 
 @njit
+def _find_cell(successors: Ints, first: int, end: int, successor: int) -> int:
+    """Return the cell of a successor among first..end - 1, by binary search, or -1."""
+    cell = first
+    last = end - 1
+    while cell < last:
+        middle = (cell + last) // 2
+        if successors[middle] >= successor:
+            last = middle
+        else:
+            cell = middle + 1
+    if cell > last or successors[cell] != successor:
+        return -1
+    return cell
+
+
+@njit
 def budgeted_counts(
     states: Ints,
     actions: Ints,
@@ -65,16 +81,8 @@ def budgeted_counts(
             cost = costs[pair]
             if cost <= 0 or spent + cost > BUDGET:
                 continue
-            # A binary search for the successor among the cells of the pair.
-            cell = indptr[pair]
-            last = indptr[pair + 1] - 1
-            while cell < last:
-                middle = (cell + last) // 2
-                if successors[middle] >= successor:
-                    last = middle
-                else:
-                    cell = middle + 1
-            if cell > last or successors[cell] != successor:
+            cell = _find_cell(successors, indptr[pair], indptr[pair + 1], successor)
+            if cell < 0:
                 continue
             if reward_scale > 0 and not np.isfinite(rewards[i, h]):
                 continue
