@@ -16,7 +16,6 @@ from confide.audit import verify
 from confide.errors import BudgetExceeded
 from confide.evaluation import LSW, CountsAndSums
 from confide.policy import StochasticPolicy
-from confide.privacy import CentralDP, Certificate, Ledger
 from confide.problems import TabularMDP
 
 parser = argparse.ArgumentParser(description="Evaluate a policy from a log, with a privacy budget.")
@@ -62,15 +61,15 @@ print(logs.check(states=states), "\n")
 # %%
 estimator = CountsAndSums(states=states, return_bound=1.0, visits=states, second_moments=True)
 for epsilon in (0.25, 1.0, 4.0):
-    print(estimator.plan(users=users, privacy=CentralDP(epsilon, 1e-6)), "\n")
+    print(estimator.plan(users=users, privacy=confide.CentralDP(epsilon, 1e-6)), "\n")
 
 # %% [markdown]
 # ## A budget, and one release
 # The ledger is charged before the log is opened; the same release is returned from the ledger again, at no cost.
 
 # %%
-private = CentralDP(epsilon=1.0, delta=1e-6)
-with Ledger.init(kept / "budget.sqlite", epsilon=1.2, delta=1e-6) as ledger:
+private = confide.CentralDP(epsilon=1.0, delta=1e-6)
+with confide.Ledger.init(kept / "budget.sqlite", epsilon=1.2, delta=1e-6) as ledger:
     # secure noise, without a seed
     estimate = estimator.release(logs, privacy=private, ledger=ledger)
     again = estimator.release(logs, privacy=private, ledger=ledger)
@@ -90,7 +89,7 @@ for state in range(1, 19, 3):
     print(f"{state:5}  {estimate.values[state]:.3f}   {low[state]:.3f} to {high[state]:.3f}")
 print(estimate.guarantee)
 estimate.save(out)
-verify(Certificate.load(out / "certificate.json"))
+verify(confide.Certificate.load(out / "certificate.json"))
 
 # %% [markdown]
 # ## For the data holder only: the true error

@@ -21,7 +21,7 @@ import confide
 from confide.agents import OFULQ, CertaintyEquivalentLQ, ThompsonLQ
 from confide.audit import Audit, refute, subject, verify
 from confide.audit.mechanisms import make_source
-from confide.mechanisms.counters import Leaves
+from confide.mechanisms import Leaves
 from confide.mechanisms.sources import FastSource
 from confide.policy import LinearPolicy
 from confide.privacy.loss import GaussianDP, Loss, loss_for

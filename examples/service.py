@@ -18,7 +18,7 @@ from confide.agents import LikelihoodVI, LocalClient
 from confide.audit import verify
 from confide.errors import ConfideError, DuplicateMessage, StaleMessage, StateError
 from confide.policy import Policy
-from confide.privacy import LocalDP, certify
+from confide.privacy import certify
 from confide.privatizers import every
 from confide.trajectory import Trajectories
 
@@ -38,7 +38,7 @@ out.mkdir(parents=True, exist_ok=True)
 
 # %%
 world = confide.problems.lock(seed=0)  # the true problem, unknown to server and devices
-promise = LocalDP(epsilon=8.0, delta=1e-6)
+promise = confide.LocalDP(epsilon=8.0, delta=1e-6)
 rng = np.random.default_rng(0)
 
 

@@ -20,18 +20,24 @@ if TYPE_CHECKING:
     from confide import (
         agents,
         audit,
+        comparison,
         evaluation,
         logs,
         mechanisms,
         offline,
+        planners,
+        policy,
         privacy,
         privatizers,
         problems,
         release,
+        report,
+        runs,
         statistics,
     )
     from confide.agents.explain import explain
     from confide.comparison.comparison import Comparison, compare
+    from confide.policy import load_policy
     from confide.privacy.certificate import Certificate
     from confide.privacy.ledger import Ledger
     from confide.runs.run import Run
@@ -41,8 +47,6 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 __all__ = [
-    "ApproxDP",
-    "BudgetExceeded",
     "CentralDP",
     "Certificate",
     "Comparison",
@@ -55,60 +59,14 @@ __all__ = [
     "Ledger",
     "LocalDP",
     "NoPrivacy",
-    "PrivacyError",
-    "PureDP",
     "Relation",
     "Run",
     "Sweep",
-    "Trust",
-    "agents",
-    "audit",
     "billboard",
     "compare",
-    "evaluation",
     "explain",
-    "logs",
-    "mechanisms",
-    "offline",
-    "privacy",
-    "privatizers",
-    "problems",
-    "release",
+    "load_policy",
     "run",
-    "statistics",
 ]
 
-
-__getattr__, __dir__ = lazy(
-    __name__,
-    {
-        "Certificate": "privacy.certificate",
-        "Comparison": "comparison.comparison",
-        "Ledger": "privacy.ledger",
-        "Run": "runs.run",
-        "Sweep": "runs.sweep",
-        "compare": "comparison.comparison",
-        "explain": "agents.explain",
-        "run": "runs.runner",
-        **dict.fromkeys(
-            (
-                "agents",
-                "audit",
-                "evaluation",
-                "comparison",
-                "logs",
-                "mechanisms",
-                "offline",
-                "planners",
-                "policy",
-                "privacy",
-                "privatizers",
-                "problems",
-                "release",
-                "report",
-                "statistics",
-            ),
-            "",
-        ),
-    },
-)
+__getattr__, __dir__ = lazy(__name__)

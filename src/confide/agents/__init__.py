@@ -38,7 +38,6 @@ __all__ = [
     "UCRLVTR",
     "Abilities",
     "Agent",
-    "Algorithm",
     "Batch",
     "Calibration",
     "CertaintyEquivalentLQ",
@@ -51,45 +50,13 @@ __all__ = [
     "LinUCB",
     "LocalClient",
     "NextStateVI",
-    "NoData",
     "Oracle",
     "QuestionsVI",
     "Round",
-    "ShareClient",
     "TabularPSRL",
     "ThompsonLQ",
     "UCRLVTRPlus",
     "Uniform",
 ]
 
-__getattr__, __dir__ = lazy(
-    __name__,
-    {
-        **dict.fromkeys(("Abilities", "Agent", "Batch"), "confide.learning.agent"),
-        **dict.fromkeys(
-            ("Algorithm", "Calibration", "Description", "Learner", "Round"),
-            "confide.learning.learner",
-        ),
-        "LocalClient": "confide.learning.client",
-        "ShareClient": "confide.learning.share_client",
-        **dict.fromkeys(("NoData", "Oracle", "Uniform"), "confide.learning.reference"),
-        "UCRLVTR": "confide.mixtures.ucrl_vtr",
-        "UCRLVTRPlus": "confide.mixtures.ucrl_vtr_plus",
-        "LinOptPO": "confide.mixtures.linopt_po",
-        "LinOptVI": "confide.mixtures.linopt_vi",
-        "LikelihoodVI": "confide.mixtures.likelihood_vi",
-        "QuestionsVI": "confide.mixtures.questions.questions_vi",
-        "LSVIUCB": "confide.linear_mdps.lsvi_ucb",
-        "NextStateVI": "confide.linear_mdps.next_state_vi",
-        "batches": "confide.linear_mdps",
-        "LinTS": "confide.bandits.lin_ts",
-        "LinUCB": "confide.bandits.lin_ucb",
-        "TabularPSRL": "confide.tables.tabular_psrl",
-        **dict.fromkeys(
-            ("DPUCBVI", "LDPOBI", "PUCB", "UCBPO", "UCBVI"), "confide.tables.optimistic"
-        ),
-        "CertaintyEquivalentLQ": "confide.control.certainty_equivalent_lq",
-        "OFULQ": "confide.control.ofu_lq",
-        "ThompsonLQ": "confide.control.thompson_lq",
-    },
-)
+__getattr__, __dir__ = lazy(__name__)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from confide.learning.agent import Profile
     from confide.linear_mdps.batches import BatchPlan
     from confide.privatizers import Schedule
+    from confide.problems.problem import Problem
 
 # options that some agents take only into their arithmetic, where a text fails late
 _NUMBERS = ("bonus_scale", "failure")
@@ -63,7 +64,7 @@ def fits(name: str, public: Any) -> bool:
     return not why_not(name, public)
 
 
-def _check_fit(name: str, problem: Any) -> None:
+def _check_fit(name: str, problem: "Problem") -> None:
     """Refuse an agent that does not fit the problem, and name those that do."""
     public = problem.public
     if name not in AGENTS or fits(name, public):
@@ -97,7 +98,7 @@ def why_not(name: str, public: Any) -> str:
     return "needs public rewards" if profile.known_rewards and public.rewards is None else ""
 
 
-def users_needed(name: str, problem: Any) -> dict[str, Any] | None:
+def users_needed(name: str, problem: "Problem") -> dict[str, Any] | None:
     """What `benchmarks/which_learner.py` measured at epsilon = 1, delta = 1e-5: the median of the numbers of users after which policies
     are, lastingly, 90 % of the way from uniform to optimal play (`users`; None if not within `episodes`). None: not measured."""
     written = (
@@ -111,7 +112,9 @@ def users_needed(name: str, problem: Any) -> dict[str, Any] | None:
     return of_problem.get(name)
 
 
-def make_agent(name: str, problem: Any, *, episodes: int, privacy: Request, **options: Any) -> Any:
+def make_agent(
+    name: str, problem: "Problem", *, episodes: int, privacy: Request, **options: Any
+) -> Any:
     """The agent of that name, or of a class given as package.module:Class, for a problem.
 
     Options that are None are left to the agent; privacy goes to agents that take it; a schedule may be given as `schedule_of` reads it.

@@ -10,6 +10,7 @@ from confide.errors import InvalidParameter
 from confide.learning.learner import Learner
 from confide.privacy.request import Request, requested
 from confide.privatizers import Schedule
+from confide.problems.problem import Problem
 from confide.problems.sizes import ProblemSizes, sizes_by_name, sizes_of
 from confide.tables.footprint import FEWER_STATES, STATE_SUPPORT
 
@@ -45,7 +46,7 @@ class Resources:
 
 def estimate_resources(
     agent: str | type,
-    problem: Any,
+    problem: Problem | ProblemSizes | str,
     *,
     episodes: int,
     privacy: Request,
@@ -55,7 +56,7 @@ def estimate_resources(
 ) -> Resources:
     """Estimate the peak memory and the planning time per release of an agent on a problem, without making the agent.
 
-    `agent` is a name of the catalogue, package.module:Class, or a class. `problem` is a problem, its public part, or
+    `agent` is a name of the catalogue, package.module:Class, or a class. `problem` is a problem, its sizes, or
     a name as in `confide.problems.make`: then the problem is not made either, and `horizon` is that of `make`.
     `secure` noise may need more memory. Options are those of the agent. An agent that says nothing about its needs
     counts as one that needs nothing.
@@ -78,7 +79,7 @@ def estimate_resources(
     )
 
 
-def estimate_agent(agent: Any, problem: Any) -> Resources:
+def estimate_agent(agent: Any, problem: Problem | ProblemSizes) -> Resources:
     """The same for an agent that exists already."""
     sizes = sizes_of(problem)
     if not isinstance(agent, Learner) or not _says_what_it_needs(type(agent)) or not sizes.family:
@@ -108,12 +109,16 @@ def _says_what_it_needs(kind: type[Learner]) -> bool:
     return any("footprint" in vars(each) for each in own)
 
 
-def refuse_what_does_not_fit(resources: Resources, agent: str, problem: Any) -> None:
+def refuse_what_does_not_fit(
+    resources: Resources, agent: str, problem: Problem | ProblemSizes
+) -> None:
     """Raise an error, before anything is made, if a run needs more than 80 % of the available memory."""
     refuse_more_than_available(resources.memory, agent, advice(agent, problem))
 
 
-def refuse_above(resources: Resources, limit: int, agent: str, problem: Any) -> None:
+def refuse_above(
+    resources: Resources, limit: int, agent: str, problem: Problem | ProblemSizes
+) -> None:
     """Raise an error if a run needs more than `limit` bytes: what an operator allows one run of a service."""
     if resources.memory > limit:
         raise InvalidParameter(
@@ -122,7 +127,7 @@ def refuse_above(resources: Resources, limit: int, agent: str, problem: Any) -> 
         )
 
 
-def advice(agent: str, problem: Any) -> str:
+def advice(agent: str, problem: Problem | ProblemSizes) -> str:
     """What would help, for the end of a sentence."""
     sizes = problem if isinstance(problem, ProblemSizes) else sizes_of(problem)
     return (

@@ -10,6 +10,8 @@ from confide.learning.learner import Learner
 from confide.privacy import words
 from confide.privacy.request import Relation, Trust
 from confide.privatizers import AtMost, ExpectedNoise, Schedule
+from confide.problems.problem import Problem
+from confide.problems.sizes import ProblemSizes
 
 _COUNTERS = {
     "exact": "one sum",
@@ -90,7 +92,7 @@ class Explanation:
         )
 
 
-def explain(*agents: Learner, problem: Any = None) -> Explanation:
+def explain(*agents: Learner, problem: Problem | ProblemSizes | None = None) -> Explanation:
     """Explain the guarantee, noise, release schedule and planning of agents, without running or changing them.
 
     With a `problem` it also estimates the peak memory of a run on it, and the planning time of each release.

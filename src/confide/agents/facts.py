@@ -18,6 +18,7 @@ from confide.privacy.certificate import describe
 from confide.privacy.guarantee import SLACK
 from confide.privacy.request import DistributedDP, LocalDP, NoPrivacy, Relation, Request, Trust
 from confide.privatizers import AtMost, ExpectedNoise, Schedule
+from confide.problems.problem import Problem
 from confide.problems.sizes import ProblemSizes
 
 
@@ -107,7 +108,7 @@ class Facts:
         }
 
 
-def facts(agent: Any, problem: Any = None) -> Facts:
+def facts(agent: Any, problem: Problem | ProblemSizes | None = None) -> Facts:
     """The facts about an agent, and with a problem what a run on it needs; the agent need not have a noise source yet."""
     if isinstance(agent, type | str):
         name = agent if isinstance(agent, str) else agent.__name__

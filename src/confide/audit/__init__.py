@@ -7,12 +7,7 @@ from confide.audit.subjects import subject, subjects
 from confide.audit.verify import Verification, verify
 
 __all__ = [
-    "TWINS",
     "Audit",
-    "Replay",
-    "Subject",
-    "Verification",
-    "clopper_pearson",
     "refute",
     "replay",
     "subject",

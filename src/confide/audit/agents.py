@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.agents.catalogue import AGENTS, make_agent
+from confide.arguments import kind
 from confide.audit.mechanisms import copies, make_source
 from confide.audit.refute import Score
 from confide.audit.replay import Replay, replay
@@ -22,7 +23,9 @@ from confide.privacy.loss import GaussianDP, Loss, PureDP, loss_for
 from confide.privacy.request import CentralDP, JointDP, LocalDP, Request
 from confide.privatizers import AtMost, Message
 from confide.problems.bandit import LinearBandit
+from confide.problems.finite import FiniteProblem
 from confide.problems.lq import LQSystem
+from confide.problems.problem import Problem
 from confide.problems.zoo.bandits import linear_bandit
 from confide.problems.zoo.control import oscillator
 from confide.problems.zoo.linear import one_hot
@@ -252,7 +255,7 @@ def _ready(server: Learner) -> LocalClient:
     return client
 
 
-def silent(problem: Any, users: int) -> Trajectories:
+def silent(problem: Problem, users: int) -> Trajectories:
     """Users who contribute zero: their states do not exist, or are no numbers."""
     H = problem.horizon
     if isinstance(problem, LQSystem):
@@ -285,7 +288,7 @@ def small_world(agent: str) -> Any:
     return lock(0, states=6, actions=2, horizon=3, jump=2)
 
 
-def farthest(agent: Learner, problem: Any) -> tuple[Trajectories, Trajectories]:
+def farthest(agent: Learner, problem: Problem) -> tuple[Trajectories, Trajectories]:
     """Of all trajectories there can be, possible or not, the two that the first batch tells apart best."""
     if isinstance(problem, LQSystem):
         return _episode(problem, 1.0), _episode(problem, -1.0)
@@ -293,7 +296,7 @@ def farthest(agent: Learner, problem: Any) -> tuple[Trajectories, Trajectories]:
     everybody = (
         _contexts(problem)
         if isinstance(problem, LinearBandit)
-        else _that_matter(agent, _everybody(problem))
+        else _that_matter(agent, _everybody(kind("problem", problem, FiniteProblem)))
     )
     sent = _sent(agent, everybody)
     first = np.sort(np.unique(sent, axis=0, return_index=True)[1])  # each contribution once
@@ -356,7 +359,7 @@ def _episode(system: LQSystem, sign: float) -> Trajectories:
     return Trajectories(states, inputs, np.zeros((1, system.horizon)))
 
 
-def _everybody(problem: Any) -> Trajectories:
+def _everybody(problem: FiniteProblem) -> Trajectories:
     """All trajectories of a problem with finitely many states, with rewards at both ends of their range."""
     S, A, H = problem.states, problem.actions, problem.horizon
     grids = np.meshgrid(*[np.arange(S), np.arange(A)] * H, np.arange(S), indexing="ij")

@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 
+from confide.problems.problem import Problem
 from confide.trajectory import Trajectories
 
 
-def stranger(user: Trajectories, problem: Any, rng: np.random.Generator) -> Trajectories:
+def stranger(user: Trajectories, problem: Problem, rng: np.random.Generator) -> Trajectories:
     """Arbitrary data of the same kind, possible or not."""
 
     def drawn(values: Any, most: int) -> Any:

@@ -32,6 +32,7 @@ from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.privacy.accounting import gaussian_epsilon
 from confide.privacy.loss import ApproxDP, GaussianDP, PureDP
 from confide.privacy.request import NoPrivacy, Relation, Trust
+from confide.problems.problem import Problem
 from confide.trajectory import Trajectories, TransitionCounts
 
 CHANNELS = {
@@ -182,7 +183,7 @@ class Replay:
         }
 
 
-def replay(make: Maker, problem: Any, *, neighbours: int = 64, seed: int = 0) -> Replay:
+def replay(make: Maker, problem: Problem, *, neighbours: int = 64, seed: int = 0) -> Replay:
     """Run the agent that `make(noise)` makes on neighbouring data sets of a problem with the same releases, and compare what leaves.
 
     The first run serves all users of the agent, sampled from the problem. In each other run one of them is replaced, by arbitrary data or
@@ -204,7 +205,7 @@ def replay(make: Maker, problem: Any, *, neighbours: int = 64, seed: int = 0) ->
     return result
 
 
-def _replayed_by_a_service(make: Maker, problem: Any, neighbours: int, seed: int) -> Replay:
+def _replayed_by_a_service(make: Maker, problem: Problem, neighbours: int, seed: int) -> Replay:
     """With the public surface. An agent that no service can use is still looked at, while it serves batches."""
     try:
         return _replayed(make, problem, neighbours, seed, surface=True, service=True)
@@ -222,7 +223,7 @@ def _counts(make: Maker) -> bool:
 
 def _replayed(
     make: Maker,
-    problem: Any,
+    problem: Problem,
     neighbours: int,
     seed: int,
     *,
@@ -275,7 +276,7 @@ class _Run:
     """One run, and everything that it shows: for each channel (users served, digest), in order."""
 
     make: Maker
-    problem: Any
+    problem: Problem
     seed: int
     people: list[Trajectories] = field(default_factory=list)  # empty: sampled on the way
     counted: bool = False  # users come as transition counts, one by one
@@ -490,7 +491,9 @@ class _Run:
         if isinstance(states, int):
             points: list[Any] = list(range(min(states, _STATES)))
         else:
-            shape = self.people[0].states.shape[2:] if self.people else (len(self.problem.A),)
+            shape = (
+                self.people[0].states.shape[2:] if self.people else (self.problem.public.states,)
+            )
             points = list(np.random.default_rng(0).normal(size=(16, *shape)))
         return ((step, point) for step in range(horizon) for point in points)
 
@@ -582,7 +585,7 @@ def _compare(one: _Run, other: _Run, who: int) -> Iterator[Difference]:
             yield Difference(channel, who, served)
 
 
-def _replacements(first: _Run, problem: Any, seed: int) -> Iterator[tuple[int, Trajectories]]:
+def _replacements(first: _Run, problem: Problem, seed: int) -> Iterator[tuple[int, Trajectories]]:
     """Neighbours, without end: one user after the other in a random order, replaced by arbitrary data or by data that contribute zero."""
     rng, swap = np.random.default_rng([seed, 4]), 0
     while True:

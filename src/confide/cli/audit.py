@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from confide.audit.refute import Audit, Score, Subject
     from confide.audit.replay import Replay
-    from confide.privacy import CentralDP, Loss
     from confide.privacy.bounded import Array
+    from confide.privacy.loss import Loss
+    from confide.privacy.request import CentralDP
 
 _SUBJECTS = (
     "What to attack: gaussian, laplace, smooth, exact, tree, honaker, toeplitz, buffered, discounted, stream, a learner from "
@@ -96,9 +97,11 @@ def _refute(
     import numpy as np
 
     from confide.agents.catalogue import AGENTS
-    from confide.audit import TWINS, refute
     from confide.audit.agents import Attacked
-    from confide.privacy import CentralDP, PureDP
+    from confide.audit.mechanisms import TWINS
+    from confide.audit.refute import refute
+    from confide.privacy.loss import PureDP
+    from confide.privacy.request import CentralDP
 
     attacked = _subject(subject, CentralDP(epsilon, delta), twin=twin, source=source, trust=trust)
     learner = ":" in subject or subject in AGENTS

@@ -10,6 +10,7 @@ from confide.cli.options import AsJson, Horizon, RewardRange, Rewards, print_jso
 if TYPE_CHECKING:
     from confide.catalogue import Catalogue
     from confide.learning.agent import Profile
+    from confide.problems.problem import Problem
     from confide.problems.zoo import ProblemProfile
 
 _NOTE = (
@@ -77,7 +78,7 @@ def list_all(
     console.print(_NOTE, style="dim", highlight=False, markup=False)
 
 
-def _for(problem: Any) -> dict[str, Any]:
+def _for(problem: "Problem") -> dict[str, Any]:
     """What there is to know before a learner is chosen."""
     from confide.agents.catalogue import AGENTS, private_agents, users_needed, why_not
 
@@ -128,7 +129,7 @@ def _must_know(public: Any) -> str:
     return known[public.family] + (", start, terminal states" if public.family == "table" else "")
 
 
-def _print_for(problem: Any, as_json: bool) -> None:
+def _print_for(problem: "Problem", as_json: bool) -> None:
     found = _for(problem)
     if as_json:
         print_json(found)

@@ -13,7 +13,7 @@ from confide.cli.options import AsJson, print_json
 from confide.cli.returns import ReturnOptions
 
 if TYPE_CHECKING:
-    from confide.evaluation import Plan
+    from confide.evaluation.plan import Plan
 
 app = typer.Typer(
     name="plan",
@@ -210,7 +210,7 @@ def delta_warnings(users: int, delta: float) -> list[str]:
     """The library's warnings about delta, as lines."""
     import warnings
 
-    from confide.release import delta_warning
+    from confide.release.sums import delta_warning
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -24,29 +24,11 @@ __all__ = [
     "LSL",
     "LSW",
     "CountsAndSums",
-    "Estimator",
     "ImportanceSampling",
-    "Plan",
     "PrivateLSTD",
     "SufficientStatistics",
     "ValueEstimate",
     "WeightedImportanceSampling",
 ]
 
-__getattr__, __dir__ = lazy(
-    __name__,
-    {
-        "CountsAndSums": "counts_and_sums",
-        "DPLSL": "dp_lsl",
-        "DPLSW": "dp_lsw",
-        "Estimator": "estimator",
-        "ImportanceSampling": "importance_sampling",
-        "LSL": "dp_lsl",
-        "LSW": "dp_lsw",
-        "Plan": "plan",
-        "PrivateLSTD": "lstd",
-        "SufficientStatistics": "sufficient_statistics",
-        "ValueEstimate": "estimate",
-        "WeightedImportanceSampling": "importance_sampling",
-    },
-)
+__getattr__, __dir__ = lazy(__name__)

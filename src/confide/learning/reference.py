@@ -1,6 +1,6 @@
 """Reference agents: uniform play, the optimal policy, and planning without data."""
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from confide.learning.agent import Abilities, Batch, Profile
 from confide.planners.backward_induction import optimal
 from confide.policy import LinearPolicy, Policy, RandomPolicy, uniform_policy
 from confide.privacy.guarantee import no_guarantee
+from confide.problems.problem import Problem
 from confide.trajectory import Trajectories, TransitionCounts
 
 
@@ -59,12 +60,19 @@ class Uniform(_FixedPolicy):
         super().__init__(policy, episodes, "uniform")
 
 
+class SolvedProblem(Problem, Protocol):
+    """A problem whose optimal policy is known."""
+
+    @property
+    def optimal_policy(self) -> Policy: ...
+
+
 class Oracle(_FixedPolicy):
     """Plays the optimal policy: made from the problem itself, not from its public part."""
 
     profile = Profile("plays the optimal policy", knows_truth=True)
 
-    def __init__(self, problem: Any, *, episodes: int) -> None:
+    def __init__(self, problem: SolvedProblem, *, episodes: int) -> None:
         has("problem", problem, ("optimal_policy",), "a problem whose optimal policy is known")
         super().__init__(problem.optimal_policy, episodes, "oracle")
 

@@ -10,13 +10,7 @@ from confide.logs.summary import Imported
 from confide.logs.writing import write
 
 __all__ = [
-    "Caps",
-    "Check",
-    "Columns",
-    "Imported",
-    "Labels",
     "Logs",
-    "Statistic",
     "from_minari",
     "import_log",
     "in_memory",

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING
 from confide._lazy import lazy
 
 if TYPE_CHECKING:
+    from confide.mechanisms import additive, counters, smooth, sources, state, symmetric
     from confide.mechanisms.counters import (
         Buffered,
         Counter,
         Discounted,
         Exact,
         HonakerTree,
+        Leaves,
         Toeplitz,
         Tree,
     )
@@ -21,34 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Buffered",
-    "Counter",
     "Discounted",
     "Exact",
-    "FastSource",
     "HonakerTree",
-    "NoiseSource",
-    "SecureSource",
+    "Leaves",
     "SmoothGaussian",
-    "StateFile",
-    "StateStore",
     "Toeplitz",
     "Tree",
     "noise_source",
-    "smat",
-    "svec",
 ]
 
-__getattr__, __dir__ = lazy(
-    __name__,
-    {
-        **dict.fromkeys(
-            ("Buffered", "Counter", "Discounted", "Exact", "HonakerTree", "Toeplitz", "Tree"),
-            "counters",
-        ),
-        **dict.fromkeys(("FastSource", "NoiseSource", "SecureSource", "noise_source"), "sources"),
-        **dict.fromkeys(("smat", "svec"), "symmetric"),
-        "SmoothGaussian": "smooth",
-        **dict.fromkeys(("StateFile", "StateStore"), "state"),
-        **dict.fromkeys(("additive", "counters", "smooth", "sources", "state", "symmetric"), ""),
-    },
-)
+__getattr__, __dir__ = lazy(__name__)

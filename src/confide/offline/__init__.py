@@ -10,15 +10,10 @@ if TYPE_CHECKING:
     from confide.offline.model import PrivateModel
     from confide.offline.model_release import ModelRelease
 
-__all__ = ["Departure", "Improvement", "LearnedPolicy", "ModelRelease", "PrivateModel"]
+__all__ = [
+    "LearnedPolicy",
+    "ModelRelease",
+    "PrivateModel",
+]
 
-__getattr__, __dir__ = lazy(
-    __name__,
-    {
-        "Departure": "learned_policy",
-        "Improvement": "improvement",
-        "LearnedPolicy": "learned_policy",
-        "ModelRelease": "model_release",
-        "PrivateModel": "model",
-    },
-)
+__getattr__, __dir__ = lazy(__name__)

@@ -18,40 +18,18 @@ from confide.privacy.request import (
 )
 
 if TYPE_CHECKING:
+    from confide.privacy import bounded, certificate, ledger
     from confide.privacy.certificate import Certificate, certify
     from confide.privacy.ledger import Ledger
 
 __all__ = [
     "ApproxDP",
-    "CentralDP",
-    "Certificate",
-    "DistributedDP",
-    "GaussianDP",
-    "Guarantee",
-    "JointDP",
-    "Ledger",
-    "LocalDP",
-    "Loss",
-    "NoPrivacy",
     "PureDP",
-    "Relation",
     "Request",
     "Trust",
     "accounting",
-    "billboard",
     "certify",
     "compose",
-    "loss_for",
 ]
 
-__getattr__, __dir__ = lazy(
-    __name__,
-    {
-        "Certificate": "certificate",
-        "certify": "certificate",
-        "Ledger": "ledger",
-        "bounded": "",
-        "certificate": "",
-        "ledger": "",
-    },
-)
+__getattr__, __dir__ = lazy(__name__)

@@ -14,9 +14,7 @@ from confide.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from confide.policy import Features
-    from confide.problems.files import Problem
-    from confide.problems.gym import GymProblem
-    from confide.problems.sampled import SampledProblem
+    from confide.problems.problem import Problem
 
 _GYM = "gym:"
 
@@ -60,7 +58,7 @@ def make(
     reward_range: tuple[float, float] | None = None,
     features: "Features | str | None" = None,
     feature_norm: float | None = None,
-) -> "Problem | SampledProblem | GymProblem":
+) -> "Problem":
     """The problem of that name (of that instance seed, where it has one), the file of a saved problem, or an environment of Gymnasium.
 
     A horizon replaces the problem's own. A name wins over a file: write ./lock for a file called lock.
@@ -96,7 +94,7 @@ def make(
 
 def _from_gym(
     place: str, horizon: int | None, rewards: str | None, reward_range: tuple[float, float] | None
-) -> "Problem | SampledProblem":
+) -> "Problem":
     from confide.problems.gym import from_gymnasium, has_table, made_env
 
     made = made_env(_own(place) or place, {})

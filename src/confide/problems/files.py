@@ -22,10 +22,12 @@ from confide.problems.saving import FORMAT, ROWS, save_problem
 from confide.problems.tabular import TabularMDP
 from confide.problems.transitions import sparse_rows
 
-Problem = TabularMDP | LinearMixtureMDP | FeatureMixtureMDP | LinearMDP | LQSystem | LinearBandit
+SavedProblem = (
+    TabularMDP | LinearMixtureMDP | FeatureMixtureMDP | LinearMDP | LQSystem | LinearBandit
+)
 Stored = dict[str, npt.NDArray[Any]]
 
-_KINDS: dict[str, type[Problem]] = {
+_KINDS: dict[str, type[SavedProblem]] = {
     TabularMDP.kind: TabularMDP,
     LinearMixtureMDP.kind: LinearMixtureMDP,
     FeatureMixtureMDP.kind: FeatureMixtureMDP,
@@ -33,7 +35,7 @@ _KINDS: dict[str, type[Problem]] = {
     LQSystem.kind: LQSystem,
     LinearBandit.kind: LinearBandit,
 }
-__all__ = ["Problem", "load_problem", "save_problem"]
+__all__ = ["SavedProblem", "load_problem", "save_problem"]
 
 _HEADER = (SyntaxError, tokenize.TokenError)  # of an array whose description is damaged
 _DAMAGE = (
@@ -48,7 +50,7 @@ _DAMAGE = (
 )
 
 
-def load_problem(path: str | Path) -> Problem:
+def load_problem(path: str | Path) -> SavedProblem:
     """A problem that was saved, checked like any other."""
     stored = _read(path)
     kind = _KINDS[_text(stored.pop("kind"))]

@@ -8,16 +8,10 @@ if TYPE_CHECKING:
     from confide.release.question import LogQuestion, release
     from confide.release.sums import DeltaWarning, Logs, LogSums, delta_warning
 
-__all__ = ["DeltaWarning", "LogQuestion", "LogSums", "Logs", "delta_warning", "release"]
+__all__ = [
+    "DeltaWarning",
+    "LogQuestion",
+    "release",
+]
 
-__getattr__, __dir__ = lazy(
-    __name__,
-    {
-        "DeltaWarning": "sums",
-        "LogQuestion": "question",
-        "LogSums": "sums",
-        "Logs": "sums",
-        "delta_warning": "sums",
-        "release": "question",
-    },
-)
+__getattr__, __dir__ = lazy(__name__)

@@ -17,20 +17,3 @@ from confide.mechanisms.counters.tree import HonakerTree, Tree
 FACTORISATIONS = {
     kind.name: kind for kind in (Exact, Leaves, Tree, HonakerTree, Toeplitz, Buffered, Discounted)
 }
-
-__all__ = [
-    "FACTORISATIONS",
-    "Buffered",
-    "Counter",
-    "Discounted",
-    "Exact",
-    "Factorisation",
-    "HonakerTree",
-    "Leaves",
-    "Toeplitz",
-    "Tree",
-    "best_ratio",
-    "counter_identity",
-    "dense",
-    "noise_on_rate",
-]
