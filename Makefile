@@ -6,20 +6,12 @@ READY := .venv/ready
 CLIENT := clients/typescript
 TOOLS := $(CLIENT)/node_modules/ready
 # In full: commands and scripts that the tests start elsewhere share it. A kernel cached from another checkout or an older file would give
-# stale answers: each run of all tests starts afresh, and `check` where a kernel has changed.
+# stale answers: each run of all tests starts afresh, and `check` where a kernel has changed. The markers `kernels` and `long` are in pyproject.toml:
+# two workers would compile the same kernels at the same time, so the files that compile most of them run first.
 CACHE := $(CURDIR)/.numba_cache
 KERNELS := $(shell find src -name '*kernels.py' -o -name _jit.py)
 # One thread per process: two workers have two cores. Bytecode is written: both workers, and the processes that they start, read the same files.
 TESTS = PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NUMBA_CACHE_DIR=$(CACHE)/$(1) $(BIN)/python -m pytest -n 2
-# These compile most kernels, and run first, a file at a time: two workers would compile the same ones at the same time.
-FIRST := tests/mechanisms/counters/test_kernels.py tests/problems/test_files.py tests/planners tests/logs/test_reading.py \
-  tests/conformance/test_bounds.py tests/control/test_ofu_lq.py tests/control/test_identification_planning.py \
-  tests/mixtures/test_likelihood_vi.py tests/mixtures/questions/test_questions_vi.py tests/mixtures/test_ucrl_vtr.py \
-  tests/tables/test_tabular_psrl.py tests/tables/test_optimistic.py
-# These run before the rest, because a worker that has nothing left to do takes tests from the end of the other's list: the tests of one file that
-# share something that takes long to make (a site, a browser) stay together, and no long test is the last one.
-LONG := tests/docs tests/report tests/clients tests/papers tests/test_clusters.py tests/test_docs.py tests/test_examples.py tests/audit
-REST := $(filter-out $(FIRST) $(LONG) tests/__pycache__ tests/conftest.py,$(wildcard tests/*))
 # What is quick to compile and to run, and says most about privacy.
 CORE := tests/test_policy.py tests/test_identity.py tests/test_architecture.py tests/privacy tests/mechanisms tests/statistics \
   tests/planners tests/problems
@@ -39,8 +31,8 @@ test: $(READY) $(CACHE)/package
 else
 test: lint types $(TOOLS)
 	rm -rf $(CACHE)/test
-	$(call TESTS,test) --dist loadfile $(FIRST)
-	$(call TESTS,test) --dist worksteal --durations 10 $(FIRST:%=--ignore=%) $(LONG) $(REST)
+	$(call TESTS,test) --dist loadfile -m kernels
+	$(call TESTS,test) --dist worksteal --durations 10 -m "not kernels"
 endif
 
 $(CACHE)/check $(CACHE)/package: $(KERNELS)

@@ -20,6 +20,14 @@ settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+def pytest_collection_modifyitems(items):
+    """Long tests come first: a worker without tests takes some from the end of another one's list.
+
+    So the tests of a file that share a site or a browser stay together, and no long test is the last one.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 def missing(what, how):
     """A skip on somebody's machine; a failure where the tests are meant to be complete."""
     (pytest.fail if os.environ.get("CI") else pytest.skip)(f"{what} is not installed: {how}")

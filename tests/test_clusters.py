@@ -13,6 +13,8 @@ import pytest
 from confide.logs import write
 from confide.trajectory import LoggedUsers
 
+pytestmark = pytest.mark.long
+
 COMMON = """
 import os, signal, sys, time, uuid
 from pathlib import Path

@@ -14,6 +14,8 @@ import pytest
 import confide
 from confide.cli import main
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(

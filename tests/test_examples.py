@@ -14,6 +14,8 @@ import confide
 from confide.agents import CertaintyEquivalentLQ
 from confide.mechanisms.sources import FastSource
 
+pytestmark = pytest.mark.long
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 

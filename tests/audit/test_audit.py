@@ -27,6 +27,8 @@ from confide.privacy.bounded import Bounded, L2Ball
 from confide.privatizers import SharedBudget
 from confide.problems import lock
 
+pytestmark = pytest.mark.long
+
 # a large epsilon is told from a larger one in fewer runs
 PRIVACY, LARGE = CentralDP(1.0, 1e-2), CentralDP(3.0, 1e-2)
 AGENTS = private_agents()

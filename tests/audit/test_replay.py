@@ -35,6 +35,8 @@ from confide.privatizers import CentralPrivatizer, Message, every
 from confide.problems import lock, one_hot
 from confide.trajectory import Trajectories, TransitionCounts
 
+pytestmark = pytest.mark.long
+
 USERS = 24
 LOCK, TABLE = lock(0, states=5, actions=2, horizon=3, jump=2), one_hot(states=3, horizon=3)
 JOINT, LOCAL = JointDP(1.0, 1e-5), LocalDP(4.0, 1e-6)

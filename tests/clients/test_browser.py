@@ -23,6 +23,8 @@ from confide.service.device.episodes import contribution
 from confide.service.web.access import new_api_key
 from confide.service.web.http import app
 
+pytestmark = pytest.mark.long
+
 CLIENTS = Path(__file__).parents[2] / "clients"
 SOON = 15_000  # milliseconds that anything may take on a busy machine
 FROM_BASE64 = "const bytes = text => Uint8Array.from(atob(text), c => c.charCodeAt(0));"

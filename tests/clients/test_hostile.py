@@ -15,6 +15,8 @@ from confide.service.device.client import Accepts, Device
 from confide.service.device.transport import Response
 from confide.service.documents import SigningKey, Statement, canonical, digest
 
+pytestmark = pytest.mark.long
+
 CLIENTS = Path(__file__).parents[2] / "clients"
 HOSTILE = json.loads((CLIENTS / "hostile.json").read_text())
 ROUNDS = int(os.environ.get("CONFIDE_RANDOM_ROUNDS", "300"))

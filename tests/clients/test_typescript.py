@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.process
 def test_types(npx):

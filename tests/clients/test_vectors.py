@@ -9,6 +9,8 @@ import pytest
 
 from confide.privatizers.message import Message
 
+pytestmark = pytest.mark.long
+
 CLIENTS = Path(__file__).parents[2] / "clients"
 
 

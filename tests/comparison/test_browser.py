@@ -5,6 +5,8 @@ import io
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 SCREENS = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 375, "height": 812}}
 
 

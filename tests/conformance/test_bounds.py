@@ -45,6 +45,8 @@ from confide.tables.contributions import BudgetedCounts, BudgetedVisits
 from confide.tables.support_features import support_of
 from confide.trajectory import LoggedUsers, Trajectories
 
+pytestmark = pytest.mark.kernels
+
 ORDERS = list(itertools.product((2, 1, np.inf), (Relation.NULL, Relation.REPLACE)))
 EXACT = (0.999,) * 4
 

@@ -19,6 +19,8 @@ from confide.mechanisms.sources import noise_source
 from confide.policy import LinearPolicy
 from confide.problems import LQSystem, oscillator
 
+pytestmark = pytest.mark.kernels
+
 UNSTABLE = LQSystem([[1.07, 0.3], [0.0, 0.9]], [[0.1], [0.3]], np.eye(2), [[0.1]], 16, 0.1)
 
 

@@ -10,6 +10,8 @@ from confide.errors import InvalidParameter
 from confide.mechanisms.sources import noise_source
 from confide.problems import LQSystem, lock, oscillator, thermal
 
+pytestmark = pytest.mark.kernels
+
 PRIVATE = confide.JointDP(1.0, 1e-5)
 
 

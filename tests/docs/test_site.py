@@ -29,6 +29,8 @@ from confide import (
 )
 from confide.cli import app
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
 SCREENS = {"desktop": {"width": 1280, "height": 800}, "phone": {"width": 375, "height": 812}}

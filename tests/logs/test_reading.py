@@ -18,6 +18,8 @@ from confide.logs import files, in_memory, reader, write
 from confide.logs import open as open_logs
 from confide.trajectory import LoggedUsers
 
+pytestmark = pytest.mark.kernels
+
 
 def plainly(rows, max_trajectories=1, max_steps=10_000):
     """[(valid, [[(state, reward), ...] of each trajectory])] of each user."""

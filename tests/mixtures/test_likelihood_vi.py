@@ -13,6 +13,8 @@ from confide.mixtures.sampling_planning import POLICIES, draw_weights
 from confide.privatizers import central, every_episode
 from confide.problems import lock, lock_rewards, rand
 
+pytestmark = pytest.mark.kernels
+
 LOCK, RAND = lock(0), rand(0)
 
 

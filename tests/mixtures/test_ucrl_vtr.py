@@ -20,6 +20,8 @@ from confide.problems import lock, rand
 from confide.runs.runner import run
 from confide.trajectory import Trajectories
 
+pytestmark = pytest.mark.kernels
+
 SETTINGS = [
     (100_000, 5, 5, 1.0, 1e-5, 0.1),
     (1000, 3, 8, 0.5, 1e-6, 0.05),

@@ -17,6 +17,8 @@ from papers.qiao22 import DPAPVI, PessimisticPlan
 from papers.qiao22.planning import consistent, steps_of
 from papers.qiao22.printed import APVISetting
 
+pytestmark = pytest.mark.long
+
 PRIVATE = confide.CentralDP(1.0, 1e-6)
 
 

@@ -19,6 +19,8 @@ from confide.problems import (
 )
 from papers.chowdhury21.assumptions import Reach, check, controllability_margin, farthest
 
+pytestmark = pytest.mark.long
+
 NAMED = [oscillator(), thermal(), glucose(), double_integrator(), pendulum(), mass_chain()]
 RANDOM = [random_lq(seed) for seed in range(8)] + [
     random_lq(seed, states=4, spectral_radius=1.1) for seed in range(4)

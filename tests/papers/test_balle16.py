@@ -5,6 +5,8 @@ import pytest
 
 from papers.balle16 import bounds, chain, errata
 
+pytestmark = pytest.mark.long
+
 
 def test_golden_values():
     first = errata.lemma_1().numbers

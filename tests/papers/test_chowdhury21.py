@@ -7,6 +7,8 @@ from confide.privacy.request import JointDP
 from confide.problems.zoo.control import oscillator
 from papers.chowdhury21 import bounds, errata
 
+pytestmark = pytest.mark.long
+
 
 def test_golden_values():
     assert bounds.true_epsilon(JointDP(1.0, 1e-5)) == pytest.approx(0.5057, rel=1e-3)

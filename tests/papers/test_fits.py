@@ -5,6 +5,8 @@ import pytest
 
 from papers.fits import exponent, fitted, plain
 
+pytestmark = pytest.mark.long
+
 
 def test_exponent_of_a_power():
     assert exponent(lambda x: 7 * x**1.75, 1e10) == pytest.approx(1.75)

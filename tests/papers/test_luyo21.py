@@ -9,6 +9,8 @@ from papers.luyo21 import claims as luyo21
 from papers.luyo21 import errata as luyo21_errata
 from papers.luyo21 import errata_linear as luyo21_errata_linear
 
+pytestmark = pytest.mark.long
+
 
 def test_golden_values():
     by_name = {(one.locator): luyo21.promise(one).numbers["epsilon"] for one in luyo21.CONSTANTS}

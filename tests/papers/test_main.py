@@ -11,6 +11,8 @@ from confide.errors import InvalidParameter
 from papers.__main__ import app, main
 from papers.findings import Claim, Erratum, Reproduction
 
+pytestmark = pytest.mark.long
+
 
 def small(stands):
     claims = (Claim("Thm. 1", "all [0, 1] is well", "it is not", False, "by hand"),)

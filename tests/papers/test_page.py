@@ -4,6 +4,8 @@ import json
 import math
 from dataclasses import replace
 
+import pytest
+
 from papers.findings import (
     Algorithm,
     Claim,
@@ -18,6 +20,8 @@ from papers.findings import (
     short,
 )
 from papers.page import as_json, document, markdown, prose, write
+
+pytestmark = pytest.mark.long
 
 SMALL = Reproduction(
     "small16",

@@ -7,6 +7,8 @@ import pytest
 from confide.errors import InvalidParameter
 from papers import PAPERS, reproduce
 
+pytestmark = pytest.mark.long
+
 # What the papers say and the computations contradict. None of these depends on how many seeds were run.
 REFUTED = {
     "balle16": {"Lemma 1", "Supplement, Lemma 12, Thm. 13, Cor. 14", "Supplement, Thm. 19"},

@@ -8,6 +8,8 @@ from confide.errors import InvalidParameter
 from confide.offline.transition_contributions import RootCounts
 from papers.qiao22.printed import APVISetting
 
+pytestmark = pytest.mark.long
+
 
 def test_golden_values():
     grid = APVISetting(states=36, actions=4, horizon=20)

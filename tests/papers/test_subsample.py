@@ -10,6 +10,8 @@ from confide.privacy.request import NoPrivacy
 from confide.trajectory import LoggedUsers
 from papers.balle16.subsample import Subsample
 
+pytestmark = pytest.mark.long
+
 USERS, STATES = 3000, 3
 SUBSAMPLE = Subsample(states=STATES, return_bound=1.0)
 PRIVACY = confide.CentralDP(1.0, 2e-3)

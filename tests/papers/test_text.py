@@ -8,6 +8,8 @@ import pytest
 import papers
 from papers.text import Texts
 
+pytestmark = pytest.mark.long
+
 FOLDER = Path(papers.__file__).parent
 FILES = sorted(FOLDER.rglob("*.toml"))
 

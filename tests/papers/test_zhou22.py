@@ -5,6 +5,8 @@ import pytest
 from confide.privacy.request import JointDP, LocalDP
 from papers.zhou22 import bounds, errata
 
+pytestmark = pytest.mark.long
+
 
 def test_golden_values():
     assert bounds.true_epsilon(JointDP(1.0, 1e-5)) == pytest.approx(0.19196, rel=1e-3)

@@ -8,6 +8,8 @@ import pytest
 from confide.planners.backward_induction import optimal, policy_values
 from confide.policy import StochasticPolicy, TabularPolicy
 
+pytestmark = pytest.mark.kernels
+
 
 def tiny(seed, H, S, A):
     rng = np.random.default_rng(seed)

@@ -10,6 +10,8 @@ from confide.planners import _regression_kernels as _kernels
 from confide.planners.regression import NO_BONUS, Width, bonus
 from confide.planners.regression import tight_width as tight
 
+pytestmark = pytest.mark.kernels
+
 
 def bonus_twin(X, inverse, scale, sampling, noise, factor, cap):
     solved = X @ inverse

@@ -10,6 +10,8 @@ from confide.planners.history import LAST_RELEASE, Layout, Reals, Wholes
 from confide.privacy.bounded import NoiseLevel, Released
 from confide.privacy.guarantee import no_guarantee
 
+pytestmark = pytest.mark.kernels
+
 LAYOUT = Layout(
     LAST_RELEASE
     | {

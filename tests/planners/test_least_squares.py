@@ -13,6 +13,8 @@ from confide.mixtures.value_features import raw, reduced
 from confide.planners import _regression_kernels as _kernels
 from confide.planners.regression import Estimate, least_squares, project_simplex, ridge_size
 
+pytestmark = pytest.mark.kernels
+
 
 def ill_conditioned(rng, d, exponent):
     """Eigenvalues from 1 to 10^exponent, in random directions."""

@@ -6,6 +6,8 @@ import pytest
 from confide.planners.policy_value import Model, Played
 from confide.policy import StochasticPolicy, TabularPolicy
 
+pytestmark = pytest.mark.kernels
+
 RNG = np.random.default_rng(3)
 H, S, A = 4, 3, 2
 MODEL = Model(

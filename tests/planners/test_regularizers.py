@@ -8,6 +8,8 @@ from confide.errors import InvalidParameter
 from confide.planners.regression import Repair, Shift
 from confide.planners.regularity import Regularity
 
+pytestmark = pytest.mark.kernels
+
 
 @pytest.mark.parametrize(
     "setting",

@@ -6,6 +6,8 @@ from scipy.linalg import solve_discrete_are
 
 from confide.planners.riccati import linear_costs, riccati
 
+pytestmark = pytest.mark.kernels
+
 
 def system(seed, n=3, d=2, *, radius=1.1):
     rng = np.random.default_rng(seed)

@@ -20,6 +20,8 @@ from confide.problems import (
     save_problem,
 )
 
+pytestmark = pytest.mark.kernels
+
 
 def hidden_rewards():
     features = np.full((20, 4, 1), 0.7)

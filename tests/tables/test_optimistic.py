@@ -8,6 +8,8 @@ from confide.agents import DPUCBVI, LDPOBI, PUCB, UCBPO, UCBVI
 from confide.errors import InvalidParameter
 from confide.problems import TabularMDP, double_chain, lock, riverswim, riverswim_stage
 
+pytestmark = pytest.mark.kernels
+
 RIVER = riverswim()
 COINS = TabularMDP(
     RIVER.transitions, RIVER.rewards, RIVER.start, stochastic_rewards=True, name="coins"

@@ -8,6 +8,8 @@ from confide.agents import TabularPSRL
 from confide.errors import InvalidParameter
 from confide.problems import TabularMDP, deep_sea, double_chain, lock, riverswim, riverswim_stage
 
+pytestmark = pytest.mark.kernels
+
 PRIVATE = confide.JointDP(1.0, 1e-5)
 RIVER = riverswim()
 GRAPH = (RIVER.transitions.dense()[0] > 0).any(axis=1)

@@ -1,8 +1,11 @@
 """The compiled loops against plain NumPy twins."""
 
 import numpy as np
+import pytest
 
 from confide.mechanisms.counters import _kernels
+
+pytestmark = pytest.mark.kernels
 
 
 def encode_twin(leaf, buffers, decays, weights):

@@ -15,6 +15,8 @@ from confide.mixtures.questions.reward_planning import signs as reward_signs
 from confide.planners.reward_features import centred_rewards
 from confide.problems import LinearMixtureMDP, lock, lock_rewards, rand
 
+pytestmark = pytest.mark.kernels
+
 LOCK = lock(0)
 P = np.ascontiguousarray(np.moveaxis(LOCK.kernels, 0, -1))
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from confide.mechanisms.counters.counter import Memory, check_leaves
+from confide.mechanisms.counters.counter import Memory, check_leaves, check_time
 from confide.privacy.bounded import Array
 
 
@@ -30,7 +30,7 @@ class Leaves:
         return 1.0
 
     def row_norm(self, t: int) -> float:
-        return math.sqrt(t)
+        return math.sqrt(check_time(t, self.leaves))
 
     def parameters(self) -> dict[str, Any]:
         return {}
