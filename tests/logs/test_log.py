@@ -85,7 +85,7 @@ def test_a_statistic_that_fails(folder, monkeypatch, workers):
     monkeypatch.setattr(reader, "PART", 1)
     with pytest.raises(
         LogError,
-        match=r"the statistic failed with a KeyError in contribution \(.*test_totals.py, line \d+\)$",
+        match=r"the statistic failed with a KeyError in contribution \(.*test_log.py, line \d+\)$",
     ) as caught:
         open_logs(folder / "b.parquet").on("local", workers=workers).total(Fails())
     assert "secret" not in str(caught.value)
