@@ -8,9 +8,7 @@ import typer
 from confide.cli.options import Horizon, ProblemSeed, RewardRange, Rewards
 
 if TYPE_CHECKING:
-    from confide.problems.files import Problem
-    from confide.problems.gym import GymProblem
-    from confide.problems.sampled import SampledProblem
+    from confide.problems.problem import Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +36,7 @@ class WorldOptions:
         ),
     ] = None
 
-    def make(self, problem: str) -> "Problem | SampledProblem | GymProblem":
+    def make(self, problem: str) -> "Problem":
         from confide.problems.catalogue import make
 
         return make(

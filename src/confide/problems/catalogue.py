@@ -14,6 +14,7 @@ from confide.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from confide.policy import Features
+    from confide.problems.gym import GymProblem
     from confide.problems.problem import Problem
 
 _GYM = "gym:"
