@@ -380,6 +380,7 @@ def test_import_confide_is_light():
 PACKAGES = (
     "agents",
     "audit",
+    "comparison",
     "evaluation",
     "logs",
     "mechanisms",
@@ -388,7 +389,6 @@ PACKAGES = (
     "privatizers",
     "problems",
     "release",
-    "report",
     "statistics",
 )
 
