@@ -6,7 +6,12 @@ Thm. 7 is read with beta_K before the root (C.1.2 prints it inside once), which 
 import math
 from collections.abc import Callable
 
-from confide.linear_mdps.printed import LinearSetting, PrintedLinear, printed_linear
+from confide.linear_mdps.printed import (
+    LinearSetting,
+    PrintedLinear,
+    constants_for_noise,
+    printed_linear,
+)
 from confide.mixtures.printed import Setting, printed, printed_plus
 from confide.privacy.request import Request
 from papers.fits import exponent
@@ -50,8 +55,20 @@ def linear_bound(
     batches: int | None = None,
 ) -> float:
     """[Luyo21, (22)] with the constants of E.1, or of E.3 at delta = 0."""
-    made = printed_linear(privacy, LinearSetting(int(K), H, d, p, batches))
+    made = printed_orders(privacy, LinearSetting(int(K), H, d, p, batches))
     return assembled(made.beta, made.batches, made.ridge + made.shift, K, H, d, p)
+
+
+def printed_orders(privacy: Request, setting: LinearSetting) -> PrintedLinear:
+    """The constants of E.1. At delta = 0 the noise is as large as the orders of E.3 say.
+
+    They follow from sensitivities of 2 for phi phi^T and 4 H for u, which hold in L2 and not in L1.
+    """
+    if privacy.delta > 0:
+        return printed_linear(privacy, setting)
+    H, B = setting.horizon, printed_linear(privacy, setting).batches
+    sigmas = 4 * B * H / privacy.epsilon, 8 * B * H**2 / privacy.epsilon
+    return constants_for_noise(privacy, setting, sigmas)
 
 
 def assembled(

@@ -105,7 +105,7 @@ LEARNERS = {
         agents.LSVIUCB, TABLE, schedule=adaptive(USERS, first=4, growth=1.2), refuses=LOCAL
     ),
     "lsvi-ucb, printed": of(
-        agents.LSVIUCB, TABLE, calibration="paper", refuses=("joint, pure", *LOCAL)
+        agents.LSVIUCB, TABLE, calibration="paper", schedule=TENS, refuses=LOCAL
     ),
     "next-state-vi": of(agents.NextStateVI, TABLE, schedule=TENS),
     "tabular-psrl": of(agents.TabularPSRL, RIVER, schedule=TENS),

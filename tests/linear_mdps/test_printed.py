@@ -1,12 +1,19 @@
 """The constants printed for linear MDPs against values computed independently in 50 digits; locators in [Luyo21]."""
 
+import itertools
 import math
 
 import mpmath
 import pytest
 
 from confide.errors import InvalidParameter
-from confide.linear_mdps.printed import LinearSetting, gram_rows, printed_linear, useful_from
+from confide.linear_mdps.printed import (
+    LinearSetting,
+    constants_for_noise,
+    gram_rows,
+    printed_linear,
+    useful_from,
+)
 from confide.mechanisms.symmetric import svec_size
 from confide.privacy import JointDP, NoPrivacy, Relation
 from confide.privacy.loss import NO_PRIVACY, GaussianDP, PureDP, compose
@@ -55,11 +62,15 @@ def e1(K, H, d, epsilon, delta, p):
 
 
 def e3(K, H, d, epsilon, p):
-    """E.3, B = ceil((K epsilon)^(1/3) / (d^(2/3) H^(1/3))), composed over B releases, H steps and two kinds of statistics; Upsilon is
-    Claim 29 and C is Claim 28, both at p / (6 K H)."""
+    """E.3, B = ceil((K epsilon)^(1/3) / (d^(2/3) H^(1/3))), composed over B releases, H steps and two kinds of statistics.
+
+    The L1 sensitivity of phi phi^T in the coordinates of svec is at most sqrt(n) sqrt(2), n = d (d + 1) / 2, and that of
+    phi (r + V) is sqrt(d) 2 (H + 1). Upsilon is Claim 29 and C is Claim 28, both at p / (6 K H).
+    """
     B = smallest(lambda B: B**3 * d**2 * H >= K * epsilon)
     B0 = mpmath.ceil(mpmath.log(B, 2) + 1)
-    sigma_gram, sigma_response = 2 * 2 * B * H / epsilon, 4 * H * 2 * B * H / epsilon
+    matrix, vector = mpmath.sqrt(d * (d + 1)), mpmath.sqrt(d) * 2 * (H + 1)
+    sigma_gram, sigma_response = 2 * B * H * matrix / epsilon, 2 * B * H * vector / epsilon
     union = mpmath.log(6 * K * H * d / p)
     upsilon = sigma_gram * B0 * (2 * d + 2 * mpmath.sqrt(d * union) + union)
     C = sigma_response * mpmath.sqrt(d) * union
@@ -67,14 +78,14 @@ def e3(K, H, d, epsilon, p):
     return found | {"upsilon": upsilon, "response_norm": C} | widths(K, H, d, p, upsilon, C)
 
 
-def check(made, expected, d):
+def check(made, expected, d, rel=1e-12):
     for name, value in expected.items():
-        assert getattr(made, name) == pytest.approx(float(value), rel=1e-12), name
+        assert getattr(made, name) == pytest.approx(float(value), rel=rel), name
     assert isinstance(made.batches, int)
     assert isinstance(made.levels, int)
     assert made.ridge == d
     assert made.regularizer == pytest.approx(
-        float(d + expected["shift"] + expected["upsilon"]), rel=1e-12
+        float(d + expected["shift"] + expected["upsilon"]), rel=rel
     )
 
 
@@ -104,15 +115,17 @@ def test_appendix_e3(setting):
     made = printed_linear(JointDP(epsilon, delta=0.0), LinearSetting(K, H, d, p))
     with mpmath.workdps(50):
         expected = e3(mp(K), H, d, mp(epsilon), mp(p))
-        check(made, expected, d)
+        # The sensitivity of phi phi^T includes the rounding of contributions to a grid.
+        check(made, expected, d, rel=1e-5)
         B, levels = expected["batches"], mpmath.floor(mpmath.log(expected["batches"], 2)) + 1
         # ||x||_1 <= sqrt(n) ||x||_2
         gram = mpmath.sqrt(svec_size(d)) * mpmath.sqrt(2) * H * levels / expected["sigma_gram"]
         response = mpmath.sqrt(d) * 2 * (H + 1) * B * H / expected["sigma_response"]
     gram_loss, response_loss = made.losses(JointDP(epsilon, delta=0.0), H, d)
     assert gram_loss.epsilon == pytest.approx(float(gram), rel=1e-5)
-    assert response_loss.epsilon == pytest.approx(float(response), rel=1e-12)
+    assert response_loss.epsilon == pytest.approx(float(response), rel=1e-5)
     assert isinstance(gram_loss, PureDP)
+    assert compose([gram_loss, response_loss]).epsilon <= epsilon * (1 + 1e-12)
 
 
 def test_e1_in_numbers():
@@ -184,10 +197,22 @@ def test_the_printed_constants_really_give_a_hundred_thousandth_of_the_epsilon()
     assert float(delta) == pytest.approx(1e-5, rel=1e-6)
 
 
-def test_pure_constants_really_fail():
-    """ERRATUM: "L1 sensitivity 2" holds in L2 only. At H = d = 5 the printed noise of E.3 gives more than the nominal epsilon = 1."""
-    made = printed_linear(JointDP(1.0, delta=0.0), LinearSetting(100_000, 5, 5))
-    assert compose(made.losses(JointDP(1.0, delta=0.0), 5, 5)).epsilon > 1
+def test_the_sensitivities_of_the_paper_are_too_small_for_laplace_noise():
+    """ERRATUM: "L1 sensitivity 2" holds in L2 only. At H = d = 5 noise for 2 and 4 H gives 1.22 at nominal epsilon = 1."""
+    pure, setting = JointDP(1.0, delta=0.0), LinearSetting(100_000, 5, 5)
+    B = printed_linear(pure, setting).batches
+    made = constants_for_noise(pure, setting, (4 * B * 5, 8 * B * 5**2))
+    assert compose(made.losses(pure, 5, 5)).epsilon == pytest.approx(1.219, rel=1e-3)
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("batches", [None, 1, 2, 3, 7, 64])
+def test_the_stated_pure_epsilon_is_at_most_the_requested_one(relation, batches):
+    """Whatever the sizes are: a tree over B batches has at most B levels, and responses are asked at most B times."""
+    for K, H, d, epsilon in itertools.product((100, 10**6), (1, 4), (1, 2, 30), (0.01, 1.0, 20.0)):
+        pure = JointDP(epsilon, 0.0, relation)
+        made = printed_linear(pure, LinearSetting(K, H, d, batches=batches))
+        assert compose(made.losses(pure, H, d)).epsilon <= epsilon * (1 + 1e-12)
 
 
 def test_a_user_who_contributes_zero_has_half_the_loss_of_responses():

@@ -1,4 +1,4 @@
-"""Batch schedules for agents that spend budget on each policy change [Luyo21, Section 5, Remarks 4, 7 and 8]."""
+"""Batch schedules for agents that spend budget on each policy change [Luyo21, Section 4, Remarks 4, 7 and 8]."""
 
 import math
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """LSVI-UCB [Luyo21, Alg. 2; Jin20] for linear MDPs, batched: as printed, and with the least noise that the guarantee needs.
 
-Prefix sums of Lambda go through a counter. At each change of policy the responses of all users so far are computed again, from counts of
-their transitions, and released with noise from one budget (`SharedBudget`).
+Prefix sums of Lambda go through a counter. At each change of policy the responses of all users so far are computed again, from what is
+stored of them, and released with noise from one budget (`SharedBudget`).
 """
 
 from collections.abc import Callable, Sequence
@@ -238,23 +238,59 @@ def _calibration(
 class LSVIUCB(Learner):
     """LSVI-UCB: optimistic least-squares value iteration in linear MDPs with unknown rewards, batched.
 
-    Guarantee: joint DP for every user (`privacy`): prefix sums of Lambda (and rewards) through one counter, and at each change of policy
-    one noisy response per step, sum phi V(s') over all users so far; both on one budget, divided in advance. delta = 0 gives Laplace
-    noise. Policies are functions of releases and of a public seed. Counts of users' transitions are kept, PRIVATE, until the last change
-    of policy. `LocalDP` is refused: whether it can be kept is an open problem [Luyo21, Remark 5].
+    The features are a table for numbered states (`LinearMDP.public`), or a function of an observation
+    (`GymProblem.public`, or a `FeaturesPublic` of your own), which may be continuous.
+
+    Guarantee: joint DP for every user (`privacy`). delta = 0 gives Laplace noise.
+
+    - What leaves: noisy prefix sums of Lambda (and rewards), through one counter, and at each change of
+      policy one noisy response per step, sum phi (w r + y(V(s'))) over all users so far. Both are on
+      one budget, divided in advance. Everything else (policies, times of changes, which responses are
+      asked) is a function of these releases, of public choices and of a public seed.
+    - What is private and stays: counts of users' transitions, or with features of observations the
+      rows of each user: features of all actions at each step, action and reward. They are kept until
+      the last change of policy, and are in saved states.
+    - Whose data: a user is in one batch of the prefix sums and in all later responses. V is public
+      when a response is asked, so the response is a sum over users of terms that are functions of one
+      user's rows each, in the unit ball (proofs: `StoredTransitions`, `ObservedRows`). A user whose
+      features cannot be computed contributes zero.
+    - Joint: a user acts by a public policy on the user's own observations (billboard lemma), so all
+      that others see is what leaves. A function of observations must not remember earlier calls:
+      then one user's rows would depend on another user, and no guarantee would hold.
+
+    `LocalDP` is refused: whether it can be kept is an open problem [Luyo21, Remark 5].
 
     `schedule` is a plan of batches (`confide.linear_mdps.batches`: static, growing, adaptive, one_by_one) or a `Schedule`.
 
-    Reference: [Luyo21, Alg. 2]; calibration="paper": E.1, and E.3 at delta = 0, with its static batches, the printed noise, shift and width
-    (times `bonus_scale`). The guarantee states the exact loss of that noise; constants that give more than requested are refused (those
-    of E.3 are). Without noise this is batched LSVI-UCB [Jin20, Wang21].
+    Reference: [Luyo21, Alg. 2]; calibration="paper": E.1, with its static batches, the printed noise, shift and width (times
+    `bonus_scale`). At delta = 0 the paper prints orders only (E.3), and the constants are ours (`printed.py`). The guarantee states the
+    exact loss of the noise. Without noise this is batched LSVI-UCB [Jin20, Wang21].
 
-    Departures of "paper": c_K, chi, U_K and C are not in E.1 (`luyo21_linear.py`); no response is asked for after the last batch.
+    | Algorithm 2 | here |
+    |---|---|
+    | lambda, B, sigma_u, sigma_Lambda, Upsilon, c_K, beta "as in App. E.1" | `printed.printed_linear` |
+    | k_i = i ceil(K / B) + 1 | `batches.static` |
+    | H trees with 2B nodes, noise (Z' + Z'^T) / 2 | `paper`: `Tree`; `privatizers.central.CounterNoise` |
+    | eta_h^i ~ N(0, sigma_u^2 I) | `privatizers.stored_rows.SumsAndResponses`, by a `SharedBudget` |
+    | observe D = {phi(s, a)}, take argmax_a Q(s, a) | `TabularPolicy.act`, `FeaturePolicy.act` |
+    | send D and X = (s, a, r) | `observe`; `StoredTargets`, `ObservedTargets` |
+    | if k = k_{b+1} - 1 | `ValueRegressions.is_due` |
+    | for h = H, ..., 1 | `planning.backward_induction` |
+    | Lambda = lambda I + sum phi phi^T | the prefix sums; lambda is in `Shift` |
+    | ~Lambda = Lambda + (c_K + Upsilon) I + H_h | `planners.regression.Shift.estimate` |
+    | u = sum phi (r + V(s')) | `StoredTransitions.response`, `ObservedRows.response` |
+    | ~u = u + eta | `SumsAndResponses.close` |
+    | ~w = ~Lambda^-1 ~u | `Shift.estimate` |
+    | Q = clip(phi ~w + beta ||phi||, 0, H), V = max_a Q | `Printed.q_values`, `PrintedFunctions.q_values` |
+
+    Departures of "paper": c_K, chi, U_K and C are not in the copy of E.1 that we read (`printed.py`); no response is asked for after the
+    last batch; the first policy has the shift on its diagonal, as all others; actions of equal Q are drawn at random; responses are
+    released for targets (r + V) / (H + 1), with noise sigma_u / (H + 1). An episode that has ended is worth `terminal_reward` per step.
     Departures of "tight" (all for less noise at the same guarantee): rewards are in the counter's query, so that only values are asked
     about again; values are centred on their range, which is public, and the noise follows it; later responses, which serve more users,
     get more of the budget; batches grow by 1.3; eigenvalues are clipped at zero and a ridge of the size of the noise stands for the
-    shift; entries of Lambda that must be zero keep no noise; the bonus is `bonus_scale` standard errors (0.2). Regret is measured, not
-    proved (docs/linear_mdps.md).
+    shift; in a table, entries of Lambda that must be zero keep no noise; the bonus is `bonus_scale` standard errors (0.2); the first
+    batch plays at random. Regret is measured, not proved (docs/linear_mdps.md).
     """
 
     name = "lsvi-ucb"

@@ -1,9 +1,17 @@
 """The constants printed in [Luyo21, App. E] for linear MDPs, and their exact privacy loss.
 
 Features have norm at most 1 and values are in [0, H]. Letters are the paper's. E.1 leaves c_K, C, U_K and chi out: c_K = d Upsilon is
-what the proof needs, C (the norm of the noise on u) is Claim 27, U_K is Lemma 19 and chi Lemma 20. Under pure privacy (E.3) the paper
-prints the orders of the noise. The constants here are its own steps: simple composition over H steps, two kinds of statistics and B
-releases, with the sensitivities 2 of Lambda and 4H of u, which hold in L2 and not in L1: the true loss can exceed the nominal one. B is
+what the proof needs, C (the norm of the noise on u) is Claim 27, U_K is Lemma 19 and chi Lemma 20.
+
+Under pure privacy (E.3) the paper prints orders of growth, so the constants are ours (`OWN_CONSTANTS`).
+They follow its steps: Laplace noise of scale sensitivity / epsilon_0 with the L1 sensitivity of each
+statistic (F.2 prints the minimum over neighbours, and needs the maximum), and epsilon_0 by simple
+composition over two kinds of statistics, H steps and B releases:
+    sigma_Lambda = 2 B D_1 / epsilon, D_1 the L1 sensitivity of phi phi^T over the H steps of a user,
+    sigma_u = 2 B H sqrt(d) 2 (H + 1) / epsilon, because ||phi t - phi' t'||_1 <= sqrt(d) 2 (H + 1).
+A user is in at most B nodes of a tree over B batches, and in the responses of at most B changes of
+policy, so both together are epsilon-DP at most. The paper's orders take 2 for the L1 sensitivity of
+phi phi^T. The true one is of order d, so both scales are larger than the orders by powers of d. B is
 damaged in the text; (K epsilon)^(1/3) / (d^(2/3) H^(1/3)) is what its regret bound follows from.
 """
 
@@ -15,6 +23,11 @@ from confide.mechanisms.counters import Exact, Tree
 from confide.privacy.loss import NO_PRIVACY, GaussianDP, Loss, PureDP
 from confide.privacy.request import NoPrivacy, Relation, Request
 from confide.statistics.bounds import RegressionRows
+
+OWN_CONSTANTS = (
+    "for delta = 0 the paper prints orders of growth only, so the constants of noise, shift and "
+    "width are confide's"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +81,7 @@ class PrintedLinear:
             Tree(leaves or B),
             Relation(privacy.relation),
         )
-        far, asked = (H + 1) * (1 if relation == Relation.NULL else 2), Exact((changes or B) * H)
+        far, asked = target_distance(H, relation), Exact((changes or B) * H)
         if privacy.delta > 0:
             gram = rows.sensitivity(relation) * tree.column_norm(2) / self.sigma_gram
             return GaussianDP(gram), GaussianDP(far * asked.column_norm(2) / self.sigma_response)
@@ -96,15 +109,23 @@ def _ceiling(value: float) -> int:
 
 
 def printed_linear(privacy: Request, setting: LinearSetting) -> PrintedLinear:
-    K, H, d, p = setting.episodes, setting.horizon, setting.dimension, setting.failure
+    """The constants of E.1, and at delta = 0 those that follow from E.3 with L1 sensitivities."""
     for name in ("episodes", "horizon", "dimension"):
         if getattr(setting, name) < 1:
             raise InvalidParameter(
                 f"{name} must be at least 1, got {name}={getattr(setting, name)}"
             )
+    return constants_for_noise(privacy, setting, _sigmas(privacy, setting))
+
+
+def constants_for_noise(
+    privacy: Request, setting: LinearSetting, sigmas: tuple[float, float]
+) -> PrintedLinear:
+    """Everything that the paper derives from sigma_Lambda and sigma_u."""
+    K, H, d, p = setting.episodes, setting.horizon, setting.dimension, setting.failure
     B = batches(privacy, setting)
-    B0 = math.ceil(math.log2(B) + 1)
-    sigma_gram, sigma_response = _sigmas(privacy, H, B, B0)
+    B0 = tree_levels(B)
+    sigma_gram, sigma_response = sigmas
     union = math.log(6 * K * H / p)
     if privacy.delta > 0:  # Claims 26, 27
         size, norm = 4 * math.sqrt(d) + 2 * union, math.sqrt(d) + 2 * math.sqrt(union)
@@ -119,14 +140,37 @@ def printed_linear(privacy: Request, setting: LinearSetting) -> PrintedLinear:
     return PrintedLinear(B, B0, sigma_gram, sigma_response, upsilon, shift, C, U, chi, beta, ridge)
 
 
-def _sigmas(privacy: Request, H: int, B: int, B0: int) -> tuple[float, float]:
+def tree_levels(leaves: int) -> int:
+    """B_0 of E.1."""
+    return math.ceil(math.log2(leaves) + 1)
+
+
+def _sigmas(privacy: Request, setting: LinearSetting) -> tuple[float, float]:
+    H, d, B = setting.horizon, setting.dimension, batches(privacy, setting)
+    B0 = tree_levels(B)
     epsilon, delta = privacy.epsilon, privacy.delta
     if isinstance(privacy, NoPrivacy):
         return 0.0, 0.0
     if delta == 0:
-        return 4 * B * H / epsilon, 8 * B * H**2 / epsilon
+        relation = Relation(privacy.relation)
+        gram = gram_rows(H, d).l1_sensitivity(relation)
+        response = H * math.sqrt(d) * target_distance(H, relation)
+        return 2 * B * gram / epsilon, 2 * B * response / epsilon
     log = math.log(32 * H * B0 * B / delta) ** 2
     return 128 / epsilon * math.sqrt(B * H * B0) * log, 128 / epsilon * H * math.sqrt(H * B) * log
+
+
+def target_distance(horizon: int, relation: Relation) -> float:
+    """How far apart the responses of two neighbours are.
+
+    Targets are in [0, H + 1], and features have norm at most 1.
+    """
+    return (horizon + 1) * (1.0 if relation == Relation.NULL else 2.0)
+
+
+def is_pure(privacy: Request) -> bool:
+    """Whether pure differential privacy is asked for."""
+    return privacy.delta == 0 and not isinstance(privacy, NoPrivacy)
 
 
 def gram_rows(horizon: int, dimension: int) -> RegressionRows:

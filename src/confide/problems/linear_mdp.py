@@ -1,4 +1,4 @@
-"""Linear MDPs: known features, unknown measures and reward weights [Luyo21, Section 5]."""
+"""Linear MDPs: known features, unknown measures and reward weights [Luyo21, Section 4]."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
