@@ -327,7 +327,7 @@ LONGER = {
     "confide.audit.verify.verify": 71,
     "confide.cli.compare.compare": 85,
     "confide.cli.run.run": 84,
-    "confide.control._optimistic_kernels._descend": 76,
+    "confide.planners._optimistic_kernels._descend": 76,
     "confide.learning.learner": 564,
     "confide.logs.cells": 525,
     "confide.logs.imports": 520,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -72,7 +72,7 @@ class TabularPolicy:
         return np.eye(self.choices)[self.actions]
 
     def save(self, path: str | Path | BinaryIO) -> None:
-        _save(path, kind="tabular", actions=self.actions, choices=np.array(self.choices))
+        save_policy(path, kind="tabular", actions=self.actions, choices=np.array(self.choices))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +111,7 @@ class StochasticPolicy:
         return self.weights
 
     def save(self, path: str | Path | BinaryIO) -> None:
-        _save(path, kind="stochastic", weights=self.weights)
+        save_policy(path, kind="stochastic", weights=self.weights)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,7 +138,7 @@ class LinearPolicy:
         return np.asarray(self.gains[step] @ position)
 
     def save(self, path: str | Path | BinaryIO) -> None:
-        _save(path, kind="linear", gains=self.gains)
+        save_policy(path, kind="linear", gains=self.gains)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class RandomPolicy:
         return int(generator("rng", rng).integers(self.choices))
 
     def save(self, path: str | Path | BinaryIO) -> None:
-        _save(path, kind="random", choices=np.array(self.choices))
+        save_policy(path, kind="random", choices=np.array(self.choices))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -200,7 +200,7 @@ class ContextPolicy:
 
     def save(self, path: str | Path | BinaryIO) -> None:
         widths = {} if self.widths is None else {"widths": self.widths}
-        _save(path, kind="context", weights=self.weights, **widths)
+        save_policy(path, kind="context", weights=self.weights, **widths)
 
 
 def feature_rows(features: Features, observation: Any, shape: tuple[int, int]) -> Array:
@@ -335,7 +335,7 @@ class FeaturePolicy:
         return self.choose(step, rows, rng)
 
     def save(self, path: str | Path | BinaryIO) -> None:
-        _save(
+        save_policy(
             path,
             kind="features",
             weights=self.weights,
@@ -362,7 +362,47 @@ _DAMAGE = (
     *_HEADER,
 )
 FinitePolicy = TabularPolicy | StochasticPolicy
-Policy = FinitePolicy | LinearPolicy | RandomPolicy | ContextPolicy | FeaturePolicy
+
+
+class StartRule(Protocol):
+    """A policy that depends on the state in which a user starts: a rule that turns this state into gains.
+
+    The rule is public and the same for all users of a release. The gains of one user are not.
+    """
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of the gains: the horizon, the dimension of an input and that of a state."""
+
+    def for_start(self, start: npt.ArrayLike) -> LinearPolicy:
+        """The gains of a user who starts in this state. They must not be published."""
+
+    def gains_of_all(self, starts: Array) -> Array:
+        """The gains [user, h, d, n] of users with these starts [user, n]."""
+
+    def act(self, step: int, state: Array, rng: np.random.Generator) -> Array:
+        """Refused, because nobody knows here where the user started."""
+
+    def tables(self) -> list[Any]:
+        """Everything that the rule is made of."""
+
+    def save(self, path: str | Path | BinaryIO) -> None: ...
+
+
+Policy = FinitePolicy | LinearPolicy | RandomPolicy | ContextPolicy | FeaturePolicy | StartRule
+
+# Rules need planners, which come after this module. Each of them hands over the function that reads its files.
+_LOADERS: dict[str, Callable[[Any], StartRule]] = {}
+
+
+def keep_loader(kind: str, load: Callable[[Any], StartRule]) -> None:
+    """From now on `load_policy` reads policies of this kind."""
+    _LOADERS[kind] = load
+
+
+def is_rule(policy: Any) -> bool:
+    """Whether a policy must be told where the user starts."""
+    return hasattr(policy, "for_start")
 
 
 def uniform_policy(horizon: int, states: int, actions: int) -> StochasticPolicy:
@@ -408,6 +448,12 @@ def _read_policy(path: str | Path | BinaryIO) -> Policy:
                     feature_norm=float(data["feature_norm"]),
                     features_name=str(data["features_name"]),
                 )
+            if kind in _LOADERS:
+                return _LOADERS[kind](data)
+            if kind not in ("stochastic", "linear"):
+                raise InvalidParameter(
+                    f"policies of kind {kind} are read after `import confide.problems`"
+                )
             return (
                 StochasticPolicy(data["weights"])
                 if kind == "stochastic"
@@ -430,7 +476,7 @@ def _read_policy(path: str | Path | BinaryIO) -> Policy:
         ) from None
 
 
-def _save(path: str | Path | BinaryIO, *, kind: str, **arrays: npt.NDArray[Any]) -> None:
+def save_policy(path: str | Path | BinaryIO, *, kind: str, **arrays: npt.NDArray[Any]) -> None:
     try:
         # A file object, because np.savez would add an ending of its own to a name.
         with _opened(path, "wb") as file:

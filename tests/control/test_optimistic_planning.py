@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from confide.control import _optimistic_kernels as kernels
 from confide.control.optimistic_planning import cost, cost_gradient, lagrangian_bound, optimistic
 from confide.errors import InvalidParameter
+from confide.planners import _optimistic_kernels as kernels
 from confide.planners.riccati import riccati
 from confide.problems.lq import LQSystem
 

@@ -1,20 +1,8 @@
-"""Gains within their bound [Chowdhury21, Lemma 2 assumes it, and it does not follow], and a warning where the bound matters."""
+"""A warning where the bound on gains matters [Chowdhury21, Lemma 2 assumes that it does not, and this does not follow]."""
 
 import warnings
 
-import numpy as np
-import numpy.typing as npt
-
 from confide.errors import GainBoundWarning
-
-Array = npt.NDArray[np.float64]
-
-
-def projected(gains: Array, gain_bound: float) -> Array:
-    """Gains [h, d, n], each no longer than gamma."""
-    sizes = np.linalg.norm(gains, 2, axis=(1, 2))
-    result: Array = gains * np.minimum(1.0, gain_bound / np.maximum(sizes, 1e-300))[:, None, None]
-    return result
 
 
 def warn_of_gain_bound(held_back: bool, gain_bound: float) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.control import _identification_kernels as _kernels
-from confide.control.gain_planning import projected
+from confide.planners.optimistic_policy import projected
 
 Array = npt.NDArray[np.float64]
 MODEL_ERROR = 0.1  # relative, of predicted second moments, however sure the model is

@@ -10,6 +10,7 @@ from confide.control.optimistic_planning import (
     confidence_set,
     lagrangian_bound,
     optimistic,
+    plan_for_starts,
     plan_optimistically,
     printed_set,
     response_weight,
@@ -48,7 +49,20 @@ class OptimisticControl:
     def bound(self) -> ControlRows:
         return self.statistic.bound
 
+    @property
+    def plans_for_starts(self) -> bool:
+        return self.printed is not None
+
     def plan(self, released: Released) -> Round:
+        if self.printed is not None:
+            rule = plan_for_starts(
+                self.confidence(released),
+                released,
+                self._costs,
+                bound=self.public.parameter_bound,
+                gain_bound=self.public.gain_bound,
+            )
+            return Round(rule.policies, self.statistic, rule.memory, rule.signal)
         planned = plan_optimistically(
             self.confidence(released),
             released,
@@ -95,14 +109,17 @@ class OptimisticControl:
             )
             return Description(
                 "paper",
-                f"the cheapest system of the printed confidence set, computed from releases{proved}",
+                "for the state in which each user starts, the cheapest system of the printed confidence set, computed from releases; "
+                f"a user's gains depend on the user's start and must not be published{proved}",
             )
         holds = (
             f"that holds with probability {1 - self.failure:g}"
             if self.proved
             else "that is not proved for Laplace noise"
         )
-        return Description("tight", f"the cheapest system of a confidence set {holds}")
+        return Description(
+            "tight", f"the cheapest system, for a random start, of a confidence set {holds}"
+        )
 
 
 def tight(
@@ -142,13 +159,26 @@ class OFULQ(Learner):
 
     Guarantee: joint DP (`JointDP`) or local DP (`LocalDP`) for every user, by one query per user, all steps together (`ControlRows`),
     through one counter; delta = 0 gives Laplace noise, for which the width is not proved. Bounds are enforced by the clip, never assumed.
-    Gains are functions of releases alone: they do not depend on a user's x_1, as (9) would have it.
+    The tight form plans for a random start, so its gains are functions of releases alone. With calibration="paper" it plans for the x_1 of
+    each user, as (9) has it: the policy is a rule, `policy.for_start(x)`, that follows from releases alone and may be published. The gains
+    of one user depend on this user's x_1, and must not be published.
 
-    Reference: [Chowdhury21, Alg. 1]; calibration="paper": Sec. IV and Thm. 3, a release per episode through a binary tree, with the printed
+    Reference: [Chowdhury21, Alg. 1], line by line:
+
+    | line | what | where |
+    |---|---|---|
+    | 1 | the counters B_1, B_2 | `paper`: one `Tree` for the joint query; `control/printed.py` has their constants |
+    | 3 | T_{1,k}, T_{2,k} | `privatizers/central.py`; `ControlRows.unpack` reads both from a release |
+    | 4 | the set C_k(alpha), (7), (8), Lemma 1 | `printed_set` in `control/optimistic_planning.py` |
+    | 5 | the cheapest system from x_{k,1}, (9) | `OptimisticPolicy.for_start`, with `search` in `planners/_optimistic_kernels.py` |
+    | 7 | u = K_h x, (3) | `backward` in `planners/_riccati_kernels.py`; the user or the problem plays the gains |
+    | 9 | sums of z z^T and z x'^T | `ControlSums` in `control/contributions.py` |
+
+    calibration="paper": Sec. IV and Thm. 3, a release per episode through a binary tree, with the printed
     noise, shift and width. The guarantee states the exact loss of that noise; constants that give more than requested are refused (from
     epsilon = 39.4 on, at gamma = 1.2 and delta = 1e-5).
 
-    Departures of both: the search (9) is done (`control/optimistic_planning.py`), for x_1 uniform on the sphere; the width is a function
+    Departures of both: the search (9) is local, with two starting points (`planners/_optimistic_kernels.py`); the width is a function
     of releases (the printed beta_k reads the exact Z^T Z: a leak); K_h uses P_{h+1}; gains are projected to gamma. Of "paper": one query
     for both counters, with the printed standard deviation of every entry; an episode that Assumption 1 forbids is clipped, at its bounds.
     Departures of "tight", for less noise at the same guarantee: an episode is clipped as a whole, by weights that are known before their
@@ -197,10 +227,14 @@ class OFULQ(Learner):
         identity = Identity(self.name, 1, public=public, calibration=calibration, failure=failure)
         super().__init__(made, privacy=privacy, identity=identity, noise=noise)
 
-    def optimism(self) -> tuple[float, float]:
-        """(the expected cost of the system that is planned for, a bound below which no plausible system is). Public."""
+    def optimism(self, start: Array | None = None) -> tuple[float, float]:
+        """(the expected cost of the system that is planned for, a bound below which no plausible system is).
+
+        By default for a random start. For a user's own start the two numbers depend on this user, and must not be published.
+        """
         assert isinstance(self.algorithm, OptimisticControl)
         known = self.algorithm.confidence(self.released())
         costs, bound = self.algorithm._costs, self.algorithm.public.parameter_bound
-        found = optimistic(known.theta, known.V, known.beta, *costs, bound=bound)
-        return found.cost, lagrangian_bound(known.theta, known.V, known.beta, *costs).value
+        found = optimistic(known.theta, known.V, known.beta, *costs, bound=bound, first=start)
+        below = lagrangian_bound(known.theta, known.V, known.beta, *costs, first=start)
+        return found.cost, below.value

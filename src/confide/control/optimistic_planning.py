@@ -15,13 +15,20 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from confide.control import _optimistic_kernels as _search
-from confide.control.gain_planning import projected, warn_of_gain_bound
+from confide.control.gain_planning import warn_of_gain_bound
 from confide.errors import InvalidParameter
+from confide.planners import _optimistic_kernels as _search
 from confide.planners import _riccati_kernels as _riccati
 from confide.planners._regression_kernels import ellipsoid
+from confide.planners.optimistic_policy import (
+    MOST_STEPS,
+    TOLERANCE,
+    OptimisticPolicy,
+    within_bound,
+    writable,
+)
 from confide.planners.public_round import PublicRound
-from confide.policy import LinearPolicy
+from confide.policy import LinearPolicy, Policy
 from confide.privacy.bounded import Released
 
 Array = npt.NDArray[np.float64]
@@ -128,25 +135,42 @@ class LagrangianBound:
     multiplier: float
 
 
-def cost(theta: Array, Q: Array, R: Array, horizon: int, noise_radius: float) -> float:
-    """J(Theta) = E[x_1^T P_1 x_1] + sum_h tr(P_{h+1} W): x_1 uniform on the unit sphere, W = C_w^2/(n+2) I the covariance in a ball."""
-    theta, model = _model(theta, Q, R, horizon, noise_radius)
+def cost(
+    theta: Array,
+    Q: Array,
+    R: Array,
+    horizon: int,
+    noise_radius: float,
+    first: Array | None = None,
+) -> float:
+    """J(Theta) = E[x_1^T P_1 x_1] + sum_h tr(P_{h+1} W), W = C_w^2/(n+2) I the covariance in a ball.
+
+    x_1 is `first`, or uniform on the unit sphere.
+    """
+    theta, model = _model(theta, Q, R, horizon, noise_radius, first)
     p, n = theta.shape
     return float(_riccati.backward(theta, model, _riccati.workspace(p, n, horizon))[0])
 
 
 def cost_gradient(
-    theta: Array, Q: Array, R: Array, horizon: int, noise_radius: float
+    theta: Array,
+    Q: Array,
+    R: Array,
+    horizon: int,
+    noise_radius: float,
+    first: Array | None = None,
 ) -> tuple[float, Array]:
-    """J and dJ/dTheta = 2 sum_{h < H} [I; K_h] S_h A_h^T P_{h+1}, S_1 = I/n, S_{h+1} = A_h S_h A_h^T + W, A_h = A + B K_h.
+    """J and dJ/dTheta = 2 sum_{h < H} [I; K_h] S_h A_h^T P_{h+1}, S_{h+1} = A_h S_h A_h^T + W, A_h = A + B K_h.
+
+    S_1 is I/n if x_1 is uniform on the unit sphere, and x_1 x_1^T if it is `first`.
 
     Exact, by the envelope theorem: the gains are optimal, so to first order only the system moves.
     """
-    theta, model = _model(theta, Q, R, horizon, noise_radius)
+    theta, model = _model(theta, Q, R, horizon, noise_radius, first)
     (p, n), gradient = theta.shape, np.empty_like(theta)
     work = _riccati.workspace(p, n, horizon)
-    J, first = _riccati.backward(theta, model, work)
-    _riccati.forward(theta, model, first, work, gradient)
+    J, earliest = _riccati.backward(theta, model, work)
+    _riccati.forward(theta, model, earliest, work, gradient)
     return float(J), gradient
 
 
@@ -161,16 +185,19 @@ def optimistic(
     *,
     bound: float = 1.0,
     start: Array | None = None,
-    tolerance: float = 1e-4,
-    iterations: int = 100,
+    first: Array | None = None,
+    tolerance: float = TOLERANCE,
+    iterations: int = MOST_STEPS,
 ) -> OptimisticModel:
     """Minimise J over ||V^{1/2} (Theta - theta)||_F <= beta and ||Theta||_F <= bound.
 
     Spectral projected gradient from the estimate (or `start`, say the last result) and from the point with A = 0, each at most `iterations`
     steps, until a step promises less than `tolerance` of what was gained on the estimate's cost. If a system with A = 0 is in the set there
     is nothing to search: J(Theta) >= tr(Q)/n + (H-1) tr(Q W), which is what A = 0 costs.
+
+    J is that of an episode which starts in `first`, or at random, uniformly on the unit sphere.
     """
-    theta, model = _model(theta, Q, R, horizon, noise_radius)
+    theta, model = _model(theta, Q, R, horizon, noise_radius, first)
     V = _region(theta, V, beta, bound)
     if start is None:
         start = _NO_START
@@ -179,7 +206,7 @@ def optimistic(
             f"start must be finite and have the shape {theta.shape} of the estimate, got {start.shape}"
         )
     else:
-        start = _plain(start)
+        start = writable(start)
     found, J, gains, steps, flag = _search.search(
         theta, V, float(beta), model, float(bound), start, tolerance, iterations
     )
@@ -201,17 +228,45 @@ def plan_optimistically(
 ) -> PublicRound:
     """The best gains for the cheapest system, no longer than their bound. `costs` are Q, R, the horizon and the radius of the noise."""
     found = optimistic(known.theta, known.V, known.beta, *costs, bound=bound)
-    gains = found.gains
-    # by the Frobenius norm, which is larger, and fast
-    if float(np.square(gains).sum(axis=(1, 2)).max()) > gain_bound**2:
-        gains = projected(gains, gain_bound)
+    gains = within_bound(found.gains, gain_bound)
     warn_of_gain_bound(warns and bool((gains != found.gains).any()), gain_bound)
+    return _round(LinearPolicy(gains), known, released)
+
+
+def plan_for_starts(
+    known: ConfidenceSet,
+    released: Released,
+    costs: tuple[Array, Array, int, float],
+    *,
+    bound: float,
+    gain_bound: float,
+) -> PublicRound:
+    """The rule that gives every user the best gains for the system that is cheapest from where this user starts. Public.
+
+    It is the confidence set and what everybody knows. The search is done for each user, and its result is nobody else's business: also
+    whether the gains had to be shortened depends on the user's start, so there is no warning.
+    """
+    Q, R, horizon, noise_radius = costs
+    rule = OptimisticPolicy(
+        known.theta, known.V, known.beta, Q, R, horizon, noise_radius, bound, gain_bound
+    )
+    return _round(rule, known, released)
+
+
+def _round(policy: Policy, known: ConfidenceSet, released: Released) -> PublicRound:
     signal = float(known.V.trace() / len(known.V)) if released.generation else None
-    return PublicRound((LinearPolicy(gains),), {"seed": released.memory["seed"]}, signal)
+    return PublicRound((policy,), {"seed": released.memory["seed"]}, signal)
 
 
 def lagrangian_bound(
-    theta: Array, V: Array, beta: float, Q: Array, R: Array, horizon: int, noise_radius: float
+    theta: Array,
+    V: Array,
+    beta: float,
+    Q: Array,
+    R: Array,
+    horizon: int,
+    noise_radius: float,
+    first: Array | None = None,
 ) -> LagrangianBound:
     """A lower bound on J over the whole ellipsoid ||V^{1/2} (Theta - theta)||_F <= beta, hence over its part in any ball as well.
 
@@ -221,14 +276,14 @@ def lagrangian_bound(
     least of that over all causal u and v: an LQ problem with inputs (u, v) and the known system x' = theta^T z + v + w.
     With P = P_{h+1} its minimum over v, if P + mu I > 0, is z^T theta P~ theta^T z, P~ = (P^-1 + I/mu)^-1 = mu P (P + mu I)^-1. It leaves
     M = diag(Q, R) + theta P~ theta^T - mu beta^2 V^-1, and if M_uu > 0 the minimum over u is the Schur complement
-    P_h = M_xx - M_xu M_uu^-1 M_ux. The bound is tr(P_1)/n + sum_h tr(P_{h+1} W), P_H = Q; P may become indefinite. A mu for which one of
-    the two conditions fails proves nothing, every other proves its value. As a minimum of functions that are linear in mu it is concave,
-    hence unimodal in log mu; mu = 0 gives tr(Q)/n + (H-1) tr(Q W). 1e-11 of it is taken off for rounding.
+    P_h = M_xx - M_xu M_uu^-1 M_ux. The bound is E x_1^T P_1 x_1 + sum_h tr(P_{h+1} W), P_H = Q; P may become indefinite. A mu for which one
+    of the two conditions fails proves nothing, every other proves its value. As a minimum of functions that are linear in mu it is concave,
+    hence unimodal in log mu; mu = 0 gives E x_1^T Q x_1 + (H-1) tr(Q W). 1e-11 of it is taken off for rounding.
 
     For n = 1 it is tight in practice. For n > 1 the relaxation forgets that the error is one matrix, the same at every step and state,
     whose Frobenius norm is bounded: a gap of the first order in beta remains, however good the search.
     """
-    theta, model = _model(theta, Q, R, horizon, noise_radius)
+    theta, model = _model(theta, Q, R, horizon, noise_radius, first)
     V = _region(theta, V, beta, 1.0)
     n = theta.shape[1]
     if not (
@@ -239,8 +294,12 @@ def lagrangian_bound(
         )
     inverse = np.linalg.inv(V)
     spread: Array = beta**2 / 2 * (inverse + inverse.T)
-    Q, R, H, noise = model
-    best, multiplier = float(np.trace(Q) * (1 / n + (H - 1) * noise)), 0.0
+    Q, R, H, noise, start = model
+    if start.size:
+        best = float(start @ Q @ start + np.trace(Q) * (H - 1) * noise)
+    else:
+        best = float(np.trace(Q) * (1 / n + (H - 1) * noise))
+    multiplier = 0.0
     if H > 1:
         most = float(
             np.trace(R) + np.trace(theta[n:] @ Q @ theta[n:].T)
@@ -255,10 +314,10 @@ def lagrangian_bound(
 
 
 def _model(
-    theta: Array, Q: Array, R: Array, horizon: int, noise_radius: float
+    theta: Array, Q: Array, R: Array, horizon: int, noise_radius: float, first: Array | None
 ) -> tuple[Array, _riccati.Model]:
     n, d = len(Q), len(R)
-    theta = _plain(theta)
+    theta = writable(theta)
     if theta.shape != (n + d, n):
         raise InvalidParameter(
             f"theta = [A B]^T must have shape {(n + d, n)} to fit Q and R, got {theta.shape}"
@@ -267,18 +326,15 @@ def _model(
         raise InvalidParameter(
             f"horizon must be at least 1 and noise_radius not negative, got {horizon} and {noise_radius}"
         )
-    return theta, (_plain(Q), _plain(R), horizon, noise_radius**2 / (n + 2))
-
-
-def _plain(array: Array) -> Array:
-    """The kernels are compiled for one kind of array: contiguous and writeable. Public values are often frozen."""
-    array = np.ascontiguousarray(array, dtype=float)
-    return array if array.flags.writeable else array.copy()
+    start = np.empty(0) if first is None else writable(first)
+    if first is not None and (start.shape != (n,) or not np.isfinite(start).all()):
+        raise InvalidParameter(f"first must be a finite state of shape ({n},), got {start.shape}")
+    return theta, (writable(Q), writable(R), horizon, noise_radius**2 / (n + 2), start)
 
 
 def _region(theta: Array, V: Array, beta: float, bound: float) -> Array:
     p = len(theta)
-    V = _plain(V)
+    V = writable(V)
     if V.shape != (p, p):
         raise InvalidParameter(f"V must have shape {(p, p)} to fit the estimate, got {V.shape}")
     if not (0 <= beta < math.inf and bound > 0):

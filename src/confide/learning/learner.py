@@ -210,6 +210,11 @@ class Learner:
         return self.calibration.loss
 
     @property
+    def plans_for_starts(self) -> bool:
+        """Whether its policies are rules (`policy.StartRule`) that turn the state in which a user starts into gains."""
+        return bool(getattr(self.algorithm, "plans_for_starts", False))
+
+    @property
     def episodes(self) -> int:
         return self.schedule.users
 

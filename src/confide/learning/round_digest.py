@@ -15,6 +15,7 @@ from confide.policy import (
     RandomPolicy,
     StochasticPolicy,
     TabularPolicy,
+    is_rule,
 )
 
 # Two processors compute the same number with different last bits. Here a number counts to this
@@ -53,6 +54,10 @@ def round_digest(
 
 
 def _policy_tables(policy: Policy) -> Iterator[Any]:
+    if is_rule(policy):
+        yield [len(_KINDS)]
+        yield from policy.tables()  # type: ignore[union-attr]
+        return
     yield [_KINDS.index(type(policy))]
     match policy:
         case TabularPolicy():

@@ -6,7 +6,9 @@ import numpy.typing as npt
 from confide._jit import njit
 
 Array = npt.NDArray[np.float64]
-Model = tuple[Array, Array, int, float]  # Q, R, horizon, variance of every coordinate of the noise
+# Q, R, horizon, variance of every coordinate of the noise, and the state in which episodes start [n].
+# An empty start means that it is random, uniform on the unit sphere.
+Model = tuple[Array, Array, int, float, Array]
 Work = tuple[Array, Array, Array, Array, Array]
 
 # a Riccati or Lyapunov step that changes less, relative to the diagonal, is the last one that is computed
@@ -151,9 +153,22 @@ def _same(new: Array, old: Array) -> bool:
 
 
 @njit
+def _at_start(P: Array, trace: float, start: Array) -> float:
+    """E x_1^T P x_1."""
+    n = len(P)
+    if start.size == 0:
+        return trace / n
+    total = 0.0
+    for i in range(n):
+        for j in range(n):
+            total += start[i] * P[i, j] * start[j]
+    return total
+
+
+@njit
 def backward(theta: Array, model: Model, work: Work) -> tuple[float, int]:
     """J and the step up to which P and K have stopped changing: P[h] and K[h] below it are left out, they are P[first] and K[first]."""
-    (Q, R, H, noise), (P, K, T, M, _) = model, work
+    (Q, R, H, noise, start), (P, K, T, M, _) = model, work
     n = len(Q)
     trace = 0.0
     for i in range(n):
@@ -172,7 +187,7 @@ def backward(theta: Array, model: Model, work: Work) -> tuple[float, int]:
             trace += P[first, i, i]
         if _same(P[first], P[first + 1]):
             break
-    return total + first * noise * trace + trace / n, first
+    return total + first * noise * trace + _at_start(P[first], trace, start), first
 
 
 @njit
@@ -183,13 +198,16 @@ def forward(theta: Array, model: Model, first: int, work: Work, gradient: Array)
     variation of that cost is 2 sum_h tr(dA_h S_h A_h^T P_{h+1}), dA_h = dA + dB K_h. Up to `first` the gains are the same, so the A_h S_h
     are added up, and where S stands still as well they are counted.
     """
-    (_, _, H, noise), (P, K, T, _, square) = model, work
+    (_, _, H, noise, start), (P, K, T, _, square) = model, work
     S, turned, X, total, moved = square[0], square[1], square[2], square[3], square[4]
     n, d = len(S), K.shape[1]
     inputs, term = theta[n:], T[n:]
     for i in range(n):
         for j in range(n):
-            S[i, j] = 1.0 / n if i == j else 0.0
+            if start.size > 0:
+                S[i, j] = start[i] * start[j]
+            else:
+                S[i, j] = 1.0 / n if i == j else 0.0
     gradient[:] = 0.0
     h = 0
     while h < H - 1:
@@ -223,7 +241,7 @@ def forward(theta: Array, model: Model, first: int, work: Work, gradient: Array)
 @njit
 def dual(hat: Array, spread: Array, model: Model, mu: float, work: Work) -> float:
     """The Lagrangian bound of the multiplier mu, `spread` = beta^2 V^-1; -inf if mu is not feasible."""
-    (Q, R, H, noise), (_, K, T, M, square) = model, work
+    (Q, R, H, noise, start), (_, K, T, M, square) = model, work
     P, soft, (p, n) = square[0], square[1], hat.shape
     copy(Q, P)
     trace, total = 0.0, 0.0
@@ -242,7 +260,7 @@ def dual(hat: Array, spread: Array, model: Model, mu: float, work: Work) -> floa
                 M[i, j] -= mu * spread[i, j]
         if not _eliminate(M, P, K[0]):
             return -np.inf
-    return float(total + trace / n)
+    return float(total + _at_start(P, trace, start))
 
 
 @njit

@@ -73,7 +73,8 @@ ASSUMPTIONS = {
     "server, are dropouts.",
     "independent-participation": "Whether a device takes part does not depend on its user's data.",
     "trusted-curator": "The curator who holds the raw data, and the saved state, is trusted.",
-    "own-actions": "The guarantee concerns what all other users together see; a user's own actions may depend on that user's data.",
+    "own-actions": "The guarantee concerns what all other users together see. A user's own actions, and gains that were computed for this "
+    "user's start, may depend on that user's data, so they must not be published.",
     "fast-noise": "Simulation: fast noise is computed from a seed, in floating point that is treated as real numbers. The guarantee holds "
     "against those who do not know the seed. The results of a run state their seed: do not publish them for real data.",
 }

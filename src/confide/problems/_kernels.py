@@ -119,31 +119,47 @@ def walk(
 
 
 @njit
+def draw_directions(out: Array, rng: np.random.Generator) -> None:
+    """Uniform points of the unit sphere [point, n]."""
+    for i in range(len(out)):
+        _direction(out[i], rng)
+
+
+@njit
 def walk_linear(
     A: Array,
     B: Array,
     Q: Array,
     R: Array,
     gains: Array,
+    starts: Array,
     radius: float,
     states_out: Array,
     inputs_out: Array,
     rewards_out: Array,
     rng: np.random.Generator,
 ) -> None:
-    """Independent episodes of x' = A x + B u + w, u = K_h x, x_1 on the unit sphere, w uniform in the ball of that radius."""
+    """Independent episodes of x' = A x + B u + w, u = K_h x, w uniform in the ball of that radius.
+
+    `gains` [g, h, d, n] are those of each user, or one for all. Users start in `starts` [s, n], one after the other and again from the
+    first. Without any they start on the unit sphere, at random.
+    """
     users, H, d = inputs_out.shape
     n = A.shape[0]
     x, moved, u = np.empty(n), np.empty(n), np.empty(d)
     for i in range(users):
-        _direction(x, rng)
+        played = gains[i % len(gains)]
+        if len(starts) == 0:
+            _direction(x, rng)
+        else:
+            x[:] = starts[i % len(starts)]
         states_out[i, 0] = x
         for h in range(H):
             cost = 0.0
             for j in range(d):
                 u[j] = 0.0
                 for k in range(n):
-                    u[j] += gains[h, j, k] * x[k]
+                    u[j] += played[h, j, k] * x[k]
             _direction(moved, rng)
             drawn = rng.random()
             # a power takes three times as long

@@ -85,6 +85,7 @@ class LinearEnv(gymnasium.Env[Array, Array]):
         self.action_space = spaces.Box(-1.0, 1.0, (d,), np.float64)
         self.spec = _spec("LinearEnv", problem)
         self._state, self._step = np.zeros(n), H
+        self._episodes = 0
 
     def reset(
         self,
@@ -93,7 +94,11 @@ class LinearEnv(gymnasium.Env[Array, Array]):
         options: dict[str, Any] | None = None,  # noqa: ARG002
     ) -> tuple[Array, dict[str, Any]]:
         super().reset(seed=seed)
-        self._state, self._step = self._direction(), 0
+        if self.problem.start is None:
+            self._state = self._direction()
+        else:
+            self._state = self.problem.starts_of(self._episodes, 1)[0].copy()
+        self._episodes, self._step = self._episodes + 1, 0
         return self._state.copy(), {"step": 0}
 
     def step(self, action: Array) -> tuple[Array, float, bool, bool, dict[str, Any]]:

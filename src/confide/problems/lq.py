@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,11 @@ import numpy.typing as npt
 from confide.arguments import array, fits, generator, real, text, whole
 from confide.errors import InvalidParameter
 from confide.identity import Identity
+from confide.planners import (
+    optimistic_policy as optimistic_policy,  # so that saved rules can be read
+)
 from confide.planners.riccati import linear_costs, riccati
-from confide.policy import LinearPolicy, Policy
+from confide.policy import LinearPolicy, Policy, StartRule, is_rule
 from confide.problems import _kernels
 from confide.problems.saving import save_problem
 from confide.problems.stationary import Stationary, stationary, steered
@@ -59,7 +62,10 @@ class LQPublic:
 
 @dataclass(frozen=True, eq=False)
 class LQSystem:
-    """x' = A x + B u + w with costs x^T Q x + u^T R u over `horizon` steps; x_1 uniform on the unit sphere, w uniform in a ball.
+    """x' = A x + B u + w with costs x^T Q x + u^T R u over `horizon` steps, w uniform in a ball.
+
+    Users start on the unit sphere, at random, or in `start`: one state [n] for all of them, or a list of states [m, n], in which users
+    start one after the other, and again from the first. A list may be an adversary's [Chowdhury21, Assumption 1 (c)]. Agents are not told.
 
     An unstable A is legitimate at a finite horizon: see `spectral_radius`. Rewards are minus costs, so that values and regret mean the same
     as everywhere.
@@ -77,6 +83,7 @@ class LQSystem:
     parameter_bound: float | None = None
     gain_bound: float = 1.2
     name: str = "lq"
+    start: Array | None = None
 
     def __post_init__(self) -> None:
         matrices = {
@@ -104,6 +111,8 @@ class LQSystem:
         for key in ("noise_radius", "gain_bound"):
             real(key, getattr(self, key), at_least=0)
         text("name", self.name)
+        if self.start is not None:
+            object.__setattr__(self, "start", frozen(_check_start(self.start, n)))
         size = float(np.hypot(np.linalg.norm(self.A), np.linalg.norm(self.B)))
         fitting = 2.0 ** math.ceil(math.log2(max(size, 1.0)))
         bound = (
@@ -119,6 +128,8 @@ class LQSystem:
 
     def identity(self) -> Identity:
         """Everything that it is, by the names in its file."""
+        # A random start is not named, so identities of systems without a chosen start stay what they were.
+        start = {} if self.start is None else {"start": self.start}
         return Identity(
             self.kind,
             1,
@@ -131,6 +142,7 @@ class LQSystem:
             parameter_bound=self.parameter_bound,
             gain_bound=self.gain_bound,
             name=self.name,
+            **start,
         )
 
     @property
@@ -181,28 +193,116 @@ class LQSystem:
         return self.value(LinearPolicy(np.zeros((self.horizon, len(self.R), len(self.A)))))
 
     def value(self, policy: Policy) -> float:
-        """Minus the exact expected cost of a linear policy over an episode."""
+        """Minus the exact expected cost of a policy over an episode."""
         return -self.cost(policy)
 
     def cost(self, policy: Policy) -> float:
-        gains = self._fitting(policy).gains
-        return self._expected(linear_costs(self.A, self.B, self.Q, self.R, gains))
+        """The average over starts. That of a rule on random starts is not known: see `regrets`."""
+        if not is_rule(policy):
+            gains = self._fitting(policy).gains
+            return self._expected(linear_costs(self.A, self.B, self.Q, self.R, gains))
+        if self.start is None:
+            raise InvalidParameter(
+                "what a rule for starts costs depends on where users start, which is random here: ask for the regrets of users' starts"
+            )
+        starts = np.atleast_2d(self.start)
+        return float(self._costs_from(policy, starts).mean())
+
+    def counts_starts(self, policy: Policy) -> bool:
+        """Whether users of one policy have different regrets, by where they start.
+
+        Linear gains on random starts are counted by their expectation instead, which has less noise.
+        """
+        listed = self.start is not None and self.start.ndim == 2
+        return listed or (self.start is None and is_rule(policy))
+
+    def regrets(self, policy: Policy, starts: Array) -> Array:
+        """J_1^pi(x_1) - J_1^*(x_1) [Chowdhury21, (6)] of users who started in `starts` [user, n]."""
+        costs = self._costs_from(policy, starts)
+        found: Array = costs - self._from(self._optimum[0], starts)
+        return found
+
+    def starts_of(self, first: int, users: int) -> Array:
+        """Where so many users start, if this is fixed, the first of them being user number `first` [user, n]."""
+        if self.start is None:
+            raise InvalidParameter("users of this system start at random")
+        listed = np.atleast_2d(self.start)
+        starts: Array = listed[(first + np.arange(users)) % len(listed)]
+        return starts
+
+    def _costs_from(self, policy: Policy, starts: Array) -> Array:
+        """The expected cost of an episode from each of these states [user]."""
+        gains = self._gains_from(policy, starts)
+        if len(gains) == 1:
+            return self._from(linear_costs(self.A, self.B, self.Q, self.R, gains[0]), starts)
+        return np.array(
+            [
+                self._from(linear_costs(self.A, self.B, self.Q, self.R, each), start[None])[0]
+                for each, start in zip(gains, starts, strict=True)
+            ]
+        )
+
+    def _from(self, P: Array, starts: Array) -> Array:
+        """x_1^T P_1 x_1 + sum_h E[w^T P_{h+1} w] for each start [user]."""
+        later = self.noise_radius**2 / (len(self.A) + 2) * np.trace(P[1:], axis1=1, axis2=2).sum()
+        costs: Array = np.einsum("ui,ij,uj->u", starts, P[0], starts) + later
+        return costs
+
+    def _gains_from(self, policy: Policy, starts: Array) -> Array:
+        """The gains of users with these starts [user, h, d, n], or one [1, h, d, n] for all of them.
+
+        The last answer is kept, because a run asks twice: for what users do, and for what it costs.
+        """
+        if not is_rule(policy):
+            return self._fitting(policy).gains[None]
+        rule: StartRule = policy  # type: ignore[assignment]
+        expected = (self.horizon, len(self.R), len(self.A))
+        if rule.shape != expected:
+            raise InvalidParameter(f"a rule for this system needs gains of shape {expected}")
+        kept = self.__dict__.get("_last_gains")
+        if kept is None or kept[0] is not policy or not np.array_equal(kept[1], starts):
+            distinct, which = np.unique(starts, axis=0, return_inverse=True)
+            found = rule.gains_of_all(distinct)
+            kept = policy, starts.copy(), found if len(found) == 1 else found[which.ravel()]
+            self.__dict__["_last_gains"] = kept
+        gains: Array = kept[2]
+        return gains
 
     def _expected(self, P: Array) -> float:
         """E[x_1^T P_1 x_1] + sum_h E[w^T P_{h+1} w]: covariances I/n on the sphere and C_w^2/(n+2) I in the ball."""
+        if self.start is not None:
+            return float(self._from(P, np.atleast_2d(self.start)).mean())
         n = len(self.A)
         traces = np.trace(P, axis1=1, axis2=2)
         return float(traces[0] / n + self.noise_radius**2 / (n + 2) * traces[1:].sum())
 
-    def sample(self, policy: Policy, users: int, rng: np.random.Generator) -> Trajectories:
-        """Independent episodes of `users` users under one policy."""
-        gains, n, d = self._fitting(policy).gains, len(self.A), len(self.R)
+    def sample(
+        self, policy: Policy, users: int, rng: np.random.Generator, *, first: int = 0
+    ) -> Trajectories:
+        """Independent episodes of `users` users under one policy. `first` is the number of the first of them, for a list of starts."""
+        n, d = len(self.A), len(self.R)
         fits(users=whole("users", users, at_least=0), horizon=self.horizon + 1, states=n)
         generator("rng", rng)
+        if self.start is not None:
+            starts = self.starts_of(whole("first", first, at_least=0), users)
+        else:
+            starts = np.empty((users if is_rule(policy) else 0, n))
+            _kernels.draw_directions(starts, rng)
+        gains = self._gains_from(policy, starts)
         states, inputs = np.empty((users, self.horizon + 1, n)), np.empty((users, self.horizon, d))
         rewards = np.empty((users, self.horizon))
         _kernels.walk_linear(
-            self.A, self.B, self.Q, self.R, gains, self.noise_radius, states, inputs, rewards, rng
+            self.A,
+            self.B,
+            self.Q,
+            self.R,
+            gains,
+            np.ascontiguousarray(starts),
+            self.noise_radius,
+            states,
+            inputs,
+            rewards,
+            rng,
         )
         return Trajectories(states, inputs, rewards)
 
@@ -217,6 +317,21 @@ class LQSystem:
                 f"a linear system needs a LinearPolicy with gains of shape {expected}"
             )
         return policy
+
+
+def _check_start(start: Any, states: int) -> Array:
+    """One state [n] or a list of them [m, n], none longer than 1 [Chowdhury21, Assumption 1 (c)]."""
+    given = array("start", start)
+    if given.ndim not in (1, 2) or given.shape[-1] != states or len(given) == 0:
+        raise InvalidParameter.of(
+            "start", f"must have shape ({states},) or (users, {states}), got {given.shape}"
+        )
+    longest = float(np.linalg.norm(np.atleast_2d(given), axis=1).max())
+    if longest > 1 + 1e-9:
+        raise InvalidParameter.of(
+            "start", f"must hold states of length at most 1, got one of length {longest:.6g}"
+        )
+    return given
 
 
 def _check_form(matrix: Array, name: str, least: float, word: str) -> None:

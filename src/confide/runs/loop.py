@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,8 @@ class Loop:
         # few users are faster one by one; a crowd of devices needs counts
         self._alone = not agent.guarantee.trust.devices
         self._left, self._earned, self._squares = 0, 0.0, 0.0  # of the segment that is not finished
+        # Whether users of the batch's policy have regrets of their own, and what those of the last chunk lost together.
+        self._by_start, self._lost = False, 0.0
         self._saves, self._saved_at, self._stop = 0, -1, False
         # Whether it was interrupted half-way through a chunk.
         self.abrupt = False
@@ -98,6 +101,8 @@ class Loop:
             raise InvalidParameter(
                 f"{agent_name(self.agent)}.next_batch must serve at least one user, got users={batch.users}"
             )
+        counts_starts = getattr(self.problem, "counts_starts", None)
+        self._by_start = bool(self.known and counts_starts and counts_starts(batch.policy))
         if not self._left:
             self._open(batch.policy, users)
         self.policy = batch.policy
@@ -108,7 +113,7 @@ class Loop:
             self._save_in_time()
 
     def _open(self, policy: Policy, users: int) -> None:
-        value = self._value(policy) if self.known else None
+        value = self._value(policy) if self.known and not self._by_start else None
         noise_std = signal = None
         if self.abilities.levels:
             # zero: nothing released yet, or no noise
@@ -137,7 +142,12 @@ class Loop:
         earned = self._devices(size) if self.messages else self._observe(policy, size)
         now = self.segments[-1]
         users, mean_return, error = now.users + size, None, None
-        if now.value is None:
+        if self._by_start:
+            self.regret += self._lost
+            # The value of users whose starts cost the optimal policy as much as the average start does.
+            before = 0.0 if now.value is None else now.users * (self.optimal_value - now.value)
+            now = replace(now, value=self.optimal_value - (before + self._lost) / users)
+        elif now.value is None:
             self._earned, self._squares = (
                 self._earned + float(earned.sum()),
                 self._squares + float(earned @ earned),
@@ -155,6 +165,11 @@ class Loop:
         seen: Trajectories | TransitionCounts
         if self.ignored:
             seen = nobody_counted(users, self.problem.horizon)
+            if self._by_start:
+                starts = self.problem.starts_of(self.served, users)
+                self._lost = float(self.problem.regrets(policy, starts).sum())
+        elif self._by_start:
+            seen = self._from_starts(policy, users, self.served)
         else:
             few = users <= FEW and self._alone
             seen = (self.problem.count if self.counted and not few else self.problem.sample)(
@@ -165,6 +180,13 @@ class Loop:
             return np.zeros(0)
         return np.asarray(seen.rewards.sum(axis=1))
 
+    def _from_starts(self, policy: Policy, users: int, first: int) -> Trajectories:
+        """Simulate users, and add up what they lost from where they started. `first` is the number of the first of them."""
+        seen: Trajectories = self.problem.sample(policy, users, self.rng, first=first)
+        lost = float(self.problem.regrets(policy, seen.states[:, 0]).sum())
+        self._lost = lost if first == self.served else self._lost + lost
+        return seen
+
     def _devices(self, users: int) -> Array:
         """The same, each user on a device of its own. All of them would plan the same round from the release, so it is planned once."""
         planned, generation = self.agent.current_round(), self.agent.released().generation
@@ -173,11 +195,16 @@ class Loop:
             self.agent.shares.client() if shared else self.agent.client() for _ in range(users)
         ]
         served = [(client.adopt(planned, generation), client) for client in clients]
-        earned = [np.zeros(0)]
+        earned, first = [np.zeros(0)], self.served
         for policy in planned.policies:
             mine = [client for chosen, client in served if chosen is policy]
             if mine:
-                seen: Trajectories = self.problem.sample(policy, len(mine), self.rng)
+                seen: Trajectories = (
+                    self._from_starts(policy, len(mine), first)
+                    if self._by_start
+                    else self.problem.sample(policy, len(mine), self.rng)
+                )
+                first += len(mine)
                 for i, client in enumerate(mine):
                     if shared:
                         client.contribute(seen[i : i + 1], self.agent.shares.simulate_aggregation)

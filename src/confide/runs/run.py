@@ -159,8 +159,9 @@ class Run:
     def save(self, folder: str | Path) -> None:
         """Write the result to a folder of JSON and CSV files: releases and what is computed from them, without saved state.
 
-        Where the problem's values are unknown it also contains mean returns: exact averages over users, which no guarantee covers. The
-        folder contains the whole result, or no `run.json`.
+        Where the problem's values are unknown it also contains mean returns: exact averages over users, which no guarantee covers. Nor
+        does one cover the regret of users who are counted by where they started (`LQSystem.counts_starts`), because it depends on their
+        starts. The folder contains the whole result, or no `run.json`.
         """
         where = Path(arguments.path("folder", folder))
         facts = {

@@ -63,6 +63,9 @@ def plain_policy(policy: Policy) -> dict[str, Any]:
             raise InvalidParameter(
                 "a policy on features of observations cannot be served: devices would need its function"
             )
+        case _:
+            # `RunSpec.learner` refuses agents that plan for each person's start.
+            raise InvalidParameter(f"devices cannot act by a {type(policy).__name__}")
 
 
 def plain_channel(channel: Channel) -> dict[str, Any]:

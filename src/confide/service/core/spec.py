@@ -183,6 +183,11 @@ class RunSpec:
             raise PrivacyError(
                 f"{self.agent} cannot be served: it keeps its users' data to look at them again"
             )
+        if made.plans_for_starts:
+            raise InvalidParameter(
+                f"{self.agent} with the paper's calibration cannot be served: it plans for the state in which each person "
+                'starts, and devices do not do this. Use calibration = "tight"'
+            )
         if self.local_noise == "gaussian":
             if isinstance(made.schedule, AtMost):
                 raise InvalidParameter(

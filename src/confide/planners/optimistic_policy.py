@@ -1,0 +1,156 @@
+"""A rule that turns the state in which a user starts into gains [Chowdhury21, Alg. 1, lines 4 and 5]."""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.arguments import array, real, whole
+from confide.errors import InvalidParameter
+from confide.planners import _optimistic_kernels as _search
+from confide.policy import LinearPolicy, keep_loader, save_policy
+
+Array = npt.NDArray[np.float64]
+
+# The search ends when a step promises less than this share of what was gained on the cost of the estimate,
+# or after so many steps.
+TOLERANCE = 1e-4
+MOST_STEPS = 100
+_NO_START_OF_SEARCH = np.empty((0, 0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OptimisticPolicy:
+    """For a user who starts in x: the optimal gains of the system in a confidence set that is cheapest for x.
+
+    The set is {Theta [p, n]: ||precision^(1/2) (Theta - estimate)||_F <= width, ||Theta||_F <= parameter_bound}, Theta = [A B]^T. Gains are
+    projected to `gain_bound`.
+
+    The rule is the same for all users of a release, and public. The gains of one user depend on where this user started, so they must not
+    be published: joint privacy protects everybody else from what a user does, and not a user who publishes it.
+    """
+
+    estimate: Array
+    precision: Array
+    width: float
+    Q: Array
+    R: Array
+    horizon: int
+    noise_radius: float
+    parameter_bound: float
+    gain_bound: float
+
+    def __post_init__(self) -> None:
+        for name in ("estimate", "precision", "Q", "R"):
+            object.__setattr__(self, name, writable(array(name, getattr(self, name), ndim=2)))
+        n, d = len(self.Q), len(self.R)
+        expected = {
+            "estimate": (n + d, n),
+            "precision": (n + d, n + d),
+            "Q": (n, n),
+            "R": (d, d),
+        }
+        for name, shape in expected.items():
+            if getattr(self, name).shape != shape:
+                raise InvalidParameter.of(
+                    name, f"must have shape {shape}, got {getattr(self, name).shape}"
+                )
+        whole("horizon", self.horizon, at_least=1)
+        for name in ("width", "noise_radius", "gain_bound"):
+            real(name, getattr(self, name), at_least=0)
+        real("parameter_bound", self.parameter_bound, above=0)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of the gains: the horizon, the dimension of an input and that of a state."""
+        return self.horizon, len(self.R), len(self.Q)
+
+    def for_start(self, start: npt.ArrayLike) -> LinearPolicy:
+        """The gains of a user who starts in this state. They must not be published."""
+        first = array("start", start, ndim=1)
+        if first.shape != (len(self.Q),):
+            raise InvalidParameter.of(
+                "start", f"must have shape ({len(self.Q)},), got {first.shape}"
+            )
+        return LinearPolicy(self._gains(writable(first)))
+
+    def gains_of_all(self, starts: Array) -> Array:
+        """The gains [user, h, d, n] of users with these starts [user, n]. Those of one user do not depend on the other users."""
+        return np.stack([self._gains(writable(start)) for start in starts])
+
+    def act(self, step: int, state: Array, rng: np.random.Generator) -> Array:  # noqa: ARG002
+        raise InvalidParameter(
+            "this rule plans for the state in which a user starts: call for_start(x) once, and act with the policy that it returns"
+        )
+
+    def tables(self) -> list[Any]:
+        """Everything that the rule is made of, in a fixed order."""
+        return [getattr(self, each.name) for each in fields(self)]
+
+    def save(self, path: str | Path | BinaryIO) -> None:
+        """Save the rule. It contains nobody's start and nobody's gains."""
+        arrays = {each.name: np.asarray(getattr(self, each.name)) for each in fields(self)}
+        save_policy(path, kind="optimistic", **arrays)
+
+    def _gains(self, start: Array) -> Array:
+        model = (
+            self.Q,
+            self.R,
+            self.horizon,
+            self.noise_radius**2 / (len(self.Q) + 2),
+            start,
+        )
+        _, _, gains, _, flag = _search.search(
+            self.estimate,
+            self.precision,
+            float(self.width),
+            model,
+            float(self.parameter_bound),
+            _NO_START_OF_SEARCH,
+            TOLERANCE,
+            MOST_STEPS,
+        )
+        if flag == 2:
+            raise InvalidParameter(
+                "the estimate must be finite and the precision positive definite"
+            )
+        return within_bound(gains, self.gain_bound)
+
+
+def within_bound(gains: Array, gain_bound: float) -> Array:
+    """`projected`, and first a look at the Frobenius norm, which is larger, and fast."""
+    if float(np.square(gains).sum(axis=(1, 2)).max()) <= gain_bound**2:
+        return gains
+    return projected(gains, gain_bound)
+
+
+def projected(gains: Array, gain_bound: float) -> Array:
+    """Gains [h, d, n], each no longer than gamma."""
+    sizes = np.linalg.norm(gains, 2, axis=(1, 2))
+    result: Array = gains * np.minimum(1.0, gain_bound / np.maximum(sizes, 1e-300))[:, None, None]
+    return result
+
+
+def writable(values: Array) -> Array:
+    """The kernels are compiled for one kind of array: contiguous and writeable. Public values are often frozen."""
+    values = np.ascontiguousarray(values, dtype=float)
+    return values if values.flags.writeable else values.copy()
+
+
+def _load(stored: Any) -> OptimisticPolicy:
+    return OptimisticPolicy(
+        estimate=stored["estimate"],
+        precision=stored["precision"],
+        width=float(stored["width"]),
+        Q=stored["Q"],
+        R=stored["R"],
+        horizon=int(stored["horizon"]),
+        noise_radius=float(stored["noise_radius"]),
+        parameter_bound=float(stored["parameter_bound"]),
+        gain_bound=float(stored["gain_bound"]),
+    )
+
+
+keep_loader("optimistic", _load)
