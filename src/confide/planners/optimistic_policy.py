@@ -1,6 +1,6 @@
 """A rule that turns the state in which a user starts into gains [Chowdhury21, Alg. 1, lines 4 and 5]."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -87,12 +87,25 @@ class OptimisticPolicy:
 
     def tables(self) -> list[Any]:
         """Everything that the rule is made of, in a fixed order."""
-        return [getattr(self, each.name) for each in fields(self)]
+        return list(self._values().values())
 
     def save(self, path: str | Path | BinaryIO) -> None:
         """Save the rule. It contains nobody's start and nobody's gains."""
-        arrays = {each.name: np.asarray(getattr(self, each.name)) for each in fields(self)}
+        arrays = {name: np.asarray(value) for name, value in self._values().items()}
         save_policy(path, kind="optimistic", **arrays)
+
+    def _values(self) -> dict[str, Any]:
+        return {
+            "estimate": self.estimate,
+            "precision": self.precision,
+            "width": self.width,
+            "Q": self.Q,
+            "R": self.R,
+            "horizon": self.horizon,
+            "noise_radius": self.noise_radius,
+            "parameter_bound": self.parameter_bound,
+            "gain_bound": self.gain_bound,
+        }
 
     def _gains(self, start: Array) -> Array:
         model = (
