@@ -8,6 +8,7 @@ import functools
 import io
 import itertools
 import random
+import struct
 import threading
 import types
 import weakref
@@ -334,6 +335,30 @@ class InAGenerator(Raw):
         yield self._seen
 
 
+class InAnErrorBefore(Raw):
+    """Python prints both errors."""
+
+    def check(self):
+        try:
+            raise ValueError(f"the last state was {self._seen}")
+        except ValueError:
+            raise InvalidParameter("the state cannot be used")  # noqa: B904
+
+
+class InTheRestOfAnArray(Raw):
+    """A part of an array shows the whole array as its `base`."""
+
+    def observe(self, users):
+        super().observe(users)
+        self.size = np.array([2, self._seen])[:1]
+
+
+class InTheOrderOfItsKeys(Raw):
+    def summary(self):
+        names = ["low", "high"]
+        return dict.fromkeys(names[self._seen % 2 :] + names[: self._seen % 2])
+
+
 class InAnAnswerToAnError(Raw):
     def check(self):
         raise ValueError(f"the last state was {self._seen}")
@@ -437,6 +462,9 @@ SHOWN_TO_SERVICES = {
     InAMethod: "agent.summary()",
     InAGenerator: "agent.history()",
     InAnAnswerToAnError: "agent.check()",
+    InAnErrorBefore: "agent.check()",
+    InTheRestOfAnArray: "agent.size",
+    InTheOrderOfItsKeys: "agent.summary()",
     InTheOpenSum: "agent.waiting",
     InAMemoryview: "agent.buffer",
     InAView: "agent.ends",
@@ -779,7 +807,9 @@ def test_canonical_bytes():
     digests = [canonical(each()) for each in made]
     assert len(set(digests)) == len(made)
     assert digests == [canonical(each()) for each in made]
-    assert canonical({"a": 1, "b": 2}) == canonical({"b": 2, "a": 1})
+    # Whoever prints a dict sees its order.
+    assert canonical({"a": 1, "b": 2}) != canonical({"b": 2, "a": 1})
+    assert canonical({8, 0}) == canonical({0, 8})
     cycle = []
     cycle.append(cycle)
     assert canonical(cycle) == canonical(cycle)
@@ -808,6 +838,11 @@ def with_class_attribute(last):
     return Box()
 
 
+def with_text(function, text):
+    function.__doc__ = text
+    return function
+
+
 def with_keyword(last):
     def function(*, state=last):
         return state
@@ -815,7 +850,52 @@ def with_keyword(last):
     return function
 
 
+def with_default(last):
+    return collections.defaultdict(lambda: last)
+
+
+def error_after_another_one(last):
+    try:
+        try:
+            raise ValueError(last)
+        except ValueError:
+            raise KeyError("a state")  # noqa: B904
+    except KeyError as error:
+        return error
+
+
+def with_note(last):
+    error = ValueError("a state")
+    error.add_note(f"{last}")
+    return error
+
+
+def after_spawning(last):
+    rng = np.random.default_rng(0)
+    rng.spawn(1 + last)
+    return rng
+
+
+def not_writeable(last):
+    array = np.zeros(3)
+    array.flags.writeable = bool(last)
+    return array
+
+
 HIDING = {
+    "order of a dict": lambda last: {last: 0, 1 - last: 0},
+    "payload of a NaN": lambda last: struct.unpack("<d", bytes([last, 0, 0, 0, 0, 0, 248, 127]))[0],
+    "rest of an array": lambda last: np.array([0, last])[:1],
+    "rest of a buffer": lambda last: np.frombuffer(bytes([0, last]), dtype=np.uint8)[:1],
+    "rest of a memoryview": lambda last: memoryview(bytes([0, last]))[:1],
+    "order of an array": lambda last: np.zeros((3, 3), order="CF"[last]),
+    "flag of an array": not_writeable,
+    "notes of a type": lambda last: np.zeros(1, dtype=np.dtype("f8", metadata={"last": last})),
+    "default of a dict": with_default,
+    "an error before": error_after_another_one,
+    "note of an error": with_note,
+    "spawned generators": after_spawning,
+    "text about a function": lambda last: with_text(lambda: 0, f"{last}"),
     "memoryview": lambda last: memoryview(bytes([last])),
     "keys": lambda last: {(io.BytesIO(bytes([last])),): 0}.keys(),
     "items": lambda last: {0: io.BytesIO(bytes([last]))}.items(),
@@ -850,6 +930,17 @@ def test_values_that_hide_their_content_are_told_apart(name):
     zero, one = (canonical(HIDING[name](last), unread) for last in (0, 1))
     assert zero != one and not unread
     assert zero == canonical(HIDING[name](0)) and one == canonical(HIDING[name](1))
+
+
+def test_a_function_that_remembers_its_calls_is_listed():
+    """Whether an answer comes from its cache shows in how long it takes, and the cache cannot be read."""
+    unread = {}
+    remembering = functools.lru_cache(lambda state: state)
+    canonical(remembering, unread)
+    assert not unread
+    remembering(7)
+    canonical(remembering, unread)
+    assert list(unread.values()) == ["its content cannot be read"]
 
 
 def test_an_iterator_that_can_be_copied_is_left_where_it_is():

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import io
 import re
+import struct
 import sys
 import types
 import weakref
@@ -26,6 +27,8 @@ MOST_ELEMENTS = 1000
 _LIBRARIES = {*sys.stdlib_module_names, "confide", "numpy", "scipy", "numba"}
 # A flag of CPython. Classes without it are written in C and cannot be made at run time.
 _MADE_IN_PYTHON = 1 << 9
+# What `functools.lru_cache` makes of a function.
+_CACHED_FUNCTION = functools._lru_cache_wrapper
 _IN_EVERY_CLASS = {"__dict__", "__weakref__", "__module__", "_abc_impl"}
 
 
@@ -34,6 +37,24 @@ def canonical(value: Any, unread: dict[str, str] | None = None) -> bytes:
     enclose, iterators by their first elements, coroutines by their result. Two values with the same digest are the same to whoever reads
     them, except for addresses in memory and for the parts that are added to `unread`, with the reason why they cannot be compared."""
     return _Reader({} if unread is None else unread).digest(value, frozenset())
+
+
+def words_of(error: BaseException) -> list[tuple[str, str]]:
+    """What is printed of an error: its kind, its text and its notes, and those of the errors that led to it."""
+    printed: list[tuple[str, str]] = []
+    found: BaseException | None = error
+    while found is not None and len(printed) < MOST_ELEMENTS:
+        text = "\n".join([str(found), *getattr(found, "__notes__", ())])
+        printed.append((type(found).__qualname__, text))
+        found = _error_before(found)
+    return printed
+
+
+def _error_before(error: BaseException) -> BaseException | None:
+    """The error that is printed before this one, if there is one."""
+    if error.__cause__ is not None or error.__suppress_context__:
+        return error.__cause__
+    return error.__context__
 
 
 class _Unordered(list[Any]):
@@ -52,6 +73,9 @@ class _Reader:
         """Bytes that say what a value is. `above` are the ids of the objects that it is a part of."""
         kind = type(value)
         if kind in _EXACT:
+            if kind is float and value != value:
+                # A NaN has room for a number, which its text does not show.
+                return b"float " + struct.pack("<d", value)
             said = f"{kind.__name__} {value!r}".encode()
             return said if len(said) <= _SHORT else _hash(kind, said)
         value = _stand_in(value)
@@ -59,8 +83,14 @@ class _Reader:
         if (kind is np.ndarray or issubclass(kind, np.generic)) and not value.dtype.hasobject:
             array = np.asarray(value)
             dtype = array.dtype.str if array.dtype.names is None else str(array.dtype)
-            shape = f"{dtype}{array.shape}".encode()
-            return _hash(kind, shape + np.ascontiguousarray(array).tobytes())
+            flags = array.flags
+            layout = flags.c_contiguous, flags.f_contiguous, flags.writeable
+            shape = f"{dtype}{array.shape}{layout}{_notes_of(array.dtype)}".encode()
+            inside = above | {id(value)}
+            whole = [
+                self.digest(each, inside) for each in _arrays_below(value) if id(each) not in inside
+            ]
+            return _hash(kind, shape + np.ascontiguousarray(array).tobytes(), *whole)
         if issubclass(kind, type):
             return self._class_digest(value)
         if id(value) in above:
@@ -108,9 +138,19 @@ class _Reader:
             array = np.asarray(value)
             return [array] if not array.dtype.hasobject else [array.shape, array.ravel().tolist()]
         if issubclass(kind, memoryview):
-            return [value.format, value.shape, value.tobytes()]
+            return [value.format, value.shape, value.tobytes(), value.obj]
         if issubclass(kind, Mapping):
-            return [_Unordered(dict.items(value) if issubclass(kind, dict) else value.items())]
+            items = list(dict.items(value) if issubclass(kind, dict) else value.items())
+            # What makes the values of keys that are missing.
+            return [items, getattr(value, "default_factory", None)]
+        if issubclass(kind, BaseException):
+            return [*(self._saved(value, []) or ()), _error_before(value)]
+        if isinstance(value, _CACHED_FUNCTION):
+            function = value.__wrapped__
+            is_own = str(function.__module__).partition(".")[0] not in _LIBRARIES
+            if is_own and value.cache_info().currsize:
+                self._unread[f"the cache of {function.__qualname__}"] = "its content cannot be read"
+            return [function]
         if issubclass(kind, set | frozenset):
             return [_Unordered(value)]
         for ordered in (list, tuple):
@@ -232,7 +272,9 @@ def _of_code(value: Any) -> list[Any] | None:
     if issubclass(kind, types.GetSetDescriptorType | types.MemberDescriptorType):
         return [value.__qualname__]
     if issubclass(kind, np.random.Generator):
-        return [dict(value.bit_generator.state)]
+        # The state does not say how many generators were spawned, and the next one depends on it.
+        spawned = getattr(value.bit_generator.seed_seq, "n_children_spawned", 0)
+        return [dict(value.bit_generator.state), spawned]
     return None
 
 
@@ -246,8 +288,20 @@ def _function(function: types.FunctionType) -> list[Any]:
         function.__defaults__,
         function.__kwdefaults__,
         function.__closure__,
+        function.__doc__,
+        function.__annotations__,
         [function.__globals__.get(name) for name in code.co_names] if own_globals else [],
     ]
+
+
+def _arrays_below(array: Any) -> list[Any]:
+    """What a view is a part of, because whoever has the view can read all of it."""
+    below = getattr(array, "base", None)
+    return [below] if isinstance(below, np.ndarray | bytes | bytearray | memoryview) else []
+
+
+def _notes_of(dtype: np.dtype[Any]) -> str:
+    return repr(sorted(map(repr, dtype.metadata.items()))) if dtype.metadata else ""
 
 
 def _attributes(value: Any) -> list[Any]:

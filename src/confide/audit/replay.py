@@ -21,7 +21,7 @@ import numpy as np
 
 from confide.agents.facts import facts
 from confide.arguments import has, shown, whole
-from confide.audit.canonical import canonical
+from confide.audit.canonical import canonical, words_of
 from confide.audit.neighbours import nobody, stranger
 from confide.audit.surface import Surface, without_address
 from confide.audit.tape import Tape, TapedSource
@@ -324,7 +324,7 @@ class _Run:
             # whether there is one, and what it says, is seen by whoever runs the agent
             except Exception as error:
                 self.failed = error
-                self._show("errors", (type(error).__qualname__, str(error)))
+                self._show("errors", words_of(error))
         self._show("printed", printed.getvalue())
         self._show("schedule", self.tape.kinds())
 

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from confide.audit.canonical import canonical
+from confide.audit.canonical import canonical, words_of
 from confide.audit.tape import TapedSource
 from confide.learning.client import LocalClient
 from confide.learning.share_client import ShareClient
@@ -179,4 +179,4 @@ def _result(function: Callable[..., Any], *given: Any) -> Any:
     try:
         return function(*given)
     except Exception as error:
-        return type(error).__qualname__, str(error)
+        return words_of(error)
