@@ -11,6 +11,7 @@ import dataclasses
 import datetime
 import json
 import os
+import shutil
 import types
 
 import numpy as np
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from confide.audit.tape import Tape, TapedSource
+from confide.evaluation.catalogue import ESTIMATORS
 from confide.mechanisms.smooth import SmoothGaussian
 from confide.mechanisms.sources import FastSource
 from confide.policy import uniform_policy
@@ -187,15 +189,16 @@ class Clock(datetime.datetime):
 
 
 class Player:
-    """Runs a command in folders of the same name, the second time with the releases of the first one."""
+    """Runs a command in one folder, which is made anew each time, later with the releases of the first run."""
 
     def __init__(self, confide, monkeypatch, tmp_path):
         self._confide, self._monkeypatch, self._root = confide, monkeypatch, tmp_path
 
     def play(self, name, change, original=None):
         """What anybody can see, and the tape of what was released."""
-        folder = self._root / name
-        folder.parent.mkdir(exist_ok=True)
+        # Names of questions in a ledger hold the path of the log, so it must be the same.
+        folder = self._root / "here"
+        shutil.rmtree(folder, ignore_errors=True)
         write_inputs(folder, change)
         tape = Recording(original)
         with self._monkeypatch.context() as patch:
@@ -215,6 +218,10 @@ class Player:
                     f"{time}: stdout": done.stdout,
                     f"{time}: stderr": done.stderr,
                 }
+            for more in ([], ["--json"]):
+                seen[f"ledger show {more}"] = self._confide(
+                    "ledger", "show", "budget.sqlite", *more
+                ).stdout
         return seen | public_bytes(folder), tape
 
 
@@ -274,6 +281,62 @@ def test_nothing_public_depends_on_one_user_but_the_releases(player, name):
             len(other_tape.smooth) == len(tape.smooth)
             and other_tape.tape.kinds() == tape.tape.kinds()
         )
+
+
+def test_every_estimator_has_a_command():
+    """An estimator that is new cannot be forgotten."""
+    said = {
+        given[given.index("--estimator") + 1]
+        for given in COMMANDS.values()
+        if "--estimator" in given
+    }
+    assert said | {"counts-and-sums"} == set(ESTIMATORS)
+
+
+REFUSED = {
+    "too little budget": [*EVALUATE, "--epsilon", 60, "--ledger", "budget.sqlite", "--yes"],
+    "no answer to the question": [*EVALUATE, "--ledger", "budget.sqlite"],
+    "no question about ends": [*LEARN, *RANGE, "--ledger", "budget.sqlite", "--yes"],
+    "a column that is not there": [
+        *EVALUATE,
+        "--reward",
+        "pay",
+        "--ledger",
+        "budget.sqlite",
+        "--yes",
+    ],
+    "probabilities that are not there": [
+        *LEARN,
+        "--ends",
+        *RANGE,
+        *HELD_OUT,
+        "--probability",
+        "chance",
+        "--ledger",
+        "budget.sqlite",
+        "--yes",
+    ],
+    "too few states": [*EVALUATE, "--states", 0, "--ledger", "budget.sqlite", "--yes"],
+    "a folder that is there": [*LEARN, "--ends", *RANGE, "--out", "phi.npy"],
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refusal_does_not_depend_on_one_user(confide, monkeypatch, tmp_path, name):
+    """Without noise: nothing may be released, charged or said about the data."""
+    seen = {}
+    for kind in (None, *NEIGHBOURS):
+        monkeypatch.chdir(tmp_path)
+        folder = tmp_path / "here"
+        shutil.rmtree(folder, ignore_errors=True)
+        write_inputs(folder, None if kind is None else NEIGHBOURS[kind])
+        charged = ledger.Ledger(folder / "budget.sqlite").spent
+        monkeypatch.chdir(folder)
+        done = confide(*REFUSED[name])
+        assert done.returncode == 2, done.stdout
+        assert ledger.Ledger(folder / "budget.sqlite").spent == charged
+        seen[kind] = (done.stdout, done.stderr, public_bytes(folder))
+    assert all(each == seen[None] for each in seen.values())
 
 
 def kinds_for(name):
@@ -349,7 +412,14 @@ def test_a_command_that_leaks_is_caught(player, monkeypatch, leak, kind, place):
     assert json.loads(first["again: stdout"])["users"] == USERS
 
 
-AGENTS = [("tabular-psrl", "riverswim"), ("likelihood-vi", "lock"), ("thompson-lq", "oscillator")]
+AGENTS = [
+    ("tabular-psrl", "riverswim"),
+    ("likelihood-vi", "lock"),
+    ("thompson-lq", "oscillator"),
+    # Its batches end when its policy changes, and it asks users again.
+    ("lsvi-ucb", "one-hot"),
+    ("lin-ts", "linear-bandit"),
+]
 
 
 def run_once(confide, monkeypatch, folder, agent_and_problem, tape, change):
