@@ -224,7 +224,7 @@ class DPAPVI(LogQuestion[PessimisticPlan]):
     def answer(self, sums: LogSums) -> PessimisticPlan:
         statistic = self.statistic()
         released = sums.release(statistic)
-        counts, totals, _, _ = statistic.bound.unpack(released.values)
+        counts, _, totals, _, _ = statistic.bound.unpack(released.values)
         rewards: Array = self.rewards  # type: ignore[assignment]
         subject = f"a policy by DP-APVI, {self.states} states, {self.actions} actions, {self.horizon} steps"
         return PessimisticPlan(

@@ -265,11 +265,27 @@ def budgeted(steps, *, layers=1, weights=None, balance=0.0):
 
 
 def root_counts(
-    transitions, *, states=3, actions=2, starts=True, total=0.5, reward=0.0, support=None
+    transitions,
+    *,
+    states=3,
+    actions=2,
+    starts=True,
+    total=0.5,
+    reward=0.0,
+    support=None,
+    cuts=False,
+    root=True,
 ):
     cells = support_of(support, layers=1, states=states, actions=actions, terminal=None)
     bound = RootCounts(
-        cells.cells, cells.pairs, states if starts else 0, transitions, total, reward
+        cells.cells,
+        cells.pairs,
+        states if starts else 0,
+        transitions,
+        total,
+        reward,
+        cuts=cuts,
+        root=root,
     )
     return RootTransitions(bound, cells, states, 10_000)
 
@@ -562,6 +578,12 @@ CASES = {
         root_counts(3), 3, steps=4, actions=2, attained=(0.999, 0.999, 0.999, 0.999)
     ),
     "root counts, rewards": logged(root_counts(3, reward=0.5), 3, steps=4, actions=2),
+    "root counts, cuts": logged(
+        root_counts(3, reward=0.5, cuts=True), 3, steps=4, actions=2
+    ),
+    "counts of weight one": logged(
+        root_counts(3, reward=0.5, cuts=True, root=False), 3, steps=4, actions=2
+    ),
     "root counts, heavy rewards": logged(
         root_counts(3, reward=1.0, starts=False), 3, steps=4, actions=2
     ),

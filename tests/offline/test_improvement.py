@@ -513,6 +513,7 @@ def test_noise_on_learned_rewards_does_not_raise_a_lower_value():
         np.zeros(size),
         0.0,
         "projection",
+        visits,
     )
     shape = table.support.states, ACTIONS
     # sums of rewards of zero, which is -1 in units of the range

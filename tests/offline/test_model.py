@@ -32,9 +32,10 @@ def test_without_noise_values_and_rows_are_the_truth(exact, world):
 
 def test_values_satisfy_the_bellman_equation(model):
     policy = np.random.default_rng(0).dirichlet(np.ones(2), size=4)
-    V = model.state_values(policy)
-    after = (policy * (model.rewards + 0.9 * model.transitions @ V)).sum(axis=1)
-    np.testing.assert_allclose(V, after, atol=1e-9)
+    V = np.zeros(4)
+    for _ in range(model.steps):
+        V = (policy * (model.rewards + 0.9 * model.transitions @ V)).sum(axis=1)
+    np.testing.assert_allclose(model.state_values(policy), V, atol=1e-9)
 
 
 def test_all_kinds_of_policies_are_valued_alike(model):
@@ -224,5 +225,5 @@ def test_learned_rewards_and_ends(people, world):
     uniform = np.full((4, 2), 0.5)
     assert cut.value(uniform) == pytest.approx(world.start @ exact_values(world, uniform), abs=0.03)
     assert cut.transitions.shape == (4, 2, 5) and cut.transitions[..., 4].max() < 0.01
-    # 20 transitions count, and each trajectory has 21 rows
-    assert over.transitions[..., 4].max() < 1e-5
+    # The last of 21 rows leads to the end if trajectories may have 100.
+    assert 0.03 < over.transitions[..., 4].mean() < 0.08

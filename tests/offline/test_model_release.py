@@ -1,6 +1,7 @@
 """One release: what it promises, what it refuses, what the ledger pays, and what it is worth."""
 
 import dataclasses
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -157,7 +158,6 @@ def test_an_attack_on_the_whole_release_finds_a_twin_with_less_noise_only(relati
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"discount": 1.0}, "return_bound"),
         ({"discount": 1.5}, "discount must be in"),
         ({"rewards": np.zeros((3, 2))}, r"rewards must have shape \(4, 2\)"),
         ({"terminal": np.ones(4, bool)}, "every state is terminal"),
@@ -166,8 +166,7 @@ def test_an_attack_on_the_whole_release_finds_a_twin_with_less_noise_only(relati
         ({"reward_range": (1.0, 0.0)}, "low < high"),
         ({"support": np.ones((2, 2), bool)}, "support must be"),
         ({"transitions": 0}, "transitions must be at least 1"),
-        ({"ends": None}, r"say what it means.*--ends.*--no-ends"),
-        ({"ends": None, "rewards": np.ones((4, 2))}, "say what it means"),
+        ({"ends": "yes"}, "ends must be"),
         ({"reward_range": None}, "their public range is not known"),
     ],
 )
@@ -195,3 +194,78 @@ def test_a_public_support_of_few_successors_needs_no_totals(log, world):
     model = made.release(log, privacy=PRIVATE, rng=np.random.default_rng(0))
     assert model.totals.size == 0 and model.counts.size == 2 * near.sum()
     assert (model.transitions[~np.repeat(near[:, None], 2, axis=1)] == 0).all()
+
+
+def logged(*people):
+    """One trajectory each, as lists of (state, action, reward)."""
+    rows = [row for path in people for row in path]
+    states, actions, rewards = (
+        np.array([row[i] for row in rows], kind) for i, kind in ((0, int), (1, int), (2, float))
+    )
+    ends = np.append(0, np.cumsum([len(path) for path in people]))
+    return LoggedUsers(
+        states, rewards, ends, np.arange(len(people) + 1), np.ones(len(people), bool), actions
+    )
+
+
+def test_without_privacy_a_model_is_the_table_of_means_and_shares():
+    """Longer than 20 steps, with repetitions, with users who leave: every row counts, and weighs one."""
+    rng = np.random.default_rng(3)
+    people = [
+        [
+            (int(rng.integers(3)), int(rng.integers(2)), float(rng.random()))
+            for _ in range(int(rng.integers(1, 31)))
+        ]
+        for _ in range(300)
+    ]
+    made = ModelRelease(states=3, actions=2, discount=0.9, ends=False, reward_range=(0.0, 1.0))
+    model = made.release(in_memory(logged(*people), max_steps=30), privacy=confide.NoPrivacy())
+    paid, moved = np.zeros((3, 2, 2)), np.zeros((3, 2, 3))
+    for path in people:
+        for s, a, r in path:
+            paid[s, a] += r, 1
+        for (s, a, _), (after, *_) in pairwise(path):
+            moved[s, a, after] += 1
+    np.testing.assert_allclose(model.rewards, paid[..., 0] / paid[..., 1], atol=1e-5)
+    P = moved / moved.sum(axis=2, keepdims=True)
+    np.testing.assert_allclose(model.transitions, P, atol=1e-12)
+    b = paid[..., 1] / paid[..., 1].sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(model.behaviour, b, atol=1e-12)
+    start = np.bincount([path[0][0] for path in people], minlength=3) / len(people)
+    V = np.zeros(3)
+    for _ in range(30):
+        V = (b * (paid[..., 0] / paid[..., 1] + 0.9 * P @ V)).sum(axis=1)
+    assert model.behaviour_value == pytest.approx(start @ V, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("caps", "ends"), [({"max_steps": 1}, None), ({}, True), ({"max_steps": 4}, True)]
+)
+def test_a_log_of_one_step_counts(caps, ends):
+    """Which arm pays is known, whatever may have cut the log, and also where nothing is said about ends because no row can be short."""
+    rng = np.random.default_rng(4)
+    arms = rng.integers(3, size=20_000)
+    paid = rng.random(20_000) < np.array([0.2, 0.5, 0.3])[arms]
+    people = [[(0, int(arm), float(reward))] for arm, reward in zip(arms, paid, strict=True)]
+    made = ModelRelease(states=1, actions=3, discount=0.95, ends=ends, reward_range=(0.0, 1.0))
+    log = in_memory(logged(*people), **caps)
+    model = made.release(
+        log, privacy=confide.CentralDP(1.0, 1e-6), rng=np.random.default_rng(0)
+    )
+    np.testing.assert_allclose(model.rewards[0], [0.2, 0.5, 0.3], atol=0.05)
+    assert model.plan().choices.tolist() == [1]
+    assert model.behaviour_value == pytest.approx(1 / 3, abs=0.03)
+
+
+def test_what_a_short_trajectory_means_must_be_stated_before_the_charge(log):
+    made = ModelRelease(states=4, actions=2, discount=0.9, reward_range=(0.0, 1.0))
+    with pytest.raises(InvalidParameter, match=r"say what it means.*--ends.*--no-ends"):
+        made.release(log, privacy=PRIVATE)
+
+
+def test_no_more_rows_of_a_user_count_than_the_caps_let_in():
+    made = ModelRelease(states=4, actions=2, discount=0.9, reward_range=(0.0, 1.0))
+    assert made.statistic(5).bound.transitions == 5
+    assert made.statistic(5, 3).bound.transitions == 15
+    assert made.statistic(1000).bound.transitions == 20
+    assert made.statistic(1000, plain=True).bound.transitions == 1000

@@ -105,7 +105,8 @@ odd_people = st.lists(
 @given(people | odd_people, st.booleans())
 def test_counts_are_those_of_the_definition(users, ends):
     made = statistic(ends=ends, longest=6)
-    found = made.bound.unpack(made.contribution(logged(*users)).values)
+    counts, _, *others = made.bound.unpack(made.contribution(logged(*users)).values)
+    found = counts, *others
     for got, expected in zip(found, twin(users, ends=ends, longest=6), strict=True):
         np.testing.assert_allclose(got, expected.ravel(), atol=1e-3)
 
@@ -139,7 +140,7 @@ def test_what_cannot_follow_is_dropped_before_it_counts():
     made = statistic(support=support)
     # 0 -> 2 cannot be
     path = [(0, 0, 0.0), (2, 0, 0.0), (0, 0, 0.0), (1, 0, 0.0), (0, 0, 0.0), (0, 0, 0.0)]
-    counts, totals, _, _ = made.bound.unpack(made.contribution(logged([path])).values)
+    counts, _, totals, _, _ = made.bound.unpack(made.contribution(logged([path])).values)
     assert totals.sum() == pytest.approx(
         1 + math.sqrt(2) + 1, abs=1e-3
     ) and counts.sum() == pytest.approx(totals.sum())
@@ -152,7 +153,7 @@ def test_a_transition_over_a_gap_does_not_count():
     gaps = np.zeros(len(users.states), bool)
     gaps[[1, 6]] = True
     made = statistic(transitions=6, ends=True)
-    counts, totals, rewards, starts = made.bound.unpack(
+    counts, _, totals, rewards, starts = made.bound.unpack(
         made.contribution(replace(users, gaps=gaps)).values
     )
     cells = counts.reshape(S, A, S + 1)

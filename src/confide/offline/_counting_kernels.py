@@ -1,4 +1,4 @@
-"""The inner loop over logged trajectories: root-weighted counts of transitions, in whole numbers, so that sums are exact."""
+"""The inner loop over logged trajectories: weighted counts of rows and transitions, in whole numbers, so that sums are exact."""
 
 from typing import Any
 
@@ -67,8 +67,9 @@ def count(
     choices: int,
     indptr: Ints,
     successors: Ints,
-    roots: Ints,
+    weights: Ints,
     longest: int,
+    cuts: int,
     total: int,
     reward: int,
     centre: float,
@@ -76,16 +77,19 @@ def count(
     starts: int,
     sums: Ints,
 ) -> None:
-    """Add up all users in `sums`, which are zero: cells, then row totals (total > 0), row sums of rewards (reward > 0) and first states.
+    """Add up all users in `sums`, which are zero: cells, then cut rows (cuts > 0), row totals (total > 0), row sums of rewards (reward > 0)
+    and first states.
 
     States that may be logged are 0..logged - 1; with one more, the end, the last row of a trajectory of fewer than `longest` rows leads
-    to it. Where gaps [i], if there are any, steps are missing before row i: what followed row i - 1 is not known, and does not count.
-    roots [i] is the weight of the i-th visit to a row, in steps of the grid, and a multiple of PART, so that totals are exact;
-    roots.size - 1 transitions of a user count.
+    to it. A row whose successor is not known is cut: another last row; a row before missing steps (gaps [i], if there are any, says that
+    steps are missing before row i); and a row of a terminal state, which has no cells, and after which nothing of its trajectory counts.
+    weights [i] is the weight of the i-th visit to a row, in steps of the grid, and a multiple of PART, so that totals are exact;
+    weights.size - 1 rows of a user count.
     """
     rows, inverse = indptr.size - 1, 1.0 / radius
-    S, K, cells = rows // choices, roots.size - 1, indptr[rows]
-    sums_of_rewards = cells + (rows if total > 0 else 0)
+    S, K, cells = rows // choices, weights.size - 1, indptr[rows]
+    row_totals = cells + (rows if cuts > 0 else 0)
+    sums_of_rewards = row_totals + (rows if total > 0 else 0)
     first_states = sums_of_rewards + (rows if reward > 0 else 0)
     often, touched = np.zeros(rows, np.int32), np.zeros(K, np.int64)
     for u in range(valid.size):
@@ -102,33 +106,38 @@ def count(
         for t in range(users[u], users[u + 1]):
             start, stop = trajectories[t], trajectories[t + 1]
             ended = logged < S and stop - start < longest
-            for i in range(start, stop if ended else stop - 1):
+            for i in range(start, stop):
                 if counted == K:
                     break
-                if gaps.size > 0 and i + 1 < stop and gaps[i + 1]:
-                    continue
                 row = states[i] * choices + actions[i]
-                cell = cell_of(
-                    successors,
-                    indptr[row],
-                    indptr[row + 1],
-                    states[i + 1] if i + 1 < stop else logged,
-                    S,
-                )
-                if cell < 0:
-                    continue
-                touched[counted] = row
-                counted += 1
-                often[row] += 1
-                weight = roots[often[row]]
-                sums[cell] += weight
-                if reward > 0:
-                    x = reward_in_steps(rewards[i], centre, inverse)
-                    size = (weight // PART * reward * abs(x)) // FINE
-                    sums[sums_of_rewards + row] += size if x > 0 else -size
+                terminal = indptr[row] == indptr[row + 1]
+                last = i + 1 == stop
+                if (
+                    terminal
+                    or (last and not ended)
+                    or (not last and gaps.size > 0 and gaps[i + 1])
+                ):
+                    cell = cells + row if cuts > 0 else -1
+                else:
+                    after = logged if last else states[i + 1]
+                    cell = cell_of(successors, indptr[row], indptr[row + 1], after, S)
+                if cell >= 0:
+                    touched[counted] = row
+                    counted += 1
+                    often[row] += 1
+                    weight = weights[often[row]]
+                    sums[cell] += weight
+                    if reward > 0:
+                        x = reward_in_steps(rewards[i], centre, inverse)
+                        size = (weight // PART * reward * abs(x)) // FINE
+                        sums[sums_of_rewards + row] += size if x > 0 else -size
+                if terminal:
+                    break
         for k in range(counted):
             often[touched[k]] = 0
     if total > 0:
         for row in range(rows):
             for cell in range(indptr[row], indptr[row + 1]):
-                sums[cells + row] += sums[cell] // PART * total
+                sums[row_totals + row] += sums[cell] // PART * total
+            if cuts > 0:
+                sums[row_totals + row] += sums[cells + row] // PART * total

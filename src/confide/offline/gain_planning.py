@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from confide.offline.policy_planning import Dynamics
-from confide.offline.row_planning import Array, visits_of
+from confide.offline.row_planning import Array, moves_of, visits_of
 from confide.offline.table_features import Bools, Table, step_ranges
 
 # one-sided; at the normal 1.645 the worst two-point law of gains has an error of .052
@@ -50,6 +50,7 @@ class Counted:
 
     table: Table
     counts: Array = field(repr=False)
+    cuts: Array = field(repr=False)
     totals: Array = field(repr=False)
     starts: Array = field(repr=False)
     rewards: Array = field(repr=False)
@@ -225,7 +226,20 @@ def _rows(model: Dynamics, held: Counted, policy: Array) -> _Rows:
         made @ sparse.csr_matrix((held.counts, support.successors, support.indptr), shape=(n, S))
     ).toarray()
     expected = (made @ sparse.diags(np.maximum(model.visits.ravel(), 0.0)) @ model.P).toarray()
-    visits, std = visits_of(held.counts, held.totals, held.noise, held.total_weight, support)
+    visits, std = moves_of(
+        held.cuts,
+        *visits_of(
+            held.counts,
+            held.totals,
+            held.noise,
+            held.total_weight,
+            support,
+            held.cuts,
+            held.table.logged_rows,
+        ),
+        held.noise,
+        support,
+    )
     visits, std = np.asarray(made @ visits), np.sqrt(np.asarray(made @ std**2))
     noise = held.noise * np.sqrt(np.asarray(made.sum(axis=1)).ravel())
     known = visits > ROW * std

@@ -372,7 +372,13 @@ def _predicted(
 ) -> float:
     """About what the method "model" will show, with the learning part in the place of the held-out one."""
     given = _counted(
-        model, model.counts, model.totals, model.reward_sums, model.starts, model.noise_std
+        model,
+        model.counts,
+        model.cuts,
+        model.totals,
+        model.reward_sums,
+        model.starts,
+        model.noise_std,
     )
     learned = model.guarantee.users
     policy, logged = (
@@ -424,6 +430,7 @@ def _model_test(model: "PrivateModel", question: HeldOutTest, target: Target) ->
         question.transitions,
         model.total_weight,
         model.reward_weight,
+        cuts=True,
     )
     centre, radius = (
         (table.reward_low + table.reward_high) / 2,
@@ -453,20 +460,19 @@ def _model_test(model: "PrivateModel", question: HeldOutTest, target: Target) ->
 def _counted(
     model: "PrivateModel",
     counts: Array,
+    cuts: Array,
     totals: Array,
     reward_sums: Array,
     starts: Array,
     noise: float,
 ) -> Counted:
-    table = model.table
+    table, weight = model.table, model.total_weight
     if table.rewards is not None:
-        return Counted(table, counts, totals, starts, table.rewards, noise, model.total_weight)
-    rows = rows_of(counts, totals, noise, model.total_weight, table.support)
+        return Counted(table, counts, cuts, totals, starts, table.rewards, noise, weight)
+    rows = rows_of(counts, totals, noise, weight, table.support, cuts, table.logged_rows)
     mean, std = rewards_of(
         table, model.rows, model.reward_sums, model.noise_std / model.reward_weight
     )
     paying = mean - std > table.reward_low  # by the learning part
     rewards = lower_rewards(table, paying, rows, reward_sums, noise / model.reward_weight, MODEL_Z)
-    return Counted(
-        table, counts, totals, starts, rewards[: table.states], noise, model.total_weight
-    )
+    return Counted(table, counts, cuts, totals, starts, rewards[: table.states], noise, weight)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from confide import arguments
 from confide._durable import output, staged
-from confide.arguments import array, real
+from confide.arguments import array, flag, real
 from confide.errors import InvalidParameter, StateError
 from confide.evaluation.estimate import DAMAGED
 from confide.logs import Logs
@@ -42,10 +42,10 @@ from confide.release.question import check_call, check_request
 from confide.release.sums import Progress
 from confide.tables.support_features import Support
 
-_FORMAT = "confide-model/3"
+_FORMAT = "confide-model/4"
 # of a table
 _NUMBERS = ("states", "actions", "discount", "reward_low", "reward_high", "lowest", "highest")
-_RELEASED = ("counts", "totals", "reward_sums", "starts")
+_RELEASED = ("counts", "cuts", "totals", "reward_sums", "starts")
 AnyPolicy = LearnedPolicy | TabularPolicy | StochasticPolicy | npt.ArrayLike
 
 
@@ -56,6 +56,7 @@ def _check_release(model: "PrivateModel") -> None:
     support = model.table.support
     lengths = {
         "counts": (support.cells,),
+        "cuts": (0, support.pairs),
         "totals": (0, support.pairs),
         "reward_sums": (0, support.pairs),
         "starts": (0, model.table.states),
@@ -68,18 +69,23 @@ def _check_release(model: "PrivateModel") -> None:
             )
     for name in ("noise_std", "total_weight", "reward_weight"):
         real(name, getattr(model, name), at_least=0)
+    arguments.whole("steps", model.steps, at_least=1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrivateModel:
     """PUBLIC: noisy counts of transitions with the guarantee that covers them, and with them everything that is computed here.
 
-    Shapes: counts [cell] of the table's support, row totals and sums of scaled rewards [row] (empty if not released), first states [s]
-    (empty if the start is public); `noise_std` of a count, `total_std` of a row total, `reward_std` of a sum of rewards.
+    A value is the expected sum of discounted rewards of a trajectory, from its start to a terminal state or to `steps` steps, whichever
+    comes first.
+
+    Shapes: counts [cell] of the table's support, rows whose next state is not known (`cuts`), row totals and sums of scaled rewards [row]
+    (empty if not released), first states [s] (empty if the start is public); `noise_std` of a count. `steps` is the log's max_steps.
     """
 
     table: Table
     counts: Array = field(repr=False)
+    cuts: Array = field(repr=False)
     totals: Array = field(repr=False)
     reward_sums: Array = field(repr=False)
     starts: Array = field(repr=False)
@@ -88,6 +94,7 @@ class PrivateModel:
     reward_weight: float
     guarantee: Guarantee
     certificate: Certificate | None = field(repr=False)
+    steps: int
     labels: Labels = field(default_factory=Labels, repr=False)
     rows: Rows = field(init=False, repr=False)
     dynamics: Dynamics = field(init=False, repr=False)
@@ -95,7 +102,13 @@ class PrivateModel:
     def __post_init__(self) -> None:
         _check_release(self)
         rows = rows_of(
-            self.counts, self.totals, self.noise_std, self.total_weight, self.table.support
+            self.counts,
+            self.totals,
+            self.noise_std,
+            self.total_weight,
+            self.table.support,
+            self.cuts,
+            self.table.logged_rows if self.cuts.size else None,
         )
         spread = self.noise_std / (self.reward_weight or 1.0)
         rewards, std = rewards_of(self.table, rows, self.reward_sums, spread)
@@ -133,7 +146,7 @@ class PrivateModel:
         ]
 
     def value(self, policy: AnyPolicy) -> float:
-        """The expected discounted return of a policy from the start: [s, a] probabilities, [s] actions, or a policy without a horizon."""
+        """The value of a policy in the model: [s, a] probabilities, [s] actions, or a policy that is the same at every step."""
         return float(self.start @ self.state_values(policy))
 
     def values(self, policies: Iterable[AnyPolicy]) -> Array:
@@ -143,34 +156,40 @@ class PrivateModel:
         )
 
     def state_values(self, policy: AnyPolicy) -> Array:
-        """The expected discounted return from every state [s]."""
+        """The expected discounted return of the first `steps` steps from every state [s]."""
         weights = self._weights(policy)
         if self.table.ends:
             weights = np.vstack([weights, np.full((1, self.table.actions), 1 / self.table.actions)])
-        return state_values(self.dynamics, weights)[: self.table.states]
+        return state_values(self.dynamics, weights, self.steps)[: self.table.states]
 
-    def plan(self, pessimism: float = 1.0) -> LearnedPolicy:
+    def plan(self, pessimism: float = 1.0, *, tested: bool = True) -> LearnedPolicy:
         """The best policy whose value the release supports: values are lowered by `pessimism` standard deviations of what is unknown.
 
-        Each state has one choice more than actions: to go on as logged, which wins ties. If the whole policy is not better than the
-        behaviour by 2.5 `pessimism` standard deviations, everything stays as logged. 0 takes the model as it is.
+        Each state has one choice more than actions: to go on as logged, which wins ties. If the gain of the whole policy over the
+        behaviour is not SURE standard deviations above zero, everything stays as logged: nothing is announced that is not shown.
+        `tested=False` gives the best guess, whether or not it passes that test.
         """
         pessimism, S = real("pessimism", pessimism, at_least=0, at_most=1e6), self.table.states
-        found = pessimistic(self.dynamics, pessimism, self.start)
-        policy, visits = (
-            followed(self.dynamics.behaviour, found.choices)[:S],
-            self.dynamics.visits[:S].sum(axis=1),
+        flag("tested", tested)
+        found = pessimistic(self.dynamics, pessimism, self.start, self.steps)
+        choices, gains, gain_std = (
+            part[:S] for part in (found.choices, found.gains, found.gain_std)
         )
+        improvement_std = found.improvement_std
+        if tested and not found.shown:
+            choices, nothing = np.full(S, self.table.actions), np.zeros(S)
+            gains, gain_std, improvement_std = nothing, nothing, 0.0
+        policy = followed(self.behaviour, choices)
         return LearnedPolicy(
-            found.choices[:S],
+            choices,
             self.behaviour,
             self.value(policy),
             self.behaviour_value,
             pessimism,
-            found.gains[:S],
-            found.gain_std[:S],
-            visits,
-            found.improvement_std,
+            gains,
+            gain_std,
+            self.dynamics.visits[:S].sum(axis=1),
+            improvement_std,
             self.labels,
         )
 
@@ -244,6 +263,7 @@ class PrivateModel:
             "table": {name: getattr(table, name) for name in _NUMBERS},
             "support": [support.layers, support.states, support.actions, support.known],
             "noise": [self.noise_std, self.total_weight, self.reward_weight],
+            "steps": self.steps,
             "labels": self.labels.to_dict(),
         }
         arrays = {
@@ -284,11 +304,9 @@ class PrivateModel:
             noise_std, total_weight, reward_weight = facts["noise"]
             certificate = Certificate(facts["certificate"]) if facts["certificate"] else None
             guarantee, labels = Guarantee.from_json(facts["guarantee"]), Labels(**facts["labels"])
-            counts, totals, reward_sums, starts = (held[name] for name in _RELEASED)
+            released = (held[name] for name in _RELEASED)
             noise = noise_std, total_weight, reward_weight
-            return cls(
-                table, counts, totals, reward_sums, starts, *noise, guarantee, certificate, labels
-            )
+            return cls(table, *released, *noise, guarantee, certificate, facts["steps"], labels)
         except DAMAGED as error:
             raise StateError(
                 f"this is not a saved model, or it is damaged or cut off: {type(error).__name__}"
@@ -329,6 +347,7 @@ def _check_sizes(table: Table, held: dict[str, Any]) -> None:
         and bool((np.diff(indptr) >= 0).all())
         and after.shape == held["counts"].shape == (indptr[-1],)
         and bool(((after >= 0) & (after < S)).all())
+        and held["cuts"].shape in ((rows,), (0,))
         and held["totals"].shape in ((rows,), (0,))
         and held["reward_sums"].shape in ((rows,), (0,))
         and held["starts"].shape in ((table.states,), (0,))

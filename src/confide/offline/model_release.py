@@ -12,9 +12,13 @@ from confide.errors import ConfideWarning, InvalidParameter, LogError
 from confide.identity import Identity
 from confide.logs.labels import NO_LABELS, Labels
 from confide.offline.model import PrivateModel
-from confide.offline.table_features import Array, Bools, Table, return_range
-from confide.offline.transition_contributions import RootCounts, RootTransitions
-from confide.privacy.request import Request
+from confide.offline.table_features import Array, Bools, Table
+from confide.offline.transition_contributions import (
+    MOST_TRANSITIONS,
+    RootCounts,
+    RootTransitions,
+)
+from confide.privacy.request import NoPrivacy, Request
 from confide.privatizers import Share
 from confide.release.parameters import first_of_user, keep
 from confide.release.question import LogQuestion
@@ -22,31 +26,36 @@ from confide.release.sums import Logs, LogSums
 from confide.tables.support_features import support_of
 
 USUAL_WEIGHT = 0.5
+USUAL_TRANSITIONS = 20
 # successors of a public support, up to which row totals are left out: the cells add up to them with little noise
 FEW = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class ModelRelease(LogQuestion[PrivateModel]):
-    """A model of a table from a log: noisy counts of transitions (s, a, s'), row totals, first states and, if not known, rewards.
+    """A model of a table from a log: noisy counts of rows (s, a) and transitions (s, a, s'), first states and, if not known, rewards.
 
     Guarantee: all that a `PrivateModel` holds, and everything computed from it, satisfies `privacy` for each user with all trajectories up
     to the log's cap, whatever the data are. It is one query with one noise (see `RootCounts` for its sensitivity).
 
-    `transitions` = K: the first K transitions of a user count, over the trajectories in order; noise grows with sqrt(K).
-    `rewards` [s, a] or [s] are public, or None: learned, from rewards clipped to the public `reward_range`. `terminal` [s] says in which
-    states nothing follows: such a state pays its reward once. `ends` must be stated: if True, the last row of a trajectory leads to an
-    end, where nothing follows (unless the trajectory has the log's max_steps rows, and may have been cut). If False, the last row is
-    where the record stops, and leads nowhere. `support` are the public transitions that can be (a mask [s, a, s'] or [s, s'], or a list of
-    (s, a, s')): others are dropped. `start` [s] is public, or None: learned. `return_bound` (low, high) is needed if the discount is 1.
-    `total_weight` of row totals: None for 1/2, or for 0 with a support of few successors; `reward_weight` of sums of rewards.
+    `transitions` = K: the first K rows of a user count, over the trajectories in order; noise grows with sqrt(K). Never more than the log's
+    caps let in; None is USUAL_TRANSITIONS, or all rows without privacy. `rewards` [s, a] or [s] are public, or None: learned, from rewards
+    clipped to the public `reward_range`. `terminal` [s] says in which states nothing follows: such a state pays its reward once. `ends`
+    must be stated, unless the log's max_steps is 1: if True, the last row of a trajectory leads to an end, where nothing follows (unless
+    the trajectory has max_steps rows, and may have been cut). If False, the last row is where the record stops: its reward counts, and
+    what follows is not known. `support` are the public transitions that can be (a mask [s, a, s'] or [s, s'], or a list of (s, a, s')):
+    others are dropped. `start` [s] is public, or None: learned. `return_bound` (low, high) is a public range of returns, if it is smaller
+    than what follows from rewards and steps. `total_weight` of row totals: None for 1/2, or for 0 with a support of few successors;
+    `reward_weight` of sums of rewards.
+
+    Without privacy every row weighs one: rewards are means, and transition probabilities shares of counts.
     """
 
     noun: ClassVar[str] = "model"
     states: int
     actions: int
     discount: float
-    transitions: int = 20
+    transitions: int | None = None
     rewards: npt.ArrayLike | None = None
     reward_range: tuple[float, float] | None = None
     terminal: npt.ArrayLike | None = None
@@ -65,10 +74,12 @@ class ModelRelease(LogQuestion[PrivateModel]):
             actions=A,
             discount=real("discount", self.discount, at_least=0, at_most=1),
         )
-        keep(self, transitions=whole("transitions", self.transitions, at_least=1))
+        if self.transitions is not None:
+            keep(self, transitions=whole("transitions", self.transitions, at_least=1))
+        if self.ends is not None:
+            keep(self, ends=flag("ends", self.ends))
         keep(
             self,
-            ends=_stated_ends(self.ends),
             reward_range=_stated_range(self.reward_range, self.rewards),
         )
         keep(self, terminal=np.zeros(S, bool) if self.terminal is None else _mask(self.terminal, S))
@@ -91,7 +102,7 @@ class ModelRelease(LogQuestion[PrivateModel]):
     def identity(self) -> Identity:
         return Identity(
             "model-release",
-            1,
+            2,
             states=self.states,
             actions=self.actions,
             discount=self.discount,
@@ -130,49 +141,53 @@ class ModelRelease(LogQuestion[PrivateModel]):
             raise InvalidParameter("every state is terminal: there are no transitions to count")
         low, high = self._reward_range
         rewards: Array | None = self.rewards  # type: ignore[assignment]
-        between = np.where(terminal[:, None], 0.0, [[low, high]]) if rewards is None else rewards
-        bounds = self.return_bound or return_range(
-            between, terminal, self.discount, ends=bool(self.ends)
-        )
-        if bounds is None:
-            raise InvalidParameter(
-                "returns have no bound of their own if the discount is 1: give their range (return_bound, or --return-bound LOW HIGH)"
-            )
+        bounds = self.return_bound or (None, None)
         start: Array | None = self.start  # type: ignore[assignment]
         return Table(S, A, self.discount, support, terminal, rewards, low, high, *bounds, start)
 
-    def statistic(self, longest: int = 10_000) -> RootTransitions:
-        """What is added up over users."""
+    def statistic(
+        self, longest: int = 10_000, trajectories: int = 1, *, plain: bool = False
+    ) -> RootTransitions:
+        """What is added up over users of a log with these caps; `plain`: every row weighs one, as without privacy."""
         table = self.table()
         support = table.support
         weight = self.total_weight
         if weight is None:
             few = support.known and support.cells <= FEW * int(support.open.sum())
             weight = 0.0 if few else USUAL_WEIGHT
+        every = min(longest * trajectories, MOST_TRANSITIONS)
+        usual = every if plain else USUAL_TRANSITIONS
         bound = RootCounts(
             cells=support.cells,
             rows=support.pairs,
             starts=self.states if self.start is None else 0,
-            transitions=self.transitions,
+            transitions=min(self.transitions or usual, every),
             total_weight=_of_256(weight),
             reward_weight=_of_256(self.reward_weight) if self.rewards is None else 0.0,
+            cuts=True,
+            root=not plain,
         )
         low, high = self._reward_range
         return RootTransitions(
             bound, support, self.states, longest, (low + high) / 2, (high - low) / 2
         )
 
-    def queries(self, logs: Logs, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
+    def queries(self, logs: Logs, privacy: Request) -> Sequence[Share]:
         if not all(part.layout.columns.action for part in getattr(logs, "parts", ())):
             raise LogError('a model needs the column of actions: open the log with action="action"')
         self._check_labels(_labels_of(logs))
-        return [Share(self._statistic_of(logs).bound, 1.0, "root-weighted counts of transitions")]
+        check_ends(self.ends, _steps_of(logs))
+        return [Share(self._statistic_of(logs, privacy).bound, 1.0, "weighted counts of rows")]
 
-    def _statistic_of(self, logs: Logs) -> RootTransitions:
-        return self.statistic(getattr(logs, "max_steps", 10_000))
+    def _statistic_of(self, logs: Logs, privacy: Request) -> RootTransitions:
+        return self.statistic(
+            _steps_of(logs),
+            getattr(logs, "max_trajectories", 1),
+            plain=isinstance(privacy, NoPrivacy),
+        )
 
     def answer(self, sums: LogSums) -> PrivateModel:
-        statistic = self._statistic_of(sums.logs)
+        statistic = self._statistic_of(sums.logs, sums.privacy)
         released = sums.release(statistic)
         parts = statistic.bound.unpack(released.values)
         return PrivateModel(
@@ -183,6 +198,7 @@ class ModelRelease(LogQuestion[PrivateModel]):
             statistic.bound.reward_weight,
             released.guarantee,
             sums.certificate(f"a model of {self.states} states and {self.actions} actions"),
+            _steps_of(sums.logs),
             _labels_of(sums.logs),
         )
 
@@ -219,10 +235,15 @@ class ModelRelease(LogQuestion[PrivateModel]):
         """What counts of a log with these caps, and what is clipped, in words: all of it public."""
         low, high = self._reward_range
         rewards = f"; rewards are clipped to [{low:g}, {high:g}]" if self.rewards is None else ""
-        ends = "leads to the end" if self.ends else "leads nowhere"
+        ends = (
+            "leads to the end"
+            if self.ends
+            else "counts with its reward, and what followed it is not known"
+        )
         wrong = f"a user with a state of {self.states:,} or more or an action of {self.actions:,} or more contributes zero"
+        most = min(self.transitions or USUAL_TRANSITIONS, trajectories * steps)
         return (
-            f"the first {self.transitions} transitions of a user count, over the trajectories in order; "
+            f"the first {most:,} rows of a user count, over the trajectories in order; "
             f"{first_of_user(trajectories, steps)}; the last row of a trajectory {ends}{rewards}; {wrong}"
         )
 
@@ -232,14 +253,18 @@ def _labels_of(logs: Logs) -> Labels:
     return labels
 
 
-def _stated_ends(ends: bool | None) -> bool:
-    """What the end of a short trajectory means cannot be seen in a log, and values depend on it."""
-    if ends is None:
+def _steps_of(logs: Logs) -> int:
+    steps: int = getattr(logs, "max_steps", 10_000)
+    return steps
+
+
+def check_ends(ends: bool | None, steps: int) -> None:
+    """What the end of a short trajectory means cannot be seen in a log, and values depend on it. A single row is never short."""
+    if ends is None and steps > 1:
         raise InvalidParameter(
             "say what it means that a trajectory has fewer than max_steps rows: ends=True (--ends) if it ended with its last row, so that "
             "nothing follows, or ends=False (--no-ends) if only the record stops there"
         )
-    return flag("ends", ends)
 
 
 def _stated_range(

@@ -36,24 +36,33 @@ class Rehearsal:
 
     def sums(self, people: float, rng: np.random.Generator) -> Array:
         """The sums of so many people, without noise: cells and starts vary by chance, and the other parts agree with them."""
-        statistic = self.made.statistic()
+        statistic = self.made.statistic(self.world.horizon)
         bound = statistic.bound
-        cells, totals, rewards, starts = (people * part for part in bound.unpack(self.person))
-        sampled, first = (
-            part + np.sqrt(part) * rng.standard_normal(part.size) for part in (cells, starts)
+        cells, cuts, totals, rewards, starts = (
+            people * part for part in bound.unpack(self.person)
+        )
+        sampled, cut, first = (
+            part + np.sqrt(part) * rng.standard_normal(part.size) for part in (cells, cuts, starts)
         )
         row = np.repeat(np.arange(bound.rows), np.diff(statistic.support.indptr))
-        expected, visits = (np.bincount(row, part, bound.rows) for part in (cells, sampled))
+        expected = np.bincount(row, cells, bound.rows) + cuts
+        visits = np.bincount(row, sampled, bound.rows) + cut
         paid = rewards * visits / np.where(expected > 0, expected, 1.0) if rewards.size else rewards
         return np.concatenate(
-            [sampled, bound.total_weight * visits[: totals.size], bound.reward_weight * paid, first]
+            [
+                sampled,
+                cut,
+                bound.total_weight * visits[: totals.size],
+                bound.reward_weight * paid,
+                first,
+            ]
         )
 
     def score(
         self, people: float, noise_std: float, pessimism: float, rng: np.random.Generator
     ) -> float:
         """The share of the way from the behaviour to the best policy, of a plan from so many people."""
-        bound = self.made.statistic().bound
+        bound = self.made.statistic(self.world.horizon).bound
         noisy = self.sums(people, rng) + noise_std * rng.standard_normal(bound.size)
         weights = bound.total_weight, bound.reward_weight
         model = PrivateModel(
@@ -63,6 +72,7 @@ class Rehearsal:
             *weights,
             no_guarantee(round(people)),
             None,
+            self.world.horizon,
         )
         low, high = self.values
         return (
@@ -130,7 +140,7 @@ def people_needed(
             raise InvalidParameter(
                 "a model is released with Gaussian noise: delta must be positive"
             )
-        noise = found.made.statistic().bound.sensitivity(Relation(privacy.relation)) / loss.mu
+        noise = found.made.statistic(found.world.horizon).bound.sensitivity(Relation(privacy.relation)) / loss.mu
 
     def enough(people: float) -> bool:
         learned = failed = 0

@@ -8,15 +8,15 @@ from scipy import sparse
 
 from confide.errors import InvalidParameter
 from confide.offline.row_planning import Rows
-from confide.offline.table_features import Table
+from confide.offline.table_features import Table, value_ranges
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-# a plan must be better than the behaviour by so many standard deviations, times the pessimism
+# A plan is announced as better than the behaviour if its gain is so many standard deviations, times the pessimism if that is above one.
 SURE = 2.5
 PRUNED = 20  # rounds of dropping what gains nothing
-# rounds of value iteration, and the change, relative to the range of returns, that ends them
-ROUNDS, NEAR = 10_000, 1e-9
+NEAR = 1e-9  # relative to the range of returns: values that are as near are equal
+FAINT = 1e-9  # discounted visits at one step, of all states together, from which on steps are left out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +65,7 @@ def dynamics(table: Table, rows: Rows, rewards: Array, reward_std: Array) -> Dyn
         total[:, None] > 0, known / np.where(total > 0, total, 1.0)[:, None], 1 / A
     )
     std = rows.visit_std.reshape(S, A).mean(axis=1)
-    spread = np.minimum(std / np.maximum(total, std), 1.0)
+    spread = np.minimum(std / np.maximum(np.maximum(total, std), 1e-300), 1.0)
     seen = visits.sum(axis=1) > np.linalg.norm(rows.visit_std.reshape(S, A), axis=1)
     return Dynamics(
         table,
@@ -81,30 +81,43 @@ def dynamics(table: Table, rows: Rows, rewards: Array, reward_std: Array) -> Dyn
     )
 
 
-def state_values(model: Dynamics, policy: Array) -> Array:
-    """V [s] of a policy [s, a], over the support's states."""
-    S, A = policy.shape
-    chosen = sparse.csr_matrix(
-        (policy.ravel(), np.arange(S * A), np.arange(S + 1) * A), shape=(S, S * A)
-    )
-    P, r, discount = chosen @ model.P, (policy * model.rewards).sum(axis=1), model.table.discount
-    if discount < 1:
-        return np.asarray(np.linalg.solve(np.eye(S) - discount * P.toarray(), r))
-    V = np.zeros(S)
-    for _ in range(ROUNDS):  # nothing is lost by the bounds: returns lie in them
-        after = np.clip(r + P @ V, model.table.lowest, model.table.highest)
-        done, V = np.abs(after - V).max() <= NEAR, after
+def state_values(model: Dynamics, policy: Array, steps: int) -> Array:
+    """V [s] of a policy [s, a] over so many steps, over the support's states."""
+    return _step_values(model, policy, steps)[-1]
+
+
+def _step_values(model: Dynamics, policy: Array, steps: int) -> list[Array]:
+    """V [s] of a policy [s, a] with k steps to go, k = 0, 1, ...: at `steps`, or where more steps change nothing, the list ends."""
+    P, r = _chosen(policy) @ model.P, (policy * model.rewards).sum(axis=1)
+    low, high = value_ranges(model.table, steps)
+    near = NEAR * (high[-1] - low[-1])
+    values = [np.zeros(len(r))]
+    for k in range(1, steps + 1):
+        # nothing is lost by the bounds: returns lie in them
+        after = np.clip(r + model.table.discount * (P @ values[-1]), low[k], high[k])
+        done = np.abs(after - values[-1]).max() <= near
+        values.append(after)
         if done:
             break
-    return V
+    return values
+
+
+def _chosen(policy: Array) -> sparse.csr_matrix:
+    """Probabilities of rows [s, (s, a)]."""
+    S, A = policy.shape
+    return sparse.csr_matrix(
+        (policy.ravel(), np.arange(S * A), np.arange(S + 1) * A), shape=(S, S * A)
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """The best choice [s] among the actions and, as number A, what was logged.
 
-    `gains` [s] are how much better the choice is than what was logged, in the model and without pessimism, then on with the plan;
-    `gain_std` their standard deviations given the release. `improvement` is the difference of the values of the plan and of the behaviour.
+    `gains` [s] are how much better the choice is than what was logged, in the model and without pessimism, then on with the plan: a mean
+    over the steps at which the logged policy is in this state, in the model; `gain_std` their standard deviations given the release.
+    `improvement` is the difference of the values of the plan and of the behaviour. `shown`: it is so many standard deviations above zero
+    that the plan may be announced as better.
     """
 
     choices: Ints
@@ -112,89 +125,109 @@ class Plan:
     gain_std: Array
     improvement: float
     improvement_std: float
+    shown: bool
 
 
-def pessimistic(model: Dynamics, pessimism: float, start: Array) -> Plan:
+def pessimistic(model: Dynamics, pessimism: float, start: Array, steps: int) -> Plan:
     """Value iteration with A + 1 choices: each action, and going on as logged; each worth its mean minus `pessimism` standard deviations.
 
     Q = r + discount clip(P V - pessimism Gamma), Gamma^2 = Var(P V given the release) + (range / 2n)^2, the latter for what n visits may
     not have shown; going on as logged has the least Gamma of all choices. A state in which nobody was seen is worth the least that it
-    can be. An action without positive noisy visits is never chosen, a tie
-    goes to what was logged, and so does a choice that gains nothing. Then the plan as a whole must be better than the behaviour by
-    SURE `pessimism` standard deviations from the start [s]; otherwise everything stays as logged.
+    can be. An action without positive noisy visits is never chosen, a tie goes to what was logged, and so does a choice that gains nothing.
 
-    For this check the standard deviation of an action is not less than that of a single successor which noise may hide: the worst state
+    Time runs forwards: V has as many steps to go as are left, and the one choice of a state is best on average over the steps at which
+    the logged policy is there, in the model. So a transition that noise invented from a late state to an early one pays nothing twice.
+
+    For the test the standard deviation of an action is not less than that of a single successor which noise may hide: the worst state
     that people were seen in, at its pessimistic value. What other rows say about this successor does not lower it.
     """
-    choices, V = _iterated(model, pessimism)
-    A, worst = model.table.actions, float(V[model.seen].min(initial=model.table.highest))
+    visits = _discounted_visits(model, start, steps)
+    choices, V = _iterated(model, pessimism, visits, steps)
+    A, least = model.table.actions, float(V[model.seen].min(initial=np.inf))
+    worst = least if np.isfinite(least) else 0.0
     for _ in range(PRUNED):
-        gains, std = _gains(model, choices, worst)
+        gains, std = _gains(model, choices, worst, visits, steps)
         useless = (choices < A) & (gains <= 0)
         if not useless.any():
             break
         choices = np.where(useless, A, choices)
-    visits = _visits(model, start)
-    improvement, spread = float(visits @ gains), float(np.linalg.norm(visits * std))
-    if improvement <= SURE * pessimism * spread:
-        nothing = np.zeros(len(choices))
-        return Plan(np.full_like(choices, A), nothing, nothing, 0.0, 0.0)
-    return Plan(choices, gains, std, improvement, spread)
+    often = visits.sum(axis=0)
+    improvement, spread = float(often @ gains), float(np.linalg.norm(often * std))
+    shown = improvement > SURE * max(pessimism, 1.0) * spread
+    return Plan(choices, gains, std, improvement, spread, shown)
 
 
-def _iterated(model: Dynamics, pessimism: float) -> tuple[Ints, Array]:
-    """The choices [s] of pessimistic value iteration, and its values [s]."""
+def _discounted_visits(model: Dynamics, start: Array, steps: int) -> Array:
+    """discount^t times the probability of each state at step t under the behaviour [t, s]; it ends where next to nothing is left."""
+    P = (_chosen(model.behaviour) @ model.P).T
+    at = np.append(start, np.zeros(model.states - len(start)))
+    visits = [at]
+    while len(visits) < steps:
+        at = model.table.discount * (P @ at)
+        if at.sum() <= FAINT:
+            break
+        visits.append(at)
+    return np.array(visits)
+
+
+def _shares_of_steps(visits: Array, steps: int, longest: int) -> list[tuple[int, Array]]:
+    """(k, share of a state's visits [s] at which k steps are left), k falling; `longest` also stands for all larger k.
+
+    A state without visits has all of its share at the first step.
+    """
+    total = visits.sum(axis=0)
+    nowhere = total <= 0
+    shares = visits / np.where(nowhere, 1.0, total)
+    shares[0, nowhere] = 1.0
+    together = max(steps - longest, 0) + 1
+    first = shares[:together].sum(axis=0)
+    return [
+        (min(steps, longest), first),
+        *((steps - t, shares[t]) for t in range(together, len(shares))),
+    ]
+
+
+def _iterated(model: Dynamics, pessimism: float, visits: Array, steps: int) -> tuple[Ints, Array]:
+    """The choices [s] of pessimistic value iteration, and its values [s] at the first step."""
     table = model.table
-    low, high, S, A = table.lowest, table.highest, model.states, table.actions
+    S, A = model.states, table.actions
+    low, high = value_ranges(table, steps)
+    near = NEAR * max(high[-1] - low[-1], 1e-300)
     closed = ~table.support.open.reshape(S, A)[:, 0]
     known = (model.visits > 0) & (model.seen[:, None] | (pessimism == 0))
-    V, Q = np.full(S, low), np.zeros((S, A + 1))
-    V[closed], least = (
-        model.rewards[closed].max(axis=1),
-        model.rewards.min(axis=1) + table.discount * low,
-    )
-    for _ in range(ROUNDS):
-        (rewards, ahead, reward_std), spread = _looked_ahead(model, V)
+    paid = (model.behaviour * model.rewards).sum(axis=1)
+    V, before = np.zeros(S), np.zeros((S, A + 1))
+    rounds = []
+    for k in range(1, steps + 1):
+        (rewards, ahead, reward_std), spread = _looked_ahead(model, V, high[k - 1] - low[k - 1])
         spread[:, A] = spread.min(axis=1)
         Q = (
             rewards
-            + table.discount * np.clip(ahead - pessimism * spread, low, high)
+            + table.discount * np.clip(ahead - pessimism * spread, low[k - 1], high[k - 1])
             - pessimism * reward_std
         )
         if pessimism > 0:
+            least = model.rewards.min(axis=1) + table.discount * low[k - 1]
             Q[~model.seen, A] = least[~model.seen]
         Q[:, :A] = np.where(known, Q[:, :A], -np.inf)
-        after = np.clip(Q.max(axis=1), low, high)
-        after[closed] = V[closed]
-        done, V = np.abs(after - V).max() <= NEAR * max(high - low, 1e-300), after
+        after = np.clip(Q.max(axis=1), low[k], high[k])
+        after[closed] = paid[closed]
+        rounds.append(Q)
+        done, V = np.abs(after - V).max() <= near, after
         if done:
             break
+    Q = before
+    for k, share in _shares_of_steps(visits, steps, len(rounds)):
+        Q = Q + share[:, None] * np.where(share[:, None] > 0, rounds[k - 1], 0.0)
     best = Q[:, :A].argmax(axis=1)
-    better = (Q[np.arange(S), best] > Q[:, A] + NEAR * (high - low)) & ~closed
+    better = (Q[np.arange(S), best] > Q[:, A] + NEAR * (high[-1] - low[-1])) & ~closed
     return np.where(better, best, A), V
 
 
-def _visits(model: Dynamics, start: Array) -> Array:
-    """Discounted visits [s] of the behaviour from the start [s]: a plan's value minus the behaviour's is sum_s visits(s) gains(s)."""
-    S, A = model.behaviour.shape
-    chosen = sparse.csr_matrix(
-        (model.behaviour.ravel(), np.arange(S * A), np.arange(S + 1) * A), shape=(S, S * A)
-    )
-    P = (chosen @ model.P).T
-    at = np.append(start, np.zeros(S - len(start)))
-    if model.table.discount < 1:
-        return np.asarray(np.linalg.solve(np.eye(S) - model.table.discount * P.toarray(), at))
-    visits, moved = at.copy(), at
-    for _ in range(ROUNDS):
-        moved = P @ moved
-        visits += moved
-        if moved.sum() <= NEAR:
-            break
-    return visits
-
-
-def _looked_ahead(model: Dynamics, V: Array) -> tuple[tuple[Array, Array, Array], Array]:
-    """(rewards, P V, standard deviations of rewards) [s, A + 1], and Gamma [s, A + 1]."""
+def _looked_ahead(
+    model: Dynamics, V: Array, span: float
+) -> tuple[tuple[Array, Array, Array], Array]:
+    """(rewards, P V, standard deviations of rewards) [s, A + 1], and Gamma [s, A + 1]; `span` is the range of the return that follows."""
     S, A = model.behaviour.shape
     next_value = model.P @ V
     # sum_k v_k (V_k - P V)^2, without a table of all cells
@@ -202,7 +235,6 @@ def _looked_ahead(model: Dynamics, V: Array) -> tuple[tuple[Array, Array, Array]
     square, first, none = (v @ np.column_stack([V**2, V, np.ones(S)])).T
     spread = square - 2 * next_value * first + next_value**2 * none
     visits = np.maximum(model.visits, 1e-3)
-    span = model.table.highest - model.table.lowest
     own = next_value.reshape(S, A)
     variance = np.maximum(spread, 0.0).reshape(S, A) + (span / (2 * visits)) ** 2
     b = model.behaviour
@@ -220,16 +252,28 @@ def _looked_ahead(model: Dynamics, V: Array) -> tuple[tuple[Array, Array, Array]
     return means, np.sqrt(np.column_stack([variance, together]))
 
 
-def _gains(model: Dynamics, choices: Ints, worst: float) -> tuple[Array, Array]:
+def _gains(
+    model: Dynamics, choices: Ints, worst: float, visits: Array, steps: int
+) -> tuple[Array, Array]:
+    """Gains [s] of the choices over what was logged, and their standard deviations, as means over the steps at which a state is met."""
     S, A = model.behaviour.shape
-    V = state_values(model, followed(model.behaviour, choices))
-    (rewards, ahead, reward_std), spread = _looked_ahead(model, V)
-    spread[:, :A] = np.maximum(spread[:, :A], model.hidden * np.maximum(ahead[:, :A] - worst, 0.0))
-    Q, here = rewards + model.table.discount * ahead, np.arange(S)
-    std = np.sqrt((model.table.discount * spread) ** 2 + reward_std**2)
-    changed = choices < A
-    gains = np.where(changed, Q[here, choices] - Q[:, A], 0.0)
-    return gains, np.where(changed, np.hypot(std[here, choices], std[:, A]), 0.0)
+    values = _step_values(model, followed(model.behaviour, choices), steps)
+    low, high = value_ranges(model.table, steps)
+    here, changed = np.arange(S), choices < A
+    gains, spreads = np.zeros(S), np.zeros(S)
+    for k, share in _shares_of_steps(visits, steps, len(values) - 1):
+        (rewards, ahead, reward_std), spread = _looked_ahead(
+            model, values[k - 1], high[k - 1] - low[k - 1]
+        )
+        if k > 1:
+            hidden = model.hidden * np.maximum(ahead[:, :A] - worst, 0.0)
+            spread[:, :A] = np.maximum(spread[:, :A], hidden)
+        Q = rewards + model.table.discount * ahead
+        std = np.sqrt((model.table.discount * spread) ** 2 + reward_std**2)
+        gains += share * (Q[here, choices] - Q[:, A])
+        # errors of a row at several steps are the same error
+        spreads += share * np.hypot(std[here, choices], std[:, A])
+    return np.where(changed, gains, 0.0), np.where(changed, spreads, 0.0)
 
 
 def followed(behaviour: Array, choices: Ints) -> Array:

@@ -1,41 +1,158 @@
-"""Rewards of a table: known, or from noisy sums. All post-processing of a release."""
+"""Rewards of a table: known, or from noisy sums. All post-processing of a release.
+
+Without noise the estimate of a row is the mean of its rewards. With noise it is shrunk on two levels, by empirical Bayes with scale
+mixtures of normal priors (adaptive shrinkage): the mean of a state towards a common reward, and an action towards its state. How far rewards
+differ on each level is read off the estimates and their variances. So the estimate of a row comes closer to its mean as users are added.
+"""
+
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from confide.offline.row_planning import Array, Rows
 from confide.offline.table_features import Table
-from confide.tables.reward_planning import UnitNormals
 
-SPARSE = 0.1  # the share of rows whose mean reward is not the common one
+Bools = npt.NDArray[np.bool_]
+# Standard deviations of a prior go from this share of the smallest standard error up to the range of rewards, by factors of STEP.
+SMALLEST_PRIOR = 0.25
+STEP = 2.0
+ROUNDS = 50  # of EM
+# Estimates that the prior without differences, and all others together, are taken to have met before.
+PSEUDO = 1.0
+USUAL = 2.5  # standard errors of a median, within which the common reward is taken to be zero
+_WIDEST, _TINY = 5.0, 1e-300
 
 
 def rewards_of(table: Table, rows: Rows, sums: Array, noise: float) -> tuple[Array, Array]:
     """Mean rewards [s, a] of all states of the support, and their standard deviations; the end pays nothing.
 
-    Learned rewards: sums [row] of (r - centre)/radius in [-1, 1] over noisy visits. Most rows have a common reward, namely zero unless the
-    sums contradict that; the others have one of their own.
+    Learned rewards: sums [row] of (r - centre)/radius in [-1, 1] over noisy visits. Standard deviations are those of the posterior: they
+    include what noise, chance and shrinkage may have moved.
     """
     S, A = table.support.states, table.actions
     rewards, std = np.zeros((S, A)), np.zeros((S, A))
     if table.rewards is not None:
         rewards[: table.states] = table.rewards
         return rewards, std
-    open_rows = table.support.open
-    ratio, spread = _ratios(rows, sums, noise)
+    logged = table.states * A
+    mean, spread = _estimates(rows, sums, noise)
     span = table.reward_high - table.reward_low
-    mean, deviation = common_or_own(
-        (1 + ratio) / 2, np.minimum(spread / 2 + 1e-9, 5.0), open_rows, -table.reward_low / span
-    )
-    rewards[:] = np.where(open_rows, table.reward_low + span * mean, 0.0).reshape(S, A)
-    std[:] = np.where(open_rows, span * deviation, 0.0).reshape(S, A)
+    if noise == 0:
+        mean, deviation = _of_states_if_none(mean[:logged], spread[:logged], rows.visits[:logged])
+    else:
+        shape = (table.states, A)
+        mean, deviation = shrunk(
+            mean[:logged].reshape(shape), spread[:logged].reshape(shape), -table.reward_low / span
+        )
+    rewards[: table.states] = table.reward_low + span * np.clip(mean, 0, 1).reshape(-1, A)
+    std[: table.states] = span * deviation.reshape(-1, A)
     return rewards, std
+
+
+def _estimates(rows: Rows, sums: Array, noise: float) -> tuple[Array, Array]:
+    """Mean rewards [row] in units of their range, not shrunk, and their standard errors: noise, and chance.
+
+    The variance of one reward in [0, 1] with mean m is at most m (1 - m), which two-valued rewards have. m is taken as near to 1/2 as its
+    noise allows.
+    """
+    visits = np.maximum(np.maximum(rows.visits, rows.visit_std / 2), 1e-9)
+    ratio = np.clip(sums / visits, -_WIDEST, _WIDEST)
+    noisy = np.hypot(noise, np.clip(np.abs(ratio), 0, 1) * rows.visit_std) / visits / 2
+    mean = (1 + ratio) / 2
+    near = np.clip(mean, 0.0, 1.0)
+    near = near + np.sign(0.5 - near) * np.minimum(noisy, np.abs(0.5 - near))
+    near = (near * visits + 0.5) / (visits + 1)
+    return mean, np.minimum(np.sqrt(noisy**2 + near * (1 - near) / visits), _WIDEST)
+
+
+def _of_states_if_none(mean: Array, spread: Array, visits: Array) -> tuple[Array, Array]:
+    """Exact means; a row that nobody was in has that of all rows, and nothing is known about it."""
+    total = float(visits.sum())
+    everywhere = float((mean * visits).sum()) / total if total > 0 else 0.5
+    nobody = visits <= 0
+    return np.where(nobody, everywhere, mean), np.where(nobody, 0.5, spread)
+
+
+def shrunk(mean: Array, spread: Array, usual: float) -> tuple[Array, Array]:
+    """Posterior means and standard deviations [s, a] of rewards in [0, 1], from estimates with their standard errors.
+
+    A state's mean differs from the common reward, and an action's from its state's. The common reward is the weighted median of states; or
+    `usual`, if it is in [0, 1] and not contradicted.
+    """
+    precision = 1 / spread**2
+    total = precision.sum(axis=1)
+    state_mean, state_spread = (mean * precision).sum(axis=1) / total, 1 / np.sqrt(total)
+    common = _common(state_mean, state_spread, usual)
+    of_state = Shrinkage.fitted(state_mean - common, state_spread)
+    state, state_std = of_state.posterior(state_mean - common, state_spread)
+    if mean.shape[1] == 1:
+        return common + state[:, None], state_std[:, None]
+    within = np.sqrt(np.maximum(spread**2 - state_spread[:, None] ** 2, 1e-12))
+    of_action = Shrinkage.fitted((mean - state_mean[:, None]).ravel(), within.ravel())
+    centre = common + state[:, None]
+    error = np.hypot(spread, state_std[:, None])
+    action, action_std = of_action.posterior((mean - centre).ravel(), error.ravel())
+    return (
+        np.clip(centre + action.reshape(mean.shape), 0.0, 1.0),
+        np.hypot(state_std[:, None], action_std.reshape(mean.shape)),
+    )
+
+
+def _common(mean: Array, spread: Array, usual: float) -> float:
+    order = np.argsort(mean)
+    mass = np.cumsum(1 / spread[order] ** 2)
+    common = float(np.clip(mean[order[int(np.searchsorted(mass, mass[-1] / 2))]], 0.0, 1.0))
+    error = USUAL / np.sqrt(mass[-1])
+    return usual if 0 <= usual <= 1 and abs(common - usual) <= error else common
+
+
+@dataclass(frozen=True, slots=True)
+class Shrinkage:
+    """A prior of differences: normal around zero with one of these standard deviations, the first of which is zero."""
+
+    std: Array
+    weights: Array
+
+    @classmethod
+    def fitted(cls, differences: Array, errors: Array) -> "Shrinkage":
+        """By maximum likelihood, as if a few differences had been met before."""
+        least = SMALLEST_PRIOR * float(errors.min())
+        rounds = max(int(np.ceil(np.log(1 / least) / np.log(STEP))), 0) if least < 1 else 0
+        std = np.append(0.0, STEP ** -np.arange(rounds + 1.0))
+        before = np.append(PSEUDO, np.full(rounds + 1, PSEUDO / (rounds + 1)))
+        weights = before / before.sum()
+        density = _density(differences, errors, std)
+        for _ in range(ROUNDS):
+            share = density * weights
+            share /= np.maximum(share.sum(axis=1), _TINY)[:, None]
+            weights = share.sum(axis=0) + before
+            weights /= weights.sum()
+        return cls(std, weights)
+
+    def posterior(self, differences: Array, errors: Array) -> tuple[Array, Array]:
+        """Means and standard deviations."""
+        share = _density(differences, errors, self.std) * self.weights
+        share /= np.maximum(share.sum(axis=1), _TINY)[:, None]
+        keep = self.std**2 / (self.std**2 + errors[:, None] ** 2)
+        centre = keep * differences[:, None]
+        mean = (share * centre).sum(axis=1)
+        square = (share * (centre**2 + keep * errors[:, None] ** 2)).sum(axis=1)
+        return mean, np.sqrt(np.maximum(square - mean**2, 0.0))
+
+
+def _density(differences: Array, errors: Array, std: Array) -> Array:
+    """Of each difference [i, k], relative to the largest."""
+    variance = std**2 + errors[:, None] ** 2
+    logarithm = -0.5 * (differences[:, None] ** 2 / variance + np.log(variance))
+    density: Array = np.exp(logarithm - logarithm.max(axis=1, keepdims=True))
+    return density
 
 
 def _ratios(rows: Rows, sums: Array, noise: float) -> tuple[Array, Array]:
     """Sums over visits [row], in [-1, 1] but for noise, and their standard deviations, noise and sampling together."""
-    visits = np.maximum(rows.visits, rows.visit_std / 2)
-    ratio = np.clip(sums / visits, -5.0, 5.0)
+    visits = np.maximum(np.maximum(rows.visits, rows.visit_std / 2), 1e-9)
+    ratio = np.clip(sums / visits, -_WIDEST, _WIDEST)
     spread = np.sqrt(
         (noise / visits) ** 2
         + (np.clip(np.abs(ratio), 0, 1) * rows.visit_std / visits) ** 2
@@ -57,27 +174,5 @@ def lower_rewards(
     lower = np.clip(low + half * (1 + ratio - z * spread), low, table.reward_high).reshape(
         chosen.shape
     )
-    open_rows = table.support.open.reshape(chosen.shape)
-    return np.where(open_rows, np.where(chosen, lower, low), 0.0)
-
-
-def common_or_own(
-    ratio: Array, spreads: Array, open: npt.NDArray[np.bool_], usual: float
-) -> tuple[Array, Array]:
-    """Means and standard deviations [row] of rewards in [0, 1], from estimates with their standard deviations.
-
-    Most `open` rows have the common reward: the weighted median; or `usual`, if it is in [0, 1] and not contradicted.
-    """
-    order = np.argsort(np.where(open, ratio, 0.0))
-    mass = np.cumsum(np.where(open, 1 / spreads**2, 0.0)[order])
-    common = float(np.clip(ratio[order[int(np.searchsorted(mass, mass[-1] / 2))]], 0.0, 1.0))
-    # two standard errors of a median
-    if 0 <= usual <= 1 and abs(common - usual) <= 2.5 / np.sqrt(mass[-1]):
-        common = usual
-    own = UnitNormals(np.clip(ratio, -5.0, 6.0), spreads)
-    spike = np.exp(-0.5 * ((ratio - common) / spreads) ** 2) / np.sqrt(2 * np.pi) / spreads
-    chances = np.where(open, SPARSE * own.mass / (SPARSE * own.mass + (1 - SPARSE) * spike), 0.0)
-    between = chances * (1 - chances) * (own.mean - common) ** 2
-    return common + chances * (own.mean - common), np.sqrt(
-        chances * np.minimum(spreads, 0.5) ** 2 + between
-    )
+    logged = table.logged_rows.reshape(chosen.shape)
+    return np.where(logged, np.where(chosen, lower, low), 0.0)

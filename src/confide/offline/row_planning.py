@@ -38,6 +38,7 @@ _SURE = 100.0  # the largest logarithm of odds
 class Rows:
     """Transition probabilities [cell] and their variances given the release; visits [row], noisy, with standard deviations.
 
+    Visits count all rows. Those whose next state is known are `moves` [row]; transition probabilities are estimated from them.
     `hidden` [row]: the standard deviation of the noise on the share of one successor, whatever the other rows say about it.
     """
 
@@ -47,7 +48,8 @@ class Rows:
     visit_std: Array = field(repr=False)
     hidden: Array = field(repr=False)
     missed: float
-    method: str  # empirical-bayes | projection
+    method: str  # exact | empirical-bayes | projection
+    moves: Array = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,14 +95,28 @@ class _Cells:
 
 
 def rows_of(
-    counts: Array, totals: Array, noise: float, total_weight: float, support: Support
+    counts: Array,
+    totals: Array,
+    noise: float,
+    total_weight: float,
+    support: Support,
+    cuts: Array | None = None,
+    counted: npt.NDArray[np.bool_] | None = None,
 ) -> Rows:
     """From noisy counts [cell] and row totals [row] (empty if total_weight is zero), with this standard deviation of noise.
 
-    Of a table of more than FITTED cells, the states to which bins are fitted also decide between the two methods.
+    `cuts` [row], if they are released, are rows whose next state is not known; `counted` [row] says which rows people can be in: without it
+    those that something can follow. Without noise, probabilities are shares of counts. Of a table of more than FITTED cells, the states
+    to which bins are fitted also decide between the two methods for noisy counts.
     """
+    cut_rows = np.zeros(0) if cuts is None else cuts
+    if noise == 0:
+        return _exact(counts, cut_rows, support)
     noise = max(noise, QUIET)
-    visits, visit_std = visits_of(counts, totals, noise, total_weight, support)
+    all_visits, all_std = visits_of(
+        counts, totals, noise, total_weight, support, cut_rows, counted
+    )
+    visits, visit_std = moves_of(cut_rows, all_visits, all_std, noise, support)
     step = max(1, support.cells // FITTED)
     some = np.arange(support.pairs) // support.actions % step == 0  # rows
     cells = _cells(counts, visits, visit_std, noise, support, some)
@@ -110,7 +126,7 @@ def rows_of(
     hidden = np.minimum(noise / np.maximum(visits, visit_std / 2), 1.0)
     if missed > MISSED:
         p, spread = _projected(counts, visits, visit_std, noise, support)
-        return Rows(p, spread, visits, visit_std, hidden, missed, "projection")
+        return Rows(p, spread, all_visits, all_std, hidden, missed, "projection", visits)
     if step > 1:
         mean, variance = _moments(
             _cells(counts, visits, visit_std, noise, support, np.ones(support.pairs, bool)), *fitted
@@ -124,11 +140,33 @@ def rows_of(
     return Rows(
         probabilities,
         np.where(empty, even, variance / scale**2),
-        visits,
-        visit_std,
+        all_visits,
+        all_std,
         hidden,
         missed,
         "empirical-bayes",
+        visits,
+    )
+
+
+def _exact(counts: Array, cuts: Array, support: Support) -> Rows:
+    """Shares of exact counts, with multinomial variances; a row that nobody was in is even."""
+    row = _row(support)
+    moves = np.bincount(row, counts, support.pairs).astype(float)
+    n = np.where(moves > 0, moves, 1.0)[row]
+    even = 1 / np.maximum(np.diff(support.indptr), 1)[row]
+    empty = (moves <= 0)[row]
+    p = np.where(empty, even, counts / n)
+    none = np.zeros(support.pairs)
+    return Rows(
+        p,
+        np.where(empty, even, p * (1 - p) / n),
+        moves + cuts if cuts.size else moves,
+        none,
+        none,
+        0.0,
+        "exact",
+        moves,
     )
 
 
@@ -182,17 +220,53 @@ def _missed(
 
 
 def visits_of(
-    counts: Array, totals: Array, noise: float, total_weight: float, support: Support
+    counts: Array,
+    totals: Array,
+    noise: float,
+    total_weight: float,
+    support: Support,
+    cuts: Array | None = None,
+    counted: npt.NDArray[np.bool_] | None = None,
 ) -> tuple[Array, Array]:
     """Visits [row] and their standard deviations: the inverse-variance mean of the released total and the sum of the cells."""
     lengths = np.diff(support.indptr)
     row = np.repeat(np.arange(support.pairs), lengths)
     sums: Array = np.bincount(row, counts, support.pairs).astype(float)
+    if cuts is not None and cuts.size:
+        sums, lengths = sums + cuts, lengths + 1
     precision = 1 / np.maximum(lengths, 1)
     if totals.size:
         sums = (sums * precision + totals * total_weight**2) / (precision + total_weight**2)
         precision = precision + total_weight**2
-    return np.where(support.open, sums, 0.0), noise / np.sqrt(precision)
+    return np.where(support.open if counted is None else counted, sums, 0.0), noise / np.sqrt(
+        precision
+    )
+
+
+def moves_of(
+    cuts: Array, visits: Array, visit_std: Array, noise: float, support: Support
+) -> tuple[Array, Array]:
+    """Rows whose next state is known [row], and their standard deviations: visits less the cut ones.
+
+    One noisy number per row says how many were cut. It is shrunk to the share of cut rows in the whole table, as far as shares
+    differ by no more than noise and chance.
+    """
+    if not cuts.size:
+        return visits, visit_std
+    open_rows = support.open
+    known = np.where(open_rows, np.maximum(visits, 0.0), 0.0)
+    total = max(float(known.sum()), _TINY)
+    share = float(np.clip(cuts[open_rows].sum() / total, 0.0, 1.0))
+    apart = np.where(open_rows, cuts - share * known, 0.0)
+    chance = np.where(open_rows, noise**2 + share * (1 - share) * known, 0.0)
+    squares = max(float((known**2).sum()), _TINY)
+    spread = max(float((apart**2 - chance).sum()) / squares, 0.0) * known**2
+    trust = np.where(open_rows, spread / np.maximum(spread + chance, _TINY), 0.0)
+    cut = np.clip(share * known + trust * apart, 0.0, known)
+    return (
+        np.where(open_rows, visits - cut, 0.0),
+        np.maximum(np.hypot((1 - share) * visit_std, np.sqrt(trust) * noise), noise / 2),
+    )
 
 
 def simplex(counts: Array) -> Array:

@@ -17,7 +17,7 @@ class Table:
     """States 0..states - 1 and actions 0..actions - 1, as logged; the support has one more state, the end, if ends are transitions.
 
     A terminal state [s] has no row: it pays its reward once, and nothing follows. `rewards` [s, a] are None if they are learned, from
-    rewards in [reward_low, reward_high]; returns lie in [lowest, highest]. `start` [s] is None if it is learned.
+    rewards in [reward_low, reward_high]. Returns of any length lie in [lowest, highest], if these are known. `start` [s] is None if it is learned.
     """
 
     states: int
@@ -28,8 +28,8 @@ class Table:
     rewards: Array | None = field(repr=False)
     reward_low: float
     reward_high: float
-    lowest: float
-    highest: float
+    lowest: float | None
+    highest: float | None
     start: Array | None = field(default=None, repr=False)
 
     def identity(self) -> Identity:
@@ -51,22 +51,11 @@ class Table:
     def ends(self) -> bool:
         return self.support.states > self.states
 
-
-def return_range(
-    rewards: Array, terminal: Bools, discount: float, *, ends: bool
-) -> tuple[float, float] | None:
-    """The least and the largest return that any transition probabilities could give; None if there is no bound.
-
-    A terminal state pays once; elsewhere rewards go on, or end where ends are transitions.
-    """
-    last = [0.0] * ends + [float(reward) for reward in rewards[terminal].ravel()]
-    going = rewards[~terminal]
-    if going.size == 0:
-        return min(last), max(last)
-    if discount == 1:
-        return (min(last, default=0.0), max(last, default=0.0)) if not going.any() else None
-    on = [float(going.min()) / (1 - discount), float(going.max()) / (1 - discount)]
-    return min(on[0], *last, on[0]), max(on[1], *last, on[1])
+    @property
+    def logged_rows(self) -> Bools:
+        """The rows [row] of the support that people can be in: all but those of the end."""
+        logged: Bools = np.arange(self.support.pairs) < self.states * self.actions
+        return logged
 
 
 def step_ranges(table: Table, horizon: int) -> tuple[Array, Array]:
@@ -78,12 +67,18 @@ def step_ranges(table: Table, horizon: int) -> tuple[Array, Array]:
     )
     terminal = np.zeros(len(rewards), bool) if table.rewards is None else table.terminal
     going, last = rewards[~terminal], rewards[terminal]
+    least, most = float(going.min(initial=np.inf)), float(going.max(initial=-np.inf))
+    floor, ceiling = min(0.0, last.min(initial=0.0)), max(0.0, last.max(initial=0.0))
     low, high = np.zeros(horizon + 1), np.zeros(horizon + 1)
     for k in range(horizon):
-        low[k + 1] = min(
-            0.0, last.min(initial=0.0), going.min(initial=np.inf) + table.discount * low[k]
-        )
-        high[k + 1] = max(
-            0.0, last.max(initial=0.0), going.max(initial=-np.inf) + table.discount * high[k]
-        )
+        low[k + 1] = min(floor, least + table.discount * low[k])
+        high[k + 1] = max(ceiling, most + table.discount * high[k])
     return low, high
+
+
+def value_ranges(table: Table, horizon: int) -> tuple[Array, Array]:
+    """As `step_ranges`, and no return is outside the range that was stated for all of them. For values in a model, never for a clip."""
+    low, high = step_ranges(table, horizon)
+    if table.lowest is None or table.highest is None:
+        return low, high
+    return np.maximum(low, min(table.lowest, 0.0)), np.minimum(high, max(table.highest, 0.0))
