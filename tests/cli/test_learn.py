@@ -44,7 +44,7 @@ def test_the_summary_says_what_was_learned_and_what_it_rests_on(log, call):
         "from 2,000 users, a policy worth",
         "epsilon = 2 at delta = 1e-05: if any one of the 2,000 users were replaced by somebody else",
         "rewards are public; returns are discounted by 0.9",
-        "the first 20 transitions of a user count, over the trajectories in order",
+        "the first 20 rows of a user count, over the trajectories in order",
         "a user with a state of 4 or more or an action of 2 or more contributes zero",
         "secure: discrete",
         "NOTHING WAS CHARGED: without --ledger",
@@ -153,7 +153,6 @@ def test_learned_rewards_and_no_privacy(log, call):
     [
         (["--terminal", 4], "--terminal must be a state in 0..3"),
         (["--rewards", "nothing.csv"], "no such file"),
-        (["--discount", 1], "give their range (return_bound, or --return-bound LOW HIGH)"),
         (["--action", "dose"], "column 'dose' is missing"),
         (["--states", 0], "--states"),
         (["--pessimism", "nan"], "pessimism"),
@@ -225,8 +224,8 @@ def test_declared_labels_say_how_many_states_and_actions_there_are(labelled, cal
             "--json",
         )
     )
-    # nothing is counted where nothing follows
-    assert ended["visits"][0] > 0 and ended["visits"][1] == 0
+    # the reward of a terminal state counts, and what would follow does not
+    assert ended["visits"][0] > 0 and ended["policy"]["ill"] == "as logged"
     assert "or a declared label, got 'dead'" in call(
         "learn", "log.parquet", "--no-privacy", "--terminal", "dead", code=2
     )
@@ -411,7 +410,7 @@ def test_what_a_short_trajectory_means_is_asked_before_a_charge(log, call, given
 
 
 def test_the_answer_decides_what_follows_a_short_trajectory(tmp_path, call, monkeypatch):
-    """Everybody earns .4 a step for three steps and is discharged, or only the record stops: 0.4 + 0.36 + 0.324, or 0.4 / 0.1."""
+    """Everybody earns .4 a step for three steps and is discharged, or only the record stops: 0.4 / (1 - 0.9 * 2/3), or nine steps of 0.4."""
     monkeypatch.chdir(tmp_path)
     users, rows = 200, 600
     steps = np.arange(rows) % 3
@@ -444,7 +443,7 @@ def test_the_answer_decides_what_follows_a_short_trajectory(tmp_path, call, monk
         json.loads(call(*ask, "--reward-range", 0, 1, each, "--json"))["behaviour_value"]
         for each in ("--ends", "--no-ends")
     ]
-    assert worth[0] < 1.6 and worth[1] == pytest.approx(4.0, abs=0.4)
+    assert worth == pytest.approx([1.0, 4 * (1 - 0.9**9)], abs=0.02)
 
 
 def test_values_of_single_states_are_not_shown(log, call):

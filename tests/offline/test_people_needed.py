@@ -59,7 +59,7 @@ def test_the_sums_of_many_people_are_like_those_of_a_log(world):
     made = ModelRelease(states=4, actions=2, discount=0.9, ends=True, reward_range=(0.0, 1.0))
     found = rehearsal(made, world)
     statistic = made.statistic(STEPS)
-    cells, totals, rewards, starts = statistic.bound.unpack(
+    cells, cuts, totals, rewards, starts = statistic.bound.unpack(
         found.sums(20_000, np.random.default_rng(3))
     )
     rows = np.add.reduceat(cells, statistic.support.indptr[:8])
@@ -67,7 +67,7 @@ def test_the_sums_of_many_people_are_like_those_of_a_log(world):
     users = simulate(world, uniform_policy(STEPS, 4, 2), 20_000, np.random.default_rng(4))
     logged = sum(statistic.contribution(block).values for block in users)
     for mine, theirs in zip(
-        (cells, totals, rewards, starts), statistic.bound.unpack(logged), strict=True
+        (cells, cuts, totals, rewards, starts), statistic.bound.unpack(logged), strict=True
     ):
         assert np.abs(mine - theirs).max() < 6 * np.sqrt(2 * max(np.abs(theirs).max(), 1.0))
 

@@ -55,12 +55,13 @@ class ModelOptions:
     ] = None
     discount: Discount = 0.95
     transitions: Annotated[
-        int,
+        int | None,
         typer.Option(
-            help="Number of transitions counted per user; the noise grows with its square root.",
+            help="Number of rows counted per user, never more than --max-steps lets in; the noise grows with its square root.",
             min=1,
+            show_default="20; all without privacy",
         ),
-    ] = 20
+    ] = None
     rewards: Annotated[
         Path | None,
         typer.Option(
@@ -89,7 +90,7 @@ class ModelOptions:
         typer.Option(
             "--ends/--no-ends",
             help="What it means that a trajectory has fewer than --max-steps rows: its last row was the end (--ends), or the record stops "
-            "there (--no-ends). Must be stated.",
+            "there (--no-ends): its last reward counts, and what followed is not known. Must be stated, unless --max-steps is 1.",
             show_default=False,
         ),
     ] = None
@@ -104,7 +105,7 @@ class ModelOptions:
         tuple[float, float] | None,
         typer.Option(
             metavar="LOW HIGH",
-            help="Range of returns; needed if the discount is 1.",
+            help="Public range of returns, if it is smaller than what follows from rewards and steps.",
             show_default=False,
         ),
     ] = None
@@ -184,10 +185,12 @@ def learn(
 ) -> None:
     """Learn a policy from a log, with differential privacy for its users: release a model once, then plan in it."""
     from confide.arguments import real
+    from confide.offline.model_release import check_ends
     from confide.release.files import FileRelease
     from confide.report.learned import Learned
 
     question = model.question(files)
+    check_ends(question.ends, log.max_steps)
     real("pessimism", policy.pessimism, at_least=0, at_most=1e6)
     request = privacy.request()
     chosen_noise = noise.choose(lattice=question.lattice, no_privacy=privacy.no_privacy)
