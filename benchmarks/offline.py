@@ -49,7 +49,9 @@ class World:
         mixed = np.einsum("sa,sat->st", policy, self.P) * ~self.terminal[:, None]
         paid = (policy * self.rewards).sum(axis=1)
         if steps is None:
-            return float(self.start @ np.linalg.solve(np.eye(len(mixed)) - self.discount * mixed, paid))
+            return float(
+                self.start @ np.linalg.solve(np.eye(len(mixed)) - self.discount * mixed, paid)
+            )
         V = np.zeros(len(mixed))
         for _ in range(steps):
             V = paid + self.discount * mixed @ V

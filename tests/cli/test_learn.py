@@ -410,7 +410,10 @@ def test_what_a_short_trajectory_means_is_asked_before_a_charge(log, call, given
 
 
 def test_the_answer_decides_what_follows_a_short_trajectory(tmp_path, call, monkeypatch):
-    """Everybody earns .4 a step for three steps and is discharged, or only the record stops: 0.4 / (1 - 0.9 * 2/3), or nine steps of 0.4."""
+    """Everybody earns .4 a step for three steps and is discharged, or only the record stops.
+
+    The values are 0.4 / (1 - 0.9 * 2/3), or nine steps of 0.4.
+    """
     monkeypatch.chdir(tmp_path)
     users, rows = 200, 600
     steps = np.arange(rows) % 3

@@ -578,9 +578,7 @@ CASES = {
         root_counts(3), 3, steps=4, actions=2, attained=(0.999, 0.999, 0.999, 0.999)
     ),
     "root counts, rewards": logged(root_counts(3, reward=0.5), 3, steps=4, actions=2),
-    "root counts, cuts": logged(
-        root_counts(3, reward=0.5, cuts=True), 3, steps=4, actions=2
-    ),
+    "root counts, cuts": logged(root_counts(3, reward=0.5, cuts=True), 3, steps=4, actions=2),
     "counts of weight one": logged(
         root_counts(3, reward=0.5, cuts=True, root=False), 3, steps=4, actions=2
     ),

@@ -249,9 +249,7 @@ def test_a_log_of_one_step_counts(caps, ends):
     people = [[(0, int(arm), float(reward))] for arm, reward in zip(arms, paid, strict=True)]
     made = ModelRelease(states=1, actions=3, discount=0.95, ends=ends, reward_range=(0.0, 1.0))
     log = in_memory(logged(*people), **caps)
-    model = made.release(
-        log, privacy=confide.CentralDP(1.0, 1e-6), rng=np.random.default_rng(0)
-    )
+    model = made.release(log, privacy=confide.CentralDP(1.0, 1e-6), rng=np.random.default_rng(0))
     np.testing.assert_allclose(model.rewards[0], [0.2, 0.5, 0.3], atol=0.05)
     assert model.plan().choices.tolist() == [1]
     assert model.behaviour_value == pytest.approx(1 / 3, abs=0.03)

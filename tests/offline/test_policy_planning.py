@@ -5,7 +5,7 @@ import pytest
 
 from confide.offline.policy_planning import dynamics, followed, pessimistic, state_values
 from confide.offline.row_planning import Rows
-from confide.offline.table_features import Table, step_ranges, value_ranges
+from confide.offline.table_features import Table, value_ranges
 from confide.tables.support_features import support_of
 
 S, A = 5, 2
@@ -69,7 +69,10 @@ def test_what_is_not_known_stays_as_logged(world, visits, variance):
     """Nobody was there; few were; many were, and the rows are noise."""
     P, r = world
     plan = pessimistic(
-        model(P, r, np.full((S, A), visits), variance=variance, std=2.0), 1.0, np.full(S, 0.2), STEPS
+        model(P, r, np.full((S, A), visits), variance=variance, std=2.0),
+        1.0,
+        np.full(S, 0.2),
+        STEPS,
     )
     assert not plan.shown
 
@@ -141,6 +144,8 @@ def test_noise_that_may_hide_the_way_to_a_bad_state_keeps_a_plan_from_passing():
     assert sure.choices[0] == 1 and sure.shown
     assert not unsure.shown
     assert (
-        pessimistic(model(P, rewards, np.full((S, A), 1e9), hidden=0.05), 0.0, start, STEPS).choices[0]
+        pessimistic(
+            model(P, rewards, np.full((S, A), 1e9), hidden=0.05), 0.0, start, STEPS
+        ).choices[0]
         == 1
     )

@@ -55,6 +55,27 @@ def cell_of(successors: Ints, low: int, high: int, after: int, S: int) -> int:
 
 
 @njit
+def successor(states: Ints, gaps: Ints, i: int, stop: int, end: int, ended: bool) -> int:
+    """The state after row i of a trajectory that stops before row `stop`; -1 if it is not known."""
+    if i + 1 == stop:
+        return end if ended else -1
+    return -1 if gaps.size > 0 and gaps[i + 1] else states[i + 1]
+
+
+@njit
+def add_totals(sums: Ints, indptr: Ints, cuts: int, total: int) -> None:
+    """The totals of rows, cut rows included, where they are in `sums`."""
+    rows = indptr.size - 1
+    cells = indptr[rows]
+    first = cells + (rows if cuts > 0 else 0)
+    for row in range(rows):
+        for cell in range(indptr[row], indptr[row + 1]):
+            sums[first + row] += sums[cell] // PART * total
+        if cuts > 0:
+            sums[first + row] += sums[cells + row] // PART * total
+
+
+@njit
 def count(
     states: Ints,
     actions: Ints,
@@ -111,15 +132,10 @@ def count(
                     break
                 row = states[i] * choices + actions[i]
                 terminal = indptr[row] == indptr[row + 1]
-                last = i + 1 == stop
-                if (
-                    terminal
-                    or (last and not ended)
-                    or (not last and gaps.size > 0 and gaps[i + 1])
-                ):
+                after = -1 if terminal else successor(states, gaps, i, stop, logged, ended)
+                if after < 0:
                     cell = cells + row if cuts > 0 else -1
                 else:
-                    after = logged if last else states[i + 1]
                     cell = cell_of(successors, indptr[row], indptr[row + 1], after, S)
                 if cell >= 0:
                     touched[counted] = row
@@ -136,8 +152,4 @@ def count(
         for k in range(counted):
             often[touched[k]] = 0
     if total > 0:
-        for row in range(rows):
-            for cell in range(indptr[row], indptr[row + 1]):
-                sums[row_totals + row] += sums[cell] // PART * total
-            if cuts > 0:
-                sums[row_totals + row] += sums[cells + row] // PART * total
+        add_totals(sums, indptr, cuts, total)

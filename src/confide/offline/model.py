@@ -172,9 +172,7 @@ class PrivateModel:
         pessimism, S = real("pessimism", pessimism, at_least=0, at_most=1e6), self.table.states
         flag("tested", tested)
         found = pessimistic(self.dynamics, pessimism, self.start, self.steps)
-        choices, gains, gain_std = (
-            part[:S] for part in (found.choices, found.gains, found.gain_std)
-        )
+        choices, gains, gain_std = found.choices[:S], found.gains[:S], found.gain_std[:S]
         improvement_std = found.improvement_std
         if tested and not found.shown:
             choices, nothing = np.full(S, self.table.actions), np.zeros(S)
@@ -304,7 +302,8 @@ class PrivateModel:
             noise_std, total_weight, reward_weight = facts["noise"]
             certificate = Certificate(facts["certificate"]) if facts["certificate"] else None
             guarantee, labels = Guarantee.from_json(facts["guarantee"]), Labels(**facts["labels"])
-            released = (held[name] for name in _RELEASED)
+            counts, cuts, totals, reward_sums, starts = (held[name] for name in _RELEASED)
+            released = counts, cuts, totals, reward_sums, starts
             noise = noise_std, total_weight, reward_weight
             return cls(table, *released, *noise, guarantee, certificate, facts["steps"], labels)
         except DAMAGED as error:

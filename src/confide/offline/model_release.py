@@ -141,9 +141,11 @@ class ModelRelease(LogQuestion[PrivateModel]):
             raise InvalidParameter("every state is terminal: there are no transitions to count")
         low, high = self._reward_range
         rewards: Array | None = self.rewards  # type: ignore[assignment]
-        bounds = self.return_bound or (None, None)
+        lowest, highest = self.return_bound or (None, None)
         start: Array | None = self.start  # type: ignore[assignment]
-        return Table(S, A, self.discount, support, terminal, rewards, low, high, *bounds, start)
+        return Table(
+            S, A, self.discount, support, terminal, rewards, low, high, lowest, highest, start
+        )
 
     def statistic(
         self, longest: int = 10_000, trajectories: int = 1, *, plain: bool = False

@@ -38,9 +38,7 @@ class Rehearsal:
         """The sums of so many people, without noise: cells and starts vary by chance, and the other parts agree with them."""
         statistic = self.made.statistic(self.world.horizon)
         bound = statistic.bound
-        cells, cuts, totals, rewards, starts = (
-            people * part for part in bound.unpack(self.person)
-        )
+        cells, cuts, totals, rewards, starts = (people * part for part in bound.unpack(self.person))
         sampled, cut, first = (
             part + np.sqrt(part) * rng.standard_normal(part.size) for part in (cells, cuts, starts)
         )
@@ -140,7 +138,10 @@ def people_needed(
             raise InvalidParameter(
                 "a model is released with Gaussian noise: delta must be positive"
             )
-        noise = found.made.statistic(found.world.horizon).bound.sensitivity(Relation(privacy.relation)) / loss.mu
+        noise = (
+            found.made.statistic(found.world.horizon).bound.sensitivity(Relation(privacy.relation))
+            / loss.mu
+        )
 
     def enough(people: float) -> bool:
         learned = failed = 0

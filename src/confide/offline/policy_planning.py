@@ -16,7 +16,9 @@ Ints = npt.NDArray[np.int64]
 SURE = 2.5
 PRUNED = 20  # rounds of dropping what gains nothing
 NEAR = 1e-9  # relative to the range of returns: values that are as near are equal
-FAINT = 1e-9  # discounted visits at one step, of all states together, from which on steps are left out
+FAINT = (
+    1e-9  # discounted visits at one step, of all states together, from which on steps are left out
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

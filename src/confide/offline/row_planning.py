@@ -113,9 +113,7 @@ def rows_of(
     if noise == 0:
         return _exact(counts, cut_rows, support)
     noise = max(noise, QUIET)
-    all_visits, all_std = visits_of(
-        counts, totals, noise, total_weight, support, cut_rows, counted
-    )
+    all_visits, all_std = visits_of(counts, totals, noise, total_weight, support, cut_rows, counted)
     visits, visit_std = moves_of(cut_rows, all_visits, all_std, noise, support)
     step = max(1, support.cells // FITTED)
     some = np.arange(support.pairs) // support.actions % step == 0  # rows

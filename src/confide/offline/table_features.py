@@ -17,7 +17,8 @@ class Table:
     """States 0..states - 1 and actions 0..actions - 1, as logged; the support has one more state, the end, if ends are transitions.
 
     A terminal state [s] has no row: it pays its reward once, and nothing follows. `rewards` [s, a] are None if they are learned, from
-    rewards in [reward_low, reward_high]. Returns of any length lie in [lowest, highest], if these are known. `start` [s] is None if it is learned.
+    rewards in [reward_low, reward_high].
+    Returns of any length lie in [lowest, highest], if these are known. `start` [s] is None if it is learned.
     """
 
     states: int

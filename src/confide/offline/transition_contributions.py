@@ -16,7 +16,9 @@ from confide.tables.support_features import Support
 from confide.trajectory import LoggedUsers
 
 _NO_GAPS = np.zeros(0, np.bool_)
-MOST_TRANSITIONS = 2**20  # transitions of one user: the products of weights and rewards must be exact
+MOST_TRANSITIONS = (
+    2**20
+)  # transitions of one user: the products of weights and rewards must be exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +138,7 @@ class RootCounts:
         K, room = self.transitions, 1 + 1e-9
         cells = np.concatenate([counts, cuts])
         inside = bool(
-            (cells >= 0).all()
-            and (totals >= 0).all()
-            and (starts >= 0).all()
-            and starts.sum() <= 1
+            (cells >= 0).all() and (totals >= 0).all() and (starts >= 0).all() and starts.sum() <= 1
         )
         if totals.size and rewards.size:
             inside = inside and bool(
@@ -177,8 +176,8 @@ class RootTransitions:
     Which rows count, and with what weight, depends on the past alone: the cells of a row are in proportion to its transition
     probabilities, whatever is cut. A row whose successor is not known counts as cut, with its reward: the last row of a trajectory, unless
     it leads to the end; a row before missing steps; and a row of a terminal state, after which nothing of its trajectory counts. Without
-    cuts in the bound such rows are dropped. Transitions that the support says cannot be are dropped, too. A user who is not valid, or has a state or an action
-    that does not exist anywhere, contributes zero. The first state is that of the first trajectory. Picklable; totals are whole numbers,
+    cuts in the bound such rows are dropped. Transitions that the support says cannot be are dropped, too.
+    A user who is not valid, or has a state or an action that does not exist anywhere, contributes zero. The first state is that of the first trajectory. Picklable; totals are whole numbers,
     the same bits for any partitioning.
     """
 
