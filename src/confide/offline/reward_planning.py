@@ -2,7 +2,8 @@
 
 Without noise the estimate of a row is the mean of its rewards. With noise it is shrunk on two levels, by empirical Bayes with
 scale mixtures of normal priors (adaptive shrinkage): the mean of a state towards a common reward, and an action towards its state.
-How far rewards differ on each level is read off the estimates and their variances. So the estimate of a row comes closer to its mean as users are added.
+How far rewards differ on each level is read off the estimates and their variances.
+So the estimate of a row comes closer to its mean as users are added.
 """
 
 from dataclasses import dataclass

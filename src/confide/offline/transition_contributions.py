@@ -177,7 +177,8 @@ class RootTransitions:
     probabilities, whatever is cut. A row whose successor is not known counts as cut, with its reward: the last row of a trajectory, unless
     it leads to the end; a row before missing steps; and a row of a terminal state, after which nothing of its trajectory counts. Without
     cuts in the bound such rows are dropped. Transitions that the support says cannot be are dropped, too.
-    A user who is not valid, or has a state or an action that does not exist anywhere, contributes zero. The first state is that of the first trajectory. Picklable; totals are whole numbers,
+    A user who is not valid, or has a state or an action that does not exist anywhere, contributes zero. The first
+    state is that of the first trajectory. Picklable; totals are whole numbers,
     the same bits for any partitioning.
     """
 
