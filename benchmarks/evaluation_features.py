@@ -81,7 +81,7 @@ class Row:
 
 ROWS = {
     "counts and sums (40 numbers), for comparison": Row(
-        CountsAndSums(states=STATES, discount=DISCOUNT, second_moments=True, return_bound=1.0),
+        CountsAndSums(states=STATES, discount=DISCOUNT, return_bound=1.0),
         VALUES,
     ),
     "sufficient statistics, table": Row(

@@ -434,7 +434,7 @@ def estimator_cases() -> Iterator[tuple[str, Case]]:
             "counts-and-sums": (evaluation.CountsAndSums, common),
             "counts-and-sums, visits": (
                 evaluation.CountsAndSums,
-                common | {"visits": 3, "second_moments": True},
+                common | {"visits": 3},
             ),
             "counts-and-sums, shrunk": (
                 evaluation.CountsAndSums,

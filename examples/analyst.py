@@ -59,7 +59,7 @@ print(logs.check(states=states), "\n")
 # The expected error for each epsilon, from public numbers only.
 
 # %%
-estimator = CountsAndSums(states=states, return_bound=1.0, visits=states, second_moments=True)
+estimator = CountsAndSums(states=states, return_bound=1.0, visits=states)
 for epsilon in (0.25, 1.0, 4.0):
     print(estimator.plan(users=users, privacy=confide.CentralDP(epsilon, 1e-6)), "\n")
 

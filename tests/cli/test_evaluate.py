@@ -348,7 +348,7 @@ def test_weights_and_the_share_of_the_error_bars(log, call):
         ),
         (
             ["--estimator", "importance-sampling", "--target", "eye.npy"],
-            "eye.npy is not a saved policy (.npz); policy.save",
+            '--target must be "always ACTION", a .csv file with the columns state, action, probability, or a saved policy',
         ),
         (["--estimator", "importance-sampling", "--target", "none.npz"], "none.npz does not exist"),
         (
@@ -356,12 +356,12 @@ def test_weights_and_the_share_of_the_error_bars(log, call):
             'if there is none, say trajectory=None (--trajectory "" on the command line)',
         ),
         (
-            ["--target", "log.parquet"],
+            ["--estimator", "counts-and-sums", "--target", "always 0", "--actions", 2],
             "counts-and-sums has no option --target; it is an option of --estimator importance-sampling, weighted-importance-sampling",
         ),
         (
             ["--estimator", "importance-sampling", "--target", "log.parquet"],
-            "log.parquet is not a saved policy",
+            "or a saved policy (.npz, or policy.json of confide learn), got 'log.parquet'",
         ),
         (["--visits", "0"], "'--visits': Input should be greater"),
         (["--ledger", "none.sqlite"], "confide ledger init"),
@@ -422,7 +422,7 @@ def test_several_files_on_a_backend(log, call, monkeypatch):
         lambda task, parts, **where: asked.append(where) or map(task, parts),
     )
     assert made(call, *both, "--workers", 2, "--backend", "ray")["values"] == alone["values"]
-    assert asked == [{"backend": "ray", "workers": 2}]
+    assert asked == 2 * [{"backend": "ray", "workers": 2}]
 
 
 @pytest.mark.parametrize("name", ["importance-sampling", "weighted-importance-sampling"])
@@ -446,13 +446,22 @@ def test_another_policy_than_the_logged_one(log, call, name):
     )
     found = made(call, *ask, "--out", "out")
     assert len(found["values"]) == 1
+    assert found["target"]["value"] == found["values"][0]
+    assert found["logged"]["low"] < found["logged"]["value"] < found["logged"]["high"]
+    difference = found["target"]["value"] - found["logged"]["value"]
+    assert found["difference"]["value"] == pytest.approx(difference)
+    always = made(
+        call, *ask[:-4], "--target", "always 1", "--against", "policy.npz", "--actions", 2
+    )
+    assert always["target"]["value"] == always["values"][0]
+    assert any("always 1" in line["text"] for line in always["said"])
     with open("out/values.csv") as file:
         assert file.readline() == "value,low,high,noise_std\n"
     assert found["low"][0] <= found["values"][0] <= found["high"][0]
     uniform_policy(3, STATES, 2).save("short.npz")
     assert "(--max-steps 3)" in call("evaluate", *ask, "--target", "short.npz", code=2)
     assert "column 'action' is missing" in call("evaluate", log, *ask[1:], code=2)
-    assert "the target policy has 6 states, and the log 7" in call(
+    assert "the policy of --target has 6 states, and the log 7" in call(
         "evaluate", log, "--states", 7, *ask[3:], code=2
     )
 
@@ -556,6 +565,7 @@ def test_no_default_clips_returns(call, estimator):
     write("paid.parquet", rewarded())
     private = ["--epsilon", 500, "--delta", 0.5, "--source", "fast", "--seed", 0]
     ask = ["paid.parquet", "--states", 1, *private, "--max-steps", 12, "--estimator", estimator]
+    ask += ["--discount", 1]
     refused = call("evaluate", *ask, code=2)
     assert (
         "the range of returns is not known" in refused
@@ -601,7 +611,7 @@ def test_the_range_of_returns_is_known_before_a_charge(call):
     refused = call("evaluate", *ask, "--reward-range", -1, 1, "--estimator", "dp-lsw", code=2)
     assert "rewards may be negative" in refused
     assert ledger.spends == ()
-    exact = ["--no-privacy", "--reward-range", -1, 0, "--max-steps", 12]
+    exact = ["--no-privacy", "--reward-range", -1, 0, "--max-steps", 12, "--discount", 1]
     assert made(call, "paid.parquet", "--states", 1, *exact)["values"][0] == pytest.approx(
         -6, abs=0.5
     )

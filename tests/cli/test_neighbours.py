@@ -65,7 +65,7 @@ TARGET_POLICY = ["--target", "policy.npz", "--clip", 3]
 HELD_OUT = ["--holdout", 0.5, "--pessimism", 0.0]
 COMMANDS = {
     "counts-and-sums": EVALUATE,
-    "second moments": [*EVALUATE, "--second-moments", "--shrink", "empirical-bayes"],
+    "empirical Bayes": [*EVALUATE, "--shrink", "empirical-bayes"],
     "dp-lsw": [*EVALUATE, "--estimator", "dp-lsw"],
     "dp-lsl": [*EVALUATE, "--estimator", "dp-lsl", "--ridge", 50, "--features", "phi.npy"],
     "sufficient-statistics": [
@@ -83,6 +83,10 @@ COMMANDS = {
         "importance-sampling",
         "--per-decision",
         *TARGET_POLICY,
+    ],
+    "two policies": [
+        *EVALUATE,
+        *["--target", "always 1", "--actions", 2, "--against", "policy.npz", "--clip", 3],
     ],
     "weighted": [*EVALUATE, "--estimator", "weighted-importance-sampling", *TARGET_POLICY],
     "learn": [*LEARN, "--ends", *RANGE],

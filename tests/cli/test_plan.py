@@ -53,18 +53,18 @@ def test_plan(call):
 
 def test_options_of_the_estimator_change_the_plan(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found = json.loads(call(*SIZE, "--max-steps", 10, *UNIT, "--json"))
+    found = json.loads(call(*SIZE, "--discount", 1, "--max-steps", 10, *UNIT, "--json"))
     assert found["settings"]["return_bound"] == 10
     np.save("phi.npy", np.arange(716.0)[:, None])
     assert (
         json.loads(call(*PLAN, "--features", "phi.npy", "--json"))["settings"]["shrink"]
         == "empirical-bayes"
     )
-    plain, squares = (
+    plain, fewer = (
         json.loads(call(*PLAN, *more, "--json"))["expected"]["noise_std"]
-        for more in ([], ["--second-moments"])
+        for more in ([], ["--visits", 5])
     )
-    assert plain != squares
+    assert plain > fewer
 
 
 @pytest.mark.parametrize(

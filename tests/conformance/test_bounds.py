@@ -39,6 +39,7 @@ from confide.privacy.bounded import Bounded, L2Ball
 from confide.privacy.certificate import Certificate, certify, describe
 from confide.privatizers import CentralPrivatizer, every_episode
 from confide.problems import SuccessorFeatures, latent, lock, lock_rewards
+from confide.release.logged_returns import LoggedReturns, ReturnMoments
 from confide.statistics.bounds import RegressionRows, WeightedRows
 from confide.statistics.transitions import RewardTargets
 from confide.tables.contributions import BudgetedCounts, BudgetedVisits
@@ -593,6 +594,10 @@ CASES = {
     "shortfalls": logged(shortfalls(0.0), 2, steps=2, actions=2),
     "shortfalls, losses": logged(shortfalls(-1.0), 2, steps=2, actions=2),
     "bands": logged(bands(Bands(6, 2)), 3, trajectories=3),
+    "logged returns": logged(LoggedReturns(2, 1.0, 0.5, 0.5), 2, steps=2),
+    "logged returns, light counts": logged(
+        LoggedReturns(2, 1.0, 0.5, 0.5, ReturnMoments(0.25)), 2, trajectories=2
+    ),
     "weights": weights(ReturnRow()),
     "weights, light returns": weights(ReturnRow(worth=0.3, logged=0.05, clipped=1.0)),
     "weights, heavy returns": weights(

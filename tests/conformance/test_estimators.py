@@ -27,7 +27,7 @@ COMMON = {"states": STATES, "discount": 0.9, "return_bound": 1.0}
 FEATURES, TARGET = np.eye(STATES), np.tile([0.7, 0.3], (STATES, 1))
 ESTIMATORS = {
     "counts-and-sums": CountsAndSums(**COMMON),
-    "counts-and-sums, second moments": CountsAndSums(**COMMON, visits=3, second_moments=True),
+    "counts-and-sums, few visits": CountsAndSums(**COMMON, visits=3),
     "counts-and-sums, shrunk": CountsAndSums(
         **COMMON, shrink="empirical-bayes", components=np.arange(float(STATES))[:, None]
     ),
@@ -39,6 +39,9 @@ ESTIMATORS = {
     ),
     "lstd": evaluation.PrivateLSTD(FEATURES, 0.5, visits=STATES, return_bound=1.0),
     "importance-sampling": evaluation.ImportanceSampling(TARGET, 0.9, clip=3.0, return_bound=1.0),
+    "importance-sampling, two policies": evaluation.ImportanceSampling(
+        TARGET, 0.9, clip=3.0, against=TARGET[:, ::-1], return_bound=1.0
+    ),
     "importance-sampling, per decision": evaluation.ImportanceSampling(
         TARGET, 0.9, clip=3.0, per_decision=True, return_bound=1.0
     ),

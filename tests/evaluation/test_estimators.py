@@ -16,7 +16,7 @@ COMMON = {"states": STATES, "discount": DISCOUNT, "return_bound": 1.0}
 PRIVATE = confide.CentralDP(1.0, 1e-6)
 MADE = {
     "counts-and-sums": CountsAndSums(**COMMON),
-    "second moments": CountsAndSums(**COMMON, visits=3, second_moments=True),
+    "few visits": CountsAndSums(**COMMON, visits=3),
     "empirical Bayes": CountsAndSums(
         **COMMON, shrink="empirical-bayes", components=np.arange(8.0)[:, None]
     ),

@@ -724,7 +724,6 @@ def _evaluation():
         "components": None,
         "prior_std": 0.3,
         "centre": None,
-        "second_moments": False,
     }
     found["CountsAndSums"] = Case(evaluation.CountsAndSums, states | more)
     found["CountsAndSums, components"] = Case(

@@ -40,6 +40,7 @@ from confide.privacy.loss import (
     loss_from_json,
 )
 from confide.privacy.request import Relation, Trust
+from confide.release.logged_returns import ReturnMoments
 from confide.statistics.bounds import RegressionRows, WeightedRows
 from confide.tables.contributions import BudgetedCounts
 
@@ -68,6 +69,7 @@ _BOUNDS: dict[str, Callable[..., Bound]] = {
     "visit-rows": VisitRows,
     "bands": Bands,
     "return-row": ReturnRow,
+    "return-moments": ReturnMoments,
     "answers": Answers,
     "root-counts": RootCounts,
     "moments": Moments,

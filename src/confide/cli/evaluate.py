@@ -1,5 +1,6 @@
 """confide evaluate: estimate the values of states, or of a policy, from a log."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,8 +11,8 @@ from confide.cli.evaluate_explained import explained, read_behaviour, show_expla
 from confide.cli.groups import with_groups
 from confide.cli.log_options import (
     ChargeOptions,
+    ChosenEstimator,
     Discount,
-    EstimatorName,
     Files,
     LogOptions,
     NoiseOptions,
@@ -36,6 +37,7 @@ from confide.cli.returns import RangeOfReturns, ReturnOptions
 
 if TYPE_CHECKING:
     from confide.evaluation import ValueEstimate
+    from confide.release.targets import Target
     from confide.report.values import Shown
 
 _ROWS = 15  # of the table on a terminal
@@ -46,8 +48,16 @@ class ValueOptions:
     """What is estimated, and how sure the intervals are."""
 
     states: States = None
-    estimator: EstimatorName = "counts-and-sums"
-    discount: Discount = 1.0
+    actions: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of actions, which a target policy by number needs.",
+            min=1,
+            show_default="as the log declares",
+        ),
+    ] = None
+    estimator: ChosenEstimator = None
+    discount: Discount = 0.95
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.9
     explain: Annotated[
         bool,
@@ -57,12 +67,31 @@ class ValueOptions:
         ),
     ] = False
 
+    def targets(
+        self, states: int, files: Sequence[str], options: dict[str, Any]
+    ) -> dict[str, "Target"]:
+        """The policies of --target and --against, which must exist before anything is charged."""
+        from confide.logs.labels import labels_of
+        from confide.release.targets import Space, read_target
+
+        given = [name for name in ("target", "against") if options[name] is not None]
+        if not given:
+            return {}
+        space = Space(states, self.actions, labels_of(files))
+        return {name: read_target(options[name], space, option=f"--{name}") for name in given}
+
+    def chosen_estimator(self, options: dict[str, Any]) -> str:
+        """The estimator by name: with a target, one that values other policies than the logged one."""
+        if self.estimator is not None:
+            return self.estimator
+        return "counts-and-sums" if options["target"] is None else "weighted-importance-sampling"
+
     def question(self, states: int, returns: RangeOfReturns, options: dict[str, Any]) -> Any:
         """The estimator, with the `options` that estimators declare."""
         from confide.evaluation.catalogue import make_estimator
 
         return make_estimator(
-            self.estimator,
+            self.chosen_estimator(options),
             states=states,
             discount=self.discount,
             return_bound=returns.return_bound,
@@ -87,14 +116,18 @@ def evaluate(
     from confide.evaluation.catalogue import estimator_class
     from confide.evaluation.options import options_of
     from confide.release.files import FileRelease
+    from confide.release.value import definition
     from confide.report.values import Shown
 
     options: dict[str, Any] = context.obj
-    target = options["target"]
     known_behaviour = options["behaviour"] is not None
     options["behaviour"] = read_behaviour(options["behaviour"])
     states = declared_size("state", value.states, files)
     request = privacy.request()
+    targets = value.targets(states, files, options)
+    options |= {name: each.probabilities for name, each in targets.items()}
+    target = targets.get("target")
+    estimator = value.chosen_estimator(options)
     if value.explain:
         logged = (log.action, log.probability)
         found = explained(files, log.layout(), logged, states, options, request)
@@ -104,16 +137,16 @@ def evaluate(
         options["centre"],
         steps=log.max_steps,
         discount=value.discount,
-        has_centre="centre" in options_of(estimator_class(value.estimator)),
+        has_centre="centre" in options_of(estimator_class(estimator)),
     )
     question = value.question(states, returns, options)
     chosen_noise = noise.choose(lattice=question.lattice, no_privacy=privacy.no_privacy)
     reading.check()
     _check_level(value.level)
     # A target needs both columns, under their usual names.
-    needs_probability = target and not known_behaviour
+    needs_probability = target is not None and not known_behaviour
     layout = log.layout(
-        action=log.action or ("action" if target else None),
+        action=log.action or ("action" if target is not None else None),
         probability=log.probability or ("probability" if needs_probability else None),
     )
     with only_ours(privacy.no_privacy):
@@ -126,24 +159,27 @@ def evaluate(
             ledger=charge.open_ledger(request),
             name=charge.name,
         )
-        with careful(asked, value.estimator, output.out, yes=charge.yes):
+        with careful(asked, estimator, output.out, yes=charge.yes):
             before = released_before(asked)
             logs, _ = asked.open()
             logs = reading.prepare(logs)
             estimate, warned = make_release(asked, logs, output.out, output.as_json)
             shown = Shown(
                 estimate,
-                _title(value.estimator, estimate, target),
+                _title(estimator, estimate, target),
                 value.level,
                 told(asked, before, returns.reason),
                 target is not None,
                 question.about,
                 logs.labels.state,
+                definition=definition(log.max_steps, value.discount),
+                target="" if target is None else target.words,
+                against=targets["against"].words if "against" in targets else "",
             )
             _show(shown, warned, output.out, output.as_json)
 
 
-def _title(estimator: str, estimate: "ValueEstimate", target: Path | None) -> str:
+def _title(estimator: str, estimate: "ValueEstimate", target: "Target | None") -> str:
     what = (
         f"The values of {len(estimate.values):,} states"
         if target is None

@@ -59,7 +59,6 @@ def explained(
     from confide.logs import open as open_logs
     from confide.privacy.loss import GaussianDP, loss_for
     from confide.privacy.request import NoPrivacy
-    from confide.release.inputs import read_policy
 
     columns, action, probability = (
         _columns(open_logs(files, **layout)),
@@ -78,7 +77,7 @@ def explained(
             "without --target the logged policy is evaluated, in every state",
         )
         return {"use": use, "why": why, **known, "methods": {use: _of_states(states)}}
-    weights = read_policy(options["target"])
+    weights = options["target"]
     methods = {"model": _of_model(states, weights.shape[-1], mu, privacy)}
     methods["importance-sampling"] = _of_weights(weights, options["clip"], mu, privacy)
     if not known["actions"]:

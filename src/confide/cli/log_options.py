@@ -37,10 +37,16 @@ States = Annotated[
     ),
 ]
 Discount = Annotated[float, typer.Option(help="Discount factor of future rewards.")]
-EstimatorName = Annotated[
-    str,
+ESTIMATORS = (
+    "counts-and-sums, dp-lsw, dp-lsl, sufficient-statistics, lstd, importance-sampling or "
+    "weighted-importance-sampling."
+)
+EstimatorName = Annotated[str, typer.Option(help=ESTIMATORS)]
+ChosenEstimator = Annotated[
+    str | None,
     typer.Option(
-        help="counts-and-sums, dp-lsw, dp-lsl, sufficient-statistics, lstd, importance-sampling or weighted-importance-sampling."
+        help=ESTIMATORS,
+        show_default="counts-and-sums, or weighted-importance-sampling with --target",
     ),
 ]
 

@@ -38,7 +38,7 @@ class PlannedValueOptions:
         int, typer.Option(help="Number of users in the log.", min=1, show_default=False)
     ]
     estimator: EstimatorName = "counts-and-sums"
-    discount: Discount = 1.0
+    discount: Discount = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide import arguments
-from confide.arguments import choice, flag
+from confide.arguments import choice
 from confide.errors import InvalidParameter
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.estimator import Estimator
@@ -32,6 +32,7 @@ from confide.evaluation.plan import (
     shares_or_uniform,
 )
 from confide.evaluation.shrinkage import Ratios, Shrunk, empirical_bayes, fixed, standardised
+from confide.evaluation.two_parts import Returns, release_logged_value, with_logged_value
 from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
 from confide.identity import Identity
 from confide.mechanisms.additive import least_noise
@@ -39,9 +40,13 @@ from confide.mechanisms.counters import Exact
 from confide.privacy.bounded import Array
 from confide.privacy.request import NoPrivacy, Request
 from confide.privatizers import Share
+from confide.release.logged_returns import LOGGED_SHARE
 from confide.release.parameters import first_of_user, keep
 from confide.release.question import check_request
 from confide.release.sums import Logs, LogSums
+
+# Of squared returns in the query, beside returns.
+SQUARES = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
@@ -58,9 +63,9 @@ class CountsAndSums(Estimator):
     that count, which is the same as all visits unless returns from a state depend on when it is reached, as in a log that is cut at a
     horizon. Returns are taken to be in [0, return_bound], or in centre +- return_bound/2, and clipped. `shrink`: "fixed" towards the
     centre, as if values were normal with standard deviation `prior_std` return_bound around it; "empirical-bayes" towards a mean, and
-    `components` [states, k] that are public, with weights and spread read off the release. `second_moments` releases the sums of g^2, too,
-    in the same query: intervals become narrow where returns vary little, and the noise of the counts grows by 15 % (by 4 % if all states
-    count).
+    `components` [states, k] that are public, with weights and spread read off the release. Sums of g^2 are released in the same query, so
+    that intervals are narrow where returns vary little: the noise of the counts grows by 15 % (by 4 % if all states count). The value of
+    the logged policy is released on its own share of the budget (`LOGGED_SHARE`).
     """
 
     about: ClassVar[str] = "the expected return from its state, as counted below,"
@@ -86,9 +91,6 @@ class CountsAndSums(Estimator):
         ),
     ] = 0.3
     centre: Annotated[float | None, CENTRE] = None
-    second_moments: Annotated[
-        bool, Option("also release second moments, for narrower intervals and slightly more noise")
-    ] = False
 
     def __post_init__(self) -> None:
         choice("shrink", self.shrink, ("fixed", "empirical-bayes"))
@@ -96,7 +98,6 @@ class CountsAndSums(Estimator):
             raise InvalidParameter('components are what shrink="empirical-bayes" shrinks to')
         keep_returns(self)
         keep(self, states=whole("states", self.states), prior_std=_prior_std(self.prior_std))
-        keep(self, second_moments=flag("second_moments", self.second_moments))
         if self.visits is not None:
             keep(self, visits=whole("visits", self.visits))
         if self.components is not None:
@@ -107,7 +108,7 @@ class CountsAndSums(Estimator):
     def identity(self) -> Identity:
         return Identity(
             "counts-and-sums",
-            1,
+            2,
             states=self.states,
             discount=self.discount,
             return_bound=self.return_bound,
@@ -116,16 +117,14 @@ class CountsAndSums(Estimator):
             components=self.components,
             prior_std=self.prior_std,
             centre=self.centre,
-            second_moments=self.second_moments,
         )
 
     def statistic(self, trajectories: int = 1, *, pure: bool = False) -> FirstVisitReturns:
         """What is added up over users. h is the largest that does not raise the L2 sensitivity (see `FirstVisits`); 1 for Laplace noise."""
         arguments.flag("pure", pure)
         K = self.states if self.visits is None else min(self.visits, self.states)
-        kappa = 1.0 if self.second_moments else 0.0
-        balance = math.sqrt((3 if self.states == K else 1) - kappa**2 / 4)
-        bound = FirstVisits(self.states, K, trajectories, 1.0 if pure else balance, kappa)
+        balance = math.sqrt((3 if self.states == K else 1) - SQUARES**2 / 4)
+        bound = FirstVisits(self.states, K, trajectories, 1.0 if pure else balance, SQUARES)
         return FirstVisitReturns(bound, self.discount, self._centre, self.return_bound / 2)
 
     def counted(self, trajectories: int, steps: int) -> str:
@@ -143,7 +142,11 @@ class CountsAndSums(Estimator):
 
     def queries(self, logs: Logs, privacy: Request) -> Sequence[Share]:
         bound = self._statistic_of(logs, privacy).bound
-        return [Share(bound, 1.0, "first visits: counts and sums of returns")]
+        return with_logged_value([Share(bound, 1.0, "first visits: counts and sums of returns")])
+
+    @property
+    def _returns(self) -> Returns:
+        return Returns(self._centre, self.return_bound / 2)
 
     def _statistic_of(self, logs: Logs, privacy: Request) -> FirstVisitReturns:
         return self.statistic(getattr(logs, "max_trajectories", 1), pure=is_pure(privacy))
@@ -153,6 +156,7 @@ class CountsAndSums(Estimator):
         bound = statistic.bound
         released = sums.release(statistic)
         counts, returns, squares = bound.unpack(released.values)
+        assert squares is not None
         std = released.noise.std
         ratios = Ratios(counts, returns, squares, std / bound.count_unit, std)
         shrunk = self._shrunk(ratios)
@@ -164,7 +168,11 @@ class CountsAndSums(Estimator):
             "sum_std": np.full(self.states, ratios.sum_std),
             "sampling_variance": ratios.sampling_variance(shrunk.values),
             "target": self._centre + R * shrunk.target,
+            "squares": squares,
         }
+        public |= release_logged_value(
+            sums, self._returns, states=self.states, discount=self.discount
+        )
         return ValueEstimate(
             values=self._centre + R * shrunk.values,
             noise_std=R * shrunk.noise_std,
@@ -172,7 +180,7 @@ class CountsAndSums(Estimator):
             certificate=sums.certificate(f"values of {self.states} states"),
             lowest=self._centre - R,
             highest=self._centre + R,
-            released=public if squares is None else public | {"squares": squares},
+            released=public,
         )
 
     def _shrunk(self, ratios: Ratios) -> Shrunk:
@@ -215,8 +223,10 @@ class CountsAndSums(Estimator):
         around = (
             spread_g if self.shrink == "fixed" else max(prior, spread_g)
         )  # a mean that values share matters if it is estimated
-        population = Population(users * shares, vary, around, spread_g, self.second_moments)
-        std = _noise_std(bound, privacy)
+        population = Population(users * shares, vary, around, spread_g)
+        # A part of the budget is for the value of the logged policy. Pure losses add up as they are.
+        left = 1 - LOGGED_SHARE
+        std = _noise_std(bound, privacy) / (left if is_pure(privacy) else math.sqrt(left))
         per_state, rmse, sampling = rehearsed(
             population, self._shrunk, (std / bound.count_unit, std), shares_of(weights, self.states)
         )

@@ -69,7 +69,7 @@ class ValueEstimate:
 
         Fieller's: all v for which b - v n is within z standard deviations, where b and n are the released sum and count. Unlike a
         standard error it holds however small the count is; where the count may be zero it is the whole range. The sampling variance comes
-        from the released squares (`second_moments=True`), or else is the largest that the clip allows: then the level is a lower bound.
+        from released second moments.
         """
         real("level", level, above=0, below=1)
         policies = self.policy_values
@@ -102,6 +102,8 @@ class ValueEstimate:
     @property
     def logged(self) -> Ratio | None:
         """The value of the policy that made the log, where it was released."""
+        if "logged" in self.released:
+            return Ratio.of(self.released["logged"])
         policies = self.policy_values
         return None if policies is None else policies.ratio(policies.logged)
 

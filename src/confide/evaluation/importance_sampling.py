@@ -372,7 +372,7 @@ def _counted(model: PolicyEstimator, trajectories: int, steps: int) -> str:
     weights = f"weights above {model.clip:g} are clipped to {model.clip:g}, and the intervals {covered} the resulting bias"
     mean = "" if trajectories == 1 else "; a user contributes their mean"
     outside = (
-        f"a user is left out who has a missing outcome, a state of {states:,} or more, or an action of {actions:,} or more, "
-        "outside the target's table"
+        f"a user with a state of {states:,} or more or an action of {actions:,} or more, outside the target's table, or "
+        "with a missing outcome, contributes zero and is left out"
     )
     return f"{clipped}; {first_of_user(trajectories, steps)}{mean}; {weights}; {outside}"

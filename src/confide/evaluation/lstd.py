@@ -20,7 +20,12 @@ from confide.evaluation.linear_values import (
 from confide.evaluation.options import CENTRE, FEATURES, INTERVAL_SHARE, WEIGHTS, Option
 from confide.evaluation.parameters import USUAL_VISITS, nobody, numbers, positive, whole
 from confide.evaluation.temporal_contributions import TemporalSums, check_radius, longest_steps
-from confide.evaluation.two_parts import BANDS, TwoReleases
+from confide.evaluation.two_parts import (
+    BANDS,
+    TwoReleases,
+    release_logged_value,
+    with_logged_value,
+)
 from confide.identity import Identity
 from confide.privacy.bounded import Array, L2Ball
 from confide.privacy.request import Request
@@ -108,11 +113,12 @@ class PrivateLSTD(TwoReleases):
 
     def queries(self, logs: Logs, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
         where = coordinates(self.features, self.weights)
-        return self._shares(
+        shares = self._shares(
             self.statistic(where).bound,
             "steps: sum w x (x - discount x')^T, sum w x y",
             Bands(BANDS, where.table.shape[1]),
         )
+        return with_logged_value(shares)
 
     def answer(self, sums: LogSums) -> ValueEstimate:
         where = coordinates(self.features, self.weights)
@@ -125,6 +131,10 @@ class PrivateLSTD(TwoReleases):
         )
         theta = solution.theta
         noise = s**2 * (1 / kappa**2 + float(theta @ theta)) * np.eye(len(b))
+        sampling = self._sampling(sums, statistic, solution)
+        logged = release_logged_value(
+            sums, self._returns, states=len(self.features), discount=self.discount
+        )
         return estimate_of(
             sums,
             self.identity().kind,
@@ -132,8 +142,8 @@ class PrivateLSTD(TwoReleases):
             solution,
             returns=self._returns,
             noise=noise,
-            sampling=self._sampling(sums, statistic, solution),
-            released={"A": A, "b": b},
+            sampling=sampling,
+            released={"A": A, "b": b} | logged,
             whole_range=bool(
                 np.linalg.svd(A, compute_uv=False)[-1] <= _CLEAR * 2 * s * math.sqrt(len(b))
             ),

@@ -65,7 +65,11 @@ WEIGHTS = Option(
 )
 INTERVAL_SHARE = Option("share of the budget for confidence intervals")
 CALIBRATION = Option("tight (least noise) or paper (printed constants)")
-TARGET = Option("policy to evaluate, if it is not the one that made the log: .npz", file="policy")
+TARGET = Option(
+    'policy to evaluate, if it is not the one that made the log: "always ACTION", a .csv file with the columns state, action and '
+    "probability, a saved policy (.npz), or the folder or policy.json of confide learn",
+    file="policy",
+)
 AGAINST = Option(
     "policy with which the target is compared, as --target takes it",
     file="policy",

@@ -52,7 +52,6 @@ class Population:
     return_std: Array | None  # [s]; None: as much as the range allows, returns are -1 or 1
     prior: float  # root mean square of a value
     spread: float  # of the values around a mean that they share
-    squares: bool  # whether the sums of squares are released
 
     def ratios(
         self, count_std: float, sum_std: float, rng: np.random.Generator
@@ -64,12 +63,8 @@ class Population:
         widest = np.sqrt(np.maximum(1 - values**2, 0.0))
         std = widest if self.return_std is None else np.minimum(self.return_std, widest)
         sums = n * values + np.sqrt(n) * std * rng.normal(size=S)
-        squares = n * (values**2 + std**2) if self.squares else None
-        noisy = (
-            None
-            if squares is None
-            else squares + math.hypot(sum_std, count_std / 2) * rng.normal(size=S)
-        )
+        squares = n * (values**2 + std**2)
+        noisy = squares + math.hypot(sum_std, count_std / 2) * rng.normal(size=S)
         released = Ratios(
             n + count_std * rng.normal(size=S),
             sums + sum_std * rng.normal(size=S),

@@ -21,7 +21,7 @@ class Ratios:
 
     counts: Array
     sums: Array
-    squares: Array | None  # sums of g^2, where they were paid for
+    squares: Array  # sums of g^2
     count_std: float
     sum_std: float
 
@@ -29,8 +29,6 @@ class Ratios:
         """Of a state's sum, n var(g): from the released squares, but at most n (1 - v^2), which nothing in [-1, 1] exceeds."""
         n = np.maximum(self.counts, 0.0)
         most = n * np.maximum(1 - values**2, 0.0)
-        if self.squares is None:
-            return most
         measured: Array = np.clip(self.squares - n * values**2, 0.0, most)
         return measured
 
@@ -86,11 +84,11 @@ def empirical_bayes(ratios: Ratios, spread: float, components: Array) -> Shrunk:
 def _spread(ratios: Ratios, target: Array) -> tuple[float, Array]:
     """(s^2, sampling variance [s]) by moments: E (b - n t)^2 = noise + n^2 s^2 + sampling.
 
-    The sampling variance is known where squares were released. Otherwise it is taken for spread: estimates are then shrunk less than they
-    might be, never more. One standard error is taken off s^2: where noise hides a spread, none is the safer guess.
+    The sampling variance is known from the released squares.
+    One standard error is taken off s^2: where noise hides a spread, none is the safer guess.
     """
     n, noise = ratios.counts, ratios.noise_variance(target)
-    sampled = np.zeros_like(n) if ratios.squares is None else ratios.sampling_variance(target)
+    sampled = ratios.sampling_variance(target)
     excess = float(((ratios.sums - n * target) ** 2 - noise - sampled).sum())
     error = float(np.sqrt(2 * np.square(noise + sampled).sum()))
     # of the counts, without their noise

@@ -21,7 +21,12 @@ from confide.evaluation.linear_values import (
 from confide.evaluation.options import CENTRE, FEATURES, INTERVAL_SHARE, WEIGHTS, Option
 from confide.evaluation.parameters import USUAL_VISITS, nobody, numbers, whole
 from confide.evaluation.row_contributions import VisitRows, VisitSums, visit_rows
-from confide.evaluation.two_parts import BANDS, TwoReleases
+from confide.evaluation.two_parts import (
+    BANDS,
+    TwoReleases,
+    release_logged_value,
+    with_logged_value,
+)
 from confide.identity import Identity
 from confide.privacy.bounded import Array
 from confide.privacy.request import Relation, Request
@@ -95,11 +100,12 @@ class SufficientStatistics(TwoReleases):
 
     def queries(self, logs: Logs, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
         where = coordinates(self.features, self.weights)
-        return self._shares(
+        shares = self._shares(
             self.statistic(where, Relation(privacy.relation)).bound,
             "first visits: sum w x x^T, sum w x g",
             Bands(BANDS, where.table.shape[1]),
         )
+        return with_logged_value(shares)
 
     def answer(self, sums: LogSums) -> ValueEstimate:
         where = coordinates(self.features, self.weights)
@@ -123,6 +129,9 @@ class SufficientStatistics(TwoReleases):
             np.eye(len(b)) / kappa**2 + _noise_of_product(np.outer(theta, theta), possible)
         )
         sampling = self._sampling(sums, statistic, solution)
+        logged = release_logged_value(
+            sums, self._returns, states=len(self.features), discount=self.discount
+        )
         return estimate_of(
             sums,
             self.identity().kind,
@@ -131,7 +140,7 @@ class SufficientStatistics(TwoReleases):
             returns=self._returns,
             noise=noise,
             sampling=sampling,
-            released={"A": A, "b": b},
+            released={"A": A, "b": b} | logged,
         )
 
     def statistic(self, where: Coordinates, relation: Relation) -> VisitSums:

@@ -1,12 +1,16 @@
-"""Two releases of one log on one budget: first the estimate, then how far sampling may have moved it."""
+"""Releases of one log on one budget: the estimate, how far sampling may have moved it, and the value of the logged policy."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from confide.evaluation.estimator import Estimator
 from confide.evaluation.parameters import keep_returns, real
-from confide.privacy.bounded import Bound
+from confide.privacy.bounded import Array, Bound
 from confide.privatizers import Share
+from confide.release.logged_returns import LOGGED_SHARE, LoggedReturns, ReturnMoments
 from confide.release.parameters import keep
+from confide.release.sums import LogSums
+from confide.release.value import Ratio
 
 BANDS = 12  # of residuals: norms from the worst case down to 1/2048 of it
 RESIDUALS = "second moments of residuals, in bands"
@@ -18,6 +22,21 @@ class Returns:
 
     centre: float
     radius: float
+
+
+def with_logged_value(shares: Sequence[Share]) -> list[Share]:
+    """The shares of a budget, each a little smaller, and one for the value of the logged policy."""
+    smaller = [replace(each, share=each.share * (1 - LOGGED_SHARE)) for each in shares]
+    return [*smaller, Share(ReturnMoments(), LOGGED_SHARE, "returns of the logged policy")]
+
+
+def release_logged_value(
+    sums: LogSums, returns: Returns, *, states: int, discount: float
+) -> dict[str, Array]:
+    """The value of the logged policy, as a `ValueEstimate` keeps it: from the last share of the budget."""
+    statistic = LoggedReturns(states, float(discount), returns.centre, returns.radius)
+    ratio: Ratio = statistic.value(sums.release(statistic))
+    return {"logged": ratio.to_array()}
 
 
 class TwoReleases(Estimator):
@@ -50,8 +69,6 @@ class TwoReleases(Estimator):
     def _shares(self, statistic: Bound, query: str, residuals: Bound) -> list[Share]:
         """The budget: most of it for the estimate, the rest for how far sampling may have moved it."""
         first = Share(statistic, 1 - self.interval_share, query)
-        return (
-            [first, Share(residuals, self.interval_share, RESIDUALS)]
-            if self.interval_share
-            else [first]
-        )
+        if self.interval_share == 0:
+            return [first]
+        return [first, Share(residuals, self.interval_share, RESIDUALS)]

@@ -19,6 +19,7 @@ from confide.privacy import words as privacy_words
 from confide.privacy.certificate import Certificate
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.request import Trust
+from confide.release.value import NO_VALUE, Value
 from confide.report import drawing, page
 from confide.report.drawing import LIGHT
 from confide.report.tables import Cell
@@ -57,6 +58,8 @@ class Estimate(Protocol):
     @property
     def policy_values(self) -> PolicyValues | None: ...
     def interval(self, level: float = 0.9) -> tuple[Array, Array]: ...
+    def logged_value(self, level: float = 0.9) -> Value: ...
+    def difference(self, level: float = 0.9) -> Value: ...
     def save(self, folder: str | Path) -> None: ...
 
 
@@ -71,6 +74,9 @@ class Shown:
     one: bool = False  # one value of a policy, not one per state
     about: str = "the true value"  # what an interval covers with its probability
     labels: tuple[str, ...] = ()  # of states, if they have any: public ones only
+    definition: str = ""  # of a value, in one sentence
+    target: str = ""  # the policy that is evaluated, in words, if it is not the logged one
+    against: str = ""  # the policy that it is compared with, if it is not the logged one
 
     def named(self, state: int) -> str:
         return self.labels[state] if state < len(self.labels) else str(state)
@@ -85,6 +91,38 @@ class Shown:
             if not 0 < self.level < 1:
                 raise
             return None
+
+    @cached_property
+    def whole_range(self) -> npt.NDArray[np.bool_]:
+        """Which intervals are the whole range [s], so that they say nothing."""
+        if self.interval is None:
+            return np.zeros(len(self.estimate.values), np.bool_)
+        low, high = self.interval
+        whole: npt.NDArray[np.bool_] = (low <= self.estimate.lowest) & (
+            high >= self.estimate.highest
+        )
+        return whole
+
+    @property
+    def logged_value(self) -> Value:
+        """Of the policy that made the log."""
+        return self.estimate.logged_value(self.level)
+
+    @property
+    def target_value(self) -> Value:
+        """Of the policy that is evaluated, if it is not the logged one."""
+        if not self.one:
+            return NO_VALUE
+        value = float(self.estimate.values[0])
+        if self.interval is None or self.whole_range[0]:
+            return Value(value)
+        low, high = self.interval
+        return Value(value, float(low[0]), float(high[0]))
+
+    @property
+    def difference(self) -> Value:
+        """The value of the target minus that of the policy it is compared with."""
+        return self.estimate.difference(self.level) if self.one else NO_VALUE
 
     @cached_property
     def counts(self) -> Array | None:
@@ -103,6 +141,7 @@ def words(shown: Shown) -> list[tuple[str, str]]:
     """(heading, text): the guarantee, the intervals or why there are none, further remarks, and assumptions."""
     estimate = shown.estimate
     lines = [
+        *headline(shown),
         ("guarantee", privacy_words.consequence(estimate.guarantee)),
         ("intervals", _bars(shown)),
     ]
@@ -124,21 +163,58 @@ def words(shown: Shown) -> list[tuple[str, str]]:
     return [*lines, *shown.said, *(("assumed", assumption.text) for assumption in assumed)]
 
 
+def headline(shown: Shown) -> list[tuple[str, str]]:
+    """The values of policies with their intervals, and what a value is."""
+    lines = []
+    if shown.definition:
+        lines.append(("value", f"{shown.definition}."))
+    lines.append(("logged policy", _in_words(shown, shown.logged_value)))
+    if shown.one:
+        other = shown.against or "the logged policy"
+        lines += [
+            (
+                "target policy",
+                f"{_in_words(shown, shown.target_value)}: {shown.target or 'as given'}",
+            ),
+            ("difference", f"{_in_words(shown, shown.difference)}: the target minus {other}"),
+        ]
+    return lines
+
+
+def _in_words(shown: Shown, value: Value) -> str:
+    if value.value is None:
+        return "not estimated by this estimator"
+    digits = _digits(shown.estimate)
+    if value.low is None or value.high is None:
+        return f"{value.value:.{digits}f} (its interval is not estimated)"
+    width = value.high - value.low
+    if width > 0:
+        # Two digits of the width are shown.
+        digits = max(digits, 1 - int(np.floor(np.log10(width))))
+    text = f"{value.value:.{digits}f}"
+    level = f"{100 * shown.level:g} % interval"
+    return f"{text} ({level} {value.low:.{digits}f} to {value.high:.{digits}f})"
+
+
+def _digits(estimate: Estimate) -> int:
+    """Decimals, according to the range of values."""
+    return max(0, 3 - int(np.floor(np.log10(estimate.highest - estimate.lowest))))
+
+
 def _bars(shown: Shown) -> str:
     if shown.interval is None:
         if shown.estimate.guarantee.trust is not Trust.NONE and shown.estimate.noise_std is None:
             return "none: the scale of this noise depends on the data, so it is private."
         return "none: the released numbers do not determine the variance of returns."
-    low, high = shown.interval
     source = (
         "sampling error only"
         if shown.estimate.guarantee.trust is Trust.NONE
         else "noise and sampling error"
     )
     said = f"each interval covers {shown.about} with probability {100 * shown.level:g} %, including {source}."
-    unknown = int(((low <= shown.estimate.lowest) & (high >= shown.estimate.highest)).sum())
+    unknown = int(shown.whole_range.sum())
     if unknown:
-        said += f" {_states(unknown, 'interval')} the whole range: {_why_whole(shown.estimate)}."
+        said += f" {_states(unknown, 'interval')} not estimated, because it would be the whole range: {_why_whole(shown.estimate)}."
     return said
 
 
@@ -155,7 +231,7 @@ def _weights(policies: PolicyValues) -> str:
     left = policies.effective_users(0)
     if left is None:
         return f"{said}."
-    counted = max(policies.counted, 0.0)
+    counted = min(max(policies.counted, 0.0), policies.users)
     said = f"{said}; the effective sample size is about {left:,.0f} of {counted:,.0f} users"
     if left < _LEFT * counted:
         return f"{said}. Few weights decide here: the model of `confide learn` values every policy from one release, without weights."
@@ -168,7 +244,7 @@ def _clip_words(policies: PolicyValues) -> str:
         about = "about " if noise else ""
         hidden = f" (the noise of this count has a standard deviation of {noise:,.0f} users)"
         return f"{about}no weight is above the clip{hidden if noise else ''}"
-    users = f"{above:,.0f} of {max(policies.counted, 0.0):,.0f} users"
+    users = f"{above:,.0f} of {min(max(policies.counted, 0.0), policies.users):,.0f} users"
     said = f"{'about ' if noise else ''}{users} have a weight above the clip"
     if policies.per_decision:
         return said
@@ -224,12 +300,13 @@ def rows(shown: Shown, most: int | None = None) -> list[list[float]]:
 
 def cells(shown: Shown, row: Sequence[float]) -> list[str]:
     """A row as text, with digits according to the range of values; low and high are one cell."""
-    digits = max(0, 3 - int(np.floor(np.log10(shown.estimate.highest - shown.estimate.lowest))))
+    digits = _digits(shown.estimate)
     state, value, *rest = row
     made = [shown.named(int(state)), f"{value:.{digits}f}"]
     if shown.interval is not None:
         low, high, *rest = rest
-        made.append(f"{low:.{digits}f} to {high:.{digits}f}")
+        whole = shown.whole_range[int(state)]
+        made.append("not estimated" if whole else f"{low:.{digits}f} to {high:.{digits}f}")
     if shown.estimate.noise_std is not None:
         noise, *rest = rest
         made.append(f"{noise:.{digits + 1}f}")
@@ -248,17 +325,26 @@ def titles(shown: Shown) -> list[str]:
     return [names.get(head, head) for head in heads(shown) if head != "high"]
 
 
+def _without(ends: Array, whole: npt.NDArray[np.bool_]) -> list[float | None]:
+    """Ends of intervals; None where the interval is the whole range."""
+    return [None if none else float(end) for end, none in zip(ends, whole, strict=True)]
+
+
 def record(shown: Shown) -> dict[str, Any]:
     """Everything as JSON."""
     estimate, guarantee = shown.estimate, shown.estimate.guarantee
-    low, high = (
-        (part.tolist() for part in shown.interval) if shown.interval is not None else (None, None)
-    )
+    low, high = None, None
+    if shown.interval is not None:
+        low, high = (_without(part, shown.whole_range) for part in shown.interval)
     return {
         "title": shown.title,
         "users": guarantee.users,
         "guarantee": guarantee.to_json(),
         "said": [{"about": name, "text": text} for name, text in words(shown)],
+        "definition": shown.definition or None,
+        "logged": shown.logged_value.to_json(),
+        "target": shown.target_value.to_json(),
+        "difference": shown.difference.to_json(),
         "level": shown.level,
         "labels": list(shown.labels) or None,
         "values": estimate.values.tolist(),
@@ -322,9 +408,10 @@ def write_values(shown: Shown, folder: str | Path, *, command: str = "") -> Path
             writer.writerow([*heads(shown), *["label"][:labelled]])
             for row in sorted(rows(shown)):
                 state = int(row[0])
-                writer.writerow(
-                    [*[state, *map(repr, row[1:])][shown.one :], *[shown.named(state)][:labelled]]
-                )
+                written = [repr(number) for number in row[1:]]
+                if shown.interval is not None and shown.whole_range[state]:
+                    written[1:3] = ["", ""]
+                writer.writerow([*[state, *written][shown.one :], *[shown.named(state)][:labelled]])
         figure = plot_values(shown)
         for ending in (".svg", ".png"):
             drawing.saved(figure, target / "figures" / f"values{ending}")
