@@ -143,12 +143,7 @@ def evaluate(
     chosen_noise = noise.choose(lattice=question.lattice, no_privacy=privacy.no_privacy)
     reading.check()
     _check_level(value.level)
-    # A target needs both columns, under their usual names.
-    needs_probability = target is not None and not known_behaviour
-    layout = log.layout(
-        action=log.action or ("action" if target is not None else None),
-        probability=log.probability or ("probability" if needs_probability else None),
-    )
+    layout = _columns(log, target is not None, known_behaviour)
     with only_ours(privacy.no_privacy):
         asked = FileRelease(
             question,
@@ -177,6 +172,15 @@ def evaluate(
                 against=targets["against"].words if "against" in targets else "",
             )
             _show(shown, warned, output.out, output.as_json)
+
+
+def _columns(log: LogOptions, has_target: bool, known_behaviour: bool) -> dict[str, Any]:
+    """The layout of the log. A target needs actions and their probabilities, under their usual names."""
+    needs_probability = has_target and not known_behaviour
+    return log.layout(
+        action=log.action or ("action" if has_target else None),
+        probability=log.probability or ("probability" if needs_probability else None),
+    )
 
 
 def _title(estimator: str, estimate: "ValueEstimate", target: "Target | None") -> str:
