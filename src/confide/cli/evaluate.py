@@ -130,8 +130,9 @@ def evaluate(
     estimator = value.chosen_estimator(options)
     if value.explain:
         logged = (log.action, log.probability)
-        found = explained(files, log.layout(), logged, states, options, request)
-        show_explained(found, output.as_json)
+        show_explained(
+            explained(files, log.layout(), logged, states, options, request), output.as_json
+        )
         return
     returns = returned.range(
         options["centre"],
@@ -168,8 +169,7 @@ def evaluate(
                 question.about,
                 logs.labels.state,
                 definition=definition(log.max_steps, value.discount),
-                target="" if target is None else target.words,
-                against=targets["against"].words if "against" in targets else "",
+                **{name: each.words for name, each in targets.items()},
             )
             _show(shown, warned, output.out, output.as_json)
 
