@@ -113,8 +113,6 @@ def evaluate(
     output: OutputOptions,
 ) -> None:
     """Estimate the values of states from a log, with differential privacy for its users."""
-    from confide.evaluation.catalogue import estimator_class
-    from confide.evaluation.options import options_of
     from confide.release.files import FileRelease
     from confide.release.value import definition
     from confide.report.values import Shown
@@ -138,7 +136,7 @@ def evaluate(
         options["centre"],
         steps=log.max_steps,
         discount=value.discount,
-        has_centre="centre" in options_of(estimator_class(estimator)),
+        has_centre=_has_centre(estimator),
     )
     question = value.question(states, returns, options)
     chosen_noise = noise.choose(lattice=question.lattice, no_privacy=privacy.no_privacy)
@@ -172,6 +170,13 @@ def evaluate(
                 **{name: each.words for name, each in targets.items()},
             )
             _show(shown, warned, output.out, output.as_json)
+
+
+def _has_centre(estimator: str) -> bool:
+    from confide.evaluation.catalogue import estimator_class
+    from confide.evaluation.options import options_of
+
+    return "centre" in options_of(estimator_class(estimator))
 
 
 def _columns(log: LogOptions, has_target: bool, known_behaviour: bool) -> dict[str, Any]:
