@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from confide.cli.options import print_json
+from confide.cli.terminal import one_line
 
 ApiKey = Annotated[
     str | None,
@@ -94,7 +95,8 @@ def audit_service(
     else:
         for row in rows:
             typer.echo(
-                f"{row['verdict']:<10} {row['attack']:<13} {row['tried']}: {row['happened']}"
+                f"{row['verdict']:<10} {row['attack']:<13} "
+                + one_line(f"{row['tried']}: {row['happened']}")
             )
         typer.echo(
             f"cost: {made.spent} invented people were counted in the run; their episodes are empty"

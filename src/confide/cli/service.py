@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from confide.cli.serve import Database, Keys, Marks
+from confide.cli.terminal import one_line
 
 if TYPE_CHECKING:
     from confide.service.core.folder import ServiceFolder
@@ -222,7 +223,9 @@ def _say(found: "list[Found]", as_json: bool) -> None:
         )
     else:
         for each in found:
-            typer.echo(f"{'holds ' if each.holds else 'FAILS '} {each.about}: {each.says}")
+            # One line each: what a service says must not look like a line of its own.
+            said = one_line(f"{each.about}: {each.says}")
+            typer.echo(f"{'holds ' if each.holds else 'FAILS '} {said}")
     if not all(each.holds for each in found):
         raise typer.Exit(1)
 

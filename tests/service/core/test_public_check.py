@@ -3,15 +3,17 @@
 import json
 
 import pytest
+import typer
 from service_bench import URL, serving, spec, through
 
+from confide.cli.service import _say as print_findings
 from confide.errors import InvalidParameter
 from confide.service.core.folder import ServiceFolder
 from confide.service.core.manifest import manifest_of
 from confide.service.core.public_check import check_public
-from confide.service.core.verification import verify_store
+from confide.service.core.verification import Found, verify_store
 from confide.service.device.transport import Response
-from confide.service.documents import canonical
+from confide.service.documents import canonical, key_id
 
 
 @pytest.fixture(scope="module")
@@ -132,3 +134,31 @@ def test_a_certificate_of_less_than_was_promised_is_found(tmp_path, monkeypatch,
         }
         assert not checked["demo: certificate"].holds
         assert says in checked["demo: certificate"].says
+
+
+def test_a_service_cannot_write_lines_of_a_check(tmp_path, monkeypatch, capsys):
+    """A manifest whose texts look like other lines of the output."""
+    forged = "cafe\nholds  demo: certificate: epsilon = 0.01"
+
+    def lie(told):
+        told["key"].update(id=forged)
+        told.update(run=forged)
+
+    monkeypatch.setattr("confide.service.core.creation.manifest_of", promising(lie))
+    with serving(ServiceFolder(tmp_path / "service"), spec(users=6, every=2)) as http:
+        found = said(http)
+    with pytest.raises(typer.Exit):
+        print_findings([*found, Found("demo: releases", False, forged)], as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[:6].strip() for line in lines] == ["FAILS"] * len(lines)
+    assert len(lines) == 2 and not any("cafe\n" in line for line in lines)
+
+
+def test_the_name_of_a_key_is_computed_from_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "confide.service.core.creation.manifest_of",
+        promising(lambda told: told["key"].update(id="another key")),
+    )
+    with serving(ServiceFolder(tmp_path / "service"), spec(users=6, every=2)) as http:
+        key = http.service.keys.signing_key(http.service.runs["demo"].manifest.key)
+        assert said(http)[0].says.startswith(f"signed by {key_id(key.public)}, which was believed")

@@ -420,6 +420,24 @@ def test_a_deadline_closes_whoever_came(timed):
     assert (run.generation, run.status) == (3, "finished")
 
 
+@pytest.mark.parametrize("people", [[], ["ann"]])
+def test_a_local_release_shows_who_came_and_the_manifest_says_so(folder, people):
+    """Without messages there is no noise: a release that is zero tells everybody that nobody came."""
+    clock = Clock()
+    bench = Bench(folder, clock=clock)
+    bench.create(trust="local", users=12, batch=DEADLINE)
+    bench.service.enrol("demo", ["ann", "bob"], 0, "test")
+    run = bench.service.runs["demo"]
+    assert bench.send(*(bench.report(name) for name in people)) == ["counted"] * len(people)
+    clock.now = 1100.0
+    bench.service.handle([])
+    assert run.generation == 1
+    assert np.any(run.learner.released().values) == bool(people)
+    protects = json.loads(run.manifest.body)["batch"]["protects"]
+    assert "That the person took part is not" in protects
+    bench.stop()
+
+
 def test_who_took_part_cannot_be_asked_with_reports_that_are_not_counted(timed):
     """Ann has reported, Bob has not, and Zoe is not enrolled: with another release, or after the close, all are answered alike."""
     people = ("ann", "bob", "zoe")

@@ -20,12 +20,21 @@ PROTECTED = {  # by batch rule: what is protected, and what is not
     "deadline": "What a person did is protected. Whether the person took part is protected against everybody who does not hold an API key: "
     "batches close at public times, whatever the number of reports, and no counts are shown.",
 }
+# A release of local runs is the sum of the messages that came: a message that is missing lacks its noise, too.
+PROTECTED_IN_LOCAL_RUNS = (
+    "What a person did is protected, also against the operator. That the person took part is not: "
+    "a release is the sum of the messages that came."
+)
+
+
+def what_is_protected(spec: RunSpec) -> str:
+    return PROTECTED_IN_LOCAL_RUNS if spec.trust == "local" else PROTECTED[spec.batch.rule]
 
 
 def certificate_of(spec: RunSpec, learner: Learner) -> Certificate:
     """Of the whole run, made before the first user."""
     simulated = spec.noise == "fast"
-    said = [PROTECTED[spec.batch.rule]] if spec.trust == "joint" else []
+    said = [what_is_protected(spec)] if spec.trust == "joint" else []
     if spec.reports_per_person > 1:
         said.append(
             f"The guarantee is for one report. A person may send {spec.reports_per_person}."
@@ -47,7 +56,7 @@ def manifest_of(
     batch: dict[str, Any] = {
         "rule": spec.batch.rule,
         "schedule": spec.batch.schedule,
-        "protects": PROTECTED[spec.batch.rule],
+        "protects": what_is_protected(spec),
     }
     if spec.batch.rule == "deadline":
         batch |= {"start": spec.batch.start, "every": spec.batch.every}

@@ -12,7 +12,13 @@ from confide.privacy.certificate import Certificate, check_schema
 from confide.service.core.spec import NAME
 from confide.service.core.verification import Found, check_kept
 from confide.service.device.transport import Response, Send, ServiceRefused, over_http
-from confide.service.documents import Statement, check_chain, check_signature, digest
+from confide.service.documents import (
+    Statement,
+    check_chain,
+    check_signature,
+    digest,
+    key_id,
+)
 
 
 def check_public(
@@ -87,7 +93,9 @@ class _Checks:
         )
         if self._told["run"] != self._run:
             raise SignatureError("the manifest is of another run")
-        return f"signed by {self._told['key']['id']}{'' if self._pinned else ', which was believed: pass --key to pin it'}"
+        # The name is computed from the key, because the manifest could give it any other.
+        name = key_id(bytes.fromhex(public))
+        return f"signed by {name}{'' if self._pinned else ', which was believed: pass --key to pin it'}"
 
     def keys(self) -> str:
         known = json.loads(self._get("keys").body)["keys"]

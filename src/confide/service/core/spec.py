@@ -43,8 +43,9 @@ _RESERVED_OPTIONS = (
 class Batching:
     """When a batch closes: after as many reports as the schedule says, or at public times, whoever came by then.
 
-    `count` protects what a person did, not that the person took part. `deadline` protects both against other users: people are enrolled
-    into a batch beforehand, whoever stays away contributes zero, and neither counts nor a full batch are ever shown.
+    `count` protects what a person did, not that the person took part. In joint runs `deadline` protects both against other users:
+    people are enrolled into a batch beforehand, whoever stays away contributes zero, and neither counts nor a full batch are ever
+    shown. In local runs neither rule protects that a person took part, because a release is the sum of the messages that came.
     """
 
     rule: str = "count"
