@@ -74,6 +74,8 @@ class Constants:
     # claimed: of K, 1/epsilon, d (C_w = sqrt(d) in it) and H
     exponents: tuple[float, float, float, float]
     far: float = 1e100  # episodes at which logarithms and smaller terms hardly count
+    # Between which d growth is measured. The L1 sensitivity has a term for the rounding of d^2 numbers, which counts above 1e5.
+    dimensions: tuple[float, float] = (1e7, 1e10)
 
     def asked(self, epsilon: float) -> Request:
         return (LocalDP if self.local else JointDP)(epsilon, 0.0 if self.pure else DELTA)
@@ -113,10 +115,22 @@ CONSTANTS = (
     Constants("Cor. 11", True, False, _plus, plus_bound, (3 / 4, 1 / 2, 7 / 4, 5 / 2), 1e145),
     Constants("Thm. 8, E.1", False, False, _linear, linear_bound, (3 / 5, 2 / 5, 8 / 5, 11 / 5)),
     Constants(
-        "Remark 1, C.4, joint", False, True, _mixture, mixture_bound, (1 / 2, 1 / 2, 3 / 2, 5 / 2)
+        "Remark 1, C.4, joint",
+        False,
+        True,
+        _mixture,
+        mixture_bound,
+        (1 / 2, 1 / 2, 3 / 2, 5 / 2),
+        dimensions=(3e3, 3e4),
     ),
     Constants(
-        "Remark 1, C.4, local", True, True, _mixture, mixture_bound, (3 / 4, 1 / 2, 3 / 2, 5 / 2)
+        "Remark 1, C.4, local",
+        True,
+        True,
+        _mixture,
+        mixture_bound,
+        (3 / 4, 1 / 2, 3 / 2, 5 / 2),
+        dimensions=(3e3, 3e4),
     ),
     Constants("Remark 2, E.3", False, True, _linear, linear_bound, (2 / 3, 1 / 3, 5 / 3, 7 / 3)),
 )
@@ -169,6 +183,9 @@ def promise(one: Constants) -> Claim:
         locator=one.locator,
         requested="epsilon, 0" if one.pure else "epsilon, delta",
         kind=kind,
+        noise="Laplace noise, whose order is printed (the constants are ours)"
+        if one.pure
+        else "the printed noise",
         at_delta="" if one.pure else ", delta = 1e-5",
         said=said,
         true=short(true),
@@ -272,10 +289,11 @@ def norms() -> tuple[Claim, ...]:
 def rates(one: Constants) -> Claim:
     """The exponents of the proof's own bound, far out where logarithms hardly count, against the printed ones."""
     small, far = one.asked(1e-6), one.far
+    least_d, most_d = one.dimensions
     found = (
         exponent(lambda n: one.bound(one.asked(1.0), n), far),
         -exponent(lambda epsilon: one.bound(one.asked(epsilon), far), 1e-9),
-        exponent(lambda d: one.bound(small, far, H, int(d)), 1e7),
+        exponent(lambda d: one.bound(small, far, H, int(d)), least_d, factor=most_d / least_d),
         exponent(lambda h: one.bound(small, far, int(h), D), 1e4),
     )
     said = ", ".join(

@@ -25,6 +25,7 @@ from confide.linear_mdps.contributions import NextStates, StoredTransitions
 from confide.mechanisms.additive import sensitivity_of
 from confide.mechanisms.counters import Exact
 from confide.mechanisms.sources import noise_source
+from confide.mechanisms.symmetric import MIRRORED
 from confide.mixtures.code_contributions import TransitionSums
 from confide.mixtures.code_features import best_codes
 from confide.mixtures.contributions import Both, PairedTargets, StackedRows, ValueTargets
@@ -367,6 +368,16 @@ CASES = {
         attained=(0.999, 0.999, 0.999, 0.9),
         because=BY_L2,
     ),
+    "regression, mirrored": rows(
+        RegressionRows(1, 3, balance=1.05, off_diagonal=MIRRORED),
+        attained=(0.999, 0.999, 0.999, 0.9),
+        because=BY_L2,
+    ),
+    "regression, nonnegative, mirrored": rows(
+        RegressionRows(1, 2, balance=1.2, nonnegative=True, off_diagonal=MIRRORED),
+        attained=(0.999, 0.999, 0.999, 0.93),
+        because=BY_L2,
+    ),
     "weighted": rows(
         WeightedRows(1, 2, balance=1.05), attained=(0.999, 0.999, 0.96, 0.98), because=BY_L2
     ),
@@ -384,6 +395,11 @@ CASES = {
     "stacked, nonnegative": stacked(
         StackedRows(1, 2, 1.4, 1, 2, 1.0, 2.125, plain=True, nonnegative=True),
         attained=(0.999, 0.999, 0.999, 0.9),
+        because=BY_L2,
+    ),
+    "stacked, mirrored": stacked(
+        StackedRows(1, 2, 1.4, 1, 2, 1.0, plain=True, off_diagonal=MIRRORED),
+        attained=(0.999, 0.999, 0.999, 0.95),
         because=BY_L2,
     ),
     "answers": table(AnswerSums(np.array([0, 1, 1]), QUESTIONS), 5, 2, 3),

@@ -17,7 +17,7 @@ def test_golden_values():
     assert by_name["Cor. 5"] == pytest.approx(9.325e-4, rel=1e-3)
     assert by_name["Cor. 6"] == pytest.approx(0.0988, rel=1e-3)
     assert by_name["Thm. 8, E.1"] == pytest.approx(1.377e-5, rel=1e-3)
-    assert by_name["Remark 1, C.4, joint"] == pytest.approx(1.632, rel=1e-3)
+    assert by_name["Remark 1, C.4, joint"] == pytest.approx(0.7556, rel=1e-3)
     assert by_name["Remark 2, E.3"] == pytest.approx(0.7, rel=1e-3)
 
 

@@ -109,6 +109,7 @@ def _cells(one: Facts) -> dict[str, str]:
     broken = "" if one.kept else ", MORE than requested: a run is refused"
     return {
         "calibration": _CALIBRATION.get(one.calibration, one.calibration),
+        "constants": one.constants,
         "request": str(one.request) if private else words.OPEN,
         "guarantee": given + broken if private else words.NO_PRIVACY,
         "unit": words.UNITS[Relation(one.request.relation)] if private else "",

@@ -42,6 +42,10 @@ class Facts:
         return self.description.calibration
 
     @property
+    def constants(self) -> str:
+        return self.description.constants
+
+    @property
     def planning(self) -> str:
         return self.description.planning
 
@@ -82,6 +86,7 @@ class Facts:
         return {
             "agent": self.name,
             "calibration": self.calibration,
+            **({"constants": self.constants} if self.constants else {}),
             "request": None if isinstance(self.request, NoPrivacy) else str(self.request),
             "epsilon": epsilon if math.isfinite(epsilon) else None,
             "delta": self.request.delta,

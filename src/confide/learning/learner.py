@@ -109,6 +109,8 @@ class Description:
     planning: str  # how releases become plans, and what is done about their noise
     # of a least-squares regression: the dimension of its rows, and the norm of the longest
     rows: tuple[int, float] | None = None
+    # Whose the constants of calibration="paper" are, where they are not the paper's.
+    constants: str = ""
 
 
 class Algorithm(Protocol):

@@ -14,6 +14,7 @@ import numpy as np
 
 from confide.errors import InvalidParameter
 from confide.identity import Identity
+from confide.mechanisms.symmetric import ISOMETRIC
 from confide.mixtures.value_features import FeatureMap, SparseKernels, sparse, visited
 from confide.privacy.bounded import Array, Bounded
 from confide.privacy.request import Relation
@@ -27,12 +28,17 @@ _HEAVIEST = 64
 
 @lru_cache(typed=True)
 def _rows(
-    plain: bool, nonnegative: bool, steps: int, dimension: int, balance: float
+    plain: bool,
+    nonnegative: bool,
+    steps: int,
+    dimension: int,
+    balance: float,
+    off_diagonal: float,
 ) -> RegressionRows | WeightedRows:
     """A part of `StackedRows`, which is asked for it many times for each user."""
     if not plain:
         return WeightedRows(steps, dimension, balance)
-    return RegressionRows(steps, dimension, 1.0, 1 / balance, balance, nonnegative)
+    return RegressionRows(steps, dimension, 1.0, 1 / balance, balance, nonnegative, off_diagonal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,7 @@ class StackedRows:
     weight: float = 1.0
     plain: bool = False
     nonnegative: bool = False
+    off_diagonal: float = ISOMETRIC  # of plain rows, for both parts
 
     def __post_init__(self) -> None:
         if not all(
@@ -74,9 +81,13 @@ class StackedRows:
             )
         if self.nonnegative and not self.plain:
             raise InvalidParameter("nonnegative rows must be plain: the unit ball knows no signs")
+        if self.off_diagonal != ISOMETRIC and not self.plain:
+            raise InvalidParameter("rows must be plain where off_diagonal is not sqrt(2)")
         _ = self.first, self.second  # they check the rest
 
     def identity(self) -> Identity:
+        # Isometric coordinates are not named, so saved states and certificates of them stay valid.
+        coordinates = {} if self.off_diagonal == ISOMETRIC else {"off_diagonal": self.off_diagonal}
         return Identity(
             "stacked-rows",
             1,
@@ -89,6 +100,7 @@ class StackedRows:
             weight=self.weight,
             plain=self.plain,
             nonnegative=self.nonnegative,
+            **coordinates,
         )
 
     @property
@@ -100,7 +112,9 @@ class StackedRows:
         return self._part(self.second_steps, self.second_dimension, self.second_balance)
 
     def _part(self, steps: int, dimension: int, balance: float) -> RegressionRows | WeightedRows:
-        return _rows(self.plain, self.nonnegative, steps, dimension, balance)
+        return _rows(
+            self.plain, self.nonnegative, steps, dimension, balance, self.off_diagonal
+        )
 
     @property
     def about(self) -> str:

@@ -17,6 +17,7 @@ from confide.learning.learner import Algorithm, Calibration, Description, Learne
 from confide.learning.resources import Footprint
 from confide.mechanisms.counters import Tree
 from confide.mechanisms.sources import NoiseSource
+from confide.mechanisms.symmetric import MIRRORED
 from confide.mixtures.contributions import Both, StackedRows, ValueTargets
 from confide.mixtures.explorer_planning import SAID
 from confide.mixtures.footprint import regression_footprint
@@ -279,12 +280,22 @@ def paper(public: MixturePublic, choices: Choices, make_algorithm: MakeAlgorithm
     bound: RegressionRows | StackedRows
     if varphi is None:
         bound = RegressionRows(
-            value_steps(H), d1, 1.0, 1 / kappa, kappa, nonnegative=public.nonnegative
+            value_steps(H), d1, 1.0, 1 / kappa, kappa, public.nonnegative, MIRRORED
         )
         planner = MixturePlanner(public, features, transitions, plain=True)
     else:
         positive = public.nonnegative and bool((varphi.rows >= 0).all())
-        bound = StackedRows(value_steps(H), d1, kappa, H, d2, 1.0, plain=True, nonnegative=positive)
+        bound = StackedRows(
+            value_steps(H),
+            d1,
+            kappa,
+            H,
+            d2,
+            1.0,
+            plain=True,
+            nonnegative=positive,
+            off_diagonal=MIRRORED,
+        )
         rewards = make(Regression("rewards", d2, 1.0))
         planner = MixturePlanner(public, features, transitions, varphi, rewards, plain=True)
     algorithm = make_algorithm(Regressions(planner, bound), schedule)
@@ -345,9 +356,9 @@ class LinOptVI(Learner):
 
     Departures of "tight" (none needed for privacy): those of `UCRLVTR`; rewards centred at 1/2 and weighted by public weights; estimated
     rewards clipped to [0, 1]; entries of Lambda_r that the features make zero are set to zero. Regret is measured, not proved.
-    Departures of "paper": GOE noise with the printed variance on the diagonal (printed: the same off it as well, for no gain); statistics
-    use phi^j of episode j, and Lambda starts at the shift; the last two users share a release, so that a tree over the episodes has the
-    printed m levels; there are no printed constants for delta = 0, which is refused.
+    Departures of "paper": statistics use phi^j of episode j, and Lambda starts at the shift; the last two users share a release, so that a
+    tree over the episodes has the printed m levels; there are no printed constants for delta = 0, which is refused. The noise has the
+    printed standard deviation on every entry of a matrix, also off the diagonal.
     """
 
     name = "linopt-vi"

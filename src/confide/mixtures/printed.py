@@ -8,19 +8,24 @@ Noisy matrices are symmetrised as in Cor. 5, (Z' + Z'^T)/sqrt(2), also where the
 the coordinates of `svec`. The noise sigma_B on u is that scale on kappa u with kappa = sqrt(2). So Lambda and kappa u are one query. All
 letters are the paper's; K_0 counts the levels of a tree over the releases, which are the episodes unless another schedule is chosen.
 
-Under pure privacy (C.4, Remark 6) the paper prints orders. The constants here are its own steps with Laplace noise: sensitivities as in L2
-(which in L1 are false, so that true losses can exceed the nominal one), simple composition over steps, kinds of statistics and levels,
-Claim 29 for the norm with the factor of E.3, the width as in the corollary.
+Under pure privacy (C.4, Remark 6) the paper prints orders, so the constants are ours (`OWN_CONSTANTS`). They follow its steps:
+Laplace noise on every entry of the upper triangle of Lambda, mirrored as in Claim 29, and on every entry of u, of scale
+sensitivity / epsilon_0 with the L1 sensitivity of each (F.2 prints the minimum over neighbours, and needs the maximum); epsilon_0 by
+simple composition over steps, kinds of statistics and levels; Claims 29 and 28 for the norms, with the factor of E.3; the width as in
+the corollary. The paper's orders come from an L1 sensitivity of 2 for rows of norm one. The true one grows with d, so sigma_B is larger
+than its order by a factor of order d.
 
 [Zhou22], `paper_constants`: noise, regularity and widths for unknown rewards.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from confide.errors import InvalidParameter
+from confide.learning.learner import Description
 from confide.mechanisms.counters import Factorisation, Tree
+from confide.mechanisms.symmetric import ISOMETRIC, MIRRORED
 from confide.mixtures.value_features import value_steps
 from confide.planners.regularity import Regularity
 from confide.privacy.loss import NO_PRIVACY, GaussianDP, PureDP, loss_for
@@ -30,6 +35,11 @@ from confide.statistics.bounds import RegressionRows
 
 if TYPE_CHECKING:
     from confide.problems.feature_mixture import MixturePublic
+
+
+OWN_CONSTANTS = (
+    "for delta = 0 the paper prints orders of growth only, so the constants of noise, shift and width are confide's"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +96,12 @@ def setting_of(public: "MixturePublic", schedule: Schedule, failure: float) -> S
     )
 
 
+def state_constants(said: Description, privacy: Request) -> Description:
+    """The description of an agent of [Luyo21], which says so where the constants are ours."""
+    own = said.calibration == "paper" and _is_pure(privacy)
+    return replace(said, constants=OWN_CONSTANTS) if own else said
+
+
 @dataclass(frozen=True, slots=True)
 class Printed:
     """[Luyo21, Cor. 5, Cor. 6, C.4]: the noise, the bound on its norm, and the width."""
@@ -100,23 +116,10 @@ class Printed:
 
 def printed(privacy: Request, setting: Setting) -> Printed:
     """The constants of Alg. 1 for a request."""
-    K, H, d, p, K0 = (
-        setting.episodes,
-        setting.horizon,
-        setting.dimension,
-        setting.failure,
-        setting.levels,
-    )
-    bound = RegressionRows(
-        setting.steps,
-        d,
-        row_norm=H,
-        target=H,
-        balance=_balance(privacy),
-        nonnegative=setting.nonnegative,
-    )
-    sigma = _sigma(privacy, 2 * H**2, kinds=2, horizon=H, levels=K0)
-    upsilon = sigma * _noise_norm(privacy, setting, unions=6)
+    K, H, d, p = setting.episodes, setting.horizon, setting.dimension, setting.failure
+    bound = _rows(privacy, setting, setting.steps, longest=H)
+    sigma = _sigma(privacy, 2 * H**2, bound, setting, kinds=2)
+    upsilon = sigma * _noise_norm(privacy, setting, bound, unions=6)
     ridge, C_w = float(H**2), setting.largest_weight
     sampling = math.sqrt(2 * H**2 * (math.log(3 * H / p) + d / 2 * math.log1p(K * H)))
     beta = 3 * (C_w + 1) * math.sqrt(ridge + upsilon) + sampling
@@ -155,46 +158,66 @@ class PrintedPlus:
 
 def printed_plus(privacy: Request, setting: Setting) -> PrintedPlus:
     """The constants of Alg. 3 for a request."""
-    H, d, K0 = setting.horizon, setting.dimension, setting.levels
+    H, d = setting.horizon, setting.dimension
     # ||phi_V|| / sbar <= H / (H / sqrt(d)), and so is V / sbar; the second regression is scaled to the same
     norm = math.sqrt(d)
-    bound = RegressionRows(
-        2 * setting.steps,
-        d,
-        row_norm=norm,
-        target=norm,
-        balance=_balance(privacy),
-        nonnegative=setting.nonnegative,
-    )
-    sigma = (
-        _sigma(privacy, 2 * d, kinds=4, horizon=H, levels=K0),
-        _sigma(privacy, 2 * H**4, kinds=4, horizon=H, levels=K0),
-    )
-    size = _noise_norm(privacy, setting, unions=24)
+    bound = _rows(privacy, setting, 2 * setting.steps, longest=norm)
+    first = _sigma(privacy, 2 * d, bound, setting, kinds=4)
+    if _is_pure(privacy):
+        second = first * H**4 / d
+    else:
+        second = _sigma(privacy, 2 * H**4, bound, setting, kinds=4)
+    sigma = (first, second)
+    size = _noise_norm(privacy, setting, bound, unions=24)
     loss = true_loss(privacy, setting, bound, sigma[0])
     return PrintedPlus(sigma, (sigma[0] * size, sigma[1] * size), 1.0, bound, loss, setting)
 
 
-def _balance(privacy: Request) -> float:
-    """kappa under which noise of one scale is sigma_B on u: Laplace noise is not symmetrised by sqrt(2)."""
-    return math.sqrt(2) if privacy.delta > 0 else 1.0
+def _is_pure(privacy: Request) -> bool:
+    return privacy.delta == 0 and not isinstance(privacy, NoPrivacy)
 
 
-def _sigma(privacy: Request, sensitivity: float, *, kinds: int, horizon: int, levels: int) -> float:
-    """sigma_B for H queries of each of `kinds` (Lambda and u; for Alg. 3 two of each) of this (claimed) sensitivity."""
-    epsilon, delta, H, n = privacy.epsilon, privacy.delta, horizon, kinds
+def _rows(privacy: Request, setting: Setting, problems: int, *, longest: float) -> RegressionRows:
+    """The rows of so many regressions, with ||X|| <= `longest` and y <= `longest`.
+
+    Under Gaussian noise kappa = sqrt(2) because Lambda is symmetrised by 1/sqrt(2) and u is not. Under Laplace noise kappa makes the L1
+    sensitivities of Lambda and kappa u equal, so that noise of one scale is in proportion to the sensitivity of each.
+    """
+    pure = _is_pure(privacy)
+    bound = RegressionRows(
+        problems,
+        setting.dimension,
+        row_norm=longest,
+        target=longest,
+        balance=1.0 if pure else math.sqrt(2),
+        nonnegative=setting.nonnegative,
+        off_diagonal=MIRRORED if pure else ISOMETRIC,
+    )
+    if not pure:
+        return bound
+    matrix, vector = bound.l1_parts(Relation(privacy.relation))
+    return replace(bound, balance=matrix / vector)
+
+
+def _sigma(
+    privacy: Request, sensitivity: float, bound: RegressionRows, setting: Setting, *, kinds: int
+) -> float:
+    """sigma_B for H queries of each of `kinds` (Lambda and u; for Alg. 3 two of each).
+
+    `sensitivity` is the one that the paper claims; Laplace noise follows from the L1 sensitivity of `bound`.
+    """
+    epsilon, delta, n = privacy.epsilon, privacy.delta, kinds
+    H, levels = setting.horizon, setting.levels
     if isinstance(privacy, NoPrivacy):
         return 0.0
+    if delta == 0:  # C.4: epsilon / (n H K_0) for each; on a device epsilon / (n H)
+        relation, once = Relation(privacy.relation), isinstance(privacy, LocalDP)
+        matrix, _ = bound.l1_parts(relation)
+        # What all queries together need, with rounding. It is more only where the composition leaves no room, as for H = 1.
+        least = bound.l1_sensitivity(relation) * (1.0 if once else setting.tree.column_norm(1))
+        return max(matrix * n * H * (1 if once else levels), least) / epsilon
     if isinstance(privacy, LocalDP):  # Cor. 6, 11: epsilon / (n H) for each
-        return (
-            sensitivity
-            * n
-            * H
-            / epsilon
-            * (math.sqrt(2 * math.log(2 * n * H / delta)) if delta > 0 else 1.0)
-        )
-    if delta == 0:  # C.4: epsilon / (n H K_0) for each
-        return sensitivity * n * H * levels / epsilon
+        return sensitivity * n * H / epsilon * math.sqrt(2 * math.log(2 * n * H / delta))
     # Cor. 5, 10
     logs = (
         math.log(4 * n * H / delta) * math.log(2 * n / delta) * math.log(8 * n * H * levels / delta)
@@ -202,15 +225,21 @@ def _sigma(privacy: Request, sensitivity: float, *, kinds: int, horizon: int, le
     return sensitivity * 8 * n / epsilon * math.sqrt(2 * H * levels * logs)
 
 
-def _noise_norm(privacy: Request, setting: Setting, *, unions: int) -> float:
-    """Upsilon / sigma_B: the norm of a prefix of K_0 nodes, or of K users' own noise, with probability 1 - p / (unions K H)."""
+def _noise_norm(
+    privacy: Request, setting: Setting, bound: RegressionRows, *, unions: int
+) -> float:
+    """Upsilon / sigma_B: the norm of a prefix of K_0 nodes, or of K users' own noise, with probability 1 - p / (unions K H).
+
+    The widths need Upsilon to bound the norm of the noise on u, too, which Laplace noise does not imply.
+    """
     d, levels = setting.dimension, setting.levels
     log = math.log(unions * setting.episodes * setting.horizon / setting.failure)
     if privacy.delta > 0:  # Claim 26
         one, many = 4 * math.sqrt(d) + 2 * log, math.sqrt(levels)
-    else:  # Claim 29
+    else:  # Claim 29 for Lambda, Claim 28 for u
         log += math.log(d)
-        one, many = 2 * d + 2 * math.sqrt(d * log) + log, float(levels)
+        on_u = math.sqrt(d) * log / bound.balance
+        one, many = max(2 * d + 2 * math.sqrt(d * log) + log, on_u), float(levels)
     return one * (math.sqrt(setting.episodes) if isinstance(privacy, LocalDP) else many)
 
 

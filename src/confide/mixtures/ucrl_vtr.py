@@ -5,12 +5,12 @@ from typing import Any
 from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.arguments import choose_schedule
-from confide.learning.learner import Calibration, Learner
+from confide.learning.learner import Calibration, Description, Learner
 from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.footprint import regression_footprint
 from confide.mixtures.linopt_vi import Choices, Regressions, known_mixture, tight, value_iteration
-from confide.mixtures.printed import printed, setting_of
+from confide.mixtures.printed import printed, setting_of, state_constants
 from confide.mixtures.regression_planning import MixturePlanner
 from confide.mixtures.value_features import raw
 from confide.planners.regression import Shift
@@ -45,7 +45,8 @@ class UCRLVTR(Learner):
 
     Reference: [Luyo21, Alg. 1]; calibration="paper": Cor. 5, Cor. 6 and C.4, with Q clipped to [0, H], a release per episode, and the
     printed noise, shift and width (times `bonus_scale`). The guarantee states the epsilon that this noise gives. Constants that give a
-    larger epsilon than requested are refused: those of C.4 (delta = 0) are, except in small problems. `confide.explain` tells before a run.
+    larger epsilon than requested are refused; `confide.explain` tells before a run. For delta = 0 the paper prints orders only, and the
+    constants are ours: Laplace noise that follows from the L1 sensitivity, as F.2 intends (`mixtures.printed`).
 
     Where the lines of Alg. 1 are: the loop over episodes in `Learner`; Lambda~ and u~, noisy prefix sums, in `CentralPrivatizer` and its
     counter, whose scale is the sensitivity over the `loss` of the calibration; w_h = Lambda~^-1 u~ and the width in `MixturePlanner.learn`
@@ -114,3 +115,6 @@ class UCRLVTR(Learner):
             exploration=exploration,
         )
         super().__init__(made, privacy=privacy, identity=identity, noise=noise)
+
+    def describe(self) -> Description:
+        return state_constants(super().describe(), self.privacy)

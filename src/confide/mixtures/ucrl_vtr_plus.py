@@ -14,7 +14,7 @@ from confide.mixtures.contributions import Both, PairedTargets, StackedRows, Val
 from confide.mixtures.explorer_planning import SAID
 from confide.mixtures.footprint import regression_footprint
 from confide.mixtures.linopt_vi import BALANCE, known_mixture, require_simplex
-from confide.mixtures.printed import PrintedPlus, printed_plus, setting_of
+from confide.mixtures.printed import PrintedPlus, printed_plus, setting_of, state_constants
 from confide.mixtures.regression_planning import Sums
 from confide.mixtures.value_features import known_features, raw, reduced, sparse, value_steps
 from confide.mixtures.variance_aware_planning import (
@@ -113,7 +113,8 @@ class UCRLVTRPlus(Learner):
     functions of releases alone.
 
     Reference: [Luyo21, Alg. 3]; calibration="paper": Cor. 10 (joint), Cor. 11 (local), Remark 6 (delta = 0), with the printed noise,
-    shifts and widths (that of the bonus times `bonus_scale`), a release per episode, and lambda = 1.
+    shifts and widths (that of the bonus times `bonus_scale`), a release per episode, and lambda = 1. For delta = 0 the constants are ours,
+    as in `UCRLVTR`.
 
     Departures of "paper": Q is clipped at 0 from below; noise is symmetrised and in the coordinates of `svec`, and the shift is there from
     the first episode on, as in `UCRLVTR`; the updates of Alg. 3, damaged in print, are those of [Zhou21]: Lambda^ += sbar^-2 phi_V phi_V^T,
@@ -174,6 +175,9 @@ class UCRLVTRPlus(Learner):
             failure=failure,
         )
         super().__init__(made, privacy=privacy, identity=identity, noise=noise)
+
+    def describe(self) -> Description:
+        return state_constants(super().describe(), self.privacy)
 
 
 def tight(

@@ -153,10 +153,11 @@ def _certificate(
         if trusted
         else []
     )
+    constants = agent.describe().constants if isinstance(agent, Learner) else ""
     made = certify(
         agent.guarantee,
         agent.mechanisms(),
-        subject=f"a run of {agent_name(agent)}",
+        subject=f"a run of {agent_name(agent)}{f': {constants}' if constants else ''}",
         assumptions=[Assumption(SIMULATED, f"Simulated: {each}") for each in simulated],
         checked=[*checked, *(audited.said() if audited else [])],
         on_trust=[

@@ -35,12 +35,14 @@ def clipped(v: Array, radius: float) -> bool:
 
 
 @njit
-def add_row(sums: Array, x: Array, ky: float, count: float, grid: float) -> None:
-    """(svec(x x^T), x kappa y) in steps of the grid, `count` times, onto `sums`."""
+def add_row(
+    sums: Array, x: Array, ky: float, count: float, grid: float, off_diagonal: float
+) -> None:
+    """(svec(x x^T), x kappa y) in steps of the grid, `count` times, onto `sums`; entries off the diagonal times `off_diagonal`."""
     m, k = x.size, 0
     for i in range(m):
         for j in range(i, m):
-            product = x[i] * x[j] * (1.0 if i == j else np.sqrt(2.0))
+            product = x[i] * x[j] * (1.0 if i == j else off_diagonal)
             sums[k] += np.rint(product / grid) * count
             k += 1
     for i in range(m):
@@ -57,7 +59,7 @@ def weighted_sums(
     for r in range(n):
         v[:m], v[m] = X[r], y[r] * (balance / np.sqrt(2.0))
         if clipped(v, 1.0):
-            add_row(sums[problem[r]], v[:m], v[m] * np.sqrt(2.0), counts[r], grid)
+            add_row(sums[problem[r]], v[:m], v[m] * np.sqrt(2.0), counts[r], grid, np.sqrt(2.0))
     return sums
 
 
@@ -73,6 +75,7 @@ def regression_sums(
     row_norm: float,
     target: float,
     nonnegative: bool,
+    off_diagonal: float,
 ) -> Array:
     """Rows clipped to ||X|| <= row_norm and |y| <= target (`nonnegative`: from below at zero, too), added up as in `weighted_sums`."""
     n, m = X.shape
@@ -86,18 +89,28 @@ def regression_sums(
             if nonnegative and x[i] < 0.0:
                 x[i] = 0.0
         if finite and clipped(x, row_norm):
-            add_row(sums[problem[r]], x, balance * min(max(y[r], lowest), target), counts[r], grid)
+            ky = balance * min(max(y[r], lowest), target)
+            add_row(sums[problem[r]], x, ky, counts[r], grid, off_diagonal)
     return sums
 
 
 @njit
-def is_rank_one(values: Array, m: int, grid: float, row: float, target: float, unit: bool) -> bool:
+def is_rank_one(
+    values: Array,
+    m: int,
+    grid: float,
+    row: float,
+    target: float,
+    unit: bool,
+    off_diagonal: float,
+) -> bool:
     """Whether each row (svec(M), c) of `values` is (X X^T, k X) up to rounding, with ||X|| <= row and |k| <= target, or with
     ||X||^2 + k^2 / 2 <= 1 (`unit`).
 
     With X = sqrt(s) u, M = s u u^T and c = t u. The direction u is read off the longer of the two, where rounding matters least.
     """
-    room = 4.0 * (1.0 + np.sqrt(m)) * grid
+    # A rounding error of an entry off the diagonal counts sqrt(2) / off_diagonal times.
+    room = 4.0 * (1.0 + np.sqrt(m)) * grid * (np.sqrt(2.0) / off_diagonal)
     u = np.empty(m)
     for h in range(len(values)):
         M, c = values[h, : m * (m + 1) // 2], values[h, m * (m + 1) // 2 :]
@@ -115,7 +128,7 @@ def is_rank_one(values: Array, m: int, grid: float, row: float, target: float, u
             for j in range(m):
                 i, other = min(best, j), max(best, j)
                 entry = M[i * m - i * (i - 1) // 2 + other - i]
-                u[j] = entry if i == other else entry / np.sqrt(2.0)
+                u[j] = entry if i == other else entry / off_diagonal
             norm = np.sqrt((u * u).sum())
             if norm == 0.0:
                 return False
@@ -126,7 +139,7 @@ def is_rank_one(values: Array, m: int, grid: float, row: float, target: float, u
         for i in range(m):
             t += c[i] * u[i]
             for j in range(i, m):
-                s += M[k] * u[i] * u[j] * (1.0 if i == j else np.sqrt(2.0))
+                s += M[k] * u[i] * u[j] * (1.0 if i == j else 2.0 / off_diagonal)
                 k += 1
         longest = 1.0 if unit else row * row
         most = min(max(s + room, 0.0), longest)
@@ -141,7 +154,7 @@ def is_rank_one(values: Array, m: int, grid: float, row: float, target: float, u
             if abs(c[i] - t * u[i]) > room:
                 return False
             for j in range(i, m):
-                if abs(M[k] - s * u[i] * u[j] * (1.0 if i == j else np.sqrt(2.0))) > room:
+                if abs(M[k] - s * u[i] * u[j] * (1.0 if i == j else off_diagonal)) > room:
                     return False
                 k += 1
     return True
@@ -164,7 +177,7 @@ def one_row_per_step(problem: Ints, counts: Ints, problems: int, users: int) -> 
 
 
 @njit
-def unpack(values: Array, m: int, balance: float) -> tuple[Array, Array]:
+def unpack(values: Array, m: int, balance: float, off_diagonal: float) -> tuple[Array, Array]:
     """(svec(Lambda), kappa u) of each problem [problem, coordinate] -> Lambda [problem, m, m] and u [problem, m]."""
     n = len(values)
     Lambda, u = np.empty((n, m, m)), np.empty((n, m))
@@ -172,7 +185,7 @@ def unpack(values: Array, m: int, balance: float) -> tuple[Array, Array]:
         k = 0
         for i in range(m):
             for j in range(i, m):
-                Lambda[b, i, j] = Lambda[b, j, i] = values[b, k] / (1.0 if i == j else np.sqrt(2.0))
+                Lambda[b, i, j] = Lambda[b, j, i] = values[b, k] / (1.0 if i == j else off_diagonal)
                 k += 1
         for i in range(m):
             u[b, i] = values[b, k + i] / balance

@@ -1,8 +1,8 @@
 """The sets to which users' contributions are clipped, each with its sensitivity and a proof.
 
-All of them are about rows (X, y) of least-squares problems, contributed as (X X^T, kappa X y) with matrices in the isometric coordinates of
-`svec`; they differ in how rows are clipped. The L1 sensitivity of n coordinates is at most sqrt(n) times the L2 sensitivity, which is what
-stands below wherever it is less than adding up the two neighbours' L1 norms.
+All of them are about rows (X, y) of least-squares problems, contributed as (X X^T, kappa X y) with matrices in the coordinates of `svec`,
+isometric ones unless a bound says otherwise; they differ in how rows are clipped. The L1 sensitivity of n coordinates is at most sqrt(n)
+times the L2 sensitivity, which is what stands below wherever it is less than adding up the two neighbours' L1 norms.
 """
 
 import math
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from confide.arguments import real, whole
 from confide.errors import InvalidParameter
 from confide.identity import Identity
-from confide.mechanisms.symmetric import svec_size
+from confide.mechanisms.symmetric import ISOMETRIC, svec_size
 from confide.privacy.bounded import Array, Bound, Bounded, grid_for, real_numbers
 from confide.privacy.request import Relation, parse_relation
 from confide.statistics import _kernels
@@ -58,9 +58,15 @@ class RegressionRows:
         nonnegative, and M^2 / 2 more if not (2 L^2 (M - L^2) more if M > 2 L^2). Nonnegative targets alone do not help, because t < 0 and
         y = y' = Y attain the larger one.
     null: f' = 0 gives sqrt(L^4 + kappa^2 L^2 Y^2).
-    The steps are separate coordinates: a factor sqrt(steps). In L1, null: ||svec(X X^T)||_1 <= L^2 (1 + (d - 1)/sqrt(2)) and
-    ||X y||_1 <= sqrt(d) L Y; replace: by L2, of both parts together, or of each alone (sqrt(2) L^2, and 2 kappa L Y or, nonnegative,
-    sqrt(2) kappa L Y); times `steps`. Rounding each row to the grid moves each coordinate of either neighbour by half a grid step at most,
+    The steps are separate coordinates: a factor sqrt(steps).
+
+    o = `off_diagonal` weighs the entries of X X^T off its diagonal (`mechanisms/symmetric.py`). With o < sqrt(2) the query is shorter than
+    the isometric one, so the L2 sensitivity holds. It is attained if d >= 2: turn the worst pair so that X X^T - X' X'^T is diagonal.
+
+    In L1, null: ||svec(X X^T)||_1 <= L^2 (1 + o (d - 1)/2) and ||X y||_1 <= sqrt(d) L Y. replace: by Cauchy and Schwarz from L2, where the
+    d isometric coordinates on the diagonal have the weight 1 and the d (d - 1)/2 others o/sqrt(2), so that squared weights add up to
+    n = d + o^2 d (d - 1)/4; for both parts together, n + d, or for each alone (sqrt(2) L^2, and 2 kappa L Y or, nonnegative,
+    sqrt(2) kappa L Y). Times `steps`. Rounding each row to the grid moves each coordinate of either neighbour by half a grid step at most,
     which is added.
     """
 
@@ -70,14 +76,18 @@ class RegressionRows:
     target: float = 1.0
     balance: float = 1.0
     nonnegative: bool = False
+    off_diagonal: float = ISOMETRIC
 
     def __post_init__(self) -> None:
         _check_sizes(steps=self.steps, dimension=self.dimension)
+        real("off_diagonal", self.off_diagonal, above=0, at_most=ISOMETRIC)
         _check_numbers(row_norm=self.row_norm, balance=self.balance)
         if real("target", self.target) != 0:  # 0: X X^T alone, and noise where responses would be
             _check_numbers(target=self.target)
 
     def identity(self) -> Identity:
+        # Isometric coordinates are not named, so saved states and certificates of them stay valid.
+        coordinates = {} if self.off_diagonal == ISOMETRIC else {"off_diagonal": self.off_diagonal}
         return Identity(
             "regression-rows",
             1,
@@ -87,6 +97,7 @@ class RegressionRows:
             target=self.target,
             balance=self.balance,
             nonnegative=self.nonnegative,
+            **coordinates,
         )
 
     @property
@@ -114,14 +125,29 @@ class RegressionRows:
         return math.sqrt(self.steps) * self._step(relation) + math.sqrt(self.size) * self.grid
 
     def l1_sensitivity(self, relation: Relation) -> float:
+        step = sum(self.l1_parts(relation))
+        if relation != Relation.NULL:
+            together = math.sqrt(self._squared_weights + self.dimension) * self._step(relation)
+            step = min(step, together)
+        return self.steps * step + self.size * self.grid
+
+    def l1_parts(self, relation: Relation) -> tuple[float, float]:
+        """The L1 sensitivities of X X^T and of kappa X y in one step, each alone and before rounding."""
         L, KY, d = self.row_norm, self.balance * self.target, self.dimension
         if relation == Relation.NULL:
-            step = L**2 * (1 + (d - 1) / math.sqrt(2)) + math.sqrt(d) * L * KY
-        else:
-            responses = (math.sqrt(2) if self.nonnegative else 2) * L * KY
-            apart = math.sqrt(svec_size(d)) * math.sqrt(2) * L**2 + math.sqrt(d) * responses
-            step = min(apart, math.sqrt(_coordinates(d)) * self._step(relation))
-        return self.steps * step + self.size * self.grid
+            isometric = self.off_diagonal == ISOMETRIC
+            along = (d - 1) / math.sqrt(2) if isometric else self.off_diagonal * (d - 1) / 2
+            return L**2 * (1 + along), math.sqrt(d) * L * KY
+        responses = (math.sqrt(2) if self.nonnegative else 2) * L * KY
+        return math.sqrt(self._squared_weights) * math.sqrt(2) * L**2, math.sqrt(d) * responses
+
+    @property
+    def _squared_weights(self) -> float:
+        """n of the class, of the coordinates of X X^T."""
+        d = self.dimension
+        if self.off_diagonal == ISOMETRIC:
+            return svec_size(d)
+        return d + self.off_diagonal**2 * d * (d - 1) / 4
 
     def contains(self, values: Array) -> bool:
         stacked = _stacked(values, self.size, self.steps)
@@ -129,7 +155,13 @@ class RegressionRows:
             return False
         return bool(
             _kernels.is_rank_one(
-                stacked, self.dimension, self.grid, self.row_norm, self.balance * self.target, False
+                stacked,
+                self.dimension,
+                self.grid,
+                self.row_norm,
+                self.balance * self.target,
+                False,
+                self.off_diagonal,
             )
         )
 
@@ -159,7 +191,7 @@ class RegressionRows:
         X, y, steps, counts = _checked(
             step, rows, targets, count, problems=self.steps, dimension=self.dimension, users=users
         )
-        limits = self.row_norm, self.target, self.nonnegative
+        limits = self.row_norm, self.target, self.nonnegative, self.off_diagonal
         sums = _kernels.regression_sums(
             steps, X, y, counts, self.steps, self.balance, self.grid, *limits
         )
@@ -167,9 +199,8 @@ class RegressionRows:
 
     def unpack(self, values: Array) -> tuple[Array, Array]:
         """A released vector -> (Lambda [h, d, d], u [h, d]), kappa divided out."""
-        return _kernels.unpack(
-            _stacked(values, self.size, self.steps), self.dimension, self.balance
-        )
+        stacked = _stacked(values, self.size, self.steps)
+        return _kernels.unpack(stacked, self.dimension, self.balance, self.off_diagonal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +260,7 @@ class WeightedRows:
 
     def contains(self, values: Array) -> bool:
         stacked = _stacked(values, self.size, self.steps)
-        return bool(_kernels.is_rank_one(stacked, self.dimension, self.grid, 1.0, 0.0, True))
+        return bool(_kernels.is_rank_one(stacked, self.dimension, self.grid, 1.0, 0.0, True, ISOMETRIC))
 
     def counted(
         self, step: npt.ArrayLike, rows: Array, targets: Array, count: npt.ArrayLike, *, users: int
@@ -243,9 +274,8 @@ class WeightedRows:
 
     def unpack(self, values: Array) -> tuple[Array, Array]:
         """A released vector -> (Lambda [h, m, m], u [h, m]), kappa divided out."""
-        return _kernels.unpack(
-            _stacked(values, self.size, self.steps), self.dimension, self.balance
-        )
+        stacked = _stacked(values, self.size, self.steps)
+        return _kernels.unpack(stacked, self.dimension, self.balance, ISOMETRIC)
 
 
 def _checked(
