@@ -136,7 +136,7 @@ def test_the_pure_variant_runs_and_says_whose_the_constants_are(problem, kind):
     done = run(agent, problem, seed=0)
     verify(done.certificate)
     assert 0.5 < done.guarantee.epsilon <= 1
-    assert "orders of growth only" in agent.describe().constants
+    assert "orders of growth only" in agent.calibration.constants
     assert (
         "constants of noise, shift and width are confide's" in done.certificate.document["subject"]
     )

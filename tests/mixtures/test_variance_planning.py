@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from confide.mixtures.value_features import raw, reduced
+from confide.mixtures.value_features import raw, reduced, sparse
 from confide.mixtures.variance_planning import (
     Moment,
     largest_plausible,
@@ -31,7 +31,7 @@ def test_moments_at_the_truth_give_the_true_variance(features):
     np.testing.assert_allclose(moments[0].mean, mean, atol=1e-12)
     exact = np.einsum("hsat,ht->hsa", P, VALUES**2) - mean**2
     np.testing.assert_allclose(largest_plausible(*moments, 1.0), exact, atol=1e-12)
-    assert (exact <= largest_possible(PROBLEM.kernels, VALUES) + 1e-12).all()
+    assert (exact <= largest_possible(sparse(features, PROBLEM.kernels), VALUES) + 1e-12).all()
 
 
 def test_errors_are_the_width_and_capped_one_by_one():

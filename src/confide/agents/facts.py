@@ -36,14 +36,11 @@ class Facts:
     resources: Resources | None = None  # on a problem, if one is given
     # problems on which its default may stay away from optimal, by `benchmarks/stuck.py`
     stuck: str = ""
+    constants: str = ""  # whose they are, where they are not the paper's
 
     @property
     def calibration(self) -> str:
         return self.description.calibration
-
-    @property
-    def constants(self) -> str:
-        return self.description.constants
 
     @property
     def planning(self) -> str:
@@ -145,4 +142,5 @@ def facts(agent: Any, problem: Problem | ProblemSizes | None = None) -> Facts:
         noise,
         resources,
         stuck,
+        agent.calibration.constants,
     )

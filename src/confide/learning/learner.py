@@ -109,8 +109,6 @@ class Description:
     planning: str  # how releases become plans, and what is done about their noise
     # of a least-squares regression: the dimension of its rows, and the norm of the longest
     rows: tuple[int, float] | None = None
-    # Whose the constants of calibration="paper" are, where they are not the paper's.
-    constants: str = ""
 
 
 class Algorithm(Protocol):
@@ -135,6 +133,8 @@ class Calibration:
     loss: Loss | None = None  # None: what was asked for; printed constants really give another
     # How batches become releases, called like `make_privatizer`. None: as `PRIVATIZERS` says for the request.
     privatizer: Callable[..., Batches] | None = None
+    # Whose the constants of calibration="paper" are, where they are not the paper's. Certificates and `explain` say it.
+    constants: str = ""
 
 
 class Learner:

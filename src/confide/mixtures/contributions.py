@@ -112,9 +112,7 @@ class StackedRows:
         return self._part(self.second_steps, self.second_dimension, self.second_balance)
 
     def _part(self, steps: int, dimension: int, balance: float) -> RegressionRows | WeightedRows:
-        return _rows(
-            self.plain, self.nonnegative, steps, dimension, balance, self.off_diagonal
-        )
+        return _rows(self.plain, self.nonnegative, steps, dimension, balance, self.off_diagonal)
 
     @property
     def about(self) -> str:

@@ -13,6 +13,7 @@ from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.footprint import regression_footprint
 from confide.mixtures.linopt_vi import Choices, Regressions
 from confide.mixtures.policy_planning import PolicySteps, plan_round
+from confide.mixtures.printed import ROW_BOUNDS
 from confide.planners.regression import MakeRegularizer
 from confide.privacy.bounded import Bound, Released
 from confide.privacy.request import Request
@@ -88,6 +89,7 @@ class LinOptPO(Learner):
         failure: float = 0.1,
         noise: NoiseSource | None = None,
         regularizer: MakeRegularizer | None = None,
+        row_bound: str = ROW_BOUNDS[0],
     ) -> None:
         if step is not None:
             real("step", step, above=0)
@@ -103,7 +105,14 @@ class LinOptPO(Learner):
             return OptimisticPolicyOptimisation(regressions, schedule, steps)
 
         choices = Choices(
-            episodes, privacy, calibration, schedule, bonus_scale, failure, regularizer
+            episodes,
+            privacy,
+            calibration,
+            schedule,
+            bonus_scale,
+            failure,
+            regularizer,
+            row_bound=row_bound,
         )
         identity = Identity(
             self.name,
@@ -114,6 +123,7 @@ class LinOptPO(Learner):
             step=step,
             failure=failure,
             own_regularizer=regularizer is not None,
+            **choices.named_row_bound,
         )
         super().__init__(
             choices.calibrate(public, "LinOpt-PO", policy_optimisation),

@@ -21,7 +21,7 @@ from confide.mechanisms.symmetric import MIRRORED
 from confide.mixtures.contributions import Both, StackedRows, ValueTargets
 from confide.mixtures.explorer_planning import SAID
 from confide.mixtures.footprint import regression_footprint
-from confide.mixtures.printed import paper_constants
+from confide.mixtures.printed import ROW_BOUNDS, paper_constants
 from confide.mixtures.regression_planning import (
     Knowledge,
     MixturePlanner,
@@ -29,7 +29,7 @@ from confide.mixtures.regression_planning import (
     ValueRound,
     plan_round,
 )
-from confide.mixtures.value_features import raw, reduced, value_steps
+from confide.mixtures.value_features import FeatureMap, raw, reduced, summing_to_one, value_steps
 from confide.planners.regression import (
     MakeRegularizer,
     Proven,
@@ -140,8 +140,12 @@ class Choices:
     failure: float = 0.1
     regularizer: MakeRegularizer | None = None
     exploration: str = "measured"
+    row_bound: str = ROW_BOUNDS[0]  # of [Zhou22]
 
     def __post_init__(self) -> None:
+        choice("row_bound", self.row_bound, ROW_BOUNDS)
+        if self.row_bound != ROW_BOUNDS[0] and self.calibration != "paper":
+            raise InvalidParameter('row_bound is part of calibration="paper": omit row_bound')
         check_choices(self.calibration, self.bonus_scale, self.failure)
         if choice("exploration", self.exploration, EXPLORATIONS) == "proven":
             self._check_proven()
@@ -167,6 +171,11 @@ class Choices:
                 'exploration="proven" is proved for Gaussian noise: use JointDP with delta > 0, or NoPrivacy'
             )
 
+    @property
+    def named_row_bound(self) -> dict[str, str]:
+        """For an identity. The usual bound is not named, so saved states of it stay valid."""
+        return {} if self.row_bound == ROW_BOUNDS[0] else {"row_bound": self.row_bound}
+
     def checked_regularizer(self) -> MakeRegularizer | None:
         """The caller's function, whose results are checked."""
         given = self.regularizer
@@ -182,10 +191,10 @@ class Choices:
 
         return make
 
-    def proven(self, regression: Regression, problems: int, releases: int) -> Proven:
-        """Rows and targets under fitting weights: ||(X, balance y / sqrt(2))|| <= 1; theta are coordinates of w - 1/d, w on the simplex."""
+    def proven(self, regression: Regression, norm: float, problems: int, releases: int) -> Proven:
+        """Rows and targets under fitting weights: ||(X, balance y / sqrt(2))|| <= 1; `norm` is the largest of theta."""
         m = regression.dimension
-        span, norm = 2 * math.sqrt(2) / regression.balance, math.sqrt(m / (m + 1))
+        span = 2 * math.sqrt(2) / regression.balance
         return Proven(
             m, regression.balance, span, norm, self.episodes, problems, releases, self.failure
         )
@@ -210,23 +219,23 @@ def tight(public: MixturePublic, choices: Choices, make_algorithm: MakeAlgorithm
         scale = 0.1 if choices.bonus_scale is None else choices.bonus_scale
         return Repair(regression.balance, scale, simplex=regression.simplex)
 
-    require_simplex(public, 'calibration="tight"')
-    make, features, H = (
-        choices.checked_regularizer() or repair,
-        reduced(public.dimension),
-        public.horizon,
-    )
+    coordinates, H = learned_coordinates(public), public.horizon
+    make, features = choices.checked_regularizer() or repair, coordinates.feature_map
     m, kappa = features.dimension, BALANCE
     schedule = choose_schedule(choices.schedule, geometric(choices.episodes))
     regression, proven = (
-        Regression("transitions", m, kappa, simplex=features),
+        Regression("transitions", m, kappa, simplex=coordinates.simplex),
         choices.exploration == "proven",
     )
     transitions = (
-        choices.proven(regression, value_steps(H), schedule.leaves) if proven else make(regression)
+        choices.proven(regression, coordinates.largest_norm, value_steps(H), schedule.leaves)
+        if proven
+        else make(regression)
     )
     if public.rewards is not None:
-        planner = MixturePlanner(public, features, transitions, explorers=not proven)
+        planner = MixturePlanner(
+            public, features, transitions, explorers=not proven, unit=coordinates.unit
+        )
         regressions = Regressions(planner, WeightedRows(value_steps(H), m, kappa))
         return Calibration(make_algorithm(regressions, schedule), schedule)
     if proven:
@@ -238,7 +247,7 @@ def tight(public: MixturePublic, choices: Choices, make_algorithm: MakeAlgorithm
     kappa_r = BALANCE / float(varphi.largest.max())
     bound = StackedRows(value_steps(H), m, kappa, H, varphi.dimension, kappa_r, REWARD_WEIGHT)
     rewards = make(Regression("rewards", varphi.dimension, kappa_r))
-    planner = MixturePlanner(public, features, transitions, varphi, rewards)
+    planner = MixturePlanner(public, features, transitions, varphi, rewards, unit=coordinates.unit)
     regressions = Regressions(planner, bound)
     return Calibration(make_algorithm(regressions, schedule), schedule)
 
@@ -247,9 +256,10 @@ def paper(public: MixturePublic, choices: Choices, make_algorithm: MakeAlgorithm
     """[Zhou22, Thm. 6.5], in units where all its noises are one number c = sigma_r, so that one counter of that scale adds them:
 
     X = phi_V / (sqrt(d1) H) and y = V / (sqrt(d1) H) with kappa = sqrt(d1) have ||X|| <= 1, kappa |y| <= 1, and the printed noise
-    sigma_{p,1} / (d1 H^2) = c on Lambda and kappa sigma_{p,2} / (d1 H^2) = c on kappa u; rewards have kappa = 1.
+    sigma_{p,1} / (d1 H^2) = c on Lambda and kappa sigma_{p,2} / (d1 H^2) = c on kappa u; rewards have kappa = 1. With ||phi_V|| <= H
+    (Remark 6.6) the same with 1 in place of d1, for features that are divided by the bound on ||phi_v||.
     """
-    check_assumption_1(public)
+    unit = check_assumption_1(public, choices.row_bound)
     H, d1, privacy = public.horizon, public.dimension, choices.privacy
     varphi = None if public.rewards is not None else raw_rewards(public.reward_features)  # type: ignore[arg-type]
     d2 = varphi.dimension if varphi else 1
@@ -260,18 +270,20 @@ def paper(public: MixturePublic, choices: Choices, make_algorithm: MakeAlgorithm
         dimension=d1,
         reward_dimension=d2,
         failure=choices.failure,
+        row_bound=choices.row_bound,
     )
-    span, kappa = math.sqrt(d1) * H, math.sqrt(d1)
+    kappa = 1.0 if choices.row_bound == "H" else math.sqrt(d1)
+    span = kappa * H
 
     def shift(regression: Regression) -> Regularizer:
-        unit, regularity, beta = (
+        length, regularity, beta = (
             (span, found.transitions, found.beta_p)
             if regression.name == "transitions"
             else (1.0, found.rewards, found.beta_r)
         )
         scale = 1.0 if choices.bonus_scale is None else choices.bonus_scale
         return Shift(
-            (regularity.lambda_min + regularity.lambda_max) / 2 / unit**2, scale * beta / unit
+            (regularity.lambda_min + regularity.lambda_max) / 2 / length**2, scale * beta / length
         )
 
     make = choices.checked_regularizer() or shift
@@ -282,7 +294,7 @@ def paper(public: MixturePublic, choices: Choices, make_algorithm: MakeAlgorithm
         bound = RegressionRows(
             value_steps(H), d1, 1.0, 1 / kappa, kappa, public.nonnegative, MIRRORED
         )
-        planner = MixturePlanner(public, features, transitions, plain=True)
+        planner = MixturePlanner(public, features, transitions, plain=True, unit=unit)
     else:
         positive = public.nonnegative and bool((varphi.rows >= 0).all())
         bound = StackedRows(
@@ -297,7 +309,9 @@ def paper(public: MixturePublic, choices: Choices, make_algorithm: MakeAlgorithm
             off_diagonal=MIRRORED,
         )
         rewards = make(Regression("rewards", d2, 1.0))
-        planner = MixturePlanner(public, features, transitions, varphi, rewards, plain=True)
+        planner = MixturePlanner(
+            public, features, transitions, varphi, rewards, plain=True, unit=unit
+        )
     algorithm = make_algorithm(Regressions(planner, bound), schedule)
     if isinstance(privacy, NoPrivacy):
         return Calibration(algorithm, schedule)
@@ -307,9 +321,23 @@ def paper(public: MixturePublic, choices: Choices, make_algorithm: MakeAlgorithm
     return Calibration(algorithm, schedule, tree, loss)
 
 
-def check_assumption_1(public: MixturePublic) -> None:
-    """[Zhou22, Assumption 1]: ||w|| <= sqrt(d1), and ||phi_V|| <= sqrt(d1) H for V with values in [0, H]."""
+def check_assumption_1(public: MixturePublic, row_bound: str) -> float:
+    """[Zhou22, Assumption 1]: ||w|| <= sqrt(d1), and ||phi_V|| <= sqrt(d1) H for V with values in [0, H].
+
+    Remark 6.6 assumes ||phi_V|| <= H. Features divided by `value_bound` have this, with weights multiplied by it. Returned is what
+    features are divided by.
+    """
     most = math.sqrt(public.dimension)
+    if row_bound == "H":
+        weight_bound = public.weight_bound * public.value_bound
+        if weight_bound > most * (1 + 1e-9):
+            raise InvalidParameter.of(
+                "weight_bound",
+                f"times value_bound must be at most sqrt(d) = {most:.4g}, because [Zhou22, Remark 6.6] needs it",
+                got=f"{weight_bound:.4g}",
+                advice=": use ucrl-vtr",
+            )
+        return public.value_bound
     for name in ("weight_bound", "value_bound"):
         if getattr(public, name) > most * (1 + 1e-9):
             raise InvalidParameter.of(
@@ -318,10 +346,34 @@ def check_assumption_1(public: MixturePublic) -> None:
                 got=f"{getattr(public, name):.4g}",
                 advice=": use ucrl-vtr, or divide the features by another number",
             )
+    return 1.0
 
 
 def value_iteration(regressions: Regressions, schedule: Schedule) -> OptimisticValueIteration:
     return OptimisticValueIteration(regressions, schedule)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LearnedCoordinates:
+    """Which coordinates theta of the weights the tight form learns, of features that are divided by `unit`."""
+
+    feature_map: FeatureMap
+    unit: float
+    simplex: FeatureMap | None  # the same, if the weights are known to lie on the simplex
+    largest_norm: float  # of theta
+
+
+def learned_coordinates(public: MixturePublic) -> LearnedCoordinates:
+    """Of kernels d - 1 coordinates of w - 1/d, w on the simplex; of other features those that the sums of probabilities leave open."""
+    if isinstance(public, LinearMixturePublic):
+        known = reduced(public.dimension)
+        m = known.dimension
+        return LearnedCoordinates(known, 1.0, known, math.sqrt(m / (m + 1)))
+    unit = public.value_bound
+    known = summing_to_one(public.features.divided(unit))
+    # The origin is orthogonal to the basis.
+    left = (unit * public.weight_bound) ** 2 - float(known.origin @ known.origin)
+    return LearnedCoordinates(known, unit, None, math.sqrt(max(left, 0.0)))
 
 
 def require_simplex(public: MixturePublic, name: str) -> LinearMixturePublic:
@@ -388,9 +440,18 @@ class LinOptVI(Learner):
         noise: NoiseSource | None = None,
         regularizer: MakeRegularizer | None = None,
         exploration: str = "measured",
+        row_bound: str = ROW_BOUNDS[0],
     ) -> None:
         choices = Choices(
-            episodes, privacy, calibration, schedule, bonus_scale, failure, regularizer, exploration
+            episodes,
+            privacy,
+            calibration,
+            schedule,
+            bonus_scale,
+            failure,
+            regularizer,
+            exploration,
+            row_bound,
         )
         made = choices.calibrate(public, "LinOpt-VI", value_iteration)
         identity = Identity(
@@ -402,6 +463,7 @@ class LinOptVI(Learner):
             failure=failure,
             own_regularizer=regularizer is not None,
             exploration=exploration,
+            **choices.named_row_bound,
         )
         super().__init__(made, privacy=privacy, identity=identity, noise=noise)
 

@@ -22,8 +22,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from confide.arguments import choice
 from confide.errors import InvalidParameter
-from confide.learning.learner import Description
 from confide.mechanisms.counters import Factorisation, Tree
 from confide.mechanisms.symmetric import ISOMETRIC, MIRRORED
 from confide.mixtures.value_features import value_steps
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from confide.problems.feature_mixture import MixturePublic
 
 
-OWN_CONSTANTS = (
-    "for delta = 0 the paper prints orders of growth only, so the constants of noise, shift and width are confide's"
-)
+# Of ||phi_V||: Assumption 1 of [Zhou22], and Remark 6.6.
+ROW_BOUNDS = ("sqrt(d)H", "H")
+OWN_CONSTANTS = "for delta = 0 the paper prints orders of growth only, so the constants of noise, shift and width are confide's"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +96,9 @@ def setting_of(public: "MixturePublic", schedule: Schedule, failure: float) -> S
     )
 
 
-def state_constants(said: Description, privacy: Request) -> Description:
-    """The description of an agent of [Luyo21], which says so where the constants are ours."""
-    own = said.calibration == "paper" and _is_pure(privacy)
-    return replace(said, constants=OWN_CONSTANTS) if own else said
+def whose_constants(privacy: Request) -> str:
+    """Of the constants of [Luyo21], for `Calibration`."""
+    return OWN_CONSTANTS if _is_pure(privacy) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,9 +224,7 @@ def _sigma(
     return sensitivity * 8 * n / epsilon * math.sqrt(2 * H * levels * logs)
 
 
-def _noise_norm(
-    privacy: Request, setting: Setting, bound: RegressionRows, *, unions: int
-) -> float:
+def _noise_norm(privacy: Request, setting: Setting, bound: RegressionRows, *, unions: int) -> float:
     """Upsilon / sigma_B: the norm of a prefix of K_0 nodes, or of K users' own noise, with probability 1 - p / (unions K H).
 
     The widths need Upsilon to bound the norm of the noise on u, too, which Laplace noise does not imply.
@@ -303,7 +300,7 @@ def tight_noise(
 
 @dataclass(frozen=True, slots=True)
 class PaperConstants:
-    """[Zhou22, Thm. 6.5, Lemma 3.1], for values in [0, H] and ||phi_V|| <= sqrt(d1) H."""
+    """[Zhou22, Thm. 6.5, Lemma 3.1], for values in [0, H] and ||phi_V|| <= sqrt(d1) H, or <= H (Remark 6.6)."""
 
     levels: int  # m: how many noises one user is in
     sigma_p1: float  # of one noise on an entry of Lambda_p, of u_p, and of either for rewards
@@ -324,14 +321,19 @@ def paper_constants(
     dimension: int,
     reward_dimension: int,
     failure: float = 0.1,
+    row_bound: str = ROW_BOUNDS[0],
 ) -> PaperConstants:
     """sigma = (H Delta / eps) sqrt(32 m ln(4 H / delta)), m = ceil(log2 K), Delta = d1 H^2, sqrt(d1) H^2 and 1.
+
+    With `row_bound` H, ||phi_V|| <= H as in Remark 6.6: Delta = H^2, H^2 and 1.
 
     `failure` is the paper's alpha: its regret bounds hold with probability 1 - 4 alpha. Under local privacy every user is noised once (m =
     1) and a sum carries up to K noises, all else as in the proof of Thm. 6.5 (Remark 6.9). Without privacy the regularizer is Z = I.
     """
     Setting(episodes, horizon, dimension, failure)  # checks them
     K, H, d1, d2 = episodes, horizon, dimension, reward_dimension
+    # The square of the bound on rows, in units of H. Delta_{p,1} is longest H^2, and Delta_{p,2} its root times H^2.
+    longest = 1 if choice("row_bound", row_bound, ROW_BOUNDS) == "H" else d1
     local = isinstance(privacy, LocalDP)
     m = 1 if local else max(math.ceil(math.log2(K)), 1)
     if isinstance(privacy, NoPrivacy):
@@ -359,7 +361,7 @@ def paper_constants(
             return Regularity(Sigma, 3 * Sigma, nu)
 
         transitions = regularity(
-            c * d1 * H**2, c * math.sqrt(d1) * H**2, d1, max(d1, d2)
+            c * longest * H**2, c * math.sqrt(longest) * H**2, d1, max(d1, d2)
         )  # Sigma_{p,1} is printed with d >= d1, d2
         rewards = regularity(c, c, d2, d2)
 
@@ -374,7 +376,15 @@ def paper_constants(
             failure=failure,
         )
 
-    beta_p, beta_r = beta(transitions, d1, math.sqrt(d1) * H, float(H)), beta(rewards, d2, 1.0, 1.0)
+    beta_p = beta(transitions, d1, math.sqrt(longest) * H, float(H))
+    beta_r = beta(rewards, d2, 1.0, 1.0)
     return PaperConstants(
-        m, c * d1 * H**2, c * math.sqrt(d1) * H**2, c, transitions, rewards, beta_p, beta_r
+        m,
+        c * longest * H**2,
+        c * math.sqrt(longest) * H**2,
+        c,
+        transitions,
+        rewards,
+        beta_p,
+        beta_r,
     )

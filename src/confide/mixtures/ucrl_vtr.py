@@ -5,12 +5,12 @@ from typing import Any
 from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.arguments import choose_schedule
-from confide.learning.learner import Calibration, Description, Learner
+from confide.learning.learner import Calibration, Learner
 from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.footprint import regression_footprint
 from confide.mixtures.linopt_vi import Choices, Regressions, known_mixture, tight, value_iteration
-from confide.mixtures.printed import printed, setting_of, state_constants
+from confide.mixtures.printed import printed, setting_of, whose_constants
 from confide.mixtures.regression_planning import MixturePlanner
 from confide.mixtures.value_features import raw
 from confide.planners.regression import Shift
@@ -33,7 +33,8 @@ def paper(public: MixturePublic, choices: Choices) -> Calibration:
     )
     regressions = Regressions(planner, made.bound)
     tree = None if isinstance(privacy, LocalDP | NoPrivacy) else setting.tree
-    return Calibration(value_iteration(regressions, schedule), schedule, tree, made.loss)
+    algorithm, constants = value_iteration(regressions, schedule), whose_constants(privacy)
+    return Calibration(algorithm, schedule, tree, made.loss, constants=constants)
 
 
 class UCRLVTR(Learner):
@@ -115,6 +116,3 @@ class UCRLVTR(Learner):
             exploration=exploration,
         )
         super().__init__(made, privacy=privacy, identity=identity, noise=noise)
-
-    def describe(self) -> Description:
-        return state_constants(super().describe(), self.privacy)

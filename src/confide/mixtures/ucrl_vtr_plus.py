@@ -13,10 +13,10 @@ from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.contributions import Both, PairedTargets, StackedRows, ValueTargets
 from confide.mixtures.explorer_planning import SAID
 from confide.mixtures.footprint import regression_footprint
-from confide.mixtures.linopt_vi import BALANCE, known_mixture, require_simplex
-from confide.mixtures.printed import PrintedPlus, printed_plus, setting_of, state_constants
+from confide.mixtures.linopt_vi import BALANCE, known_mixture, learned_coordinates
+from confide.mixtures.printed import PrintedPlus, printed_plus, setting_of, whose_constants
 from confide.mixtures.regression_planning import Sums
-from confide.mixtures.value_features import known_features, raw, reduced, sparse, value_steps
+from confide.mixtures.value_features import known_features, raw, sparse, value_steps
 from confide.mixtures.variance_aware_planning import (
     PrintedProblem,
     VarianceProblem,
@@ -28,7 +28,6 @@ from confide.privacy.bounded import Released
 from confide.privacy.request import LocalDP, NoPrivacy, Request
 from confide.privatizers import Schedule, every_episode, geometric
 from confide.problems.feature_mixture import MixturePublic
-from confide.problems.linear_mixture import LinearMixturePublic
 from confide.problems.sizes import ProblemSizes
 from confide.statistics.bounds import RegressionRows
 
@@ -161,9 +160,7 @@ class UCRLVTRPlus(Learner):
             schedule, geometric(episodes) if calibration == "tight" else every_episode(episodes)
         )
         if calibration == "tight":
-            made = tight(
-                require_simplex(public, 'UCRL-VTR+ with calibration="tight"'), times, bonus_scale
-            )
+            made = tight(public, times, bonus_scale)
         else:
             made = paper(public, privacy, times, bonus_scale, failure)
         identity = Identity(
@@ -176,21 +173,19 @@ class UCRLVTRPlus(Learner):
         )
         super().__init__(made, privacy=privacy, identity=identity, noise=noise)
 
-    def describe(self) -> Description:
-        return state_constants(super().describe(), self.privacy)
-
 
 def tight(
-    public: LinearMixturePublic, schedule: Schedule, bonus_scale: float | None = None
+    public: MixturePublic, schedule: Schedule, bonus_scale: float | None = None
 ) -> Calibration:
     assert public.rewards is not None
-    features, n = reduced(public.dimension), value_steps(public.horizon)
+    coordinates, n = learned_coordinates(public), value_steps(public.horizon)
+    features = coordinates.feature_map
     bound = StackedRows(n, features.dimension, BALANCE, n, features.dimension, BALANCE, SHARE)
-    regularizer = Repair(BALANCE, 0.1 if bonus_scale is None else bonus_scale, simplex=features)
+    scale = 0.1 if bonus_scale is None else bonus_scale
+    regularizer = Repair(BALANCE, scale, simplex=coordinates.simplex)
     problem = VarianceProblem(
-        public.kernels,
+        sparse(features, known_features(public, coordinates.unit)),
         public.rewards,
-        sparse(features, public.kernels),
         regularizer,
         BALANCE,
         tuple(schedule.times),
@@ -215,4 +210,4 @@ def paper(
     )
     planning = PrintedPlanning(problem, constants)
     tree = None if isinstance(privacy, LocalDP | NoPrivacy) else setting.tree
-    return Calibration(planning, schedule, tree, constants.loss)
+    return Calibration(planning, schedule, tree, constants.loss, constants=whose_constants(privacy))

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 _FITTING = np.zeros((0, 0))
+# A direction is known if its singular value is more than this share of the largest one.
+_RANK = 1e-10
+# How far from one the sum of probabilities may be by rounding.
+_SUM = 1e-8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,6 +81,28 @@ def reduced(kernels: int) -> FeatureMap:
     U = np.triu(np.ones((d, d - 1)))
     U[np.arange(1, d), np.arange(d - 1)] = -np.arange(1, d)
     return FeatureMap(np.full(d, 1 / d), U / np.linalg.norm(U, axis=0), None)
+
+
+def summing_to_one(features: SuccessorFeatures) -> FeatureMap:
+    """The coordinates of all weights w with phi_1(s, a).w = 1 for every (s, a): the true weights are among them.
+
+    phi_1 is public, so these are linear equations that everybody knows. For kernels they say that weights sum to one, as `reduced` does.
+    w = origin + basis theta, where the origin is the shortest solution and the basis spans the null space.
+    """
+    totals = features.totals
+    # R^T R = totals^T totals, without squaring the condition number
+    R = np.linalg.qr(totals, mode="r")
+    _, sizes, directions = np.linalg.svd(R, full_matrices=True)
+    rank = int((sizes > _RANK * sizes.max(initial=0.0)).sum())
+    known, basis = directions[:rank], directions[rank:].T
+    origin = known.T @ np.linalg.lstsq(totals @ known.T, np.ones(len(totals)), rcond=None)[0]
+    if np.abs(totals @ origin - 1).max() > _SUM:
+        raise InvalidParameter("no weights make the probabilities of all (s, a) sum to one")
+    if basis.shape[1] == 0:
+        raise InvalidParameter(
+            "the features leave nothing to learn: probabilities that sum to one determine the weights"
+        )
+    return FeatureMap(origin, np.ascontiguousarray(basis), None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -90,9 +90,8 @@ def plan_as_printed(
 class VarianceProblem:
     """What is public before the first user."""
 
-    kernels: Array = field(repr=False)
+    features: SparseKernels
     rewards: Array = field(repr=False)
-    features: SparseKernels  # of the kernels
     regularizer: Repair
     balance: float  # of the first regression
     times: tuple[int, ...]  # of releases
@@ -114,10 +113,9 @@ def plan_round(
     later = scaled(targets(plan.values, explorer.values)[1 : len(first.gram) + 1])
     mean = moment(features, seen, later, estimate, width)
     square = moment(features, seen, later**2, second_estimate, second_width)
-    possible = largest_possible(problem.kernels, later)
-    variances = np.clip(
-        largest_plausible(mean, square, 1.0), possible / len(problem.kernels), possible
-    )
+    possible = largest_possible(seen, later)
+    least = possible / len(features.origin)
+    variances = np.clip(largest_plausible(mean, square, 1.0), least, possible)
     signal = np.maximum(np.trace(first.gram, axis1=1, axis2=2) / features.dimension, 1.0)
     rows, fitting = fitted(features, seen, later, balance=problem.balance)
     weights = variance_weights(fitting, rows.rows, variances, noise=width.noise / signal)

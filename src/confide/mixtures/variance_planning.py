@@ -48,12 +48,14 @@ def largest_plausible(first: Moment, second: Moment, span: float) -> Array:
     )
 
 
-def largest_possible(kernels: Array, values: Array) -> Array:
-    """[h, s, a]: a quarter of the squared range of the values [h, s'] that some kernel allows; no variance is larger (Popoviciu)."""
-    allowed = (kernels > 0).any(axis=0)
-    high = np.stack([np.where(allowed, V, -np.inf).max(axis=-1) for V in values])
-    low = np.stack([np.where(allowed, V, np.inf).min(axis=-1) for V in values])
-    return np.asarray((high - low) ** 2 / 4)
+def largest_possible(kernels: SparseKernels, values: Array) -> Array:
+    """[h, s, a]: a quarter of the squared range of the values [h, s'] that may follow; no variance is larger (Popoviciu)."""
+    starts, successors, _ = kernels.arrays
+    later = values[:, successors]
+    high = np.maximum.reduceat(later, starts[:-1], axis=1)
+    low = np.minimum.reduceat(later, starts[:-1], axis=1)
+    possible = (high - low) ** 2 / 4
+    return np.asarray(possible.reshape(len(values), kernels.states, kernels.actions))
 
 
 def variance_weights(fitting: Array, rows: Array, variances: Array, *, noise: Array) -> Array:

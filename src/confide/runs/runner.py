@@ -153,7 +153,7 @@ def _certificate(
         if trusted
         else []
     )
-    constants = agent.describe().constants if isinstance(agent, Learner) else ""
+    constants = agent.calibration.constants if isinstance(agent, Learner) else ""
     made = certify(
         agent.guarantee,
         agent.mechanisms(),

@@ -260,7 +260,9 @@ class WeightedRows:
 
     def contains(self, values: Array) -> bool:
         stacked = _stacked(values, self.size, self.steps)
-        return bool(_kernels.is_rank_one(stacked, self.dimension, self.grid, 1.0, 0.0, True, ISOMETRIC))
+        return bool(
+            _kernels.is_rank_one(stacked, self.dimension, self.grid, 1.0, 0.0, True, ISOMETRIC)
+        )
 
     def counted(
         self, step: npt.ArrayLike, rows: Array, targets: Array, count: npt.ArrayLike, *, users: int
