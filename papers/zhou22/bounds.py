@@ -4,7 +4,7 @@ import math
 
 from confide.mechanisms.counters import Tree
 from confide.mixtures.contributions import StackedRows
-from confide.mixtures.printed import PaperConstants, paper_constants
+from confide.mixtures.printed import ROW_BOUNDS, PaperConstants, paper_constants
 from confide.mixtures.value_features import value_steps
 from confide.planners.regularity import Regularity
 from confide.privacy.accounting import gaussian_epsilon
@@ -16,7 +16,12 @@ K, H, D1, D2 = 100_000, 5, 5, 3
 
 
 def constants(
-    privacy: Request, episodes: float = K, horizon: int = H, d1: int = D1, d2: int = D2
+    privacy: Request,
+    episodes: float = K,
+    horizon: int = H,
+    d1: int = D1,
+    d2: int = D2,
+    row_bound: str = ROW_BOUNDS[0],
 ) -> PaperConstants:
     return paper_constants(
         privacy,
@@ -25,6 +30,7 @@ def constants(
         dimension=d1,
         reward_dimension=d2,
         failure=FAILURE,
+        row_bound=row_bound,
     )
 
 
@@ -74,14 +80,16 @@ def terms(
     horizon: int,
     d1: int,
     d2: int,
+    row_bound: str = ROW_BOUNDS[0],
 ) -> tuple[float, float]:
-    """T_1 and T_2 of the proof of Thm. 4.1."""
+    """T_1 and T_2 of the proof of Thm. 4.1. Lemma 11 of Abbasi-Yadkori et al. has L^2 / d in the logarithm, with L = sqrt(d1) H or H."""
     root = math.sqrt(episodes * horizon)
+    squared = horizon**2 / (d1 if row_bound == "H" else 1)
     one = (
         2
         * beta_p
         * root
-        * math.sqrt(2 * horizon * d1 * math.log1p(episodes * horizon**2 / p.lambda_min))
+        * math.sqrt(2 * horizon * d1 * math.log1p(episodes * squared / p.lambda_min))
     )
     two = (
         2
@@ -93,11 +101,28 @@ def terms(
     return one, two
 
 
-def value_bound(privacy: Request, episodes: float, horizon: int = H, d: int = D1) -> float:
-    """[Zhou22, Sec. 7.1]: T_1 + T_2 + T_3 with the constants of Thm. 6.5, d1 = d2 = d."""
-    made = constants(privacy, episodes, horizon, d, d)
+def value_bound(
+    privacy: Request,
+    episodes: float,
+    horizon: int = H,
+    d: int = D1,
+    *,
+    d2: int | None = None,
+    row_bound: str = ROW_BOUNDS[0],
+) -> float:
+    """[Zhou22, Sec. 7.1]: T_1 + T_2 + T_3 with the constants of Thm. 6.5 (or Remark 6.6), d1 = d2 = d unless d2 is given."""
+    other = d if d2 is None else d2
+    made = constants(privacy, episodes, horizon, d, other, row_bound)
     one, two = terms(
-        made.beta_p, made.beta_r, made.transitions, made.rewards, episodes, horizon, d, d
+        made.beta_p,
+        made.beta_r,
+        made.transitions,
+        made.rewards,
+        episodes,
+        horizon,
+        d,
+        other,
+        row_bound,
     )
     return one + two + horizon * math.sqrt(2 * episodes * horizon * math.log(1 / FAILURE))
 
@@ -111,3 +136,24 @@ def policy_bound(
         2 * T * math.log(1 / FAILURE)
     )
     return value_bound(privacy, episodes, horizon, d) + more
+
+
+def tabular_bound(
+    privacy: Request,
+    episodes: float,
+    states: int,
+    actions: int,
+    horizon: int = H,
+    row_bound: str = ROW_BOUNDS[0],
+) -> float:
+    """The same for a tabular MDP: d1 = S^2 A features of transitions, d2 = S A of rewards (`FeatureMixtureMDP.from_table`)."""
+    pairs = states * actions
+    return value_bound(privacy, episodes, horizon, states * pairs, d2=pairs, row_bound=row_bound)
+
+
+def quoted_bound(
+    epsilon: float, episodes: float, states: int, actions: int, horizon: int = H
+) -> float:
+    """sqrt(S A H^3 T) + S^2 A H^3 / epsilon: what Remark 6.8 quotes of Vietri et al., without constants and logarithms."""
+    S, A, T = states, actions, episodes * horizon
+    return math.sqrt(S * A * horizon**3 * T) + S**2 * A * horizon**3 / epsilon
