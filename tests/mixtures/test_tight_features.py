@@ -8,7 +8,7 @@ from feature_mixtures import signed_mixture
 
 from confide.audit import verify
 from confide.errors import InvalidParameter
-from confide.experiments.runner import run
+from confide.runs.runner import run
 from confide.mechanisms.sources import noise_source
 from confide.mixtures.linopt_po import LinOptPO
 from confide.mixtures.linopt_vi import LinOptVI, learned_coordinates
