@@ -8,7 +8,6 @@ from feature_mixtures import signed_mixture
 
 from confide.audit import verify
 from confide.errors import InvalidParameter
-from confide.runs.runner import run
 from confide.mechanisms.sources import noise_source
 from confide.mixtures.linopt_po import LinOptPO
 from confide.mixtures.linopt_vi import LinOptVI, learned_coordinates
@@ -23,6 +22,7 @@ from confide.mixtures.value_features import (
 )
 from confide.privacy import JointDP, LocalDP, NoPrivacy, Relation
 from confide.problems import FeatureMixtureMDP, SuccessorFeatures, TabularMDP, rand, riverswim
+from confide.runs.runner import run
 from confide.trajectory import Trajectories
 
 SIGNED = signed_mixture(0, states=12, actions=4, horizon=6, length=0.5)
