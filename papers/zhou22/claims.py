@@ -205,25 +205,30 @@ def remark_6_6() -> Claim:
 TABLES = ((2, 2), (5, 2), (10, 4), (20, 4), (100, 10))
 
 
+def _compared_bounds(states: int, actions: int) -> tuple[Callable[[float], float], ...]:
+    """At epsilon = 1, as functions of K: the quoted bound, (4), and (4) with ||phi|| <= H."""
+    one = JointDP(1.0, DELTA)
+
+    def quoted(episodes: float) -> float:
+        return bounds.quoted_bound(1.0, episodes, states, actions)
+
+    def wide(episodes: float) -> float:
+        return bounds.tabular_bound(one, episodes, states, actions)
+
+    def narrow(episodes: float) -> float:
+        return bounds.tabular_bound(one, episodes, states, actions, row_bound="H")
+
+    return quoted, wide, narrow
+
+
 def tabular() -> Table:
     """Remark 6.8: the bounds that it compares, for tabular MDPs."""
-    one, rows = JointDP(1.0, DELTA), []
+    rows = []
     for S, A in TABLES:
-        ours = [
-            lambda n, S=S, A=A, rows=rows_of: bounds.tabular_bound(one, n, S, A, row_bound=rows)
-            for rows_of in ROW_BOUNDS
-        ]
-        quoted = lambda n, S=S, A=A: bounds.quoted_bound(1.0, n, S, A)  # noqa: E731
-        rows.append(
-            (
-                str(S),
-                str(A),
-                short(S * S * A),
-                short(quoted(1e9)),
-                *(short(bound(1e9)) for bound in ours),
-                *(short(nontrivial_from(bound)) for bound in (quoted, *ours)),
-            )
-        )
+        compared = _compared_bounds(S, A)
+        at_1e9 = [short(bound(1e9)) for bound in compared]
+        starts = [short(nontrivial_from(bound)) for bound in compared]
+        rows.append((str(S), str(A), short(S * S * A), *at_1e9, *starts))
     headings = (
         "S",
         "A",
