@@ -184,12 +184,13 @@ def _rate(locator: str, bound: Callable[..., float]) -> Claim:
 def remark_6_6() -> Claim:
     """The exponent of d in the private term, for both bounds on rows."""
     small = JointDP(1e-6, DELTA)
-    wide, narrow = (
-        exponent(
-            lambda d, rows=rows: bounds.value_bound(small, 1e100, d=int(d), row_bound=rows), 1e7
+
+    def in_d(row_bound: str) -> float:
+        return exponent(
+            lambda d: bounds.value_bound(small, 1e100, d=int(d), row_bound=row_bound), 1e7
         )
-        for rows in ROW_BOUNDS
-    )
+
+    wide, narrow = map(in_d, ROW_BOUNDS)
     one = JointDP(1.0, DELTA)
     smaller = bounds.value_bound(one, 1e9) / bounds.value_bound(one, 1e9, row_bound="H")
     return CLAIMS.claim(
