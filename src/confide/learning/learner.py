@@ -133,8 +133,7 @@ class Calibration:
     loss: Loss | None = None  # None: what was asked for; printed constants really give another
     # How batches become releases, called like `make_privatizer`. None: as `PRIVATIZERS` says for the request.
     privatizer: Callable[..., Batches] | None = None
-    # Whose the constants of calibration="paper" are, where they are not the paper's. Certificates and `explain` say it.
-    constants: str = ""
+    constants: str = ""  # whose they are, if calibration="paper" has constants that no paper prints
 
 
 class Learner:

@@ -332,7 +332,7 @@ def paper_constants(
     """
     Setting(episodes, horizon, dimension, failure)  # checks them
     K, H, d1, d2 = episodes, horizon, dimension, reward_dimension
-    # The square of the bound on rows, in units of H. Delta_{p,1} is longest H^2, and Delta_{p,2} its root times H^2.
+    # The square of the bound on rows, in units of H.
     longest = 1 if choice("row_bound", row_bound, ROW_BOUNDS) == "H" else d1
     local = isinstance(privacy, LocalDP)
     m = 1 if local else max(math.ceil(math.log2(K)), 1)
@@ -360,9 +360,8 @@ def paper_constants(
             nu = sigma_2 * math.sqrt(noises / Sigma) * (math.sqrt(d) + math.sqrt(2 * log))
             return Regularity(Sigma, 3 * Sigma, nu)
 
-        transitions = regularity(
-            c * longest * H**2, c * math.sqrt(longest) * H**2, d1, max(d1, d2)
-        )  # Sigma_{p,1} is printed with d >= d1, d2
+        # Sigma_{p,1} is printed with d >= d1, d2
+        transitions = regularity(*_sigmas(c, longest, H), d1, max(d1, d2))
         rewards = regularity(c, c, d2, d2)
 
     def beta(regularity: Regularity, d: int, row_norm: float, span: float) -> float:
@@ -378,13 +377,9 @@ def paper_constants(
 
     beta_p = beta(transitions, d1, math.sqrt(longest) * H, float(H))
     beta_r = beta(rewards, d2, 1.0, 1.0)
-    return PaperConstants(
-        m,
-        c * longest * H**2,
-        c * math.sqrt(longest) * H**2,
-        c,
-        transitions,
-        rewards,
-        beta_p,
-        beta_r,
-    )
+    return PaperConstants(m, *_sigmas(c, longest, H), c, transitions, rewards, beta_p, beta_r)
+
+
+def _sigmas(c: float, longest: int, horizon: int) -> tuple[float, float]:
+    """sigma_{p,1} and sigma_{p,2}, in proportion to Delta_{p,1} = longest H^2 and Delta_{p,2} = sqrt(longest) H^2."""
+    return c * longest * horizon**2, c * math.sqrt(longest) * horizon**2
