@@ -118,6 +118,14 @@ def test_every_estimator_is_listed():
 
 
 @EVERY
+def test_every_option_is_in_its_identity(estimator):
+    """A ledger would take two releases with different values of a forgotten option for one release."""
+    options = {field.name for field in dataclasses.fields(estimator) if field.init}
+    identity = estimator.identity()
+    assert options <= set(identity.values)
+
+
+@EVERY
 def test_it_says_what_it_counts_and_can_be_sent_away(estimator):
     assert estimator.counted(1, 3)
     again = pickle.loads(pickle.dumps(estimator))

@@ -113,6 +113,8 @@ def test_a_new_privatizer_is_one_class_and_one_line(monkeypatch):
             noise=noise_source("fast", 1),
         )
 
+    with pytest.raises(InvalidParameter, match="give it a class method expected_noise"):
+        confide.explain(agent())
     run = confide.run(agent(), world, seed=3)
     assert run.episodes == 60 and run.guarantee.request == PRIVACY
     one, other, rng = agent(), agent(), np.random.default_rng(0)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from confide.errors import InvalidParameter
 from confide.mechanisms.counters import Factorisation
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Bound
@@ -67,7 +68,12 @@ def expected_noise(
     loss: Loss | None = None,
 ) -> ExpectedNoise:
     """The noise that `make_privatizer` will add, before there are any data; `discrete`: with a secure source."""
-    made: ExpectedNoise = PRIVATIZERS[type(requested(privacy))].expected_noise(
+    privatizer = PRIVATIZERS[type(requested(privacy))]
+    if not hasattr(privatizer, "expected_noise"):
+        raise InvalidParameter(
+            f"{privatizer.__name__} does not say what noise it will add: give it a class method expected_noise"
+        )
+    made: ExpectedNoise = privatizer.expected_noise(
         bound, schedule, privacy=privacy, discrete=discrete, counter=counter, loss=loss
     )
     return made
