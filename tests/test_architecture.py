@@ -326,7 +326,6 @@ LONGER = {
     "confide.audit.replay": 620,
     "confide.audit.verify.verify": 71,
     "confide.cli.compare.compare": 85,
-    "confide.cli.run.run": 84,
     "confide.planners._optimistic_kernels._descend": 76,
     "confide.learning.learner": 564,
     "confide.logs.cells": 525,

@@ -238,14 +238,17 @@ def test_the_report_is_about_what_was_asked_for_first(confide, tmp_path):
 
 def test_options_of_an_agent_are_part_of_its_name_and_its_folder(tmp_path):
     """Runs that differ in calibration, schedule or bonus never share a folder, and are found again under their own name."""
-    from confide.cli.options import agent_options
+    from confide.cli.options import AgentOptions
 
-    def runs(*options, counts=None):
+    def runs(calibration, bonus_scale, schedule, counts=None):
+        given = AgentOptions(
+            calibration=calibration, bonus_scale=bonus_scale, schedule=schedule, episodes=300
+        )
         spec = RunSpec(
             agent="ucrl-vtr",
             problem="lock",
             episodes=300,
-            options=agent_options(*options, 300),
+            options=given.chosen(),
             counts=counts,
         )
         (found,) = run_seeds(spec, lock(0), range(1), out=tmp_path / "out")

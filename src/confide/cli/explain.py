@@ -1,32 +1,39 @@
 """confide explain: the guarantee, noise and release schedule of agents, before a run."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from confide.cli.groups import with_groups
 from confide.cli.options import (
     DELTA,
+    AgentOptions,
+    AgentPrivacyOptions,
     AsJson,
-    BonusScale,
-    Calibration,
     CompareWith,
     Delta,
-    Dropouts,
-    Episodes,
     Epsilon,
     Horizon,
     ProblemSeed,
     Trust,
-    When,
-    agent_options,
     print_json,
-    privacy_of,
 )
 
 if TYPE_CHECKING:
     from confide.runs.spec import RunSpec
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedPrivacyOptions(AgentPrivacyOptions):
+    """The guarantee of the agents that are explained."""
+
+    epsilon: Epsilon = 1.0
+    delta: Delta = DELTA
+    trust: Trust = "joint"
+
+
+@with_groups
 def explain(
     agents: Annotated[
         list[str],
@@ -35,17 +42,11 @@ def explain(
             show_default=False,
         ),
     ],
+    privacy: ExplainedPrivacyOptions,
+    learning: AgentOptions,
     on: Annotated[
         str, typer.Option(help="A problem from `confide list`, or the file of a saved problem.")
     ] = "lock",
-    epsilon: Epsilon = 1.0,
-    delta: Delta = DELTA,
-    trust: Trust = "joint",
-    episodes: Episodes = 100_000,
-    dropouts: Dropouts = None,
-    calibration: Calibration = None,
-    bonus_scale: BonusScale = None,
-    schedule: When = None,
     compare_with: CompareWith = None,
     problem_seed: ProblemSeed = 0,
     horizon: Horizon = None,
@@ -66,12 +67,14 @@ def explain(
             )
     sizes = sizes_by_name(on, horizon)
     world = make_problem(on, seed=problem_seed, horizon=horizon)
-    promise, options = (
-        privacy_of(epsilon, delta, trust, dropouts),
-        agent_options(calibration, bonus_scale, schedule, episodes),
-    )
     specs = [
-        RunSpec(agent=name, problem=world.name, episodes=episodes, privacy=promise, options=options)
+        RunSpec(
+            agent=name,
+            problem=world.name,
+            episodes=learning.episodes,
+            privacy=privacy.request(),
+            options=learning.chosen(),
+        )
         for name in agents
     ]
     found = make(*(spec.make(world) for spec in _with(specs, compare_with or [])), problem=sizes)

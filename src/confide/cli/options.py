@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -99,62 +100,98 @@ Yes = Annotated[
 ]
 
 
-def privacy_of(
-    epsilon: float | None, delta: float | None, trust: str | None, dropouts: float | None = None
-) -> "Request":
-    """The privacy request; None stands for an option that was not given. An incomplete request is refused: it would run without privacy."""
-    from confide.errors import InvalidParameter
-    from confide.privacy.request import DistributedDP, JointDP, LocalDP, NoPrivacy
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentPrivacyOptions:
+    """The guarantee of an agent; without --epsilon there is none."""
 
-    kinds: dict[str, type[JointDP | LocalDP | DistributedDP]] = {
-        "joint": JointDP,
-        "local": LocalDP,
-        "distributed": DistributedDP,
-    }
-    if trust is not None and trust not in kinds:
-        raise InvalidParameter.of("trust", f"must be joint, local or distributed, got {trust!r}")
-    if epsilon is None:
-        half = [
-            name for name, value in (("--delta", delta), ("--trust", trust)) if value is not None
-        ]
-        if dropouts is not None:
-            half.append("--dropouts")
-        if half:
-            raise InvalidParameter(
-                f"{half[0]} needs --epsilon: add --epsilon, or omit {half[0]} to run without privacy"
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help="Privacy budget: smaller is more private. Without it the agent runs without privacy.",
+            show_default=False,
+        ),
+    ] = None
+    delta: Annotated[
+        float | None,
+        typer.Option(
+            help="Privacy parameter delta; 0 for pure differential privacy.",
+            show_default=f"{DELTA:g}",
+        ),
+    ] = None
+    trust: Annotated[
+        str | None,
+        typer.Option(
+            help="Trust model: joint (a trusted curator), local (noise is added on each user's device), or distributed (each device adds "
+            "a share of the noise, and an ideal aggregator, which is simulated here, shows the sums).",
+            show_default="joint",
+        ),
+    ] = None
+    dropouts: Dropouts = None
+
+    def request(self) -> "Request":
+        """The privacy request. An incomplete request is refused: it would run without privacy."""
+        from confide.errors import InvalidParameter
+        from confide.privacy.request import DistributedDP, JointDP, LocalDP, NoPrivacy
+
+        kinds: dict[str, type[JointDP | LocalDP | DistributedDP]] = {
+            "joint": JointDP,
+            "local": LocalDP,
+            "distributed": DistributedDP,
+        }
+        if self.trust is not None and self.trust not in kinds:
+            raise InvalidParameter.of(
+                "trust", f"must be joint, local or distributed, got {self.trust!r}"
             )
-        return NoPrivacy()
-    delta = DELTA if delta is None else delta
-    if dropouts is None:
-        return kinds[trust or "joint"](epsilon, delta)
-    if trust != "distributed":
-        raise InvalidParameter(
-            "--dropouts is for --trust distributed: under other trust models no noise is missing"
-        )
-    return DistributedDP(epsilon, delta, dropouts=dropouts)
+        if self.epsilon is None:
+            others = {"--delta": self.delta, "--trust": self.trust, "--dropouts": self.dropouts}
+            for option, value in others.items():
+                if value is not None:
+                    raise InvalidParameter(
+                        f"{option} needs --epsilon: add --epsilon, or omit {option} to run without privacy"
+                    )
+            return NoPrivacy()
+        delta = DELTA if self.delta is None else self.delta
+        if self.dropouts is None:
+            return kinds[self.trust or "joint"](self.epsilon, delta)
+        if self.trust != "distributed":
+            raise InvalidParameter(
+                "--dropouts is for --trust distributed: under other trust models no noise is missing"
+            )
+        return DistributedDP(self.epsilon, delta, dropouts=self.dropouts)
 
 
-def agent_options(
-    calibration: str | None,
-    bonus_scale: float | None,
-    schedule: str | None,
-    episodes: int,
-    settings: list[str] | None = None,
-) -> tuple[tuple[str, Any], ...]:
-    """The options that were given, in the form of `RunSpec.options`. An agent refuses an option that it does not have."""
-    from confide.agents.catalogue import schedule_of
-    from confide.errors import InvalidParameter
-    from confide.runs.spec import Named, read_value
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentOptions:
+    """How long an agent learns, and the options that many agents have."""
 
-    times = None if schedule is None else Named(schedule, schedule_of(schedule, episodes))
-    given = {"calibration": calibration, "bonus_scale": bonus_scale, "schedule": times}
-    chosen = {name: value for name, value in given.items() if value is not None}
-    for text in settings or ():
-        name, equals, value = text.partition("=")
-        if not equals or not name or name in chosen:
-            raise InvalidParameter(f"--set needs NAME=VALUE, once for each name, got {text!r}")
-        chosen[name] = read_value(value)
-    return tuple(chosen.items())
+    episodes: Episodes = 100_000
+    calibration: Calibration = None
+    bonus_scale: BonusScale = None
+    schedule: When = None
+
+    def chosen(self, settings: list[str] | None = None) -> tuple[tuple[str, Any], ...]:
+        """The options that were given, in the form of `RunSpec.options`.
+
+        An agent refuses an option that it does not have.
+        """
+        from confide.agents.catalogue import schedule_of
+        from confide.errors import InvalidParameter
+        from confide.runs.spec import Named, read_value
+
+        named = self.schedule
+        schedule = None if named is None else Named(named, schedule_of(named, self.episodes))
+        given = {
+            "calibration": self.calibration,
+            "bonus_scale": self.bonus_scale,
+            "schedule": schedule,
+        }
+        chosen = {name: value for name, value in given.items() if value is not None}
+        for text in settings or ():
+            name, equals, value = text.partition("=")
+            if not equals or not name or name in chosen:
+                raise InvalidParameter(f"--set needs NAME=VALUE, once for each name, got {text!r}")
+            chosen[name] = read_value(value)
+        return tuple(chosen.items())
 
 
 def print_json(value: Any) -> None:

@@ -10,17 +10,11 @@ import typer
 
 from confide.cli.groups import with_groups
 from confide.cli.options import (
-    DELTA,
+    AgentOptions,
+    AgentPrivacyOptions,
     AsJson,
-    BonusScale,
-    Calibration,
     CompareWith,
-    Dropouts,
-    Episodes,
     Settings,
-    When,
-    agent_options,
-    privacy_of,
 )
 from confide.cli.progress import bars
 from confide.cli.results import print_runs
@@ -55,39 +49,13 @@ def run(
             help="A problem from `confide list`, gym:ID, or the file of a saved problem."
         ),
     ],
-    epsilon: Annotated[
-        float | None,
-        typer.Option(
-            help="Privacy budget: smaller is more private. Without it the agent runs without privacy.",
-            show_default=False,
-        ),
-    ] = None,
-    delta: Annotated[
-        float | None,
-        typer.Option(
-            help="Privacy parameter delta; 0 for pure differential privacy.",
-            show_default=f"{DELTA:g}",
-        ),
-    ] = None,
-    trust: Annotated[
-        str | None,
-        typer.Option(
-            help="Trust model: joint (a trusted curator), local (noise is added on each user's device), or distributed (each device adds "
-            "a share of the noise, and an ideal aggregator, which is simulated here, shows the sums).",
-            show_default="joint",
-        ),
-    ] = None,
-    dropouts: Dropouts = None,
-    episodes: Episodes = 100_000,
-    calibration: Calibration = None,
-    bonus_scale: BonusScale = None,
-    schedule: When = None,
+    privacy: AgentPrivacyOptions,
+    learning: AgentOptions,
+    worlds: WorldOptions,
     settings: Settings = None,
     seed: Annotated[int, typer.Option(help="First seed.", min=0)] = 0,
     seeds: Annotated[int, typer.Option(help="Number of runs, with consecutive seeds.")] = 1,
     compare_with: CompareWith = None,
-    *,
-    worlds: WorldOptions,
     source: Annotated[
         str,
         typer.Option(help="Noise source: fast (seeded, for simulation) or secure (for real data)."),
@@ -112,10 +80,10 @@ def run(
     first = RunSpec(
         agent=agent,
         problem=world.name,
-        episodes=episodes,
-        privacy=privacy_of(epsilon, delta, trust, dropouts),
+        episodes=learning.episodes,
+        privacy=privacy.request(),
         source=source,
-        options=agent_options(calibration, bonus_scale, schedule, episodes, settings),
+        options=learning.chosen(settings),
         counts=counts,
     )
     specs = list(dict.fromkeys([first, *map(first.beside, compare_with or [])]))
