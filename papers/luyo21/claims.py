@@ -56,7 +56,7 @@ def reproduce(quick: bool, say: Say) -> Reproduction:
         algorithms,
         luyo21_table.claims(found, quick, say),
         errata,
-        (constants(), luyo21_table.table(found)),
+        (constants(), luyo21_table.table(found), luyo21_table.cited(quick, say)),
         (luyo21_table.figure(found),),
     )
 
