@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+from confide.arguments import shown
 from confide.control.contributions import ControlRows, ControlSums
 from confide.control.footprint import control_footprint
 from confide.control.optimistic_planning import (
@@ -13,9 +14,16 @@ from confide.control.optimistic_planning import (
     plan_for_starts,
     plan_optimistically,
     printed_set,
+    regularized_set,
     response_weight,
 )
 from confide.control.printed import PrintedControl, printed_control
+from confide.control.regularizers import (
+    ControlRegularizer,
+    MakeControlRegularizer,
+    check_regularized,
+    make_regularizer,
+)
 from confide.errors import InvalidParameter
 from confide.identity import Identity
 from confide.learning.agent import Profile
@@ -44,6 +52,7 @@ class OptimisticControl:
     failure: float
     proved: bool = True  # the width is for Gaussian noise, or none
     printed: PrintedControl | None = None
+    regularizer: ControlRegularizer | None = None  # the user's own, in the place of ours
 
     @property
     def bound(self) -> ControlRows:
@@ -82,13 +91,25 @@ class OptimisticControl:
     def confidence(self, released: Released) -> ConfidenceSet:
         S, C = self.bound.unpack(released.values)
         made, radius = self.printed, self.public.noise_radius
+        if self.regularizer is not None:
+            V, U, regularity = check_regularized(
+                self.regularizer.regularize(
+                    S, C, noise_std=released.noise.std, episode=released.users + 1
+                ),
+                self.public.states,
+                self.public.inputs,
+            )
+            return regularized_set(V, U, regularity, noise_radius=radius, failure=self.failure)
         if made is not None:
-            regularity = {
-                "lambda_min": made.lambda_min,
-                "lambda_max": made.lambda_max,
-                "nu": made.nu,
-            }
-            return printed_set(S, C, **regularity, noise_radius=radius, failure=self.failure)
+            return printed_set(
+                S,
+                C,
+                lambda_min=made.lambda_min,
+                lambda_max=made.lambda_max,
+                nu=made.nu,
+                noise_radius=radius,
+                failure=self.failure,
+            )
         return confidence_set(
             S,
             C,
@@ -101,6 +122,12 @@ class OptimisticControl:
         )
 
     def describe(self) -> Description:
+        if self.regularizer is not None:
+            start = "each user starts" if self.printed is not None else "a random start is"
+            return Description(
+                "tight" if self.printed is None else "paper",
+                f"the cheapest system, from where {start}, of the set of Lemma 1 with a custom regularizer: {self.regularizer.describe()}",
+            )
         if self.printed is not None:
             proved = (
                 ""
@@ -123,7 +150,12 @@ class OptimisticControl:
 
 
 def tight(
-    public: LQPublic, episodes: int, privacy: Request, schedule: Schedule | None, failure: float
+    public: LQPublic,
+    episodes: int,
+    privacy: Request,
+    schedule: Schedule | None,
+    failure: float,
+    regularizer: ControlRegularizer | None,
 ) -> Calibration:
     """One query, clipped as a whole, through the counter with the least noise at geometric times."""
     n, d, size = public.states, public.inputs, 1 + public.gain_bound**2
@@ -134,11 +166,19 @@ def tight(
     )
     sums = ControlSums(bound, public.parameter_bound, public.noise_radius)
     proved = privacy.delta > 0 or isinstance(privacy, NoPrivacy)
-    return Calibration(OptimisticControl(public, sums, chosen.leaves, failure, proved), chosen)
+    algorithm = OptimisticControl(
+        public, sums, chosen.leaves, failure, proved, regularizer=regularizer
+    )
+    return Calibration(algorithm, chosen)
 
 
 def paper(
-    public: LQPublic, episodes: int, privacy: Request, schedule: Schedule | None, failure: float
+    public: LQPublic,
+    episodes: int,
+    privacy: Request,
+    schedule: Schedule | None,
+    failure: float,
+    regularizer: ControlRegularizer | None,
 ) -> Calibration:
     """[Chowdhury21, Sec. IV]. What Assumption 1 bounds is clipped there: next states to length 1, an episode to H times one step."""
     made, chosen = (
@@ -146,7 +186,12 @@ def paper(
         choose_schedule(schedule, one_tree(episodes)),
     )
     algorithm = OptimisticControl(
-        public, ControlSums(made.bound, 0.0, 1.0), chosen.leaves, failure, printed=made
+        public,
+        ControlSums(made.bound, 0.0, 1.0),
+        chosen.leaves,
+        failure,
+        printed=made,
+        regularizer=regularizer,
     )
     if isinstance(privacy, NoPrivacy):
         return Calibration(algorithm, chosen)
@@ -177,6 +222,9 @@ class OFULQ(Learner):
     calibration="paper": Sec. IV and Thm. 3, a release per episode through a binary tree, with the printed
     noise, shift and width. The guarantee states the exact loss of that noise; constants that give more than requested are refused (from
     epsilon = 39.4 on, at gamma = 1.2 and delta = 1e-5).
+
+    `regularizer` makes the changing regularizers H_k and L_k of Sec. III-A your own: see `control/regularizers.py`. The noise of the
+    calibration stays, and is a part of them.
 
     Departures of both: the search (9) is local, with two starting points (`planners/_optimistic_kernels.py`); the width is a function
     of releases (the printed beta_k reads the exact Z^T Z: a leak); K_h uses P_{h+1}; gains are projected to gamma. Of "paper": one query
@@ -211,6 +259,7 @@ class OFULQ(Learner):
         calibration: str = "tight",
         schedule: Schedule | None = None,
         failure: float = 0.1,
+        regularizer: MakeControlRegularizer | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
         if not isinstance(public, LQPublic):
@@ -219,12 +268,18 @@ class OFULQ(Learner):
             )
         check_asked(episodes, privacy)
         check_choices(calibration, None, failure)
-        made = (
-            tight(public, episodes, privacy, schedule, failure)
-            if calibration == "tight"
-            else paper(public, episodes, privacy, schedule, failure)
+        if regularizer is not None and not callable(regularizer):
+            raise InvalidParameter(
+                f"regularizer must be a function of what is public about the system, got regularizer={shown(regularizer)}"
+            )
+        own = None if regularizer is None else make_regularizer(regularizer, public)
+        calibrate = tight if calibration == "tight" else paper
+        made = calibrate(public, episodes, privacy, schedule, failure, own)
+        # A regularizer has no identity, because it is the user's own code. Whether there is one is part of the agent's.
+        named = {} if own is None else {"own_regularizer": True}
+        identity = Identity(
+            self.name, 1, public=public, calibration=calibration, failure=failure, **named
         )
-        identity = Identity(self.name, 1, public=public, calibration=calibration, failure=failure)
         super().__init__(made, privacy=privacy, identity=identity, noise=noise)
 
     def optimism(self, start: Array | None = None) -> tuple[float, float]:

@@ -28,6 +28,7 @@ from confide.planners.optimistic_policy import (
     writable,
 )
 from confide.planners.public_round import PublicRound
+from confide.planners.regularity import Regularity
 from confide.policy import LinearPolicy, Policy
 from confide.privacy.bounded import Released
 
@@ -98,6 +99,23 @@ def printed_set(
         noise_radius * math.sqrt(2 * math.log(2 / failure) + C.shape[1] * log_det)
         + math.sqrt(lambda_max)
         + nu
+    )
+    return ConfidenceSet(theta, V, beta)
+
+
+def regularized_set(
+    V: Array, U: Array, regularity: Regularity, *, noise_radius: float, failure: float
+) -> ConfidenceSet:
+    """[Chowdhury21, Lemma 1] for any regularizers, V = Z^T Z + H_k and U = Z^T X + L_k, with its leak mended as in `printed_set`.
+
+    V >= Z^T Z + lambda_min I, so ln det(V / lambda_min) is at least ln det(I + Z^T Z / lambda_min). While Assumption 2 holds no eigenvalue
+    is raised.
+    """
+    theta, V, log_det, _ = ellipsoid(V, U, 0.0, regularity.lambda_min)
+    beta = (
+        noise_radius * math.sqrt(2 * math.log(2 / failure) + U.shape[1] * log_det)
+        + math.sqrt(regularity.lambda_max)
+        + regularity.nu
     )
     return ConfidenceSet(theta, V, beta)
 
