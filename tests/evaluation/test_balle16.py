@@ -5,10 +5,14 @@ import math
 import numpy as np
 import pytest
 
+from confide.audit.verify import verify
 from confide.errors import InvalidParameter
 from confide.evaluation import DPLSL, DPLSW, LSL, LSW
-from confide.evaluation.smooth_release import concave_maximum
-from confide.mechanisms.smooth import smooth_alpha
+from confide.evaluation.smooth_release import concave_maximum, values_of
+from confide.mechanisms.smooth import SmoothGaussian, smooth_alpha
+from confide.privacy.assumption import Assumption
+from confide.privacy.request import CentralDP
+from confide.trajectory import LoggedUsers
 
 FEATURES = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0], [1.0, -1.0]])
 
@@ -131,3 +135,89 @@ def test_parameters_are_checked():
             DPLSW(**{"states": 4, "return_bound": 1.0} | wrong)
     with pytest.raises(InvalidParameter):
         DPLSL(states=4, ridge=0.0, return_bound=1.0)
+
+
+@pytest.mark.parametrize("features", [None, FEATURES], ids=["table", "features"])
+@pytest.mark.parametrize("kind", ["lsw", "lsl"])
+def test_a_state_of_weight_zero_is_left_out_and_gets_no_value(kind, features):
+    """What its visits and returns are changes neither the fit nor the noise; the other states are fitted as if it were not there."""
+    w = np.array([1.0, 0.0, 0.8, 0.3])
+    kept = w > 0
+    rng = np.random.default_rng(4)
+    counts, returns = rng.integers(1, 50, 4).astype(float), rng.random(4) * 10
+    made = {"features": features, "return_bound": 1.0, "calibration": "paper"}
+    fewer = made | {"features": None if features is None else features[kept]}
+    if kind == "lsw":
+        whole, part = DPLSW(states=4, weights=w, **made), DPLSW(states=3, weights=w[kept], **fewer)
+    else:
+        whole = DPLSL(states=4, weights=w, ridge=30.0, **made)
+        part = DPLSL(states=3, weights=w[kept], ridge=30.0, **fewer)
+    theta = whole.solve(counts, returns)
+    np.testing.assert_allclose(theta, part.solve(counts[kept], returns[kept]))
+    changed = counts + 30.0 * ~kept, returns + 5.0 * ~kept
+    np.testing.assert_array_equal(whole.solve(*changed), theta)
+    smooth = [
+        each.smooth_sensitivity(c, 60, 0.01, printed=True)
+        for each, c in ((whole, counts), (whole, changed[0]), (part, counts[kept]))
+    ]
+    assert smooth[0] == smooth[1] == pytest.approx(smooth[2])
+    values = values_of(whole, theta)
+    assert np.isnan(values).tolist() == [False, True, False, False]
+    np.testing.assert_allclose(values[kept], values_of(part, theta))
+
+
+def test_an_estimate_without_a_value_of_every_state_is_shown(tmp_path):
+    from confide.report.values import Shown, record, rows, write_values
+
+    log = _log()
+    made = DPLSW(states=4, weights=np.array([1.0, 0.0, 0.8, 0.3]), return_bound=1.0).release(
+        log, privacy=CentralDP(1.0, 1e-3), rng=np.random.default_rng(0)
+    )
+    shown = Shown(made, "values")
+    assert "3 values" in repr(made)
+    assert [row[0] for row in rows(shown)] == [0, 2, 3]
+    assert record(shown)["values"][1] is None
+    write_values(shown, tmp_path / "out")
+    assert "nan" not in (tmp_path / "out" / "values.csv").read_text()
+
+
+def test_the_supplements_constants():
+    """alpha = 15 sqrt(2 ln(4/delta)) / epsilon, beta = 2 ln 2 epsilon / (5 (sqrt(d) + sqrt(2 ln(4/delta)))^2), for epsilon up to 5."""
+    made = SmoothGaussian(1.0, 1e-5, 7, "supplement")
+    root = np.sqrt(2 * np.log(4e5))
+    assert made.alpha == pytest.approx(15 * root)
+    assert made.beta == pytest.approx(2 * np.log(2) / (5 * (np.sqrt(7) + root) ** 2))
+    assert made.alpha > SmoothGaussian(1.0, 1e-5, 7, "paper").alpha
+    with pytest.raises(InvalidParameter, match="at most 5 for the constants of the supplement"):
+        SmoothGaussian(5.1, 1e-5, 7, "supplement")
+    released = DPLSW(states=4, return_bound=1.0, calibration="supplement").release(
+        _log(), privacy=CentralDP(1.0, 1e-3), rng=np.random.default_rng(0)
+    )
+    assert "supplement calibration" in released.certificate.document["subject"]
+    verify(released.certificate)
+    with pytest.raises(InvalidParameter, match="needs ridge >"):
+        DPLSL(states=4, ridge=1.0, calibration="supplement", return_bound=1.0)
+
+
+def _log():
+    """100 users, each of whom visits all four states once and then gets 1."""
+    states, rewards = np.tile(np.arange(4), 100), np.tile([0.0, 0.0, 0.0, 1.0], 100)
+    return LogOf(
+        LoggedUsers(
+            states, rewards, np.arange(0, 401, 4), np.arange(101), np.ones(100, dtype=np.bool_)
+        )
+    )
+
+
+class LogOf:
+    assumptions, max_trajectories = (Assumption("simulated", "simulated"),), 1
+
+    def __init__(self, block):
+        self._block, self.users = block, block.count
+
+    def blocks(self):
+        yield self._block
+
+    def total(self, statistic, *, progress=None):
+        assert progress is None
+        return statistic.contribution(self._block)

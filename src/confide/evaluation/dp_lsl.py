@@ -18,7 +18,8 @@ from confide.evaluation.smooth_release import (
     check_no_privacy,
     concave_maximum,
     feature_matrix,
-    positive_weights,
+    fitted_states,
+    public_weights,
     release_exactly,
 )
 from confide.identity import Identity
@@ -32,7 +33,8 @@ from confide.release.sums import Logs, Progress
 class _RidgeFit(LinearMonteCarlo):
     """theta = argmin sum over visits rho_s (F - phi_s theta)^2 + (lambda/2) ||theta||^2 [Balle16, (11)-(12), times m].
 
-    `weights` rho [s] are public and in (0, 1] (1, if None), `ridge` lambda is public, `features` Phi [s, d] public (the identity, if None).
+    `weights` rho [s] are public and in [0, 1] (1, if None). A state of weight 0 is left out of the fit and gets no value. `ridge` lambda is
+    public, and so are `features` Phi [s, d] (the identity, if None).
     """
 
     states: int
@@ -45,20 +47,26 @@ class _RidgeFit(LinearMonteCarlo):
     def __post_init__(self) -> None:
         self._keep_shared()
         keep(self, ridge=positive("ridge", self.ridge))
-        if (positive_weights(self.weights, self.states, "weights") > 1).any():
+        if (public_weights(self.weights, self.states) > 1).any():
             raise InvalidParameter.of("weights", "must be at most 1")
 
     @property
     def _norm(self) -> float:
-        return 1.0 if self.features is None else float(np.linalg.norm(feature_matrix(self), 2))
+        return (
+            1.0
+            if self.features is None
+            else float(np.linalg.norm(feature_matrix(self)[fitted_states(self)], 2))
+        )
 
     def solve(self, counts: Array, returns: Array) -> Array:
         counts, returns = visits_and_returns(self.states, counts, returns)
-        rho = positive_weights(self.weights, self.states, "weights")
+        kept = fitted_states(self)
+        rho = public_weights(self.weights, self.states)[kept]
+        counts, returns = counts[kept], returns[kept]
         if self.features is None:
             shrunk: Array = rho * returns / (rho * counts + self.ridge / 2)
             return shrunk
-        phi = feature_matrix(self)
+        phi = feature_matrix(self)[kept]
         # as a least-squares problem, whose solution exists whatever the counts are: no user may decide whether there is an error
         weight = np.sqrt(rho * counts)
         target = np.divide(rho * returns, weight, out=np.zeros_like(returns), where=weight > 0)
@@ -87,7 +95,7 @@ class _RidgeFit(LinearMonteCarlo):
         arguments.whole("users", users, at_least=0)
         arguments.real("beta", beta, at_least=0)
         arguments.flag("printed", printed)
-        rho = positive_weights(self.weights, self.states, "weights")
+        rho = public_weights(self.weights, self.states)
         c = self._norm * float(rho.max()) / math.sqrt(2 * self.ridge)
 
         def root(k: int) -> float:
@@ -100,12 +108,12 @@ class _RidgeFit(LinearMonteCarlo):
         """sqrt(psi) >= ||rho||_2, at k = 0."""
         arguments.flag("printed", printed)
         return self._strength(printed) * float(
-            np.linalg.norm(positive_weights(self.weights, self.states, "weights"))
+            np.linalg.norm(public_weights(self.weights, self.states))
         )
 
     def _strength(self, printed: bool) -> float:
         """2 F_max ||Phi||/lambda; the printed one divides by lambda - ||Phi||^2 ||rho||_inf."""
-        largest = float(positive_weights(self.weights, self.states, "weights").max())
+        largest = float(public_weights(self.weights, self.states).max())
         divisor = self.ridge - self._norm**2 * largest if printed else self.ridge
         if divisor <= 0:
             raise InvalidParameter.of(
@@ -150,7 +158,8 @@ class DPLSL(_RidgeFit, SmoothEstimator):
     Reference: [Balle16, Alg. 2, Thm. 10].
 
     Departures: `calibration="tight"` takes alpha and beta from the exact divergence and drops the condition lambda > ||Phi||^2 ||rho||_inf,
-    which is not needed (proof at `smooth_sensitivity`); "paper" keeps both, and refuses constants that are false (a large epsilon).
+    which is not needed (proof at `smooth_sensitivity`); "paper" keeps both, and refuses constants that are false (a large epsilon);
+    "supplement" keeps the condition, and has the larger constants that the supplement proves, for epsilon up to 5.
     """
 
     calibration: Annotated[str, CALIBRATION] = "tight"
@@ -158,8 +167,8 @@ class DPLSL(_RidgeFit, SmoothEstimator):
     def __post_init__(self) -> None:
         _RidgeFit.__post_init__(self)
         check_calibration(self.calibration)
-        least = self._norm**2 * float(positive_weights(self.weights, self.states, "weights").max())
-        if self.calibration == "paper" and self.ridge <= least:
+        least = self._norm**2 * float(public_weights(self.weights, self.states).max())
+        if self.calibration != "tight" and self.ridge <= least:
             raise InvalidParameter(
                 f"[Balle16, Alg. 2] needs ridge > ||Phi||^2 ||rho||_inf = {least:g}, got ridge={self.ridge:g}"
             )

@@ -15,7 +15,8 @@ from confide.evaluation.smooth_release import (
     check_calibration,
     check_no_privacy,
     feature_matrix,
-    positive_weights,
+    fitted_states,
+    public_weights,
     release_exactly,
 )
 from confide.identity import Identity
@@ -28,8 +29,8 @@ from confide.release.sums import Logs, Progress
 class _WeightedFit(LinearMonteCarlo):
     """theta = argmin sum_s w_s (F_s - phi_s theta)^2, F_s the average first-visit return [Balle16, (7)-(9)].
 
-    `weights` w [s] are public and positive (1, if None), `features` Phi [s, d] public (the identity, if None). A state that nobody visits
-    has F_s = 0.
+    `weights` w [s] are public (1, if None), and so are `features` Phi [s, d] (the identity, if None). A state of weight 0 is left out of
+    the fit and gets no value. A state that nobody visits has F_s = 0.
     """
 
     states: int
@@ -40,16 +41,17 @@ class _WeightedFit(LinearMonteCarlo):
 
     def __post_init__(self) -> None:
         self._keep_shared()
-        positive_weights(self.weights, self.states, "weights")
+        public_weights(self.weights, self.states)
 
     def solve(self, counts: Array, returns: Array) -> Array:
         counts, returns = visits_and_returns(self.states, counts, returns)
         average = np.divide(returns, counts, out=np.zeros_like(returns), where=counts > 0)
+        kept = fitted_states(self)
         if self.features is None:
-            return average
-        root = np.sqrt(positive_weights(self.weights, self.states, "weights"))
+            return average[kept]
+        root = np.sqrt(public_weights(self.weights, self.states)[kept])
         theta: Array = np.linalg.lstsq(
-            root[:, None] * feature_matrix(self), root * average, rcond=None
+            root[:, None] * feature_matrix(self)[kept], root * average[kept], rcond=None
         )[0]
         return theta
 
@@ -61,7 +63,8 @@ class _WeightedFit(LinearMonteCarlo):
         """
         counts, _ = visits_and_returns(self.states, counts, counts)
         arguments.real("beta", beta, at_least=0)
-        w = positive_weights(self.weights, self.states, "weights")
+        kept = fitted_states(self)
+        w, counts = public_weights(self.weights, self.states)[kept], counts[kept]
         k = np.unique(np.append(np.maximum(counts - 1, 0.0), 0.0))
         terms = w / np.square(np.maximum(counts - k[:, None], 1.0))
         psi = float((np.exp(-k * beta) * terms.sum(axis=1)).max())
@@ -70,16 +73,17 @@ class _WeightedFit(LinearMonteCarlo):
     def least_sensitivity(self, users: int, *, printed: bool) -> float:  # noqa: ARG002
         """psi >= sum_s w_s/n_s^2 at k = 0, and no state has more visits than there are users."""
         arguments.whole("users", users, at_least=0)
-        w = positive_weights(self.weights, self.states, "weights")
+        w = public_weights(self.weights, self.states)
         return self._strength() * float(np.sqrt(w.sum())) / max(users, 1)
 
     def _strength(self) -> float:
         """F_max ||(W^1/2 Phi)^+||."""
-        root = np.sqrt(positive_weights(self.weights, self.states, "weights"))
+        kept = fitted_states(self)
+        root = np.sqrt(public_weights(self.weights, self.states)[kept])
         singular = (
             root
             if self.features is None
-            else np.linalg.svd(root[:, None] * feature_matrix(self), compute_uv=False)
+            else np.linalg.svd(root[:, None] * feature_matrix(self)[kept], compute_uv=False)
         )
         return self.return_bound / float(singular.min())
 
@@ -118,7 +122,8 @@ class DPLSW(_WeightedFit, SmoothEstimator):
     Reference: [Balle16, Alg. 1, Thm. 6].
 
     Departures: `calibration="tight"` takes alpha and beta from the exact divergence (`mechanisms/smooth.py`); "paper" keeps the printed
-    ones, and refuses them where they are false (a large epsilon). psi is exact without the paper's scan over k.
+    ones, and refuses them where they are false (a large epsilon); "supplement" has the larger ones that the supplement proves, for epsilon
+    up to 5. psi is exact without the paper's scan over k.
     """
 
     calibration: Annotated[str, CALIBRATION] = "tight"

@@ -58,7 +58,9 @@ class ValueEstimate:
     released: Mapping[str, Array] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
-        low, high, count = self.values.min(), self.values.max(), len(self.values)
+        # States that were left out of the fit have no value.
+        known = self.values[~np.isnan(self.values)]
+        low, high, count = known.min(), known.max(), len(known)
         values = (
             f"1 value, {low:.3g}" if count == 1 else f"{count} values from {low:.3g} to {high:.3g}"
         )

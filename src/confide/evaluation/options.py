@@ -64,7 +64,9 @@ WEIGHTS = Option(
     default="the same for all",
 )
 INTERVAL_SHARE = Option("share of the budget for confidence intervals")
-CALIBRATION = Option("tight (least noise) or paper (printed constants)")
+CALIBRATION = Option(
+    "tight (least noise), paper (printed constants) or supplement (those that the paper's supplement proves)"
+)
 TARGET = Option(
     'policy to evaluate, if it is not the one that made the log: "always ACTION", a .csv file with the columns state, action and '
     "probability, a saved policy (.npz), or the folder or policy.json of confide learn",

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from confide.errors import InvalidParameter
 from confide.evaluation.estimate import ValueEstimate
@@ -74,25 +75,39 @@ def feature_matrix(model: LinearMonteCarlo) -> Array:
             "features",
             f"must have the shape ({model.states}, d), a row per state, got shape {table.shape}",
         )
-    if np.linalg.matrix_rank(table) < table.shape[1]:
+    if np.linalg.matrix_rank(table[fitted_states(model)]) < table.shape[1]:
         raise InvalidParameter.of(
-            "features", "must have full column rank: leave out the ones that depend on others"
+            "features",
+            "must have full column rank over the states whose weight is not 0: leave out the ones that depend on others",
         )
     return table
 
 
 def values_of(model: LinearMonteCarlo, theta: Array) -> Array:
-    """Phi theta [s]."""
-    return theta if model.features is None else feature_matrix(model) @ theta
+    """Phi theta [s]; NaN for states that the fit leaves out."""
+    kept = fitted_states(model)
+    if kept.all():
+        return theta if model.features is None else feature_matrix(model) @ theta
+    values = np.full(model.states, np.nan)
+    values[kept] = theta if model.features is None else feature_matrix(model)[kept] @ theta
+    return values
 
 
-def positive_weights(given: Array | None, states: int, name: str) -> Array:
+def public_weights(given: Array | None, states: int) -> Array:
+    """The weights [s], of which some may be 0 [Balle16, Cor. 11 and 15]."""
     weights = np.ones(states) if given is None else given
-    if weights.shape != (states,) or not (weights > 0).all():
+    if weights.shape != (states,) or not (weights >= 0).all() or not weights.any():
         raise InvalidParameter.of(
-            name, f"must be {states} positive numbers, one per state, got shape {weights.shape}"
+            "weights",
+            f"must be {states} numbers of at least 0, one per state and not all 0, got shape {weights.shape}",
         )
     return weights
+
+
+def fitted_states(model: LinearMonteCarlo) -> npt.NDArray[np.bool_]:
+    """The states [s] whose weight is not 0. The others are left out of the fit and get no value."""
+    kept: npt.NDArray[np.bool_] = public_weights(model.weights, model.states) > 0
+    return kept
 
 
 def first_visit_returns(model: LinearMonteCarlo) -> FirstVisitReturns:
@@ -153,7 +168,10 @@ class SmoothEstimator(Estimator, LinearMonteCarlo):
         )
 
     def _mechanism(self, privacy: CentralDP) -> SmoothGaussian:
-        dimension = self.states if self.features is None else feature_matrix(self).shape[1]
+        if self.features is None:
+            dimension = int(fitted_states(self).sum())
+        else:
+            dimension = feature_matrix(self).shape[1]
         return SmoothGaussian(privacy.epsilon, privacy.delta, dimension, self.calibration)
 
     def queries(self, logs: Logs, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
@@ -169,7 +187,7 @@ class SmoothEstimator(Estimator, LinearMonteCarlo):
         counts, returns = visits_and_sums(self, total)
         users = total.users
         delta_warning(users, privacy.delta)
-        printed = self.calibration == "paper"
+        printed = self.calibration != "tight"
         smooth = _ROUNDING * self.smooth_sensitivity(counts, users, mechanism.beta, printed=printed)
         least = self.least_sensitivity(users, printed=printed)
         theta = mechanism.release(self.solve(counts, returns), smooth, sums.source, least=least)
@@ -224,5 +242,7 @@ def check_no_privacy(privacy: Request | None) -> None:
 
 
 def check_calibration(calibration: str) -> None:
-    if calibration not in ("tight", "paper"):
-        raise InvalidParameter(f'calibration must be "tight" or "paper", got {calibration!r}')
+    if calibration not in ("tight", "paper", "supplement"):
+        raise InvalidParameter(
+            f'calibration must be "tight", "paper" or "supplement", got {calibration!r}'
+        )

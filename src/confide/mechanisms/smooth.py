@@ -69,7 +69,8 @@ class SmoothGaussian:
     Reference: [Balle16, Lemma 1]; [Nissim07] for smooth sensitivity.
 
     Departures: `tight` takes alpha from the exact divergence (proof above) and not from tail bounds: the lemma's alpha is 4 to 300 times
-    too large for epsilon <= 5, too small for a large one. `paper` keeps the printed constants wherever they keep the promise.
+    too large for epsilon <= 5, too small for a large one. `paper` keeps the printed constants wherever they keep the promise, and
+    `supplement` those that the supplement proves for epsilon <= 5.
     """
 
     epsilon: float
@@ -79,7 +80,11 @@ class SmoothGaussian:
     _constants: SmoothCalibration = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        calibrations = {"tight": calibrate, "paper": paper_calibration}
+        calibrations: dict[str, Callable[[float, float, int], SmoothCalibration]] = {
+            "tight": calibrate,
+            "paper": paper_calibration,
+            "supplement": supplement_calibration,
+        }
         choice("calibration", self.calibration, calibrations)
         _require_public(self.epsilon, self.dimension, self.delta)
         object.__setattr__(
@@ -225,6 +230,27 @@ def paper_calibration(epsilon: float, delta: float, dimension: int) -> SmoothCal
     if true > delta:
         raise PromiseBroken(
             f"the constants of [Balle16, Lemma 1] give delta={true:.6g} at epsilon={epsilon:g} and dimension={dimension}, "
+            f'more than the requested delta={delta:g}; use calibration="tight"'
+        )
+    return SmoothCalibration(alpha, beta)
+
+
+def supplement_calibration(epsilon: float, delta: float, dimension: int) -> SmoothCalibration:
+    """The constants that the supplement of [Balle16] proves in its Lemma 1, for epsilon <= 5 and beta <= ln 2."""
+    _require_public(epsilon, dimension, delta)
+    if not 0 < epsilon <= 5:
+        raise InvalidParameter.of(
+            "epsilon",
+            "must be above 0 and at most 5 for the constants of the supplement of [Balle16]",
+            got=f"{epsilon:g}",
+        )
+    root = math.sqrt(2 * math.log(4 / delta))
+    alpha = 15 * root / epsilon
+    beta = 2 * math.log(2) * epsilon / (5 * (math.sqrt(dimension) + root) ** 2)
+    true = smooth_delta(epsilon, alpha, beta, dimension)
+    if true > delta:
+        raise PromiseBroken(
+            f"the constants of the supplement of [Balle16] give delta={true:.6g} at epsilon={epsilon:g} and dimension={dimension}, "
             f'more than the requested delta={delta:g}; use calibration="tight"'
         )
     return SmoothCalibration(alpha, beta)

@@ -132,9 +132,10 @@ class Shown:
 
     @cached_property
     def order(self) -> npt.NDArray[np.int64]:
-        """The most visited states first, by the released counts; by number where there are none."""
+        """The most visited states first, by the released counts; by number where there are none. States without a value are left out."""
         states = np.arange(len(self.estimate.values))
-        return states if self.counts is None else np.argsort(-self.counts, kind="stable")
+        ordered = states if self.counts is None else np.argsort(-self.counts, kind="stable")
+        return ordered[~np.isnan(self.estimate.values[ordered])]
 
 
 def words(shown: Shown) -> list[tuple[str, str]]:
@@ -347,7 +348,8 @@ def record(shown: Shown) -> dict[str, Any]:
         "difference": shown.difference.to_json(),
         "level": shown.level,
         "labels": list(shown.labels) or None,
-        "values": estimate.values.tolist(),
+        # null for states that were left out of the fit
+        "values": [None if np.isnan(value) else value for value in estimate.values.tolist()],
         "low": low,
         "high": high,
         "noise_std": None if estimate.noise_std is None else estimate.noise_std.tolist(),
