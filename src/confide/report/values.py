@@ -134,8 +134,8 @@ class Shown:
     def order(self) -> npt.NDArray[np.int64]:
         """The most visited states first, by the released counts; by number where there are none. States without a value are left out."""
         states = np.arange(len(self.estimate.values))
-        ordered = states if self.counts is None else np.argsort(-self.counts, kind="stable")
-        return ordered[~np.isnan(self.estimate.values[ordered])]
+        order = states if self.counts is None else np.argsort(-self.counts, kind="stable")
+        return order[~np.isnan(self.estimate.values[order])]
 
 
 def words(shown: Shown) -> list[tuple[str, str]]:
@@ -348,7 +348,6 @@ def record(shown: Shown) -> dict[str, Any]:
         "difference": shown.difference.to_json(),
         "level": shown.level,
         "labels": list(shown.labels) or None,
-        # null for states that were left out of the fit
         "values": [None if np.isnan(value) else value for value in estimate.values.tolist()],
         "low": low,
         "high": high,
