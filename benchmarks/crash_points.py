@@ -536,11 +536,11 @@ def warm(log: Path, folder: Path, only: str) -> None:
     matplotlib.use("agg")
     from confide.cli import main
     from confide.privacy import certificate
-    from confide.report import drawing
+    from confide.report import picture
     from confide.runs import loop
 
     loop.SAVE_EVERY = -1.0  # a state after every batch
-    drawing.saved = a_picture  # to draw takes longer than all the rest
+    picture.saved = a_picture  # to draw takes longer than all the rest
     certificate.datetime = Noon  # type: ignore[attr-defined, misc]
     for command in commands(log):
         if only not in command.name:

@@ -26,7 +26,7 @@ from confide.mechanisms.sources import FastSource
 from confide.policy import LinearPolicy
 from confide.privacy.loss import GaussianDP, Loss, loss_for
 from confide.privatizers import CentralPrivatizer
-from confide.report.drawing import LIGHT, NEUTRAL
+from confide.report.charts import LIGHT, NEUTRAL
 from confide.trajectory import Trajectories
 
 Array = npt.NDArray[np.float64]

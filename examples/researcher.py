@@ -11,7 +11,6 @@ from pathlib import Path
 
 import confide
 from confide.agents import UCRLVTR, Calibration, Description, Learner, LikelihoodVI, Round
-from confide.comparison import plot_runs, write_report
 from confide.identity import Identity
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.contributions import ValueTargets
@@ -135,8 +134,7 @@ for run in runs:
 options.out.mkdir(parents=True, exist_ok=True)
 for run in runs:
     run.save(options.out / f"{run.agent}-{run.guarantee.trust.value}-seed-{run.seed}")
-plot_runs(runs).savefig(options.out / "regret.svg")
-page = write_report(
-    runs, options.out / "report.html", title="Two private learners and a custom one"
-)
+comparison = confide.Comparison.of_runs(runs, name="Two private learners and a custom one")
+comparison.plot(["regret", "value"]).savefig(options.out / "regret.svg")
+page = comparison.report(options.out / "report.html")
 print(f"\n{runs[0].guarantee}\n{page}")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from confide.comparison.analysis import Growth, growth
+from confide.comparison.growth import Growth, growth
 
 
 def exponent(formula: Callable[[float], float], at: float, *, factor: float = 1e3) -> float:

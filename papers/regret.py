@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from confide.comparison.analysis import growth
+from confide.comparison.growth import growth
 from confide.errors import PrivacyError
 from confide.privacy.request import NoPrivacy
 from confide.runs.spec import RunSpec

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from confide.comparison.analysis import privacy_cost
+from confide.comparison.intervals import privacy_cost
 from confide.planners.riccati import riccati
 from confide.privacy.accounting import gaussian_mu
 from confide.privacy.request import JointDP, NoPrivacy, Request

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from confide.comparison.analysis import Growth, difference, ratio
+from confide.comparison.growth import Growth
+from confide.comparison.intervals import difference, ratio
 from confide.linear_mdps.batches import adaptive, one_by_one, static
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
 from confide.runs.spec import Named, RunSpec

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from confide.comparison.analysis import privacy_cost
+from confide.comparison.intervals import privacy_cost
 from confide.mixtures.linopt_po import paper_step
 from confide.mixtures.printed import ROW_BOUNDS
 from confide.privacy.accounting import gaussian_mu

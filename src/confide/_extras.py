@@ -5,9 +5,9 @@ from importlib import metadata
 from confide.errors import MissingExtra
 
 EXTRAS = {  # as in pyproject.toml
-    "report": ("matplotlib", "plotly", "jinja2"),
+    "report": ("matplotlib", "jinja2"),
     "logs": ("pyarrow",),
-    "compare": ("matplotlib", "plotly", "jinja2", "pyarrow"),
+    "compare": ("matplotlib", "jinja2", "pyarrow"),
     "accounting": ("dp-accounting",),
     "secure": ("opendp",),
     "service": (

@@ -35,8 +35,7 @@ def visits_agent(monkeypatch):
 @pytest.fixture
 def without_figures(monkeypatch):
     """Most of the time of a short run: for tests that look at something else."""
-    monkeypatch.setattr("confide.report.save_figures", lambda *_: [])
-    monkeypatch.setattr("confide.comparison.plots.save_study_figures", lambda *_: [])
+    monkeypatch.setattr("confide.comparison.comparison.Comparison.save_figures", lambda *_: [])
 
 
 def test_run_writes_results_figures_and_a_report(confide, tmp_path):

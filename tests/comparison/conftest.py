@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from confide.comparison import write_report
 from confide.comparison.comparison import Comparison
 from confide.comparison.table import tidy
 from confide.privacy.certificate import Certificate
@@ -67,7 +66,7 @@ def cell(problem, agent, epsilon, seed, *, half=None, users=20_000, known=True, 
 
 
 def made(cells, name="made up"):
-    return Comparison(name, tidy(name, ((f"key-{i}", one) for i, one in enumerate(cells))))
+    return Comparison.of_table(tidy(name, ((f"key-{i}", one) for i, one in enumerate(cells))))
 
 
 def everything(
@@ -106,7 +105,7 @@ def sweeps():
 
 @pytest.fixture(scope="module")
 def pages(made_up, tmp_path_factory):
-    """Each page once; plotly.js is in all of them."""
+    """Each page once."""
     folder = tmp_path_factory.mktemp("pages")
     evil = [
         cell(EVIL, EVIL + str(i), epsilon, seed, half=30.0)
@@ -142,11 +141,13 @@ def pages(made_up, tmp_path_factory):
         "failed": made([cell("lock", "ucrl-vtr", 1.0, 0, error="no")]).report(
             folder / "failed.html"
         ),
-        "runs": write_report(made_up.study(), folder / "runs.html"),
-        "all runs": write_report(made_up.everything(), folder / "all.html"),
-        "reference": write_report(
-            [made_up.fixed("uniform", made_up.UNIFORM)], folder / "reference.html"
+        "runs": Comparison.of_runs(made_up.study()).report(folder / "runs.html"),
+        "all runs": Comparison.of_runs(made_up.everything()).report(folder / "all.html"),
+        "reference": Comparison.of_runs([made_up.fixed("uniform", made_up.UNIFORM)]).report(
+            folder / "reference.html"
         ),
-        "evil runs": write_report(runs, folder / "evil-runs.html", title=EVIL, command=EVIL),
-        "long runs": write_report(long, folder / "long-runs.html"),
+        "evil runs": Comparison.of_runs(runs, name=EVIL).report(
+            folder / "evil-runs.html", command=EVIL
+        ),
+        "long runs": Comparison.of_runs(long).report(folder / "long-runs.html"),
     }

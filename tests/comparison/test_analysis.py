@@ -35,19 +35,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from confide.comparison import analysis
-from confide.comparison.analysis import (
+from confide.comparison.growth import Growth, growth
+from confide.comparison.intervals import (
     band,
-    compare_all,
-    compare_groups,
     difference,
     episodes_to,
-    growth,
-    holm,
     interval,
     privacy_cost,
     ratio,
 )
+from confide.comparison.significance import compare_all, compare_groups, holm
 from confide.errors import InvalidParameter
 
 DRAWS = {  # of [seeds, samples], and the mean
@@ -505,7 +502,7 @@ def test_the_window_decides():
 
 
 def test_growth_is_held_against_an_exponent():
-    made = analysis.Growth(0.31, 0.04, 0.22, 0.41, 0.95, 8, 1e4, 1e5)
+    made = Growth(0.31, 0.04, 0.22, 0.41, 0.95, 8, 1e4, 1e5)
     assert made.against(0.5) == "below the bound's 0.5: 0.31 ± 0.04"
     assert made.against(0.4) == "compatible with the bound's 0.4: 0.31 ± 0.04"
     assert made.against(0.2) == "above the bound's 0.2 on this window: 0.31 ± 0.04"

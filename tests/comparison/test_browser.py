@@ -61,28 +61,32 @@ def until(page, expression):
     raise AssertionError(f"never came true: {expression}")
 
 
+def names_in(panel):
+    """JavaScript for the names of the curves and levels that are drawn."""
+    return f"[...document.querySelectorAll('#{panel} [data-name]')].map((one) => one.dataset.name)"
+
+
 def names(page, panel="regret-0"):
-    """Of the curves that are drawn; bands have none."""
-    return page.evaluate(
-        f"document.getElementById('{panel}').data.filter((t) => t.name).map((t) => t.name)"
-    )
+    """Of the curves and levels that are drawn."""
+    return page.evaluate(names_in(panel))
 
 
 def place(page, panel, name, share=0.8):
-    """Where a curve is on the screen."""
+    """Where a curve or a level is on the screen."""
     return page.evaluate(
         """([panel, name, share]) => {
           const div = document.getElementById(panel);
           div.scrollIntoView({ block: "center" });
-          const { xaxis, yaxis } = div._fullLayout, box = div.getBoundingClientRect();
-          const t = div.data.find((one) => one.name === name), i = Math.floor(share * (t.x.length - 1));
-          return [box.left + xaxis._offset + xaxis.d2p(t.x[i]), box.top + yaxis._offset + yaxis.d2p(t.y[i])];
+          const line = [...div.querySelectorAll("[data-name]")].find((one) => one.dataset.name === name).querySelector(".line, line");
+          const at = line.getPointAtLength(share * line.getTotalLength()).matrixTransform(line.getScreenCTM());
+          return [at.x, at.y];
         }""",
         [panel, name, share],
     )
 
 
-SETTLED = """[...document.querySelectorAll(".plotly-graph-div")].every((div) => Math.abs(div._fullLayout.width - div.clientWidth) < 2)"""
+SETTLED = """[...document.querySelectorAll(".chart")]
+  .every((div) => Math.abs(div.querySelector("svg").clientWidth - div.clientWidth) < 2)"""
 
 
 def seen_on(page, screen):
@@ -92,7 +96,7 @@ def seen_on(page, screen):
 
 
 WIDEST = """() => Math.max(document.documentElement.scrollWidth, ...[...document.querySelectorAll("main *")]
-  .filter((e) => !e.closest(".scroll, .plotly-graph-div, pre, svg, dialog")).map((e) => e.getBoundingClientRect().right))"""
+  .filter((e) => !e.closest(".scroll, .chart, pre, svg, dialog")).map((e) => e.getBoundingClientRect().right))"""
 
 
 @pytest.mark.parametrize(
@@ -113,12 +117,12 @@ WIDEST = """() => Math.max(document.documentElement.scrollWidth, ...[...document
 )
 def test_opens_quietly_offline_and_within_the_screen(visit, name, panels):
     page = visit(name)
-    assert page.locator(".plotly-graph-div").count() == panels
+    assert page.locator(".chart").count() == panels
     for screen in SCREENS:
         seen_on(page, screen)
         drawn = page.evaluate(
-            """() => [...document.querySelectorAll(".plotly-graph-div")].map((div) => Math.max(0,
-              ...[...div.querySelectorAll(".scatterlayer path.js-line")].map((path) => path.getTotalLength())))"""
+            """() => [...document.querySelectorAll(".chart")].map((div) => Math.max(0,
+              ...[...div.querySelectorAll("path.line")].map((path) => path.getTotalLength())))"""
         )
         assert all(length > 100 for length in drawn) or name.startswith("long"), drawn
         assert page.evaluate(WIDEST) <= SCREENS[screen]["width"]
@@ -132,20 +136,17 @@ def test_one_promise_at_a_time_beside_no_privacy(page):
     assert names(page) == [*shown, "uniform"]
     picks = page.locator("#regret .picks[aria-label=Guarantee]")
     picks.get_by_role("button", name="all").click()
-    until(page, "document.getElementById('regret-0').data.length === 3 * 5 + 1")  # and no bands
+    until(page, f"{names_in('regret-0')}.length === 3 * 5 + 1")
+    assert page.locator("#regret-0 .band").count() == 0
     assert page.locator("[data-ladder='1.0-none-none']").is_visible()
     picks.get_by_role("button", name="ε = 5").click()
-    until(
-        page, "document.getElementById('regret-3').data.some((t) => t.name === 'ucrl-vtr, ε = 5')"
-    )
+    until(page, f"{names_in('regret-3')}.includes('ucrl-vtr, ε = 5')")
     assert (
         not page.locator("[data-ladder='1.0-none-none']").is_visible()
         and page.locator("[data-ladder='5.0-none-none']").is_visible()
     )
     picks.get_by_role("button", name="ε = 1", exact=True).click()
-    until(
-        page, "document.getElementById('regret-3').data.some((t) => t.name === 'ucrl-vtr, ε = 1')"
-    )
+    until(page, f"{names_in('regret-3')}.includes('ucrl-vtr, ε = 1')")
 
 
 def test_chips_hide_an_agent_in_all_figures(page):
@@ -156,7 +157,7 @@ def test_chips_hide_an_agent_in_all_figures(page):
     first.click()
     until(
         page,
-        "!document.getElementById('privacy-0').data.some((t) => t.name.startsWith('ucrl-vtr paper'))",
+        f"!{names_in('privacy-0')}.some((name) => name.startsWith('ucrl-vtr paper'))",
     )
     assert (
         not any("paper" in name for name in names(page))
@@ -166,25 +167,63 @@ def test_chips_hide_an_agent_in_all_figures(page):
     page.keyboard.press("Enter")
     until(
         page,
-        "document.getElementById('regret-0').data.some((t) => t.name === 'ucrl-vtr paper, ε = 1')",
+        f"{names_in('regret-0')}.includes('ucrl-vtr paper, ε = 1')",
     )
     assert first.get_attribute("aria-pressed") == "true"
     beside = page.locator("#regret .chip[data-beside]")
     beside.click()
     until(
         page,
-        "!document.getElementById('regret-0').data.some((t) => t.name?.endsWith('no privacy'))",
+        f"!{names_in('regret-0')}.some((name) => name.endsWith('no privacy'))",
     )
     beside.click()
 
 
 def test_axes_switch_between_logarithmic_and_linear(page):
-    kinds = "['regret-0', 'privacy-0'].map((id) => document.getElementById(id)._fullLayout.yaxis.type).join()"
+    kinds = "['regret-0', 'privacy-0'].map((id) => document.querySelector(`#${id} svg`).dataset.scale).join()"
     assert page.evaluate(kinds) == "log,log"
     page.get_by_role("button", name="linear").click()
     until(page, f"{kinds} === 'linear,linear'")
     page.get_by_role("button", name="log", exact=True).click()
     until(page, f"{kinds} === 'log,log'")
+
+
+def test_a_curve_says_its_value_and_its_interval(page, sweeps):
+    x, y = place(page, "regret-0", "likelihood-vi, ε = 1", 1.0)
+    page.mouse.move(x - 2, y)
+    page.mouse.move(x, y)
+    page.wait_for_selector("#regret-0 .tip")
+    (row,) = (row for row in sweeps.everything().on("lock") if row.label == "likelihood-vi, ε = 1")
+    ends = f"({row.regret.low:.3g} to {row.regret.high:.3g})"
+    assert page.locator("#regret-0 .tip").inner_text().splitlines() == [
+        "likelihood-vi, ε = 1",
+        f"{row.regret.estimate:.4g} {ends}",
+        "after 20\u202f000 users",
+    ]
+    page.mouse.move(x, y - 150)
+    page.wait_for_selector("#regret-0 .tip", state="hidden")
+
+
+def test_a_part_of_a_chart_can_be_enlarged(page):
+    ticks = "[...document.querySelectorAll('#value-0 text')].map((one) => one.textContent).join()"
+    before = page.evaluate(ticks)
+    x, y = place(page, "value-0", "ucrl-vtr, ε = 1", 0.5)
+    page.mouse.move(x - 60, y - 40)
+    page.mouse.down()
+    page.mouse.move(x + 60, y + 40, steps=4)
+    page.mouse.up()
+    until(page, f"{ticks} !== '{before}'")
+    assert page.locator("dialog[open]").count() == 0
+    page.get_by_role("button", name="Show all").click()
+    until(page, f"{ticks} === '{before}'")
+
+
+def test_a_chart_is_saved_as_a_picture(page):
+    page.locator("figure[data-panel=regret-0]").hover()
+    with page.expect_download() as saved:
+        page.locator("button[data-chart=regret-0]").click()
+    assert saved.value.suggested_filename == "regret-0.png"
+    assert saved.value.path().read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(
@@ -199,7 +238,7 @@ def test_a_curve_leads_to_its_commands(page, panel, name, share, title):
     x, y = place(page, panel, name, share)
     page.mouse.move(x - 3, y)
     page.mouse.move(x, y)
-    page.wait_for_selector(f"#{panel} .hoverlayer text")
+    page.wait_for_selector(f"#{panel} .tip")
     page.mouse.click(x, y)
     page.wait_for_selector("dialog[open]")
     assert page.locator("#shown-title").inner_text() == title
@@ -312,13 +351,13 @@ def test_what_comes_from_outside_stays_text(visit, sweeps, name):
     x, y = place(
         page,
         "regret-0",
-        page.evaluate("document.getElementById('regret-0').data.find((t) => t.name).name"),
+        names(page)[0],
         0.9,
     )
     page.mouse.move(x - 3, y)
     page.mouse.move(x, y)
-    page.wait_for_selector("#regret-0 .hoverlayer text")
-    assert "<img src=x" in page.locator("#regret-0 .hoverlayer").text_content()
+    page.wait_for_selector("#regret-0 .tip")
+    assert "<img src=x" in page.locator("#regret-0 .tip").text_content()
     page.mouse.click(x, y)
     if name == "evil":  # runs of one command have no commands of their own to show
         page.wait_for_selector("dialog[open]")
@@ -329,9 +368,7 @@ def test_what_comes_from_outside_stays_text(visit, sweeps, name):
 
 
 def test_the_figures_follow_the_screen_into_the_dark(page):
-    line = (
-        "getComputedStyle([...document.querySelectorAll('#regret-0 path.js-line')].at(-1)).stroke"
-    )
+    line = "getComputedStyle([...document.querySelectorAll('#regret-0 path.line')].at(-1)).stroke"
     light = page.evaluate(line)
     page.emulate_media(color_scheme="dark")
     until(page, f"{line} !== '{light}'")
@@ -349,28 +386,26 @@ def study(visit):
 
 
 def curves(page):
-    """For each figure: the lengths of the lines that are really drawn; the edges of bands have no width."""
+    """For each chart: the lengths of its lines."""
     return page.evaluate(
         """() => {
-          const lines = (div) => [...div.querySelectorAll("svg .scatterlayer path.js-line")];
-          const wide = (path) => parseFloat(getComputedStyle(path).strokeWidth) > 0;
-          const lengths = (div) => lines(div).filter(wide).map((path) => path.getTotalLength());
-          return Object.fromEntries([...document.querySelectorAll(".plotly-graph-div")].map((div) => [div.id, lengths(div)]));
+          const lengths = (div) => [...div.querySelectorAll("path.line")].map((path) => path.getTotalLength());
+          return Object.fromEntries([...document.querySelectorAll(".chart")].map((div) => [div.id, lengths(div)]));
         }"""
     )
 
 
-def test_bands_and_lines_of_the_study(study):
-    assert study.locator("#regret-0 .scatterlayer path.js-fill").count() == 2
+def test_bands_and_lines_of_runs(study):
+    assert study.locator("#regret-0 .band").count() == 2
     assert len(curves(study)["regret-0"]) == 3
-    assert study.locator("#value-0 .annotation-text").all_text_contents() == [
+    assert study.locator("#value-0 .level-text").all_text_contents() == [
         "optimal play 1.17",
         "uniform play 0.11",
     ]
 
 
 def test_a_series_can_be_hidden_in_all_figures(study):
-    lines = "document.querySelectorAll('#noise-0 path.js-line').length"
+    lines = "document.querySelectorAll('#noise-0 path.line').length"
     before = {key: len(lengths) for key, lengths in curves(study).items()}
     study.locator("#regret .chip").first.click()
     until(study, f"{lines} === 0")
@@ -440,7 +475,7 @@ WEAK = """() => {
   };
   const contrast = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
   const said = (e) => [...e.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
-  return [...document.querySelectorAll("main *")].filter((e) => said(e) && !e.closest("svg, .plotly-graph-div"))
+  return [...document.querySelectorAll("main *")].filter((e) => said(e) && !e.closest("svg, .chart"))
     .map((e) => [e.textContent.slice(0, 40), contrast(luminance(rgb(getComputedStyle(e).color)), luminance(behind(e)))]);
 }"""
 

@@ -63,32 +63,28 @@ def test_a_cell_is_the_run_that_its_command_makes(made, capsys):
     )
     problem = world(cell.problem)
     alone = run(cell.spec.ready(problem, 1), problem, episodes=300, seed=1)
-    group = next(
+    row = next(
         g
-        for g in made.groups
+        for g in made.rows
         if (g.agent, g.problem, g.epsilon) == ("likelihood-vi", "lock seed=1", 1.0)
     )
-    assert np.array_equal(group.regret[1], alone.regret) and np.array_equal(
-        group.value[1], alone.value
-    )
-    assert group.guarantee == alone.guarantee and group.users.tolist() == alone.checkpoints.tolist()
-    command = group.commands[1]
+    assert np.array_equal(row.regret[1], alone.regret) and np.array_equal(row.value[1], alone.value)
+    assert row.guarantee == alone.guarantee and row.users.tolist() == alone.checkpoints.tolist()
+    command = row.commands[1]
     assert (
         command
         == "confide run likelihood-vi lock --epsilon 1.0 --delta 1e-05 --episodes 300 --seed 1 --problem-seed 1"
     )
     with pytest.raises(SystemExit, match="0"):
         main([*command.split()[1:], "--json"])
-    assert json.loads(capsys.readouterr().out)[0]["regret"] == group.regret[1, -1]
+    assert json.loads(capsys.readouterr().out)[0]["regret"] == row.regret[1, -1]
 
 
 def test_the_table_is_tidy(made, tmp_path):
     assert tuple(made.table.column_names) == COLUMNS
     assert len(set(made.table.column("key").to_pylist())) == CELLS
     assert (
-        len(made.groups) == 14
-        and all(group.seeds == (0, 1) for group in made.groups)
-        and not made.failures
+        len(made.rows) == 14 and all(row.seeds == (0, 1) for row in made.rows) and not made.failures
     )
     saved = Comparison.load(made.save(tmp_path / "results.parquet"))
     assert same(saved, made) and same(Comparison.load(tmp_path), made)
@@ -143,7 +139,7 @@ def test_what_fails_is_a_row_and_stops_nothing(tmp_path):
         agents=["lsvi-ucb", "uniform"], problems=["lock"], seeds=2, episodes=50, no_privacy=False
     )
     found = compare(mixed, workers=2, store=tmp_path)
-    assert [group.agent for group in found.groups] == ["uniform"]
+    assert [row.agent for row in found.rows] == ["uniform"]
     assert len(found.failures) == 2
     failure = found.failures[0]
     assert "is for linear MDP problems" in failure["error"] and failure["command"].startswith(
@@ -160,7 +156,7 @@ def test_an_agent_of_ones_own_and_a_saved_problem(here):
     confide.problems.lock(seed=4).save(here / "world.npz")
     sweep = Sweep(agents=["mine:Lazy", "mine:Broken"], problems=["world.npz"], seeds=1, episodes=20)
     found = compare(sweep, workers=2, store="kept")
-    assert [group.agent for group in found.groups] == ["mine:Lazy"], [
+    assert [row.agent for row in found.rows] == ["mine:Lazy"], [
         each["error"] for each in found.failures
     ]
     assert "ZeroDivisionError" in found.failures[0]["error"]
@@ -231,7 +227,7 @@ def test_a_run_that_kills_its_process_stops_nobody_else(here, capsys):
         episodes=20,
     )
     found = compare(sweep, workers=2, store="kept")
-    assert sorted(group.agent for group in found.groups) == ["killers:Prints", "uniform"]
+    assert sorted(row.agent for row in found.rows) == ["killers:Prints", "uniform"]
     errors = {failure["agent"]: failure["error"] for failure in found.failures}
     assert (
         "its process was killed" in errors["killers:Dies"]

@@ -6,13 +6,17 @@ from html.parser import HTMLParser
 import pytest
 from jinja2 import UndefinedError
 
-from confide.comparison import write_report
+from confide.comparison.comparison import Comparison
 from confide.comparison.intervals import interval
 from confide.privacy.certificate import Certificate
 from confide.report.page import environment
 from confide.runs.run import Segment
 
 EVIL = "<img src=x onerror=alert(1)></script><script>alert(2)</script>\"'&<!--"
+
+
+def write_report(runs, path, *, command="", **title):
+    return Comparison.of_runs(runs, **title).report(path, command=command)
 
 
 class Reader(HTMLParser):
@@ -66,7 +70,7 @@ def report(tmp_path):
 
 
 def test_one_file_that_needs_nothing_else(page):
-    # the data, plotly.js once, the drawing, the tables
+    # the data, what draws charts, the page, the tables
     assert [name for name, _ in page.elements].count("script") == 4
     for name, attributes in page.elements:
         assert name not in ("link", "iframe", "object", "embed", "base", "form", "img")
@@ -121,23 +125,22 @@ def test_reference_policies_are_not_called_no_privacy(report, made_up):
 
 
 def test_the_figures_and_their_data(page, made_up):
-    panels = page.figures["panels"]
+    panels = page.figures["charts"]
     assert list(panels) == ["regret-0", "value-0", "noise-0"]
     regret = panels["regret-0"]
-    assert [trace["label"] for trace in regret["traces"]] == [
+    assert [one["name"] for one in regret["series"]] == [
         "ucrl-vtr, ε = 1",
         "ucrl-vtr, no privacy",
         "uniform",
     ]
-    private = regret["traces"][0]
-    assert len(private["x"]) == len(private["y"]) == len(private["low"]) == len(private["high"])
-    assert (
-        private["x"][-1] == 100_000 and private["low"][-1] < private["y"][-1] < private["high"][-1]
-    )
-    assert "low" not in regret["traces"][2]  # uniform play is the same for every seed
-    assert [line["y"] for line in panels["value-0"]["lines"]] == [made_up.OPTIMAL, made_up.UNIFORM]
-    assert len(panels["noise-0"]["traces"]) == 2  # noise and signal of the private learner
-    described = [a["aria-label"] for _, a in page.elements if a.get("class") == "plotly-graph-div"]
+    private = regret["series"][0]
+    users = regret["xs"][private["at"]]
+    assert len(users) == len(private["y"]) == len(private["low"]) == len(private["high"])
+    assert users[-1] == 100_000 and private["low"][-1] < private["y"][-1] < private["high"][-1]
+    assert "low" not in regret["series"][2]  # uniform play is the same for every seed
+    assert [line["y"] for line in panels["value-0"]["levels"]] == [made_up.OPTIMAL, made_up.UNIFORM]
+    assert len(panels["noise-0"]["series"]) == 2  # noise and signal of the private learner
+    described = [a["aria-label"] for _, a in page.elements if a.get("class") == "chart"]
     assert len(described) == 3 and "ucrl-vtr, ε = 1:" in described[0]
 
 
@@ -153,7 +156,7 @@ def test_the_same_seeds_have_the_same_interval_in_the_figure_the_table_and_the_s
         found.low,
         found.high,
     )
-    drawn = page.figures["panels"]["regret-0"]["traces"][0]
+    drawn = page.figures["charts"]["regret-0"]["series"][0]
     ends = [float(f"{end:.6g}") for end in (found.estimate, found.low, found.high)]
     assert [drawn[part][-1] for part in ("y", "low", "high")] == ends
 
@@ -165,13 +168,13 @@ def test_final_figures_over_seeds(page, made_up):
 
 
 def test_uniform_play_is_drawn_even_if_nobody_ran_it(report, made_up):
-    traces = report([made_up.learner()]).figures["panels"]["regret-0"]["traces"]
-    assert traces[-1]["label"] == "uniform play" and traces[-1]["y"] == [1.06, 106_000]
+    traces = report([made_up.learner()]).figures["charts"]["regret-0"]["series"]
+    assert traces[-1]["name"] == "uniform play" and traces[-1]["y"] == [1.06, 106_000]
 
 
 def test_a_learner_without_noise_says_so(report, made_up):
     page = report([made_up.learner(kind="none")])
-    assert "noise-0" not in page.figures["panels"]
+    assert "noise-0" not in page.figures["charts"]
     assert "so no noise is shown" in page.text and "Simulation only" not in page.text
 
 
@@ -202,9 +205,9 @@ def test_secure_noise_has_no_warning(report, made_up):
 
 def test_returns_where_values_are_unknown(report, made_up):
     page = report([made_up.learner(exact=False, seed=i) for i in range(3)])
-    assert list(page.figures["panels"]) == ["regret-0", "noise-0"]
+    assert list(page.figures["charts"]) == ["regret-0", "noise-0"]
     assert (
-        page.figures["panels"]["regret-0"]["y"]["title"] == "average return"
+        page.figures["charts"]["regret-0"]["y"]["title"] == "average return"
         and "ucrl-vtr earned" in page.text
     )
     assert "The average returns in this report" in page.text  # measured on raw data, and it says so
@@ -235,7 +238,7 @@ def test_every_certificate_once(page, made_up):
 
 
 def test_the_command_given_beats_the_commands_of_the_runs(report, made_up):
-    page = report([made_up.learner()], command="make demo", title="A demo")
+    page = report([made_up.learner()], command="make demo", name="A demo")
     assert "make demo" in page.text and "--epsilon 1" not in page.text and "A demo" in page.text
     assert "no command was recorded" in report([made_up.learner(command="")]).text
 
@@ -252,13 +255,14 @@ def test_nothing_that_comes_from_outside_becomes_markup(report, made_up):
         ),
         made_up.learner(agent="b", problem=EVIL, certificate=None),
     ]
-    page = report(runs, title=EVIL)
+    page = report(runs, name=EVIL)
     names = [name for name, _ in page.elements]
     assert names.count("script") == 4 and "img" not in names
     assert not [a for _, a in page.elements if "onerror" in a]
     assert page.text.count("<img src=x onerror=alert(1)></script>") >= 6
-    # plotly.js reads labels as HTML
-    assert "&lt;img" in page.figures["panels"]["regret-0"]["traces"][0]["label"]
+    # charts.js writes names as text, and no < survives in the data.
+    assert page.figures["charts"]["regret-0"]["series"][0]["name"] == f"{EVIL}, ε = 1"
+    assert "<" not in page.scripts[0]
 
 
 def test_names_are_no_templates(report, made_up):

@@ -5,7 +5,15 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from confide.comparison import plot_runs, save_figures
+from confide.comparison.comparison import Comparison
+
+
+def plot_runs(runs):
+    return Comparison.of_runs(runs).plot(["regret", "value"])
+
+
+def save_figures(runs, folder):
+    return Comparison.of_runs(runs).save_figures(folder)
 
 
 def legend(figure):
@@ -17,29 +25,34 @@ def axes(figure):
 
 
 def loaded_after(code):
-    code += "\nprint([m for m in ('plotly', 'matplotlib', 'matplotlib.pyplot', 'scipy', 'numba') if m in sys.modules])"
+    code += "\nprint([m for m in ('matplotlib', 'matplotlib.pyplot', 'scipy', 'numba') if m in sys.modules])"
     return subprocess.run(
         [sys.executable, "-c", "import sys\n" + code], capture_output=True, text=True, check=True
     ).stdout.strip()
 
 
 def test_importing_the_report_imports_no_plotting():
-    assert loaded_after("import confide.report") == "[]"
+    assert (
+        loaded_after(
+            "import confide.comparison.comparison, confide.comparison.figures, confide.comparison.page, confide.report.picture"
+        )
+        == "[]"
+    )
 
 
 def test_drawing_needs_no_display_and_no_global_state():
     one_user = "(Segment(1, 0.5, 0.5),), None, 1.0, 0.0, no_guarantee(1), None, 0.0, {}"
     assert (
         loaded_after(
-            "from confide.runs.run import Run, Segment\nfrom confide.comparison import plot_runs\n"
+            "from confide.runs.run import Run, Segment\nfrom confide.comparison.comparison import Comparison\n"
             "from confide.privacy.guarantee import no_guarantee\n"
-            f"plot_runs([Run('a', 'b', 0, 1, {one_user})])"
+            f"Comparison.of_runs([Run('a', 'b', 0, 1, {one_user})]).plot()"
         )
         == "['matplotlib']"
     )
 
 
-def test_regret_and_value_of_a_study(made_up):
+def test_regret_and_value_of_runs(made_up):
     figure = plot_runs(made_up.study())
     regret, value = axes(figure)
     assert (regret.get_xscale(), regret.get_yscale(), value.get_xscale(), value.get_yscale()) == (
@@ -54,7 +67,7 @@ def test_regret_and_value_of_a_study(made_up):
     expected = np.mean([run.regret[-1] for run in made_up.study()[:5]])
     assert regret.lines[0].get_ydata()[-1] == pytest.approx(expected)
     assert len({(line.get_color(), str(line.get_linestyle())) for line in regret.lines}) == 3
-    assert [text.get_text() for text in value.texts] == ["optimal 1.17", "uniform 0.11"]
+    assert [text.get_text() for text in value.texts] == ["optimal play 1.17", "uniform play 0.11"]
 
 
 def test_one_run(made_up):
@@ -63,18 +76,19 @@ def test_one_run(made_up):
     assert not axes(figure)[0].collections
 
 
-def test_a_run_plots_itself_as_a_study_of_one_run_does(made_up):
+def test_a_run_plots_itself_as_a_comparison_of_one_run_does(made_up):
     run = made_up.learner()
-    alone, study = run.plot(), plot_runs([run])
+    alone, compared = run.plot(), plot_runs([run])
     assert (
         [ax.get_ylabel() for ax in alone.axes]
-        == [ax.get_ylabel() for ax in study.axes]
+        == [ax.get_ylabel() for ax in compared.axes]
         == ["cumulative regret", "value per user"]
     )
     assert alone.axes[0].lines[0].get_ydata().tolist() == run.regret.tolist()
     # uniform play
     assert (
-        alone.axes[0].lines[-1].get_ydata().tolist() == study.axes[0].lines[-1].get_ydata().tolist()
+        alone.axes[0].lines[-1].get_ydata().tolist()
+        == compared.axes[0].lines[-1].get_ydata().tolist()
     )
     assert [ax.get_ylabel() for ax in made_up.learner(exact=False).plot().axes] == [
         "average return"

@@ -1,19 +1,16 @@
 import json
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
 
 from confide.comparison.comparison import Comparison
-from confide.comparison.plots import save_study_figures
 from confide.comparison.table import tidy
 from confide.errors import InvalidParameter
 from confide.privacy.guarantee import Guarantee, no_guarantee
 from confide.privacy.loss import loss_for
 from confide.privacy.request import JointDP
-from confide.report.drawing import NEUTRAL
+from confide.report.charts import NEUTRAL
 
 
 def guarantee_of(epsilon, users):
@@ -81,7 +78,7 @@ def made(
         for epsilon in epsilons
         for seed in range(seeds)
     ]
-    return Comparison("made up", tidy("made up", ((str(i), one) for i, one in enumerate(cells))))
+    return Comparison.of_table(tidy("made up", ((str(i), one) for i, one in enumerate(cells))))
 
 
 def legend(figure):
@@ -100,11 +97,7 @@ def test_regret_of_many_is_that_of_the_epsilon_nearest_to_one(many):
     lines = figure.axes[0].lines
     assert len(lines) == 3 * 2 + 1
     expected = np.mean(
-        [
-            group.final_regret
-            for group in many.groups
-            if group.label == "a, ε = 1" and group.problem == "lock"
-        ]
+        [row.last for row in many.rows if row.label == "a, ε = 1" and row.problem == "lock"]
     )
     assert lines[0].get_ydata()[-1] == pytest.approx(expected)
     assert len(figure.axes[0].collections) == 6  # bands
@@ -137,7 +130,7 @@ def test_regret_against_epsilon(many):
         line for line in ax.lines if line.get_linestyle() == "--" and line.get_color() != NEUTRAL[0]
     ]
     assert len(levels) == 3
-    free = next(group for group in many.groups if group.label == "a, no privacy")
+    free = next(row for row in many.rows if row.label == "a, no privacy")
     assert levels[0].get_ydata()[0] == pytest.approx(free.final_regret.mean())
 
 
@@ -159,9 +152,7 @@ def test_the_ladder_goes_from_paper_to_tight_to_no_privacy(many):
     ]
     ends = [bar.get_x() + bar.get_width() for bar in ax.patches]
     wanted = ["a paper, ε = 1", "a, ε = 1", "a, no privacy"]
-    found = {
-        group.label: group.final_regret.mean() for group in many.groups if group.problem == "lock"
-    }
+    found = {row.label: row.last.mean() for row in many.rows if row.problem == "lock"}
     assert ends == pytest.approx([found[label] for label in wanted])
     assert len({bar.get_hatch() for bar in ax.patches}) == 3
     assert "ε = 5" in many.plot("ladder", epsilons=[5.0]).axes[0].get_xlabel()
@@ -187,9 +178,7 @@ def test_what_cannot_be_drawn(many, what, options, said):
 
 
 def test_figures_are_saved_with_their_fonts(tmp_path):
-    written = save_study_figures(
-        made(problems=("lock",), epsilons=(1.0, None), seeds=2).study, tmp_path / "new"
-    )
+    written = made(problems=("lock",), epsilons=(1.0, None), seeds=2).save_figures(tmp_path / "new")
     assert [path.name for path in written] == [
         f"{n}{e}"
         for n in ("regret", "value", "privacy", "ladder")
@@ -209,7 +198,7 @@ def test_a_figure_keeps_its_fonts_when_somebody_else_saves_it(many, tmp_path):
 
 def test_one_seed_unknown_values_and_odd_names(tmp_path):
     odd = made(agents=("$\\frac{", "_hidden"), problems=("$x_", "y"), seeds=1, known=False)
-    written = save_study_figures(odd.study, tmp_path)
+    written = odd.save_figures(tmp_path)
     assert {path.stem for path in written} == {"return", "privacy"}
     figure = odd.plot()
     assert legend(figure)[:2] == ["$\\frac{", "_hidden"]
@@ -219,17 +208,6 @@ def test_one_seed_unknown_values_and_odd_names(tmp_path):
 
 def test_no_privacy_alone_has_no_epsilon_and_the_same_runs_give_the_same_files(tmp_path):
     alone = made(epsilons=(None,), problems=("lock",), seeds=2)
-    once, again = (save_study_figures(alone.study, tmp_path / name) for name in ("once", "again"))
+    once, again = (alone.save_figures(tmp_path / name) for name in ("once", "again"))
     assert {path.stem for path in once} == {"regret", "value"}
     assert [path.read_bytes() for path in once] == [path.read_bytes() for path in again]
-
-
-def test_importing_imports_no_plotting():
-    code = "import sys, confide.comparison.comparison, confide.comparison.plots, confide.comparison.page\n"
-    code += "print([m for m in ('plotly', 'matplotlib', 'scipy', 'numba', 'pyarrow', 'jinja2') if m in sys.modules])"
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
-        ).stdout.strip()
-        == "[]"
-    )

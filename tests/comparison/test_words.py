@@ -1,22 +1,22 @@
-"""A study in words: what is best, what it cost, what is significant, and where nobody learned."""
+"""A compared in words: what is best, what it cost, what is significant, and where nobody learned."""
 
 import math
 
 import pytest
 
-from confide.comparison.analysis import Interval
-from confide.comparison.study import study_of_runs
+from confide.comparison.comparison import Comparison
+from confide.comparison.intervals import Interval
 from confide.comparison.words import headline, interval, nobody_learned, remarks, share_ends
 from confide.report.words import number, percent
 from confide.runs.run import Segment
 
 
 def test_the_headline_of_a_learner_beside_itself_without_privacy(made_up):
-    study = study_of_runs(made_up.study())
-    said = headline(study)
+    compared = Comparison.of_runs(made_up.study())
+    said = headline(compared)
     assert said.startswith("At ε = 1, ucrl-vtr lost ") and "of what uniform play loses" in said
     assert (
-        f"Privacy cost it {number(study.rows[0].of_no_privacy.estimate, 2)} times the regret without privacy."
+        f"Privacy cost it {number(compared.rows[0].of_no_privacy.estimate, 2)} times the regret without privacy."
         in said
     )
 
@@ -55,28 +55,28 @@ def test_the_headline_of_a_learner_beside_itself_without_privacy(made_up):
     ],
 )
 def test_headlines_say_what_happened(made_up, runs, words):
-    assert words in headline(study_of_runs(runs(made_up)))
+    assert words in headline(Comparison.of_runs(runs(made_up)))
 
 
 def test_nobody_is_named_where_nobody_learned(made_up):
-    study = study_of_runs(
+    compared = Comparison.of_runs(
         [made_up.learner(seed=i, half=1e12, agent=agent) for i in range(3) for agent in ("a", "b")]
     )
-    assert "lost least" not in headline(study) and "the best" not in headline(study)
-    assert nobody_learned(study) == [
+    assert "lost least" not in headline(compared) and "the best" not in headline(compared)
+    assert nobody_learned(compared) == [
         "lock: no agent learned: none is significantly better than uniform play"
     ]
-    assert nobody_learned(study_of_runs(made_up.study())) == []
+    assert nobody_learned(Comparison.of_runs(made_up.study())) == []
 
 
 def test_interrupted_and_silent_runs_are_pointed_out(made_up):
-    said = remarks(study_of_runs(made_up.everything()))
+    said = remarks(Comparison.of_runs(made_up.everything()))
     assert (
         "ucrl-vtr, ε = 1 was interrupted (seed 4 after 31\u202f000 of 100\u202f000 users): excluded from all figures."
         in said
     )
     assert any("so no noise is shown" in one for one in said)
-    alone = remarks(study_of_runs([made_up.learner(stop=500)]))
+    alone = remarks(Comparison.of_runs([made_up.learner(stop=500)]))
     assert any("the figures stop at 500 users" in one for one in alone)
 
 

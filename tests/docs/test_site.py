@@ -18,7 +18,6 @@ import confide
 from confide import (
     agents,
     audit,
-    comparison,
     evaluation,
     logs,
     mechanisms,
@@ -43,7 +42,6 @@ PACKAGES = (
     privacy,
     privatizers,
     problems,
-    comparison,
     statistics,
 )
 

@@ -15,7 +15,6 @@ import confide
 from confide import (
     agents,
     audit,
-    comparison,
     evaluation,
     logs,
     mechanisms,
@@ -48,7 +47,6 @@ NAMESPACES |= {
     "privatizers": privatizers,
     "problems": problems,
     "release": release,
-    "comparison": comparison,
     "statistics": statistics,
 }
 # Protocols, unions of types, enumerations, modules, errors and warnings: nobody calls them.
@@ -908,16 +906,12 @@ def _roof(folder):
         audit.clopper_pearson, {"successes": 3, "trials": 10, "miss": 0.05}
     )
     found["verify"] = Case(audit.verify, {"certificate": done.certificate})
-    found["plot_runs"] = Case(comparison.plot_runs, {"runs": [done]})
-    found["plot_study"] = Case(
-        comparison.plot_study, {"study": comparison.study.study_of_runs([done]), "what": "regret"}
-    )
-    found["save_figures"] = Case(
-        comparison.save_figures, {"runs": [done], "folder": folder / "figures"}
-    )
-    found["write_report"] = Case(
-        comparison.write_report,
-        {"runs": [done], "path": folder / "report.html", "title": "x", "command": "x"},
+    compared = confide.Comparison.of_runs([done])
+    found["Comparison.of_runs"] = Case(confide.Comparison.of_runs, {"runs": [done], "name": "x"})
+    found["Comparison.plot"] = Case(compared.plot, {"what": "regret"})
+    found["Comparison.save_figures"] = Case(compared.save_figures, {"folder": folder / "figures"})
+    found["Comparison.report"] = Case(
+        compared.report, {"path": folder / "report.html", "command": "x"}
     )
     return found
 

@@ -57,7 +57,6 @@ def compare(
     from confide._durable import output, staged
     from confide.comparison.comparison import Comparison
     from confide.comparison.comparison import compare as run_all
-    from confide.comparison.plots import save_study_figures
     from confide.runs.sweep_file import read_sweep
 
     if spec.is_dir():
@@ -90,9 +89,9 @@ def compare(
         finally:
             signal.signal(signal.SIGTERM, before)
         with staged(folder, last="results.parquet") as stage:
-            if made.groups:
+            if made.rows:
                 made.report(stage / "report.html", command=shlex.join(["confide", *sys.argv[1:]]))
-                save_study_figures(made.study, stage / "figures")
+                made.save_figures(stage / "figures")
             made.save(stage / "results.parquet")
     print_comparison(made, folder, as_json)
     if made.failures:

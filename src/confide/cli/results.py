@@ -11,10 +11,9 @@ from confide.cli.options import AsJson, print_json
 from confide.cli.progress import short
 
 if TYPE_CHECKING:
-    from confide.comparison.analysis import Interval
     from confide.comparison.comparison import Comparison
-    from confide.comparison.study import Study
-    from confide.comparison.summary import Row as StudyRow
+    from confide.comparison.intervals import Interval
+    from confide.comparison.row import Row
     from confide.runs.run import Run
 
 
@@ -66,9 +65,9 @@ def print_runs(runs: "list[Run]", as_json: bool) -> None:
         return
     if not any(one.episodes for one in runs):
         return  # interrupted before the first user
-    from confide.comparison.study import study_of_runs
+    from confide.comparison.comparison import Comparison
 
-    print_study(study_of_runs(runs))
+    print_rows(Comparison.of_runs(runs))
     for one in runs:
         if one.last_return is not None:
             earned, low, high = map(_compact, one.last_return)
@@ -139,8 +138,8 @@ def print_comparison(made: "Comparison", folder: Path | None, as_json: bool) -> 
     from rich.console import Console
 
     console = Console()
-    if made.study.rows:
-        print_study(made.study)
+    if made.rows:
+        print_rows(made)
     for failure in made.failures:
         promise = "no privacy" if failure["epsilon"] is None else f"epsilon {failure['epsilon']:g}"
         said = f"failed: {failure['agent']} on {failure['problem']}, {promise}, seed {failure['seed']}: {failure['error']}"
@@ -148,38 +147,38 @@ def print_comparison(made: "Comparison", folder: Path | None, as_json: bool) -> 
         console.print(f"  {failure['command']}", highlight=False, markup=False, soft_wrap=True)
     if folder is not None:
         typer.echo(f"table: {folder / 'results.parquet'}")
-        if made.study.rows:
+        if made.rows:
             typer.echo(f"report: {folder / 'report.html'}")
 
 
-def print_study(study: "Study") -> None:
+def print_rows(comparison: "Comparison") -> None:
     """A table per problem that fits 80 columns, with the same intervals as a report."""
     from rich.console import Console
 
     from confide.comparison.words import nobody_learned
 
     console = Console()
-    for problem in study.problems:
-        console.print(_table(study, problem))
-    for said in nobody_learned(study):
+    for problem in comparison.problems:
+        console.print(_table(comparison, problem))
+    for said in nobody_learned(comparison):
         console.print(said, style="bold", highlight=False, markup=False, soft_wrap=True)
-    if any(row.share is not None for row in study.rows):
+    if any(row.share is not None for row in comparison.rows):
         note = "% of optimal: value of the last policy; 0 is uniform play, 100 optimal play"
         console.print(note, style="dim", highlight=False, soft_wrap=True)
-    told = [row for row in study.rows if row.group.stricter or row.group.reference]
+    told = [row for row in comparison.rows if row.stricter or row.reference]
     # the table says the epsilon of each
-    many = len({_guarantee(row) for row in study.rows}) > _LISTED
-    for said in dict.fromkeys(map(_guarantee, told if many else study.rows)):
+    many = len({_guarantee(row) for row in comparison.rows}) > _LISTED
+    for said in dict.fromkeys(map(_guarantee, told if many else comparison.rows)):
         console.print(said, style="dim", highlight=False, soft_wrap=True, markup=False)
 
 
-def _table(study: "Study", problem: str) -> Any:
+def _table(comparison: "Comparison", problem: str) -> Any:
     from rich import box
     from rich.markup import escape
     from rich.table import Table
 
-    rows = study.on(problem)
-    seeds, users = max(len(row.group.seeds) for row in rows), max(row.users for row in rows)
+    rows = comparison.on(problem)
+    seeds, users = max(len(row.seeds) for row in rows), max(row.users for row in rows)
     title = f"on {escape(problem)}, {seeds} seed{'s' if seeds > 1 else ''}, {users:,} users"
     table = Table(
         title=title,
@@ -206,15 +205,13 @@ def _table(study: "Study", problem: str) -> Any:
     return table
 
 
-def _cells(row: "StudyRow") -> dict[str, str]:
+def _cells(row: "Row") -> dict[str, str]:
     """By heading; a column of empty cells is not shown."""
-    group, reached = row.group, row.reached
-    ran = "" if not group.stopped else f" ({len(group.stopped)} interrupted)"
-    epsilon = (
-        "-" if group.reference else "none" if group.epsilon is None else f"{group.epsilon:.4g}"
-    )
+    reached = row.reached
+    ran = "" if not row.stopped else f" ({len(row.stopped)} interrupted)"
+    epsilon = "-" if row.reference else "none" if row.epsilon is None else f"{row.epsilon:.4g}"
     return {
-        "agent": group.agent + ran,
+        "agent": row.agent + ran,
         "epsilon": epsilon,
         "regret (95 %)": _interval(row.regret),
         "return (95 %)": _interval(row.mean_return),
@@ -252,13 +249,12 @@ def _percent(share: float) -> str:
     )
 
 
-def _guarantee(row: "StudyRow") -> str:
+def _guarantee(row: "Row") -> str:
     """The guarantee; if the noise gives a smaller epsilon than requested, as printed constants do, with the requested one."""
-    group = row.group
-    if group.reference:
-        return f"{group.agent}: reference policy, does not learn"
-    asked = f" (requested epsilon={group.epsilon:g})" if group.stricter else ""
-    return f"{group.agent}: {group.guarantee}{asked}"
+    if row.reference:
+        return f"{row.agent}: reference policy, does not learn"
+    asked = f" (requested epsilon={row.epsilon:g})" if row.stricter else ""
+    return f"{row.agent}: {row.guarantee}{asked}"
 
 
 def _finite(number: float | None) -> float | None:

@@ -101,7 +101,7 @@ def _run_all(
 ) -> None:
     from confide._durable import output, staged
     from confide._extras import has_extra
-    from confide.comparison import save_figures, write_report
+    from confide.comparison.comparison import Comparison
     from confide.runs.spec import run_seeds
 
     command = shlex.join(["confide", *sys.argv[1:]])
@@ -127,13 +127,9 @@ def _run_all(
         reported = out is not None and complete and has_extra("report")
         if out is not None and reported:
             with staged(out, last="report.html") as stage:
-                save_figures(runs, stage / "figures")
-                write_report(
-                    runs,
-                    stage / "report.html",
-                    title=f"{specs[0].agent} on {world.name}",
-                    command=command,
-                )
+                made = Comparison.of_runs(runs, name=f"{specs[0].agent} on {world.name}")
+                made.save_figures(stage / "figures")
+                made.report(stage / "report.html", command=command)
     print_runs(runs, as_json)
     if out is not None and complete and not as_json:
         typer.echo(

@@ -1,28 +1,30 @@
-"""Colours, dashes and markers of agents, the same in all figures."""
+"""Colours, dashes and markers of agents, the same in all charts."""
 
-from confide.comparison.study import Study
-from confide.comparison.summary import Row
-from confide.report.drawing import LIGHT, MARKERS, Look
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from confide.comparison.row import Row
+from confide.report.charts import LIGHT, MARKERS, Look
+
+if TYPE_CHECKING:
+    from confide.comparison.comparison import Comparison
+
+_DASHES = {"uniform": "dot", "oracle": "dashdot"}
 
 
-def agent_looks(study: Study) -> dict[str, Look]:
+def agent_looks(comparison: "Comparison") -> dict[str, Look]:
     """A colour and a marker per learner; reference policies are neutral."""
     learners = {
         agent: Look(i % len(LIGHT), "solid", i % len(MARKERS))
-        for i, agent in enumerate(study.learners)
+        for i, agent in enumerate(comparison.learners)
     }
-    others = [agent for agent in study.agents if agent not in learners]
-    return learners | {
-        agent: Look(None, {"uniform": "dot", "oracle": "dashdot"}.get(agent, "dash"))
-        for agent in others
+    return {
+        agent: learners.get(agent, Look(None, _DASHES.get(agent, "dash")))
+        for agent in (*learners, *(one for one in comparison.agents if one not in learners))
     }
 
 
 def look_of(row: Row, agents: dict[str, Look]) -> Look:
     """Solid means private."""
-    own = agents[row.group.agent]
-    return (
-        own
-        if own.tone is None
-        else Look(own.tone, "solid" if row.group.private else "dash", own.marker)
-    )
+    own = agents[row.agent]
+    return own if own.tone is None or row.private else replace(own, dash="dash")

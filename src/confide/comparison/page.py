@@ -1,22 +1,19 @@
-"""The report of a study: one HTML file that works offline."""
+"""The report of a comparison: one HTML file that works offline."""
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from confide.arguments import text
 from confide.comparison import tables
-from confide.comparison.figures import Panel, panels
-from confide.comparison.group import OPEN
+from confide.comparison.figures import charts, ladder_chart
 from confide.comparison.looks import agent_looks, look_of
-from confide.comparison.promises import promises
-from confide.comparison.study import Ladder, Study, study_of_runs
-from confide.comparison.summary import Row
+from confide.comparison.privacy_cards import promises
+from confide.comparison.promise import OPEN
+from confide.comparison.row import Row
 from confide.comparison.words import (
-    RUNGS,
     best_details,
     details,
     headline,
@@ -27,82 +24,81 @@ from confide.comparison.words import (
 from confide.learning.question import Question
 from confide.privacy import words
 from confide.report import page
-from confide.report.drawing import Look
+from confide.report.charts import MARKERS, Chart, Look
 from confide.report.words import count, many, number, percent
-from confide.runs.run import Run
+
+if TYPE_CHECKING:
+    from confide.comparison.comparison import Comparison
 
 ALL = "all"
 _FEW = 6  # curves on a problem that can be looked at together
 
 
-def write_report(
-    runs: Sequence[Run], path: str | Path, *, title: str = "What privacy cost", command: str = ""
-) -> Path:
-    """Write the report of these runs to one self-contained HTML file, and return its path.
-
-    `command` is what reproduces it; the commands that the runs carry stand in where it is not given. The page may load nothing
-    from anywhere and run no script but its own: a content security policy, not care, sees to that.
-    """
-    text("title", title)
-    text("command", command)
-    return write_study(study_of_runs(runs, name=title), path, command=command)
-
-
-def write_study(study: Study, path: str | Path, *, command: str = "") -> Path:
-    """The same page for every study, whether its runs are from `confide run`, from Python or from a sweep."""
-    sections, results, pairs = _sections(study), tables.results(study), tables.pairs(study)
+def write_comparison(comparison: "Comparison", path: str | Path, *, command: str = "") -> Path:
+    """The same page for every comparison, whether its runs are from `confide run`, from Python or from a sweep."""
+    sections, results, pairs = (
+        _sections(comparison),
+        tables.results(comparison),
+        tables.pairs(comparison),
+    )
     many_rows = max(
-        (sum(not row.group.reference for row in study.on(problem)) for problem in study.problems),
+        (
+            sum(not row.reference for row in comparison.on(problem))
+            for problem in comparison.problems
+        ),
         default=0,
     )
     data = {
-        "panels": {panel.key: panel.drawing for section in sections for panel in section.panels},
+        "charts": {key: chart.to_json() for section in sections for key, chart in section.charts},
         "tables": {"results": results.copies, "pairs": pairs.copies},
-        "promises": [promise.key for promise in study.promises],
+        "promises": [promise.key for promise in comparison.promises],
         "open": OPEN.key,
-        "chosen": study.chosen.key,
-        "first": ALL if many_rows <= _FEW else study.chosen.key,
+        "shapes": MARKERS,
+        "chosen": comparison.chosen.key,
+        "first": ALL if many_rows <= _FEW else comparison.chosen.key,
         "few": many_rows <= _FEW,
     }
-    labels = {promise.key: str(promise) for promise in study.promises}
-    groups = [row.group for row in study.rows]
-    own = list(dict.fromkeys(line for group in groups for line in group.commands if line))
+    labels = {promise.key: str(promise) for promise in comparison.promises}
+    own = list(dict.fromkeys(line for row in comparison.rows for line in row.commands if line))
     text = page.render(
-        "study.html",
+        "comparison.html",
         data=data,
-        title=study.name,
-        study=study,
-        facts=_facts(study),
-        headline=headline(study),
-        remarks=remarks(study),
-        cards=_cards(study),
+        title=comparison.name,
+        comparison=comparison,
+        facts=_facts(comparison),
+        headline=headline(comparison),
+        remarks=remarks(comparison),
+        cards=_cards(comparison),
         sections=sections,
-        looks=agent_looks(study),
+        looks=agent_looks(comparison),
         first=data["first"],
         picks=[*labels.items(), (ALL, ALL)] if len(labels) > 1 else [],
         row_picks=[(ALL, ALL), *labels.items()] if len(labels) > 1 else [],
-        beside=OPEN in study.promises and len(labels) > 1,
+        beside=OPEN in comparison.promises and len(labels) > 1,
         chosen=data["chosen"],
-        draws_uniform="uniform" not in study.agents and any(map(study.gap, study.problems)),
+        draws_uniform="uniform" not in comparison.agents
+        and any(map(comparison.gap, comparison.problems)),
         ladders={
             promise.key: found
-            for promise in study.promises
-            if (found := [_bars(study, one) for one in study.ladders(promise)])
+            for promise in comparison.promises
+            if (found := [_bars(comparison, one) for one in comparison.ladders(promise)])
         },
         results=results,
         results_note=tables.RESULTS_NOTE,
         pairs=pairs,
-        paired=any(pair.compared.paired for pair in study.pairs),
-        significance=significance(study),
-        failures=_failures(study),
-        promises=promises(groups, returns_shown=not all(map(study.known, study.problems))),
-        references=[agent for agent in study.agents if agent not in study.learners],
-        questions=_questions(study),
-        certificates=_certificates(study),
-        folds=_folds(study) if own and own != [command] and len(own) > 1 else {},
+        paired=any(pair.compared.paired for pair in comparison.pairs),
+        significance=significance(comparison),
+        failures=_failures(comparison),
+        promises=promises(
+            comparison.rows, returns_shown=not all(map(comparison.known, comparison.problems))
+        ),
+        references=[agent for agent in comparison.agents if agent not in comparison.learners],
+        questions=_questions(comparison),
+        certificates=_certificates(comparison),
+        folds=_folds(comparison) if own and own != [command] and len(own) > 1 else {},
         commands=[command] if command else own if len(own) == 1 else [],
         recorded=bool(own or command),
-        foot=_foot(study),
+        foot=_foot(comparison),
     )
     return page.write(text, path)
 
@@ -114,7 +110,8 @@ class Section:
     id: str
     title: str
     note: str
-    panels: Sequence[Panel]
+    # By the id of the element that it is drawn in.
+    charts: Sequence[tuple[str, Chart]]
 
 
 _SECTIONS = {
@@ -136,8 +133,10 @@ _SECTIONS = {
 }
 
 
-def _sections(study: Study) -> list[Section]:
-    known, unknown = (any(study.known(p) is kind for p in study.problems) for kind in (True, False))
+def _sections(comparison: "Comparison") -> list[Section]:
+    known, unknown = (
+        any(comparison.known(p) is kind for p in comparison.problems) for kind in (True, False)
+    )
     lost = (
         "The total loss of all users so far, compared with optimal play; lower is better. "
         if known
@@ -149,30 +148,40 @@ def _sections(study: Study) -> list[Section]:
         if unknown
         else ""
     )
-    bands = "Shaded: pointwise 95\u202f% confidence bands over seeds. " if study.seeds > 1 else ""
+    bands = (
+        "Shaded: pointwise 95\u202f% confidence bands over seeds. " if comparison.seeds > 1 else ""
+    )
     given = [
         ("regret", "Regret" if known else "Return", lost + bands),
         *((key, *said) for key, said in _SECTIONS.items()),
     ]
-    made = [Section(key, title, note, panels(study, key)) for key, title, note in given]
-    return [section for section in made if section.panels]
+    made = [Section(key, title, note, _keyed(comparison, key)) for key, title, note in given]
+    return [section for section in made if section.charts]
 
 
-def _facts(study: Study) -> list[str]:
-    private = [f"{epsilon:.4g}" for epsilon in study.epsilons]
+def _keyed(comparison: "Comparison", what: str) -> list[tuple[str, Chart]]:
+    found = charts(comparison, what)
+    if what == "privacy":
+        # One point is no curve.
+        found = [chart for chart in found if any(len(one.x) > 1 for one in chart.series)]
+    return [(f"{what}-{i}", chart) for i, chart in enumerate(found)]
+
+
+def _facts(comparison: "Comparison") -> list[str]:
+    private = [f"{epsilon:.4g}" for epsilon in comparison.epsilons]
     promised = ([f"ε = {', '.join(private)}"] if private else []) + (
-        [words.OPEN] if OPEN in study.promises else []
+        [words.OPEN] if OPEN in comparison.promises else []
     )
-    runs = sum(len(row.group.seeds) for row in study.rows)
-    few = ", ".join(study.problems)
+    runs = sum(len(row.seeds) for row in comparison.rows)
+    few = ", ".join(comparison.problems)
     said = [
-        few if len(few) < 60 and study.problems else many(len(study.problems), "problem"),
-        many(len(study.learners), "learner"),
+        few if len(few) < 60 and comparison.problems else many(len(comparison.problems), "problem"),
+        many(len(comparison.learners), "learner"),
         " and ".join(promised),
-        many(study.seeds, "seed"),
-        many(study.users, "user"),
+        many(comparison.seeds, "seed"),
+        many(comparison.users, "user"),
         many(runs, "run")
-        + (f", {count(len(study.failures))} more failed" if study.failures else ""),
+        + (f", {count(len(comparison.failures))} more failed" if comparison.failures else ""),
     ]
     return [fact for fact in said if fact]
 
@@ -190,25 +199,24 @@ class Card:
     details: Sequence[str]
 
 
-def _cards(study: Study) -> list[Card]:
+def _cards(comparison: "Comparison") -> list[Card]:
     """On one problem a card per learner; on several a card per problem."""
-    if len(study.problems) > 1:
+    if len(comparison.problems) > 1:
         return [
-            _problem_card(study, problem)
-            for problem in study.problems
-            if study.ranking(problem, study.chosen)
+            _problem_card(comparison, problem)
+            for problem in comparison.problems
+            if comparison.ranking(problem, comparison.chosen)
         ]
-    learners = [row for row in study.rows if not row.group.reference]
+    learners = [row for row in comparison.rows if not row.reference]
     shown = (
         learners
         if len(learners) <= _FEW
-        else [row for row in learners if row.group.promise in (study.chosen, OPEN)]
+        else [row for row in learners if row.promise in (comparison.chosen, OPEN)]
     )
-    return [_learner_card(study, row) for row in shown]
+    return [_learner_card(comparison, row) for row in shown]
 
 
-def _learner_card(study: Study, row: Row) -> Card:
-    group = row.group
+def _learner_card(comparison: "Comparison", row: Row) -> Card:
     if row.share is not None:
         big, small = percent(row.share.estimate), "of optimal: 0\u202f% is uniform play"
     elif row.value is not None:
@@ -218,16 +226,12 @@ def _learner_card(study: Study, row: Row) -> Card:
             ("unknown" if row.final is None else interval(row.final)),
             "average return per user",
         )
-    kind = "private" if group.private else "none"
-    badge = (
-        f"{group.trust.value.capitalize()} DP, {group.promise}"
-        if group.private
-        else words.NO_PRIVACY
-    )
-    look = look_of(row, agent_looks(study))
-    said = details(study, row)
+    kind = "private" if row.private else "none"
+    badge = f"{row.trust.value.capitalize()} DP, {row.promise}" if row.private else words.NO_PRIVACY
+    look = look_of(row, agent_looks(comparison))
+    said = details(comparison, row)
     return Card(
-        group.agent,
+        row.agent,
         (kind, badge),
         look,
         big,
@@ -237,75 +241,70 @@ def _learner_card(study: Study, row: Row) -> Card:
     )
 
 
-def _problem_card(study: Study, problem: str) -> Card:
-    if study.nobody_learned(problem):
+def _problem_card(comparison: "Comparison", problem: str) -> Card:
+    if comparison.nobody_learned(problem):
         said = (
             "no learner is significantly better than uniform play"
-            if study.seeds > 1
+            if comparison.seeds > 1
             else "no learner is better than uniform play"
         )
         return Card(problem, None, None, "No agent learned", said, None, [])
-    best, *others = study.ranking(problem, study.chosen)
-    does = "lost least" if study.known(problem) else "earned most"
-    under = f"{does if others else 'is the only learner'}, {study.chosen}"
+    best, *others = comparison.ranking(problem, comparison.chosen)
+    does = "lost least" if comparison.known(problem) else "earned most"
+    under = f"{does if others else 'is the only learner'}, {comparison.chosen}"
     share = None if best.share is None else best.share.estimate
     return Card(
         problem,
         None,
-        look_of(best, agent_looks(study)),
-        best.group.agent,
+        look_of(best, agent_looks(comparison)),
+        best.agent,
         under,
         share,
-        best_details(study, problem),
+        best_details(comparison, problem),
     )
 
 
-def _bars(study: Study, ladder: Ladder) -> dict[str, Any]:
-    """Bars on a logarithmic scale, in percent of the width; the mark is uniform play."""
-    figures = [row.regret.estimate for _, row in ladder.rungs if row.regret is not None]
-    gap = study.gap(ladder.problem)
-    uniform = None if gap is None else gap * ladder.rungs[0][1].users
-    low = math.floor(math.log10(min((one for one in figures if one > 0), default=1.0)) - 0.2)
-    high = math.log10(max([10.0 ** (low + 1), *figures, uniform or 0.0])) + 0.02
+def _bars(comparison: "Comparison", rungs: Mapping[str, Row]) -> dict[str, Any]:
+    """The chart of a ladder as a list: bars on a logarithmic scale, in percent of the width. The mark is uniform play."""
+    chart = ladder_chart(comparison, rungs, several=True)
+    low, high = (math.log10(end) for end in chart.bar_range)
+    high += 0.02
 
     def place(value: float) -> float:
-        return (
-            100 * min(max((math.log10(value) - low) / (high - low), 0.005), 1.0)
-            if value > 0
-            else 0.5
-        )
+        if value <= 0:
+            return 0.5
+        return 100 * min(max((math.log10(value) - low) / (high - low), 0.005), 1.0)
 
-    rungs = []
-    for (name, row), value, before in zip(ladder.rungs, figures, [None, *figures], strict=False):
-        fall = (
-            ""
-            if before is None or not 0 < value < before
-            else f"{number(before / value, 2)} times less"
-        )
-        told = "" if row.regret is None else interval(row.regret)
-        colour = agent_looks(study)[row.group.agent].variable
-        rungs.append(
+    rows = {row.anchor: row for row in rungs.values()}
+    made = []
+    before = 0.0
+    for bar in chart.bars:
+        row = rows[bar.row]
+        fall = f"{number(before / bar.value, 2)} times less" if 0 < bar.value < before else ""
+        made.append(
             {
-                "name": RUNGS[name],
+                "name": bar.name,
                 "row": row,
-                "width": place(value),
-                "told": told,
+                "width": place(bar.value),
+                "told": "" if row.regret is None else interval(row.regret),
                 "fall": fall,
-                "colour": colour,
+                "colour": bar.look.variable,
             }
         )
+        before = bar.value
+    first = rungs["paper"]
     return {
-        "title": f"{ladder.agent} on {ladder.problem}, {ladder.promise}",
+        "title": f"{first.variant} on {first.problem}, {first.promise}",
         "decade": 100 / (high - low),
-        "mark": None if uniform is None else place(uniform),
-        "rungs": rungs,
+        "mark": None if chart.mark is None else place(chart.mark),
+        "rungs": made,
     }
 
 
-def _failures(study: Study) -> list[dict[str, Any]]:
+def _failures(comparison: "Comparison") -> list[dict[str, Any]]:
     """What did not run, by its error."""
     kinds: dict[tuple[str, str, str], list[str]] = {}
-    for one in study.failures:
+    for one in comparison.failures:
         kinds.setdefault(
             (one["problem"], one["agent"], one["error"] or "unknown error"), []
         ).append(one["command"])
@@ -319,34 +318,34 @@ def _failures(study: Study) -> list[dict[str, Any]]:
     ]
 
 
-def _folds(study: Study) -> dict[str, list[dict[str, Any]]]:
+def _folds(comparison: "Comparison") -> dict[str, list[dict[str, Any]]]:
     """By problem, one per curve: what it comes to, and the commands that made it."""
-    looks = agent_looks(study)
+    looks = agent_looks(comparison)
     return {
         problem: [
             {
                 "anchor": row.anchor,
-                "title": f"{row.group.label}, on {problem}",
+                "title": f"{row.label}, on {problem}",
                 "look": look_of(row, looks),
                 "facts": tables.facts(row),
-                "commands": list(dict.fromkeys(row.group.commands)),
+                "commands": list(dict.fromkeys(row.commands)),
             }
-            for row in study.on(problem)
+            for row in comparison.on(problem)
         ]
-        for problem in study.problems
+        for problem in comparison.problems
     }
 
 
-def _questions(study: Study) -> list[dict[str, Any]]:
+def _questions(comparison: "Comparison") -> list[dict[str, Any]]:
     """What users were asked, round by round: of the first seed of each learner that asks."""
     found = []
-    for group in (row.group for row in study.rows):
-        seeds = zip(group.seeds, group.questions, strict=False)
+    for row in comparison.rows:
+        seeds = zip(row.seeds, row.questions, strict=False)
         for seed, asked in [(seed, asked) for seed, asked in seeds if asked][:1]:
             rounds: dict[int, list[Question]] = {}
             for question in asked:
                 rounds.setdefault(question.round, []).append(question)
-            title = f"{group.label}, on {group.problem}, seed {seed}: {many(len(asked), 'question')} in {many(len(rounds), 'round')}"
+            title = f"{row.label}, on {row.problem}, seed {seed}: {many(len(asked), 'question')} in {many(len(rounds), 'round')}"
             found.append({"title": title, "rounds": [_round(own) for own in rounds.values()]})
     return found
 
@@ -367,17 +366,17 @@ def _told(question: Question) -> list[tuple[str, str]]:
     return [("Answers", question.said), ("Why", why), ("Yes", question.yes), ("No", question.no)]
 
 
-def _certificates(study: Study) -> list[tuple[str, str]]:
-    """Each certificate once: seeds of one group differ only in the time when theirs was made."""
+def _certificates(comparison: "Comparison") -> list[tuple[str, str]]:
+    """Each certificate once: seeds of one row differ only in the time when theirs was made."""
     made: list[tuple[str, str]] = []
-    for group in (row.group for row in study.rows):
+    for row in comparison.rows:
         found: dict[str, tuple[str, str]] = {}
-        for seed, certificate in zip(group.seeds, group.certificates, strict=False):
+        for seed, certificate in zip(row.seeds, row.certificates, strict=False):
             if certificate is not None:
                 facts = {
                     key: value for key, value in certificate.document.items() if key != "created"
                 }
-                title = f"{group.label}, on {group.problem}, seed {seed}"
+                title = f"{row.label}, on {row.problem}, seed {seed}"
                 found.setdefault(
                     json.dumps(facts, sort_keys=True),
                     (title, json.dumps(certificate.document, indent=2)),
@@ -386,11 +385,11 @@ def _certificates(study: Study) -> list[tuple[str, str]]:
     return made
 
 
-def _foot(study: Study) -> list[str]:
+def _foot(comparison: "Comparison") -> list[str]:
     versions: dict[str, list[str]] = {}
-    for name, version in dict.fromkeys(item for row in study.rows for item in row.group.versions):
+    for name, version in dict.fromkeys(item for row in comparison.rows for item in row.versions):
         versions.setdefault(name, []).append(version)
-    seconds = [second for row in study.rows for second in row.group.seconds]
+    seconds = [second for row in comparison.rows for second in row.seconds]
     said = [f"{many(len(seconds), 'run')} in {number(sum(seconds), 2)} seconds."] if seconds else []
     return said + (
         [", ".join(f"{name} {' and '.join(numbers)}" for name, numbers in versions.items()) + "."]

@@ -11,7 +11,8 @@ import numpy as np
 
 from confide._durable import make_folder, replace
 from confide._extras import need
-from confide.comparison.group import Array, Group, told_apart
+from confide.comparison.intervals import Array
+from confide.comparison.row import Row
 from confide.errors import InvalidParameter
 from confide.privacy.guarantee import Guarantee
 
@@ -80,8 +81,8 @@ def tidy(name: str, results: Iterable[tuple[str, dict[str, Any]]]) -> "pyarrow.T
     return pa.table(columns, schema=schema)
 
 
-def groups_of_table(table: "pyarrow.Table") -> list[Group]:
-    """The results, one group of seeds each, in the order of the sweep. The same seed of the same problem means the same users."""
+def rows_of_table(table: "pyarrow.Table") -> list[Row]:
+    """A row per problem, agent and guarantee, in the order of the sweep. The same seed of a problem means the same users."""
     curves = ("regret", "value", "mean_return")
     columns = {name: table.column(name).to_pylist() for name in COLUMNS if name not in curves}
     arrays = {
@@ -95,7 +96,7 @@ def groups_of_table(table: "pyarrow.Table") -> list[Group]:
                 for name in ("problem", "agent", "trust", "epsilon", "delta", "episodes")
             )
             runs.setdefault(kind, {}).setdefault(columns["seed"][row], []).append(row)
-    return told_apart([_group(columns, arrays, seeds) for seeds in runs.values()])
+    return [_row(columns, arrays, seeds) for seeds in runs.values()]
 
 
 def failures_of(table: "pyarrow.Table") -> list[dict[str, Any]]:
@@ -141,31 +142,24 @@ def read_table(path: str | Path) -> "pyarrow.Table":
     return table
 
 
-def _group(
+def _row(
     columns: dict[str, list[Any]], curves: dict[str, Array], seeds: dict[int, list[int]]
-) -> Group:
-    firsts = {seed: rows[0] for seed, rows in sorted(seeds.items())}
+) -> Row:
+    firsts = {seed: places[0] for seed, places in sorted(seeds.items())}
     first = next(iter(firsts.values()))
-    rows = [seeds[seed] for seed in firsts]
+    places = [seeds[seed] for seed in firsts]
     unknown = columns["optimal_value"][first] is None or columns["uniform_value"][first] is None
     never = math.nan if unknown else math.inf
-    reached = [columns["episodes_to_90"][row] for row in firsts.values()]
-    names = (
-        "problem",
-        "agent",
-        "variant",
-        "calibration",
-        "optimal_value",
-        "uniform_value",
-    )
+    reached = [columns["episodes_to_90"][place] for place in firsts.values()]
+    names = ("problem", "agent", "variant", "calibration", "optimal_value", "uniform_value")
     facts: dict[str, Any] = {name: columns[name][first] for name in names}
-    facts |= {name: np.stack([curve[each] for each in rows]) for name, curve in curves.items()}
-    return Group(
+    return Row(
         **facts,
         guarantee=Guarantee.from_json(json.loads(columns["guarantee"][first])),
         seeds=tuple(firsts),
-        commands=tuple(columns["command"][row] for row in firsts.values()),
-        users=np.array([columns["users"][row] for row in rows[0]], dtype=np.int64),
+        commands=tuple(columns["command"][place] for place in firsts.values()),
+        checkpoints=np.array([columns["users"][place] for place in places[0]], dtype=np.int64),
+        curves={name: np.stack([curve[each] for each in places]) for name, curve in curves.items()},
         episodes_to_90=np.array(
             [never if value is None else value for value in reached], dtype=float
         ),

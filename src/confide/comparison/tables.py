@@ -1,14 +1,18 @@
 """The tables of a comparison."""
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
-from confide.comparison.analysis import Interval
+from confide.comparison.intervals import Interval
 from confide.comparison.looks import agent_looks, look_of
-from confide.comparison.study import Study
-from confide.comparison.summary import LEVEL, Pair, Row
+from confide.comparison.pairs import LEVEL, Pair
+from confide.comparison.row import Row
 from confide.comparison.words import ends, grown, interval, reached, share_ends
 from confide.report.tables import Cell, Table, TableRow
 from confide.report.words import count, number, percent, probability
+
+if TYPE_CHECKING:
+    from confide.comparison.comparison import Comparison
 
 _LAST = 1e300  # sorts behind every epsilon: no privacy
 
@@ -25,36 +29,35 @@ RESULTS_NOTE = (
 )
 
 
-def results(study: Study) -> Table:
-    """A row per group; columns that no row has anything in are left out."""
-    lost = Counter((one["problem"], one["agent"], one["epsilon"]) for one in study.failures)
-    looks, rows = agent_looks(study), []
-    for row in study.rows:
-        group = row.group
-        cells = _cells(row, lost[group.problem, group.agent, group.epsilon])
-        promise = "" if group.reference else group.promise.key
+def results(comparison: "Comparison") -> Table:
+    """A row per row; columns that no row has anything in are left out."""
+    lost = Counter((one["problem"], one["agent"], one["epsilon"]) for one in comparison.failures)
+    looks, rows = agent_looks(comparison), []
+    for row in comparison.rows:
+        cells = _cells(row, lost[row.problem, row.agent, row.epsilon])
+        promise = "" if row.reference else row.promise.key
         rows.append(
-            (cells, (row.anchor, promise, look_of(row, looks), f"{group.label} on {group.problem}"))
+            (cells, (row.anchor, promise, look_of(row, looks), f"{row.label} on {row.problem}"))
         )
     dull = {
         head
         for head in (rows[0][0] if rows else ())
         if all(cells[head].key is None for cells, _ in rows)
     }
-    dull |= {"problem"} if len(study.problems) == 1 else set()
-    dull |= {"users"} if len({row.users for row in study.rows}) == 1 else set()
+    dull |= {"problem"} if len(comparison.problems) == 1 else set()
+    dull |= {"users"} if len({row.users for row in comparison.rows}) == 1 else set()
     heads = [head for head in (rows[0][0] if rows else ()) if head not in dull]
     made = [TableRow([cells[head] for head in heads], *facts) for cells, facts in rows]
-    return Table("results", heads, made, [row.plain() for row in study.rows])
+    return Table("results", heads, made, [row.plain() for row in comparison.rows])
 
 
 def _cells(row: Row, failed: int) -> dict[str, Cell]:
-    group, share = row.group, row.share
-    really = f"true ε {group.true_epsilon:.2g}" if group.stricter else ""
+    share = row.share
+    really = f"true ε {row.true_epsilon:.2g}" if row.stricter else ""
     privacy = (
         Cell("reference", "", _LAST)
-        if group.reference
-        else Cell(str(group.promise), really, _LAST if group.epsilon is None else group.epsilon)
+        if row.reference
+        else Cell(str(row.promise), really, _LAST if row.epsilon is None else row.epsilon)
     )
     after = (
         Cell("–")
@@ -62,14 +65,12 @@ def _cells(row: Row, failed: int) -> dict[str, Cell]:
         else Cell(*reached(row.reached), min(row.reached.median, _LAST))
     )
     of_uniform = row.of_uniform
-    seconds = sum(group.seconds) / len(group.seconds) if group.seconds else None
+    seconds = sum(row.seconds) / len(row.seconds) if row.seconds else None
     return {
-        "agent": Cell(group.agent, "", group.agent),
-        "problem": Cell(group.problem, "", group.problem),
+        "agent": Cell(row.agent, "", row.agent),
+        "problem": Cell(row.problem, "", row.problem),
         "privacy": privacy,
-        "seeds": Cell(
-            str(len(group.seeds)), f"{failed} failed" if failed else "", len(group.seeds)
-        ),
+        "seeds": Cell(str(len(row.seeds)), f"{failed} failed" if failed else "", len(row.seeds)),
         "users": Cell(count(row.users), "", row.users),
         "regret": _figure(row.regret),
         "of uniform": Cell("–")
@@ -82,15 +83,15 @@ def _cells(row: Row, failed: int) -> dict[str, Cell]:
         "users to 90 %": after,
         "growth": Cell(*grown(row), None if row.growth is None else row.growth.slope),
         "last return": _figure(row.mean_return),
-        "last policy": _of_last_policy(group.last_return),
+        "last policy": _of_last_policy(row.last_return),
         "seconds": Cell("–") if seconds is None else Cell(number(seconds, 2), "", seconds),
     }
 
 
-def pairs(study: Study) -> Table:
-    rows = [TableRow(_pair_cells(pair)) for pair in study.pairs]
+def pairs(comparison: "Comparison") -> Table:
+    rows = [TableRow(_pair_cells(pair)) for pair in comparison.pairs]
     heads = ("agents", "problem", "privacy", "difference", "p", "p after Holm", "result")
-    return Table("pairs", heads, rows, [pair.plain() for pair in study.pairs])
+    return Table("pairs", heads, rows, [pair.plain() for pair in comparison.pairs])
 
 
 def _pair_cells(pair: Pair) -> list[Cell]:
@@ -131,11 +132,10 @@ def _of_last_policy(earned: tuple[float, float, float] | None) -> Cell:
 
 def facts(row: Row) -> str:
     """The facts about a curve, in one line."""
-    group = row.group
-    seeds = ", ".join(map(str, group.seeds))
+    seeds = ", ".join(map(str, row.seeds))
     said = [
         f"{count(row.users)} users",
-        f"seed {seeds}" if len(group.seeds) == 1 else f"seeds {seeds}",
+        f"seed {seeds}" if len(row.seeds) == 1 else f"seeds {seeds}",
     ]
     if row.final is not None:
         said.append(
@@ -144,5 +144,5 @@ def facts(row: Row) -> str:
     if row.growth is not None and row.theorem is not None:
         said.append(f"growth {row.growth.against(row.theorem.exponent)} {row.theorem.locator}")
     return " · ".join(
-        [*said, "reference policy, does not learn" if group.reference else str(group.guarantee)]
+        [*said, "reference policy, does not learn" if row.reference else str(row.guarantee)]
     )

@@ -3,61 +3,64 @@
 import math
 from collections import Counter
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from confide.comparison.analysis import Interval, Reached
-from confide.comparison.group import Group
-from confide.comparison.study import Study
-from confide.comparison.summary import LEVEL, Pair, Row, seeds_needed
+from confide.comparison.intervals import Interval, Reached
+from confide.comparison.pairs import LEVEL, Pair, seeds_needed
+from confide.comparison.row import Row
 from confide.privacy import words
 from confide.report.words import count, in_words, listed, number, percent, probability
+
+if TYPE_CHECKING:
+    from confide.comparison.comparison import Comparison
 
 # How the rungs of a ladder are called.
 RUNGS = {"paper": "paper constants", "tight": "tight", "none": words.OPEN}
 _SURE = f"{100 * LEVEL:g}\u202f%"
 
 
-def headline(study: Study) -> str:
+def headline(comparison: "Comparison") -> str:
     """The main result, at the guarantee that is shown first."""
-    if not study.rows:
+    if not comparison.rows:
         return "There are no results: every run failed."
-    if not study.learners:
-        return _room(study)
+    if not comparison.learners:
+        return _room(comparison)
     return " ".join(
         part
         for part in (
-            _nobody(study),
-            _best_where(study),
-            _unranked(study),
-            _cost(study),
-            significance(study),
+            _nobody(comparison),
+            _best_where(comparison),
+            _unranked(comparison),
+            _cost(comparison),
+            significance(comparison),
         )
         if part
     )
 
 
-def nobody_learned(study: Study) -> list[str]:
+def nobody_learned(comparison: "Comparison") -> list[str]:
     """One sentence per problem: for tables."""
-    few = " (with one seed this cannot be tested)" if study.seeds == 1 else ""
+    few = " (with one seed this cannot be tested)" if comparison.seeds == 1 else ""
     return [
         f"{problem}: no agent learned: none is significantly better than uniform play{few}"
-        for problem in study.problems
-        if study.nobody_learned(problem)
+        for problem in comparison.problems
+        if comparison.nobody_learned(problem)
     ]
 
 
-def _nobody(study: Study) -> str:
-    found = [problem for problem in study.problems if study.nobody_learned(problem)]
+def _nobody(comparison: "Comparison") -> str:
+    found = [problem for problem in comparison.problems if comparison.nobody_learned(problem)]
     if not found:
         return ""
-    better = "better" if study.seeds == 1 else "significantly better"
-    return f"No agent learned on {listed(found)}: after {count(study.users)} users no learner is {better} than uniform play."
+    better = "better" if comparison.seeds == 1 else "significantly better"
+    return f"No agent learned on {listed(found)}: after {count(comparison.users)} users no learner is {better} than uniform play."
 
 
-def _best_where(study: Study) -> str:
+def _best_where(comparison: "Comparison") -> str:
     tried = {
-        problem: study.ranking(problem, study.chosen)
-        for problem in study.problems
-        if not study.nobody_learned(problem)
+        problem: comparison.ranking(problem, comparison.chosen)
+        for problem in comparison.problems
+        if not comparison.nobody_learned(problem)
     }
     ranked = {problem: order for problem, order in tried.items() if order}
     if not ranked:
@@ -65,15 +68,15 @@ def _best_where(study: Study) -> str:
     alone = max(len(order) for order in ranked.values()) == 1
     does = (
         ("lost" if alone else "lost least")
-        if study.known(next(iter(ranked)))
+        if comparison.known(next(iter(ranked)))
         else ("earned" if alone else "earned most")
     )
     places: dict[str, list[str]] = {}
     for problem, order in ranked.items():
-        first = [row.group.agent for row in order if _final(row) == _final(order[0])]
+        first = [row.agent for row in order if _final(row) == _final(order[0])]
         every = len(first) == len(order) and len(order) > 1
         places.setdefault(listed(first) + (" alike" if every else ""), []).append(problem)
-    start = "Without privacy" if not study.chosen.private else f"At {study.chosen}"
+    start = "Without privacy" if not comparison.chosen.private else f"At {comparison.chosen}"
     shares = [row.of_uniform.estimate for row, *_ in ranked.values() if row.of_uniform is not None]
     of_uniform = (
         f": {_between(shares, lambda one: in_words(percent(one)))} of what uniform play loses"
@@ -89,27 +92,29 @@ def _best_where(study: Study) -> str:
     return f"{start}, the best was {listed([f'{agent} on {listed(there)}' for agent, there in places.items()])}{of_uniform}."
 
 
-def _unranked(study: Study) -> str:
+def _unranked(comparison: "Comparison") -> str:
     """Agents with failed runs at the guarantee that is shown first."""
-    chosen = {row.group.epsilon for row in study.rows if row.group.promise == study.chosen}
+    chosen = {row.epsilon for row in comparison.rows if row.promise == comparison.chosen}
     failed = Counter(
-        (one["agent"], one["problem"]) for one in study.failures if one["epsilon"] in chosen
+        (one["agent"], one["problem"]) for one in comparison.failures if one["epsilon"] in chosen
     )
     said = [
-        f"{agent} failed in {runs} of {study.seeds} runs on {problem}"
+        f"{agent} failed in {runs} of {comparison.seeds} runs on {problem}"
         for (agent, problem), runs in failed.items()
     ]
     return f"{listed(said)}, and is not ranked there." if said else ""
 
 
-def _cost(study: Study) -> str:
+def _cost(comparison: "Comparison") -> str:
     """Of the best learner of each problem."""
-    tried = [problem for problem in study.problems if not study.nobody_learned(problem)]
-    best = [order[0] for problem in tried if (order := study.ranking(problem, study.chosen))]
+    tried = [problem for problem in comparison.problems if not comparison.nobody_learned(problem)]
+    best = [
+        order[0] for problem in tried if (order := comparison.ranking(problem, comparison.chosen))
+    ]
     costs = [row.of_no_privacy for row in best if row.of_no_privacy is not None]
     if not costs:
         return ""
-    who = "it" if len({row.group.agent for row in best}) == 1 else "the best"
+    who = "it" if len({row.agent for row in best}) == 1 else "the best"
     times = _between([cost.estimate for cost in costs], lambda one: number(one, 2))
     if all(
         cost.low is not None and cost.high is not None and cost.low <= 1 <= cost.high
@@ -119,34 +124,40 @@ def _cost(study: Study) -> str:
     return f"Privacy cost {who} {times} times the regret without privacy."
 
 
-def _room(study: Study) -> str:
-    gaps = [(problem, gap) for problem in study.problems if (gap := study.gap(problem)) is not None]
+def _room(comparison: "Comparison") -> str:
+    gaps = [
+        (problem, gap)
+        for problem in comparison.problems
+        if (gap := comparison.gap(problem)) is not None
+    ]
     if not gaps:
-        return f"No learner took part: reference policies only, for {count(study.users)} users."
-    said = [f"{number(gap * study.users, 4)} on {problem}" for problem, gap in gaps]
-    return f"No learner took part. Uniform play loses {listed(said)} to optimal play over {count(study.users)} users."
+        return (
+            f"No learner took part: reference policies only, for {count(comparison.users)} users."
+        )
+    said = [f"{number(gap * comparison.users, 4)} on {problem}" for problem, gap in gaps]
+    return f"No learner took part. Uniform play loses {listed(said)} to optimal play over {count(comparison.users)} users."
 
 
-def significance(study: Study) -> str:
+def significance(comparison: "Comparison") -> str:
     """How many of the differences between agents are significant, or could be."""
-    pairs = study.pairs
-    if study.seeds == 1:
+    pairs = comparison.pairs
+    if comparison.seeds == 1:
         return "With one seed nothing can be said about statistical significance."
     if not pairs:
         return ""
     if not any(pair.compared.possible for pair in pairs):
         enough = f"{seeds_needed(len(pairs))} seeds could show one"
         if len(pairs) == 1:
-            return f"With {study.seeds} seeds the one difference between agents cannot be significant; {enough}."
+            return f"With {comparison.seeds} seeds the one difference between agents cannot be significant; {enough}."
         what = f"none of {len(pairs)} differences between agents"
-        return f"With {study.seeds} seeds {what} can be significant after correction for their number; {enough}."
+        return f"With {comparison.seeds} seeds {what} can be significant after correction for their number; {enough}."
     shown = sum(pair.compared.significant for pair in pairs)
     corrected = f"statistically significant ({_SURE}, corrected for {len(pairs)} comparisons)"
     many = f"{shown or 'None'} of {len(pairs)} differences between agents"
     return f"{many} {'is' if shown in (0, 1) else 'are'} {corrected}."
 
 
-def details(study: Study, row: Row) -> list[str]:
+def details(comparison: "Comparison", row: Row) -> list[str]:
     """The details on a learner's card."""
     said = []
     if row.final is not None:
@@ -160,31 +171,31 @@ def details(study: Study, row: Row) -> list[str]:
     if row.learned is False:
         said.append(
             "Not significantly better than uniform play"
-            if study.seeds > 1
+            if comparison.seeds > 1
             else "No better than uniform play"
         )
-    if row.group.stricter:
-        said.append(really(row.group))
+    if row.stricter:
+        said.append(really(row))
     return said
 
 
-def best_details(study: Study, problem: str) -> list[str]:
+def best_details(comparison: "Comparison", problem: str) -> list[str]:
     """The details on a problem's card, below its best learner."""
-    best, *others = study.ranking(problem, study.chosen)
-    said = details(study, best)
+    best, *others = comparison.ranking(problem, comparison.chosen)
+    said = details(comparison, best)
     if others:
         said.append(
-            f"Next: {others[0].group.agent}, {number(_final(others[0]))}; {_tested(study, best, others[0])}"
+            f"Next: {others[0].agent}, {number(_final(others[0]))}; {_tested(comparison, best, others[0])}"
         )
     return said
 
 
-def _tested(study: Study, first: Row, second: Row) -> str:
-    names = {first.group.agent, second.group.agent}
+def _tested(comparison: "Comparison", first: Row, second: Row) -> str:
+    names = {first.agent, second.agent}
     same = (
         pair
-        for pair in study.pairs
-        if (pair.problem, pair.promise) == (first.group.problem, first.group.promise)
+        for pair in comparison.pairs
+        if (pair.problem, pair.promise) == (first.problem, first.promise)
     )
     pair = next(
         (pair for pair in same if {pair.compared.first, pair.compared.second} == names), None
@@ -202,25 +213,25 @@ def verdict(pair: Pair) -> str:
     )
 
 
-def remarks(study: Study) -> list[str]:
+def remarks(comparison: "Comparison") -> list[str]:
     """Remarks that limit how the figures may be read."""
     said = []
-    for group in (row.group for row in study.rows if row.group.stopped):
+    for row in comparison.rows:
+        if not row.stopped:
+            continue
         stops = ", ".join(
             f"seed {one.seed} after {count(one.users)} of {count(one.planned)} users"
-            for one in group.stopped
+            for one in row.stopped
         )
-        cut = {one.seed for one in group.stopped} & set(group.seeds)
+        cut = {one.seed for one in row.stopped} & set(row.seeds)
         kept = (
-            f"the figures stop at {count(group.users[-1])} users"
-            if cut
-            else "excluded from all figures"
+            f"the figures stop at {count(row.users)} users" if cut else "excluded from all figures"
         )
-        said.append(f"{group.label} was interrupted ({stops}): {kept}.")
+        said.append(f"{row.label} was interrupted ({stops}): {kept}.")
     silent = [
-        row.group.label
-        for row in study.rows
-        if row.group.noise_std is not None and not row.group.noisy and not row.group.reference
+        row.label
+        for row in comparison.rows
+        if "noise_std" in row.curves and not row.noisy and not row.reference
     ]
     if silent:
         said.append(
@@ -229,11 +240,11 @@ def remarks(study: Study) -> list[str]:
     return said
 
 
-def really(group: Group) -> str:
+def really(row: Row) -> str:
     """A remark if the noise gives a much smaller epsilon than requested, as printed constants do."""
     return (
-        f"Requested ε = {group.epsilon:.3g}; the noise gives ε = {group.true_epsilon:.3g}"
-        if group.stricter
+        f"Requested ε = {row.epsilon:.3g}; the noise gives ε = {row.true_epsilon:.3g}"
+        if row.stricter
         else ""
     )
 

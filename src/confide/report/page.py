@@ -12,22 +12,12 @@ from typing import TYPE_CHECKING, Any
 from confide import arguments
 from confide._durable import make_folder, replace
 from confide._extras import need
-from confide.report.drawing import palette
+from confide.report.charts import MARKERS, palette
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 _HERE = Path(__file__).parent
-_SHAPES = (  # of the markers of drawing.MARKERS
-    "M14 2a4 4 0 1 0 .01 0z",
-    "M10.5 2.5h7v7h-7z",
-    "M14 1l5 5-5 5-5-5z",
-    "M14 1.5l4.6 8h-9.2z",
-    "M14 10.5l4.6-8h-9.2z",
-    "M12.5 1.5h3v3h3v3h-3v3h-3v-3h-3v-3h3z",
-    "M11 1.5l3 3 3-3 1.5 1.5-3 3 3 3-1.5 1.5-3-3-3 3L9.500 9l3-3-3-3z",
-    "M14 .5l1.500 3.700 4 .3-3 2.600.9 3.900-3.400-2.100-3.400 2.100.9-3.900-3-2.600 4-.3z",
-)
 
 
 @cache
@@ -44,7 +34,7 @@ def environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals["shapes"] = _SHAPES
+    made.globals["shapes"] = MARKERS
     made.filters["raised"] = lambda text: Markup(str(escape(text)).replace("e^ε", "e<sup>ε</sup>"))
     # an epsilon stays on one line
     made.filters["unbroken"] = lambda text: text.replace("ε = ", "ε\u00a0=\u00a0")
@@ -84,14 +74,8 @@ def write(text: str, path: str | Path) -> Path:
 @cache
 def _scripts(*, figures: bool) -> tuple[str, ...]:
     """As the browser will read them, so that their hashes are the browser's."""
-    texts = [
-        (_HERE / name).read_text(encoding="utf-8")
-        for name in (["report.js"] * figures + ["tables.js"])
-    ]
-    if figures:
-        from plotly.offline import get_plotlyjs
-
-        texts.insert(0, get_plotlyjs())
+    names = ["charts.js", "report.js", "tables.js"] if figures else ["tables.js"]
+    texts = [(_HERE / name).read_text(encoding="utf-8") for name in names]
     clean = tuple(text.replace("\r\n", "\n").replace("\r", "\n") for text in texts)
     if any("</script" in text.lower() for text in clean):
         raise ValueError("a script of the report contains </script and would end early")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from confide.report.drawing import Look
+from confide.report.charts import Look
 
 
 @dataclass(frozen=True, slots=True)

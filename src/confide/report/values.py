@@ -20,8 +20,8 @@ from confide.privacy.certificate import Certificate
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.request import Trust
 from confide.release.value import NO_VALUE, Value
-from confide.report import drawing, page
-from confide.report.drawing import LIGHT
+from confide.report import page, picture
+from confide.report.charts import LIGHT
 from confide.report.tables import Cell
 from confide.report.words import many
 
@@ -359,10 +359,10 @@ def record(shown: Shown) -> dict[str, Any]:
 
 def plot_values(shown: Shown) -> "Figure":
     """Plot values with their intervals: by state, or sorted by value if there are many states."""
-    figure = drawing.canvas((7.0, 3.1))
+    figure = picture.canvas((7.0, 3.1))
     ax = figure.subplots()
     _draw(ax, shown)
-    drawing.dress(ax)
+    picture.dress(ax)
     ax.grid(visible=False, axis="x")
     if shown.estimate.guarantee.trust is Trust.NONE:
         ax.set_title(
@@ -415,7 +415,7 @@ def write_values(shown: Shown, folder: str | Path, *, command: str = "") -> Path
                 writer.writerow([*[state, *written][shown.one :], *[shown.named(state)][:labelled]])
         figure = plot_values(shown)
         for ending in (".svg", ".png"):
-            drawing.saved(figure, target / "figures" / f"values{ending}")
+            picture.saved(figure, target / "figures" / f"values{ending}")
         page.write(
             _page(shown, (target / "figures" / "values.svg").read_bytes(), command),
             target / "report.html",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +16,12 @@ from confide._durable import output, staged
 from confide.arguments import kind, read_text, real, text, whole
 from confide.errors import ConfideError, InvalidParameter
 from confide.learning.question import Question
-from confide.policy import Policy, load_policy
 from confide.privacy.certificate import Certificate
 from confide.privacy.guarantee import Guarantee
 from confide.runs import metrics
+
+if TYPE_CHECKING:
+    from confide.policy import Policy
 
 Array = npt.NDArray[np.float64]
 
@@ -62,7 +64,7 @@ class Run:
     seed: int
     planned_episodes: int
     segments: tuple[Segment, ...] = field(repr=False)
-    policy: Policy | None = field(repr=False)  # the last one
+    policy: "Policy | None" = field(repr=False)  # the last one
     optimal_value: float | None
     uniform_value: float | None
     guarantee: Guarantee
@@ -187,6 +189,9 @@ class Run:
 
     @classmethod
     def load(cls, folder: str | Path) -> "Run":
+        # Policies need compiled code, and tables of results do not.
+        from confide.policy import load_policy
+
         source = Path(arguments.path("folder", folder))
         try:
             facts = kind("run.json", json.loads(read_text(source / "run.json")), dict)
@@ -234,20 +239,20 @@ class Run:
 
     def plot(self) -> Any:
         """A matplotlib figure of regret and value over users; of average returns where the problem's values are unknown."""
-        from confide.report import drawing
+        from confide.report import charts, picture
 
-        users, look = self.checkpoints, drawing.Look(0)
+        def series(curve: Array) -> list[charts.Series]:
+            return [charts.Series(self.agent, charts.Look(0), self.checkpoints, curve)]
+
         if self.optimal_value is None:
-            panels = [
-                drawing.return_panel([drawing.Line(self.agent, look, users, self.mean_return)])
+            return picture.draw([charts.return_chart(series(self.mean_return))])
+        ends = self.optimal_value, self.uniform_value
+        return picture.draw(
+            [
+                charts.regret_chart(series(self.regret), *ends),
+                charts.value_chart(series(self.value), *ends),
             ]
-        else:
-            ends = self.optimal_value, self.uniform_value
-            panels = [
-                drawing.regret_panel([drawing.Line(self.agent, look, users, self.regret)], *ends),
-                drawing.value_panel([drawing.Line(self.agent, look, users, self.value)], *ends),
-            ]
-        return drawing.draw(panels)
+        )
 
 
 def _number(name: str, value: Any) -> float | None:

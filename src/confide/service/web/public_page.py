@@ -13,9 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from confide.privacy.loss import compose, loss_from_json
+from confide.report.charts import Axis, Chart, Level, Look, Series
+from confide.report.static import PlacedChart, placed
 from confide.service.documents import ReleaseRow
-from confide.service.web.charts import Chart, Level, Series, chart
 from confide.service.web.estimates import Estimates, estimates
 from confide.service.web.public_view import PublicView, public_view
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent
 SIZES = {"wide": (920.0, 300.0), "narrow": (340.0, 240.0)}
+_RELEASES = Axis("release", log=False)
 SHOWN = 100  # releases in the history; the others are at their addresses
 _TWO_SIDED = 1.959964  # of a normal distribution, 95 %
 
@@ -212,21 +216,28 @@ def _reason(view: PublicView, found: Estimates) -> str:
     return found.reason
 
 
-def _curve(found: Estimates, value: ShownValue | None) -> dict[str, Chart] | None:
+def _curve(found: Estimates, value: ShownValue | None) -> dict[str, PlacedChart] | None:
     """The value of what each release served, as the newest release sees it."""
     if found.valued is None or value is None or len(found.generations) < 2:
         return None
-    points = tuple(zip(map(float, found.generations), found.valued.values, strict=True))
-    x = points[-1][0]
-    bars = [
-        ("privacy", x, value.low, value.high),
-        ("sampling", x, value.value - value.sampling, value.value + value.sampling),
+    releases = np.array(found.generations, dtype=float)
+    newest = releases[-1:]
+
+    def interval(name: str, half: float) -> Series:
+        middle = np.array([value.value])
+        return Series(name, Look(0), newest, middle, middle - half, middle + half, points=True)
+
+    half = (value.high - value.low) / 2
+    series = [
+        Series("value", Look(0), releases, np.array(found.valued.values)),
+        interval("privacy", half),
+        interval("sampling", value.sampling),
     ]
-    levels = [Level("best", value.best), Level("uniform", value.uniform)]
-    return _sized([Series("value", points)], levels=levels, bars=bars)
+    levels = [Level(value.best, name="best"), Level(value.uniform, name="uniform")]
+    return _sized(Chart(_RELEASES, Axis("value", log=False), series, levels))
 
 
-def _noise(view: PublicView, found: Estimates) -> dict[str, Chart] | None:
+def _noise(view: PublicView, found: Estimates) -> dict[str, PlacedChart] | None:
     """Both on one scale of powers of ten, from release 1 on."""
     stds = {
         each.generation: each.noise for each in view.releases if each.generation and each.noise > 0
@@ -236,8 +247,12 @@ def _noise(view: PublicView, found: Estimates) -> dict[str, Chart] | None:
     )
     if len(both) < 2:
         return None
-    signal = Series("signal", tuple((float(g), found.signals[g]) for g in both))
-    return _sized([signal, Series("noise", tuple((float(g), stds[g]) for g in both))], log=True)
+    releases = np.array(both, dtype=float)
+    series = [
+        Series("signal", Look(0), releases, np.array([found.signals[number] for number in both])),
+        Series("noise", Look(1), releases, np.array([stds[number] for number in both])),
+    ]
+    return _sized(Chart(_RELEASES, Axis("noise and signal"), series))
 
 
 def _ratio(view: PublicView, found: Estimates) -> tuple[float, float, float] | None:
@@ -247,8 +262,8 @@ def _ratio(view: PublicView, found: Estimates) -> tuple[float, float, float] | N
     return None if not signal else (newest.noise, signal, newest.noise / signal)
 
 
-def _sized(series: Sequence[Series], **more: Any) -> dict[str, Chart]:
+def _sized(chart: Chart) -> dict[str, PlacedChart]:
     return {
-        name: chart(series, size=size, columns=12 if name == "wide" else 5, **more)
+        name: placed(chart, size, columns=12 if name == "wide" else 5)
         for name, size in SIZES.items()
     }

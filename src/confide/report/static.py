@@ -1,38 +1,27 @@
-"""Small charts as SVG, for pages without scripts: where things are, in numbers. Templates draw them."""
+"""Charts for pages without scripts: where everything is in an SVG of a given size. Templates draw it."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from confide.report.charts import Chart
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 14.0, 14.0, 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
-    name: str
-    points: tuple[tuple[float, float], ...]
-    dots: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """A horizontal line across the chart."""
-
-    name: str
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
+class PlacedChart:
     """Coordinates in pixels of a picture of this size."""
 
     width: float
     height: float
     columns: tuple[tuple[float, str], ...]
     rows: tuple[tuple[float, str], ...]
-    lines: tuple[tuple[str, str, tuple[tuple[float, float], ...]], ...]  # name, path, dots
-    levels: tuple[tuple[str, float], ...] = ()
-    bars: tuple[tuple[str, float, float, float], ...] = field(default=())  # name, x, from, to
+    # name, path, dots
+    lines: tuple[tuple[str, str, tuple[tuple[float, float], ...]], ...]
+    levels: tuple[tuple[str, float], ...]
+    # name, x, from, to
+    intervals: tuple[tuple[str, float, float, float], ...]
 
     @property
     def left(self) -> float:
@@ -47,24 +36,11 @@ class Chart:
         return self.height - _BOTTOM
 
 
-def chart(
-    series: Sequence[Series],
-    *,
-    size: tuple[float, float],
-    levels: Sequence[Level] = (),
-    bars: Sequence[tuple[str, float, float, float]] = (),
-    log: bool = False,
-    columns: int = 8,
-) -> Chart:
-    """Releases to the right and values upwards. `bars`: name, x, and from where to where, in the chart's units."""
+def placed(chart: Chart, size: tuple[float, float], *, columns: int = 8) -> PlacedChart:
+    """Whole numbers to the right and values upwards. Of a series of points its intervals are drawn, and of all others their lines."""
     width, height = size
-    xs = [x for each in series for x, _ in each.points]
-    ys = (
-        [y for each in series for _, y in each.points]
-        + [each.at for each in levels]
-        + [y for _, _, *ends in bars for y in ends]
-    )
-    low, high, ticks = _decades(ys) if log else _even(ys)
+    low, high, ticks = (_decades if chart.y.log else _even)(_values(chart))
+    xs = [float(x) for one in chart.series for x in one.x]
     first, last = min(xs, default=0.0), max(xs, default=1.0)
 
     def across(x: float) -> float:
@@ -72,30 +48,36 @@ def chart(
         return round(_LEFT + 8 + share * (width - _LEFT - _RIGHT - 16), 1)
 
     def up(y: float) -> float:
-        share = (
-            (math.log10(y) - math.log10(low)) / (math.log10(high) - math.log10(low))
-            if log
-            else (y - low) / (high - low)
-        )
+        bottom, top = (math.log10(low), math.log10(high)) if chart.y.log else (low, high)
+        share = ((math.log10(y) if chart.y.log else y) - bottom) / (top - bottom)
         return round(height - _BOTTOM - share * (height - _TOP - _BOTTOM), 1)
 
-    lines = []
-    for each in series:
-        placed = tuple((across(x), up(y)) for x, y in each.points)
-        lines.append(
-            (each.name, " ".join(f"{x:g},{y:g}" for x, y in placed), placed if each.dots else ())
-        )
+    lines, intervals = [], []
+    for one in chart.series:
+        if one.points and one.low is not None and one.high is not None:
+            ends = zip(one.x, one.low, one.high, strict=True)
+            intervals += [(one.name, across(x), up(start), up(end)) for x, start, end in ends]
+            continue
+        dots = tuple((across(x), up(y)) for x, y in zip(one.x, one.y, strict=True))
+        lines.append((one.name, " ".join(f"{x:g},{y:g}" for x, y in dots), dots))
     step = max(1, math.ceil((last - first) / columns))
     numbers = range(math.ceil(first), math.floor(last) + 1, step)
-    return Chart(
+    return PlacedChart(
         width,
         height,
         tuple((across(x), str(x)) for x in numbers),
         tuple((up(y), f"{y:g}") for y in ticks),
         tuple(lines),
-        tuple((each.name, up(each.at)) for each in levels),
-        tuple((name, across(x), up(start), up(end)) for name, x, start, end in bars),
+        tuple((level.name, up(level.y)) for level in chart.levels),
+        tuple(intervals),
     )
+
+
+def _values(chart: Chart) -> list[float]:
+    """All that is drawn upwards."""
+    series = [(one.low, one.high) if one.points else (one.y,) for one in chart.series]
+    drawn = [float(y) for parts in series for part in parts if part is not None for y in part]
+    return drawn + [level.y for level in chart.levels]
 
 
 def _even(values: Sequence[float]) -> tuple[float, float, list[float]]:

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from confide.comparison.group import Group, Promise
+from confide.comparison.promise import Promise
+from confide.comparison.row import Row
 from confide.comparison.words import really
 from confide.privacy import words
 from confide.privacy.request import Relation, Trust
@@ -31,50 +32,50 @@ class PrivacyCard:
         return words.NAMES[self.trust]
 
 
-def promises(groups: Sequence[Group], *, returns_shown: bool) -> list[PrivacyCard]:
+def promises(rows: Sequence[Row], *, returns_shown: bool) -> list[PrivacyCard]:
     """One card per kind of guarantee, learners without privacy last."""
-    kinds: dict[tuple[Trust, Relation, str], dict[tuple[str, Promise], Group]] = {}
-    for group in groups:
-        if not group.reference:
-            kind = group.trust, group.guarantee.relation, group.guarantee.source
-            kinds.setdefault(kind, {}).setdefault((group.agent, group.promise), group)
+    kinds: dict[tuple[Trust, Relation, str], dict[tuple[str, Promise], Row]] = {}
+    for row in rows:
+        if not row.reference:
+            kind = row.trust, row.guarantee.relation, row.guarantee.source
+            kinds.setdefault(kind, {}).setdefault((row.agent, row.promise), row)
     made = [_promise(list(members.values()), returns_shown) for members in kinds.values()]
     return sorted(made, key=lambda promise: promise.trust is Trust.NONE)
 
 
-def _promise(members: list[Group], returns_shown: bool) -> PrivacyCard:
+def _promise(members: list[Row], returns_shown: bool) -> PrivacyCard:
     first, few = members[0], len(members) <= _FEW
     return PrivacyCard(
         first.trust,
-        list(dict.fromkeys(group.agent for group in members)),
-        [_given(group) for group in members] if first.private and few else [],
+        list(dict.fromkeys(row.agent for row in members)),
+        [_given(row) for row in members] if first.private and few else [],
         "" if few or not first.private else _summary(members),
         facts(first) if first.private else [],
         words.not_protected(first.trust, returns_shown=returns_shown),
         first.private and first.guarantee.source == "fast",
-        list(dict.fromkeys(words.guarantee(group.guarantee) for group in members)) if few else [],
+        list(dict.fromkeys(words.guarantee(row.guarantee) for row in members)) if few else [],
     )
 
 
-def _given(group: Group) -> tuple[str, str, str, str, str, str]:
-    epsilon = group.true_epsilon or 0.0
-    users = count(group.guarantee.users)
+def _given(row: Row) -> tuple[str, str, str, str, str, str]:
+    epsilon = row.true_epsilon or 0.0
+    users = count(row.guarantee.users)
     return (
-        group.agent,
+        row.agent,
         f"{epsilon:.4g}",
-        words.small(group.delta or 0.0),
+        words.small(row.delta or 0.0),
         words.odds(epsilon),
         users,
-        really(group),
+        really(row),
     )
 
 
-def _summary(members: list[Group]) -> str:
+def _summary(members: list[Row]) -> str:
     asked, deltas = (
-        {getattr(group, name) for group in members} - {None} for name in ("epsilon", "delta")
+        {getattr(row, name) for row in members} - {None} for name in ("epsilon", "delta")
     )
     said = f"ε = {', '.join(f'{one:g}' for one in sorted(asked))}, δ = {', '.join(map(words.small, sorted(deltas)))}."
-    stricter = sorted({group.agent for group in members if group.stricter})
+    stricter = sorted({row.agent for row in members if row.stricter})
     return (
         f"{said} The noise of {', '.join(stricter)} gives a smaller ε: see the table."
         if stricter
@@ -82,12 +83,12 @@ def _summary(members: list[Group]) -> str:
     )
 
 
-def facts(group: Group) -> list[tuple[str, str]]:
-    relation, source = group.guarantee.relation, group.guarantee.source
+def facts(row: Row) -> list[tuple[str, str]]:
+    relation, source = row.guarantee.relation, row.guarantee.source
     return [
         ("Who is protected", words.PROTECTED),
-        ("Against whom", words.AGAINST[group.trust]),
-        ("Who must be trusted", words.TRUSTED[group.trust]),
+        ("Against whom", words.AGAINST[row.trust]),
+        ("Who must be trusted", words.TRUSTED[row.trust]),
         ("What it means", words.meaning(relation)),
         ("Neighbours", words.NEIGHBOURS[relation]),
         ("Noise", words.SOURCES.get(source, source)),

@@ -5,15 +5,9 @@ import pytest
 
 from confide.agents.catalogue import AGENTS, agent_class
 from confide.comparison.comparison import Comparison, compare
-from confide.comparison.summary import (
-    THEOREMS,
-    paired_test,
-    pairs_of,
-    rows_of,
-    seeds_needed,
-    theorem_of,
-)
-from confide.comparison.table import groups_of_table, tidy
+from confide.comparison.pairs import paired_test, pairs_of, seeds_needed
+from confide.comparison.table import tidy
+from confide.comparison.theorems import THEOREMS
 from confide.privacy.guarantee import Guarantee, no_guarantee
 from confide.privacy.loss import loss_for
 from confide.privacy.request import JointDP, LocalDP
@@ -74,11 +68,12 @@ def cell(
 
 
 def made(cells):
-    return groups_of_table(tidy("made up", ((str(i), one) for i, one in enumerate(cells))))
+    table = tidy("made up", ((str(i), one) for i, one in enumerate(cells)))
+    return Comparison.of_table(table).rows
 
 
 def row_of(rows, label):
-    return next(row for row in rows if row.group.label == label)
+    return next(row for row in rows if row.label == label)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +88,7 @@ def rows():
         for seed in range(4)
     ]
     cells += [cell("uniform", None, seed, scale=1.0, power=1.0, reached=None) for seed in range(4)]
-    return rows_of(made(cells))
+    return made(cells)
 
 
 def test_regret_with_its_interval_and_beside_uniform_play(rows):
@@ -159,7 +154,7 @@ def test_plain_is_json_with_the_names_that_the_command_line_reads(rows):
 
 
 def test_one_seed_has_no_interval():
-    row = rows_of(made([cell("ucrl-vtr", 1.0, 0), cell("ucrl-vtr", None, 0, scale=0.5)]))[0]
+    row = made([cell("ucrl-vtr", 1.0, 0), cell("ucrl-vtr", None, 0, scale=0.5)])[0]
     assert (row.regret.estimate, row.regret.low, row.of_uniform.low) == (100.0, None, None)
     assert row.of_no_privacy.estimate == pytest.approx(2.0) and row.of_no_privacy.low is None
     assert row.verdict == "unknown" and row.plain()["regret_low"] is None
@@ -167,7 +162,7 @@ def test_one_seed_has_no_interval():
 
 def test_where_regret_is_not_known_there_are_returns():
     found = made([cell("a", 1.0, seed, known=False, earned=1.0 + seed) for seed in range(3)])
-    row = rows_of(found)[0]
+    row = found[0]
     assert (
         row.regret is None
         and row.growth is None
@@ -184,21 +179,20 @@ def test_whether_anybody_learned_is_a_matter_of_significance():
         ]
         for one, value in zip(cells, values, strict=True):
             one["value"] = [value] * len(USERS)
-        return rows_of(made(cells))[0]
+        return made(cells)[0]
 
     assert rows(1.5, 1.6, 1.55).learned is True
     assert rows(0.99, 1.01, 1.02).learned is False  # as good as uniform play, which is worth 1
     assert rows(0.4, 0.5).learned is False
     # one seed can only be looked at
     assert rows(1.5).learned is True and rows(1.0).learned is False
-    assert rows_of(made([cell("a", None, 0, known=False)]))[0].learned is None
+    assert made([cell("a", None, 0, known=False)])[0].learned is None
 
 
 def test_a_curve_ends_with_the_interval_of_its_last_number():
     """The same seeds, the same statistic: in a table, a figure and a page."""
-    row = rows_of(
-        made([cell("a", 1.0, seed, scale=scale) for seed, scale in enumerate((1.0, 1.5, 1.2))])
-    )[0]
+    scales = enumerate((1.0, 1.5, 1.2))
+    (row,) = made([cell("a", 1.0, seed, scale=scale) for seed, scale in scales])
     curve = row.curve("regret")
     assert (curve.mean[-1], curve.low[-1], curve.high[-1]) == (
         row.regret.estimate,
@@ -209,7 +203,7 @@ def test_a_curve_ends_with_the_interval_of_its_last_number():
 
 
 def test_optimal_play_loses_nothing_up_to_rounding():
-    row = rows_of(made([cell("oracle", None, seed, scale=-1e-12) for seed in range(3)]))[0]
+    row = made([cell("oracle", None, seed, scale=-1e-12) for seed in range(3)])[0]
     assert row.regret.estimate == 0 and row.of_uniform.estimate == 0 and row.growth is None
 
 
@@ -222,7 +216,7 @@ def test_failed_seeds_leave_fewer():
     }
     cells = [cell("ucrl-vtr", 1.0, 0, scale=2.0), cell("ucrl-vtr", 1.0, 1, scale=2.5), broken]
     cells += [cell("ucrl-vtr", None, seed, scale=1.0 + seed / 10) for seed in range(3)]
-    row = rows_of(made(cells))[0]
+    row = made(cells)[0]
     # on the seeds that both have
     assert row.plain()["seeds"] == 2 and row.of_no_privacy.estimate == pytest.approx(2.25 / 1.05)
 
@@ -248,7 +242,7 @@ def test_failed_seeds_leave_fewer():
     ],
 )
 def test_theorems_are_those_of_the_papers(agent, epsilon, more, exponent):
-    found = theorem_of(made([cell(agent, epsilon, 0, **more)])[0])
+    found = made([cell(agent, epsilon, 0, **more)])[0].theorem
     assert (None if found is None else found.exponent) == exponent
 
 
@@ -271,10 +265,10 @@ def test_titles():
         "ucrl-vtr bonus_scale=0.1",
         "paper",
     )
-    groups = made(
+    rows = made(
         [cell(agent, None, 0) for agent in ("uniform", "oracle", "no-data", "ucrl-vtr", "m:A")]
     )
-    assert [group.reference for group in groups] == [True, True, True, False, False]
+    assert [row.reference for row in rows] == [True, True, True, False, False]
 
 
 def test_pairs_are_within_problem_and_promise_without_reference_play():
