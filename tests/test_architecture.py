@@ -377,7 +377,6 @@ def test_import_confide_is_light():
 PACKAGES = (
     "agents",
     "audit",
-    "comparison",
     "evaluation",
     "logs",
     "mechanisms",

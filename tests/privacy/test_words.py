@@ -129,17 +129,17 @@ def results(capsys):
         ],
         "compared": printed(capsys, "compare", "sweep.toml", "--out", "sweep", "--json"),
     }
-    study = Comparison.load("sweep").study
+    made = Comparison.load("sweep")
     found |= {
-        "rows": [values(row.plain()) | {"anchor": row.anchor} for row in study.rows],
-        "pairs": [values(pair.plain()) for pair in study.pairs],
+        "rows": [values(row.plain()) | {"anchor": row.anchor} for row in made.rows],
+        "pairs": [values(pair.plain()) for pair in made.pairs],
         "ladders": [
-            [(name, row.anchor) for name, row in ladder.rungs]
-            for promise in study.promises
-            for ladder in study.ladders(promise)
+            [(name, row.anchor) for name, row in ladder.items()]
+            for promise in made.promises
+            for ladder in made.ladders(promise)
         ],
-        "promises": [promise.key for promise in study.promises],
-        "ranking": [row.anchor for row in study.ranking("lock", study.chosen)],
+        "promises": [promise.key for promise in made.promises],
+        "ranking": [row.anchor for row in made.ranking("lock", study.chosen)],
     }
     for _ in range(2):  # the second time the ledger answers
         learned = printed(
