@@ -139,7 +139,7 @@ def results(capsys):
             for ladder in made.ladders(promise)
         ],
         "promises": [promise.key for promise in made.promises],
-        "ranking": [row.anchor for row in made.ranking("lock", study.chosen)],
+        "ranking": [row.anchor for row in made.ranking("lock", made.chosen)],
     }
     for _ in range(2):  # the second time the ledger answers
         learned = printed(
