@@ -306,11 +306,14 @@ class FeaturePolicy:
     def q_values(self, step: int, rows: Array) -> Array:
         """Q [...] of the features [..., i]."""
         step = whole("step", step, at_least=0, at_most=self.horizon - 1)
-        x = clip_rows(rows, self.feature_norm) / self.feature_norm
-        width = np.linalg.norm(x @ self.widths[step].T, axis=-1)
-        values: Array = np.clip(
-            self.offsets[step] + x @ self.weights[step] + width, 0.0, self.tops[step]
-        )
+        longest = np.einsum("...i,...i->...", rows, rows).max(initial=0.0)
+        # Short rows, which are usual, need no clip.
+        short = longest <= self.feature_norm**2
+        x = (rows if short else clip_rows(rows, self.feature_norm)) / self.feature_norm
+        along = x @ self.widths[step].T
+        width = np.sqrt(np.einsum("...k,...k->...", along, along))
+        scores = self.offsets[step] + x @ self.weights[step] + width
+        values: Array = np.minimum(np.maximum(scores, 0.0), self.tops[step])
         return values
 
     def choose(self, step: int, rows: npt.ArrayLike, rng: np.random.Generator) -> int:
@@ -320,7 +323,8 @@ class FeaturePolicy:
         if found.shape != (self.choices, self.dimension) or not np.isfinite(found).all():
             return int(rng.integers(self.choices))
         values = self.q_values(step, found)
-        return int(rng.choice(np.flatnonzero(values >= values.max() - TIES)))
+        (best,) = (values >= values.max() - TIES).nonzero()
+        return int(best[0] if len(best) == 1 else rng.choice(best))
 
     def act(self, step: int, state: Any, rng: np.random.Generator) -> int:
         """The action for an observation, as the environment returns it."""

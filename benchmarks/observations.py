@@ -1,0 +1,117 @@
+"""LSVI-UCB on continuous observations: what it learns with and without privacy.
+
+    python benchmarks/observations.py [--quick] [--write]
+
+--quick takes two seeds and a tenth of the users. With --write the table goes to docs/benchmarks/observations.md.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from record import record
+
+from confide.agents import LSVIUCB, Uniform
+from confide.policy import Policy
+from confide.privacy.request import JointDP, NoPrivacy, Request
+from confide.problems import GymProblem
+from confide.runs.runner import run
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+from corridor import HORIZON, Corridor, features
+
+SEEDS = range(8)
+REQUESTS = {
+    "none": NoPrivacy(),
+    "epsilon = 10": JointDP(10.0, 1e-5),
+    "epsilon = 1": JointDP(1.0, 1e-5),
+}
+# Episodes that estimate the value of the last policy of a run.
+TESTED = 200
+
+
+def cart_features(observation: np.ndarray) -> np.ndarray:
+    """A constant, the four numbers in units of the largest ones, and three products, for each action."""
+    position, speed = observation[0] / 2.4, np.tanh(observation[1])
+    angle, turning = observation[2] / 0.21, np.tanh(observation[3])
+    shape = [1.0, position, speed, angle, turning, angle * turning, angle**2, turning**2]
+    return np.kron(np.eye(2), np.array(shape) / 3)
+
+
+def corridor() -> GymProblem:
+    return GymProblem(Corridor(), features, HORIZON)
+
+
+def cart_pole() -> GymProblem:
+    return GymProblem("CartPole-v1", cart_features, 30)
+
+
+WORLDS: dict[str, tuple[Callable[[], GymProblem], tuple[int, ...], float]] = {
+    # a world, numbers of users, the largest return
+    "corridor (H = 6, d = 12)": (corridor, (1_000, 10_000), 6.0),
+    "CartPole-v1 (H = 30, d = 16)": (cart_pole, (1_000, 5_000), 30.0),
+}
+
+
+def value_of(problem: GymProblem, policy: Policy, seed: int) -> float:
+    """The average return of new users."""
+    rng = np.random.default_rng([99, seed])
+    return float(problem.sample(policy, TESTED, rng).rewards.sum(axis=1).mean())
+
+
+def learned(
+    problem: GymProblem, users: int, privacy: Request, calibration: str, seed: int
+) -> float:
+    agent = LSVIUCB(problem.public, episodes=users, privacy=privacy, calibration=calibration)
+    return value_of(problem, run(agent, problem, seed=seed).policy, seed)
+
+
+def cell(values: list[float]) -> str:
+    return f"{np.mean(values):.2f} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.2f}"
+
+
+def rows(seeds: range, share: float) -> list[str]:
+    lines = [
+        "| environment | users | privacy | calibration | return of the last policy | worst seed |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, (make, sizes, _) in WORLDS.items():
+        problem = make()
+        uniform = [
+            value_of(problem, run(Uniform(problem.public, episodes=1), problem).policy, seed)
+            for seed in seeds
+        ]
+        lines.append(f"| {name} | | uniform play | | {cell(uniform)} | {min(uniform):.2f} |")
+        cases = [(users, request, "tight") for users in sizes for request in REQUESTS]
+        # The paper's constants: the bonus is above H everywhere, with any of these numbers of users.
+        cases.append((sizes[0], "epsilon = 1", "paper"))
+        for users, request, calibration in cases:
+            number = max(10, int(users * share))
+            found = [
+                learned(problem, number, REQUESTS[request], calibration, seed) for seed in seeds
+            ]
+            row = f"| {name} | {number:,} | {request} | {calibration} | {cell(found)} | {min(found):.2f} |"
+            print(row, flush=True)
+            lines.append(row)
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    seeds, share = (SEEDS[:2], 0.1) if arguments.quick else (SEEDS, 1.0)
+    largest = ", ".join(f"{top:g} in {name}" for name, (_, _, top) in WORLDS.items())
+    said = (
+        f"Seeds {seeds[0]} to {seeds[-1]}, mean ± standard error over seeds. The return is an average "
+        f"over {TESTED} new users of the last policy. At most {largest}. delta = 1e-5."
+    )
+    text = "\n\n".join([said, "\n".join(rows(seeds, share))]) + "\n"
+    record("Continuous observations", text, write=arguments.write)
+
+
+if __name__ == "__main__":
+    main()
