@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from confide.arguments import shown, text
 from confide.errors import InvalidParameter
 
 
@@ -53,3 +54,32 @@ def look_in_working_directory() -> None:
     """Classes of one's own are looked for in the working directory, too."""
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
+
+
+def function_by_name(parameter: str, name: str) -> Any:
+    """The function that package.module:function names; `parameter` is what errors call it."""
+    module, _, attribute = text(parameter, name).partition(":")
+    if not module or not attribute:
+        raise InvalidParameter.of(parameter, "must be package.module:function", got=shown(name))
+    look_in_working_directory()
+    try:
+        function = load(name)
+    except Exception as error:  # whatever is wrong in somebody's own file is said in one line
+        raise InvalidParameter(
+            f"cannot import the {parameter} {name}: {type(error).__name__}: {error}"
+        ) from None
+    if not callable(function):
+        raise InvalidParameter(f"{parameter} must be a function, but {name} is {shown(function)}")
+    return function
+
+
+def name_of_function(function: Any) -> str:
+    """package.module:function, if that is where others find the function; otherwise an empty text."""
+    module = getattr(function, "__module__", None)
+    attribute = getattr(function, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(attribute, str) or module == "__main__":
+        return ""
+    try:
+        return f"{module}:{attribute}" if load(f"{module}:{attribute}") is function else ""
+    except Exception:  # a function inside a function, or one that was made without a file
+        return ""

@@ -25,7 +25,7 @@ from confide.arguments import (
     text,
     whole,
 )
-from confide.catalogue import load, look_in_working_directory
+from confide.catalogue import function_by_name, name_of_function
 from confide.errors import InvalidParameter
 from confide.privacy.bounded import clip_rows, real_numbers
 
@@ -219,36 +219,6 @@ def feature_rows(features: Features, observation: Any, shape: tuple[int, int]) -
     return np.full(shape, np.nan)
 
 
-def features_by_name(name: str) -> Features:
-    """The function that package.module:function names."""
-    module, _, attribute = text("features", name).partition(":")
-    if not module or not attribute:
-        raise InvalidParameter.of("features", "must be package.module:function", got=shown(name))
-    look_in_working_directory()
-    try:
-        function = load(name)
-    except Exception as error:  # whatever is wrong in somebody's own file is said in one line
-        raise InvalidParameter(
-            f"cannot import the features {name}: {type(error).__name__}: {error}"
-        ) from None
-    if not callable(function):
-        raise InvalidParameter(f"features must be a function, but {name} is {shown(function)}")
-    checked: Features = function
-    return checked
-
-
-def name_of_features(function: Features) -> str:
-    """package.module:function, if that is where others find the function; otherwise an empty text."""
-    module = getattr(function, "__module__", None)
-    attribute = getattr(function, "__qualname__", None)
-    if not isinstance(module, str) or not isinstance(attribute, str) or module == "__main__":
-        return ""
-    try:
-        return f"{module}:{attribute}" if load(f"{module}:{attribute}") is function else ""
-    except Exception:  # a function inside a function, or one that was made without a file
-        return ""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class FeaturePolicy:
     """The action of the largest Q, where Q is a public function of features of the observation.
@@ -427,8 +397,8 @@ def load_policy(path: str | Path | BinaryIO, *, features: Features | str | None 
         return policy
     if not isinstance(policy, FeaturePolicy):
         raise InvalidParameter(f"the policy in {path} does not act on features: omit features=")
-    named = features if isinstance(features, str) else name_of_features(features)
-    function = features_by_name(features) if isinstance(features, str) else features
+    named = features if isinstance(features, str) else name_of_function(features)
+    function = function_by_name("features", features) if isinstance(features, str) else features
     return replace(policy, features=function, features_name=named)
 
 

@@ -16,6 +16,7 @@ from confide.audit import clopper_pearson, refute, replay, subject, subjects
 from confide.audit.agents import _everybody, _sent, _that_matter, small_world
 from confide.audit.estimators import TWO_QUESTIONS
 from confide.audit.mechanisms import TWINS, CounterSubject, Scaled
+from confide.audit.observed_world import ObservedWorld
 from confide.audit.subjects import devices
 from confide.audit.tape import TapedSource
 from confide.errors import DuplicateMessage, InvalidParameter
@@ -32,7 +33,9 @@ pytestmark = pytest.mark.long
 # a large epsilon is told from a larger one in fewer runs
 PRIVACY, LARGE = CentralDP(1.0, 1e-2), CentralDP(3.0, 1e-2)
 AGENTS = private_agents()
-ANSWERS = "lsvi-ucb-answers"
+ANSWERS = ("lsvi-ucb-answers", "lsvi-ucb-observations-answers")
+# LSVI-UCB whose users show features of observations
+OBSERVED = "lsvi-ucb-observations"
 ESTIMATORS = ("counts-and-sums", "dp-lsw", "dp-lsl", *TWO_QUESTIONS)  # attacked in tests/evaluation
 RUNS = {
     "smooth": 60_000,
@@ -41,7 +44,7 @@ RUNS = {
     **dict.fromkeys(AGENTS, 300),
     "questions-vi": 100,
     "next-state-vi": 200,
-    "lsvi-ucb": 400,
+    **dict.fromkeys(("lsvi-ucb", OBSERVED), 400),
 }  # 2 500 for streams
 
 
@@ -61,18 +64,25 @@ def attack(name, *, twin=None, runs=None, privacy=None, source="fast"):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in subjects() if name not in (*ESTIMATORS, ANSWERS)]
+    "name", [name for name in subjects() if name not in (*ESTIMATORS, *ANSWERS)]
 )
 def test_promises_are_not_refuted(name):
     result = attack(name)
     assert not result.refuted
-    shown = 0.1 if name == "next-state-vi" else 0.4 if name in (*AGENTS, "smooth") else 1.2
+    shown = (
+        0.1 if name == "next-state-vi" else 0.4 if name in (*AGENTS, OBSERVED, "smooth") else 1.2
+    )
     assert result.epsilon_lower > shown  # and the attack was not a blunt one
 
 
 @pytest.mark.parametrize("twin", TWINS)
 @pytest.mark.parametrize(
-    "name", [name for name in subjects() if name not in ("exact", *AGENTS, ANSWERS, *ESTIMATORS)]
+    "name",
+    [
+        name
+        for name in subjects()
+        if name not in ("exact", *AGENTS, OBSERVED, *ANSWERS, *ESTIMATORS)
+    ],
 )
 def test_broken_twins_are_caught(name, twin):
     if (name, twin) == ("stream", "clip"):
@@ -83,7 +93,7 @@ def test_broken_twins_are_caught(name, twin):
     assert attack(name, twin=twin, runs=runs).refuted
 
 
-@pytest.mark.parametrize("name", AGENTS)
+@pytest.mark.parametrize("name", [*AGENTS, OBSERVED])
 def test_broken_agents_are_caught(name):
     """The whole output of an agent with 8 users, one of them replaced."""
     assert attack(name, twin="shared", runs=100, privacy=PRIVACY).refuted
@@ -115,7 +125,8 @@ def test_the_search_for_two_users_leaves_out_no_contribution(name):
     }
 
 
-def test_too_little_noise_on_answers_is_caught(monkeypatch):
+@pytest.mark.parametrize("answers", ANSWERS)
+def test_too_little_noise_on_answers_is_caught(monkeypatch, answers):
     """LSVI-UCB's prefix sums are honest here, and the certificate says nothing wrong: only an attack can tell."""
     honest = SharedBudget.__init__
 
@@ -125,20 +136,21 @@ def test_too_little_noise_on_answers_is_caught(monkeypatch):
             self._source._inner = Scaled(self._source._inner, 0.3)
 
     monkeypatch.setattr("confide.audit.agents.USERS", 16)  # 8 do not show it in as many runs
-    assert not attack(ANSWERS, runs=300).refuted
+    assert not attack(answers, runs=300).refuted
     monkeypatch.setattr(SharedBudget, "__init__", init)
-    assert attack(ANSWERS, runs=300).refuted
+    assert attack(answers, runs=300).refuted
 
 
-def test_what_is_done_to_a_release_after_its_noise_is_caught_by_replay(monkeypatch):
+@pytest.mark.parametrize(
+    "world", [small_world("lsvi-ucb"), ObservedWorld()], ids=["table", "observations"]
+)
+def test_what_is_done_to_a_release_after_its_noise_is_caught_by_replay(monkeypatch, world):
     """Half the noise is taken away again: the noise itself is honest, the release depends on more than its noisy value."""
     honest = SharedBudget.release
 
     def release(self, total):
         made = honest(self, total)
         return replace(made, values=total.values + 0.5 * (made.values - total.values))
-
-    world = small_world("lsvi-ucb")
 
     def make(noise):
         return make_agent("lsvi-ucb", world, episodes=32, privacy=JointDP(1.0, 1e-2), noise=noise)

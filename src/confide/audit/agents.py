@@ -10,6 +10,7 @@ import numpy.typing as npt
 from confide.agents.catalogue import AGENTS, make_agent
 from confide.arguments import kind
 from confide.audit.mechanisms import copies, make_source
+from confide.audit.observed_world import ObservedWorld
 from confide.audit.refute import Score
 from confide.audit.replay import Replay, replay
 from confide.audit.tape import Tape, TapedSource
@@ -45,6 +46,8 @@ class Attacked:
     privacy: CentralDP
     twin: str | None = None
     source: str = "fast"
+    # whether users show features of observations, where the agent also learns from numbered states
+    observed: bool = False
 
     @property
     def loss(self) -> Loss:
@@ -58,7 +61,7 @@ class Attacked:
 
     @cached_property
     def _problem(self) -> Any:
-        return small_world(self.agent)
+        return ObservedWorld() if self.observed else small_world(self.agent)
 
     @cached_property
     def _pair(self) -> tuple[Trajectories, Trajectories]:
@@ -264,7 +267,7 @@ def silent(problem: Problem, users: int) -> Trajectories:
             np.full((users, H, len(problem.R)), np.nan),
         )
         return Trajectories(nowhere, nothing, np.zeros((users, H)))
-    if isinstance(problem, LinearBandit):
+    if isinstance(problem, LinearBandit | ObservedWorld):
         nowhere = np.full((users, H + 1, problem.actions, problem.dimension), np.nan)
         return Trajectories(nowhere, np.full((users, H), -1), np.zeros((users, H)))
     return Trajectories(np.full((users, H + 1), -1), np.full((users, H), -1), np.zeros((users, H)))
@@ -293,11 +296,12 @@ def farthest(agent: Learner, problem: Problem) -> tuple[Trajectories, Trajectori
     if isinstance(problem, LQSystem):
         return _episode(problem, 1.0), _episode(problem, -1.0)
     agent.next_batch()
-    everybody = (
-        _contexts(problem)
-        if isinstance(problem, LinearBandit)
-        else _that_matter(agent, _everybody(kind("problem", problem, FiniteProblem)))
-    )
+    if isinstance(problem, LinearBandit):
+        everybody = _contexts(problem)
+    elif isinstance(problem, ObservedWorld):
+        everybody = _directions(problem)
+    else:
+        everybody = _that_matter(agent, _everybody(kind("problem", problem, FiniteProblem)))
     sent = _sent(agent, everybody)
     first = np.sort(np.unique(sent, axis=0, return_index=True)[1])  # each contribution once
     sent = sent[first]
@@ -368,6 +372,16 @@ def _everybody(problem: FiniteProblem) -> Trajectories:
     # both ends of their range
     rewards = np.concatenate([np.zeros(actions.shape), np.ones(actions.shape)])
     return Trajectories(np.tile(states, (2, 1)), np.tile(actions, (2, 1)), rewards)
+
+
+def _directions(world: ObservedWorld) -> Trajectories:
+    """Features of all directions of a plane, in steps of five degrees, with rewards at both ends of their range; the same at all steps."""
+    angles = np.deg2rad(np.arange(0, 180, 5))
+    rows = np.zeros((len(angles), world.horizon + 1, world.actions, world.dimension))
+    rows[..., 0], rows[..., 1] = np.cos(angles)[:, None, None], np.sin(angles)[:, None, None]
+    shape = (2 * len(angles), world.horizon)
+    rewards = np.repeat([0.0, 1.0], len(angles))[:, None] * np.ones(shape)
+    return Trajectories(np.tile(rows, (2, 1, 1, 1)), np.zeros(shape, dtype=int), rewards)
 
 
 def _contexts(bandit: LinearBandit) -> Trajectories:

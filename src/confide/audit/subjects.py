@@ -44,6 +44,8 @@ def subjects() -> dict[str, Maker]:
         "stream": StreamSubject,
         **{name: partial(AgentSubject, name) for name in private_agents()},
         "lsvi-ucb-answers": partial(AnswersSubject, "lsvi-ucb"),
+        "lsvi-ucb-observations": partial(AgentSubject, "lsvi-ucb", observed=True),
+        "lsvi-ucb-observations-answers": partial(AnswersSubject, "lsvi-ucb", observed=True),
         "counts-and-sums": CountsAndSumsSubject,
         **{name: partial(SmoothEstimateSubject, name) for name in ("dp-lsw", "dp-lsl")},
         **{name: partial(TwoQuestionsSubject, name) for name in TWO_QUESTIONS},

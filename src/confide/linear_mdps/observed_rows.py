@@ -160,7 +160,7 @@ class ObservedRows:
         stored = slice(0, self.users)
         steps, dimension = self._features.shape[1], self.bound.size
         value = nothing(dimension) if values.values is None else values.values
-        _check_values(value, values)
+        _check_values(value, values, dimension)
         rows = UserRows(
             self._features[stored, step : step + 1],
             self._actions[stored, step : step + 1],
@@ -211,12 +211,15 @@ class ObservedRows:
         )
 
 
-def _check_values(value: FeatureValues, target: FeatureTarget) -> None:
+def _check_values(value: FeatureValues, target: FeatureTarget, dimension: int) -> None:
     """Compiled loops read these arrays without looking at their bounds."""
-    dimension = len(value.weights)
     numbers = (value.offset, value.top, value.ended, target.middle, target.radius)
     finite = np.isfinite(value.weights).all() and np.isfinite(value.widths).all()
     if not (finite and np.isfinite(numbers).all() and target.radius > 0):
         raise InvalidParameter("values must be finite, and their radius positive")
-    if value.widths.ndim != 2 or value.widths.shape[1] != dimension:
-        raise InvalidParameter(f"widths must have {dimension} columns, got {value.widths.shape}")
+    columns = value.widths.shape[1] if value.widths.ndim == 2 else None
+    if value.weights.shape != (dimension,) or columns != dimension:
+        raise InvalidParameter(
+            f"values must be of {dimension} features, got weights of shape {value.weights.shape} "
+            f"and widths of shape {value.widths.shape}"
+        )

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.arguments import choice, kind, listed, real, shown, whole
+from confide.catalogue import function_by_name, name_of_function
 from confide.errors import InvalidParameter, MissingExtra
 from confide.policy import (
     FeaturePolicy,
@@ -15,8 +16,6 @@ from confide.policy import (
     LinearPolicy,
     StochasticPolicy,
     TabularPolicy,
-    features_by_name,
-    name_of_features,
 )
 from confide.problems.finite import FiniteProblem
 from confide.problems.lq import LQSystem
@@ -197,8 +196,8 @@ class GymProblem:
             raise InvalidParameter.of(
                 "features", "must be a function of an observation", got=shown(features)
             )
-        named = features if isinstance(features, str) else name_of_features(features)
-        function = features_by_name(features) if isinstance(features, str) else features
+        named = features if isinstance(features, str) else name_of_function(features)
+        function = function_by_name("features", features) if isinstance(features, str) else features
         self.horizon = env_horizon(self._env, horizon)
         space, limit = (
             self._env.action_space,
