@@ -122,7 +122,10 @@ OTHER = {
     "step": 0.3,
     "support": np.eye(3, dtype=bool) | np.eye(3, k=1, dtype=bool) | np.eye(3, k=-1, dtype=bool),
     "regularizer": lambda regression: Repair(regression.balance),
+    "row_bound": "H",
 }
+# What an option needs beside it.
+BESIDE = {"row_bound": {"calibration": "paper"}}
 WORLDS = {
     "mixture": lock(0, states=5, actions=2, horizon=3, jump=2),
     "linear MDP": one_hot(states=3, horizon=3),
@@ -142,11 +145,12 @@ def test_every_option_of_an_agent_is_in_its_settings(name):
     assert kind(world.public, **given | {"episodes": 31}).settings != plain
     changed = set(inspect.signature(kind).parameters) - {"public", *given, *NO_EFFECT}
     for option in changed:
-        value = OTHER[option]
+        value, beside = OTHER[option], BESIDE.get(option, {})
         try:
-            other = kind(world.public, **given, **{option: value})
+            other = kind(world.public, **given, **beside, **{option: value})
         except (InvalidParameter, PrivacyError):
             # There is only one value of it.
             assert option == "calibration"
             continue
-        assert other.settings != plain, option
+        without = kind(world.public, **given, **beside).settings if beside else plain
+        assert other.settings != without, option
