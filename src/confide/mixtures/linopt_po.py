@@ -54,7 +54,21 @@ class LinOptPO(Learner):
     Guarantee: that of `LinOptVI`, by the same query; only what is planned from the releases differs.
 
     Reference: [Zhou22, Alg. 2, Def. 6.3], eta = sqrt(2 ln A / (H T)), T = K H; local: Remark 6.9. With known rewards (`public.rewards`)
-    there is one regression only.
+    there is one regression only. `row_bound` is that of `LinOptVI`.
+
+    | line of Algorithm 2 | what | here |
+    |---|---|---|
+    | 1 | Lambda^1, u^1 | `Shift.estimate` adds 2 Sigma I; sums of nobody are zero |
+    | 2 | pi^1 is uniform | `policy_planning.plan_round`: logits of zero |
+    | 3 | for k = 1, ..., K | `Learner.next_batch` and `Learner.observe` |
+    | 4, 5 | V_{H+1} = 0; for h = H, ..., 1 | `policy_planning.evaluate` |
+    | 6, 7 | theta_p, theta_r | `MixturePlanner.learn` with the regularizer (`Shift`) |
+    | 8 | phi = sum_s' psi V | `_kernels.value_features` |
+    | 9, 10 | Gamma_p, Gamma_r | `planners.regression.bonus`, `planning.optimistic_rewards` |
+    | 11, 12 | Q = max(0, min(H - h + 1, ...)), V = <Q, pi> | `policy_planning.evaluate` |
+    | 13 | roll out a trajectory with pi | `ValueRound.public`, a `StochasticPolicy` |
+    | 14 | statistics from the REGULARIZER | as in `LinOptVI` |
+    | 15 | pi' ~ pi exp(eta Q) | `planners.mirror_descent.improve` in `plan_round`; eta in `paper_step` |
 
     Departures of "tight": those of `LinOptVI`; a round of n users counts as n episodes, so that its step is n eta; eta = 1 (`step`), where
     the printed one, made for the worst case, loses some 6000 users of lock to caution at K = 1e5; pi^(1/4) in place of pi in each step,

@@ -405,6 +405,23 @@ class LinOptVI(Learner):
     for calibration="paper", and a nominal epsilon that the printed constants do not keep is refused with the true one.
 
     Reference: [Zhou22, Alg. 1, Def. 6.2]; local: Remark 6.9. With known rewards (`public.rewards`) there is one regression only.
+    calibration="paper" needs ||w|| <= sqrt(d1) and ||phi_V|| <= sqrt(d1) H (Assumption 1). `row_bound="H"` assumes ||phi_V|| <= H instead
+    (Remark 6.6), for features that are divided by `public.value_bound`, which kernels allow, too.
+
+    | line of Algorithm 1 | what | here |
+    |---|---|---|
+    | 1 | Lambda^1, u^1 | `Shift.estimate` adds 2 Sigma I; sums of nobody are zero |
+    | 2 | for k = 1, ..., K | `Learner.next_batch` and `Learner.observe` |
+    | 3 | V_{H+1} = 0 | `_kernels.optimistic` |
+    | 4 | for h = H, ..., 1 | `_kernels.optimistic` |
+    | 5, 6 | theta_p = Lambda_p^-1 u_p, theta_r = Lambda_r^-1 u_r | `MixturePlanner.learn` with the regularizer (`Shift`) |
+    | 7 | phi = sum_s' psi V | `_kernels.value_features` |
+    | 8 | Gamma_p = beta_p sqrt(phi^T Lambda_p^-1 phi) | `_kernels.optimistic`; beta_p in `printed.paper_constants` |
+    | 9 | Gamma_r = beta_r sqrt(varphi^T Lambda_r^-1 varphi) | `planning.optimistic_rewards` |
+    | 10 | Q = max(0, min(H - h + 1, ...)) | `_kernels.optimistic` |
+    | 11, 12 | V = max_a Q, pi = argmax_a Q | `planning.optimistic` |
+    | 13 | roll out a trajectory with pi | `Plan.policy`, which the users of a release play |
+    | 14 | statistics from the REGULARIZER | `ValueTargets`, `RewardTargets`, `StackedRows`; `CounterNoise` is the PRIVATIZER |
 
     Departures of "tight" (none needed for privacy): those of `UCRLVTR`; rewards centred at 1/2 and weighted by public weights; estimated
     rewards clipped to [0, 1]; entries of Lambda_r that the features make zero are set to zero. Regret is measured, not proved.

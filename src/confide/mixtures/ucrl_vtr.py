@@ -49,10 +49,24 @@ class UCRLVTR(Learner):
     larger epsilon than requested are refused; `confide.explain` tells before a run. For delta = 0 the paper prints orders only, and the
     constants are ours: Laplace noise that follows from the L1 sensitivity, as F.2 intends (`mixtures.printed`).
 
-    Where the lines of Alg. 1 are: the loop over episodes in `Learner`; Lambda~ and u~, noisy prefix sums, in `CentralPrivatizer` and its
-    counter, whose scale is the sensitivity over the `loss` of the calibration; w_h = Lambda~^-1 u~ and the width in `MixturePlanner.learn`
-    (`Shift`: as printed, `Repair`: tight); Q_h, V_h and the greedy policy in `mixtures.planning.optimistic`; phi_V and the target V(s')
-    of a user in `ValueTargets`; sigma_B, Upsilon, beta in `mixtures.printed`.
+    The features are kernels with weights on the simplex (`LinearMixtureMDP.public`), or any features with weights of a known norm
+    (`FeatureMixtureMDP.public`), which are divided by the bound on ||phi_v||.
+
+    | Algorithm 1 | here |
+    |---|---|
+    | input: K, H, d, epsilon, delta, p | `episodes`, `public`, `privacy`, `failure` |
+    | input: C_w | `public.weight_bound` times `public.value_bound`, in `printed.setting_of` |
+    | lambda = H^2, beta_k as in Thm. 7 | `printed.printed` |
+    | Lambda~_1 = lambda I, u~_1 = 0 | `Shift.estimate` adds lambda I; sums of nobody are zero |
+    | for k = 1, ..., K | `Learner.next_batch` and `Learner.observe` |
+    | receive Lambda~, w~ | `Learner.released`; w~ = Lambda~^-1 u~ in `MixturePlanner.learn` |
+    | phi_V(s, a) | `value_features.SparseKernels`, `_kernels.value_features` |
+    | Q~ = min(H, r + phi_V.w~ + beta ||phi_V||), V~ = max_a Q~ | `planning.optimistic`, by `_kernels.optimistic` |
+    | a = argmax_a Q~(s, a) | `Plan.policy`, a `TabularPolicy` that all users of a release play |
+    | X = phi_V(s_h, a_h), y = V(s_{h+1}) | `contributions.ValueTargets` |
+    | send X X^T + B^1, X y + g^1 | `statistics.bounds.RegressionRows`; under `LocalDP` noised by `LocalClient` |
+    | B, g: the prefixes of trees, and 2 Upsilon I | `privatizers.central.CounterNoise` with `Tree`; `Shift` |
+    | Lambda~, u~, w~ of the next episode | `CentralPrivatizer.release`, `Regressions.read` |
 
     Departures of "paper": Q is clipped at 0 from below, without which the printed sensitivity is false (`papers/luyo21/errata.py`,
     `lower_clip`); the last step has no regression, because the value after it is zero: H - 1 of them share the noise; an eigenvalue below

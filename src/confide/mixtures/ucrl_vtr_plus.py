@@ -115,6 +115,22 @@ class UCRLVTRPlus(Learner):
     shifts and widths (that of the bonus times `bonus_scale`), a release per episode, and lambda = 1. For delta = 0 the constants are ours,
     as in `UCRLVTR`.
 
+    | Algorithm 3 | here |
+    |---|---|
+    | input: K, H, d, epsilon, delta, p, C_w | as in `UCRLVTR` |
+    | lambda = 1, widths beta check, hat, tilde as in (6), (7) | `printed.printed_plus`, `PrintedPlus.widths` |
+    | Lambda^, Lambda~ start at lambda I | `Shift.estimate` adds lambda I |
+    | receive w^, w~, Lambda^, Lambda~ | `PrintedPlanning.plan`: both parts of one release |
+    | Q^ = min(H, r + phi_V.w^ + beta^ ||phi_V||), V^ = max_a Q^ | `planning.optimistic` |
+    | a = argmax_a Q^(s, a) | `Plan.policy` |
+    | the variance of V^, [.]_{[0,H^2]} - [.]^2_{[0,H]} | `variance_planning.moment`, `largest_plausible` |
+    | E = min(H^2, 2 H beta check ...) + min(H^2, beta tilde ...) | `variance_planning.largest_plausible` |
+    | sbar = sqrt(max(H^2 / d, variance + E)) | `variance_aware_planning.plan_as_printed` |
+    | send sbar^-2 phi_V phi_V^T, sbar^-2 phi_V V(s') | `PairedTargets.first`: rows with the weights 1 / sbar |
+    | send phi_{V^2} phi_{V^2}^T, phi_{V^2} V^2(s') | `PairedTargets.second` |
+    | D^1, D^2, f, g: the prefixes of trees, and 2 Upsilon I | `privatizers.central.CounterNoise`; `Shift` |
+    | Lambda^, Lambda~, w^, w~ of the next episode | `CentralPrivatizer.release`, `PrintedPlanning.plan` |
+
     Departures of "paper": Q is clipped at 0 from below; noise is symmetrised and in the coordinates of `svec`, and the shift is there from
     the first episode on, as in `UCRLVTR`; the updates of Alg. 3, damaged in print, are those of [Zhou21]: Lambda^ += sbar^-2 phi_V phi_V^T,
     u^ += sbar^-2 phi_V V(s'), Lambda~ += phi_{V^2} phi_{V^2}^T, u~ += phi_{V^2} V^2(s').
