@@ -8,6 +8,7 @@ import pytest
 from confide.agents.estimate import estimate_resources
 from confide.audit import verify
 from confide.errors import InvalidParameter
+from confide.learning.resources import COMPILED
 from confide.mixtures.ucrl_vtr import UCRLVTR
 from confide.privacy import JointDP
 from confide.problems import FeatureMixtureMDP, SuccessorFeatures
@@ -39,7 +40,7 @@ def problem():
 
 @pytest.mark.parametrize(("calibration", "users"), [("paper", 5), ("tight", 5_000)])
 def test_memory_stays_near_the_estimate(problem, calibration, users):
-    """A table of kernels would have 1.6e9 numbers. Measured are 40 to 50 MB, of 200 MB that the estimate has beyond compiled loops."""
+    """Kernels would have 1.6e9 numbers. Measured are 8 and 10 MB; the estimate is 81 MB, of which 62 MB are compiled loops."""
     agent_of = UCRLVTR
     run(agent_of(problem.public, episodes=5, privacy=PRIVATE, calibration=calibration), problem)
     tracemalloc.start()
@@ -53,15 +54,15 @@ def test_memory_stays_near_the_estimate(problem, calibration, users):
     estimated = estimate_resources(
         "ucrl-vtr", problem, episodes=users, privacy=PRIVATE, calibration=calibration
     )
-    assert 0.3 * peak < estimated.memory < 200 * 2**20
-    assert peak < 100 * 2**20
+    assert peak < estimated.memory - COMPILED < 40 * 2**20
+    assert peak < 20 * 2**20
 
 
 def test_it_learns_privately(problem):
-    """5,000 users; the private learner was measured at less than a tenth of the regret of uniform play."""
+    """5,000 users; the private learner was measured at 0.002 times the regret of uniform play."""
     agent = UCRLVTR(problem.public, episodes=5_000, privacy=PRIVATE)
     uniform = 5_000 * (problem.optimal_value - problem.uniform_value)
-    assert run(agent, problem, seed=0).regret[-1] < 0.2 * uniform
+    assert run(agent, problem, seed=0).regret[-1] < 0.05 * uniform
 
 
 def test_the_estimate_counts_successors_and_not_pairs_of_states(problem):
