@@ -179,8 +179,9 @@ def _is_pure(privacy: Request) -> bool:
 def _rows(privacy: Request, setting: Setting, problems: int, *, longest: float) -> RegressionRows:
     """The rows of so many regressions, with ||X|| <= `longest` and y <= `longest`.
 
-    Under Gaussian noise kappa = sqrt(2) because Lambda is symmetrised by 1/sqrt(2) and u is not. Under Laplace noise kappa makes the L1
-    sensitivities of Lambda and kappa u equal, so that noise of one scale is in proportion to the sensitivity of each.
+    Under Gaussian noise kappa = sqrt(2) because Lambda is symmetrised by 1/sqrt(2) and u is not; without noise kappa = 1.
+    Under Laplace noise kappa makes the L1 sensitivities of Lambda and kappa u equal, so that noise of one scale is in proportion to the
+    sensitivity of each.
     """
     pure = _is_pure(privacy)
     bound = RegressionRows(
@@ -188,7 +189,7 @@ def _rows(privacy: Request, setting: Setting, problems: int, *, longest: float) 
         setting.dimension,
         row_norm=longest,
         target=longest,
-        balance=1.0 if pure else math.sqrt(2),
+        balance=math.sqrt(2) if privacy.delta > 0 else 1.0,
         nonnegative=setting.nonnegative,
         off_diagonal=MIRRORED if pure else ISOMETRIC,
     )
