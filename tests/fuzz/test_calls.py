@@ -3,6 +3,7 @@
 import math
 import os
 
+import numpy as np
 import pytest
 from calls import cases, fuzz, public_names
 from data import fuzz_data
@@ -12,9 +13,11 @@ from methods import fuzz_methods
 import confide
 from confide import arguments, offline, problems
 from confide.errors import InvalidParameter
+from confide.evaluation import DPLSL
 from confide.identity import Identity
 from confide.mechanisms import FastSource, noise_source
 from confide.privatizers import SharedBudget
+from confide.statistics.bounds import RegressionRows
 
 
 def test_every_public_name_has_a_case(tmp_path):
@@ -55,7 +58,7 @@ def test_no_call_ends_in_a_raw_error(tmp_path, monkeypatch):
             lambda: problems.lock().optimal_policy.act(0, 99, 1),
             "state must be at most 19, got state=99",
         ),
-        (lambda: offline.PrivateModel(*range(10)), "table must be Table, got table=0"),
+        (lambda: offline.PrivateModel(*range(12)), "table must be Table, got table=0"),
         (
             lambda: optimisation(regularizer=1),
             "regularizer must be a function of a regression, got regularizer=1",
@@ -78,6 +81,14 @@ def test_no_call_ends_in_a_raw_error(tmp_path, monkeypatch):
                 confide.agents.Calibration(1, 2), privacy=PRIVACY, identity=Identity("none")
             ),
             "schedule must be Schedule or AtMost",
+        ),
+        (
+            lambda: DPLSL(states=2, ridge=1.0, return_bound=1.0, calibration=np.zeros(2)),
+            "calibration must be one of tight, paper, supplement",
+        ),
+        (
+            lambda: RegressionRows(2, 2).l1_sensitivity(np.zeros(2)),
+            "relation must be",
         ),
         (
             lambda: confide.explain(agent(), problem=3),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import choice
 from confide.errors import InvalidParameter
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.estimator import Estimator
@@ -242,7 +243,4 @@ def check_no_privacy(privacy: Request | None) -> None:
 
 
 def check_calibration(calibration: str) -> None:
-    if calibration not in ("tight", "paper", "supplement"):
-        raise InvalidParameter(
-            f'calibration must be "tight", "paper" or "supplement", got {calibration!r}'
-        )
+    choice("calibration", calibration, ("tight", "paper", "supplement"))

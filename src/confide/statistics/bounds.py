@@ -126,7 +126,7 @@ class RegressionRows:
 
     def l1_sensitivity(self, relation: Relation) -> float:
         step = sum(self.l1_parts(relation))
-        if relation != Relation.NULL:
+        if parse_relation(relation) != Relation.NULL:
             together = math.sqrt(self._squared_weights + self.dimension) * self._step(relation)
             step = min(step, together)
         return self.steps * step + self.size * self.grid
@@ -134,7 +134,7 @@ class RegressionRows:
     def l1_parts(self, relation: Relation) -> tuple[float, float]:
         """The L1 sensitivities of X X^T and of kappa X y in one step, each alone and before rounding."""
         L, KY, d = self.row_norm, self.balance * self.target, self.dimension
-        if relation == Relation.NULL:
+        if parse_relation(relation) == Relation.NULL:
             isometric = self.off_diagonal == ISOMETRIC
             along = (d - 1) / math.sqrt(2) if isometric else self.off_diagonal * (d - 1) / 2
             return L**2 * (1 + along), math.sqrt(d) * L * KY
