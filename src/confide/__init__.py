@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from confide.policy import load_policy
     from confide.privacy.certificate import Certificate
     from confide.privacy.ledger import Ledger
+    from confide.problems.rollouts import RolloutValue, evaluate_policy
     from confide.runs.run import Run
     from confide.runs.runner import run
     from confide.runs.sweep import Sweep
@@ -60,10 +61,12 @@ __all__ = [
     "LocalDP",
     "NoPrivacy",
     "Relation",
+    "RolloutValue",
     "Run",
     "Sweep",
     "billboard",
     "compare",
+    "evaluate_policy",
     "explain",
     "load_policy",
     "run",

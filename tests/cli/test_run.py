@@ -554,14 +554,18 @@ def test_returns_are_shown_with_the_epsilon_of_their_run(call):
         "1e-5",
     )
     said = call("run", *asked, "--episodes", "20", "--compare-with", "no-privacy")
-    assert "tabular-psrl, epsilon 2, seed 0: the last policy earned" in said
-    assert "tabular-psrl, no privacy, seed 0: the last policy earned" in said
+    assert "tabular-psrl, epsilon 2, seed 0: the final policy earns" in said
+    assert "tabular-psrl, no privacy, seed 0: the final policy earns" in said
+    assert "uniform play earns" in said and "by 1,000 rollouts of each policy" in said
+    assert "add --compare-with no-privacy" not in said
+    plain = call("run", *asked, "--episodes", "20", "--rollouts", "0")
+    assert "tabular-psrl, epsilon 2, seed 0: the last policy earned" in plain
     assert (
-        "per user, averaged over the last" in said
-        and "of 20 users, whom this policy served" in said
+        "per user, averaged over the last" in plain
+        and "of 20 users, whom this policy served" in plain
     )
     assert (
-        "units: sums over an episode of rewards that were mapped to [0, 1]: (r +1) / 2"
+        "units of the table: sums over an episode of rewards that were mapped to [0, 1]: (r +1) / 2"
         in " ".join(said.split())
     )
     found = json.loads(call("run", *asked, "--episodes", "20", "--json"))
@@ -569,6 +573,10 @@ def test_returns_are_shown_with_the_epsilon_of_their_run(call):
         1 < found[0]["users_averaged"] <= 20
         and "where r is the environment's reward" in found[0]["units"]
     )
+    # In the environment's own units: a game is won or lost.
+    for played in found[0]["rollouts"].values():
+        assert -1 <= played["low"] < played["mean"] < played["high"] <= 1
+        assert played["episodes"] == 1000
 
 
 def ring(states):

@@ -528,6 +528,18 @@ def _problems(folder):
     found["RandomPolicy"] = Case(policy.RandomPolicy, {"choices": 2})
     found["uniform_policy"] = Case(policy.uniform_policy, {"horizon": 2, "states": 3, "actions": 2})
     policy.uniform_policy(2, 3, 2).save(folder / "policy.npz")
+    found["evaluate_policy"] = Case(
+        confide.evaluate_policy,
+        {
+            "policy": policy.RandomPolicy(4),
+            "env": "FrozenLake-v1",
+            "episodes": 2,
+            "horizon": 3,
+            "seed": 0,
+            "level": 0.9,
+            "states": None,
+        },
+    )
     found["load_policy"] = Case(policy.load_policy, {"path": folder / "policy.npz"})
     found["policy.save"] = Case(
         policy.uniform_policy(2, 3, 2).save, {"path": folder / "saved-policy.npz"}

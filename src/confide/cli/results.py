@@ -1,6 +1,7 @@
 """confide show, confide list, and the table of results."""
 
 import math
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,8 +10,10 @@ import typer
 
 from confide.cli.options import AsJson, print_json
 from confide.cli.progress import short
+from confide.cli.rollouts import print_played
 
 if TYPE_CHECKING:
+    from confide.cli.rollouts import Played
     from confide.comparison.comparison import Comparison
     from confide.comparison.intervals import Interval
     from confide.comparison.row import Row
@@ -58,22 +61,29 @@ def show(
         typer.echo(f"report: {folder / 'report.html'}")
 
 
-def print_runs(runs: "list[Run]", as_json: bool) -> None:
-    """A line per agent and guarantee, over its seeds; as JSON an entry per run."""
+def print_runs(
+    runs: "list[Run]", as_json: bool, played: "Sequence[Played | None] | None" = None
+) -> None:
+    """A line per agent and guarantee, over its seeds; as JSON an entry per run. `played`: rollouts of their final policies."""
+    rollouts = [None for _ in runs] if played is None else played
     if as_json:
-        print_json([_row(one) for one in runs])
+        found = [None if value is None else value.to_json() for value in rollouts]
+        print_json(
+            [_row(one) | {"rollouts": value} for one, value in zip(runs, found, strict=True)]
+        )
         return
     if not any(one.episodes for one in runs):
         return  # interrupted before the first user
     from confide.comparison.comparison import Comparison
 
     print_rows(Comparison.of_runs(runs))
-    for one in runs:
-        if one.last_return is not None:
+    print_played(runs, rollouts)
+    for one, value in zip(runs, rollouts, strict=True):
+        if one.last_return is not None and value is None:
             earned, low, high = map(_compact, one.last_return)
             over = f"averaged over the last {one.segments[-1].users:,} of {one.episodes:,} users, whom this policy served"
             typer.echo(
-                f"{one.agent}{_asked(one)}, seed {one.seed}: the last policy earned {earned} ({low} to {high}) per user, {over}"
+                f"{one.agent}{asked(one)}, seed {one.seed}: the last policy earned {earned} ({low} to {high}) per user, {over}"
             )
     for units in dict.fromkeys(_units(one.problem) for one in runs):
         if units:
@@ -94,10 +104,10 @@ def _units(problem: str) -> str:
         if mapped
         else "the environment's rewards"
     )
-    return f"units: sums over an episode of {rewards}"
+    return f"units of the table: sums over an episode of {rewards}"
 
 
-def _asked(one: "Run") -> str:
+def asked(one: "Run") -> str:
     """Which of several runs of an agent this is."""
     from confide.privacy import words
     from confide.privacy.request import Trust

@@ -2,7 +2,9 @@
 
 import shlex
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,9 +20,11 @@ from confide.cli.options import (
 )
 from confide.cli.progress import bars
 from confide.cli.results import print_runs
+from confide.cli.rollouts import RolloutOptions, play_final_policies
 from confide.cli.world_options import WorldOptions
 
 if TYPE_CHECKING:
+    from confide.cli.rollouts import Played
     from confide.runs.run import Run
     from confide.runs.spec import RunSpec
 
@@ -52,6 +56,7 @@ def run(
     privacy: AgentPrivacyOptions,
     learning: AgentOptions,
     worlds: WorldOptions,
+    played: RolloutOptions,
     settings: Settings = None,
     seed: Annotated[int, typer.Option(help="First seed.", min=0)] = 0,
     seeds: Annotated[int, typer.Option(help="Number of runs, with consecutive seeds.")] = 1,
@@ -88,7 +93,8 @@ def run(
     )
     specs = list(dict.fromkeys([first, *map(first.beside, compare_with or [])]))
     first_agent = _check(specs, world, seed)
-    _run_all(specs, world, range(seed, seed + seeds), out, as_json, first_agent)
+    rollouts = partial(play_final_policies, world=world, problem=problem, rollouts=played.rollouts)
+    _run_all(specs, world, range(seed, seed + seeds), out, as_json, first_agent, rollouts)
 
 
 def _run_all(
@@ -98,6 +104,7 @@ def _run_all(
     out: Path | None,
     as_json: bool,
     first_agent: Any,
+    rollouts: "Callable[[list[Run]], Sequence[Played | None]]",
 ) -> None:
     from confide._durable import output, staged
     from confide._extras import has_extra
@@ -130,7 +137,7 @@ def _run_all(
                 made = Comparison.of_runs(runs, name=f"{specs[0].agent} on {world.name}")
                 made.save_figures(stage / "figures")
                 made.report(stage / "report.html", command=command)
-    print_runs(runs, as_json)
+    print_runs(runs, as_json, rollouts(runs) if complete else None)
     if out is not None and complete and not as_json:
         typer.echo(
             f"report: {out / 'report.html'}"

@@ -166,7 +166,7 @@ class CountsAndSums(Estimator):
             "sums": returns,
             "count_std": np.full(self.states, ratios.count_std),
             "sum_std": np.full(self.states, ratios.sum_std),
-            "sampling_variance": ratios.sampling_variance(shrunk.values),
+            "sampling_variance": ratios.allowed_sampling_variance(shrunk.values),
             "target": self._centre + R * shrunk.target,
             "squares": squares,
         }

@@ -32,6 +32,14 @@ class Ratios:
         measured: Array = np.clip(self.squares - n * values**2, 0.0, most)
         return measured
 
+    def allowed_sampling_variance(self, values: Array) -> Array:
+        """The same for intervals: with one standard deviation of the noise of the squares, lest it be underestimated."""
+        n = np.maximum(self.counts, 0.0)
+        most = n * np.maximum(1 - values**2, 0.0)
+        noise = float(np.hypot(self.sum_std, self.count_std / 2))
+        allowed: Array = np.minimum(self.sampling_variance(values) + noise, most)
+        return allowed
+
     def noise_variance(self, values: Array) -> Array:
         """Of b - n v, if v is right: the noise of the sum, and that of the count as it is seen through v."""
         variance: Array = self.sum_std**2 + values**2 * self.count_std**2

@@ -274,6 +274,12 @@ class GymProblem:
                 states[i] = np.nan
         return Trajectories(states, actions, rewards)
 
+    def own_returns(self, users: Trajectories) -> Array:
+        """The sums of the environment's own rewards [user]."""
+        width = self._map.high - self._map.low
+        returns: Array = (self._map.low + width * users.rewards).sum(axis=1)
+        return returns
+
     def act(
         self, policy: FeaturePolicy, step: int, observation: Any, rng: np.random.Generator
     ) -> int:

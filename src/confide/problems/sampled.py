@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -66,6 +67,58 @@ def environment(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class SpaceNumbers:
+    """The states and actions of an environment by number, as its spaces say."""
+
+    observation_space: Any
+    action_space: Any
+    observed: tuple[int, ...]
+    played: tuple[int, ...]
+    name: str
+
+    @classmethod
+    def of(
+        cls,
+        observation_space: Any,
+        action_space: Any,
+        states: int | None,
+        name: str,
+        *,
+        expected_actions: int | None = None,
+    ) -> "SpaceNumbers":
+        observed = _sizes("observation", observation_space, states)
+        played = _sizes("action", action_space, expected_actions)
+        return cls(observation_space, action_space, observed, played, name)
+
+    @property
+    def states(self) -> int:
+        return math.prod(self.observed)
+
+    @property
+    def actions(self) -> int:
+        return math.prod(self.played)
+
+    def state(self, observation: Any) -> int:
+        """The number of the state that is observed."""
+        parts = _parts(observation, self.observation_space)
+        if len(parts) != len(self.observed) or not all(
+            0 <= p < n for p, n in zip(parts, self.observed, strict=True)
+        ):
+            raise InvalidParameter(
+                f"{self.name} gave an observation that is none of its {self.states} states"
+            )
+        return parts[0] if len(parts) == 1 else int(np.ravel_multi_index(parts, self.observed))
+
+    def action(self, number: int) -> Any:
+        """The action of the environment."""
+        space = self.action_space
+        if isinstance(space, spaces.Discrete):
+            return number + int(space.start)
+        parts = np.array(np.unravel_index(number, self.played))
+        return tuple(map(int, parts)) if isinstance(space, spaces.Tuple) else parts
+
+
 class SampledProblem:
     """Made by `environment`. Values are unknown: runs report the returns of users, and no regret.
 
@@ -90,13 +143,12 @@ class SampledProblem:
         self._many = isinstance(env, vector.VectorEnv) and not options
         self._env = cast("Any", env if self._many else made_env(cast("Env", env), options))
         prefix = "single_" if self._many else ""
-        self._seen, self._done = (
+        numbers = SpaceNumbers.of(
             getattr(self._env, f"{prefix}observation_space"),
             getattr(self._env, f"{prefix}action_space"),
-        )
-        self._observed, self._played = (
-            _sizes("observation", self._seen, states),
-            _sizes("action", self._done, actions),
+            states,
+            env_name(self._env),
+            expected_actions=actions,
         )
         self._map = stated_range(reward_range)
         check_end_reward(self._map, reward_range)
@@ -118,7 +170,8 @@ class SampledProblem:
             else ""
         )
         self.name = env_name(self._env) + chosen + self._map.suffix
-        self._ended, self.actions = math.prod(self._observed), math.prod(self._played)
+        self._numbers = replace(numbers, name=self.name)
+        self._ended, self.actions = numbers.states, numbers.actions
         self._begun = start is not None
         self.states, self.horizon = self._ended + 2 - self._begun, steps + 1 - self._begun
         fits(horizon=self.horizon, states=self.states, actions=self.actions)
@@ -190,11 +243,11 @@ class SampledProblem:
     ) -> None:
         """One user."""
         first = self.horizon - self._steps
-        now = self._number(_called(self.name, self._env.reset, seed=int(rng.integers(2**31)))[0])
+        now = self._number(called(self.name, self._env.reset, seed=int(rng.integers(2**31)))[0])
         for h in range(first, self.horizon):
             states[0, h] = now
             actions[0, h] = chosen = policy.act(h, now, rng)
-            observation, reward, terminated, truncated, _ = _called(
+            observation, reward, terminated, truncated, _ = called(
                 self.name, self._env.step, self._action(chosen)
             )
             rewards[0, h] = mapped_reward(self.name, self._map, reward)
@@ -214,7 +267,7 @@ class SampledProblem:
         """A user for each copy; copies without a user, or whose episode is over, play on, and nobody looks."""
         n, users = self._env.num_envs, len(states)
         seeds = [int(seed) for seed in rng.integers(2**31, size=n)]
-        observations = _called(self.name, self._env.reset, seed=seeds)[0]
+        observations = called(self.name, self._env.reset, seed=seeds)[0]
         alive = list(range(users))
         # what copies showed last that are reset in the step in which they are cut off
         cut: dict[int, Any] = {}
@@ -227,7 +280,7 @@ class SampledProblem:
             for i in alive:
                 actions[i, h] = policy.act(h, int(states[i, h]), rng)
             taken = [self._action(int(actions[i, h]) if i < users else 0) for i in range(n)]
-            observations, earned, terminated, truncated, info = _called(
+            observations, earned, terminated, truncated, info = called(
                 self.name, self._env.step, np.stack(taken)
             )
             for i in alive:
@@ -247,21 +300,17 @@ class SampledProblem:
 
     def _number(self, observation: Any) -> int:
         """Of the state that is observed."""
-        parts = _parts(observation, self._seen)
-        if len(parts) != len(self._observed) or not all(
-            0 <= p < n for p, n in zip(parts, self._observed, strict=True)
-        ):
-            raise InvalidParameter(
-                f"{self.name} gave an observation that is none of its {self._ended} states"
-            )
-        return parts[0] if len(parts) == 1 else int(np.ravel_multi_index(parts, self._observed))
+        return self._numbers.state(observation)
 
     def _action(self, number: int) -> Any:
-        space = self._done
-        if isinstance(space, spaces.Discrete):
-            return number + int(space.start)
-        parts = np.array(np.unravel_index(number, self._played))
-        return tuple(map(int, parts)) if isinstance(space, spaces.Tuple) else parts
+        return self._numbers.action(number)
+
+    def own_returns(self, users: Trajectories) -> Array:
+        """The sums of the environment's own rewards [user]."""
+        width = self._map.high - self._map.low
+        earned = users.rewards[:, self.horizon - self._steps :]
+        returns: Array = (self._map.low + width * earned).sum(axis=1)
+        return returns
 
 
 def binned(env: Env | str, bins: Sequence[npt.ArrayLike], **options: Any) -> Env:
@@ -353,7 +402,7 @@ def _parts(observation: Any, space: Any) -> list[int]:
         return []
 
 
-def _called(name: str, method: Callable[..., Any], *given: Any, **named: Any) -> Any:
+def called(name: str, method: Callable[..., Any], *given: Any, **named: Any) -> Any:
     """Whatever goes wrong in somebody's own environment is said in one line."""
     try:
         return method(*given, **named)

@@ -1,0 +1,615 @@
+"""Values of `confide evaluate`: right without noise, with intervals that hold, and of final policies in one's own environment.
+
+    python benchmarks/values_evaluate.py [--logs 1000] [--parts right,coverage,environments] [--write]
+
+- right: four simulated logs of 20,000 users, each estimator without noise beside the textbook's formula, written in NumPy, and the truth.
+- coverage: simulated logs of 10,000 users at epsilon 1 and 10 and without privacy (delta = 1e-6). Values of the logged policy
+  and of states are those of counts-and-sums, values of targets and differences those of weighted importance sampling. Truths
+  are exact, by backward induction; those of states come from a log of a million users.
+- environments: a run in three environments, the printed interval of the final policy, and 10,000 rollouts of the saved policy.
+
+Worlds: the grid is 6 x 6 with slips, a corner pays 1 and ends. riverswim and garnet are those of the library, the clinic is that of
+examples/messy_log.py. Users of these act uniformly, for at most 20 steps (the clinic 12), at discount 0.95. The target takes the
+optimal action in a twentieth of the cases, and acts as users do otherwise; it is also compared with a policy that takes the first
+action in a twentieth of the cases. The clip is 10. In the one-step trial there are three arms and four strata, the target is one
+arm, it is compared with another one, and the clip is 10/3.
+"""
+# ruff: noqa: E501
+
+import argparse
+import sys
+import tempfile
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from record import record
+
+import confide
+from confide.errors import ConfideWarning
+from confide.evaluation import (
+    DPLSW,
+    CountsAndSums,
+    ImportanceSampling,
+    PrivateLSTD,
+    SufficientStatistics,
+    WeightedImportanceSampling,
+)
+from confide.logs import simulate
+from confide.policy import StochasticPolicy
+from confide.problems import TabularMDP, garnet, riverswim
+from confide.release.value import Value
+from confide.trajectory import LoggedUsers
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+from messy_log import hospital
+
+GAMMA, LEVEL, Z = 0.95, 0.9, 1.6449
+USERS, TRUTH_USERS = 10_000, 1_000_000
+PRIVACY = {
+    "1": confide.CentralDP(1.0, 1e-6),
+    "10": confide.CentralDP(10.0, 1e-6),
+    "none": confide.NoPrivacy(),
+}
+
+
+class Held:
+    """A log in memory. Sums that do not depend on a release are taken once for all budgets."""
+
+    assumptions = ()
+    has_actions = True
+    max_trajectories = 1
+
+    def __init__(self, users, steps):
+        self.users, self.max_steps, self.sums = users, steps, {}
+        self.parts = ()
+
+    def total(self, statistic, *, progress=None):  # noqa: ARG002
+        named = getattr(statistic.bound, "identity", None)
+        key = (type(statistic).__name__, repr(named()) if named is None else named().digest())
+        if type(statistic).__name__ == "ResidualBands":
+            return statistic.contribution(self.users)
+        if key not in self.sums:
+            self.sums[key] = statistic.contribution(self.users)
+        return self.sums[key]
+
+
+class WithActions(Held):
+    """A log whose layout says that it has actions."""
+
+    def __init__(self, users, steps):
+        super().__init__(users, steps)
+        column = type("Column", (), {"action": "action"})
+        self.parts = (type("Part", (), {"layout": type("Layout", (), {"columns": column})}),)
+
+
+# The textbook, in NumPy.
+
+
+def padded(users):
+    """States, actions, rewards, probabilities [user, step] and a mask of the steps that there were; one trajectory per user."""
+    lengths = np.diff(users.trajectories)
+    mask = np.arange(lengths.max()) < lengths[:, None]
+    parts = []
+    for column in (users.states, users.actions, users.rewards, users.probabilities):
+        table = np.zeros(mask.shape, column.dtype)
+        table[mask] = column
+        parts.append(table)
+    return *parts, mask
+
+
+def returns_of(users, discount):
+    *_, rewards, _, mask = padded(users)
+    return np.where(mask, rewards, 0.0) @ discount ** np.arange(mask.shape[1])
+
+
+def weights_of(users, target):
+    states, actions, _, probabilities, mask = padded(users)
+    ratio = np.where(mask, target[states, actions] / np.where(mask, probabilities, 1.0), 1.0)
+    return np.cumprod(ratio, axis=1)
+
+
+def cells_of(users, states, discount):
+    """The first-visit returns of each state, as a list of arrays."""
+    found, _, rewards, _, mask = padded(users)
+    togo = np.zeros(rewards.shape)
+    after = np.zeros(len(rewards))
+    for step in range(rewards.shape[1] - 1, -1, -1):
+        after = np.where(mask[:, step], rewards[:, step] + discount * after, 0.0)
+        togo[:, step] = after
+    cells = []
+    for state in range(states):
+        here = (found == state) & mask
+        seen = here.any(axis=1)
+        cells.append(togo[seen, here[seen].argmax(axis=1)])
+    return cells
+
+
+def width_of(residuals, denominator=None):
+    """Of a 90 % interval: normal, with the standard deviation of users' residuals."""
+    scale = len(residuals) if denominator is None else denominator
+    return 2 * Z * float(np.sqrt((residuals**2).sum())) / scale
+
+
+# The worlds.
+
+
+def grid(size=6, slip=0.2, horizon=20):
+    """Four moves, which go in one of the other directions with probability `slip`; the last corner pays 1, and ends."""
+    moves = [(-1, 0), (0, 1), (1, 0), (0, -1)]
+    S = size * size
+    P = np.zeros((S, 4, S))
+    for s in range(S):
+        x, y = divmod(s, size)
+        reached = []
+        for dx, dy in moves:
+            nx, ny = min(max(x + dx, 0), size - 1), min(max(y + dy, 0), size - 1)
+            reached.append(nx * size + ny)
+        for a in range(4):
+            for b in range(4):
+                P[s, a, reached[b]] += 1 - slip if a == b else slip / 3
+    P[-1] = 0.0
+    P[-1, :, -1] = 1.0
+    rewards = np.zeros((S, 4))
+    rewards[-1] = 1.0
+    start = np.append(np.full(S - 1, 1 / (S - 1)), 0.0)
+    return TabularMDP(P, rewards, start, horizon=horizon, name="grid")
+
+
+def trial():
+    """Four strata, three arms, one step."""
+    P = np.broadcast_to(np.eye(4)[:, None], (4, 3, 4)).copy()
+    rates = np.array([[0.30, 0.36, 0.32], [0.2, 0.27, 0.2], [0.1, 0.12, 0.14], [0.5, 0.55, 0.5]])
+    return TabularMDP(P, rates, np.full(4, 0.25), horizon=1, stochastic_rewards=True, name="trial")
+
+
+@dataclass(frozen=True)
+class World:
+    name: str
+    problem: TabularMDP
+    end: tuple = ()
+    most: float = 1.0
+    clip: float = 10.0
+
+    @property
+    def steps(self):
+        return self.problem.horizon
+
+    @cached_property
+    def P(self):
+        return self.problem.truth.transitions.dense()[0]
+
+    @cached_property
+    def behaviour(self):
+        if self.name == "trial":
+            return np.tile([0.3, 0.3, 0.4], (4, 1))
+        return np.full((self.problem.states, self.problem.actions), 1 / self.problem.actions)
+
+    @cached_property
+    def targets(self):
+        """The target, and the policy that it is compared with."""
+        S, A = self.behaviour.shape
+        if self.name == "trial":
+            return np.tile(np.eye(3)[1], (S, 1)), np.tile(np.eye(3)[0], (S, 1))
+        best = np.eye(A)[self.problem.optimal_policy.actions[0]]
+        first = np.tile(np.eye(A)[0], (S, 1))
+        return 0.95 * self.behaviour + 0.05 * best, 0.95 * self.behaviour + 0.05 * first
+
+    def value(self, policy):
+        """Exact: the expected discounted sum of rewards of a trajectory; the step in a state of `end` is the last one."""
+        go = np.ones(self.problem.states)
+        go[list(self.end)] = 0.0
+        rewards = self.problem.truth.rewards[0]
+        V = np.zeros(self.problem.states)
+        for _ in range(self.steps):
+            Q = rewards + GAMMA * go[:, None] * (self.P @ V)
+            V = (policy * Q).sum(axis=1)
+        return float(self.problem.truth.start @ V)
+
+    def users(self, count, seed):
+        policy = StochasticPolicy(np.tile(self.behaviour, (self.steps, 1, 1)))
+        rng = np.random.default_rng([seed, 30])
+        blocks = list(simulate(self.problem, policy, count, rng, end=self.end))
+        return blocks[0] if len(blocks) == 1 else blocks
+
+    @cached_property
+    def state_truth(self):
+        """Values of states as they are counted, and whether they have at least 1 % of the visits: from a million users."""
+        counts, sums = np.zeros(self.problem.states), np.zeros(self.problem.states)
+        statistic = self.of_states().statistic()
+        for seed in range(TRUTH_USERS // 50_000):
+            users = self.users(50_000, 10_000_000 + seed)
+            for block in users if isinstance(users, list) else [users]:
+                n, g, _ = statistic.bound.unpack(statistic.contribution(block).values)
+                counts, sums = counts + n, sums + g
+        R = self.most / 2
+        values = R + R * sums / np.maximum(counts, 1)
+        return values, counts >= 0.01 * counts.sum()
+
+    def of_states(self):
+        return CountsAndSums(states=self.problem.states, discount=GAMMA, return_bound=self.most)
+
+
+def worlds():
+    earned = (1 - GAMMA**20) / (1 - GAMMA)
+    return [
+        World("grid", grid(), end=(35,)),
+        World("garnet", garnet(states=50, actions=5, horizon=20, seed=0), most=earned),
+        World("riverswim", riverswim(horizon=20), most=earned),
+        World("clinic", hospital(), end=(5,)),
+        World("trial", trial(), clip=10 / 3),
+    ]
+
+
+# Coverage.
+
+
+@dataclass
+class Tally:
+    """Of one kind of value: hits, widths and intervals that were not estimated."""
+
+    hits: list
+    widths: list
+    missing: int = 0
+
+    def add(self, truth, value, whole):
+        if value.low is None:
+            self.missing += 1
+            self.hits.append(True)
+            self.widths.append(whole)
+            return
+        self.hits.append(value.low <= truth <= value.high)
+        self.widths.append(value.high - value.low)
+
+
+def coverage(logs):
+    lines = [
+        "## Coverage of 90 % intervals and their widths",
+        f"{logs:,} simulated logs of {USERS:,} users per world. *width* is the median width, *share* as a share of the range of returns (of twice the "
+        "range for differences), *x textbook* as a multiple of the median width of the textbook's interval on the same logs without noise. *none* "
+        "counts intervals that are printed as not estimated; they count as hits, and with the whole range as width.",
+        "",
+        "| world | value | epsilon | coverage | share | x textbook | none |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for world in worlds():
+        lines += covered(world, logs)
+        print("\n".join(lines[-12:]), flush=True)
+    return lines
+
+
+def covered(world, logs):
+    behaviour, (target, other) = world.behaviour, world.targets
+    truths = {
+        "logged": world.value(behaviour),
+        "target": world.value(target),
+        "target minus logged": world.value(target) - world.value(behaviour),
+        "target minus another": world.value(target) - world.value(other),
+    }
+    values, often = world.state_truth
+    common = {"clip": world.clip, "return_bound": world.most}
+    questions = {
+        "states": world.of_states(),
+        "weighted": WeightedImportanceSampling(target, GAMMA, **common),
+        "against": WeightedImportanceSampling(target, GAMMA, against=other, **common),
+    }
+    tallies = {(name, eps): Tally([], []) for name in truths for eps in PRIVACY}
+    state_hits = {eps: [] for eps in PRIVACY}
+    state_widths = {eps: [] for eps in PRIVACY}
+    state_none = dict.fromkeys(PRIVACY, 0)
+    textbook = {name: [] for name in (*truths, "states")}
+    for seed in range(logs):
+        users = world.users(USERS, seed)
+        for name, width in textbook_widths(world, users, cells=seed < 25).items():
+            textbook[name].append(width)
+        log = WithActions(users, world.steps)
+        for number, (eps, privacy) in enumerate(PRIVACY.items()):
+            made = {
+                name: question.release(
+                    log, privacy=privacy, rng=np.random.default_rng([seed, number])
+                )
+                for name, question in questions.items()
+            }
+            found = {
+                "logged": made["states"].logged_value(),
+                "target minus logged": made["weighted"].difference(),
+                "target minus another": made["against"].difference(),
+            }
+            low, high = (float(part[0]) for part in made["weighted"].interval())
+            whole = low <= 0 and high >= world.most
+            found["target"] = Value(0.0, *((None, None) if whole else (low, high)))
+            for name, value in found.items():
+                span = 2 * world.most if "minus" in name else world.most
+                tallies[name, eps].add(truths[name], value, span)
+            low, high = (part[often] for part in made["states"].interval())
+            none = (low <= 0) & (high >= world.most)
+            state_none[eps] += int(none.sum())
+            state_hits[eps].append((low <= values[often]) & (values[often] <= high))
+            state_widths[eps].append(high - low)
+    lines = []
+    for name in truths:
+        span = 2 * world.most if "minus" in name else world.most
+        for eps in PRIVACY:
+            tally = tallies[name, eps]
+            width = float(np.median(tally.widths))
+            ratio = width / float(np.median(textbook[name]))
+            lines.append(
+                f"| {world.name} | {name} | {eps} | {np.mean(tally.hits):.3f} | {width / span:.4f} | {ratio:.2f} | {tally.missing} |"
+            )
+    usual = np.median(textbook["states"], axis=0)[often]
+    for eps in PRIVACY:
+        hits, widths = np.array(state_hits[eps]), np.array(state_widths[eps])
+        ratio = float(np.median(np.median(widths, axis=0) / np.maximum(usual, 1e-12)))
+        share = float(np.median(widths)) / world.most
+        by_state = hits.mean(axis=0)
+        lines.append(
+            f"| {world.name} | {int(often.sum())} states, pooled (worst) | {eps} | {hits.mean():.3f} ({by_state.min():.3f}) | {share:.4f} | {ratio:.2f} | {state_none[eps]} |"
+        )
+    return lines
+
+
+def textbook_widths(world, users, *, cells):
+    returns = returns_of(users, GAMMA)
+    own = returns - returns.mean()
+    residuals = []
+    for policy in world.targets:
+        weight = weights_of(users, policy)[:, -1]
+        value = (weight * returns).sum() / weight.sum()
+        residuals.append(weight * (returns - value) / weight.mean())
+    found = {
+        "logged": width_of(own),
+        "target": width_of(residuals[0]),
+        "target minus logged": width_of(residuals[0] - own),
+        "target minus another": width_of(residuals[0] - residuals[1]),
+    }
+    if cells:
+        found["states"] = [
+            width_of(cell - cell.mean()) if len(cell) else np.nan
+            for cell in cells_of(users, world.problem.states, GAMMA)
+        ]
+    return found
+
+
+# Right without noise.
+
+
+def four_logs(count=20_000):
+    """(name, users, target, behaviour's value, target's value, largest return, discount, states)"""
+    rng = np.random.default_rng(1)
+    one = np.arange(count + 1)
+    made = []
+    for name, rates, missing in (
+        ("one step per user", (0.3, 0.36), 0.0),
+        ("rare rewards", (0.004, 0.006), 0.0),
+        ("missing outcomes", (0.35, 0.41), 0.07),
+    ):
+        actions = rng.integers(2, size=count)
+        rewards = (rng.random(count) < np.array(rates)[actions]).astype(float)
+        rewards[rng.random(count) < missing] = np.nan
+        strata = rng.integers(3, size=count)
+        users = LoggedUsers(
+            strata, rewards, one, one, np.ones(count, bool), actions, np.full(count, 0.5)
+        )
+        target = np.tile([0.0, 1.0], (3, 1))
+        made.append((name, users, target, float(np.mean(rates)), rates[1], 1.0, 1.0, 3))
+    # Four steps; after each a user leaves with probability 0.15. An action pays with its own rate, in the state of the step.
+    rates = np.array([[0.20, 0.26], [0.30, 0.33], [0.25, 0.25], [0.40, 0.48]])
+    stay = 0.85
+    left = rng.random((count, 3)) >= stay
+    lengths = np.where(left.any(axis=1), left.argmax(axis=1) + 1, 4)
+    mask = np.arange(4) < lengths[:, None]
+    states = np.broadcast_to(np.arange(4), (count, 4))
+    actions = rng.integers(2, size=(count, 4))
+    rewards = (rng.random((count, 4)) < rates[states, actions]).astype(float)
+    users = LoggedUsers(
+        states[mask].astype(np.int64),
+        rewards[mask],
+        np.append(0, np.cumsum(lengths)),
+        one,
+        np.ones(count, bool),
+        actions[mask],
+        np.full(int(mask.sum()), 0.5),
+    )
+    reach = (GAMMA * stay) ** np.arange(4)
+    truth = float(reach @ rates.mean(axis=1)), float(reach @ rates[:, 1])
+    target = np.tile([0.0, 1.0], (4, 1))
+    made.insert(1, ("four steps, users leave", users, target, *truth, 4.0, GAMMA, 4))
+    return made
+
+
+def right():
+    lines = [
+        "## Right without noise",
+        "20,000 users, no privacy. Missing outcomes are left out by the textbook, too. Of estimators for states the largest difference over states is given, against cell "
+        "means of first visits or, for lstd, against the solution of the empirical Bellman equation.",
+        "",
+        "| log | estimator | confide | textbook | truth |",
+        "|---|---|---|---|---|",
+    ]
+    for name, users, target, logged, value, most, discount, states in four_logs():
+        complete = kept(users)
+        returns = returns_of(complete, discount)
+        running = weights_of(complete, target)
+        weight = running[:, -1]
+        *_, rewards, _, mask = padded(complete)
+        decided = (np.where(mask, rewards, 0.0) * running) @ discount ** np.arange(mask.shape[1])
+        log = WithActions(users, int(np.diff(users.trajectories).max()))
+        common = {"discount": discount, "clip": 16.0, "return_bound": most}
+        rows = [
+            (
+                "importance-sampling",
+                ImportanceSampling(target, **common),
+                (weight * returns).mean(),
+            ),
+            (
+                "importance-sampling, per decision",
+                ImportanceSampling(target, per_decision=True, **common),
+                decided.mean(),
+            ),
+            (
+                "weighted-importance-sampling",
+                WeightedImportanceSampling(target, **common),
+                (weight * returns).sum() / weight.sum(),
+            ),
+        ]
+        for estimator, question, want in rows:
+            made = question.release(log, privacy=confide.NoPrivacy())
+            lines.append(
+                f"| {name} | {estimator} | {made.values[0]:.6f} | {want:.6f} | {value:.6f} |"
+            )
+        cells = np.array([cell.mean() for cell in cells_of(complete, states, discount)])
+        table = {"states": states, "discount": discount, "return_bound": most}
+        features = {"features": np.eye(states), "discount": discount, "return_bound": most}
+        estimators = {
+            "counts-and-sums": (CountsAndSums(**table, visits=None), cells),
+            "counts-and-sums, empirical-bayes": (
+                CountsAndSums(**table, visits=None, shrink="empirical-bayes"),
+                cells,
+            ),
+            "dp-lsw": (DPLSW(**table), cells),
+            "sufficient-statistics": (SufficientStatistics(**features, visits=states), cells),
+            "lstd": (
+                PrivateLSTD(**features, visits=states, norm=100.0),
+                bellman(complete, states, discount),
+            ),
+        }
+        for estimator, (question, want) in estimators.items():
+            made = question.release(log, privacy=confide.NoPrivacy())
+            apart = float(np.abs(made.values - want).max())
+            lines.append(f"| {name} | {estimator} | differs by {apart:.1e} | | |")
+            if estimator == "counts-and-sums":
+                own = made.logged.value
+                lines.append(
+                    f"| {name} | logged policy | {own:.6f} | {returns.mean():.6f} | {logged:.6f} |"
+                )
+    return lines
+
+
+def kept(users):
+    """The users whose rows are complete; one trajectory each."""
+    lengths = np.diff(users.trajectories)
+    owner = np.repeat(np.arange(users.count), lengths)
+    whole = np.bincount(owner, weights=~np.isfinite(users.rewards), minlength=users.count) == 0
+    rows = whole[owner]
+    ends = np.append(0, np.cumsum(lengths[whole]))
+    people = np.arange(int(whole.sum()) + 1)
+    return LoggedUsers(
+        users.states[rows],
+        users.rewards[rows],
+        ends,
+        people,
+        np.ones(int(whole.sum()), bool),
+        users.actions[rows],
+        users.probabilities[rows],
+    )
+
+
+def bellman(users, states, discount):
+    """V = r + discount P V of the transitions that there were; nothing follows the last row."""
+    found, _, rewards, _, mask = padded(users)
+    counts, paid, P = np.zeros(states), np.zeros(states), np.zeros((states, states))
+    for step in range(mask.shape[1]):
+        here = mask[:, step]
+        counts += np.bincount(found[here, step], minlength=states)
+        paid += np.bincount(found[here, step], rewards[here, step], minlength=states)
+        if step + 1 < mask.shape[1]:
+            follows = mask[:, step + 1]
+            np.add.at(P, (found[follows, step], found[follows, step + 1]), 1)
+    return np.linalg.solve(np.eye(states) - discount * P / counts[:, None], paid / counts)
+
+
+# One's own environment.
+
+
+class Queue(gymnasium.Env):
+    """Up to nine customers wait. A fast server costs 2 a step, a slow one nothing, and every customer who waits costs 1."""
+
+    observation_space = spaces.Discrete(10)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):  # noqa: ARG002
+        super().reset(seed=seed)
+        self.waiting = 3
+        return self.waiting, {}
+
+    def step(self, action):
+        served = self.np_random.random() < (0.9 if action else 0.4)
+        came = self.np_random.random() < 0.6
+        self.waiting = min(max(self.waiting - served, 0) + came, 9)
+        return self.waiting, -float(self.waiting) - 2.0 * action, False, False, {}
+
+
+def environments():
+    lines = [
+        "## One's own environment",
+        "`tabular-psrl`, 3,000 users, epsilon 5, delta 1e-5. *printed* is the interval of `confide run` (1,000 rollouts) in the environment's units; beside it are 10,000 "
+        "rollouts of the saved policy, which was read from its file. *held* counts intervals of 200 other seeds that hold the mean of the 10,000 rollouts.",
+        "",
+        "| environment | printed | 10,000 rollouts | uniform play | without privacy | held |",
+        "|---|---|---|---|---|---|",
+    ]
+    queue = confide.problems.environment(Queue(), 25, reward_range=(-11.0, 0.0))
+    slippery = gymnasium.make("CliffWalking-v1", is_slippery=True)
+    for name, env, problem, horizon in (
+        (
+            "FrozenLake-v1",
+            "FrozenLake-v1",
+            confide.problems.from_gymnasium("FrozenLake-v1", 40),
+            40,
+        ),
+        ("CliffWalking-v1, slippery", slippery, confide.problems.from_gymnasium(slippery, 60), 60),
+        ("queue (own class)", Queue(), queue, 25),
+    ):
+        lines.append(played(name, env, problem, horizon))
+        print(lines[-1], flush=True)
+    return lines
+
+
+def played(name, env, problem, horizon):
+    private = confide.JointDP(epsilon=5.0, delta=1e-5)
+    values = []
+    for privacy in (private, confide.NoPrivacy()):
+        agent = confide.agents.TabularPSRL(problem.public, episodes=3000, privacy=privacy)
+        made = confide.run(agent, problem, seed=0)
+        values.append(confide.evaluate_policy(made.policy, env, 1000, seed=1))
+        if privacy is private:
+            saved = made.policy
+    with tempfile.TemporaryDirectory() as folder:
+        saved.save(Path(folder) / "policy.npz")
+        policy = confide.load_policy(Path(folder) / "policy.npz")
+    many = confide.evaluate_policy(policy, env, 10_000, seed=99)
+    uniform = confide.evaluate_policy(
+        confide.policy.RandomPolicy(problem.actions), env, 1000, horizon=horizon
+    )
+    held = 0
+    for seed in range(200):
+        again = confide.evaluate_policy(policy, env, 300, seed=1000 + seed)
+        held += again.low <= many.mean <= again.high
+    return f"| {name} | {values[0]} | {many} | {uniform} | {values[1]} | {held} of 200 (300 rollouts each) |"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--logs", type=int, default=1000)
+    parser.add_argument("--parts", default="right,coverage,environments")
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    parts = {
+        "right": right,
+        "coverage": lambda: coverage(arguments.logs),
+        "environments": environments,
+    }
+    lines = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConfideWarning)
+        for name in arguments.parts.split(","):
+            lines += [*parts[name](), ""]
+    record("Values of logged and other policies", "\n".join(lines), write=arguments.write)
+
+
+if __name__ == "__main__":
+    main()

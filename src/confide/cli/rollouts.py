@@ -1,0 +1,99 @@
+"""Rollouts of the final policies of `confide run` in an environment that can be played."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from confide.problems.rollouts import RolloutValue
+    from confide.runs.run import Run
+
+_GYM = "gym:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutOptions:
+    """How often a final policy is played."""
+
+    rollouts: Annotated[
+        int,
+        typer.Option(
+            help="For gym:ID: play the final policy and uniform play in so many episodes, and print their values in the environment's "
+            "own units; 0 for none.",
+            min=0,
+        ),
+    ] = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """The values of a run's final policy and of uniform play, by rollouts."""
+
+    final: "RolloutValue"
+    uniform: "RolloutValue"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"final": self.final.to_json(), "uniform": self.uniform.to_json()}
+
+
+def play_final_policies(
+    runs: "Sequence[Run]", world: Any, problem: str, rollouts: int
+) -> "list[Played | None]":
+    """For each run its rollouts; None where the problem is no environment, or the run has no policy."""
+    from confide.policy import RandomPolicy
+    from confide.problems.rollouts import evaluate_policy
+
+    env = _environment(world, problem)
+    if rollouts < 2 or env is None:
+        return [None for _ in runs]
+    uniform = evaluate_policy(_uniform(world, env), env, rollouts, horizon=world.horizon)
+    played: list[Played | None] = []
+    for one in runs:
+        if one.policy is None or isinstance(one.policy, RandomPolicy):
+            played.append(None)
+            continue
+        # The seed differs from run to run, and from that of uniform play.
+        seed = one.seed + 1
+        value = evaluate_policy(one.policy, env, rollouts, horizon=world.horizon, seed=seed)
+        played.append(Played(value, uniform))
+    return played
+
+
+def _environment(world: Any, problem: str) -> Any:
+    """What is played: the problem itself if it knows its environment, or the environment of its name."""
+    if hasattr(world, "own_returns"):
+        return world
+    return problem.removeprefix(_GYM) if problem.startswith(_GYM) else None
+
+
+def _uniform(world: Any, env: Any) -> Any:
+    from confide.policy import RandomPolicy, uniform_policy
+
+    if env is world and hasattr(world, "states"):
+        return uniform_policy(world.horizon, world.states, world.actions)
+    return RandomPolicy(world.actions)
+
+
+def print_played(runs: "Sequence[Run]", played: "Sequence[Played | None]") -> None:
+    """A line per run, and what stands beside it."""
+    from confide.cli.results import asked
+    from confide.privacy.request import Trust
+
+    for one, value in zip(runs, played, strict=True):
+        if value is not None:
+            typer.echo(
+                f"{one.agent}{asked(one)}, seed {one.seed}: the final policy earns {value.final} per episode"
+            )
+    shown = [value for value in played if value is not None]
+    if not shown:
+        return
+    typer.echo(f"uniform play earns {shown[0].uniform} per episode")
+    typer.echo(
+        f"by {shown[0].final.episodes:,} rollouts of each policy, as sums of the environment's own rewards, without a discount"
+    )
+    if all(one.guarantee.trust is not Trust.NONE for one in runs):
+        typer.echo(
+            "for the value without privacy: add --compare-with no-privacy, which runs the agent once more"
+        )
