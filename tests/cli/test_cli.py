@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from confide.agents.catalogue import AGENTS, fits
+from confide.problems import TabularMDP
 from confide.problems.catalogue import PROBLEMS, make
 
 
@@ -264,6 +265,22 @@ def test_list_shows_which_agents_fit_which_problems(call, monkeypatch):
         if name != "icu-sepsis":
             public = make(name).public
             assert [agent for agent in AGENTS if fits(agent, public)] == entry["agents"]
+
+
+def test_figures_are_for_the_problem_on_which_they_were_measured(call, tmp_path):
+    """Of a saved copy they are the same. Another problem has none, whatever its name is."""
+    problem = make("riverswim")
+    problem.save(tmp_path / "copy.npz")
+    rewards = problem.rewards / 2
+    other = TabularMDP(problem.transitions, rewards, problem.start, name=problem.name)
+    other.save(tmp_path / "other.npz")
+    found = {}
+    for name in ("riverswim", tmp_path / "copy.npz", tmp_path / "other.npz"):
+        told = json.loads(call("list", "--for", name, "--json"))
+        assert told["problem"] == "riverswim"
+        found[Path(name).name] = told["agents"]["tabular-psrl"]["users_needed"]
+    assert found["copy.npz"] == found["riverswim"] is not None
+    assert found["other.npz"] is None
 
 
 def test_list_for_a_problem_says_which_agents_fit_and_why_the_others_do_not(call):

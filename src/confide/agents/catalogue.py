@@ -3,6 +3,7 @@
 import importlib.resources
 import inspect
 import json
+from functools import cache
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
@@ -100,7 +101,10 @@ def why_not(name: str, public: Any) -> str:
 
 def users_needed(name: str, problem: "Problem") -> dict[str, Any] | None:
     """What `benchmarks/which_learner.py` measured at epsilon = 1, delta = 1e-5: the median of the numbers of users after which policies
-    are, lastingly, 90 % of the way from uniform to optimal play (`users`; None if not within `episodes`). None: not measured."""
+    are, lastingly, 90 % of the way from uniform to optimal play (`users`; None if not within `episodes`). None: not measured.
+
+    A figure is for the problem on which it was measured. Another problem of the same name has none.
+    """
     written = (
         importlib.resources.files("confide.agents")
         .joinpath("users_needed.json")
@@ -109,7 +113,30 @@ def users_needed(name: str, problem: "Problem") -> dict[str, Any] | None:
     of_problem: dict[str, Any] = json.loads(written).get(
         f"{problem.name}, H = {problem.horizon}", {}
     )
-    return of_problem.get(name)
+    if name not in of_problem or not _is_measured(problem):
+        return None
+    found: dict[str, Any] = of_problem[name]
+    return found
+
+
+def _is_measured(problem: Any) -> bool:
+    """Whether this is the problem that the catalogue makes under its name, on which figures were measured."""
+    identity = getattr(problem, "identity", None)
+    if identity is None:
+        return False
+    return bool(identity().digest() == _digest_of(problem.name, problem.horizon))
+
+
+@cache
+def _digest_of(name: str, horizon: int) -> str | None:
+    from confide.problems.catalogue import PROBLEMS, make
+
+    try:
+        made: Any = make(name) if name in PROBLEMS else make(name, horizon=horizon)
+    except ConfideError:
+        return None
+    digest: str = made.identity().digest()
+    return digest
 
 
 def make_agent(

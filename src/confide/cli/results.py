@@ -75,15 +75,18 @@ def print_runs(
     if not any(one.episodes for one in runs):
         return  # interrupted before the first user
     from confide.comparison.comparison import Comparison
+    from confide.privacy.request import Trust
 
     print_rows(Comparison.of_runs(runs))
-    print_played(runs, rollouts)
+    names = [f"{one.agent}{_asked(one)}, seed {one.seed}" for one in runs]
+    private = all(one.guarantee.trust is not Trust.NONE for one in runs)
+    print_played(list(zip(names, rollouts, strict=True)), private=private)
     for one, value in zip(runs, rollouts, strict=True):
         if one.last_return is not None and value is None:
             earned, low, high = map(_compact, one.last_return)
             over = f"averaged over the last {one.segments[-1].users:,} of {one.episodes:,} users, whom this policy served"
             typer.echo(
-                f"{one.agent}{asked(one)}, seed {one.seed}: the last policy earned {earned} ({low} to {high}) per user, {over}"
+                f"{one.agent}{_asked(one)}, seed {one.seed}: the last policy earned {earned} ({low} to {high}) per user, {over}"
             )
     for units in dict.fromkeys(_units(one.problem) for one in runs):
         if units:
@@ -107,7 +110,7 @@ def _units(problem: str) -> str:
     return f"units of the table: sums over an episode of {rewards}"
 
 
-def asked(one: "Run") -> str:
+def _asked(one: "Run") -> str:
     """Which of several runs of an agent this is."""
     from confide.privacy import words
     from confide.privacy.request import Trust

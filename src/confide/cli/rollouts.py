@@ -76,24 +76,19 @@ def _uniform(world: Any, env: Any) -> Any:
     return RandomPolicy(world.actions)
 
 
-def print_played(runs: "Sequence[Run]", played: "Sequence[Played | None]") -> None:
-    """A line per run, and what stands beside it."""
-    from confide.cli.results import asked
-    from confide.privacy.request import Trust
-
-    for one, value in zip(runs, played, strict=True):
+def print_played(played: "Sequence[tuple[str, Played | None]]", *, private: bool) -> None:
+    """A line per run, by its name, and what stands beside it. `private`: no run is without privacy."""
+    for name, value in played:
         if value is not None:
-            typer.echo(
-                f"{one.agent}{asked(one)}, seed {one.seed}: the final policy earns {value.final} per episode"
-            )
-    shown = [value for value in played if value is not None]
+            typer.echo(f"{name}: the final policy earns {value.final} per episode")
+    shown = [value for _, value in played if value is not None]
     if not shown:
         return
     typer.echo(f"uniform play earns {shown[0].uniform} per episode")
     typer.echo(
         f"by {shown[0].final.episodes:,} rollouts of each policy, as sums of the environment's own rewards, without a discount"
     )
-    if all(one.guarantee.trust is not Trust.NONE for one in runs):
+    if private:
         typer.echo(
             "for the value without privacy: add --compare-with no-privacy, which runs the agent once more"
         )
