@@ -102,7 +102,9 @@ def theorem_13(users: int, runs: int = 50) -> tuple[float, float]:
         model.smooth_sensitivity(counts, users, beta, printed=True) ** 2
         for counts in _chain_counts(users, chain.STATES, runs, rng)
     ]
-    bound = sum(_bounded(users, float(p), math.e**2 * beta**2 / 4, beta) for p in chain.SHARES)
+    bound = sum(
+        _bounded(users, float(p), math.e**2 * beta**2 / 4, beta) for p in chain.STARTS["uniform"]
+    )
     return chain.STATES * float(np.mean(drawn)), chain.STATES * bound
 
 
@@ -144,7 +146,7 @@ def excess_risk_lsl(users: int, world: str, ridge: float, runs: int = 200) -> fl
 def theorem_19(users: int, world: str, ridge: float) -> float:
     """The bound on the same."""
     N, m, beta = chain.STATES, users, main_text(0.1, 0.1, chain.STATES)[1]
-    p = chain.SHARES if world == "chain" else np.full(N, 1 / N)
+    p = chain.STARTS["uniform"] if world == "chain" else np.full(N, 1 / N)
     both = np.minimum.outer(p, p) if world == "chain" else np.diag(p)
     apart, rare = ~np.eye(N, dtype=np.bool_), 1 / (2 * math.e * beta)
     one = (

@@ -1,8 +1,8 @@
 """The chain of [Balle16, Section 6]: logs of it, and how far estimates are from its values.
 
 The paper leaves open when the reward comes, whether the final state counts, where trajectories start, F_max, w, rho and the sizes of
-batches. Here: the step in the final state pays 1, counts and ends the trajectory; starts are uniform; F_max = 1, the largest return there
-is (R_max / (1 - gamma) = 100 would multiply all noise by 100); w = rho = 1.
+batches. Here: the step in the final state pays 1, counts and ends the trajectory; starts are uniform, or all in the first state; F_max = 1,
+the largest return there is (R_max / (1 - gamma) = 100 would multiply all noise by 100); w = rho = 1.
 """
 
 import math
@@ -24,7 +24,11 @@ from confide.trajectory import LoggedUsers
 STATES, DISCOUNT = 40, 0.99
 PROMISE = CentralDP(0.1, 0.1)  # of Fig. 1
 VALUES: Array = chain_values(states=STATES, discount=DISCOUNT)
-SHARES: Array = (np.arange(STATES) + 1) / STATES  # of users who visit a state
+# Where trajectories start, which the paper does not say, and the share of users who visit each state.
+STARTS: dict[str, Array] = {
+    "uniform": (np.arange(STATES) + 1) / STATES,
+    "first": np.ones(STATES),
+}
 _BLOCK = 20_000
 
 
@@ -42,13 +46,21 @@ class ChainLog:
     assumptions = (Assumption("simulated-chain", "simulated"),)
     max_trajectories = 1
 
-    def __init__(self, users: int, seed: tuple[int, ...]) -> None:
+    def __init__(self, users: int, seed: tuple[int, ...], start: str = "uniform") -> None:
         self.users, self._seed, self._held = users, seed, dict[Any, Bounded]()
+        self._start = start
 
     def blocks(self) -> Iterator[LoggedUsers]:
         rng = np.random.default_rng(self._seed)
         for first in range(0, self.users, _BLOCK):
-            yield _walks(min(_BLOCK, self.users - first), rng)
+            yield _walks(min(_BLOCK, self.users - first), rng, self._start)
+
+    def counts(self) -> Array:
+        """How many users visit each state [s]: all from the one where they start."""
+        firsts = np.zeros(STATES)
+        for block in self.blocks():
+            firsts += np.bincount(block.states[block.trajectories[:-1]], minlength=STATES)
+        return np.cumsum(firsts)
 
     def total(self, statistic: Any, *, progress: Any = None) -> Bounded:  # noqa: ARG002 - as logs have it
         if statistic not in self._held:
@@ -60,9 +72,9 @@ class ChainLog:
         return self._held[statistic]
 
 
-def _walks(users: int, rng: np.random.Generator) -> LoggedUsers:
-    """Start anywhere, stay with probability 1/2, else advance."""
-    first = rng.integers(STATES, size=users)
+def _walks(users: int, rng: np.random.Generator, start: str) -> LoggedUsers:
+    """Start anywhere or in the first state, stay with probability 1/2, else advance."""
+    first = rng.integers(STATES, size=users) if start == "uniform" else np.zeros(users, dtype=int)
     stays = rng.geometric(0.5, size=(users, STATES))
     stays[:, -1] = 1
     stays[np.arange(STATES) < first[:, None]] = 0
@@ -124,8 +136,8 @@ def constant_error(value: float = 0.5) -> float:
     return rmse(np.full(STATES, value))
 
 
-def expected_counts(users: float) -> Array:
-    return users * SHARES
+def expected_counts(users: float, start: str = "uniform") -> Array:
+    return users * STARTS[start]
 
 
 def mechanism(estimator: DPLSW | DPLSL, promise: CentralDP = PROMISE) -> SmoothGaussian:
@@ -134,11 +146,13 @@ def mechanism(estimator: DPLSW | DPLSL, promise: CentralDP = PROMISE) -> SmoothG
     return SmoothGaussian(promise.epsilon, promise.delta, dimension, estimator.calibration)
 
 
-def noise_std(estimator: DPLSW | DPLSL, users: float, promise: CentralDP = PROMISE) -> float:
+def noise_std(
+    estimator: DPLSW | DPLSL, users: float, promise: CentralDP = PROMISE, start: str = "uniform"
+) -> float:
     """alpha S at the expected counts: what is added to every parameter when nothing is unusual."""
     made = mechanism(estimator, promise)
     smooth = estimator.smooth_sensitivity(
-        expected_counts(users),
+        expected_counts(users, start),
         math.ceil(users),
         made.beta,
         printed=estimator.calibration == "paper",

@@ -39,7 +39,7 @@ def reproduce(quick: bool, say: Say) -> Reproduction:
     found = errata()
     say("algorithms")
     algorithms = (measured("DP-LSW", quick), measured("DP-LSL", quick))
-    curves = fig.measure(quick, say)
+    curves = tuple(fig.measure(quick, say, start) for start in chain.STARTS)
     return Reproduction(
         "balle16",
         "[Balle16]",
@@ -50,7 +50,7 @@ def reproduce(quick: bool, say: Say) -> Reproduction:
         fig.claims(curves),
         found,
         tables,
-        (fig.figure(curves),),
+        fig.figures(curves),
     )
 
 

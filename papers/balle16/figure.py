@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,11 +25,14 @@ _MOST = 1e13  # trajectories that a crossing is looked for up to
 class Curves:
     """Errors [size, run] of every estimator, on the same trajectories; of DP-LSL [ridge, size, run]."""
 
+    start: str
     sizes: tuple[int, ...]
     ridges: Array
     plain: dict[tuple[str, int], Array]  # (LSW | LSL, group)
     noisy: dict[tuple[str, int], Array]  # DP-LSW: (calibration, group)
     ridged: dict[tuple[str, int], Array]  # DP-LSL: (calibration, group); "none" is LSL
+    # Excess risk with the paper's constants: (DP-LSW | DP-LSL, group), DP-LSL at lambda = 10 sqrt(m).
+    risks: dict[tuple[str, int], Array]
 
     def best(self, calibration: str, group: int) -> tuple[Array, Array]:
         """(errors [size, run], ridges [size]) at the ridge that is best on average, which only somebody who knows the truth can choose."""
@@ -38,8 +41,10 @@ class Curves:
         return table[at, np.arange(len(self.sizes))], self.ridges[at]
 
 
-def measure(quick: bool, say: Say) -> Curves:
-    sizes = (100, 1_000, 10_000) if quick else tuple(round(10 ** (k / 2)) for k in range(4, 13))
+def measure(quick: bool, say: Say, start: str = "uniform") -> Curves:
+    # From the first state trajectories are twice as long, and fewer of them are needed.
+    most = 13 if start == "uniform" else 11
+    sizes = (100, 1_000, 10_000) if quick else tuple(round(10 ** (k / 2)) for k in range(4, most))
     runs, ridges = (3, np.geomspace(10, 3e6, 7)) if quick else (20, np.geomspace(10, 3e6, 23))
     shape = len(sizes), runs
     groups = (1, PAIRS)
@@ -50,10 +55,12 @@ def measure(quick: bool, say: Say) -> Curves:
         for name in (*CALIBRATIONS, "none")
         for group in groups
     }
+    risks = {(name, group): np.empty(shape) for name in ("DP-LSW", "DP-LSL") for group in GROUPS}
     for i, users in enumerate(sizes):
-        say(f"Fig. 1: {runs} batches of {users:,} trajectories")
+        say(f"Fig. 1: {runs} batches of {users:,} trajectories, {start} start")
         for run in range(runs):
-            log, rng = chain.ChainLog(users, (users, run)), np.random.default_rng((users, run, 1))
+            log = chain.ChainLog(users, (users, run), start)
+            rng = np.random.default_rng((users, run, 1))
             for group in groups:
                 plain["LSW", group][i, run] = chain.rmse(chain.lsw(group).release(log).values)
                 plain["LSL", group][i, run] = chain.rmse(
@@ -70,11 +77,33 @@ def measure(quick: bool, say: Say) -> Curves:
                     for j, ridge in enumerate(ridges):
                         estimate = chain.released(chain.dp_lsl(ridge, name, group), log, rng)
                         ridged[name, group][j, i, run] = chain.rmse(estimate)
-    return Curves(sizes, ridges, plain, noisy, ridged)
+            for group in GROUPS:
+                risks["DP-LSW", group][i, run] = weighted_risk(log, group, rng)
+                risks["DP-LSL", group][i, run] = ridge_risk(log, group, rng)
+    return Curves(start, sizes, ridges, plain, noisy, ridged, risks)
+
+
+def weighted_risk(log: chain.ChainLog, group: int, rng: np.random.Generator) -> float:
+    """J_X^w of a release of DP-LSW minus that of LSW, which is the least: ||Gamma^(1/2) Phi eta||^2 with w = 1."""
+    moved = chain.released(chain.dp_lsw("paper", group), log, rng)
+    moved = moved - chain.lsw(group).release(log).values
+    return float(moved @ moved)
+
+
+def ridge_risk(log: chain.ChainLog, group: int, rng: np.random.Generator) -> float:
+    """J_X^lambda of a release of DP-LSL minus that of LSL: (1/m) sum_s n_s (phi_s eta)^2 + (lambda/2m) ||eta||^2."""
+    m, ridge = log.users, 10 * math.sqrt(log.users)
+    moved = chain.released(chain.dp_lsl(ridge, "paper", group), log, rng)
+    moved = moved - chain.lsl(ridge, group).release(log).values
+    parameters = moved[::group]
+    return float((log.counts() @ moved**2 + ridge / 2 * parameters @ parameters) / m)
 
 
 def excess_risk(users: float, group: int, estimator: str, calibration: str = "paper") -> float:
-    """Expected over the noise, at the expected counts: ||Gamma^(1/2) Phi||_F^2 sigma^2, or Lemma 16 with lambda = 10 sqrt(m)."""
+    """For a uniform start, expected over the noise, at the expected counts.
+
+    ||Gamma^(1/2) Phi||_F^2 sigma^2 for DP-LSW, and Lemma 16 with lambda = 10 sqrt(m) for DP-LSL.
+    """
     d, ridge = chain.STATES // group, 10 * math.sqrt(users)
     if estimator == "DP-LSW":
         return chain.STATES * chain.noise_std(chain.dp_lsw(calibration, group), users) ** 2
@@ -83,13 +112,20 @@ def excess_risk(users: float, group: int, estimator: str, calibration: str = "pa
     return (ridge * d / (2 * users) + visits / users) * sigma**2
 
 
-def figure(curves: Curves) -> Figure:
-    return Figure(
-        "balle16",
-        "Fig. 1 of [Balle16], drawn again: RMSE over the states of the chain (dotted: the constant 1/2), and excess risk, against "
-        "the number of trajectories m. Bands are two standard errors. DP-LSL is shown at the ridge that minimises the true error, "
-        "which is unknown in practice, LSL at lambda = sqrt(m). `tight` gives the same guarantee with the least noise.",
-        (_left(curves), _second(curves), _third(curves), _fourth(curves)),
+def figures(every: Sequence[Curves]) -> tuple[Figure, ...]:
+    """One figure for each start, which the paper does not state."""
+    words = {"uniform": "start anywhere", "first": "all start in the first state"}
+    return tuple(
+        Figure(
+            "balle16" if curves.start == "uniform" else f"balle16_{curves.start}",
+            f"Fig. 1 of [Balle16], drawn again; users {words[curves.start]}. RMSE over the states of the chain (dotted: the constant "
+            "1/2), and excess risk, against the number of trajectories m, all measured. Bands are two standard errors. In the third panel "
+            "LSL and DP-LSL are shown at the ridge that minimises the true error, which is unknown in practice; in the first one LSL has "
+            "lambda = sqrt(m), in the last one DP-LSL has lambda = 10 sqrt(m). `paper` has the printed constants; `tight` gives the same "
+            "guarantee with the least noise.",
+            (_left(curves), _second(curves), _third(curves), _fourth(curves)),
+        )
+        for curves in every
     )
 
 
@@ -132,6 +168,8 @@ def _second(curves: Curves) -> Panel:
     for dash, i in (("dash", len(curves.sizes) // 2), ("solid", -1)):
         users = f"m = {curves.sizes[i]:.3g}"
         lines.append(_line(f"LSL, {users}", curves.ridges, curves.ridged["none", 1][:, i], 1, dash))
+        exact = np.tile(curves.plain["LSW", 1][i], (2, 1))
+        lines.append(_line(f"LSW, {users}", curves.ridges[[0, -1]], exact, 0, dash))
         for tone, name in enumerate(CALIBRATIONS, 2):
             lines.append(
                 _line(
@@ -152,6 +190,7 @@ def _second(curves: Curves) -> Panel:
 def _third(curves: Curves) -> Panel:
     sizes, lines = np.array(curves.sizes, dtype=float), []
     lines.append(_line("LSW", sizes, curves.plain["LSW", PAIRS], 0))
+    lines.append(_line("LSL", sizes, curves.best("none", PAIRS)[0], 1))
     for tone, name in enumerate(CALIBRATIONS, 2):
         lines.append(_line(f"DP-LSL {name}", sizes, curves.best(name, PAIRS)[0], tone))
         lines.append(_line(f"DP-LSW {name}", sizes, curves.noisy[name, PAIRS], tone + 2))
@@ -161,21 +200,16 @@ def _third(curves: Curves) -> Panel:
 def _fourth(curves: Curves) -> Panel:
     sizes = np.array(curves.sizes, dtype=float)
     lines = [
-        Line(
-            f"{name}, d = {chain.STATES // group}",
-            tuple(sizes),
-            tuple(excess_risk(users, group, name) for users in sizes),
-            None,
-            tone,
-            dash,
-        )
+        _line(f"{name}, d = {chain.STATES // group}", sizes, curves.risks[name, group], tone, dash)
         for name, dash in (("DP-LSW", "solid"), ("DP-LSL", "dash"))
         for tone, group in enumerate(GROUPS)
     ]
-    return Panel("as printed, by aggregation", "trajectories", "excess risk", tuple(lines))
+    return Panel("paper, by aggregation", "trajectories", "excess risk", tuple(lines))
 
 
-def claims(curves: Curves) -> tuple[Claim, ...]:
+def claims(every: Sequence[Curves]) -> tuple[Claim, ...]:
+    """For a uniform start; where the start decides, both are said."""
+    curves = next(each for each in every if each.start == "uniform")
     return (
         *_without_privacy(curves),
         *_with_privacy(curves),
@@ -215,6 +249,10 @@ def _with_privacy(curves: Curves) -> tuple[Claim, ...]:
     rate = float(error[-1] * math.sqrt(curves.sizes[-1]))  # LSW's error is rate / sqrt(m)
     even = {name: crossing(name, lambda m: rate / math.sqrt(m)) for name in CALIBRATIONS}
     useful = {name: crossing(name, lambda _: chain.constant_error()) for name in CALIBRATIONS}
+    from_first = {
+        name: crossing(name, lambda _: chain.constant_error(), start="first")
+        for name in CALIBRATIONS
+    }
     lsl, lsw = curves.best("paper", 1)[0].mean(axis=1), curves.noisy["paper", 1].mean(axis=1)
     better = [users for users, a, b in zip(curves.sizes, lsl, lsw, strict=True) if a < b]
     largest = curves.sizes[-1]
@@ -254,22 +292,30 @@ def _with_privacy(curves: Curves) -> tuple[Claim, ...]:
         CLAIMS.claim(
             "sec-6-last-lines",
             None,
-            {"useful_paper": useful["paper"], "useful_tight": useful["tight"]},
+            {
+                "useful_paper": useful["paper"],
+                "useful_tight": useful["tight"],
+                "first_paper": from_first["paper"],
+                "first_tight": from_first["tight"],
+            },
             paper=short(useful["paper"]),
             tight=short(useful["tight"]),
+            first_paper=short(from_first["paper"]),
+            first_tight=short(from_first["tight"]),
         ),
     )
 
 
-def crossing(calibration: str, error: Callable[[float], float], group: int = 1) -> float:
+def crossing(
+    calibration: str, error: Callable[[float], float], group: int = 1, start: str = "uniform"
+) -> float:
     """The number of trajectories from which the noise of DP-LSW is below an error."""
     estimator = chain.dp_lsw(calibration, group)
     low, high = 10.0, _MOST
     while high / low > 1.0001:
         middle = math.sqrt(low * high)
-        low, high = (
-            (low, middle) if chain.noise_std(estimator, middle) < error(middle) else (middle, high)
-        )
+        noise = chain.noise_std(estimator, middle, start=start)
+        low, high = (low, middle) if noise < error(middle) else (middle, high)
     return high
 
 
@@ -301,9 +347,14 @@ def _ridges(curves: Curves) -> Claim:
 
 
 def _aggregation(curves: Curves) -> tuple[Claim, ...]:
-    users = 1e5
+    users, largest = 1e5, curves.sizes[-1]
     risks = {
-        name: [excess_risk(users, group, name) for group in GROUPS] for name in ("DP-LSW", "DP-LSL")
+        name: [float(curves.risks[name, group][-1].mean()) for group in GROUPS]
+        for name in ("DP-LSW", "DP-LSL")
+    }
+    expected = {
+        name: [excess_risk(largest, group, name) for group in GROUPS]
+        for name in ("DP-LSW", "DP-LSL")
     }
     betas = [chain.mechanism(chain.dp_lsw("paper", group)).beta for group in GROUPS]
     smooth = [chain.noise_std(chain.dp_lsw("paper", group), users) for group in GROUPS]
@@ -315,7 +366,9 @@ def _aggregation(curves: Curves) -> tuple[Claim, ...]:
             _falls(risks["DP-LSW"]),
             _by_dimension("risk", risks["DP-LSW"]),
             sizes=sizes,
+            largest=largest,
             risks=", ".join(map(short, risks["DP-LSW"])),
+            expected=", ".join(map(short, expected["DP-LSW"])),
         ),
         CLAIMS.claim(
             "sec-6-last-plot-dp-lsl",
@@ -325,6 +378,7 @@ def _aggregation(curves: Curves) -> tuple[Claim, ...]:
             on_table=short(errors[0]),
             largest_size=curves.sizes[-1],
             risks=", ".join(map(short, risks["DP-LSL"])),
+            expected=", ".join(map(short, expected["DP-LSL"])),
             sizes=sizes,
         ),
         CLAIMS.claim(

@@ -1,9 +1,11 @@
 """[Balle16]: golden values of the errata, the chain, and computations that must be able to fail."""
 
+import math
+
 import numpy as np
 import pytest
 
-from papers.balle16 import bounds, chain, errata
+from papers.balle16 import bounds, chain, errata, figure
 
 pytestmark = pytest.mark.long
 
@@ -74,3 +76,61 @@ def test_noise_falls_with_users_and_with_aggregation():
     assert chain.noise_std(chain.dp_lsw("paper"), 1e9) == pytest.approx(
         chain.noise_std(chain.dp_lsw("paper"), 1e8) / 10, rel=1e-3
     )
+
+
+def test_the_figure_has_every_curve_that_the_text_names_for_both_starts(found):
+    drawn = found("balle16").figures
+    assert [each.name for each in drawn] == ["balle16", "balle16_first"]
+    for each in drawn:
+        first, second, third, last = ([line.label for line in panel.lines] for panel in each.panels)
+        assert {label.partition(",")[0] for label in first} == {"LSW", "LSL"}
+        for panel in (second, third):
+            named = {label.partition(",")[0] for label in panel}
+            assert named >= {"LSW", "LSL", "DP-LSW paper", "DP-LSL paper"}
+        # Two sizes in the second panel, and each curve of the last one was measured: it has a band.
+        assert sum(label.startswith("LSW, m = ") for label in second) == 2
+        assert len(last) == 8
+        assert all(line.error is not None for line in each.panels[3].lines)
+
+
+def test_excess_risk_is_that_of_the_objectives():
+    """Against J_X written out [Balle16, (7), (11)]: LSW and LSL minimise it, and the risk is what the noise adds."""
+    users, rng = 300, np.random.default_rng(0)
+    log = chain.ChainLog(users, (1,), "uniform")
+    counts = log.counts()
+    block = next(log.blocks())
+    visits = sum(
+        np.bincount(np.unique(block.states[a:b]), minlength=40) for a, b in _spans(block, users)
+    )
+    np.testing.assert_array_equal(counts, visits)
+    for group in (1, 2):
+        risk = figure.ridge_risk(log, group, np.random.default_rng(5))
+        ridge = 10 * math.sqrt(users)
+        moved = chain.released(chain.dp_lsl(ridge, "paper", group), log, np.random.default_rng(5))
+        plain = chain.lsl(ridge, group).release(log).values
+        phi = np.eye(40) if group == 1 else chain.features(group)
+        # The sums of F [s], from the averages of the table.
+        sums = counts * chain.lsw().release(log).values
+
+        def J(values, ridge=ridge, group=group, sums=sums):
+            theta = values[::group]
+            squares = counts @ values**2 - 2 * sums @ values
+            return (squares + ridge / 2 * theta @ theta) / users
+
+        assert risk == pytest.approx(J(moved) - J(plain), rel=1e-6)
+        assert phi.shape == (40, 40 // group) and J(plain) <= J(
+            plain + 1e-3 * rng.normal() * phi[:, 0]
+        )
+        assert figure.weighted_risk(log, group, np.random.default_rng(5)) > 0
+
+
+def test_from_the_first_state_fewer_trajectories_are_enough():
+    """The noise at the expected counts against the constant 1/2, which needs no data."""
+    enough = {
+        start: figure.crossing("paper", lambda _: chain.constant_error(), start=start)
+        for start in chain.STARTS
+    }
+    assert enough["uniform"] == pytest.approx(851_000, rel=0.01)
+    assert enough["first"] == pytest.approx(27_600, rel=0.01)
+    log = chain.ChainLog(50, (1,), "first")
+    np.testing.assert_array_equal(log.counts(), np.full(40, 50.0))
