@@ -190,9 +190,6 @@ def promise(one: Constants) -> Claim:
         at_delta="" if one.pure else ", delta = 1e-5",
         said=said,
         true=short(true),
-        whose=" The paper prints orders of growth only; the constants are ours."
-        if one.pure
-        else "",
         package="linear_mdps" if one.bound is linear_bound else "mixtures",
     )
 

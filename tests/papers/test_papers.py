@@ -12,7 +12,8 @@ pytestmark = pytest.mark.long
 # What the papers say and the computations contradict. None of these depends on how many seeds were run.
 REFUTED = {
     "balle16": {"Lemma 1", "Supplement, Lemma 12, Thm. 13, Cor. 14", "Supplement, Thm. 19"},
-    "luyo21": set(),
+    # The printed exponent of d: it rests on an L1 sensitivity that does not grow with d (erratum 4).
+    "luyo21": {"Remark 1, C.4, joint", "Remark 1, C.4, local"},
     "zhou22": {"Thm. 6.4"},
     "chowdhury21": {
         "Thm. 2, for any epsilon",
