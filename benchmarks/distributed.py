@@ -17,7 +17,7 @@ from confide import DistributedDP, JointDP
 from confide.agents import LikelihoodVI
 from confide.mechanisms.counters import Leaves
 from confide.problems import make
-from confide.runs.runner import prepare
+from confide.runs.runner import prepare, seed_streams
 
 EPISODES, DELTA, SEEDS = 100_000, 1e-5, range(400, 464)
 DROPOUTS = 0.1
@@ -53,7 +53,8 @@ def regret(problem, privacy, leaves: bool, away: float, seed: int) -> float:
         agent.calibration = dataclasses.replace(
             agent.calibration, counter=Leaves(agent.schedule.leaves)
         )
-    rng, lost, generation, begun = np.random.default_rng(prepare(agent, seed)), 0.0, 0, 0
+    prepare(agent, seed)
+    rng, lost, generation, begun = np.random.default_rng(seed_streams(seed)[0]), 0.0, 0, 0
     while agent.users < EPISODES:
         batch, before = agent.next_batch(), agent.users
         if agent.released().generation > generation:

@@ -21,6 +21,7 @@ from confide.problems import TabularMDP, lock, rand
 from confide.problems.transitions import sparse_rows
 from confide.runs.run import Run
 from confide.runs.spec import RunSpec, run_seeds
+from confide.tables.support_features import Support
 
 EXPERIMENTS = Path(__file__).parent.parent / "runs"
 PRIVATE = ["visits_agent:Visits", "lock", "--epsilon", "1", "--episodes", "2000"]
@@ -610,10 +611,14 @@ def test_what_needs_too_much_memory_is_refused_at_once_and_leaves_no_folder(call
     assert "needs about" in call("explain", "tabular-psrl", "--on", tmp_path / "ring.npz", code=2)
 
 
-def test_an_agent_is_built_once(call, monkeypatch):
+@pytest.mark.parametrize(
+    ("agent", "problem", "more"),
+    [("ucrl-vtr", "lock", []), ("ucbvi", "riverswim", ["Support"])],
+)
+def test_an_agent_is_built_once(call, monkeypatch, agent, problem, more):
     """With its noise, which is the larger part of the work where a problem is large."""
     built = []
-    for cls in (Learner, Batches, Counter):
+    for cls in (Learner, Batches, Counter, Support):
         original = cls.__init__
 
         def counted(self, *given, cls=cls, original=original, **options):
@@ -621,8 +626,8 @@ def test_an_agent_is_built_once(call, monkeypatch):
             original(self, *given, **options)
 
         monkeypatch.setattr(cls, "__init__", counted)
-    call("run", "ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "200")
-    assert sorted(built) == ["Batches", "Counter", "Learner"]
+    call("run", agent, problem, "--epsilon", "1", "--episodes", "200")
+    assert sorted(built) == sorted(["Batches", "Counter", "Learner", *more])
 
 
 def test_a_long_horizon_is_refused_before_the_problem_is_made(call):

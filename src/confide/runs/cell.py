@@ -14,7 +14,7 @@ import numpy as np
 
 from confide.errors import ConfideError
 from confide.runs.run import Run
-from confide.runs.runner import run
+from confide.runs.runner import serve
 from confide.runs.store import key_of
 from confide.runs.sweep import Cell, world
 
@@ -37,14 +37,13 @@ def run_cell(cell: Cell) -> dict[str, Any]:
         with _pools(len(sys.modules)).limit(limits=1):
             problem = world(cell.problem)
             agent = cell.spec.ready(problem, cell.seed)
-            counts = cell.spec.counts
-            done = run(
+            done = serve(
                 agent,
                 problem,
-                episodes=cell.spec.episodes,
-                seed=cell.seed,
+                cell.spec.episodes,
+                cell.seed,
                 command=cell.command,
-                counts=counts,
+                counts=cell.spec.counts,
             )
     except ConfideError as error:
         return _failed(cell, f"{error}")

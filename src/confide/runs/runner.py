@@ -73,16 +73,43 @@ def run(
     problem = _world(problem, features, horizon)
     total = _episodes(agent, episodes)
     refuse_what_does_not_fit(estimate_agent(agent, problem), agent_name(agent), problem)
-    world = prepare(agent, seed, source)
-    label = run_label(agent, problem, total, seed, counts=counts)
-    loop = Loop(agent, problem, total, np.random.default_rng(world), state, label, counts=counts)
+    prepare(agent, seed, source)
+    return serve(
+        agent,
+        problem,
+        total,
+        seed,
+        state=state,
+        progress=progress,
+        command=command,
+        counts=counts,
+        audited=audited,
+    )
+
+
+def serve(
+    agent: Any,
+    problem: Any,
+    episodes: int,
+    seed: int,
+    *,
+    state: StateFile | None = None,
+    progress: Progress | None = None,
+    command: str = "",
+    counts: bool | None = None,
+    audited: "Replay | None" = None,
+) -> Run:
+    """The run of an agent that is prepared and fits into memory."""
+    label = run_label(agent, problem, episodes, seed, counts=counts)
+    rng = np.random.default_rng(seed_streams(seed)[0])
+    loop = Loop(agent, problem, episodes, rng, state, label, counts=counts)
     started, before = time.monotonic(), loop.resume()
     loop.go(progress)
     return Run(
         agent=agent_name(agent),
         problem=problem.name,
         seed=seed,
-        planned_episodes=total,
+        planned_episodes=episodes,
         segments=tuple(loop.segments),
         policy=loop.policy,
         optimal_value=problem.optimal_value,
@@ -95,7 +122,7 @@ def run(
         made_from=label,
         variant=getattr(agent, "variant", ""),
         calibration=getattr(agent, "chosen_calibration", "tight"),
-        questions=tuple(agent.questions())  # type: ignore[attr-defined]
+        questions=tuple(agent.questions())
         if abilities_of(agent).questions and not loop.abrupt
         else (),
     )
@@ -180,12 +207,17 @@ def _foreign(agent: Any) -> list[str]:
     ]
 
 
-def prepare(agent: Any, seed: int, source: NoiseSource | None = None) -> np.random.SeedSequence:
-    """Give the agent its randomness and its noise, unless it has them; the seed of the world."""
+def seed_streams(seed: int) -> list[np.random.SeedSequence]:
+    """The seeds of the world, of the agent and of fast noise."""
+    return np.random.SeedSequence(seed).spawn(3)
+
+
+def prepare(agent: Any, seed: int, source: NoiseSource | None = None) -> None:
+    """Give the agent its randomness and its noise, unless it has them."""
     whole("seed", seed, at_least=0)
     if source is not None:
         check_source(source, "source")
-    world, agent_seed, noise_seed = np.random.SeedSequence(seed).spawn(3)
+    _, agent_seed, noise_seed = seed_streams(seed)
     if abilities_of(agent).noise:
         if getattr(agent, "rng", None) is None:
             agent.rng = np.random.default_rng(agent_seed)
@@ -195,7 +227,6 @@ def prepare(agent: Any, seed: int, source: NoiseSource | None = None) -> np.rand
         raise InvalidParameter(
             f"{agent_name(agent)}.guarantee must be a Guarantee (no_guarantee(episodes) if there is none)"
         )
-    return world
 
 
 def run_label(

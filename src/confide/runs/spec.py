@@ -21,7 +21,7 @@ from confide.privacy.guarantee import SLACK
 from confide.privacy.request import NoPrivacy, Request
 from confide.runs.loop import Progress
 from confide.runs.run import Run
-from confide.runs.runner import prepare, run, run_label
+from confide.runs.runner import prepare, run_label, serve
 
 _NOT_OPTIONS = ("name", "problem", "episodes", "privacy")  # what `make_agent` is given by name
 
@@ -247,11 +247,11 @@ def _run_seeds(
                 yield done
                 continue
         shown = progress(seed) if progress else None
-        result = run(
+        result = serve(
             agent,
             problem,
-            episodes=spec.episodes,
-            seed=seed,
+            spec.episodes,
+            seed,
             state=state,
             progress=shown,
             command=command,
