@@ -207,7 +207,8 @@ def _parsed(column: Any, decimal: str = ".") -> Array:
         column, _NUMBER if decimal == "." else _NUMBER_WITH_COMMA
     ).fill_null(False)
     digits = pc.utf8_trim_whitespace(pc.if_else(fits, column, nothing))
-    digits = pc.replace_substring_regex(digits, r"^\+", "")
+    # A number has at most one sign.
+    digits = pc.utf8_ltrim(digits, characters="+")
     if decimal != ".":
         digits = pc.replace_substring(digits, decimal, ".")
     try:
