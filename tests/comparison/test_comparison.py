@@ -68,8 +68,10 @@ def test_a_cell_is_the_run_that_its_command_makes(made, capsys):
         for g in made.rows
         if (g.agent, g.problem, g.epsilon) == ("likelihood-vi", "lock seed=1", 1.0)
     )
-    assert np.array_equal(row.regret[1], alone.regret) and np.array_equal(row.value[1], alone.value)
-    assert row.guarantee == alone.guarantee and row.users.tolist() == alone.checkpoints.tolist()
+    assert np.array_equal(row.curves["regret"][1], alone.regret)
+    assert np.array_equal(row.curves["value"][1], alone.value)
+    assert row.guarantee == alone.guarantee
+    assert row.checkpoints.tolist() == alone.checkpoints.tolist()
     command = row.commands[1]
     assert (
         command
@@ -77,7 +79,7 @@ def test_a_cell_is_the_run_that_its_command_makes(made, capsys):
     )
     with pytest.raises(SystemExit, match="0"):
         main([*command.split()[1:], "--json"])
-    assert json.loads(capsys.readouterr().out)[0]["regret"] == row.regret[1, -1]
+    assert json.loads(capsys.readouterr().out)[0]["regret"] == row.curves["regret"][1, -1]
 
 
 def test_the_table_is_tidy(made, tmp_path):
@@ -95,7 +97,7 @@ def test_the_table_is_tidy(made, tmp_path):
 
 def test_nothing_is_computed_twice(made, tmp_path, monkeypatch):
     first = compare(SMALL, workers=1, store=tmp_path)
-    monkeypatch.setattr(cell_module, "run", None)  # whoever computes now fails
+    monkeypatch.setattr(cell_module, "serve", None)  # whoever computes now fails
     seen = []
     again = compare(SMALL, workers=1, store=tmp_path, progress=seen.append)
     assert same(again, first) and same(again, made)
