@@ -7,7 +7,7 @@ import pytest
 from feature_mixtures import signed_mixture
 
 import confide
-from confide.agents.catalogue import AGENTS, fits, why_not
+from confide.agents.catalogue import AGENTS, fits, make_agent, why_not
 from confide.audit import verify
 from confide.errors import InvalidParameter
 from confide.mixtures.linopt_po import LinOptPO
@@ -117,6 +117,11 @@ def test_agents_that_need_kernels_say_so():
     for name in ("LikelihoodVI", "QuestionsVI"):
         with pytest.raises(InvalidParameter, match=f"{name} needs known probability kernels"):
             getattr(confide.agents, name)(LONG.public, episodes=10, privacy=PRIVATE)
+    with pytest.raises(
+        InvalidParameter,
+        match=r"of probability kernels with known rewards, but .* with features of any sign: try ucrl-vtr",
+    ):
+        make_agent("likelihood-vi", LONG, episodes=10, privacy=PRIVATE)
     with pytest.raises(InvalidParameter, match="known kernels and known rewards"):
         AGENTS["no-data"](LONG.public, episodes=10)
 

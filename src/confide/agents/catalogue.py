@@ -74,8 +74,11 @@ def _check_fit(name: str, problem: "Problem") -> None:
     fitting = [other for other in private_agents() if fits(other, public)]
     observed = public.family == "features"
     kind = "a problem with features of observations" if observed else f"a {public.family} problem"
-    kind += " with unknown rewards" if profile.family == public.family else ""
-    needs = f"{profile.family} problems" + (" with known rewards" if profile.known_rewards else "")
+    no_kernels = profile.kernels and not hasattr(public, "kernels")
+    if profile.family == public.family:
+        kind += " with features of any sign" if no_kernels else " with unknown rewards"
+    needs = f"{profile.family} problems" + (" of probability kernels" if no_kernels else "")
+    needs += " with known rewards" if profile.known_rewards else ""
     others = (
         f"try {', '.join(fitting)}"
         if fitting

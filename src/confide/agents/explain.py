@@ -108,7 +108,9 @@ def _cells(one: Facts) -> dict[str, str]:
     given = f"epsilon = {one.epsilon:.3g} at delta = {one.request.delta:g}"
     broken = "" if one.kept else ", MORE than requested: a run is refused"
     return {
-        "calibration": _CALIBRATION.get(one.calibration, one.calibration),
+        "calibration": "paper: the printed algorithm"
+        if one.constants
+        else _CALIBRATION.get(one.calibration, one.calibration),
         "constants": one.constants,
         "request": str(one.request) if private else words.OPEN,
         "guarantee": given + broken if private else words.NO_PRIVACY,
