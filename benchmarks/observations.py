@@ -1,13 +1,17 @@
 """LSVI-UCB on continuous observations: what it learns with and without privacy.
 
-    python benchmarks/observations.py [--quick] [--write]
+    python benchmarks/observations.py [--quick] [--write] [--keep FILE] [--seconds 15]
 
---quick takes two seeds and a tenth of the users. With --write the table goes to docs/benchmarks/observations.md.
+--quick takes two seeds and a tenth of the users. With --write the table goes to docs/benchmarks/observations.md. --keep
+stores the value of each run in a file, and takes those that are there. After --seconds no further run begins.
 """
 
 import argparse
+import json
 import sys
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -47,10 +51,10 @@ def cart_pole() -> GymProblem:
     return GymProblem("CartPole-v1", cart_features, 30)
 
 
-WORLDS: dict[str, tuple[Callable[[], GymProblem], tuple[int, ...], float]] = {
-    # a world, numbers of users, the largest return
-    "corridor (H = 6, d = 12)": (corridor, (1_000, 10_000), 6.0),
-    "CartPole-v1 (H = 30, d = 16)": (cart_pole, (1_000, 4_000), 30.0),
+WORLDS: dict[str, tuple[Callable[[], GymProblem], tuple[int, ...], float, bool]] = {
+    # a world, numbers of users, the largest return, and whether the paper's calibration is run
+    "corridor (H = 6, d = 12)": (corridor, (1_000, 10_000), 6.0, True),
+    "CartPole-v1 (H = 30, d = 16)": (cart_pole, (2_000,), 30.0, False),
 }
 
 
@@ -67,30 +71,53 @@ def learned(
     return value_of(problem, run(agent, problem, seed=seed).policy, seed)
 
 
+class Kept:
+    """The values of runs, kept in a file if there is one, until the time is over."""
+
+    def __init__(self, path: Path | None, seconds: float) -> None:
+        self.path, self.end = path, time.monotonic() + seconds
+        self.values: dict[str, float] = {}
+        if path is not None and path.exists():
+            self.values = json.loads(path.read_text())
+
+    def value(self, name: str, compute: Callable[[], float]) -> float:
+        if name not in self.values:
+            if time.monotonic() > self.end:
+                raise SystemExit(f"the time is over: {len(self.values)} runs are kept")
+            self.values[name] = compute()
+            if self.path is not None:
+                self.path.write_text(json.dumps(self.values, indent=1))
+        return self.values[name]
+
+
 def cell(values: list[float]) -> str:
     return f"{np.mean(values):.2f} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.2f}"
 
 
-def rows(seeds: range, share: float) -> list[str]:
+def rows(seeds: range, share: float, kept: Kept) -> list[str]:
     lines = [
         "| environment | users | privacy | calibration | return of the last policy | worst seed |",
         "|---|---|---|---|---|---|",
     ]
-    for name, (make, sizes, _) in WORLDS.items():
+    for name, (make, sizes, _, calibrated) in WORLDS.items():
         problem = make()
+        random = run(Uniform(problem.public, episodes=1), problem).policy
         uniform = [
-            value_of(problem, run(Uniform(problem.public, episodes=1), problem).policy, seed)
+            kept.value(f"{name}, uniform play, {seed}", partial(value_of, problem, random, seed))
             for seed in seeds
         ]
         lines.append(f"| {name} | | uniform play | | {cell(uniform)} | {min(uniform):.2f} |")
         cases = [(users, request, "tight") for users in sizes for request in REQUESTS]
-        # The paper's constants: the bonus is above H everywhere, with any of these numbers of users.
-        cases.append((sizes[0], "epsilon = 1", "paper"))
+        if calibrated:
+            # The paper's constants: the bonus is above H everywhere, with any of these numbers of users.
+            cases.append((sizes[0], "epsilon = 1", "paper"))
         for users, request, calibration in cases:
             number = max(10, int(users * share))
-            found = [
-                learned(problem, number, REQUESTS[request], calibration, seed) for seed in seeds
-            ]
+            found = []
+            for seed in seeds:
+                case = problem, number, REQUESTS[request], calibration, seed
+                label = f"{name}, {number}, {request}, {calibration}, {seed}"
+                found.append(kept.value(label, partial(learned, *case)))
             row = f"| {name} | {number:,} | {request} | {calibration} | {cell(found)} | {min(found):.2f} |"
             print(row, flush=True)
             lines.append(row)
@@ -101,14 +128,17 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--keep", type=Path)
+    parser.add_argument("--seconds", type=float, default=1e9)
     arguments = parser.parse_args()
     seeds, share = (SEEDS[:2], 0.1) if arguments.quick else (SEEDS, 1.0)
-    largest = ", ".join(f"{top:g} in {name}" for name, (_, _, top) in WORLDS.items())
+    kept = Kept(arguments.keep, arguments.seconds)
+    largest = ", ".join(f"{top:g} in {name}" for name, (_, _, top, _) in WORLDS.items())
     said = (
         f"Seeds {seeds[0]} to {seeds[-1]}, mean ± standard error over seeds. The return is an average "
         f"over {TESTED} new users of the last policy. At most {largest}. delta = 1e-5."
     )
-    text = "\n\n".join([said, "\n".join(rows(seeds, share))]) + "\n"
+    text = "\n\n".join([said, "\n".join(rows(seeds, share, kept))]) + "\n"
     record("Continuous observations", text, write=arguments.write)
 
 

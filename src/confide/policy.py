@@ -276,6 +276,10 @@ class FeaturePolicy:
     def q_values(self, step: int, rows: Array) -> Array:
         """Q [...] of the features [..., i]."""
         step = whole("step", step, at_least=0, at_most=self.horizon - 1)
+        with np.errstate(all="ignore"):
+            return self._q_values(step, rows)
+
+    def _q_values(self, step: int, rows: Array) -> Array:
         longest = np.einsum("...i,...i->...", rows, rows).max(initial=0.0)
         # Short rows, which are usual, need no clip.
         short = longest <= self.feature_norm**2

@@ -2,6 +2,7 @@
 
 import time
 import tracemalloc
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,9 +23,13 @@ from confide.agents.estimate import (
     refuse_what_does_not_fit,
 )
 from confide.errors import InvalidParameter
+from confide.learning.resources import COMPILED
+from confide.mechanisms.sources import noise_source
 from confide.problems import make, riverswim
 from confide.problems.catalogue import PROBLEMS
+from confide.problems.observations import FeaturesPublic
 from confide.problems.sizes import ProblemSizes, sizes_by_name, sizes_of
+from confide.trajectory import Trajectories
 
 PRIVACY = confide.JointDP(1.0, 1e-5)
 LARGE_TABLE = ProblemSizes(family="table", horizon=20, states=10_000, actions=2)
@@ -164,3 +169,32 @@ def test_what_needs_more_than_the_available_memory_is_refused(monkeypatch):
     refuse_what_does_not_fit(found, "tabular-psrl", LARGE_TABLE)
     monkeypatch.setattr(_memory, "available_memory", lambda: None)
     refuse_what_does_not_fit(found, "tabular-psrl", LARGE_TABLE)
+
+
+def test_stored_features_are_estimated():
+    """Rows of users who are stored and shown: measured against the estimate, without the compiled loops."""
+    public = FeaturesPublic(lambda _: np.zeros((2, 30)), 5, 2, 30)
+    users, chunk = 40_000, 2**23 // (6 * 2 * 30)
+    stated = estimate_resources("lsvi-ucb", public, episodes=users, privacy=PRIVACY)
+    agent = make_agent(
+        "lsvi-ucb", SimpleNamespace(public=public, name="x"), episodes=users, privacy=PRIVACY
+    )
+    agent.noise = noise_source("fast", 0)
+    shown = np.random.default_rng(0).normal(size=(chunk, 6, 2, 30))
+    tracemalloc.start()
+    while agent.users < users:
+        size = min(agent.next_batch().users, chunk)
+        agent.observe(Trajectories(shown[:size], np.zeros((size, 5)), np.zeros((size, 5))))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0.5 < peak / (stated.agent - COMPILED) < 1.1
+    # The agent's own schedule has larger batches at the end than the usual one, or smaller ones.
+    assert estimate_agent(agent, public).agent == pytest.approx(stated.agent, rel=0.3)
+
+
+def test_more_stored_features_than_fit_are_refused_before_a_run():
+    public = FeaturesPublic(lambda _: np.zeros((4, 500)), 50, 4, 500)
+    needed = estimate_resources("lsvi-ucb", public, episodes=10**6, privacy=PRIVACY)
+    assert needed.memory > 1e6 * 50 * 4 * 500 * 4
+    with pytest.raises(InvalidParameter, match="fewer users or features"):
+        refuse_what_does_not_fit(needed, "lsvi-ucb", public)

@@ -21,6 +21,7 @@ from confide.agents.catalogue import AGENTS, private_agents
 from confide.audit import refute, replay
 from confide.audit.canonical import canonical
 from confide.audit.mechanisms import Scaled
+from confide.audit.observed_world import ObservedWorld
 from confide.audit.verify import verify
 from confide.errors import ConfideError, InvalidParameter, PrivacyError, StateError, StreamExhausted
 from confide.linear_mdps.batches import adaptive
@@ -48,6 +49,7 @@ STOPS = (0, 13, 20)
 TENS = every(10, USERS)
 LOCK, REWARDS = (make(0, states=5, actions=2, horizon=3, jump=2) for make in (lock, lock_rewards))
 TABLE, SYSTEM = one_hot(states=3, horizon=3), oscillator(horizon=3)
+OBSERVED = ObservedWorld()
 RIVER, BANDIT = riverswim(states=3, horizon=3), linear_bandit(3, 2, population=64)
 COINS = TabularMDP(RIVER.transitions, RIVER.rewards, RIVER.start, stochastic_rewards=True)
 REQUESTS = {
@@ -106,6 +108,10 @@ LEARNERS = {
     ),
     "lsvi-ucb, printed": of(
         agents.LSVIUCB, TABLE, calibration="paper", schedule=TENS, refuses=LOCAL
+    ),
+    "lsvi-ucb, observations": of(agents.LSVIUCB, OBSERVED, schedule=TENS, refuses=LOCAL),
+    "lsvi-ucb, observations, printed": of(
+        agents.LSVIUCB, OBSERVED, calibration="paper", schedule=TENS, refuses=LOCAL
     ),
     "next-state-vi": of(agents.NextStateVI, TABLE, schedule=TENS),
     "tabular-psrl": of(agents.TabularPSRL, RIVER, schedule=TENS),
@@ -467,6 +473,8 @@ def kinds_of(world):
         return {"states": Reals((H + 1, 2)), "actions": Reals((H, 1)), "rewards": Reals((H,))}
     if world is BANDIT:
         return {"states": Reals((H + 1, 2, 3)), "actions": Choices((H,), 2), "rewards": Reals((H,))}
+    if world is OBSERVED:
+        return {"states": Reals((H + 1, 2, 2)), "actions": Choices((H,), 2), "rewards": Reals((H,))}
     shapes = {"states": Choices((H + 1,), world.states), "actions": Choices((H,), world.actions)}
     return shapes | {"rewards": Reals((H,))}
 

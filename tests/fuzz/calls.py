@@ -514,8 +514,33 @@ def _problems(folder):
         problems.FeaturesPublic,
         {"features": np.asarray, "horizon": 5, "actions": 2, "dimension": 3, "feature_norm": 1.0},
     )
-    found["GymProblem"] = Case(
-        problems.GymProblem, {"env": "CartPole-v1", "features": np.asarray, "horizon": 5}
+    cart = {
+        "env": "CartPole-v1",
+        "features": lambda seen: np.outer([1.0, -1.0], seen),
+        "horizon": 5,
+        "feature_norm": 1.0,
+        "reward_range": (0.0, 1.0),
+    }
+    found["GymProblem"] = Case(problems.GymProblem, cart)
+    observed = problems.FeaturesPublic(lambda seen: np.outer([1.0, -1.0], seen), 2, 2, 3)
+    episode = (np.zeros((3, 3)), [0, 1], [0.0, 1.0])
+    found["FeaturesPublic.collect"] = Case(observed.collect, {"episodes": [episode]})
+    on_features = policy.FeaturePolicy(
+        np.zeros((2, 3)), np.zeros((2, 3, 3)), np.zeros(2), np.ones(2), choices=2
+    )
+    found["FeaturePolicy"] = Case(
+        policy.FeaturePolicy,
+        {
+            "weights": np.zeros((2, 3)),
+            "widths": np.zeros((2, 3, 3)),
+            "offsets": np.zeros(2),
+            "tops": np.ones(2),
+            "choices": 2,
+            "feature_norm": 1.0,
+        },
+    )
+    found["FeaturePolicy.choose"] = Case(
+        on_features.choose, {"step": 0, "rows": np.zeros((2, 3)), "rng": Fresh(rng)}
     )
     found["TabularPolicy"] = Case(
         policy.TabularPolicy, {"actions": np.zeros((2, 3), int), "choices": 2}

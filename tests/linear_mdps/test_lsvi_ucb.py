@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from confide.agents.explain import explain
 from confide.audit.verify import verify
 from confide.errors import InvalidParameter, PrivacyError, PromiseBroken, StateError
 from confide.linear_mdps.batches import adaptive, growing, one_by_one, static
@@ -384,6 +385,20 @@ def test_the_pure_variant_runs_with_the_papers_calibration(world):
     )
     assert 0.5 < verify(done.certificate).epsilon <= 1.0
     assert done.guarantee.delta == 0.0
+    assert (
+        "constants of noise, shift and width are confide's" in done.certificate.document["subject"]
+    )
+
+
+def test_explain_says_whose_the_constants_are():
+    """E.3 prints orders only. E.1 prints constants, and the tight form has none."""
+    pure, printed = (
+        str(explain(made(privacy=privacy, calibration="paper"))) for privacy in (PURE, PRIVATE)
+    )
+    said = "the paper prints orders of growth only"
+    assert said in " ".join(pure.replace("│", " ").split())
+    assert said not in " ".join(printed.replace("│", " ").split())
+    assert "constants" in explain(made(privacy=PURE, calibration="paper")).to_json()["agents"][0]
 
 
 def test_pure_constants_hold_where_there_is_one_feature():

@@ -19,6 +19,7 @@ _ADVICE = {
     "table": FEWER_STATES,
     "mixture": "choose a problem with fewer states, actions or kernels, or a shorter horizon",
     "linear MDP": "choose a problem with fewer states or features, or a shorter horizon",
+    "features": "choose fewer users or features, or a shorter horizon",
     "linear bandit": "choose contexts with fewer numbers, or a smaller population",
 }
 _USUAL_ADVICE = "choose a smaller problem or a shorter horizon"

@@ -13,7 +13,7 @@ from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round, Statistic
-from confide.learning.resources import Footprint, numbers_of_users
+from confide.learning.resources import NUMBERS_PER_STEP, Footprint, numbers_of_users
 from confide.linear_mdps.batches import BatchPlan, at_every, first_release, growing, static
 from confide.linear_mdps.contributions import StoredTargets, StoredTransitions
 from confide.linear_mdps.function_planning import (
@@ -33,7 +33,13 @@ from confide.linear_mdps.planning import (
     has_grown,
     plan_round,
 )
-from confide.linear_mdps.printed import LinearSetting, gram_rows, printed_linear
+from confide.linear_mdps.printed import (
+    OWN_CONSTANTS,
+    LinearSetting,
+    gram_rows,
+    is_pure,
+    printed_linear,
+)
 from confide.mechanisms.additive import additive_noise
 from confide.mechanisms.counters import Exact, Factorisation, Tree
 from confide.mechanisms.sources import NoiseSource
@@ -59,6 +65,9 @@ GRAM_SHARE = 0.6  # of the budget, for Lambda and rewards; regret is flat betwee
 REWARD_BALANCE = 1.5  # kappa of rewards beside Lambda
 # Of the estimate of planning time: one multiplication in a product of matrices, by `benchmarks/memory.py`.
 SECONDS_PER_PRODUCT = 1e-9
+# Features of users who are sampled together (`GymProblem.chunk`), and how many copies of them exist while they are clipped.
+SHOWN_TOGETHER = 2**23
+COPIES_OF_FEATURES = 6
 _LOCAL = (
     "LSVI-UCB cannot be made local: its responses sum phi (r + V(s')) are computed again whenever V changes, from data that a server under "
     "LocalDP must never see; sending features and rewards noised one by one multiplies the noise, and regret is linear. Whether a "
@@ -224,7 +233,8 @@ def paper(
     statistic, shares = setting.statistic(bound, False), chosen.shares(H, [1.0] * chosen.switches)
     tree = None if isinstance(privacy, NoPrivacy) else Tree(chosen.schedule.leaves)
     algorithm = ValueRegressions(setting, bound, rule, statistic, chosen, responses, shares)
-    return _calibration(algorithm, tree, gram)
+    made_by = OWN_CONSTANTS if is_pure(privacy) else ""
+    return replace(_calibration(algorithm, tree, gram), constants=made_by)
 
 
 def _calibration(
@@ -323,20 +333,21 @@ class LSVIUCB(Learner):
             else None
         )
         matrices = sizes.horizon * sizes.dimension**2
+        numbers = 20 * matrices + numbers_of_users(chosen, sizes.horizon)
         if sizes.family == FeaturesPublic.family:
-            # Of each user: features of all actions in four bytes each, an action and a reward.
-            row = sizes.actions * sizes.dimension // 2 + 2
-            stored = episodes * sizes.horizon * row // 10
-            features = sizes.actions * sizes.dimension
+            shown = sizes.actions * sizes.dimension
+            # Of each user and step: features in four bytes each, an action and a reward.
+            numbers += episodes * sizes.horizon * (shown // 2 + 2)
+            users = numbers_of_users(chosen, sizes.horizon) // NUMBERS_PER_STEP
+            together = min(users * shown, SHOWN_TOGETHER)
+            numbers += COPIES_OF_FEATURES * together
+            products = episodes * sizes.horizon * shown * (sizes.dimension + 1)
         else:
-            stored = min(episodes, sizes.states**2 * sizes.actions) * sizes.horizon
             features = sizes.states * sizes.actions * sizes.dimension
-        numbers = (
-            20 * matrices + 10 * stored + 4 * features + numbers_of_users(chosen, sizes.horizon)
-        )
-        seconds = 0.01 + SECONDS_PER_PRODUCT * sizes.dimension * (
-            matrices + sizes.horizon * features
-        )
+            stored = min(episodes, sizes.states**2 * sizes.actions) * sizes.horizon
+            numbers += 10 * stored + 4 * features
+            products = sizes.dimension * (matrices + sizes.horizon * features)
+        seconds = 0.01 + SECONDS_PER_PRODUCT * products
         return Footprint(matrices // 2, numbers, seconds, chosen, tree)
 
     def __init__(

@@ -84,7 +84,11 @@ class FeatureClip:
                 f"got {users.states.shape[1:]} and {users.actions.shape[1:]}"
             )
         # After the last step nothing is worth anything, so the last observation is not needed.
-        features = real_numbers(users.states[:, :H])
+        with np.errstate(all="ignore"):  # what is printed must not depend on the data
+            return self._clipped(users)
+
+    def _clipped(self, users: Trajectories) -> UserRows:
+        features = real_numbers(users.states[:, : self.steps])
         actions, rewards = real_numbers(users.actions), real_numbers(users.rewards)
         is_action = (actions >= 0) & (actions < self.actions) & (actions == np.floor(actions))
         usable = np.isfinite(features).all(axis=(1, 2, 3))
