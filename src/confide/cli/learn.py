@@ -187,7 +187,7 @@ def learn(
     from confide.arguments import real
     from confide.offline.model_release import check_ends
     from confide.release.files import FileRelease
-    from confide.report.learned import Learned
+    from confide.report.learned import learned_from
 
     question = model.question(files)
     check_ends(question.ends, log.max_steps)
@@ -219,7 +219,7 @@ def learn(
             released, warned = make_release(
                 asked, reading.prepare(logs), output.out, output.as_json
             )
-            learned = Learned(released, released.plan(policy.pessimism), told(asked, before))
+            learned = learned_from(released, policy.pessimism, tuple(told(asked, before)))
             if test is not None:
                 learned = _tested(asked, learned, reading.prepare(test))
             _show(learned, warned, output.out, output.as_json)
@@ -240,20 +240,23 @@ def _check_test(question: "ModelRelease", max_steps: int, *, no_privacy: bool) -
 def _tested(asked: "FileRelease[PrivateModel]", learned: "Learned", test: "Logs") -> "Learned":
     """On the people held out: the ledger charges the larger loss of the two parts.
 
-    What goes on as logged cannot be better: it is not tested.
+    What goes on as logged cannot be better: it is not tested. A guess that passes this test is announced.
     """
     from dataclasses import replace
 
-    if not learned.policy.changed.any():
+    candidate = learned.best
+    if not candidate.changed.any():
         reason = "not tested, and no bound: the policy is the logged one in every state, so there is nothing to test"
         return replace(learned, said=(*learned.said, ("tested", f"{reason}.")))
     improvement = learned.model.improvement(
-        learned.policy,
+        candidate,
         test,
         ledger=asked.ledger,
         noise=asked.noise.source(),
         id=f"{asked.id} held out" if asked.ledger else None,
     )
+    if improvement.shown and improvement.share == 1:
+        return replace(learned, policy=candidate, guess=None, improvement=improvement)
     return replace(learned, improvement=improvement)
 
 

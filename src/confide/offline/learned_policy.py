@@ -14,6 +14,7 @@ from confide._durable import output, staged
 from confide.errors import InvalidParameter
 from confide.logs.labels import Labels, named
 from confide.policy import Array, StochasticPolicy
+from confide.release.value import NO_VALUE, Value
 
 Ints = npt.NDArray[np.int64]
 FORMAT = "confide-policy/1"
@@ -64,7 +65,9 @@ class LearnedPolicy:
     """A choice for every state: an action, or number A, "as logged": go on as those who made the log.
 
     `weights` [s, a] are its probabilities of actions, with the behaviour as it was estimated where the choice is "as logged". `value` and
-    `behaviour_value` are the values that the model predicts for it and for the behaviour.
+    `behaviour_value` are the values that the model predicts for it and for the behaviour. `logged` is the value of the logged policy with
+    a 90 % interval, from mean returns; `learned` is that of this policy: `logged` and the gain that the model predicts, with a lower bound.
+    `shown`: the planned policy passed the test of being better than the logged one.
     """
 
     choices: Ints = field(repr=False)
@@ -77,6 +80,9 @@ class LearnedPolicy:
     visits: Array = field(repr=False)  # [s]
     improvement_std: float = 0.0  # of value - behaviour_value, given the release
     labels: Labels = field(default_factory=Labels, repr=False)
+    logged: Value = NO_VALUE
+    learned: Value = NO_VALUE
+    shown: bool = False
 
     @property
     def actions(self) -> int:
@@ -146,8 +152,9 @@ class LearnedPolicy:
         members = self.labels.members
         return {
             "format": FORMAT,
-            "value": self.value,
-            "behaviour_value": self.behaviour_value,
+            "logged": self.logged.to_json(),
+            "learned": self.learned.to_json(),
+            "shown": self.shown,
             "improvement_std": self.improvement_std,
             "pessimism": self.pessimism,
             "actions": names,

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,9 +30,10 @@ from confide.offline.policy_planning import (
     pessimistic,
     state_values,
 )
+from confide.offline.return_planning import ReleasedReturns
 from confide.offline.reward_planning import rewards_of
 from confide.offline.row_planning import Rows, rows_of, simplex
-from confide.offline.table_features import Table
+from confide.offline.table_features import Table, value_ranges
 from confide.policy import StochasticPolicy, TabularPolicy
 from confide.privacy.bounded import Array
 from confide.privacy.certificate import Certificate
@@ -40,11 +42,16 @@ from confide.privacy.ledger import Ledger
 from confide.privacy.request import Request
 from confide.release.question import check_call, check_request
 from confide.release.sums import Progress
+from confide.release.value import Value, quantile
 from confide.tables.support_features import Support
 
 _FORMAT = "confide-model/4"
 # of a table
 _NUMBERS = ("states", "actions", "discount", "reward_low", "reward_high", "lowest", "highest")
+_RETURNS = ("logged_returns", "state_returns")
+LEVEL = 0.9  # of intervals
+# Intervals are a little wider than normal quantiles say, because variances are estimated, too.
+WIDER = 1.05
 _RELEASED = ("counts", "cuts", "totals", "reward_sums", "starts")
 AnyPolicy = LearnedPolicy | TabularPolicy | StochasticPolicy | npt.ArrayLike
 
@@ -95,6 +102,8 @@ class PrivateModel:
     guarantee: Guarantee
     certificate: Certificate | None = field(repr=False)
     steps: int
+    logged_returns: ReleasedReturns | None = field(default=None, repr=False)
+    state_returns: ReleasedReturns | None = field(default=None, repr=False)
     labels: Labels = field(default_factory=Labels, repr=False)
     rows: Rows = field(init=False, repr=False)
     dynamics: Dynamics = field(init=False, repr=False)
@@ -134,6 +143,36 @@ class PrivateModel:
         return self.value(self.behaviour)
 
     @property
+    def logged(self) -> Value:
+        """The value of the logged policy with a 90 % interval, from the mean return of users. It does not rest on the model."""
+        if self.logged_returns is None:
+            return Value(self.behaviour_value)
+        return self.logged_returns.values(np.array([self.behaviour_value]), self._z)[0]
+
+    @property
+    def logged_states(self) -> list[Value]:
+        """The value of the logged policy from the first visit to each state on [s], with 90 % intervals, from mean returns of users."""
+        guesses = self.state_values(self.behaviour)
+        if self.state_returns is None:
+            return [Value(float(guess)) for guess in guesses]
+        return self.state_returns.values(guesses, self._z, direct=self.noise_std == 0)
+
+    @property
+    def _z(self) -> float:
+        return WIDER * quantile(LEVEL, self.guarantee)
+
+    def _learned(self, improvement: float, std: float, luck: float) -> Value:
+        """The value of a policy that is better by so much in the model: with a lower bound alone, because the same data chose it."""
+        logged, z = self.logged, self._z
+        assert logged.value is not None
+        least, most = (float(part[-1]) for part in value_ranges(self.table, self.steps))
+        value = min(max(logged.value + improvement, least), most)
+        if logged.low is None:
+            return Value(value)
+        low = value - luck - math.hypot(logged.value - logged.low, z * std)
+        return Value(value, low if low > least else None)
+
+    @property
     def rewards(self) -> Array:
         """[s, a], known or from noisy sums."""
         return self.dynamics.rewards[: self.table.states]
@@ -156,7 +195,7 @@ class PrivateModel:
         )
 
     def state_values(self, policy: AnyPolicy) -> Array:
-        """The expected discounted return of the first `steps` steps from every state [s]."""
+        """The expected discounted return of the first `steps` steps from every state [s], in the model."""
         weights = self._weights(policy)
         if self.table.ends:
             weights = np.vstack([weights, np.full((1, self.table.actions), 1 / self.table.actions)])
@@ -173,10 +212,10 @@ class PrivateModel:
         flag("tested", tested)
         found = pessimistic(self.dynamics, pessimism, self.start, self.steps)
         choices, gains, gain_std = found.choices[:S], found.gains[:S], found.gain_std[:S]
-        improvement_std = found.improvement_std
+        improvement, improvement_std, luck = found.improvement, found.improvement_std, found.luck
         if tested and not found.shown:
             choices, nothing = np.full(S, self.table.actions), np.zeros(S)
-            gains, gain_std, improvement_std = nothing, nothing, 0.0
+            gains, gain_std, improvement, improvement_std, luck = nothing, nothing, 0.0, 0.0, 0.0
         policy = followed(self.behaviour, choices)
         return LearnedPolicy(
             choices,
@@ -189,6 +228,9 @@ class PrivateModel:
             self.dynamics.visits[:S].sum(axis=1),
             improvement_std,
             self.labels,
+            self.logged,
+            self._learned(improvement, improvement_std, luck),
+            found.shown,
         )
 
     def improvement(
@@ -270,6 +312,10 @@ class PrivateModel:
             "terminal": table.terminal,
         }
         arrays |= {name: getattr(self, name) for name in _RELEASED}
+        for name in _RETURNS:
+            if (returns := getattr(self, name)) is not None:
+                arrays[f"{name}_sums"], arrays[f"{name}_noise"] = returns.sums, returns.noise
+                arrays[f"{name}_range"] = np.array([returns.centre, returns.radius])
         arrays |= {
             name: part
             for name in ("rewards", "start")
@@ -305,7 +351,9 @@ class PrivateModel:
             counts, cuts, totals, reward_sums, starts = (held[name] for name in _RELEASED)
             released = counts, cuts, totals, reward_sums, starts
             noise = noise_std, total_weight, reward_weight
-            return cls(table, *released, *noise, guarantee, certificate, facts["steps"], labels)
+            logged_returns, state_returns = (_returns_in(held, name) for name in _RETURNS)
+            returns = facts["steps"], logged_returns, state_returns
+            return cls(table, *released, *noise, guarantee, certificate, *returns, labels)
         except DAMAGED as error:
             raise StateError(
                 f"this is not a saved model, or it is damaged or cut off: {type(error).__name__}"
@@ -329,6 +377,21 @@ class PrivateModel:
             )
         except OSError as error:
             raise StateError(f"cannot read a model from {path}: {error.strerror}") from None
+
+
+def _returns_in(held: dict[str, Any], name: str) -> ReleasedReturns | None:
+    """Released returns of a file, if it has some."""
+    if f"{name}_sums" not in held:
+        return None
+    sums, noise, ends = (held[f"{name}_{part}"] for part in ("sums", "noise", "range"))
+    fits = sums.ndim == 3 and 1 <= len(sums) <= 2 and sums.shape[1] == 3
+    if not (fits and noise.shape == sums.shape[:2] and ends.shape == (2,)):
+        raise ValueError
+    if not all(
+        part.dtype == np.float64 and np.isfinite(part).all() for part in (sums, noise, ends)
+    ):
+        raise ValueError
+    return ReleasedReturns(sums, noise, float(ends[0]), float(ends[1]))
 
 
 def _check_sizes(table: Table, held: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
-"""One release of root-weighted transition counts: a model of a table, and with it the value of every policy."""
+"""One release of counts and returns: a model of a table, the value of every policy in it, and the logged one's with intervals."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,10 +10,13 @@ import numpy.typing as npt
 
 from confide.arguments import array, flag, kind, real, whole
 from confide.errors import ConfideWarning, InvalidParameter, LogError
+from confide.evaluation.visit_contributions import FirstVisits
 from confide.identity import Identity
 from confide.logs.labels import NO_LABELS, Labels
 from confide.offline.model import PrivateModel
-from confide.offline.table_features import Array, Bools, Table
+from confide.offline.return_contributions import TableReturns
+from confide.offline.return_planning import ReleasedReturns
+from confide.offline.table_features import Array, Bools, Table, step_ranges
 from confide.offline.transition_contributions import (
     MOST_TRANSITIONS,
     RootCounts,
@@ -27,6 +31,12 @@ from confide.tables.support_features import support_of
 
 USUAL_WEIGHT = 0.5
 USUAL_TRANSITIONS = 20
+# Of the budget. What is not for counts is for values that have intervals: whether whole trajectories, the share, and what it is for.
+COUNTS_SHARE = 0.92
+_RETURNS = (
+    (True, 0.03, "returns of the logged policy, and their squares"),
+    (False, 0.05, "returns from the first visit to each state on, and their squares"),
+)
 # successors of a public support, up to which row totals are left out: the cells add up to them with little noise
 FEW = 8
 
@@ -36,7 +46,8 @@ class ModelRelease(LogQuestion[PrivateModel]):
     """A model of a table from a log: noisy counts of rows (s, a) and transitions (s, a, s'), first states and, if not known, rewards.
 
     Guarantee: all that a `PrivateModel` holds, and everything computed from it, satisfies `privacy` for each user with all trajectories up
-    to the log's cap, whatever the data are. It is one query with one noise (see `RootCounts` for its sensitivity).
+    to the log's cap, whatever the data are. Counts have COUNTS_SHARE of the budget (see `RootCounts` for their sensitivity); returns of
+    whole trajectories and returns from single states on have the rest (`TableReturns`).
 
     `transitions` = K: the first K rows of a user count, over the trajectories in order; noise grows with sqrt(K). Never more than the log's
     caps let in; None is USUAL_TRANSITIONS, or all rows without privacy. `rewards` [s, a] or [s] are public, or None: learned, from rewards
@@ -179,7 +190,55 @@ class ModelRelease(LogQuestion[PrivateModel]):
             raise LogError('a model needs the column of actions: open the log with action="action"')
         self._check_labels(_labels_of(logs))
         check_ends(self.ends, _steps_of(logs))
-        return [Share(self._statistic_of(logs, privacy).bound, 1.0, "weighted counts of rows")]
+        counts = Share(
+            self._statistic_of(logs, privacy).bound, COUNTS_SHARE, "weighted counts of rows"
+        )
+        bounds = self._rests(logs)
+        return [
+            counts,
+            *(
+                Share(self.returns(rest, whole=whole).bound, share / len(bounds), query)
+                for whole, share, query in _RETURNS
+                for rest in bounds
+            ),
+        ]
+
+    def returns(self, rest: Array, *, whole: bool) -> TableReturns:
+        """What is added up for the value of the logged policy (`whole`), or for those of single states.
+
+        rest [k] is what k unknown steps pay.
+        """
+        table = self.table()
+        low, high = step_ranges(table, len(rest) - 1)
+        places = 1 if whole else self.states
+        visits = 1 if whole else min(self.states, USUAL_TRANSITIONS, len(rest) - 1)
+        # the largest weight of counts that does not raise the sensitivity, see `FirstVisits`
+        balance = math.sqrt((3 if places == visits else 1) - 1 / 4)
+        bound = FirstVisits(places, visits, 1, balance, 1.0)
+        centre, radius = float(low[-1] + high[-1]) / 2, float(high[-1] - low[-1]) / 2
+        return TableReturns(bound, table, rest, centre, max(radius, 1e-9), whole)
+
+    def _rests(self, logs: Logs) -> list[Array]:
+        """What k steps that are not known can pay [k]: the least, and the most; the least alone if all steps are known."""
+        steps = _steps_of(logs)
+        least, most = step_ranges(self.table(), steps)
+        layouts = [part.layout for part in getattr(logs, "parts", ())]
+        # Steps may be missing where rows are numbered: the positions in a list are not.
+        numbered = any(layout.columns.step and not layout.lists for layout in layouts)
+        return [least, most] if numbered or (not self.ends and steps > 1) else [least]
+
+    def _released_returns(self, sums: LogSums, *, whole: bool) -> ReleasedReturns:
+        found, noises = [], []
+        for rest in self._rests(sums.logs):
+            statistic = self.returns(rest, whole=whole)
+            bound, released = statistic.bound, sums.release(statistic)
+            found.append(np.stack(bound.unpack(released.values)))  # type: ignore[arg-type]
+            std = released.noise.std
+            count_noise, square_noise = std / bound.count_unit, std / bound.square_unit
+            noises.append([count_noise, std, math.hypot(square_noise, count_noise / 2)])
+        return ReleasedReturns(
+            np.stack(found), np.array(noises), statistic.centre, statistic.radius
+        )
 
     def _statistic_of(self, logs: Logs, privacy: Request) -> RootTransitions:
         return self.statistic(
@@ -192,6 +251,9 @@ class ModelRelease(LogQuestion[PrivateModel]):
         statistic = self._statistic_of(sums.logs, sums.privacy)
         released = sums.release(statistic)
         parts = statistic.bound.unpack(released.values)
+        logged_returns, state_returns = (
+            self._released_returns(sums, whole=whole) for whole, *_ in _RETURNS
+        )
         return PrivateModel(
             self.table(),
             *parts,
@@ -201,6 +263,8 @@ class ModelRelease(LogQuestion[PrivateModel]):
             released.guarantee,
             sums.certificate(f"a model of {self.states} states and {self.actions} actions"),
             _steps_of(sums.logs),
+            logged_returns,
+            state_returns,
             _labels_of(sums.logs),
         )
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+from scipy.special import ndtr
 
 from confide.errors import InvalidParameter
 from confide.offline.row_planning import Rows
@@ -12,8 +13,9 @@ from confide.offline.table_features import Table, value_ranges
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-# A plan is announced as better than the behaviour if its gain is so many standard deviations, times the pessimism if that is above one.
-SURE = 2.5
+# A plan is announced as better than the behaviour if its gain is so many standard deviations above what luck may give, times the pessimism
+# if that is above one.
+SURE = 2.0
 PRUNED = 20  # rounds of dropping what gains nothing
 NEAR = 1e-9  # relative to the range of returns: values that are as near are equal
 FAINT = (
@@ -118,8 +120,9 @@ class Plan:
 
     `gains` [s] are how much better the choice is than what was logged, in the model and without pessimism, then on with the plan: a mean
     over the steps at which the logged policy is in this state, in the model; `gain_std` their standard deviations given the release.
-    `improvement` is the difference of the values of the plan and of the behaviour. `shown`: it is so many standard deviations above zero
-    that the plan may be announced as better.
+    `improvement` is the difference of the values of the plan and of the behaviour. `luck` is how large it would be on average if no action
+    were better than another, because in every state the best one was chosen by the same data. `shown`: the improvement is so many standard
+    deviations above this that the plan may be announced as better.
     """
 
     choices: Ints
@@ -127,6 +130,7 @@ class Plan:
     gain_std: Array
     improvement: float
     improvement_std: float
+    luck: float
     shown: bool
 
 
@@ -143,25 +147,49 @@ def pessimistic(model: Dynamics, pessimism: float, start: Array, steps: int) -> 
     For the test the standard deviation of an action is not less than that of a single successor which noise may hide: the worst state
     that people were seen in, at its pessimistic value. What other rows say about this successor does not lower it.
     """
-    visits = _discounted_visits(model, start, steps)
+    visits = discounted_visits(model, model.behaviour, start, steps)
     choices, V = _iterated(model, pessimism, visits, steps)
     A, least = model.table.actions, float(V[model.seen].min(initial=np.inf))
     worst = least if np.isfinite(least) else 0.0
     for _ in range(PRUNED):
-        gains, std = _gains(model, choices, worst, visits, steps)
+        gains, std, logged_std = _gains(model, choices, worst, visits, steps)
         useless = (choices < A) & (gains <= 0)
         if not useless.any():
             break
         choices = np.where(useless, A, choices)
-    often = visits.sum(axis=0)
-    improvement, spread = float(often @ gains), float(np.linalg.norm(often * std))
-    shown = improvement > SURE * max(pessimism, 1.0) * spread
-    return Plan(choices, gains, std, improvement, spread, shown)
+    logged_visits = visits.sum(axis=0)
+    improvement = float(logged_visits @ gains)
+    policy = followed(model.behaviour, choices)
+    plan_visits = discounted_visits(model, policy, start, steps).sum(axis=0)
+    # The error of a value is that of each row times how often the policy takes it, so the errors of the plan count with its own visits.
+    # Where it goes on as logged, the same row is in both values.
+    changed = choices < A
+    errors = np.where(
+        changed,
+        np.hypot(plan_visits * std, logged_visits * logged_std),
+        (plan_visits - logged_visits) * logged_std,
+    )
+    spread = float(np.linalg.norm(errors))
+    # Whether there is a gain at all is a question about the choices where people are: a chain of probabilities that are known badly may
+    # have a product that is far from certain, and is positive.
+    gain_std = np.where(changed, np.hypot(std, logged_std), 0.0)
+    doubt = float(np.linalg.norm(logged_visits * gain_std))
+    # The best of several actions that are alike looks better than they are, in every state.
+    luck = largest_of(A) * float(logged_visits @ gain_std)
+    shown = improvement > luck + SURE * max(pessimism, 1.0) * doubt
+    return Plan(choices, gains, gain_std, improvement, spread, luck, shown)
 
 
-def _discounted_visits(model: Dynamics, start: Array, steps: int) -> Array:
-    """discount^t times the probability of each state at step t under the behaviour [t, s]; it ends where next to nothing is left."""
-    P = (_chosen(model.behaviour) @ model.P).T
+def largest_of(number: int) -> float:
+    """The mean of the largest of so many independent standard normal numbers."""
+    x = np.linspace(-9.0, 9.0, 3600)
+    below = ndtr(x) ** number
+    return float(((x > 0) - below).sum() * (x[1] - x[0]))
+
+
+def discounted_visits(model: Dynamics, policy: Array, start: Array, steps: int) -> Array:
+    """discount^t times the probability of each state at step t under a policy [t, s]; it ends where next to nothing is left."""
+    P = (_chosen(policy) @ model.P).T
     at = np.append(start, np.zeros(model.states - len(start)))
     visits = [at]
     while len(visits) < steps:
@@ -251,18 +279,20 @@ def _looked_ahead(
         [model.reward_std, np.sqrt((b**2 * model.reward_std**2).sum(axis=1))]
     )
     means = np.column_stack([model.rewards, reward]), np.column_stack([own, logged]), reward_std
-    return means, np.sqrt(np.column_stack([variance, together]))
+    going = model.table.support.open.reshape(S, A)[:, :1]
+    return means, np.where(going, np.sqrt(np.column_stack([variance, together])), 0.0)
 
 
 def _gains(
     model: Dynamics, choices: Ints, worst: float, visits: Array, steps: int
-) -> tuple[Array, Array]:
-    """Gains [s] of the choices over what was logged, and their standard deviations, as means over the steps at which a state is met."""
+) -> tuple[Array, Array, Array]:
+    """Gains [s] of the choices over what was logged, and the standard deviations of what a choice and of what the logged policy is worth
+    [s]: means over the steps at which a state is met."""
     S, A = model.behaviour.shape
     values = _step_values(model, followed(model.behaviour, choices), steps)
     low, high = value_ranges(model.table, steps)
     here, changed = np.arange(S), choices < A
-    gains, spreads = np.zeros(S), np.zeros(S)
+    gains, spreads, logged_spreads = np.zeros(S), np.zeros(S), np.zeros(S)
     for k, share in _shares_of_steps(visits, steps, len(values) - 1):
         (rewards, ahead, reward_std), spread = _looked_ahead(
             model, values[k - 1], high[k - 1] - low[k - 1]
@@ -274,8 +304,9 @@ def _gains(
         std = np.sqrt((model.table.discount * spread) ** 2 + reward_std**2)
         gains += share * (Q[here, choices] - Q[:, A])
         # errors of a row at several steps are the same error
-        spreads += share * np.hypot(std[here, choices], std[:, A])
-    return np.where(changed, gains, 0.0), np.where(changed, spreads, 0.0)
+        spreads += share * std[here, choices]
+        logged_spreads += share * std[:, A]
+    return np.where(changed, gains, 0.0), spreads, logged_spreads
 
 
 def followed(behaviour: Array, choices: Ints) -> Array:

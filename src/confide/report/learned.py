@@ -17,13 +17,43 @@ from confide.offline.model import PrivateModel
 from confide.privacy import words as privacy_words
 from confide.privacy.assumption import STATED, Assumption
 from confide.privacy.request import Trust
+from confide.release.value import Value, definition
 from confide.report import page
 from confide.report.tables import Cell
 from confide.report.words import many
 
-# The values of single states are not shown: they have no intervals yet, and are too large in states with few visits.
-HEADS = ("state", "do", "taken before", "gain", "gain positive", "visits (noisy)")
+HEADS = (
+    "state",
+    "do",
+    "taken before",
+    "gain",
+    "gain positive",
+    "logged value (90 %)",
+    "visits (noisy)",
+)
 _ON_PAGE = 1000  # states
+# Of docs/benchmarks/values_learn.md: at most so many logs led to a policy that was announced and was not better.
+CLAIM_ERROR = "5 %"
+
+
+def learned_from(
+    model: PrivateModel, pessimism: float, said: tuple[tuple[str, str], ...] = ()
+) -> "Learned":
+    """What is planned in a model, with remarks."""
+    policy = model.plan(pessimism)
+    guess = None if policy.shown else model.plan(pessimism, tested=False)
+    return Learned(model, policy, said, guess=guess)
+
+
+def with_interval(value: Value) -> str:
+    """A value and its interval, or its lower bound."""
+    if value.value is None:
+        return "not estimated"
+    if value.low is None:
+        return f"{value.value:.3g} (interval not estimated)"
+    if value.high is None:
+        return f"{value.value:.3g} (at least {value.low:.3g})"
+    return f"{value.value:.3g} ({value.low:.3g} to {value.high:.3g})"
 
 
 @dataclass(frozen=True)
@@ -34,24 +64,40 @@ class Learned:
     policy: LearnedPolicy
     said: tuple[tuple[str, str], ...] = ()
     improvement: Improvement | None = None  # shown on people that the model was not learned from
+    # The plan, where it was not shown to be better than the logged policy, which is then `policy`.
+    guess: LearnedPolicy | None = None
 
     @property
     def title(self) -> str:
         return f"A policy for {self.model.table.states:,} states, learned from a log"
 
     @property
+    def best(self) -> LearnedPolicy:
+        """The policy that was planned: the exported one, or a guess that was not shown to be better than the logged policy."""
+        return self.guess or self.policy
+
+    @property
     def headline(self) -> str:
-        policy, users = self.policy, self.model.guarantee.users
-        changed = int(policy.changed.sum())
+        best, users = self.best, self.model.guarantee.users
+        logged = f"from {users:,} users: the logged policy is worth {with_interval(best.logged)}"
+        changed = int(best.changed.sum())
         if not changed:
             return (
-                f"from {users:,} users, no policy that is reliably better than the logged policy (worth {policy.behaviour_value:.3g}): "
-                "keep the logged policy, or use more users or a larger epsilon."
+                f"{logged}. No policy was found that may be better: keep the logged policy, "
+                "or use more users or a larger epsilon."
             )
-        where = "1 state" if changed == 1 else f"{changed:,} of {len(policy.choices):,} states"
+        where = "1 state" if changed == 1 else f"{changed:,} of {len(best.choices):,} states"
+        learned = with_interval(best.learned)
+        if self.guess is not None:
+            return (
+                f"{logged}. The best guess of a better policy, which differs from it in {where}, would be worth {learned}. "
+                "It was not shown to be better: keep the logged policy, which is the exported one, or use more users or a larger epsilon."
+            )
+        test = f"by a test that was wrong in at most {CLAIM_ERROR} of simulated logs"
+        if not self.policy.shown:
+            test = "on users who were held out"
         return (
-            f"from {users:,} users, a policy worth {policy.value:.3g} instead of {policy.behaviour_value:.3g} "
-            f"(standard deviation of the difference: {policy.improvement_std:.2g}), as the released model predicts. "
+            f"{logged}, and the learned policy {learned}. It was shown to be better, {test}. "
             f"It differs from the logged policy in {where}."
         )
 
@@ -71,8 +117,10 @@ def words(learned: Learned) -> list[tuple[str, str]]:
     table = model.table
     rewards = "public" if table.rewards is not None else "learned"
     how = (
-        f"rewards are {rewards}; returns are discounted by {table.discount:g}; uncertain values are lowered by {policy.pessimism:g} "
-        f"standard deviation{'' if policy.pessimism == 1 else 's'}. Values and gains are estimates from noisy counts, not bounds."
+        f"rewards are {rewards}; {definition(model.steps, table.discount)}. For the plan, uncertain values are lowered by "
+        f"{policy.pessimism:g} standard deviation{'' if policy.pessimism == 1 else 's'}. Intervals of the logged policy hold with 90 % "
+        "probability, noise and the choice of users together; they come from returns of users. The value of the learned policy is the "
+        "logged one and the gain in the model. It has a lower bound alone, because the same data chose the policy."
     )
     # The values of states are those of the model, also where the bound is not.
     about_the_log = (
@@ -107,13 +155,18 @@ def rows(learned: Learned, most: int | None = None) -> list[list[str]]:
     """A row of text per state, under `HEADS`."""
     policy, made = learned.policy, []
     why = {each.number: each for each in policy.departures()}
+    values = learned.model.logged_states
     for state in learned.order[:most]:
         row = [named(policy.labels.state, state), "as logged", "", "", ""]
         if (found := why.get(state)) is not None:
             share, gain = f"{100 * found.logged:.0f} %", " ".join(_gain(found))
             row = [found.state, found.action, share, gain, f"{min(100 * found.chance, 99.9):.1f} %"]
-        made.append([*row, f"{policy.visits[state]:,.0f}"])
+        made.append([*row, _of_state(values[state]), f"{policy.visits[state]:,.0f}"])
     return made
+
+
+def _of_state(value: Value) -> str:
+    return with_interval(value) if value.estimated else "not estimated"
 
 
 def _gain(departure: Departure) -> tuple[str, str]:
@@ -124,17 +177,18 @@ def _gain(departure: Departure) -> tuple[str, str]:
 def cards(learned: Learned) -> list[tuple[str, str, str]]:
     """(heading, large, text): what was learned, whether it was shown to be better, and what is revealed of one user."""
     model, policy, found = learned.model, learned.policy, learned.improvement
-    if policy.changed.any():
-        text = f"instead of {policy.behaviour_value:.3g} for the logged policy, as the released model predicts."
-        made = [("Worth", f"{policy.value:.3g}", text)]
-    else:
-        made = [
-            (
-                "Worth",
-                f"{policy.behaviour_value:.3g}, as before",
-                "No policy is reliably better than the logged one: keep it.",
-            )
-        ]
+    best = learned.best
+    worth = "not estimated" if best.logged.value is None else f"{best.logged.value:.3g}"
+    made = [("Logged policy", worth, f"Worth {with_interval(best.logged)}, with 90 % probability.")]
+    if best.changed.any():
+        worth = "not estimated" if best.learned.value is None else f"{best.learned.value:.3g}"
+        state = (
+            "It was shown to be better."
+            if learned.guess is None
+            else "It was not shown to be better."
+        )
+        text = f"Worth {with_interval(best.learned)}, by the logged value and the gain in the model. {state}"
+        made.append(("Learned policy", worth, text))
     if found is not None:
         level = f"at least +{found.bound:.3g}" if found.shown else "not shown"
         text = str(found)
@@ -165,9 +219,10 @@ def cards(learned: Learned) -> list[tuple[str, str, str]]:
 def _cells(learned: Learned) -> list[list[Cell]]:
     """The rows of the page's table, under `HEADS`, with keys to sort by."""
     policy, made = learned.policy, []
+    values = learned.model.logged_states
     why = {each.number: each for each in policy.departures()}
     shown = learned.order[:_ON_PAGE]
-    for state, (name, do, share, _, chance, visits) in zip(
+    for state, (name, do, share, _, chance, value, visits) in zip(
         shown, rows(learned, _ON_PAGE), strict=True
     ):
         found = why.get(state)
@@ -184,6 +239,7 @@ def _cells(learned: Learned) -> list[list[Cell]]:
                 Cell(share, "", found.logged if found else None),
                 Cell(gained, spread, found.gain if found else None),
                 Cell(chance, "", found.chance if found else None),
+                Cell(value, "", values[state].value),
                 Cell(visits, "", float(policy.visits[state])),
             ]
         )
@@ -199,6 +255,10 @@ def record(learned: Learned) -> dict[str, Any]:
         "guarantee": guarantee.to_json(),
         "said": [{"about": name, "text": text} for name, text in words(learned)],
         **learned.policy.to_json(),
+        "learned": learned.best.learned.to_json(),
+        "guess": None if learned.guess is None else learned.guess.to_json()["policy"],
+        "states": [value.to_json() for value in model.logged_states],
+        "value": definition(model.steps, model.table.discount),
         "choices": learned.policy.choices.tolist(),
         "behaviour": learned.policy.behaviour.tolist(),
         "visits": learned.policy.visits.tolist(),
