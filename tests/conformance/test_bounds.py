@@ -32,6 +32,7 @@ from confide.mixtures.contributions import Both, PairedTargets, StackedRows, Val
 from confide.mixtures.questions.contributions import AnswerSums
 from confide.mixtures.value_features import raw, reduced
 from confide.offline.gain_contributions import Gains, Moments, Shortfalls
+from confide.offline.return_contributions import TableReturns
 from confide.offline.table_features import Table, step_ranges
 from confide.offline.transition_contributions import RootCounts, RootTransitions
 from confide.planners.reward_features import centred_rewards
@@ -303,6 +304,13 @@ def gains(clip):
     rest = step_ranges(paying(), 2)[1]
     target, changed = np.array([[1.0, 0.0], [1.0, 0.0]]), np.ones(2, bool)
     return Gains(Moments(-1 / clip, 1 - 1 / clip), paying(), target, changed, rest, 1.0, clip)
+
+
+def returns(*, whole):
+    """Of two steps, the second state terminal."""
+    bound = FirstVisits(1 if whole else 2, 1 if whole else 2, 1, math.sqrt(2.75), 1.0)
+    most = step_ranges(paying(), 2)[1]
+    return TableReturns(bound, paying(), most, float(most[-1]) / 2, float(most[-1]) / 2, whole)
 
 
 def shortfalls(low):
@@ -604,6 +612,15 @@ CASES = {
     ),
     "root counts, several": logged(
         root_counts(4, total=0.0, reward=0.25), 3, trajectories=4, steps=2, actions=2
+    ),
+    "returns": logged(returns(whole=True), 2, steps=2, actions=2),
+    "returns from states": logged(
+        returns(whole=False),
+        2,
+        steps=2,
+        actions=2,
+        attained=(0.6, 0.6, 0.6, 0.6),
+        because="returns from two states of one trajectory are linked",
     ),
     "gains": logged(gains(4.0), 2, steps=2, actions=2),
     "gains, small clip": logged(gains(1.25), 2, steps=2, actions=2),

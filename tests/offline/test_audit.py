@@ -146,7 +146,8 @@ def test_a_model_survives_and_its_twins_do_not(rewards):
         for steps in (K + 1, LONG)
     )
     # many transitions are clipped
-    assert short.reached == pytest.approx(1.0, abs=0.01) and long.reached <= 1.001
+    # the returns of the two people are not as far apart as any could be
+    assert short.reached == pytest.approx(1.0, abs=0.05) and long.reached <= 1.001
     assert survives(short, runs=200)
     assert attack(dataclasses.replace(short, factor=0.5)).refuted
     assert attack(Subject(functools.partial(model_seen, Endless(**sizes), LONG))).refuted

@@ -22,8 +22,8 @@ class TableReturns:
     `whole`: one row (h, g, kappa (g^2 - 1/2)) per user, of the mean return of the user's trajectories. Otherwise the user's first
     trajectory adds one such row to each of its first K different states, of the return from the first visit on. Whether a visit
     counts is decided by the past alone. Users who are not valid, or have a state or an action that does not exist or a reward that is
-    not finite anywhere, contribute zero. The sensitivity is that of `FirstVisits`: a user adds at most one row to each of at most K states, with |g| <= 1.
-    Totals are whole numbers, the same bits for any partitioning.
+    not finite anywhere, contribute zero. The sensitivity is that of `FirstVisits`: a user adds at most one row to each of at most K
+    states, with |g| <= 1. Totals are whole numbers, the same bits for any partitioning.
     """
 
     bound: FirstVisits
