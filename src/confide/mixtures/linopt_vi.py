@@ -17,7 +17,7 @@ from confide.learning.learner import Algorithm, Calibration, Description, Learne
 from confide.learning.resources import Footprint
 from confide.mechanisms.counters import Tree
 from confide.mechanisms.sources import NoiseSource
-from confide.mechanisms.symmetric import MIRRORED
+from confide.mechanisms.symmetric import ISOMETRIC, MIRRORED
 from confide.mixtures.contributions import Both, StackedRows, ValueTargets
 from confide.mixtures.explorer_planning import SAID
 from confide.mixtures.footprint import regression_footprint
@@ -290,9 +290,11 @@ def paper(public: MixturePublic, choices: Choices, make_algorithm: MakeAlgorithm
     transitions, features = make(Regression("transitions", d1, kappa)), raw(d1, span)
     schedule = choose_schedule(choices.schedule, one_tree(choices.episodes))
     bound: RegressionRows | StackedRows
+    # The printed noise is the same on every entry. Without noise the coordinates are those of the other agents.
+    off_diagonal = ISOMETRIC if isinstance(privacy, NoPrivacy) else MIRRORED
     if varphi is None:
         bound = RegressionRows(
-            value_steps(H), d1, 1.0, 1 / kappa, kappa, public.nonnegative, MIRRORED
+            value_steps(H), d1, 1.0, 1 / kappa, kappa, public.nonnegative, off_diagonal
         )
         planner = MixturePlanner(public, features, transitions, plain=True, unit=unit)
     else:
@@ -306,7 +308,7 @@ def paper(public: MixturePublic, choices: Choices, make_algorithm: MakeAlgorithm
             1.0,
             plain=True,
             nonnegative=positive,
-            off_diagonal=MIRRORED,
+            off_diagonal=off_diagonal,
         )
         rewards = make(Regression("rewards", d2, 1.0))
         planner = MixturePlanner(
