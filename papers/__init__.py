@@ -36,19 +36,25 @@ __all__ = [
 
 
 def reproduce(
-    paper: str, *, quick: bool = False, out: str | Path | None = None, progress: Say | None = None
+    paper: str,
+    *,
+    quick: bool = False,
+    users: int | None = None,
+    out: str | Path | None = None,
+    progress: Say | None = None,
 ) -> Reproduction:
     """Reproduce a paper: check its constants, run its algorithms, measure its claims and verify its errata.
 
-    `quick` uses fewer seeds and fewer users; calibrations and errata are the same. `out` is a folder for the page, its figures and the
+    `quick` uses fewer seeds and fewer users; calibrations and errata are the same. `users` is the largest number of users of runs with the
+    paper's constants that release once per user, for a slow machine. `out` is a folder for the page, its figures and the
     numbers as JSON. `progress` is called with a short text at each step.
     """
     if paper not in PAPERS:
         raise InvalidParameter(f"unknown paper {paper!r}; choose one of {', '.join(PAPERS)}")
     module = importlib.import_module(f"papers.{paper}")
-    found: Reproduction = module.reproduce(quick, progress or (lambda _: None))
+    found: Reproduction = module.reproduce(quick, progress or (lambda _: None), users)
     if out is not None:
         from papers.page import write
 
-        write(found, Path(out))
+        write(found, Path(out), users)
     return found

@@ -28,6 +28,13 @@ def reproduce(
             "--quick", help="Use fewer seeds and users; takes seconds instead of minutes."
         ),
     ] = False,
+    users: Annotated[
+        int | None,
+        typer.Option(
+            min=100,
+            help="The largest number of users of runs with the paper's constants, for a slow machine.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Write the page, its figures and the numbers as JSON to this folder."),
@@ -39,7 +46,7 @@ def reproduce(
     A claim of the paper that does not hold is reported. The exit code is 1 only if the computation does not confirm one of our errata.
     """
     with _telling(as_json) as say:
-        found = papers.reproduce(paper, quick=quick, out=out, progress=say)
+        found = papers.reproduce(paper, quick=quick, users=users, out=out, progress=say)
     if as_json:
         typer.echo(page.as_json(found), nl=False)
     else:

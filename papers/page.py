@@ -25,12 +25,12 @@ SLACK = (
 )
 
 
-def write(found: Reproduction, folder: Path) -> list[Path]:
+def write(found: Reproduction, folder: Path, users: int | None = None) -> list[Path]:
     """<paper>.md, <paper>.json and the figures; the files written."""
     folder.mkdir(parents=True, exist_ok=True)
     written = [save(figure, folder) for figure in found.figures]
     for path, text in (
-        (folder / f"{found.paper}.md", markdown(found)),
+        (folder / f"{found.paper}.md", markdown(found, users)),
         (folder / f"{found.paper}.json", as_json(found)),
     ):
         path.write_text(text)
@@ -65,8 +65,10 @@ def _plain(value: Any) -> Any:
     return int(number) if isinstance(value, int) else number
 
 
-def markdown(found: Reproduction) -> str:
-    command = f"python -m papers {found.paper}{' --quick' if found.quick else ''} --out FOLDER"
+def markdown(found: Reproduction, users: int | None = None) -> str:
+    chosen = " --quick" if found.quick else ""
+    chosen += "" if users is None else f" --users {users}"
+    command = f"python -m papers {found.paper}{chosen} --out FOLDER"
     checked = (*found.calibrations, *found.empirical)
     untested = sum(claim.holds == "not tested" for claim in checked)
     parts = [

@@ -49,6 +49,12 @@ class Judgement:
     numbers: Numbers
 
 
+def sizes(largest: int, users: int | None) -> tuple[int, ...]:
+    """Three numbers of users, a factor of ten apart. `users` lowers the largest one, for a slow machine."""
+    most = largest if users is None else min(largest, users)
+    return max(most // 100, 10), max(most // 10, 30), max(most, 100)
+
+
 def run_paper(spec: RunSpec, users: Sequence[int], seeds: Sequence[int]) -> PaperRuns | str:
     """Run with the paper's constants, or say why they are refused."""
     printed = [replace(spec, episodes=n).printed() for n in users]

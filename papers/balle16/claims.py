@@ -32,7 +32,7 @@ CLAIMS = Texts(Path(__file__).with_name("claims.toml"))
 SETTINGS = ((0.1, 0.1, 40), (0.1, 0.1, 20), (1.0, 1e-5, 40), (5.0, 1e-5, 40), (55.0, 0.1, 1))
 
 
-def reproduce(quick: bool, say: Say) -> Reproduction:
+def reproduce(quick: bool, say: Say, users: int | None = None) -> Reproduction:  # noqa: ARG001
     say("constants and lemmas")
     calibrations, tables = (*privacy_claims(), *utility_claims()), (constants(),)
     say("errata")

@@ -31,7 +31,7 @@ from papers.findings import (
 from papers.fits import exponent, fitted
 from papers.luyo21.bounds import nontrivial_from
 from papers.norms import norm_claims
-from papers.regret import PaperRuns, judge, paper_lines, run_paper
+from papers.regret import PaperRuns, judge, paper_lines, run_paper, sizes
 from papers.runs import at_random, case, measured, regrets, with_epsilon
 from papers.text import Texts
 
@@ -41,7 +41,7 @@ DELTA, PROBLEM = 1e-5, "oscillator"
 OURS, OTHER = "ofu-lq", "certainty-equivalent-lq"
 
 
-def reproduce(quick: bool, say: Say) -> Reproduction:
+def reproduce(quick: bool, say: Say, users: int | None = None) -> Reproduction:
     say("constants and theorems")
     wrong = {
         erratum.number: erratum
@@ -55,7 +55,7 @@ def reproduce(quick: bool, say: Say) -> Reproduction:
     )
     say("algorithms")
     algorithms = (run_all(quick),)
-    printed, curves = run_as_printed(quick, say), measure(quick, say)
+    printed, curves = run_as_printed(quick, say, users), measure(quick, say)
     return Reproduction(
         "chowdhury21",
         "[Chowdhury21]",
@@ -255,11 +255,11 @@ def run_all(quick: bool) -> Algorithm:
 Curves = dict[str, dict[float, Array]]
 
 
-def run_as_printed(quick: bool, say: Say) -> PaperRuns | str:
+def run_as_printed(quick: bool, say: Say, users: int | None) -> PaperRuns | str:
     """With the paper's constants at epsilon = 1, for as many users as a few minutes allow."""
     say("the paper's constants")
-    users = (100, 1_000) if quick else (3_000, 30_000, 300_000)
-    return run_paper(case(OURS, PROBLEM, JointDP(1.0, DELTA), users[-1]), users, range(1))
+    planned = sizes(1_000 if quick else 300_000, users)
+    return run_paper(case(OURS, PROBLEM, JointDP(1.0, DELTA), planned[-1]), planned, range(1))
 
 
 def measure(quick: bool, say: Say) -> Curves:

@@ -34,7 +34,7 @@ SETTING, LINEAR = Setting(K, H, D), LinearSetting(K, H, D)
 _AT = "K = 1e5, H = d = 5, p = .1"
 
 
-def reproduce(quick: bool, say: Say) -> Reproduction:
+def reproduce(quick: bool, say: Say, users: int | None = None) -> Reproduction:
     say("constants and theorems")
     calibrations = (
         *(promise(one) for one in CONSTANTS),
@@ -46,7 +46,7 @@ def reproduce(quick: bool, say: Say) -> Reproduction:
     errata = (*luyo21_errata.errata(), *luyo21_errata_linear.errata())
     say("algorithms")
     algorithms = run_all(quick)
-    found = luyo21_table.measure(quick, say)
+    found = luyo21_table.measure(quick, say, users)
     return Reproduction(
         "luyo21",
         "[Luyo21]",

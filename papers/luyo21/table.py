@@ -22,7 +22,7 @@ from papers.luyo21.bounds import (
     nontrivial_from,
     plus_bound,
 )
-from papers.regret import PaperRuns, judge, paper_lines, run_paper
+from papers.regret import PaperRuns, judge, paper_lines, run_paper, sizes
 from papers.runs import at_random, case, promised_epsilon, regrets, with_epsilon
 from papers.text import Texts
 
@@ -105,7 +105,7 @@ def rows(quick: bool) -> tuple[Row, ...]:
     )
 
 
-def measure(quick: bool, say: Say) -> tuple[Found, ...]:
+def measure(quick: bool, say: Say, users: int | None = None) -> tuple[Found, ...]:
     seeds, found = range(2 if quick else 8), []
     for row in rows(quick):
         say(f"Table 1: {row.locator}, {row.name}")
@@ -113,7 +113,7 @@ def measure(quick: bool, say: Say) -> tuple[Found, ...]:
         over_epsilon = _stacked(
             [with_epsilon(row.case, epsilon) for epsilon in row.epsilons], seeds
         )
-        found.append(Found(row, over_K, over_epsilon, _run_paper(row, quick)))
+        found.append(Found(row, over_K, over_epsilon, _run_paper(row, quick, users)))
     return tuple(found)
 
 
@@ -121,13 +121,13 @@ def _stacked(cases: Sequence[RunSpec], seeds: Sequence[int]) -> Array:
     return np.stack([regrets(spec, seeds) for spec in cases], axis=1)
 
 
-def _run_paper(row: Row, quick: bool) -> PaperRuns | str:
+def _run_paper(row: Row, quick: bool, users: int | None) -> PaperRuns | str:
     """With the paper's constants. LSVI-UCB releases once per batch, which is fast; the others once per user."""
     if row.case.agent == "lsvi-ucb":
-        users: tuple[int, ...] = (1_000, 10_000) if quick else (10_000, 100_000, 1_000_000)
+        planned = sizes(10_000 if quick else 1_000_000, None)
     else:
-        users = (20, 200) if quick else (1_000, 10_000, 100_000)
-    return run_paper(row.case, users, range(1))
+        planned = sizes(200 if quick else 100_000, users)
+    return run_paper(row.case, planned, range(1))
 
 
 def table(found: Sequence[Found]) -> Table:

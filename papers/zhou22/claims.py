@@ -17,7 +17,7 @@ from papers.findings import Algorithm, Claim, Figure, Line, Panel, Reproduction,
 from papers.fits import exponent, fitted
 from papers.luyo21.bounds import nontrivial_from
 from papers.norms import norm_claims
-from papers.regret import PaperRuns, judge, paper_lines, run_paper
+from papers.regret import PaperRuns, judge, paper_lines, run_paper, sizes
 from papers.runs import at_random, case, measured, regrets, with_epsilon
 from papers.text import Texts
 from papers.zhou22 import bounds
@@ -33,7 +33,7 @@ _AGENTS = {
 }
 
 
-def reproduce(quick: bool, say: Say) -> Reproduction:
+def reproduce(quick: bool, say: Say, users: int | None = None) -> Reproduction:
     say("constants and theorems")
     calibrations = (
         *privacy_claims(),
@@ -47,7 +47,7 @@ def reproduce(quick: bool, say: Say) -> Reproduction:
     found = errata()
     say("algorithms")
     algorithms = run_all(quick)
-    curves = {agent: measure(agent, quick, say) for agent in _AGENTS}
+    curves = {agent: measure(agent, quick, say, users) for agent in _AGENTS}
     return Reproduction(
         "zhou22",
         "[Zhou22]",
@@ -296,15 +296,15 @@ class Measured:
     paper: PaperRuns | str
 
 
-def measure(agent: str, quick: bool, say: Say) -> Measured:
+def measure(agent: str, quick: bool, say: Say, users: int | None) -> Measured:
     say(f"{agent}: growth of regret")
     seeds = range(2 if quick else 8)
-    users = (1_000, 10_000) if quick else (1_000, 10_000, 100_000, 1_000_000)
+    many = (1_000, 10_000) if quick else (1_000, 10_000, 100_000, 1_000_000)
     epsilons = (1.0, 0.5) if quick else (2.0, 1.0, 0.5, 0.25)
-    spec = case(agent, PROBLEM, JointDP(1.0, DELTA), users[-1])
-    printed = (20, 200) if quick else (1_000, 10_000, 100_000)
+    spec = case(agent, PROBLEM, JointDP(1.0, DELTA), many[-1])
+    printed = sizes(200 if quick else 100_000, users)
     return Measured(
-        {n: regrets(replace(spec, episodes=n), seeds) for n in users},
+        {n: regrets(replace(spec, episodes=n), seeds) for n in many},
         {e: regrets(with_epsilon(spec, e), seeds) for e in epsilons},
         run_paper(spec, printed, range(1)),
     )
