@@ -243,6 +243,18 @@ def takes_privacy(name: str) -> bool:
     return "privacy" in inspect.signature(agent_class(name)).parameters
 
 
+# How the two calibrations of an agent of a paper differ.
+CALIBRATIONS = (
+    "paper is the published algorithm with its printed constants. tight is our form of it: some users explore, bonus and schedule are "
+    "ours, and there is no proof of regret."
+)
+
+
+def of_a_paper(name: str) -> bool:
+    """Whether an agent has the name of an algorithm in a paper, so that its tight form is another algorithm."""
+    return name in AGENTS and AGENTS[name].profile.paper not in ("", "confide")
+
+
 def has_paper(name: str) -> bool:
     """Whether an agent offers the constants of its paper; if its class does not say, assume so."""
     # Agents of our own, which stand in no paper, name "confide".

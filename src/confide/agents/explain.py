@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from confide._memory import in_words
+from confide.agents.catalogue import of_a_paper
 from confide.agents.facts import Facts, facts
 from confide.errors import InvalidParameter
 from confide.learning.learner import Learner
@@ -102,15 +103,23 @@ def explain(*agents: Learner, problem: Problem | ProblemSizes | None = None) -> 
     return Explanation(_told_apart([facts(agent, problem) for agent in agents]))
 
 
+def _calibration(one: Facts) -> str:
+    """An algorithm of a paper is another one in the tight form, which is said here."""
+    if one.constants:
+        return "paper: the printed algorithm"
+    words = _CALIBRATION.get(one.calibration, one.calibration)
+    if one.calibration == "tight" and of_a_paper(one.name):
+        words += "; some users explore, bonus and schedule are ours, no proof of regret"
+    return words
+
+
 def _cells(one: Facts) -> dict[str, str]:
     """The cells of one agent, by heading; an empty text where a row does not apply."""
     noise, private, users = one.noise, one.trust is not Trust.NONE, one.schedule.users
     given = f"epsilon = {one.epsilon:.3g} at delta = {one.request.delta:g}"
     broken = "" if one.kept else ", MORE than requested: a run is refused"
     return {
-        "calibration": "paper: the printed algorithm"
-        if one.constants
-        else _CALIBRATION.get(one.calibration, one.calibration),
+        "calibration": _calibration(one),
         "constants": one.constants,
         "request": str(one.request) if private else words.OPEN,
         "guarantee": given + broken if private else words.NO_PRIVACY,

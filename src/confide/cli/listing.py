@@ -52,7 +52,7 @@ def list_all(
     from rich.table import Table
     from rich.text import Text
 
-    from confide.agents.catalogue import NEEDS
+    from confide.agents.catalogue import CALIBRATIONS, NEEDS
 
     console = Console()
     for kind, meaning in NEEDS.items():
@@ -75,7 +75,9 @@ def list_all(
                 )
         console.print(table)
         console.print()
-    console.print(_NOTE, style="dim", highlight=False, markup=False)
+    console.print(
+        f"Calibrations: {CALIBRATIONS} {_NOTE}", style="dim", highlight=False, markup=False
+    )
 
 
 def _for(problem: "Problem") -> dict[str, Any]:
@@ -181,14 +183,22 @@ def _profiles(catalogue: "Catalogue") -> dict[str, Any]:
 
 def _of_kind(kind: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """(agents, problems), each with its description."""
-    from confide.agents.catalogue import AGENTS
+    from confide.agents.catalogue import AGENTS, has_paper
     from confide.problems.catalogue import PROBLEMS
 
-    def said(about: str, paper: str, more: str) -> str:
-        return about + (f" [{paper}]" if paper not in ("", "confide") else "") + more
+    def said(about: str, paper: str, more: str, calibrations: str = "") -> str:
+        return about + (f" [{paper}{calibrations}]" if paper not in ("", "confide") else "") + more
 
     agents = [
-        (name, said(e.about, e.paper, "; rewards must be known" if e.known_rewards else ""))
+        (
+            name,
+            said(
+                e.about,
+                e.paper,
+                "; rewards must be known" if e.known_rewards else "",
+                "; tight or paper" if has_paper(name) else "; tight",
+            ),
+        )
         for name, e in _profiles(AGENTS).items()
         if e.family == kind
     ]
@@ -201,7 +211,7 @@ def _of_kind(kind: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
 
 
 def _plain() -> dict[str, Any]:
-    from confide.agents.catalogue import AGENTS
+    from confide.agents.catalogue import AGENTS, has_paper
     from confide.problems.catalogue import PROBLEMS
 
     def fit(agent: "Profile", problem: "ProblemProfile") -> bool:
@@ -213,6 +223,7 @@ def _plain() -> dict[str, Any]:
         name: {
             "about": e.about,
             "paper": e.paper,
+            "calibrations": ["tight", "paper"] if has_paper(name) else ["tight"],
             "fits": e.family,
             "known_rewards": e.known_rewards,
             "local": e.local,

@@ -168,6 +168,7 @@ def print_rows(comparison: "Comparison") -> None:
     """A table per problem that fits 80 columns, with the same intervals as a report."""
     from rich.console import Console
 
+    from confide.agents.catalogue import CALIBRATIONS, of_a_paper
     from confide.comparison.words import nobody_learned
 
     console = Console()
@@ -183,6 +184,11 @@ def print_rows(comparison: "Comparison") -> None:
     many = len({_guarantee(row) for row in comparison.rows}) > _LISTED
     for said in dict.fromkeys(map(_guarantee, told if many else comparison.rows)):
         console.print(said, style="dim", highlight=False, soft_wrap=True, markup=False)
+    used = [row.variant.partition(" ")[0] for row in comparison.rows if row.calibration == "tight"]
+    ours = [name for name in dict.fromkeys(used) if of_a_paper(name)]
+    if ours:
+        note = f"{', '.join(ours)}: tight form; {CALIBRATIONS}"
+        console.print(note, style="dim", highlight=False, soft_wrap=True, markup=False)
 
 
 def _table(comparison: "Comparison", problem: str) -> Any:
