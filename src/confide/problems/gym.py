@@ -257,11 +257,14 @@ class GymProblem:
             np.full((users, self.horizon), self.public.terminal_reward),
         )
         for i in range(users):
-            states[i, 0] = self.public.rows(self._env.reset(seed=int(rng.integers(2**31)))[0])
+            seed = int(rng.integers(2**31))
+            # Draws of a learned policy are the user's own, so that no user changes those of another.
+            draws = np.random.default_rng(seed) if isinstance(policy, FeaturePolicy) else rng
+            states[i, 0] = self.public.rows(self._env.reset(seed=seed)[0])
             for h in range(self.horizon):
                 usable = bool(np.isfinite(states[i, h]).all())
                 actions[i, h] = (
-                    choose(h, states[i, h], rng) if usable else rng.integers(self.actions)
+                    choose(h, states[i, h], draws) if usable else draws.integers(self.actions)
                 )
                 observation, reward, terminated, truncated, _ = self._env.step(
                     self._first + int(actions[i, h])
