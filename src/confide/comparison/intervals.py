@@ -6,7 +6,7 @@ They are studentised bootstraps. A percentile bootstrap of n seeds never leaves 
 75 % of cases and that of five in at most 94 %; the studentised one is free of this. Its resamples are smoothed by noise of one standard
 error per seed, because resamples of three seeds are all one seed in 11 % of cases, and have no deviation then; and no side is shorter than
 Student's, because heavy tails make it so. What cannot be negative (`positive=True`, and ratios) has its interval on the logarithmic scale:
-its errors are skewed to the right. The coverages that were measured are in tests/comparison/test_analysis.py. No interval knows what no
+its errors are skewed to the right. The coverages that were measured are in tests/comparison/test_intervals.py. No interval knows what no
 seed showed: where one run in seven fails, five seeds show nothing of it in 46 % of cases.
 
 An interval is for one number, a band for one point at a time: not for a whole curve at once.
