@@ -131,7 +131,7 @@ def test_regret_against_epsilon(many):
     ]
     assert len(levels) == 3
     free = next(row for row in many.rows if row.label == "a, no privacy")
-    assert levels[0].get_ydata()[0] == pytest.approx(free.final_regret.mean())
+    assert levels[0].get_ydata()[0] == pytest.approx(free.last.mean())
 
 
 def test_intervals_of_three_seeds_do_not_blow_up_the_axis():
