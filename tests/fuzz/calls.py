@@ -75,6 +75,7 @@ RECORDS = {
     "Description",
     "LearnedPolicy",
     "PrivateModel",
+    "RolloutValue",
     "Round",
     "Run",
     "ValueEstimate",
