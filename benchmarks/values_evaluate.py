@@ -1,6 +1,6 @@
 """Values of `confide evaluate`: right without noise, with intervals that hold, and of final policies in one's own environment.
 
-    python benchmarks/values_evaluate.py [--logs 1000] [--parts right,coverage,environments] [--write]
+    python benchmarks/values_evaluate.py [--logs 1000] [--parts right,coverage,environments] [--keep FOLDER] [--write]
 
 - right: four simulated logs of 20,000 users, each estimator without noise beside the textbook's formula, written in NumPy, and the truth.
 - coverage: simulated logs of 10,000 users at epsilon 1 and 10 and without privacy (delta = 1e-6). Values of the logged policy
@@ -248,41 +248,45 @@ def worlds():
 # Coverage.
 
 
-@dataclass
-class Tally:
-    """Of one kind of value: hits, widths and intervals that were not estimated."""
-
-    hits: list
-    widths: list
-    missing: int = 0
-
-    def add(self, truth, value, whole):
-        if value.low is None:
-            self.missing += 1
-            self.hits.append(True)
-            self.widths.append(whole)
-            return
-        self.hits.append(value.low <= truth <= value.high)
-        self.widths.append(value.high - value.low)
+BLOCK = 50  # logs
 
 
-def coverage(logs):
+def coverage(logs, keep):
     lines = [
         "## Coverage of 90 % intervals and their widths",
-        f"{logs:,} simulated logs of {USERS:,} users per world. *width* is the median width, *share* as a share of the range of returns (of twice the "
-        "range for differences), *x textbook* as a multiple of the median width of the textbook's interval on the same logs without noise. *none* "
-        "counts intervals that are printed as not estimated; they count as hits, and with the whole range as width.",
+        f"{logs:,} simulated logs of {USERS:,} users per world. *share* is the median width as a share of the range of returns (of twice the "
+        "range for differences), *x textbook* the same as a multiple of the median width of the textbook's interval on the same logs without noise. *none* "
+        "counts intervals that are printed as not estimated; they count as hits, and with the whole range as width. States are those with at least 1 % of the visits.",
         "",
         "| world | value | epsilon | coverage | share | x textbook | none |",
         "|---|---|---|---|---|---|---|",
     ]
     for world in worlds():
-        lines += covered(world, logs)
-        print("\n".join(lines[-12:]), flush=True)
+        blocks = [measured(world, number, keep) for number in range(logs // BLOCK)]
+        found = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+        lines += summary(world, found)
+        print("\n".join(lines[-15:]), flush=True)
     return lines
 
 
-def covered(world, logs):
+def measured(world, number, keep):
+    """The hits and widths on `BLOCK` logs; from the folder `keep` if they are there."""
+    path = None if keep is None else Path(keep) / f"{world.name}-{number}.npz"
+    if path is not None and path.exists():
+        with np.load(path) as file:
+            return dict(file)
+    found = {}
+    for seed in range(number * BLOCK, (number + 1) * BLOCK):
+        for name, value in on_one_log(world, seed, keep).items():
+            found.setdefault(name, []).append(value)
+    arrays = {name: np.array(values) for name, values in found.items()}
+    if path is not None:
+        np.savez(path, **arrays)
+    return arrays
+
+
+def on_one_log(world, seed, keep):
+    """(hit, width) of each value and budget, NaN as width where there is no interval; textbook widths."""
     behaviour, (target, other) = world.behaviour, world.targets
     truths = {
         "logged": world.value(behaviour),
@@ -290,69 +294,79 @@ def covered(world, logs):
         "target minus logged": world.value(target) - world.value(behaviour),
         "target minus another": world.value(target) - world.value(other),
     }
-    values, often = world.state_truth
+    values, often = state_truth(world, keep)
     common = {"clip": world.clip, "return_bound": world.most}
     questions = {
         "states": world.of_states(),
         "weighted": WeightedImportanceSampling(target, GAMMA, **common),
         "against": WeightedImportanceSampling(target, GAMMA, against=other, **common),
     }
-    tallies = {(name, eps): Tally([], []) for name in truths for eps in PRIVACY}
-    state_hits = {eps: [] for eps in PRIVACY}
-    state_widths = {eps: [] for eps in PRIVACY}
-    state_none = dict.fromkeys(PRIVACY, 0)
-    textbook = {name: [] for name in (*truths, "states")}
-    for seed in range(logs):
-        users = world.users(USERS, seed)
-        for name, width in textbook_widths(world, users, cells=seed < 25).items():
-            textbook[name].append(width)
-        log = WithActions(users, world.steps)
-        for number, (eps, privacy) in enumerate(PRIVACY.items()):
-            made = {
-                name: question.release(
-                    log, privacy=privacy, rng=np.random.default_rng([seed, number])
-                )
-                for name, question in questions.items()
-            }
-            found = {
-                "logged": made["states"].logged_value(),
-                "target minus logged": made["weighted"].difference(),
-                "target minus another": made["against"].difference(),
-            }
-            low, high = (float(part[0]) for part in made["weighted"].interval())
-            whole = low <= 0 and high >= world.most
-            found["target"] = Value(0.0, *((None, None) if whole else (low, high)))
-            for name, value in found.items():
-                span = 2 * world.most if "minus" in name else world.most
-                tallies[name, eps].add(truths[name], value, span)
-            low, high = (part[often] for part in made["states"].interval())
-            none = (low <= 0) & (high >= world.most)
-            state_none[eps] += int(none.sum())
-            state_hits[eps].append((low <= values[often]) & (values[often] <= high))
-            state_widths[eps].append(high - low)
+    users = world.users(USERS, seed)
+    log = WithActions(users, world.steps)
+    found = {f"textbook {name}": width for name, width in textbook_widths(world, users).items()}
+    for number, (eps, privacy) in enumerate(PRIVACY.items()):
+        made = {
+            name: question.release(log, privacy=privacy, rng=np.random.default_rng([seed, number]))
+            for name, question in questions.items()
+        }
+        shown = {
+            "logged": made["states"].logged_value(),
+            "target minus logged": made["weighted"].difference(),
+            "target minus another": made["against"].difference(),
+        }
+        low, high = (float(part[0]) for part in made["weighted"].interval())
+        whole = low <= 0 and high >= world.most
+        shown["target"] = Value(0.0) if whole else Value(0.0, low, high)
+        for name, value in shown.items():
+            known = value.low is not None
+            hit = not known or value.low <= truths[name] <= value.high
+            found[f"{eps} {name}"] = [hit, value.high - value.low if known else np.nan]
+        low, high = (part[often] for part in made["states"].interval())
+        none = (low <= 0) & (high >= world.most)
+        hits = (low <= values[often]) & (values[often] <= high)
+        found[f"{eps} states"] = [hits, np.where(none, np.nan, high - low)]
+    return found
+
+
+def state_truth(world, keep):
+    """Values of states as they are counted, and whether they have at least 1 % of the visits."""
+    path = None if keep is None else Path(keep) / f"{world.name}-truth.npz"
+    if path is not None and path.exists() and "state_truth" not in vars(world):
+        with np.load(path) as file:
+            vars(world)["state_truth"] = file["values"], file["often"]
+    values, often = world.state_truth
+    if path is not None and not path.exists():
+        np.savez(path, values=values, often=often)
+    return values, often
+
+
+def summary(world, found):
     lines = []
-    for name in truths:
+    for name in ("logged", "target", "target minus logged", "target minus another"):
         span = 2 * world.most if "minus" in name else world.most
         for eps in PRIVACY:
-            tally = tallies[name, eps]
-            width = float(np.median(tally.widths))
-            ratio = width / float(np.median(textbook[name]))
+            hits, widths = found[f"{eps} {name}"].T
+            width = float(np.median(np.nan_to_num(widths, nan=span)))
+            ratio = width / float(np.median(found[f"textbook {name}"]))
+            none = int(np.isnan(widths).sum())
             lines.append(
-                f"| {world.name} | {name} | {eps} | {np.mean(tally.hits):.3f} | {width / span:.4f} | {ratio:.2f} | {tally.missing} |"
+                f"| {world.name} | {name} | {eps} | {hits.mean():.3f} | {width / span:.4f} | {ratio:.2f} | {none} |"
             )
-    usual = np.median(textbook["states"], axis=0)[often]
+    usual = np.median(found["textbook states"], axis=0)
     for eps in PRIVACY:
-        hits, widths = np.array(state_hits[eps]), np.array(state_widths[eps])
+        hits, widths = found[f"{eps} states"][:, 0], found[f"{eps} states"][:, 1]
+        none = int(np.isnan(widths).sum())
+        widths = np.nan_to_num(widths, nan=world.most)
         ratio = float(np.median(np.median(widths, axis=0) / np.maximum(usual, 1e-12)))
         share = float(np.median(widths)) / world.most
         by_state = hits.mean(axis=0)
         lines.append(
-            f"| {world.name} | {int(often.sum())} states, pooled (worst) | {eps} | {hits.mean():.3f} ({by_state.min():.3f}) | {share:.4f} | {ratio:.2f} | {state_none[eps]} |"
+            f"| {world.name} | {hits.shape[1]} states, pooled (worst) | {eps} | {hits.mean():.3f} ({by_state.min():.3f}) | {share:.4f} | {ratio:.2f} | {none} |"
         )
     return lines
 
 
-def textbook_widths(world, users, *, cells):
+def textbook_widths(world, users):
     returns = returns_of(users, GAMMA)
     own = returns - returns.mean()
     residuals = []
@@ -366,11 +380,9 @@ def textbook_widths(world, users, *, cells):
         "target minus logged": width_of(residuals[0] - own),
         "target minus another": width_of(residuals[0] - residuals[1]),
     }
-    if cells:
-        found["states"] = [
-            width_of(cell - cell.mean()) if len(cell) else np.nan
-            for cell in cells_of(users, world.problem.states, GAMMA)
-        ]
+    cells = cells_of(users, world.problem.states, GAMMA)
+    widths = [width_of(cell - cell.mean()) if len(cell) else np.nan for cell in cells]
+    found["states"] = np.array(widths)[world.state_truth[1]]
     return found
 
 
@@ -597,10 +609,23 @@ def main():
     parser.add_argument("--logs", type=int, default=1000)
     parser.add_argument("--parts", default="right,coverage,environments")
     parser.add_argument("--write", action="store_true")
+    parser.add_argument(
+        "--keep",
+        help="folder for the hits and widths of blocks of logs, so that the command can go on",
+    )
+    parser.add_argument(
+        "--block", nargs=2, metavar=("WORLD", "NUMBER"), help="measure one block only"
+    )
     arguments = parser.parse_args()
+    if arguments.block is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConfideWarning)
+            (world,) = (each for each in worlds() if each.name == arguments.block[0])
+            measured(world, int(arguments.block[1]), arguments.keep)
+        return
     parts = {
         "right": right,
-        "coverage": lambda: coverage(arguments.logs),
+        "coverage": lambda: coverage(arguments.logs, arguments.keep),
         "environments": environments,
     }
     lines = []
