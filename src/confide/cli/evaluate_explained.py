@@ -160,8 +160,11 @@ def _of_weights(
         "assumes": "actions were taken with the stated probabilities; the interval covers what clipping removes",
     }
     if mu is not None:
+        # A value is a sum of weights and of weighted returns, each of which has noise.
+        per_sum = math.hypot(1 / bound.weight, 1 / bound.worth)
         std = (
             asked.clip
+            * per_sum
             * bound.sensitivity(Relation(privacy.relation))
             / (mu * math.sqrt(1 - asked.interval_share))
         )
