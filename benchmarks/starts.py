@@ -1,0 +1,74 @@
+"""OFU-LQ with the paper's calibration and no privacy on systems with a fixed start: planned for this start, or for a random one.
+
+    python benchmarks/starts.py [--users 1000] [--seeds 4]
+
+Line 5 of [Chowdhury21, Alg. 1] plans for the state in which the episode starts. Prints a table in Markdown.
+"""
+
+import argparse
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import confide
+from confide.agents import OFULQ
+from confide.control.ofu_lq import OptimisticControl
+from confide.control.optimistic_planning import plan_optimistically
+from confide.learning.learner import Round
+
+
+class PlannedForRandomStarts(OptimisticControl):
+    """The confidence set of the paper, and gains for a random start."""
+
+    def plan(self, released: Any) -> Round:
+        planned = plan_optimistically(
+            self.confidence(released),
+            released,
+            self._costs,
+            bound=self.public.parameter_bound,
+            gain_bound=self.public.gain_bound,
+            warns=False,
+        )
+        return Round(planned.policies, self.statistic, planned.memory, planned.signal)
+
+
+def regret(system: Any, users: int, seed: int, *, for_start: bool) -> float:
+    agent = OFULQ(system.public, episodes=users, privacy=confide.NoPrivacy(), calibration="paper")
+    if not for_start:
+        made: Any = agent.algorithm
+        other = PlannedForRandomStarts(
+            made.public, made.statistic, made.releases, made.failure, printed=made.printed
+        )
+        agent.calibration = replace(agent.calibration, algorithm=other)
+    return float(confide.run(agent, system, seed=seed).regret[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--users", type=int, default=1_000)
+    parser.add_argument("--seeds", type=int, default=4)
+    given = parser.parse_args()
+    print("| system, start | planned for the start | planned for a random start | doing nothing |")
+    print("|---|---|---|---|")
+    for system in (
+        confide.problems.oscillator(),
+        confide.problems.thermal(),
+        confide.problems.glucose(),
+    ):
+        first = np.eye(len(system.A))[0]
+        fixed = replace(system, start=first)
+        cells = []
+        for for_start in (True, False):
+            found = [
+                regret(fixed, given.users, seed, for_start=for_start) for seed in range(given.seeds)
+            ]
+            error = np.std(found, ddof=1) / math.sqrt(given.seeds)
+            cells.append(f"{np.mean(found):.1f} ± {error:.1f}")
+        nothing = given.users * (fixed.optimal_value - fixed.uniform_value)
+        print(f"| {system.name}, e_1 | {cells[0]} | {cells[1]} | {nothing:.1f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
