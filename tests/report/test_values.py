@@ -2,6 +2,7 @@
 
 import csv
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from confide.evaluation import ValueEstimate
 from confide.privacy import words as privacy_words
 from confide.privacy.certificate import Mechanism, certify
+from confide.report import values
 from confide.report.values import (
     Shown,
     cells,
@@ -57,15 +59,15 @@ def test_rows_in_the_order_of_visits(made_up):
     assert [row[0] for row in rows(one, 2)] == [4, 3]
     assert titles(one) == ["state", "value", "90 % interval", "noise std", "visits (noisy)"]
     assert cells(one, rows(one)[0])[:2] == ["4", "1.000"]
-    assert cells(one, rows(one)[-1])[2] == "0.000 to 1.000"
-    assert "1 interval is the whole range" in dict(words(one))["intervals"]
+    assert cells(one, rows(one)[-1])[2] == "not estimated"
+    assert "1 interval is not estimated" in dict(words(one))["intervals"]
 
 
 def test_what_intervals_are_about_and_why_they_are_the_whole_range(made_up):
     one = shown(made_up)
     assert "covers the true value with probability 90 %" in dict(words(one))["intervals"]
     assert (
-        "the whole range: there are too few data for this much noise."
+        "because it would be the whole range: there are too few data for this much noise."
         in dict(words(one))["intervals"]
     )
     linear = Shown(one.estimate, "", about="the best linear fit")
@@ -73,7 +75,7 @@ def test_what_intervals_are_about_and_why_they_are_the_whole_range(made_up):
     one.estimate.released["sampling_variance"][:] = np.inf
     linear = Shown(one.estimate, "")
     assert (
-        "5 intervals are the whole range: with this much noise the matrix could be singular"
+        "5 intervals are not estimated, because it would be the whole range: with this much noise the matrix"
         in dict(words(linear))["intervals"]
     )
 
@@ -146,21 +148,22 @@ def test_no_privacy_is_loud(made_up, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("weight", "effective", "advice"),
+    ("above", "effective", "said"),
     [
-        (0.99, 400.0, "enough for weights"),
-        (0.8, 400.0, "the model of `confide learn`"),
-        (0.99, 20.0, "the model of `confide learn`"),
+        (0.0, 400.0, "no weight is above the clip"),
+        (50.0, 400.0, "50 of 1,000 users have a weight above the clip"),
+        (50.0, 20.0, "the model of `confide learn`"),
     ],
 )
 def test_weights_say_what_was_clipped_what_is_left_and_which_estimator_to_use(
-    made_up, weight, effective, advice
+    above, effective, said
 ):
-    one = shown(made_up)
-    one.estimate.released.update(weight=np.array([weight]), effective=np.array([effective]))
-    said = dict(words(one))["weights"]
-    assert (
-        f"takes off about {100 * (1 - weight):.2g} %" in said
-        and f"{effective:,.0f} of 1,000 users" in said
-        and advice in said
+    policies = SimpleNamespace(
+        users=1000,
+        counted=1000.0,
+        per_decision=True,
+        above=lambda _policy: (above, 0.0),
+        effective_users=lambda _policy: effective,
     )
+    told = values._weights(policies)
+    assert said in told and f"{effective:,.0f} of 1,000 users" in told
