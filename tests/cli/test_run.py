@@ -125,7 +125,7 @@ def test_beside_paper(confide, tmp_path):
 def test_a_mistake_beside_is_found_before_the_first_run(confide, tmp_path):
     for first, promise, message in [
         ("likelihood-vi", [], "likelihood-vi paper: LikelihoodVI is in no paper"),
-        ("ucrl-vtr", ["--delta", "0"], "ucrl-vtr paper: this noise gives epsilon=1.5"),
+        ("linopt-vi", ["--delta", "0"], "linopt-vi paper: [Zhou22] has no constants for delta = 0"),
     ]:
         done = confide(
             "run",
