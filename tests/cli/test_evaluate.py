@@ -494,8 +494,8 @@ def test_explain_says_which_estimator_and_reads_no_row(call, monkeypatch):
         "importance sampling instead with fewer than about" in found["thrown"]["why"]
         and model["people"] > 1
     )
-    # cells with an end, totals and rewards of rows, first states
-    assert model["numbers"] == 6 * 2 * 7 + 2 * 14 + 6
+    # cells with an end; totals, rewards and cuts of rows; first states
+    assert model["numbers"] == 6 * 2 * 7 + 3 * 14 + 6
     assert made(call, "log.parquet", *ASK, "--explain")["use"] == "counts-and-sums"
     shown = " ".join(
         call("evaluate", "thrown.parquet", *ASK, "--explain", "--target", "policy.npz").split()

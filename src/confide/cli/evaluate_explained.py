@@ -130,7 +130,10 @@ def _of_model(states: int, actions: int, mu: float | None, privacy: "Request") -
     )
     found: dict[str, Any] = {
         "command": "confide learn LOG --out learned, then confide.offline.PrivateModel.load('learned').value(policy)",
-        "releases": f"{bound.size:,} noisy numbers, once: counts of transitions, row totals, sums of rewards, first states",
+        "releases": (
+            f"{bound.size:,} noisy numbers, once: counts of transitions, row totals, "
+            "rows that were cut off, sums of rewards, first states"
+        ),
         "numbers": bound.size,
         "assumes": "the next state and the reward depend only on the recorded state and action",
     }
