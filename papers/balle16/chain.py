@@ -1,8 +1,10 @@
 """The chain of [Balle16, Section 6]: logs of it, and how far estimates are from its values.
 
-The paper leaves open when the reward comes, whether the final state counts, where trajectories start, F_max, w, rho and the sizes of
-batches. Here: the step in the final state pays 1, counts and ends the trajectory; starts are uniform, or all in the first state; F_max = 1,
-the largest return there is (R_max / (1 - gamma) = 100 would multiply all noise by 100); w = rho = 1.
+The paper gives a reward of 1 when the agent reaches the final, absorbing state, and draws starts from "an initial state distribution".
+Its text leaves open whether the reward belongs to the step into that state or to the step in it, whether that state counts, which
+initial distribution it is, F_max, w, rho and the sizes of batches. Here: the step in the final state pays 1, counts and ends the
+trajectory; starts are uniform, or all in the first state; F_max = 1, the largest return there is
+(R_max / (1 - gamma) = 100 would multiply all noise by 100); w = rho = 1.
 """
 
 import math
@@ -24,7 +26,7 @@ from confide.trajectory import LoggedUsers
 STATES, DISCOUNT = 40, 0.99
 PROMISE = CentralDP(0.1, 0.1)  # of Fig. 1
 VALUES: Array = chain_values(states=STATES, discount=DISCOUNT)
-# Where trajectories start, which the paper does not say, and the share of users who visit each state.
+# Where trajectories start, for which the paper only has "an initial state distribution", and the share of users who visit each state.
 STARTS: dict[str, Array] = {
     "uniform": (np.arange(STATES) + 1) / STATES,
     "first": np.ones(STATES),

@@ -122,7 +122,7 @@ def figures(every: Sequence[Curves]) -> tuple[Figure, ...]:
             "1/2), and excess risk, against the number of trajectories m, all measured. Bands are two standard errors. In the third panel "
             "LSL and DP-LSL are shown at the ridge that minimises the true error, which is unknown in practice; in the first one LSL has "
             "lambda = sqrt(m), in the last one DP-LSL has lambda = 10 sqrt(m). `paper` has the printed constants; `tight` gives the same "
-            "guarantee with the least noise.",
+            "guarantee with a smaller alpha and a larger beta.",
             (_left(curves), _second(curves), _third(curves), _fourth(curves)),
         )
         for curves in every

@@ -88,8 +88,8 @@ class _RidgeFit(LinearMonteCarlo):
         [0, F_max]), ||A' - A|| <= ||Phi||^2 ||rho||_inf, and ||theta|| <= F_max sqrt(sum rho n/(2 lambda)), because the norm of
         (M^T M + l)^-1 M^T is at most 1/(2 sqrt(l)).
         This holds for every lambda > 0. [Balle16, Cor. 8] divides by lambda - ||Phi||^2 ||rho||_inf instead (`printed`). At distance k the
-        counts grow by k at most, up to m: min, as in [Balle16, (13)], where its Lemma 9 prints max. sqrt(sum ...) is concave in k, so
-        the function is log-concave: ternary search.
+        counts grow by k at most, up to m: min, as in [Balle16, (13)], where its Lemma 9 and the display before it print max.
+        sqrt(sum ...) is concave in k, so the function is log-concave: ternary search.
         """
         counts, _ = visits_and_returns(self.states, counts, counts)
         arguments.whole("users", users, at_least=0)
@@ -159,7 +159,8 @@ class DPLSL(_RidgeFit, SmoothEstimator):
 
     Departures: `calibration="tight"` takes alpha and beta from the exact divergence and drops the condition lambda > ||Phi||^2 ||rho||_inf,
     which is not needed (proof at `smooth_sensitivity`); "paper" keeps both, and refuses constants that are false (a large epsilon);
-    "supplement" keeps the condition, and has the larger constants that the supplement proves, for epsilon up to 5.
+    "supplement" keeps the condition, and has the constants that the supplement proves, with a larger alpha, for epsilon up to 5.
+    `return_bound` is the paper's F_max. Returns above it are clipped; the paper assumes that there are none.
     """
 
     calibration: Annotated[str, CALIBRATION] = "tight"

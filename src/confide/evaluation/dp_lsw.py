@@ -56,7 +56,7 @@ class _WeightedFit(LinearMonteCarlo):
         return theta
 
     def smooth_sensitivity(self, counts: Array, users: int, beta: float, *, printed: bool) -> float:  # noqa: ARG002
-        """F_max ||(W^1/2 Phi)^+|| sqrt(psi) [Balle16, Alg. 1], psi = max_k e^(-k beta) sum_s w_s/max(n_s - k, 1)^2.
+        """F_max ||(Gamma^1/2 Phi)^+|| sqrt(psi) [Balle16, Alg. 1], Gamma = diag(w), psi = max_k e^(-k beta) sum_s w_s/max(n_s - k, 1)^2.
 
         Local sensitivity [Balle16, Cor. 3]: a neighbour moves F_s by F_max/max(n_s, 1) at most. Between two of the points n_s - 1 each
         term is log-convex in k, so their sum is, and the maximum is at 0 or at one of these points: no scan over k.
@@ -77,7 +77,7 @@ class _WeightedFit(LinearMonteCarlo):
         return self._strength() * float(np.sqrt(w.sum())) / max(users, 1)
 
     def _strength(self) -> float:
-        """F_max ||(W^1/2 Phi)^+||."""
+        """F_max ||(Gamma^1/2 Phi)^+||, Gamma = diag(w)."""
         kept = fitted_states(self)
         root = np.sqrt(public_weights(self.weights, self.states)[kept])
         singular = (
@@ -122,8 +122,9 @@ class DPLSW(_WeightedFit, SmoothEstimator):
     Reference: [Balle16, Alg. 1, Thm. 6].
 
     Departures: `calibration="tight"` takes alpha and beta from the exact divergence (`mechanisms/smooth.py`); "paper" keeps the printed
-    ones, and refuses them where they are false (a large epsilon); "supplement" has the larger ones that the supplement proves, for epsilon
-    up to 5. psi is exact without the paper's scan over k.
+    ones, and refuses them where they are false (a large epsilon); "supplement" has those that the supplement proves, with a larger alpha,
+    for epsilon up to 5. psi is exact without the paper's scan over k. `return_bound` is the paper's F_max. Returns above it are clipped;
+    the paper assumes that there are none. On a table the paper's pseudo-inverse gives a state of weight 0 the value 0; here it gets none.
     """
 
     calibration: Annotated[str, CALIBRATION] = "tight"

@@ -50,7 +50,7 @@ class PrivateLSTD(TwoReleases):
     different states need in a table. For smooth features consecutive x nearly cancel, and a smaller norm keeps everything: choose it
     from public knowledge.
 
-    Reference: [Bradtke96]; private LSTD is what [Balle16, Section 7] leaves for the future.
+    Reference: [Bradtke96]; private evaluation by temporal differences is what [Balle16, Section 7] leaves for the future.
     Departures: as in `SufficientStatistics`, theta is the posterior mean under a prior on values. 1 - discount and long ways to the reward
     make A nearly singular, and noise in it is what costs most: with few users values fall back to the common level.
 

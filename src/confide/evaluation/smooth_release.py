@@ -95,7 +95,7 @@ def values_of(model: LinearMonteCarlo, theta: Array) -> Array:
 
 
 def public_weights(given: Array | None, states: int) -> Array:
-    """The weights [s], of which some may be 0 [Balle16, Cor. 11 and 15]."""
+    """The weights [s], of which some may be 0 [Balle16, Section 2.2 for rho; Cor. 11 for w]."""
     weights = np.ones(states) if given is None else given
     if weights.shape != (states,) or not (weights >= 0).all() or not weights.any():
         raise InvalidParameter.of(

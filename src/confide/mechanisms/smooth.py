@@ -66,7 +66,7 @@ class SmoothGaussian:
     (`mechanisms/precise.py`). The deviation of the noise depends on the data: it is as private as they are, and neither the release, whose
     grid is public, nor an error tells it.
 
-    Reference: [Balle16, Lemma 1]; [Nissim07] for smooth sensitivity.
+    Reference: [Balle16, Lemma 1], which quotes the 2011 preprint of [Nissim07]; [Nissim07] for smooth sensitivity.
 
     Departures: `tight` takes alpha from the exact divergence (proof above) and not from tail bounds: the lemma's alpha is 4 to 300 times
     too large for epsilon <= 5, too small for a large one. `paper` keeps the printed constants wherever they keep the promise, and

@@ -117,7 +117,8 @@ def chain(*, states: int = 40, stay: float = 0.5, horizon: int = 200) -> Tabular
     for all but one episode in 1e18 of the default chain. Starts are uniform on 0..N-1. Rewards carry no discount: it belongs to the
     estimator, and `chain_values` has the discounted values.
 
-    Departures: the paper leaves open when the reward is paid and where episodes start; both are as above.
+    Departures: the paper gives a reward of 1 when the final, absorbing state is reached. It leaves open whether that is the step into the
+    state or the step in it, and which initial state distribution it uses; both are as above.
     """
     N, stay = whole("states", states, at_least=2), real("stay", stay, at_least=0, below=1)
     fits(states=N + 1, successors=N + 1)
