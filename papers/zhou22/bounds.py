@@ -130,7 +130,10 @@ def value_bound(
 def policy_bound(
     privacy: Request, episodes: float, horizon: int = H, d: int = D1, actions: int = 4
 ) -> float:
-    """[Zhou22, Sec. 8]: the same, and what mirror descent and the larger martingale add."""
+    """[Zhou22, Sec. 8]: the same, and what mirror descent and the larger martingale add.
+
+    T_3 of Sec. 7.1 is counted, too. Sec. 8 does not have it; it is a quarter of the larger martingale.
+    """
     T = episodes * horizon
     more = math.sqrt(2 * horizon**3 * T * math.log(actions)) + 4 * horizon * math.sqrt(
         2 * T * math.log(1 / FAILURE)

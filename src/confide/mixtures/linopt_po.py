@@ -1,4 +1,4 @@
-"""LinOpt-PO [Zhou22, Alg. 2]: optimistic policy optimisation where transitions and rewards are both unknown."""
+"""Private-LinOpt-PO [Zhou22, Alg. 2, Def. 6.3]: optimistic policy optimisation where transitions and rewards are both unknown."""
 
 import math
 from dataclasses import dataclass, replace
@@ -53,8 +53,8 @@ class LinOptPO(Learner):
 
     Guarantee: that of `LinOptVI`, by the same query; only what is planned from the releases differs.
 
-    Reference: [Zhou22, Alg. 2, Def. 6.3], eta = sqrt(2 ln A / (H T)), T = K H; local: Remark 6.9. With known rewards (`public.rewards`)
-    there is one regression only. `row_bound` is that of `LinOptVI`.
+    Reference: [Zhou22, Alg. 2 (LinOpt-PO-Reg), Def. 6.3], eta = sqrt(2 ln A / (H T)), T = K H; local: Remark 6.9, which prints no
+    constants. With known rewards (`public.rewards`) there is one regression only. `row_bound` is that of `LinOptVI`.
 
     | line of Algorithm 2 | what | here |
     |---|---|---|

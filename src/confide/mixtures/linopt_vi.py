@@ -1,4 +1,4 @@
-"""LinOpt-VI [Zhou22, Alg. 1]: optimistic value iteration on two private regressions, of values and of rewards.
+"""Private-LinOpt-VI [Zhou22, Alg. 1, Def. 6.2]: optimistic value iteration on two private regressions, of values and of rewards.
 
 With known rewards there is one regression only, and this is UCRL-VTR [Luyo21, Alg. 1]. LinOpt-PO plans otherwise from the same regressions.
 """
@@ -406,9 +406,10 @@ class LinOptVI(Learner):
     Laplace noise; `NoPrivacy` is the same algorithm without noise. The certificate states the epsilon of the noise that is added, also
     for calibration="paper", and a nominal epsilon that the printed constants do not keep is refused with the true one.
 
-    Reference: [Zhou22, Alg. 1, Def. 6.2]; local: Remark 6.9. With known rewards (`public.rewards`) there is one regression only.
-    calibration="paper" needs ||w|| <= sqrt(d1) and ||phi_V|| <= sqrt(d1) H (Assumption 1). `row_bound="H"` assumes ||phi_V|| <= H instead
-    (Remark 6.6), for features that are divided by `public.value_bound`, which kernels allow, too.
+    Reference: [Zhou22, Alg. 1 (LinOpt-VI-Reg), Def. 6.2]; local: Remark 6.9, which prints no constants. With known rewards
+    (`public.rewards`) there is one regression only. calibration="paper" needs ||w|| <= sqrt(d1) and ||phi_V|| <= sqrt(d1) H (Assumption 1).
+    `row_bound="H"` assumes ||phi_V|| <= H instead (Remark 6.6), for features that are divided by `public.value_bound`, which kernels allow,
+    too.
 
     | line of Algorithm 1 | what | here |
     |---|---|---|
@@ -427,9 +428,10 @@ class LinOptVI(Learner):
 
     Departures of "tight" (none needed for privacy): those of `UCRLVTR`; rewards centred at 1/2 and weighted by public weights; estimated
     rewards clipped to [0, 1]; entries of Lambda_r that the features make zero are set to zero. Regret is measured, not proved.
-    Departures of "paper": statistics use phi^j of episode j, and Lambda starts at the shift; the last two users share a release, so that a
-    tree over the episodes has the printed m levels; there are no printed constants for delta = 0, which is refused. The noise has the
-    printed standard deviation on every entry of a matrix, also off the diagonal.
+    Departures of "paper": statistics use phi^j of episode j, as the P-sums of Sec. 6.1 do and its definition of G does not, and Lambda
+    starts at the shift; the last two users share a release, so that a tree over the episodes has the printed m levels; step H has no
+    regression of values, because V_{H+1} = 0 makes its rows zero; there are no printed constants for delta = 0, which is refused. The noise
+    has the printed standard deviation on every entry of a matrix, also off the diagonal.
     """
 
     name = "linopt-vi"

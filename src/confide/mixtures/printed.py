@@ -303,7 +303,7 @@ def tight_noise(
 class PaperConstants:
     """[Zhou22, Thm. 6.5, Lemma 3.1], for values in [0, H] and ||phi_V|| <= sqrt(d1) H, or <= H (Remark 6.6)."""
 
-    levels: int  # m: how many noises one user is in
+    levels: int  # m: how many noisy sums one user is in
     sigma_p1: float  # of one noise on an entry of Lambda_p, of u_p, and of either for rewards
     sigma_p2: float
     sigma_r: float
@@ -326,10 +326,11 @@ def paper_constants(
 ) -> PaperConstants:
     """sigma = (H Delta / eps) sqrt(32 m ln(4 H / delta)), m = ceil(log2 K), Delta = d1 H^2, sqrt(d1) H^2 and 1.
 
-    With `row_bound` H, ||phi_V|| <= H as in Remark 6.6: Delta = H^2, H^2 and 1.
+    With `row_bound` H, ||phi_V|| <= H as in Remark 6.6, and from the same proof: Delta = H^2, H^2 and 1.
 
-    `failure` is the paper's alpha: its regret bounds hold with probability 1 - 4 alpha. Under local privacy every user is noised once (m =
-    1) and a sum carries up to K noises, all else as in the proof of Thm. 6.5 (Remark 6.9). Without privacy the regularizer is Z = I.
+    `failure` is the paper's alpha: its regret bounds hold with probability 1 - 4 alpha. Remark 6.9 prints no constants for local privacy,
+    so these are ours: every user is noised once (m = 1) and a sum carries up to K noises, all else as in the proof of Thm. 6.5. Without
+    privacy the regularizer is the paper's Z = lambda I, z = 0 (Sec. 3) with lambda = 1, which is our choice.
     """
     Setting(episodes, horizon, dimension, failure)  # checks them
     K, H, d1, d2 = episodes, horizon, dimension, reward_dimension

@@ -4,10 +4,10 @@ Lambda = sum X X^T and u = sum X y come with noise, so Lambda may have negative 
 ridge of the size of the noise; the papers shift all of Lambda by twice a bound on the noise ([Luyo21, Cor. 5]: 2 Upsilon).
 
 A `Regularizer` [Zhou22, Alg. 1] decides which positive definite matrix is solved with, and how wide the confidence set around the solution
-is. [Zhou22] solve with Lambda + H_k and u + h_k, where the regularizers H_k, h_k may be anything (noise included) of bounded size, and the
-bound enters the width. Here the noise is in the release already. A regularizer of your own is a class with the methods of `Regularizer`,
-made for a `Regression`; it sees released statistics and the level of their noise, and nothing else. `Regularity` is what a proof needs to
-know of it.
+is. [Zhou22] solves with sum X X^T + Z and sum X y + z, where the regularizers Z (positive definite) and z may change with the episode and
+may be noise. Their bounds (Assumption 2) enter the width. Here the noise is in the release already. A regularizer of your own is a class
+with the methods of `Regularizer`, made for a `Regression`; it sees released statistics and the level of their noise, and nothing else.
+`Regularity` is what a proof needs to know of it.
 
 Bonuses are functions of public quantities only, and privacy does not depend on them. No unreleased statistic may enter a bonus:
 [Chowdhury21]'s width reads the exact Z^T Z, which is a leak.

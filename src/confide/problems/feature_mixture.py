@@ -75,10 +75,10 @@ MixturePublic = LinearMixturePublic | FeatureMixturePublic
 class FeatureMixtureMDP(FiniteProblem):
     """P_h(s' | s, a) = psi(s' | s, a).weights[h], with known features psi of any sign and unknown weights of norm at most `weight_bound`.
 
-    `weight_bound` is the papers' C_w. `value_bound` bounds the norm of phi_v(s, a) = sum_s' psi(s' | s, a) v(s') for all v with values in
-    [0, 1]; agents clip to it, so privacy does not depend on it. By default it is computed from the features (`largest_norm`). The papers
-    state both for one scale of the features: [Luyo21] for value_bound = 1, [Zhou22] for value_bound <= sqrt(d). Multiplying the weights and
-    dividing the features by one number changes nothing else.
+    `weight_bound` is C_w in [Luyo21] and sqrt(d) in [Zhou22]. `value_bound` bounds the norm of phi_v(s, a) = sum_s' psi(s' | s, a) v(s')
+    for all v with values in [0, 1]; agents clip to it, so privacy does not depend on it. By default it is computed from the features
+    (`largest_norm`). The papers state both for one scale of the features: [Luyo21] for value_bound = 1, [Zhou22] for value_bound <=
+    sqrt(d). Multiplying the weights and dividing the features by one number changes nothing else.
 
     Rewards are [h, s, a] or [s, a]. As in `LinearMixtureMDP`, they are known unless there are `reward_features`.
 
