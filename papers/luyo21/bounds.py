@@ -1,6 +1,7 @@
 """The regret bounds of [Luyo21] as numbers: its own proofs with their constants, at any K, H, d and epsilon.
 
-Thm. 7 is read with beta_K before the root (C.1.2 prints it inside once), which is what its second line and the corollaries follow from.
+Thm. 7 is read with beta_K before the root, which is what its second line and the corollaries follow from. In the copy of C.1.2 that was
+read it is inside once.
 """
 
 import math
@@ -54,7 +55,7 @@ def linear_bound(
     *,
     batches: int | None = None,
 ) -> float:
-    """[Luyo21, (22)] with the constants of E.1, or of E.3 at delta = 0."""
+    """[Luyo21, (22)] with the constants of E.1, or at delta = 0 with noise of the order of E.3."""
     made = printed_orders(privacy, LinearSetting(int(K), H, d, p, batches))
     return assembled(made.beta, made.batches, made.ridge + made.shift, K, H, d, p)
 

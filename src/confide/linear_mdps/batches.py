@@ -20,7 +20,8 @@ class BatchPlan:
 
     growth=None: at every time. Otherwise where a released Lambda is, in some direction, `growth` times what it was at the last change:
     the rule looks at releases and at nothing else, so that the times of changes are public, and the cap is fixed in advance, so that what
-    a change costs is known. (The determinant of the exact Lambda, as without privacy, would tell about single users: Remark 8.)
+    a change costs is known. (The determinant of the exact Lambda, as without privacy, would tell about single users: Remark 8.
+    Remark 4 names the sparse vector technique as another way to protect the times.)
     """
 
     schedule: Schedule

@@ -293,9 +293,9 @@ class LSVIUCB(Learner):
     | ~w = ~Lambda^-1 ~u | `Shift.estimate` |
     | Q = clip(phi ~w + beta ||phi||, 0, H), V = max_a Q | `Printed.q_values`, `PrintedFunctions.q_values` |
 
-    Departures of "paper": c_K, chi, U_K and C are not in the copy of E.1 that we read (`printed.py`); no response is asked for after the
-    last batch; the first policy has the shift on its diagonal, as all others; actions of equal Q are drawn at random; responses are
-    released for targets (r + V) / (H + 1), with noise sigma_u / (H + 1). An episode that has ended is worth `terminal_reward` per step.
+    Departures of "paper": c_K, chi, U_K and C are not in the copy of E.1 that we read (`printed.py`); the first policy has the shift on its
+    diagonal, as all others; actions of equal Q are drawn at random; responses are released for targets (r + V) / (H + 1), with noise
+    sigma_u / (H + 1). An episode that has ended is worth `terminal_reward` per step.
     Departures of "tight" (all for less noise at the same guarantee): rewards are in the counter's query, so that only values are asked
     about again; values are centred on their range, which is public, and the noise follows it; later responses, which serve more users,
     get more of the budget; batches grow by 1.3; eigenvalues are clipped at zero and a ridge of the size of the noise stands for the

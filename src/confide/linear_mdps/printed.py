@@ -1,18 +1,19 @@
 """The constants printed in [Luyo21, App. E] for linear MDPs, and their exact privacy loss.
 
-Features have norm at most 1 and values are in [0, H]. Letters are the paper's. E.1 leaves c_K, C, U_K and chi out: c_K = d Upsilon is
-what the proof needs, C (the norm of the noise on u) is Claim 27, U_K is Lemma 19 and chi Lemma 20.
+Features have norm at most 1 and values are in [0, H]. Letters are the paper's. The copy of E.1 that was read has no
+c_K, C, U_K and chi. c_K = d Upsilon is the least that the proof of Lemma 25 allows. C, the norm of the noise on u, is in the
+proof of Lemma 21, by Claim 27. U_K is in Lemma 19, and chi in Lemma 20.
 
 Under pure privacy (E.3) the paper prints orders of growth, so the constants are ours (`OWN_CONSTANTS`).
 They follow its steps: Laplace noise of scale sensitivity / epsilon_0 with the L1 sensitivity of each
-statistic (F.2 prints the minimum over neighbours, and needs the maximum), and epsilon_0 by simple
+statistic (F.2 prints a minimum, and needs a maximum), and epsilon_0 by simple
 composition over two kinds of statistics, H steps and B releases:
     sigma_Lambda = 2 B D_1 / epsilon, D_1 the L1 sensitivity of phi phi^T over the H steps of a user,
     sigma_u = 2 B H sqrt(d) 2 (H + 1) / epsilon, because ||phi t - phi' t'||_1 <= sqrt(d) 2 (H + 1).
-A user is in at most B nodes of a tree over B batches, and in the responses of at most B changes of
-policy, so both together are epsilon-DP at most. The paper's orders take 2 for the L1 sensitivity of
-phi phi^T. The true one is of order d, so both scales are larger than the orders by powers of d. B is
-damaged in the text; (K epsilon)^(1/3) / (d^(2/3) H^(1/3)) is what its regret bound follows from.
+A user is in at most B nodes of a tree over B batches, and in the responses of at most B changes of policy, so both
+together are epsilon-DP at most. The paper's orders have no factor for the L1 norm, as if the L1 sensitivity of phi
+phi^T were 2. The true one is of order d, so both scales are larger than the orders by powers of d. The denominator of B
+is damaged in the copy that was read; (K epsilon)^(1/3) / (d^(2/3) H^(1/3)) is what its regret bound follows from.
 """
 
 import math
@@ -72,7 +73,8 @@ class PrintedLinear:
         changes: int | None = None,
     ) -> tuple[Loss, Loss]:
         """What the noise really gives: of all Lambda_h through a tree over the batches, and of the responses of each change of policy, with
-        targets in [0, H + 1], which are 2 (H + 1) apart. As printed there are B of both; an agent changes its policy B - 1 times."""
+        targets in [0, H + 1], which are 2 (H + 1) apart. E.2.1 composes B of both. The first is
+        constant, so an agent changes its policy B - 1 times."""
         H, B = horizon, self.batches
         if isinstance(privacy, NoPrivacy):
             return NO_PRIVACY, NO_PRIVACY

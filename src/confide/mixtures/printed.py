@@ -3,17 +3,18 @@
 [Luyo21], `printed` and `printed_plus`:
 features satisfy ||phi_v|| <= 1 for v in [0, 1] (Asm. 2). Features with ||phi_v|| <= B and ||w|| <= C are divided by B, so that C_w = B C:
 with d known kernels, phi = P / sqrt(d), w = sqrt(d) x the mixture and C_w = sqrt(d). Values are in [0, H].
-Noisy matrices are symmetrised as in Cor. 5, (Z' + Z'^T)/sqrt(2), also where the paper forgets to
-(Cor. 6, 11): noise of standard deviation sqrt(2) sigma_B on the diagonal and sigma_B off it, which is GOE noise of scale sqrt(2) sigma_B in
-the coordinates of `svec`. The noise sigma_B on u is that scale on kappa u with kappa = sqrt(2). So Lambda and kappa u are one query. All
-letters are the paper's; K_0 counts the levels of a tree over the releases, which are the episodes unless another schedule is chosen.
+Noisy matrices are symmetrised as in C.2 (the full Cor. 5), (Z' + Z'^T)/sqrt(2), also where the paper does not say how (Cor. 6, 11, whose
+proofs need symmetric noise): noise of standard deviation sqrt(2) sigma_B on the diagonal and sigma_B off it, which is GOE noise of scale
+sqrt(2) sigma_B in the coordinates of `svec`. The noise sigma_B on u is that scale on kappa u with kappa = sqrt(2). So Lambda and kappa u
+are one query. All letters are the paper's; K_0 counts the levels of a complete tree over the releases, which are the episodes unless
+another schedule is chosen.
 
 Under pure privacy (C.4, Remark 6) the paper prints orders, so the constants are ours (`OWN_CONSTANTS`). They follow its steps:
 Laplace noise on every entry of the upper triangle of Lambda, mirrored as in Claim 29, and on every entry of u, of scale
-sensitivity / epsilon_0 with the L1 sensitivity of each (F.2 prints the minimum over neighbours, and needs the maximum); epsilon_0 by
+sensitivity / epsilon_0 with the L1 sensitivity of each (F.2 prints a minimum, and needs a maximum); epsilon_0 by
 simple composition over steps, kinds of statistics and levels; Claims 29 and 28 for the norms, with the factor of E.3; the width as in
-the corollary. The paper's orders come from an L1 sensitivity of 2 for rows of norm one. The true one grows with d, so sigma_B is larger
-than its order by a factor of order d.
+the corollary. The paper's orders have no factor for the L1 norm, as if its sensitivity were 2 for rows of norm one. The
+true one grows with d, so sigma_B is larger than its order by a factor of order d.
 
 [Zhou22], `paper_constants`: noise, regularity and widths for unknown rewards.
 """
@@ -75,7 +76,7 @@ class Setting:
 
     @property
     def levels(self) -> int:
-        """K_0, as printed: one more than the tree has, unless its leaves are a power of two."""
+        """K_0, as printed: with the root, which no prefix needs unless the leaves are a power of two."""
         return math.ceil(math.log2(self.tree.leaves) + 1)
 
     @property

@@ -1,4 +1,7 @@
-"""UCRL-VTR [Luyo21, Alg. 1], as printed and with the least noise that the guarantee needs: LinOpt-VI with known rewards."""
+"""Privacy-preserving UCRL-VTR [Luyo21, Alg. 1; Ayoub20], as printed and with the least noise that the guarantee needs.
+
+The code is that of LinOpt-VI with known rewards.
+"""
 
 from typing import Any
 

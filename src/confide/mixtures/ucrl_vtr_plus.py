@@ -1,4 +1,7 @@
-"""UCRL-VTR+ [Luyo21, Alg. 3], as printed and with the least noise that the guarantee needs: rows weighted by estimated variances."""
+"""Privacy-preserving UCRL-VTR+ [Luyo21, Alg. 3; Zhou21], as printed and with the least noise that the guarantee needs.
+
+Rows are weighted by estimated variances.
+"""
 
 import math
 from dataclasses import dataclass, replace
@@ -132,8 +135,8 @@ class UCRLVTRPlus(Learner):
     | Lambda^, Lambda~, w^, w~ of the next episode | `CentralPrivatizer.release`, `PrintedPlanning.plan` |
 
     Departures of "paper": Q is clipped at 0 from below; noise is symmetrised and in the coordinates of `svec`, and the shift is there from
-    the first episode on, as in `UCRLVTR`; the updates of Alg. 3, damaged in print, are those of [Zhou21]: Lambda^ += sbar^-2 phi_V phi_V^T,
-    u^ += sbar^-2 phi_V V(s'), Lambda~ += phi_{V^2} phi_{V^2}^T, u~ += phi_{V^2} V^2(s').
+    the first episode on, as in `UCRLVTR`. The updates of Alg. 3, damaged in the copy that was read, are those of its privacy proof (D.4)
+    and of [Zhou21]: Lambda^ += sbar^-2 phi_V phi_V^T, u^ += sbar^-2 phi_V V(s'), Lambda~ += phi_{V^2} phi_{V^2}^T, u~ += phi_{V^2} V^2(s').
 
     Departures of "tight": those of `UCRLVTR`, for both regressions; values scaled to [0, 1] before they are squared; the second
     regression takes 1/8 of the sensitivity of the first, because variances need little accuracy; a variance is at most what is possible at
