@@ -1,7 +1,7 @@
 """The constants of [Chowdhury21] as numbers: the exact loss of its noise, its width, and its regret bound with the proof's constants.
 
-The paper has two counters of printed scales; `control/printed.py` reads them as one joint query. D of Lemma 3, which the paper takes
-for a constant, is H ||Q|| here: doing nothing under ||A|| <= 1 costs no more (erratum 8).
+The paper has two counters of printed scales; `control/printed.py` reads them as one joint query. Its "~" in sigma_i^2 is read as an
+equality. D of Lemma 3, which the paper takes for a constant, is H ||Q|| here: doing nothing under ||A|| <= 1 costs no more (erratum 8).
 """
 
 import math

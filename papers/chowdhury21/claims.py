@@ -59,7 +59,8 @@ def reproduce(quick: bool, say: Say, users: int | None = None) -> Reproduction:
     return Reproduction(
         "chowdhury21",
         "[Chowdhury21]",
-        "Chowdhury, Zhou, Shroff: Adaptive Control of Differentially Private Linear Quadratic Systems. ISIT 2021",
+        "Chowdhury, Zhou, Shroff: Adaptive Control of Differentially Private Linear Quadratic Systems. ISIT 2021; "
+        "Lemmas 2 to 13, Claims 1 and 2 and the Appendix are those of the long version",
         quick,
         calibrations,
         algorithms,
@@ -106,9 +107,9 @@ def constants() -> Table:
         "noise / noise needed",
     )
     note = (
-        "K = 1e5, gamma = 1.2, alpha = .1. True epsilon: of both counters and all releases together, for a user who is replaced, "
-        "by exact accounting; the width beta_k, which leaks (erratum 5), is not included. Noise needed: for the same joint query "
-        "through the same tree."
+        "K = 1e5, gamma = 1.2, alpha = .1. True epsilon: of both counters and all releases together, for a user who is replaced "
+        "by any other (Assumption 1 is not used), by exact accounting; the width beta_k, which leaks (erratum 5), is not included. "
+        "Noise needed: for the same joint query through the same tree."
     )
     return Table("Thm. 2 and Thm. 3 in numbers", headings, tuple(rows), note)
 

@@ -1,4 +1,4 @@
-"""A warning where the bound on gains matters [Chowdhury21, Lemma 2 assumes that it does not, and this does not follow]."""
+"""A warning where the bound on gains matters. [Chowdhury21, Lemma 2] says that it never does, which Assumption 1 does not imply."""
 
 import warnings
 

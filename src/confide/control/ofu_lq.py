@@ -221,13 +221,14 @@ class OFULQ(Learner):
 
     calibration="paper": Sec. IV and Thm. 3, a release per episode through a binary tree, with the printed
     noise, shift and width. The guarantee states the exact loss of that noise; constants that give more than requested are refused (from
-    epsilon = 39.4 on, at gamma = 1.2 and delta = 1e-5).
+    epsilon = 39.3 on, at gamma = 1.2 and delta = 1e-5).
 
     `regularizer` makes the changing regularizers H_k and L_k of Sec. III-A your own: see `control/regularizers.py`. The noise of the
     calibration stays, and is a part of them.
 
     Departures of both: the search (9) is local, with two starting points (`planners/_optimistic_kernels.py`); the width is a function
-    of releases (the printed beta_k reads the exact Z^T Z: a leak); K_h uses P_{h+1}; gains are projected to gamma. Of "paper": one query
+    of releases (the printed beta_k reads the exact Z^T Z: a leak); K_h uses P_{h+1}; gains are projected to gamma; systems that are not
+    controllable are searched, too; B_2 counts z x'^T, as line 9 has it, and not z z^T as in Sec. III-B. Of "paper": one query
     for both counters, with the printed standard deviation of every entry; an episode that Assumption 1 forbids is clipped, at its bounds.
     Departures of "tight", for less noise at the same guarantee: an episode is clipped as a whole, by weights that are known before their
     noise, so that the width stays valid, and holds with probability 1 - `failure` at all releases together; the counter with the least

@@ -1,11 +1,13 @@
 """A confidence set for the dynamics of a linear system from released sums alone [Chowdhury21, Lemma 1]. All post-processing.
 
-[Chowdhury21]'s beta_k reads the exact Z^T Z, which nobody released: a leak. Here every number is a function of the release.
+As printed, [Chowdhury21]'s beta_k reads the exact Z^T Z, which nobody released: a leak. Here every number is a function of the release.
+The paper's own bound on ln det, in the proof of Thm. 1, reads no data and would mend the leak as well.
 
 The optimistic search of Private-OFU-RL [Chowdhury21, (9)] over linear systems, and a certificate of how optimistic its result can be.
 
 Theta = [A B]^T has the shape (n + d, n). Everything here is a function of public quantities: an estimate and a precision that were
-released, and the costs, horizon and noise that everybody knows. The paper leaves the search open. J is not convex in Theta and the search
+released, and the costs, horizon and noise that everybody knows. The paper leaves the search open. Its set S asks for controllable systems
+too. Such a set is not closed, so that no minimum need exist. Controllability is not asked for here. J is not convex in Theta and the search
 is local, with two starts; `lagrangian_bound` says from below what no search could beat.
 """
 

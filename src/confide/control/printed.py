@@ -2,7 +2,9 @@
 
 Letters are the paper's. It has two counters, of z z^T and of z x'^T, through binary trees, each (epsilon/2, delta/2)-private by its own
 account. Both are one query here: (upper triangle of S, (1 + gamma) C), on which all its noises have one scale, sigma_1. So every entry of
-S is released with the standard deviation sigma_1, and every entry of C with sigma_2, as printed.
+S in a node of the tree has noise of standard deviation sigma_1, and every entry of C noise of standard deviation sigma_2, as printed.
+
+The paper writes "~" for the sigma_i^2 below. It is read as an equality here.
 """
 
 import math
@@ -26,9 +28,9 @@ class PrintedControl:
     levels: int  # m: of the tree, over K - 1 leaves
     sigma_1: float  # of each noise on an entry of sum z z^T, on and off the diagonal
     sigma_2: float  # of each noise on an entry of sum z x'^T
-    lambda_min: float  # Lambda: the norm of the noise on z z^T
+    lambda_min: float  # Lambda: a bound on the norm of the noise N_k in the sum of z z^T
     lambda_max: float  # 3 Lambda: eta = 2 Lambda is added to the diagonal
-    nu: float
+    nu: float  # a bound on ||L_k|| in the norm of H_k^-1, L_k the noise in the sum of z x'^T
     bound: ControlRows
 
     @property
@@ -53,7 +55,8 @@ def printed_control(
     `failure` is the paper's alpha. At K = 1 the printed m is 0; it is taken as 1.
 
     The printed Delta_i would hold for a user who is left out, by ||z|| <= 1 + gamma. A user who is somebody else moves both counters at
-    once by sqrt(2) H (b + s^2), b = 1 + gamma^2 >= ||z||^2, 2 s^2 = (1 + gamma)^2, in units of sigma_1: the cap of `bound`.
+    once by sqrt(2) H (b + s^2), b = 1 + gamma^2 >= ||z||^2, 2 s^2 = (1 + gamma)^2, in units of sigma_1: the cap of `bound`. This covers
+    any data and any x_1. The paper's users differ in their responses x_2, ..., x_{H+1} alone [Sec. II-B], and satisfy Assumption 1.
     """
     n, d, H, gamma = public.states, public.inputs, public.horizon, public.gain_bound
     K, p, weight = episodes, n + d, (1 + gamma) / math.sqrt(2)
