@@ -11,9 +11,11 @@ import pytest
 
 import confide
 from confide.agents.catalogue import AGENTS, private_agents
+from confide.control.regularizers import AddedIdentity
 from confide.errors import InvalidParameter, PrivacyError
 from confide.identity import Identity, identify, identity_of
 from confide.planners.regression import Repair
+from confide.planners.regularity import Regularity
 from confide.privatizers import every
 from confide.problems import linear_bandit, lock, one_hot, oscillator, riverswim
 
@@ -124,6 +126,12 @@ OTHER = {
     "regularizer": lambda regression: Repair(regression.balance),
     "row_bound": "H",
 }
+# An option whose values differ from family to family.
+OTHER_OF_FAMILY = {
+    ("linear control", "regularizer"): lambda _public: AddedIdentity(
+        5.0, Regularity(4.0, 6.0, 1.0)
+    ),
+}
 # What an option needs beside it.
 BESIDE = {"row_bound": {"calibration": "paper"}}
 WORLDS = {
@@ -145,7 +153,8 @@ def test_every_option_of_an_agent_is_in_its_settings(name):
     assert kind(world.public, **given | {"episodes": 31}).settings != plain
     changed = set(inspect.signature(kind).parameters) - {"public", *given, *NO_EFFECT}
     for option in changed:
-        value, beside = OTHER[option], BESIDE.get(option, {})
+        value = OTHER_OF_FAMILY.get((kind.profile.family, option), OTHER[option])
+        beside = BESIDE.get(option, {})
         try:
             other = kind(world.public, **given, **beside, **{option: value})
         except (InvalidParameter, PrivacyError):

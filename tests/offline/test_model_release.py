@@ -160,7 +160,7 @@ def test_an_attack_on_the_whole_release_finds_a_twin_with_less_noise_only(relati
     [
         ({"discount": 1.5}, "discount must be in"),
         ({"rewards": np.zeros((3, 2))}, r"rewards must have shape \(4, 2\)"),
-        ({"terminal": np.ones(4, bool)}, "every state is terminal"),
+        ({"terminal": np.ones(4, bool)}, "at least one state must not be terminal"),
         ({"terminal": [0, 1]}, "terminal must be a boolean array"),
         ({"start": [0.5, 0.5, 0.5, 0.0]}, "start must be 4 probabilities"),
         ({"reward_range": (1.0, 0.0)}, "low < high"),

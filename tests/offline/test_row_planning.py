@@ -41,7 +41,7 @@ def error(rows, P):
 def test_without_noise_rows_are_the_shares_of_counts():
     P = sparse_rows(np.random.default_rng(0))
     rows = released(P, 1e5, 0.0, np.random.default_rng(1))
-    assert error(rows, P) < 0.02 and rows.method == "empirical-bayes" and rows.missed < 0.01
+    assert error(rows, P) < 0.02 and rows.method == "exact" and rows.missed < 0.01
 
 
 def test_few_successors_are_told_from_noise():

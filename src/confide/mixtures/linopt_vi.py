@@ -408,8 +408,7 @@ class LinOptVI(Learner):
 
     Reference: [Zhou22, Alg. 1 (LinOpt-VI-Reg), Def. 6.2]; local: Remark 6.9, which prints no constants. With known rewards
     (`public.rewards`) there is one regression only. calibration="paper" needs ||w|| <= sqrt(d1) and ||phi_V|| <= sqrt(d1) H (Assumption 1).
-    `row_bound="H"` assumes ||phi_V|| <= H instead (Remark 6.6), for features that are divided by `public.value_bound`, which kernels allow,
-    too.
+    `row_bound="H"` assumes ||phi_V|| <= H instead (Remark 6.6), for features divided by `public.value_bound`, also for kernels.
 
     | line of Algorithm 1 | what | here |
     |---|---|---|

@@ -150,6 +150,8 @@ def rows_of(
 def _exact(counts: Array, cuts: Array, support: Support) -> Rows:
     """Shares of exact counts, with multinomial variances; a row that nobody was in is even."""
     row = _row(support)
+    # Exact counts are not negative. This also makes distributions of other numbers.
+    counts = np.maximum(counts, 0.0)
     moves = np.bincount(row, counts, support.pairs).astype(float)
     n = np.where(moves > 0, moves, 1.0)[row]
     even = 1 / np.maximum(np.diff(support.indptr), 1)[row]

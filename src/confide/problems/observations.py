@@ -84,6 +84,11 @@ class FeaturesPublic:
         features of any observation of a user cannot be computed, all features of this user become
         NaN. Such a user contributes zero, and nobody else's rows change.
         """
+        if isinstance(episodes, np.ndarray) or not isinstance(episodes, Iterable):
+            raise InvalidParameter(
+                "episodes must be a list of (observations, actions, rewards), "
+                f"got {type(episodes).__name__}"
+            )
         users: list[tuple[Array, tuple[Any, ...]]] = [
             (self._user(episode), ([], *episode[1:3]) if isinstance(episode, list | tuple) else ())
             for episode in episodes
