@@ -10,7 +10,8 @@ Of the settings where nothing is better than the logged policy, `equal trial` ha
 of a state are alike.
 
 The truth of the logged and of the learned policy is computed, that of single states comes from 400,000 simulated users. States are
-those with at least 1 % of the visits. A width is a share of the range of returns. With 1,000 logs a coverage of .9 has a standard error of .009.
+those with at least 1 % of the visits. A width is a share of the range of returns. With 1,000 logs a coverage
+of .9 has a standard error of .009.
 """
 
 import argparse
