@@ -243,10 +243,11 @@ def takes_privacy(name: str) -> bool:
     return "privacy" in inspect.signature(agent_class(name)).parameters
 
 
-# How the two calibrations of an agent of a paper differ.
-CALIBRATIONS = (
-    "paper is the published algorithm with its printed constants. tight is our form of it: some users explore, bonus and schedule are "
-    "ours, and there is no proof of regret."
+# The sentence that tables, lists and explanations show beside agents that have two calibrations.
+CALIBRATION_DIFFERENCE = (
+    'calibration "paper" runs the published algorithm with its printed constants. '
+    '"tight", the default, is our form of it: some users explore, we chose the bonus and the '
+    "schedule, and nobody has proved a bound on its regret."
 )
 
 

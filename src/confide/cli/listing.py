@@ -52,7 +52,7 @@ def list_all(
     from rich.table import Table
     from rich.text import Text
 
-    from confide.agents.catalogue import CALIBRATIONS, NEEDS
+    from confide.agents.catalogue import CALIBRATION_DIFFERENCE, NEEDS
 
     console = Console()
     for kind, meaning in NEEDS.items():
@@ -76,7 +76,7 @@ def list_all(
         console.print(table)
         console.print()
     console.print(
-        f"Calibrations: {CALIBRATIONS} {_NOTE}", style="dim", highlight=False, markup=False
+        f"The {CALIBRATION_DIFFERENCE} {_NOTE}", style="dim", highlight=False, markup=False
     )
 
 

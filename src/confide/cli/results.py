@@ -168,26 +168,30 @@ def print_rows(comparison: "Comparison") -> None:
     """A table per problem that fits 80 columns, with the same intervals as a report."""
     from rich.console import Console
 
-    from confide.agents.catalogue import CALIBRATIONS, of_a_paper
+    from confide.agents.catalogue import CALIBRATION_DIFFERENCE, of_a_paper
     from confide.comparison.words import nobody_learned
 
     console = Console()
     for problem in comparison.problems:
         console.print(_table(comparison, problem))
-    for said in nobody_learned(comparison):
-        console.print(said, style="bold", highlight=False, markup=False, soft_wrap=True)
+    for warning in nobody_learned(comparison):
+        console.print(warning, style="bold", highlight=False, markup=False, soft_wrap=True)
     if any(row.share is not None for row in comparison.rows):
         note = "% of optimal: value of the last policy; 0 is uniform play, 100 optimal play"
         console.print(note, style="dim", highlight=False, soft_wrap=True)
-    told = [row for row in comparison.rows if row.stricter or row.reference]
-    # the table says the epsilon of each
-    many = len({_guarantee(row) for row in comparison.rows}) > _LISTED
-    for said in dict.fromkeys(map(_guarantee, told if many else comparison.rows)):
-        console.print(said, style="dim", highlight=False, soft_wrap=True, markup=False)
-    used = [row.variant.partition(" ")[0] for row in comparison.rows if row.calibration == "tight"]
-    ours = [name for name in dict.fromkeys(used) if of_a_paper(name)]
-    if ours:
-        note = f"{', '.join(ours)}: tight form; {CALIBRATIONS}"
+    # Where the table says the epsilon of each row, only the rows that differ in more are explained.
+    has_many_guarantees = len({_guarantee(row) for row in comparison.rows}) > _LISTED
+    explained_rows = comparison.rows
+    if has_many_guarantees:
+        explained_rows = tuple(row for row in comparison.rows if row.stricter or row.reference)
+    for guarantee in dict.fromkeys(map(_guarantee, explained_rows)):
+        console.print(guarantee, style="dim", highlight=False, soft_wrap=True, markup=False)
+    tight_agents = [
+        row.variant.partition(" ")[0] for row in comparison.rows if row.calibration == "tight"
+    ]
+    tight_papers = [name for name in dict.fromkeys(tight_agents) if of_a_paper(name)]
+    if tight_papers:
+        note = f"{', '.join(tight_papers)} ran in the tight form. The {CALIBRATION_DIFFERENCE}"
         console.print(note, style="dim", highlight=False, soft_wrap=True, markup=False)
 
 
