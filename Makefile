@@ -57,7 +57,7 @@ client: $(TOOLS)
 
 # The documentation, into build/site: python -m http.server --directory build/site shows it.
 site: $(READY)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	$(BIN)/zensical build --clean --strict
 
 # The wheel and the sdist, checked, and the wheel tried in an empty environment: the core alone, then with everything.
 release:
@@ -71,9 +71,11 @@ release:
 clean:
 	rm -rf .venv .numba_cache demo build src/*.egg-info $(CLIENT)/node_modules $(CLIENT)/dist
 
+# The pip that comes with Python 3.11 cannot install dependency groups, so pip is upgraded first.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[all,docs,dev]"
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[all]" --group dev --group docs
 	touch $(READY)
 
 # Without npm the tests that need it are skipped, or fail in CI.
