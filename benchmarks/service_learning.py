@@ -25,7 +25,7 @@ from confide.mechanisms.sources import noise_source
 from confide.service.core.folder import ServiceFolder
 from confide.service.core.verification import verify_store
 from confide.service.device.client import Accepts, Device
-from confide.service.device.crowd import Shared, plain_policy
+from confide.service.device.crowd import SharedReads, plain_policy
 from confide.service.device.transport import ServiceRefused, over_http
 
 PORT, USERS, EVERY, IN_FLIGHT = 18741, 4000, 1000, 2000
@@ -116,7 +116,7 @@ def over_the_network(trust, seed, folder):
 
 
 def crowd(trust, seed, key):
-    send, rng, outcomes = Shared(over_http()), random.Random(seed), {}
+    send, rng, outcomes = SharedReads(over_http()), random.Random(seed), {}
     accepts = Accepts(ASKED[trust].epsilon, ASKED[trust].delta, trust, simulation=True)
 
     def joined(number):

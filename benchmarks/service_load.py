@@ -64,12 +64,12 @@ def bare(port):
 
 def service(port, trust, folder):
     from confide.service.core.folder import ServiceFolder
-    from confide.service.core.spec import Batching, RunSpec
+    from confide.service.core.spec import Batching, ServiceRunSpec
     from confide.service.web.gate import Limits
     from confide.service.web.server import Listening, serve
     from confide.service.web.setup import open_service
 
-    spec = RunSpec(
+    spec = ServiceRunSpec(
         name="load",
         agent="likelihood-vi",
         problem="lock",

@@ -12,7 +12,7 @@ import pytest
 
 from confide.errors import ConfideError
 from confide.service.device.client import Accepts, Device
-from confide.service.device.transport import Response
+from confide.service.device.transport import HttpResponse
 from confide.service.documents import SigningKey, Statement, canonical, digest
 
 pytestmark = pytest.mark.long
@@ -85,7 +85,7 @@ class HostileService:
         for name, value in changes.get("headers", {}).items():
             answered[name] = value
         kept = {name: value for name, value in answered.items() if value is not None}
-        return Response(changes.get("status", 200), kept, text.encode())
+        return HttpResponse(changes.get("status", 200), kept, text.encode())
 
     def _document(self, path):
         manifest = self._manifest()

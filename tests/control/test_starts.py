@@ -385,9 +385,9 @@ def test_no_gains_of_a_user_are_in_any_public_byte(tmp_path):
 
 
 def test_the_service_refuses_it_and_the_description_warns():
-    from confide.service.core.spec import RunSpec
+    from confide.service.core.spec import ServiceRunSpec
 
-    spec = RunSpec(
+    spec = ServiceRunSpec(
         name="run",
         agent="ofu-lq",
         problem="oscillator",

@@ -264,13 +264,13 @@ def _run_mutant(run: Path, number: int, rng: np.random.Generator) -> Path:
 def _services(place: Path, mutants: int, rng: np.random.Generator) -> list[str]:
     """A service with one run, and copies of it whose database or keys are damaged."""
     from confide.service.core.folder import ServiceFolder
-    from confide.service.core.spec import RunSpec
+    from confide.service.core.spec import ServiceRunSpec
 
     made = ServiceFolder(place)
     made.init()
     service = made.open()
     service.create(
-        RunSpec(
+        ServiceRunSpec(
             name="demo",
             agent="likelihood-vi",
             problem="lock",

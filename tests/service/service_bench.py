@@ -15,9 +15,9 @@ from confide.mechanisms.sources import noise_source
 from confide.policy import TabularPolicy
 from confide.problems import lock
 from confide.service.core.admission import Report
-from confide.service.core.spec import Batching, RunSpec
+from confide.service.core.spec import Batching, ServiceRunSpec
 from confide.service.device.client import Accepts, Device
-from confide.service.device.transport import Response
+from confide.service.device.transport import HttpResponse
 from confide.service.web.access import new_api_key
 from confide.service.web.http import app
 
@@ -34,7 +34,7 @@ def spec(name="demo", *, trust="joint", users=60, every=20, batch=None, **more):
         "delta": 1e-5,
     }
     chosen = batch or Batching(schedule=every)
-    return RunSpec(name=name, trust=trust, users=users, batch=chosen, **(given | more))
+    return ServiceRunSpec(name=name, trust=trust, users=users, batch=chosen, **(given | more))
 
 
 def still_open(path):
@@ -179,7 +179,7 @@ def through(http):
 
     def send(method, url, headers, body):
         answer = http.request(method, url, headers=dict(headers), content=body)
-        return Response(answer.status_code, dict(answer.headers), answer.content)
+        return HttpResponse(answer.status_code, dict(answer.headers), answer.content)
 
     return send
 

@@ -34,7 +34,7 @@ CORE = "confide.service" if find_spec("confide.service.folder") else "confide.se
 Report = import_module(f"{CORE}.admission").Report
 ServiceFolder = import_module(f"{CORE}.folder").ServiceFolder
 Batching = import_module(f"{CORE}.spec").Batching
-RunSpec = import_module(f"{CORE}.spec").RunSpec
+ServiceRunSpec = import_module(f"{CORE}.spec").ServiceRunSpec
 
 RUN = "attacked"
 COLUMNS = (
@@ -49,7 +49,7 @@ CHECKPOINT_RECORDS = ("XLOG", "Standby")
 
 
 def run_spec(people, batch):
-    return RunSpec(
+    return ServiceRunSpec(
         name=RUN,
         agent="tabular-psrl",
         problem="riverswim",

@@ -41,7 +41,9 @@ def test_what_is_too_large_is_refused_at_once_and_before_anything_is_made(
     folder, monkeypatch, agent, problem, horizon
 ):
     with serving(folder, spec()) as http:
-        monkeypatch.setattr(specs.RunSpec, "learner", lambda *_: pytest.fail("a learner was made"))
+        monkeypatch.setattr(
+            specs.ServiceRunSpec, "learner", lambda *_: pytest.fail("a learner was made")
+        )
         answer = http.post(
             "/v1/runs",
             "admin",

@@ -24,7 +24,7 @@ from confide.problems.catalogue import make
 from confide.service.core import live
 from confide.service.core import service as core
 from confide.service.core.folder import ServiceFolder
-from confide.service.core.spec import Batching, RunSpec
+from confide.service.core.spec import Batching, ServiceRunSpec
 from confide.service.web import pages
 from confide.trajectory import collect
 
@@ -60,7 +60,7 @@ def describe_run(agent, problem, trust, rule):
     )
     if rule == "count":
         batch = Batching(schedule=batch.schedule)
-    return RunSpec(
+    return ServiceRunSpec(
         name=RUN,
         agent=agent,
         problem=problem,

@@ -12,7 +12,7 @@ from confide.cli.terminal import one_line
 if TYPE_CHECKING:
     from confide.service.core.folder import ServiceFolder
     from confide.service.core.verification import Found
-    from confide.service.store.interface import Store
+    from confide.service.store.interface import ServiceStore
 
 app = typer.Typer(name="service", help="Set up and maintain a service.", no_args_is_help=True)
 
@@ -252,7 +252,7 @@ def status(folder: Place, as_json: AsJson = False, keys: Keys = None, marks: Mar
         typer.echo("no runs yet: confide serve RUN.toml makes one")
 
 
-def _facts(name: str, store: "Store", place: "ServiceFolder") -> dict[str, Any]:
+def _facts(name: str, store: "ServiceStore", place: "ServiceFolder") -> dict[str, Any]:
     """Where a run is, and why it cannot be served (`cause`), if so. It is read and planned as the service does it."""
     from confide.errors import ConfideError
     from confide.service.core.live import read_run

@@ -14,9 +14,9 @@ from confide.arguments import text, whole
 from confide.errors import ConfideError, InvalidParameter
 from confide.privatizers import Schedule
 from confide.service.core.public_check import check_address, check_public
-from confide.service.device.transport import Response, Send, refusal
+from confide.service.device.transport import HttpResponse, Send, refusal
 from confide.service.documents import digest
-from confide.service.target import Now, Prepared, Target
+from confide.service.target import AttackTarget, Now, PreparedReport
 from confide.service.web.estimates import learner_of
 
 REFUSED, WORKED, UNDECIDED, NOT_TRIED = "refused", "WORKED", "undecided", "not tried"
@@ -47,7 +47,7 @@ class Tried:
 
 
 @dataclass(slots=True)
-class Attacked:
+class AttackReport:
     """All attempts, how many invented people were counted, and what was seen: digests by address, to compare with after a restart."""
 
     tried: list[Tried] = field(default_factory=list)
@@ -75,7 +75,7 @@ def attack_service(
     send: Send | None = None,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.time,
-) -> Attacked:
+) -> AttackReport:
     """Attack a run. `api_key` is of a device; that of an admin also counts people, pauses and enrols. `seen`: of an audit before a restart.
 
     `reports`: how many invented people may be counted, at most. The audit needs two of them, and a whole batch where the run has no
@@ -83,7 +83,7 @@ def attack_service(
     """
     check_address(url, run)
     text("api_key", api_key), whole("reports", reports, at_least=0)
-    target = Target(url, run, api_key, signing_key=signing_key, send=send, sleep=sleep)
+    target = AttackTarget(url, run, api_key, signing_key=signing_key, send=send, sleep=sleep)
     if not target.manifest["simulation"] and not real_run:
         raise InvalidParameter(
             f"run {run} is no simulation: the audit's invented people would take places of real ones, and add noise to what is learned; "
@@ -103,13 +103,13 @@ class _Given:
 class _Attack:
     """The attempts. Each yields what happened; what could not be tried is raised."""
 
-    def __init__(self, target: Target, given: "_Given") -> None:
+    def __init__(self, target: AttackTarget, given: "_Given") -> None:
         self._target, self._given, self._left = target, given, given.reports
-        self.made = Attacked()
+        self.made = AttackReport()
         self._name = ""
-        self._first: Prepared | None = None  # somebody who was counted
+        self._first: PreparedReport | None = None  # somebody who was counted
 
-    def make(self) -> Attacked:
+    def make(self) -> AttackReport:
         for name, what, attempt in self._attempts():
             self._name = name
             try:
@@ -257,7 +257,7 @@ class _Attack:
 
     # replays and late reports
 
-    def _counted(self) -> Prepared:
+    def _counted(self) -> PreparedReport:
         """A new person, who is counted."""
         for _ in range(3):  # a batch may close in between
             self._may_count()
@@ -279,7 +279,9 @@ class _Attack:
     def _spend(self, people: int) -> None:
         self.made.spent, self._left = self.made.spent + people, self._left - people
 
-    def _sent(self, what: str, reports: Sequence[Prepared], expected: tuple[int, ...]) -> Tried:
+    def _sent(
+        self, what: str, reports: Sequence[PreparedReport], expected: tuple[int, ...]
+    ) -> Tried:
         """Send them; nobody of them may be counted."""
         before = self._target.now()
         said = Counter(self._target.post(each).status for each in reports)
@@ -315,7 +317,7 @@ class _Attack:
         self._first = self._counted()
         yield self._sent(f"{what}: {_SAME} times", [self._first] * _SAME, (200,))
 
-    def _known(self) -> Prepared:
+    def _known(self) -> PreparedReport:
         if self._first is None:
             raise InvalidParameter("nobody was counted")
         return self._first
@@ -396,7 +398,7 @@ class _Attack:
     def _flood_of_nonsense(self, what: str) -> Iterator[Tried]:
         count = self._enough()
         made = [
-            Prepared("", _NONSENSE[number % len(_NONSENSE)], f"no report {number:012}")
+            PreparedReport("", _NONSENSE[number % len(_NONSENSE)], f"no report {number:012}")
             for number in range(count)
         ]
         yield self._sent(f"{what}: {count}", made, (400,))
@@ -432,16 +434,16 @@ class _Attack:
             yield self._row(what, f"no release came ({told})", REFUSED)
 
 
-def _copies(report: Prepared, count: int) -> list[Prepared]:
+def _copies(report: PreparedReport, count: int) -> list[PreparedReport]:
     """The same report under other ids."""
     return [replace(report, nonce=f"another id {number:012}") for number in range(count)]
 
 
-def _number(document: Response) -> int:
+def _number(document: HttpResponse) -> int:
     return int(document.headers.get("confide-generation", "0"))
 
 
-def _shown(answer: Response) -> tuple[bytes, dict[str, str]]:
+def _shown(answer: HttpResponse) -> tuple[bytes, dict[str, str]]:
     """What a client can compare: the body and what was signed about it."""
     return answer.body, {
         name: value for name, value in sorted(answer.headers.items()) if name.startswith("confide-")

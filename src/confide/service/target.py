@@ -14,7 +14,7 @@ from confide.mechanisms.sources import noise_source
 from confide.mechanisms.state import unpack
 from confide.service.device.client import Accepts, Device
 from confide.service.device.transport import (
-    Response,
+    HttpResponse,
     Send,
     ServiceRefused,
     over_http,
@@ -28,7 +28,7 @@ _FUTURE = 2**52  # the number of a release that there will never be
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedReport:
     """A report that can be sent any number of times."""
 
     subject: str
@@ -44,7 +44,7 @@ class Now:
     counted: int | None
 
 
-class Target:
+class AttackTarget:
     """`api_key` is of a device or of an admin, who may also ask how many people were counted."""
 
     def __init__(
@@ -75,7 +75,7 @@ class Target:
         path: str,
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
-    ) -> Response:
+    ) -> HttpResponse:
         """`path` is below the address of the run in the API, or a whole one that begins with a slash."""
         address = (
             f"{self.url}{path}" if path.startswith("/") else f"{self.url}/v1/runs/{self.run}/{path}"
@@ -84,13 +84,13 @@ class Target:
 
     def _send_once(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None
-    ) -> Response:
+    ) -> HttpResponse:
         answer = self.send(method, url, headers, body)
         if answer.status == 503 and refusal(answer) == "paused":  # nobody waits for that
             raise ServiceRefused(503, "paused")
         return answer
 
-    def read(self, path: str, headers: Mapping[str, str] | None = None) -> Response:
+    def read(self, path: str, headers: Mapping[str, str] | None = None) -> HttpResponse:
         answer = self.ask("GET", path, headers)
         if answer.status != 200:
             raise ServiceRefused(answer.status, f"{path} ({refusal(answer)})")
@@ -104,7 +104,7 @@ class Target:
             "trajectory": {},
             "message": "",
         }
-        self.post(Prepared("confide-audit", canonical(report), "0" * 16))
+        self.post(PreparedReport("confide-audit", canonical(report), "0" * 16))
         return Now(int(self.read("release").headers["confide-generation"]), self._counted())
 
     def _counted(self) -> int | None:
@@ -127,7 +127,7 @@ class Target:
 
     def person(
         self, subject: str = "", *, behind: int = 0, episode: Episode = ([], [], [])
-    ) -> Prepared:
+    ) -> PreparedReport:
         """A report of somebody new, or of `subject`, planned with the newest release or so many before it. An empty episode adds zero."""
         subject = subject or f"confide-audit-{secrets.token_hex(8)}"
         trust, noise = self.manifest["promise"]["trust"], self.manifest["noise"]
@@ -147,7 +147,7 @@ class Target:
         if self.deadline:
             self._enrol(subject, joined.generation)
         device.round = replace(joined, generation=joined.generation - behind)
-        return Prepared(subject, device.body(*episode), secrets.token_urlsafe(24))
+        return PreparedReport(subject, device.body(*episode), secrets.token_urlsafe(24))
 
     def _enrol(self, subject: str, generation: int) -> None:
         body = json.dumps({"subjects": [subject], "generation": generation}).encode()
@@ -159,7 +159,7 @@ class Target:
         if answer.status != 201:
             raise ServiceRefused(answer.status, f"enrolments ({refusal(answer)})")
 
-    def post(self, report: Prepared) -> Response:
+    def post(self, report: PreparedReport) -> HttpResponse:
         headers = {
             **self.authorised,
             "Idempotency-Key": report.nonce,

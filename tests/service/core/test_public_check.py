@@ -12,7 +12,7 @@ from confide.service.core.folder import ServiceFolder
 from confide.service.core.manifest import manifest_of
 from confide.service.core.public_check import check_public
 from confide.service.core.verification import Found, verify_store
-from confide.service.device.transport import Response
+from confide.service.device.transport import HttpResponse
 from confide.service.documents import canonical, key_id
 
 
@@ -58,7 +58,7 @@ def test_an_honest_service(http):
 def flipped(path):
     def change(asked, answer):
         body = bytes([answer.body[0] ^ 1]) + answer.body[1:]
-        return Response(answer.status, answer.headers, body) if asked == path else answer
+        return HttpResponse(answer.status, answer.headers, body) if asked == path else answer
 
     return change
 
@@ -75,7 +75,7 @@ def test_a_changed_document_is_found(http, path, last):
 def test_a_missing_or_exchanged_release_is_found(http):
     other = through(http)("GET", f"{URL}/v1/runs/demo/release/0", {}, None)
     assert not said(http, lambda path, answer: other if path == "release/1" else answer)[-1].holds
-    gone = Response(404, {}, b"")
+    gone = HttpResponse(404, {}, b"")
     assert (
         "404" in said(http, lambda path, answer: gone if path == "release/1" else answer)[-1].says
     )

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from confide.errors import InvalidParameter
-from confide.service.core.spec import Batching, RunSpec, parse_spec, read_spec, write_spec
+from confide.service.core.spec import Batching, ServiceRunSpec, parse_spec, read_spec, write_spec
 
 RESERVED = ("noise", "episodes", "privacy", "problem", "name", "horizon", "secure", "cls")
 FULL = """
@@ -103,7 +103,7 @@ def test_missing_settings_and_files_are_named(tmp_path):
     with pytest.raises(InvalidParameter, match="must be tables"):
         parse_spec("batch = 1")
     with pytest.raises(InvalidParameter, match="reports_per_person must be 1"):
-        RunSpec(
+        ServiceRunSpec(
             name="x",
             agent="a",
             problem="p",
@@ -115,7 +115,9 @@ def test_missing_settings_and_files_are_named(tmp_path):
 
 
 def test_a_file_that_is_not_where_it_was_is_named_with_its_run():
-    chosen = RunSpec(name="mine", agent="likelihood-vi", problem="gone.npz", epsilon=1.0, users=10)
+    chosen = ServiceRunSpec(
+        name="mine", agent="likelihood-vi", problem="gone.npz", epsilon=1.0, users=10
+    )
     with pytest.raises(
         InvalidParameter, match=r"run mine: no such file: gone\.npz\. A file is read at each start"
     ):

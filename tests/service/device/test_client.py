@@ -114,7 +114,7 @@ def test_processes_that_share_a_store_send_one_message(folder, tmp_path):
                 (tmp_path / f"sent {os.getpid()}").write_bytes(
                     headers["Idempotency-Key"].encode() + body
                 )
-                return client.Response(201, {}, b'{"outcome": "counted"}')
+                return client.HttpResponse(201, {}, b'{"outcome": "counted"}')
             return through(http)(method, url, headers, body)
 
         devices = [
@@ -266,7 +266,7 @@ def test_a_device_waits_as_long_as_it_is_asked_but_not_for_ever(folder):
             return (
                 through(http)(method, url, headers, body)
                 if said is None
-                else client.Response(429, {"retry-after": said}, b"")
+                else client.HttpResponse(429, {"retry-after": said}, b"")
             )
 
         device(http, "ann", send=busy, sleep=waited.append).join()
@@ -379,7 +379,7 @@ def refusing(http, status, kind, posts):
         if method == "POST":
             posts.append((headers["Idempotency-Key"], body))
             if len(posts) == 1:
-                return client.Response(status, {}, json.dumps({"type": kind}).encode())
+                return client.HttpResponse(status, {}, json.dumps({"type": kind}).encode())
         return through(http)(method, url, headers, body)
 
     return send

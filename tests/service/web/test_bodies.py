@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from confide.service.web.answers import Problem
+from confide.service.web.answers import HttpProblem
 from confide.service.web.bodies import ActBody, EnrolBody, NewKeyBody, ReportBody, decode
 
 REPORT = {"subject": "ann", "generation": 0, "trajectory": {"states": [0], "rewards": [0.5]}}
@@ -13,7 +13,7 @@ ENROL = {"subjects": ["ann"], "generation": 0}
 
 
 def refusal(kind, data):
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(HttpProblem) as refused:
         decode(data if isinstance(data, bytes) else json.dumps(data).encode(), kind)
     assert (refused.value.status, refused.value.kind) == (400, "invalid")
     return refused.value.detail

@@ -10,7 +10,7 @@ from confide.errors import InvalidParameter
 from confide.learning.learner import Learner
 from confide.service.core.live import Signed, cost_of, signed_release
 from confide.service.core.manifest import certificate_of, manifest_of
-from confide.service.core.spec import RunSpec, parse_spec, write_spec
+from confide.service.core.spec import ServiceRunSpec, parse_spec, write_spec
 from confide.service.documents import ReleaseRow, SigningKey, Statement, digest
 from confide.service.store.interface import RunRow
 
@@ -23,7 +23,7 @@ class _Named:
     manifest: Signed
 
 
-def check_same(spec: RunSpec, row: RunRow) -> None:
+def check_same(spec: ServiceRunSpec, row: RunRow) -> None:
     """`spec` is that of the run in the store. Of a run that cannot be read, nobody can tell; it is not ready."""
     try:
         existing = parse_spec(row.spec)
@@ -37,7 +37,7 @@ def check_same(spec: RunSpec, row: RunRow) -> None:
         )
 
 
-def check_new(spec: RunSpec, learner: Learner, cap: float, now: float) -> None:
+def check_new(spec: ServiceRunSpec, learner: Learner, cap: float, now: float) -> None:
     """A run that could not keep what it says is refused before it is one. `cap` is what the other runs promise a person, in mu^2."""
     if not np.isfinite(learner.guarantee.epsilon):
         raise InvalidParameter("a service needs a promise: epsilon must be finite")
@@ -53,7 +53,7 @@ def check_new(spec: RunSpec, learner: Learner, cap: float, now: float) -> None:
 
 
 def new_records(
-    spec: RunSpec, learner: Learner, key: SigningKey, now: float
+    spec: ServiceRunSpec, learner: Learner, key: SigningKey, now: float
 ) -> tuple[RunRow, ReleaseRow]:
     """The record of a run, and its first release, which is about nobody."""
     certificate = _json_bytes(certificate_of(spec, learner).document)

@@ -13,7 +13,7 @@ from confide.arguments import read_text
 from confide.errors import InvalidParameter, StateError
 from confide.service.core.service import Service
 from confide.service.documents import missing
-from confide.service.store.interface import Store
+from confide.service.store.interface import ServiceStore
 from confide.service.store.keys import KeyFolder
 from confide.service.store.marks import Marks
 from confide.service.store.signing_keys import key_row, rotated
@@ -190,7 +190,7 @@ class ServiceFolder:
         return [row.name for row in lost]
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[Store]:
+    def _alone(self) -> Iterator[ServiceStore]:
         """The database, while no process serves it."""
         self._must_exist()
         self.hold()
@@ -204,11 +204,11 @@ class ServiceFolder:
         if not self.exists():
             raise StateError(f"{self.folder} has no service: confide service init makes one")
 
-    def store(self) -> Store:
+    def store(self) -> ServiceStore:
         self._must_exist()
         return self._opened()
 
-    def _opened(self) -> Store:
+    def _opened(self) -> ServiceStore:
         address = self.address
         if address is None:
             return SqliteStore(self.database, Vault(self.keys))

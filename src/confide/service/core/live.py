@@ -16,9 +16,9 @@ from confide.privacy.loss import GaussianDP, PureDP
 from confide.privacy.request import Relation
 from confide.privatizers import Message
 from confide.service.core.round_document import round_document, shapes
-from confide.service.core.spec import RunSpec, parse_spec
+from confide.service.core.spec import ServiceRunSpec, parse_spec
 from confide.service.documents import ReleaseRow, SigningKey, Statement, digest
-from confide.service.store.interface import OpenSum, RoundConflict, RunRow, SavedState, Store
+from confide.service.store.interface import OpenSum, RoundConflict, RunRow, SavedState, ServiceStore
 from confide.service.store.keys import KeyFolder
 from confide.service.store.marks import Marks, RolledBack, check_mark
 from confide.trajectory import collect
@@ -164,7 +164,7 @@ class LiveRun:
         """Asked after `draw`: no release is left, or no user."""
         return self.learner.is_exhausted
 
-    def plan(self, key: SigningKey, store: Store) -> None:
+    def plan(self, key: SigningKey, store: ServiceStore) -> None:
         """Plan the open round, and all that depends on it. After the last release there is none.
 
         Until the store has confirmed the round, it is not shown and nobody can report.
@@ -173,7 +173,7 @@ class LiveRun:
             self._plan_round(key, store)
         self.planned = True
 
-    def check_round(self, store: Store) -> None:
+    def check_round(self, store: ServiceStore) -> None:
         """Plan the open round, and refuse it if another process has planned a different one. Nothing is stored."""
         with contextlib.suppress(StreamExhausted):
             planned = self.learner.current_round().digest
@@ -183,7 +183,7 @@ class LiveRun:
             ):
                 raise RoundConflict(self.name, self.generation)
 
-    def _plan_round(self, key: SigningKey, store: Store) -> None:
+    def _plan_round(self, key: SigningKey, store: ServiceStore) -> None:
         planned = self.learner.current_round()
         if self._shapes is None:
             self._shapes = shapes(self.learner, self.spec.world().public)
@@ -237,7 +237,7 @@ def signed_release(
     )
 
 
-def made_learner(spec: RunSpec) -> Learner:
+def made_learner(spec: ServiceRunSpec) -> Learner:
     learner = spec.learner(noise_source(spec.noise))
     learner.rng = np.random.default_rng(spec.seed)  # public: for posterior samples
     return learner
@@ -274,7 +274,7 @@ def _pure_mu(epsilon: float) -> float:
     return float(-2 * ndtri_exp(-np.logaddexp(0.0, epsilon)))  # Phi(-mu / 2) = 1 / (1 + e^epsilon)
 
 
-def _row(name: str, store: Store) -> RunRow:
+def _row(name: str, store: ServiceStore) -> RunRow:
     row = store.run(name)
     if row is None:
         raise InvalidParameter(f"there is no run {name}")
@@ -282,7 +282,7 @@ def _row(name: str, store: Store) -> RunRow:
 
 
 def load(
-    name: str, store: Store, keys: KeyFolder, marks: Marks, *, must_be_marked: bool
+    name: str, store: ServiceStore, keys: KeyFolder, marks: Marks, *, must_be_marked: bool
 ) -> LiveRun:
     """The run as the store has it, which may be shown from now on."""
     run = read_run(name, store, keys, marks, must_be_marked=must_be_marked)
@@ -292,7 +292,7 @@ def load(
 
 
 def read_run(
-    name: str, store: Store, keys: KeyFolder, marks: Marks, *, must_be_marked: bool
+    name: str, store: ServiceStore, keys: KeyFolder, marks: Marks, *, must_be_marked: bool
 ) -> LiveRun:
     """The run as the store has it; refused if it is older than what was shown.
 

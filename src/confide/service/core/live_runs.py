@@ -15,9 +15,9 @@ from confide.errors import ConfideError, InvalidParameter, StateError, StoreErro
 from confide.privacy.accounting import gaussian_mu
 from confide.problems.sizes import sizes_by_name
 from confide.service.core.live import LiveRun, load
-from confide.service.core.spec import RunSpec, parse_spec
+from confide.service.core.spec import ServiceRunSpec, parse_spec
 from confide.service.documents import SigningKey
-from confide.service.store.interface import RoundConflict, RunRow, Store
+from confide.service.store.interface import RoundConflict, RunRow, ServiceStore
 from confide.service.store.keys import KeyFolder
 from confide.service.store.marks import Marks
 
@@ -37,7 +37,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedRun:
     """A run that was read and planned, None if it is left out, or why that failed."""
 
     name: str
@@ -63,7 +63,7 @@ class LiveRuns:
 
     def __init__(
         self,
-        store: Store,
+        store: ServiceStore,
         keys: KeyFolder,
         marks: Marks,
         *,
@@ -82,7 +82,7 @@ class LiveRuns:
         # The release from which this process has planned another round than the process that was first.
         self._conflicts: dict[str, int] = {}
         self._preparing: dict[str, _Preparation] = {}
-        self._results: queue.SimpleQueue[Prepared] = queue.SimpleQueue()
+        self._results: queue.SimpleQueue[PreparedRun] = queue.SimpleQueue()
         self._lock = threading.Lock()
         # Other workers on PostgreSQL may make runs later, and mark them on their hosts.
         self._runs_before_start = frozenset(store.runs())
@@ -150,7 +150,7 @@ class LiveRuns:
                 names.append(prepared.name)
         return names
 
-    def _install(self, prepared: Prepared) -> None:
+    def _install(self, prepared: PreparedRun) -> None:
         """A run that could not be is read again later, and more and more rarely."""
         name, error = prepared.name, prepared.error
         before = self.failures.pop(name, None)
@@ -166,7 +166,7 @@ class LiveRuns:
             self.by_name[name] = prepared.run
         self._preparing.pop(name).installed.set()
 
-    def _prepared(self, name: str, key: SigningKey, run: LiveRun | None) -> Prepared:
+    def _prepared(self, name: str, key: SigningKey, run: LiveRun | None) -> PreparedRun:
         try:
             live = self._read(name) if run is None else run
             if live is not None:
@@ -174,10 +174,10 @@ class LiveRuns:
                 self.fault("planned")
         except RoundConflict as error:
             self._conflicts[name] = error.generation
-            return Prepared(name, None, error)
+            return PreparedRun(name, None, error)
         except Exception as error:
-            return Prepared(name, None, error)
-        return Prepared(name, live, None)
+            return PreparedRun(name, None, error)
+        return PreparedRun(name, live, None)
 
     def _read(self, name: str) -> LiveRun | None:
         """The run as the store has it; None if it is finished and cannot be read."""
@@ -204,7 +204,7 @@ class LiveRuns:
             self.left_out.add(name)
             return None
 
-    def check_size(self, spec: RunSpec) -> None:
+    def check_size(self, spec: ServiceRunSpec) -> None:
         """Refuse a run that needs more memory than one run may, before anything of its size is made."""
         resources = estimate_resources(
             spec.agent,

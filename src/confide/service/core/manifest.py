@@ -8,7 +8,7 @@ from confide.learning.learner import Learner
 from confide.privacy.certificate import Certificate, certify
 from confide.privacy.loss import loss_to_json
 from confide.privacy.request import Relation
-from confide.service.core.spec import RunSpec
+from confide.service.core.spec import ServiceRunSpec
 from confide.service.documents import SigningKey, canonical, digest
 
 FORMAT = "confide-manifest/2"
@@ -27,11 +27,11 @@ PROTECTED_IN_LOCAL_RUNS = (
 )
 
 
-def what_is_protected(spec: RunSpec) -> str:
+def what_is_protected(spec: ServiceRunSpec) -> str:
     return PROTECTED_IN_LOCAL_RUNS if spec.trust == "local" else PROTECTED[spec.batch.rule]
 
 
-def certificate_of(spec: RunSpec, learner: Learner) -> Certificate:
+def certificate_of(spec: ServiceRunSpec, learner: Learner) -> Certificate:
     """Of the whole run, made before the first user."""
     simulated = spec.noise == "fast"
     said = [what_is_protected(spec)] if spec.trust == "joint" else []
@@ -49,7 +49,7 @@ def certificate_of(spec: RunSpec, learner: Learner) -> Certificate:
 
 
 def manifest_of(
-    spec: RunSpec, learner: Learner, certificate: bytes, key: SigningKey, created: float
+    spec: ServiceRunSpec, learner: Learner, certificate: bytes, key: SigningKey, created: float
 ) -> bytes:
     """As canonical JSON."""
     guarantee, public = learner.guarantee, spec.world().public
@@ -102,7 +102,7 @@ def manifest_of(
     )
 
 
-def _named(spec: RunSpec) -> dict[str, Any]:
+def _named(spec: ServiceRunSpec) -> dict[str, Any]:
     """What makes the problem: whoever reads the manifest can plan, too."""
     return {"name": spec.problem, "seed": spec.problem_seed, "asked_horizon": spec.horizon}
 

@@ -11,7 +11,7 @@ from confide.errors import ConfideError, InvalidParameter, SignatureError
 from confide.privacy.certificate import Certificate, check_schema
 from confide.service.core.spec import NAME
 from confide.service.core.verification import Found, check_kept
-from confide.service.device.transport import Response, Send, ServiceRefused, over_http
+from confide.service.device.transport import HttpResponse, Send, ServiceRefused, over_http
 from confide.service.documents import (
     Statement,
     check_chain,
@@ -66,7 +66,7 @@ class _Checks:
         self._told: dict[str, Any] = {}
         self._digest, self._keys = "", dict[str, bytes]()
 
-    def _get(self, path: str) -> Response:
+    def _get(self, path: str) -> HttpResponse:
         answer = self._send("GET", f"{self._base}/{path}", {}, None)
         if answer.status != 200:
             missing = answer.status == 404 and path == "manifest"

@@ -64,7 +64,7 @@ def plain_policy(policy: Policy) -> dict[str, Any]:
                 "a policy on features of observations cannot be served: devices would need its function"
             )
         case _:
-            # `RunSpec.learner` refuses agents that plan for each person's start.
+            # `ServiceRunSpec.learner` refuses agents that plan for each person's start.
             raise InvalidParameter(f"devices cannot act by a {type(policy).__name__}")
 
 

@@ -23,9 +23,9 @@ from confide.service.core.admission import Admission, Report, WellFormed, check_
 from confide.service.core.creation import check_new, check_same, new_records
 from confide.service.core.live import LiveRun, made_learner
 from confide.service.core.live_runs import LiveRuns
-from confide.service.core.spec import RunSpec
+from confide.service.core.spec import ServiceRunSpec
 from confide.service.documents import ReleaseRow
-from confide.service.store.interface import Moved, OpenSum, Store, Taken, Transaction
+from confide.service.store.interface import Moved, OpenSum, ServiceStore, Taken, Transaction
 from confide.service.store.keys import KeyFolder
 from confide.service.store.marks import Marks
 from confide.service.store.signing_keys import current_key, rotated
@@ -80,7 +80,7 @@ class Service:
 
     def __init__(
         self,
-        store: Store,
+        store: ServiceStore,
         keys: KeyFolder,
         marks: Marks,
         *,
@@ -113,7 +113,7 @@ class Service:
 
     # runs
 
-    def create(self, spec: RunSpec, actor: str = "command line") -> None:
+    def create(self, spec: ServiceRunSpec, actor: str = "command line") -> None:
         """Make a new run, unless it is there with the same settings. Its manifest is durable before anybody can read it.
 
         This may take long. It holds up neither the writer nor other runs, if it is called in a thread of its own.
@@ -121,7 +121,7 @@ class Service:
         with self._creating:
             self._create_once(spec, actor)
 
-    def _create_once(self, spec: RunSpec, actor: str) -> None:
+    def _create_once(self, spec: ServiceRunSpec, actor: str) -> None:
         if spec.name in self._live.left_out:
             raise StateError(
                 f"run {spec.name} is finished, and cannot be served any more. Choose another name"
@@ -135,7 +135,7 @@ class Service:
         if spec.name not in self.runs and self._live.works(spec.name):
             self._live.prepare(spec.name, self.key).wait()
 
-    def _create(self, spec: RunSpec, actor: str) -> None:
+    def _create(self, spec: ServiceRunSpec, actor: str) -> None:
         if spec.batch.rule == "deadline" and spec.batch.start is None:
             spec = replace(spec, batch=replace(spec.batch, start=float(int(self._clock()))))
         if self.marks.read(spec.name) is not None:
@@ -205,7 +205,7 @@ class Service:
     def waiting(self) -> int:
         return self._queue.qsize() + sum(len(tickets) for tickets in self._parked.copy().values())
 
-    def check_size(self, spec: RunSpec) -> None:
+    def check_size(self, spec: ServiceRunSpec) -> None:
         """Refuse a run that needs more memory than one run may, before anything of its size is made."""
         self._live.check_size(spec)
 

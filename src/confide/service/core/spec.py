@@ -68,7 +68,7 @@ class Batching:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunSpec:
+class ServiceRunSpec:
     """What the operator decides. All of it is public, and goes into the manifest."""
 
     name: str
@@ -198,7 +198,7 @@ class RunSpec:
         return made
 
 
-def read_spec(path: str | Path) -> RunSpec:
+def read_spec(path: str | Path) -> ServiceRunSpec:
     """The run in a TOML file."""
     try:
         return parse_spec(read_text(path, 2**20))
@@ -208,7 +208,7 @@ def read_spec(path: str | Path) -> RunSpec:
         raise InvalidParameter(f"{path}: {error}") from None
 
 
-def parse_spec(written: str) -> RunSpec:
+def parse_spec(written: str) -> ServiceRunSpec:
     try:
         given = tomllib.loads(written)
         _check_integers(given)
@@ -230,7 +230,7 @@ def parse_spec(written: str) -> RunSpec:
     ]
     if missing:
         raise InvalidParameter(f"{missing[0]} is missing")
-    return RunSpec(**given, batch=Batching(**batch), options=tuple(sorted(options.items())))
+    return ServiceRunSpec(**given, batch=Batching(**batch), options=tuple(sorted(options.items())))
 
 
 def _check_integers(value: Any) -> None:
@@ -272,7 +272,7 @@ def _known(given: dict[str, Any], names: Sequence[str]) -> None:
         raise InvalidParameter(f"unknown setting {unknown[0]!r}; known are {', '.join(names)}")
 
 
-def write_spec(spec: RunSpec) -> str:
+def write_spec(spec: ServiceRunSpec) -> str:
     """The same run as TOML: what the database keeps of it."""
     lines, tables = [], {"batch": {}, "options": dict(spec.options)}
     for name in _SETTINGS:

@@ -14,7 +14,7 @@ from confide.service.core.live import made_learner
 from confide.service.core.spec import parse_spec
 from confide.service.documents import Statement, check_chain, check_signature, digest
 from confide.service.store.audit_chain import check_rows
-from confide.service.store.interface import RunRow, Store
+from confide.service.store.interface import RunRow, ServiceStore
 from confide.service.store.keys import KeyFolder
 from confide.service.store.marks import Marks, RolledBack
 from confide.service.store.signing_keys import current_key
@@ -29,7 +29,7 @@ class Found:
     says: str
 
 
-def verify_store(store: Store, keys: KeyFolder, marks: Marks) -> Iterator[Found]:
+def verify_store(store: ServiceStore, keys: KeyFolder, marks: Marks) -> Iterator[Found]:
     """All checks of all runs. Nothing that is said names a person."""
     yield _checked("keys", lambda: _key_files(store, keys))
     yield _checked(
@@ -65,13 +65,13 @@ def _must(holds: bool, otherwise: str) -> None:
         raise StateError(otherwise)
 
 
-def _key_files(store: Store, keys: KeyFolder) -> str:
+def _key_files(store: ServiceStore, keys: KeyFolder) -> str:
     """Without these files the service cannot sign, recognise people, or open what it sealed."""
     keys.check(current_key(store, keys).id)
     return f"for signatures, pseudonyms and the vault are in {keys.folder}"
 
 
-def _keys(store: Store) -> dict[str, bytes]:
+def _keys(store: ServiceStore) -> dict[str, bytes]:
     known = [
         {
             "public": key.public.hex(),
@@ -84,7 +84,7 @@ def _keys(store: Store) -> dict[str, bytes]:
     return check_chain(known, first)
 
 
-def _manifest(row: RunRow, store: Store) -> str:
+def _manifest(row: RunRow, store: ServiceStore) -> str:
     keys = _keys(store)
     _must(row.key in keys, "the manifest is signed by a key that is none of the service's")
     check_signature(
@@ -130,7 +130,7 @@ def check_kept(found: Verification, stated: Mapping[str, Any], manifest: Mapping
     )
 
 
-def _releases(row: RunRow, store: Store) -> str:
+def _releases(row: RunRow, store: ServiceStore) -> str:
     keys, manifest = _keys(store), digest(row.manifest)
     settings, previous, users, count = json.loads(row.manifest)["agent"]["settings"], manifest, 0, 0
     for release in store.releases(row.name):
@@ -163,7 +163,7 @@ def _releases(row: RunRow, store: Store) -> str:
     return f"{count}, signed and chained; {users} users"
 
 
-def _people(row: RunRow, store: Store) -> str:
+def _people(row: RunRow, store: ServiceStore) -> str:
     """Everybody is in one batch, and each batch has the people that its release counts."""
     spec, counted, opened = (
         parse_spec(row.spec),
@@ -190,7 +190,7 @@ def _people(row: RunRow, store: Store) -> str:
     return f"{said}at most {spec.reports_per_person} per person"
 
 
-def _budgets(store: Store) -> str:
+def _budgets(store: ServiceStore) -> str:
     """People may have spent a run's budget, or more in a run without one, before another run promised less."""
     specs = [parse_spec(row.spec) for row in map(store.run, store.runs()) if row is not None]
     most = max((spec.cap for spec in specs), default=math.inf)
@@ -205,7 +205,7 @@ def _budgets(store: Store) -> str:
     )
 
 
-def _state(row: RunRow, store: Store) -> str:
+def _state(row: RunRow, store: ServiceStore) -> str:
     learner = made_learner(parse_spec(row.spec))
     learner.restore(store.state(row.name).data, released=row.generation)
     _must(
@@ -215,7 +215,7 @@ def _state(row: RunRow, store: Store) -> str:
     return f"of generation {row.generation}, can be restored"
 
 
-def _mark(row: RunRow, store: Store, marks: Marks) -> str:
+def _mark(row: RunRow, store: ServiceStore, marks: Marks) -> str:
     last = store.release(row.name, row.generation)
     _must(last is not None, "the newest release is missing")
     assert last is not None

@@ -49,7 +49,7 @@ from confide.service.device.episodes import contribution, joint_body
 from confide.service.device.messages import mechanism_of, message
 from confide.service.device.transport import (
     FINAL_REFUSALS,
-    Response,
+    HttpResponse,
     Send,
     ServiceRefused,
     over_http,
@@ -91,7 +91,7 @@ class Accepts:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class ServedRound:
     """How this person is served now."""
 
     generation: int
@@ -147,7 +147,7 @@ class Device:
         self._read_store()
         self.manifest: dict[str, Any] | None = None
         self._manifest_digest, self._keys = "", dict[str, bytes]()
-        self.round: Round | None = None
+        self.round: ServedRound | None = None
 
     def __reduce__(self) -> NoReturn:
         raise PrivacyError(
@@ -156,7 +156,7 @@ class Device:
 
     # reading
 
-    def join(self) -> Round:
+    def join(self) -> ServedRound:
         """Verify the manifest, its promise and the current release; the round after it."""
         if self.manifest is None:
             self._read_manifest()
@@ -175,10 +175,10 @@ class Device:
         document = check_round(
             parse_json("the round", answer.body), self.run, generation, local=local
         )
-        self.round = Round(generation, _drawn(document, self._kept["which"]), document)
+        self.round = ServedRound(generation, _drawn(document, self._kept["which"]), document)
         return self.round
 
-    def _current(self, tries: int = _JOINS) -> tuple[Response, int, Response]:
+    def _current(self, tries: int = _JOINS) -> tuple[HttpResponse, int, HttpResponse]:
         """The newest release and the round after it; a batch may close between the two."""
         release = self._get("release")
         generation = self._check_release(release)
@@ -241,7 +241,7 @@ class Device:
                 "the run is a simulation: somebody who knows the seed can subtract its noise"
             )
 
-    def _check_release(self, release: Response) -> int:
+    def _check_release(self, release: HttpResponse) -> int:
         generation, shown = (
             int(_header(release, "confide-generation")),
             _header(release, "confide-digest"),
@@ -266,7 +266,7 @@ class Device:
             kept |= {"generation": generation, "digest": shown}
         return generation
 
-    def _check(self, answer: Response, statement: Statement) -> None:
+    def _check(self, answer: HttpResponse, statement: Statement) -> None:
         name = _header(answer, "confide-key")
         if name not in self._keys:  # a new one, endorsed by one that is known
             self._keys = self._read_keys(bytes.fromhex(self._kept["key"]))
@@ -392,7 +392,7 @@ class Device:
 
     # sending
 
-    def _get(self, path: str) -> Response:
+    def _get(self, path: str) -> HttpResponse:
         answer = self._retried("GET", path, {}, None)
         if answer.status != 200:
             raise ServiceRefused(answer.status, refusal(answer))
@@ -400,7 +400,7 @@ class Device:
 
     def _retried(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes | None
-    ) -> Response:
+    ) -> HttpResponse:
         full = (
             {"Authorization": f"Bearer {self._api_key}", **headers}
             if method == "POST"
@@ -496,7 +496,7 @@ def _index(name: str, value: Any, rows: Sequence[Any]) -> int:
 
 
 def _drawn(document: Mapping[str, Any], number: int) -> Mapping[str, Any]:
-    """The policy of a device that drew this number out of 2^128, as `Round.drawn` takes it."""
+    """The policy of a device that drew this number out of 2^128, as `Round.drawn` of a learner takes it."""
     edges = np.cumsum(document["shares"])
     found: Mapping[str, Any] = document["policies"][
         int(np.searchsorted(edges[:-1], number / 2.0**128 * edges[-1], side="right"))
@@ -508,14 +508,14 @@ def _of_manifest(run: str, body: bytes) -> bytes:
     return Statement("manifest", run, "", 0, digest(body)).to_bytes()
 
 
-def _header(answer: Response, name: str) -> str:
+def _header(answer: HttpResponse, name: str) -> str:
     value = answer.headers.get(name)
     if not isinstance(value, str) or not _HEADERS[name].fullmatch(value):
         raise SignatureError(f"the answer has no valid header {name}")
     return value
 
 
-def _outcome(answer: Response) -> str:
+def _outcome(answer: HttpResponse) -> str:
     given = fields("the answer to a report", parse_json("the answer to a report", answer.body))
     return one_of("outcome", given.get("outcome"), ("counted", "same"))
 
@@ -524,8 +524,8 @@ __all__ = [
     "Accepts",
     "Device",
     "FastSource",
-    "Response",
-    "Round",
+    "HttpResponse",
+    "ServedRound",
     "ServiceRefused",
     "act",
     "over_http",

@@ -13,19 +13,19 @@ from confide.errors import ConfideError, StaleMessage
 from confide.mechanisms.sources import NoiseSource
 from confide.policy import Policy, StochasticPolicy, TabularPolicy
 from confide.service.device.client import Accepts, Device
-from confide.service.device.transport import Response, Send, ServiceRefused, over_http
+from confide.service.device.transport import HttpResponse, Send, ServiceRefused, over_http
 
 
-class Shared:
+class SharedReads:
     """What many devices of one process read, read once: manifest and keys for good, release and round until a report is late."""
 
     def __init__(self, send: Send) -> None:
-        self._send, self._known = send, dict[str, Response]()
+        self._send, self._known = send, dict[str, HttpResponse]()
         self._lock = threading.Lock()
 
     def __call__(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None
-    ) -> Response:
+    ) -> HttpResponse:
         answer = (
             self._send(method, url, headers, body) if method != "GET" else self._read(url, headers)
         )
@@ -33,7 +33,7 @@ class Shared:
             self.forget()
         return answer
 
-    def _read(self, url: str, headers: Mapping[str, str]) -> Response:
+    def _read(self, url: str, headers: Mapping[str, str]) -> HttpResponse:
         with self._lock:
             if url not in self._known:
                 answer = self._send("GET", url, headers, None)
@@ -76,7 +76,7 @@ class Crowd:
         seed: int = 0,
     ) -> None:
         self._url, self._run, self._world, self._api_key = url, run, world, api_key
-        self._accepts, self._source, self._send = accepts, source, Shared(send or over_http())
+        self._accepts, self._source, self._send = accepts, source, SharedReads(send or over_http())
         self._seed = seed
         self._stop: Callable[[], bool] = lambda: False
         self.outcomes: Counter[str] = Counter()

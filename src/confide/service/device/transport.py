@@ -37,13 +37,13 @@ _KIND = re.compile("[a-z-]{1,40}")
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class HttpResponse:
     status: int
     headers: Mapping[str, str]  # by names in lower case
     body: bytes
 
 
-Send = Callable[[str, str, Mapping[str, str], bytes | None], Response]
+Send = Callable[[str, str, Mapping[str, str], bytes | None], HttpResponse]
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -61,15 +61,17 @@ def over_http(timeout: float = 30.0) -> Send:
     """
     opener = urllib.request.build_opener(_NoRedirect)
 
-    def send(method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Response:
+    def send(method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpResponse:
         request = urllib.request.Request(url, data=body, headers=dict(headers), method=method)
         deadline = time.monotonic() + timeout
         try:
             with opener.open(request, timeout=timeout) as answer:
-                return Response(answer.status, _lower(answer.headers), _read_body(answer, deadline))
+                return HttpResponse(
+                    answer.status, _lower(answer.headers), _read_body(answer, deadline)
+                )
         except urllib.error.HTTPError as error:
             with error:
-                return Response(error.code, _lower(error.headers), _read_body(error, deadline))
+                return HttpResponse(error.code, _lower(error.headers), _read_body(error, deadline))
 
     return send
 
@@ -94,7 +96,7 @@ def retried(
     send: Send,
     request: tuple[str, str, Mapping[str, str], bytes | None],
     sleep: Callable[[float], None],
-) -> Response:
+) -> HttpResponse:
     """The same bytes again while the service or the network is away."""
     for tried in range(_TRIES):
         try:
@@ -123,7 +125,7 @@ class ServiceRefused(ConfideError):
         self.status, self.kind = status, kind
 
 
-def refusal(answer: Response) -> str:
+def refusal(answer: HttpResponse) -> str:
     """The kind of a problem (RFC 9457)."""
     try:
         kind = str(fields("a problem", parse_json("a problem", answer.body)).get("type")).rsplit(

@@ -165,7 +165,7 @@ class Transaction(Protocol):
     def audit(self, at: str, actor: str, action: str, detail: str) -> None: ...
 
 
-class Store(Protocol):
+class ServiceStore(Protocol):
     """The database of a service. What is committed survives a crash; whatever goes wrong is a `StoreError`."""
 
     workers: int  # how many processes may take reports at the same time

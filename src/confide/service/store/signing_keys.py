@@ -2,18 +2,18 @@
 
 from confide.errors import StateError
 from confide.service.documents import SigningKey, endorsed
-from confide.service.store.interface import SigningKeyRow, Store
+from confide.service.store.interface import ServiceStore, SigningKeyRow
 from confide.service.store.keys import KeyFolder
 
 
-def current_key(store: Store, keys: KeyFolder) -> SigningKey:
+def current_key(store: ServiceStore, keys: KeyFolder) -> SigningKey:
     current = [row.id for row in store.signing_keys() if not row.retired]
     if not current:
         raise StateError("the service has no signing key: confide service init makes one")
     return keys.signing_key(current[-1])
 
 
-def rotated(store: Store, keys: KeyFolder, actor: str, now: str) -> SigningKey:
+def rotated(store: ServiceStore, keys: KeyFolder, actor: str, now: str) -> SigningKey:
     before, made = current_key(store, keys), keys.new_signing_key()
     with store.transaction() as tx:
         tx.add_signing_key(key_row(made, before))

@@ -71,7 +71,7 @@ def open_sums(vault: Vault, run: str, rows: list[tuple[Any, ...]]) -> OpenSum:
 
 
 class Reads(ABC):
-    """The part of a `Store` that reads."""
+    """The part of a `ServiceStore` that reads."""
 
     made = "number"  # the column that says in which order signing keys were made
     vault: Vault

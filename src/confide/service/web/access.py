@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 from confide.arguments import choice, text
 from confide.errors import InvalidParameter
-from confide.service.store.interface import ApiKeyRow, Store, Transaction
+from confide.service.store.interface import ApiKeyRow, ServiceStore, Transaction
 
 Role = Literal["device", "operator", "admin", "auditor"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -28,7 +28,7 @@ _FRESH = 5.0  # seconds: another process may revoke a key
 
 
 @dataclass(frozen=True, slots=True)
-class NewKey:
+class DrawnApiKey:
     """A key that was drawn, and is not in the store yet. `text` is what its owner sends; the store has a hash of it."""
 
     text: str = field(repr=False)
@@ -45,19 +45,19 @@ class NewKey:
 
 def draw_api_key(
     role: str, label: str, *, run: str | None = None, expires: int | None = None
-) -> NewKey:
+) -> DrawnApiKey:
     """256 random bits need no slow hash."""
     choice("role", role, ROLES)
     text("label", label)
     name = secrets.token_hex(6)
     secret = secrets.token_urlsafe(32)
-    return NewKey(
+    return DrawnApiKey(
         f"cfd_{name}_{secret}", ApiKeyRow(name, role, _hash(secret), label, False, run, expires)
     )
 
 
 def new_api_key(
-    store: Store,
+    store: ServiceStore,
     role: str,
     label: str,
     actor: str,
@@ -107,7 +107,7 @@ def key_status(key: ApiKeyRow, now: float) -> str:
     return "expired" if key.expires is not None and key.expires <= now else "in use"
 
 
-def revoke_api_key(store: Store, name: str, actor: str) -> None:
+def revoke_api_key(store: ServiceStore, name: str, actor: str) -> None:
     # A name with other characters than those of a text cannot be looked for in a database.
     text("name", name)
     with store.transaction() as tx:
@@ -125,7 +125,7 @@ class Keyring:
 
     def __init__(
         self,
-        store: Store,
+        store: ServiceStore,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:

@@ -50,7 +50,7 @@ class ProblemDocument(Struct, frozen=True, omit_defaults=True):
     detail: str = ""
 
 
-class Problem(Exception):
+class HttpProblem(Exception):
     """An answer that is an error: RFC 9457."""
 
     def __init__(
@@ -95,29 +95,29 @@ class Guard:
             return
         try:
             if len(scope["path"]) > _LONGEST:
-                await Problem(404, "unknown").response()(scope, receive, send)
+                await HttpProblem(404, "unknown").response()(scope, receive, send)
                 return
             await self._inner(scope, receive, send)
         except Exception as error:
             log.error("internal error: %s", type(error).__name__)
             with contextlib.suppress(Exception):  # an answer that has begun cannot be taken back
-                await Problem(500, "internal").response()(scope, receive, send)
+                await HttpProblem(500, "internal").response()(scope, receive, send)
 
 
 async def read_body(request: Request, limit: int) -> bytes:
     """The body, if it is not larger than `limit`: no more than that is ever in memory."""
     announced = request.headers.get("content-length", "0")
     if not announced.isdecimal() or len(announced) > 15 or int(announced) > limit:
-        raise Problem(413, "too-large", f"at most {limit} bytes")
+        raise HttpProblem(413, "too-large", f"at most {limit} bytes")
     parts, size = [], 0
     try:
         async for part in request.stream():
             size += len(part)
             if size > limit:
-                raise Problem(413, "too-large", f"at most {limit} bytes")
+                raise HttpProblem(413, "too-large", f"at most {limit} bytes")
             parts.append(part)
     except ClientDisconnect:
-        raise Problem(400, "invalid") from None
+        raise HttpProblem(400, "invalid") from None
     return b"".join(parts)
 
 

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from confide.service.store.interface import AuditRow
 from confide.service.web.access import Role
-from confide.service.web.answers import Problem
+from confide.service.web.answers import HttpProblem
 
 _Kind = TypeVar("_Kind", bound=Struct)
 # Python reads whole numbers of up to 4,300 digits.
@@ -135,7 +135,7 @@ class NewKey(Struct, frozen=True):
     key: str
 
 
-class Audit(Struct, frozen=True):
+class AuditRows(Struct, frozen=True):
     """What people with roles did."""
 
     rows: list[AuditRow]
@@ -159,14 +159,16 @@ def decode(data: bytes, kind: type[_Kind]) -> _Kind:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise Problem(400, "invalid", "the body must be a JSON object")
+        raise HttpProblem(400, "invalid", "the body must be a JSON object")
     names = kind.__struct_fields__
     if not found.keys() <= set(names):
-        raise Problem(400, "invalid", f"the body must have no other fields than {', '.join(names)}")
+        raise HttpProblem(
+            400, "invalid", f"the body must have no other fields than {', '.join(names)}"
+        )
     try:
         return msgspec.convert(found, kind)
     except msgspec.ValidationError as error:
-        raise Problem(400, "invalid", f"the body must fit its schema. {error}") from None
+        raise HttpProblem(400, "invalid", f"the body must fit its schema. {error}") from None
 
 
 def _parse(data: bytes) -> Any:

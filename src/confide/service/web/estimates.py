@@ -20,7 +20,7 @@ from confide.planners.policy_value import Played, Valued
 from confide.policy import StochasticPolicy, TabularPolicy
 from confide.privatizers import Schedule
 from confide.privatizers.wire import decode_release
-from confide.service.core.spec import Batching, RunSpec
+from confide.service.core.spec import Batching, ServiceRunSpec
 from confide.service.documents import ReleaseRow
 
 MOST = 64  # rounds that are looked at; of more of them, these stand for their neighbours
@@ -90,10 +90,10 @@ def learner_of(manifest: bytes) -> Learner:
     return made
 
 
-def spec_of(manifest: dict[str, Any]) -> RunSpec:
+def spec_of(manifest: dict[str, Any]) -> ServiceRunSpec:
     """What decides the learner of a run."""
     promise, problem = manifest["promise"], manifest["problem"]
-    return RunSpec(
+    return ServiceRunSpec(
         name=manifest["run"],
         agent=manifest["agent"]["name"],
         problem=problem["name"],

@@ -12,7 +12,7 @@ from confide.service.core.live import LiveRun
 from confide.service.core.service import Service
 from confide.service.store.interface import ApiKeyRow
 from confide.service.web.access import MAY, Keyring, RateLimit
-from confide.service.web.answers import Problem, read_body
+from confide.service.web.answers import HttpProblem, read_body
 from confide.service.web.operations import Operation
 from confide.service.web.own_threads import OwnThreads
 
@@ -56,8 +56,8 @@ class Gate:
                     self._limit(operation.limit, request, key)
                 return await handler(request)
             except StoreError:
-                return Problem(503, "unavailable", retry=1).response()
-            except Problem as problem:
+                return HttpProblem(503, "unavailable", retry=1).response()
+            except HttpProblem as problem:
                 self.refused[problem.kind] = self.refused.get(problem.kind, 0) + 1
                 return problem.response()
 
@@ -68,11 +68,11 @@ class Gate:
         sent = request.headers.get("authorization", "")
         key = self.keyring.find(sent[7:]) if sent[:7].lower() == "bearer " else None
         if key is None:
-            raise Problem(401, "unauthorised")
+            raise HttpProblem(401, "unauthorised")
         if key.role not in MAY[what]:
-            raise Problem(403, "forbidden", f"needed: {' or '.join(MAY[what])}")
+            raise HttpProblem(403, "forbidden", f"needed: {' or '.join(MAY[what])}")
         if key.run is not None and key.run != request.path_params.get("run"):
-            raise Problem(
+            raise HttpProblem(
                 403, "forbidden", "this key is for one run, and not for what this address does"
             )
         return key
@@ -81,7 +81,7 @@ class Gate:
         name = key.id if key else f"peer {request.client.host if request.client else ''}"
         wait = self._rates[rate].wait(name)
         if wait:
-            raise Problem(429, "too-many", retry=wait)
+            raise HttpProblem(429, "too-many", retry=wait)
 
     def limit_reads(self, request: Request) -> None:
         self._limit("reads", request, None)
@@ -90,9 +90,9 @@ class Gate:
         name = request.path_params["run"]
         run = self.service.runs.get(name)
         if run is None and name in self.service.not_ready:
-            raise Problem(503, "unavailable", "this run is not ready", retry=10)
+            raise HttpProblem(503, "unavailable", "this run is not ready", retry=10)
         if run is None:
-            raise Problem(404, "unknown")
+            raise HttpProblem(404, "unknown")
         return run
 
     async def read(self, request: Request, limit: int) -> bytes:
@@ -101,4 +101,4 @@ class Gate:
             async with asyncio.timeout(self.limits.body_seconds):
                 return await read_body(request, limit)
         except TimeoutError:
-            raise Problem(408, "too-slow") from None
+            raise HttpProblem(408, "too-slow") from None

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from confide.service.core.service import Service
-from confide.service.web.answers import Guard, Problem
+from confide.service.web.answers import Guard, HttpProblem
 from confide.service.web.gate import Gate, Handler, Limits
 from confide.service.web.operating import Operating
 from confide.service.web.operations import OPERATIONS
@@ -56,11 +56,11 @@ def app(
 
 
 async def _unknown(_: Request, __: Exception) -> Response:
-    return Problem(404, "unknown").response()
+    return HttpProblem(404, "unknown").response()
 
 
 async def _wrong_method(_: Request, __: Exception) -> Response:
-    return Problem(405, "invalid", "this address takes another method").response()
+    return HttpProblem(405, "invalid", "this address takes another method").response()
 
 
 def _routes(gate: Gate) -> list[Route]:

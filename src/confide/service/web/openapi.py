@@ -1,12 +1,15 @@
 """The API as an OpenAPI 3.1 document, made from the table of operations and the types of their bodies."""
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from confide.service.store.interface import AuditRow
+from confide.service.web import bodies
 from confide.service.web.access import MAY
 from confide.service.web.answers import ProblemDocument
 from confide.service.web.operations import OPERATIONS, Operation, Reply
@@ -32,6 +35,32 @@ _HEADERS = {
     "Confide-Key": "The id of the signing key.",
 }
 _PROBLEM = "#/components/responses/problem"
+_REFERENCE = "#/components/schemas/"
+
+# The names of the schemas in the document. They are part of the API, so they do not change when a
+# class is renamed.
+SCHEMA_NAMES: Mapping[type, str] = {
+    bodies.ActBody: "ActBody",
+    bodies.Action: "Action",
+    bodies.Alive: "Alive",
+    bodies.AuditRows: "Audit",
+    AuditRow: "AuditRow",
+    bodies.ChangedRun: "ChangedRun",
+    bodies.EnrolBody: "EnrolBody",
+    bodies.Enrolled: "Enrolled",
+    bodies.NewKey: "NewKey",
+    bodies.NewKeyBody: "NewKeyBody",
+    bodies.NewRun: "NewRun",
+    bodies.Outcome: "Outcome",
+    ProblemDocument: "ProblemDocument",
+    bodies.Ready: "Ready",
+    bodies.ReportBody: "ReportBody",
+    bodies.RunStatus: "RunStatus",
+    bodies.Runs: "Runs",
+    bodies.SigningKeyFacts: "SigningKeyFacts",
+    bodies.SigningKeys: "SigningKeys",
+    bodies.Trajectory: "Trajectory",
+}
 
 
 @cache
@@ -109,15 +138,30 @@ def _content(body: type[Struct] | str) -> dict[str, Any]:
 
 def _schema(body: type[Struct]) -> dict[str, Any]:
     """`Struct` itself stands for a JSON document of another format, such as a manifest."""
-    return {"schema": {} if body is Struct else {"$ref": f"#/components/schemas/{body.__name__}"}}
+    return {"schema": {} if body is Struct else {"$ref": _REFERENCE + SCHEMA_NAMES[body]}}
 
 
 def _schemas() -> dict[str, Any]:
-    found: set[type[Struct]] = {ProblemDocument}
-    for operation in OPERATIONS.values():
-        for body in (operation.body, *(reply.body for reply in operation.replies.values())):
-            if isinstance(body, type) and body is not Struct:
-                found.add(body)
-    ordered = sorted(found, key=lambda body: body.__name__)
-    _, schemas = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")
-    return schemas
+    """The schemas of all bodies, by their names in the document."""
+    _, components = msgspec.json.schema_components(
+        list(SCHEMA_NAMES), ref_template=_REFERENCE + "{name}"
+    )
+    # msgspec names a schema after its class. The document has names of its own.
+    names = {body.__name__: name for body, name in SCHEMA_NAMES.items()}
+    return {names[name]: _rename(schema, names) for name, schema in components.items()}
+
+
+def _rename(schema: Any, names: Mapping[str, str]) -> Any:
+    """Return a schema in which titles and references have the names of the document."""
+    if isinstance(schema, list):
+        return [_rename(part, names) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    renamed = {key: _rename(part, names) for key, part in schema.items()}
+    title = renamed.get("title")
+    if isinstance(title, str):
+        renamed["title"] = names[title]
+    reference = renamed.get("$ref")
+    if isinstance(reference, str):
+        renamed["$ref"] = _REFERENCE + names[reference.removeprefix(_REFERENCE)]
+    return renamed

@@ -10,11 +10,11 @@ from starlette.responses import Response
 from confide.agents.catalogue import AGENTS
 from confide.errors import ConfideError, InvalidParameter, StoreError
 from confide.problems.catalogue import PROBLEMS
-from confide.service.core.spec import RunSpec, parse_spec
+from confide.service.core.spec import ServiceRunSpec, parse_spec
 from confide.service.web.access import new_api_key, revoke_api_key
-from confide.service.web.answers import Problem, answer
+from confide.service.web.answers import HttpProblem, answer
 from confide.service.web.bodies import (
-    Audit,
+    AuditRows,
     ChangedRun,
     EnrolBody,
     Enrolled,
@@ -84,15 +84,15 @@ class Operating:
         try:
             spec = parse_spec(data.decode())
         except (UnicodeDecodeError, InvalidParameter) as error:
-            raise Problem(400, "invalid", str(error)) from None
+            raise HttpProblem(400, "invalid", str(error)) from None
         if spec.problem not in PROBLEMS or spec.agent not in AGENTS:
             said = "over HTTP agent and problem must be of the catalogues (confide list); others are served by confide serve RUN.toml"
-            raise Problem(400, "invalid", said)
+            raise HttpProblem(400, "invalid", said)
         await _done(self._service.check_size, spec)
         await self._create(spec, request.state.actor)
         return answer(NewRun(spec.name), 201)
 
-    async def _create(self, spec: RunSpec, actor: str) -> None:
+    async def _create(self, spec: ServiceRunSpec, actor: str) -> None:
         """In a thread of its own: a run is made in one transaction, or not at all."""
         again = "the run is still being created: send the same request again"
         try:
@@ -100,13 +100,15 @@ class Operating:
                 self._service.create, spec, actor, seconds=self._gate.limits.answer_seconds
             )
         except TimeoutError:
-            raise Problem(503, "unavailable", again, retry=10) from None
+            raise HttpProblem(503, "unavailable", again, retry=10) from None
         except Stopping:
-            raise Problem(503, "unavailable", "the service is about to stop", retry=10) from None
+            raise HttpProblem(
+                503, "unavailable", "the service is about to stop", retry=10
+            ) from None
         except StoreError:
             raise
         except ConfideError as error:
-            raise Problem(400, "invalid", str(error)) from None
+            raise HttpProblem(400, "invalid", str(error)) from None
 
     async def new_key(self, request: Request) -> Response:
         body = decode(await self._gate.read(request, 4096), NewKeyBody)
@@ -134,7 +136,7 @@ class Operating:
 
     async def audit(self, _: Request) -> Response:
         rows = await run_in_threadpool(lambda: list(self._service.store.audit_rows()))
-        return answer(Audit(rows))
+        return answer(AuditRows(rows))
 
 
 async def _done(call: Callable[..., Any], *given: Any) -> Any:
@@ -144,4 +146,4 @@ async def _done(call: Callable[..., Any], *given: Any) -> Any:
     except StoreError:
         raise
     except ConfideError as error:
-        raise Problem(400, "invalid", str(error)) from None
+        raise HttpProblem(400, "invalid", str(error)) from None

@@ -181,7 +181,7 @@ OPERATIONS = {
         "GET",
         "/v1/audit",
         "What people with roles did.",
-        {200: Reply("All rows.", bodies.Audit)},
+        {200: Reply("All rows.", bodies.AuditRows)},
         (503,),
         may="audit",
     ),

@@ -15,7 +15,7 @@ from confide.errors import ConfideError, StoreError
 from confide.service.core.live import LiveRun
 from confide.service.store.interface import ApiKeyRow
 from confide.service.web.access import MAY, RateLimit
-from confide.service.web.answers import IMMUTABLE, PLAIN, TITLES, Problem, tagged
+from confide.service.web.answers import IMMUTABLE, PLAIN, TITLES, HttpProblem, tagged
 from confide.service.web.gate import Gate, Handler
 from confide.service.web.operator_view import operator_view
 from confide.service.web.public_page import (
@@ -72,7 +72,7 @@ class Pages:
         self._gate.limit_reads(request)
         run = self._service.runs.get(request.path_params["run"])
         if run is None:
-            raise Problem(404, "unknown")
+            raise HttpProblem(404, "unknown")
         tag = page_tag(run.release.digest)
         known = self._kept.get(run.name)
         if known is None or known[0] != tag:
@@ -98,7 +98,7 @@ class Pages:
     async def static(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name not in static_files():
-            raise Problem(404, "unknown")
+            raise HttpProblem(404, "unknown")
         data, digest = static_files()[name]
         return tagged(request, data, digest, _MEDIA[name.rsplit(".", 1)[-1]], IMMUTABLE)
 
@@ -142,7 +142,7 @@ class Pages:
         if key is None or not _may_see(key):
             wait = self._wrong.wait(request.client.host if request.client else "")
             if wait:  # somebody who fills this up does not keep out whoever has a key
-                raise Problem(429, "too-many", retry=wait)
+                raise HttpProblem(429, "too-many", retry=wait)
             return self._login_page(
                 request,
                 "This is not the key of an operator, an admin or an auditor of all runs.",
@@ -156,9 +156,9 @@ class Pages:
         """Of a form on the operators' page: the key of its session, if the form is from this page."""
         key, sent = self._key(request), await self._form(request)
         if key is None:
-            raise Problem(401, "unauthorised")
+            raise HttpProblem(401, "unauthorised")
         if not self._sessions.fits(request.cookies.get(_SESSION, ""), sent.get("token", "")):
-            raise Problem(403, "forbidden")
+            raise HttpProblem(403, "forbidden")
         return key
 
     async def _form(self, request: Request) -> dict[str, str]:
@@ -166,7 +166,7 @@ class Pages:
         try:
             return dict(parse_qsl(data.decode("ascii"), max_num_fields=10))
         except ValueError:
-            raise Problem(400, "invalid") from None
+            raise HttpProblem(400, "invalid") from None
 
     async def logout(self, request: Request) -> Response:
         await self._checked(request)
@@ -180,13 +180,13 @@ class Pages:
         key = await self._checked(request)
         name, status = request.path_params["run"], _ACTIONS.get(request.path_params["action"])
         if key.role not in MAY["administer"]:
-            raise Problem(403, "forbidden")
+            raise HttpProblem(403, "forbidden")
         if status is None or name not in self._service.runs:
-            raise Problem(404, "unknown")
+            raise HttpProblem(404, "unknown")
         try:
             await run_in_threadpool(self._service.set_status, name, status, key.id)
         except ConfideError as error:
-            raise Problem(400, "invalid", str(error)) from None
+            raise HttpProblem(400, "invalid", str(error)) from None
         return _to_operator()
 
     def routes(self) -> list[Route]:
@@ -209,8 +209,8 @@ class Pages:
             try:
                 return await handler(request)
             except StoreError:
-                problem = Problem(503, "unavailable", retry=1)
-            except Problem as refused:
+                problem = HttpProblem(503, "unavailable", retry=1)
+            except HttpProblem as refused:
                 problem = refused
             self._gate.refused[problem.kind] = self._gate.refused.get(problem.kind, 0) + 1
             return _page(

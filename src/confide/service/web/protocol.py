@@ -7,7 +7,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from confide.service.web.answers import Problem
+from confide.service.web.answers import HttpProblem
 
 REST = 2**18  # so many bytes were on the way when the answer was given
 
@@ -60,7 +60,7 @@ class ImpatientProtocol(H11Protocol):
             self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # what uvicorn would say
-        answer = Problem(
+        answer = HttpProblem(
             400, "invalid", "this is not HTTP/1.1, or its headers are too large"
         ).response()
         headers = [(name, value) for name, value in answer.raw_headers] + [

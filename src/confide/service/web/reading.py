@@ -13,7 +13,7 @@ from confide.service.web.answers import (
     IMMUTABLE,
     NO_STORE,
     PLAIN,
-    Problem,
+    HttpProblem,
     answer,
     not_modified,
     shown_release,
@@ -62,7 +62,7 @@ class Reading:
         if self._service.store.workers > 1:
             head = await run_in_threadpool(self._service.store.head, run.name)
             if head.generation > run.generation:
-                raise Problem(503, "unavailable", "another worker has a newer release", retry=1)
+                raise HttpProblem(503, "unavailable", "another worker has a newer release", retry=1)
 
     async def old_release(self, request: Request) -> Response:
         run, generation = self._gate.run(request), request.path_params["generation"]
@@ -70,12 +70,12 @@ class Reading:
         # what is in the database, but not shown yet, is not shown here either
         if generation > current.generation:
             await self._newest(run)
-            raise Problem(404, "unknown")
+            raise HttpProblem(404, "unknown")
         row: ReleaseRow | None = current
         if generation != current.generation:
             row = await run_in_threadpool(self._service.store.release, run.name, generation)
         if row is None:
-            raise Problem(404, "unknown")
+            raise HttpProblem(404, "unknown")
         return _tagged(request, row.digest, shown_release(row, IMMUTABLE))
 
     async def round(self, request: Request) -> Response:
@@ -84,12 +84,12 @@ class Reading:
         if generation < current or (
             generation == current and run.status == "finished" and planned is None
         ):
-            raise Problem(410, "late", f"the current release is {current}")
+            raise HttpProblem(410, "late", f"the current release is {current}")
         if generation > current:
             await self._newest(run)
-            raise Problem(404, "unknown")
+            raise HttpProblem(404, "unknown")
         if planned is None:
-            raise Problem(503, "unavailable", "the round is being planned", retry=1)
+            raise HttpProblem(503, "unavailable", "the round is being planned", retry=1)
         return _tagged(request, planned.digest, signed(planned, run.name, generation, IMMUTABLE))
 
     async def index(self, _: Request) -> Response:

@@ -14,7 +14,7 @@ from confide.errors import ConfideError
 from confide.service.core.admission import Report
 from confide.service.core.live import LiveRun
 from confide.service.core.service import Answer
-from confide.service.web.answers import Problem, answer
+from confide.service.web.answers import HttpProblem, answer
 from confide.service.web.bodies import ActBody, Action, Outcome, ReportBody, decode
 from confide.service.web.bridge import Bridge
 from confide.service.web.gate import Gate
@@ -33,11 +33,11 @@ class Reporting:
         run = self._gate.run(request)
         nonce = request.headers.get("idempotency-key", "")
         if len(nonce) not in _NONCE or not nonce.isascii():
-            raise Problem(
+            raise HttpProblem(
                 400, "invalid", "the header Idempotency-Key must be 16 to 128 random characters"
             )
         if not run.planned and run.episode_size == 0:
-            raise Problem(
+            raise HttpProblem(
                 503, "unavailable", "the first round of this run is being planned", retry=1
             )
         body = decode(await self._read(request, run), ReportBody)
@@ -59,20 +59,20 @@ class Reporting:
             async with asyncio.timeout(self._gate.limits.answer_seconds):
                 return _answered(await future)
         except TimeoutError:
-            raise Problem(503, "unavailable", retry=1) from None
+            raise HttpProblem(503, "unavailable", retry=1) from None
 
     async def act(self, request: Request) -> Response:
         """The action for somebody whose device cannot read rounds; joint runs only, and nothing is stored."""
         run = self._gate.run(request)
         if run.spec.trust != "joint":
-            raise Problem(
+            raise HttpProblem(
                 400,
                 "invalid",
                 "under local privacy the state does not leave the device: read the round",
             )
         body = decode(await self._read(request, run), ActBody)
         if run.served is None:
-            raise Problem(503, "unavailable", "the round is being planned", retry=1)
+            raise HttpProblem(503, "unavailable", "the round is being planned", retry=1)
         generation, served = run.served
         try:
             policy: Any = served.drawn(run.pseudonyms.number(body.subject, generation))
@@ -82,9 +82,9 @@ class Reporting:
             with np.errstate(all="ignore"):
                 chosen = policy.act(body.step, position, np.random.default_rng())
         except (IndexError, TypeError, ValueError, OverflowError, ConfideError):
-            raise Problem(400, "invalid", "there is no such step or state") from None
+            raise HttpProblem(400, "invalid", "there is no such step or state") from None
         if not np.isfinite(chosen).all():
-            raise Problem(
+            raise HttpProblem(
                 400, "invalid", "the state must be finite, and small enough for a finite action"
             )
         action = chosen.tolist() if isinstance(chosen, np.ndarray) else chosen
@@ -100,14 +100,16 @@ def _content(body: ReportBody, run: LiveRun) -> Any:
     """What the core takes. The parts of a trajectory may be anything: what makes no sense contributes zero."""
     if run.spec.trust == "joint":
         if body.trajectory is None:
-            raise Problem(
+            raise HttpProblem(
                 400, "invalid", "trajectory must be an object with states, actions and rewards"
             )
         return body.trajectory.states, body.trajectory.actions, body.trajectory.rewards
     try:
         return base64.b64decode(body.message if body.message is not None else "!", validate=True)
     except (binascii.Error, ValueError):
-        raise Problem(400, "invalid", "message must be the bytes of a message in base64") from None
+        raise HttpProblem(
+            400, "invalid", "message must be the bytes of a message in base64"
+        ) from None
 
 
 @lru_cache(maxsize=64)
@@ -117,4 +119,4 @@ def _answered(made: Answer) -> Response:
         return answer(Outcome(made.outcome, made.generation), made.status)
     retry = {"unavailable": 1.0, "paused": 60.0}.get(made.outcome)
     detail = f"the current release is {made.generation}" if made.outcome == "late" else ""
-    return Problem(made.status, made.outcome, detail, retry=retry).response()
+    return HttpProblem(made.status, made.outcome, detail, retry=retry).response()

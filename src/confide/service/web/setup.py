@@ -6,10 +6,10 @@ from pathlib import Path
 
 from confide.service.core.folder import ServiceFolder
 from confide.service.core.service import RUN_MEMORY, Service
-from confide.service.core.spec import Batching, RunSpec
+from confide.service.core.spec import Batching, ServiceRunSpec
 from confide.service.web.access import draw_api_key
 
-DEMO = RunSpec(
+DEMO = ServiceRunSpec(
     name="demo",
     title="A demonstration: which way through the lock?",
     agent="likelihood-vi",
@@ -30,7 +30,7 @@ class Opened:
 
 
 def open_service(
-    folder: ServiceFolder, specs: Sequence[RunSpec], *, run_memory: int = RUN_MEMORY
+    folder: ServiceFolder, specs: Sequence[ServiceRunSpec], *, run_memory: int = RUN_MEMORY
 ) -> Opened:
     """The service in a folder with these runs. What is missing is made: the folder, its keys, API keys for an admin and for devices."""
     folder.init()
@@ -59,5 +59,5 @@ def _first_keys(service: Service) -> dict[str, Path]:
     return files
 
 
-def folder_of(spec: RunSpec | None, given: Path | None) -> Path:
+def folder_of(spec: ServiceRunSpec | None, given: Path | None) -> Path:
     return given or Path(f"{spec.name if spec else 'confide'}-service")
