@@ -6,7 +6,7 @@ import pytest
 
 from confide.logs import _import_kernels as kernels
 from confide.logs import identity
-from confide.logs.identity import Pseudonyms, hashed
+from confide.logs.identity import PseudonymTable, hashed
 
 
 @pytest.mark.parametrize("bits", [1, 12, 40, 63])
@@ -79,7 +79,7 @@ def test_hashes_tell_ids_apart_and_spaces_do_not_count():
 
 def test_the_table_of_ids_grows_and_starts_anew(monkeypatch):
     monkeypatch.setattr(identity, "_SLOTS", 1 << 14)
-    pseudonyms, expected = Pseudonyms(b"k" * 32), {}
+    pseudonyms, expected = PseudonymTable(b"k" * 32), {}
     for first in range(0, 20_000, 1000):
         column = pa.array(np.arange(first, first + 1500))
         numbers, known = pseudonyms.numbers(column, "x")

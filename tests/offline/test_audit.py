@@ -15,7 +15,7 @@ import confide
 from confide.audit import refute
 from confide.audit.mechanisms import Scaled
 from confide.logs import in_memory
-from confide.logs.split import Part
+from confide.logs.split import SplitPart
 from confide.mechanisms.sources import FastSource
 from confide.offline import ModelRelease, improvement
 from confide.offline._counting_kernels import PART
@@ -25,7 +25,7 @@ from confide.trajectory import LoggedUsers
 
 PRIVATE = confide.CentralDP(4.0, 0.01)
 K, PEOPLE, LONG = 4, 5, 4 * 4 + 1
-HOLDS = Part.holds
+HOLDS = SplitPart.holds
 PAYS = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
 
 
@@ -228,7 +228,7 @@ def test_an_improvement_bound_survives_and_its_twins_do_not(both, monkeypatch, m
     if method == "model":  # people of both parts are counted in the learning part, too
         parts.cache_clear()
         monkeypatch.setattr(
-            Part,
+            SplitPart,
             "holds",
             lambda part, ids: [True] * len(ids) if not part.test else HOLDS(part, ids),
         )

@@ -13,7 +13,7 @@ from confide.cli.options import AsJson, print_json
 from confide.cli.returns import ReturnOptions
 
 if TYPE_CHECKING:
-    from confide.evaluation.plan import Plan
+    from confide.evaluation.plan import ExpectedError
 
 app = typer.Typer(
     name="plan",
@@ -129,7 +129,7 @@ def evaluate(
     _show(estimator, plans, epsilons.index(asked_epsilon), as_json)
 
 
-def _show(made: Any, plans: "list[Plan]", asked: int, as_json: bool) -> None:
+def _show(made: Any, plans: "list[ExpectedError]", asked: int, as_json: bool) -> None:
     warned = delta_warnings(plans[asked].users, plans[asked].privacy.delta)
     if as_json:
         print_json(_record(made, plans, asked, warned))
@@ -139,7 +139,7 @@ def _show(made: Any, plans: "list[Plan]", asked: int, as_json: bool) -> None:
     _print(made, plans, asked)
 
 
-def _print(made: Any, plans: "list[Plan]", asked: int) -> None:
+def _print(made: Any, plans: "list[ExpectedError]", asked: int) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -179,7 +179,9 @@ def _item(mark: str, text: str) -> Any:
     return line
 
 
-def _record(made: Any, plans: "list[Plan]", asked: int, warned: list[str]) -> dict[str, Any]:
+def _record(
+    made: Any, plans: "list[ExpectedError]", asked: int, warned: list[str]
+) -> dict[str, Any]:
     rows = [
         {
             "epsilon": p.privacy.epsilon,

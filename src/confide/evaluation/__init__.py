@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         WeightedImportanceSampling,
     )
     from confide.evaluation.lstd import PrivateLSTD
-    from confide.evaluation.plan import Plan
+    from confide.evaluation.plan import ExpectedError
     from confide.evaluation.sufficient_statistics import SufficientStatistics
 
 __all__ = [

@@ -23,7 +23,7 @@ from confide.evaluation.parameters import (
     whole,
 )
 from confide.evaluation.plan import (
-    Plan,
+    ExpectedError,
     Population,
     checked_spread,
     checked_std,
@@ -199,7 +199,7 @@ class CountsAndSums(Estimator):
         return_std: npt.ArrayLike | None = None,
         spread: float | None = None,
         trajectories: int = 1,
-    ) -> Plan:
+    ) -> ExpectedError:
         """The error to expect, from public numbers: no data are looked at.
 
         `visit_shares` [s]: visits per user that count (uniform if None); `weights` [s] of the mean over states; `return_std`: how much
@@ -237,7 +237,7 @@ class CountsAndSums(Estimator):
             else "returns vary as given",
             f"values are about {R * spread_g:.3g} from what they are shrunk to",
         )
-        return Plan(users, privacy, std, R * per_state, R * rmse, R * sampling, assumed)
+        return ExpectedError(users, privacy, std, R * per_state, R * rmse, R * sampling, assumed)
 
 
 def _prior_std(value: float) -> float:

@@ -22,7 +22,7 @@ _BLOCK = 2**22  # numbers of a block
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Coordinates:
+class WhitenedFeatures:
     """Features in whitened coordinates: sum_s x_s x_s^T = (S/d) I, so that redundant or badly scaled features cost no noise.
 
     `weights` [s] are public: min(1, 1/||x_s||^2), times those that were given. They keep a rare feature from ruling the sensitivity, and a
@@ -36,7 +36,7 @@ class Coordinates:
     back: Array = field(repr=False)  # [features, d]: theta -> parameters of the features
 
 
-def coordinates(features: npt.ArrayLike, weights: npt.ArrayLike | None) -> Coordinates:
+def coordinates(features: npt.ArrayLike, weights: npt.ArrayLike | None) -> WhitenedFeatures:
     phi = np.ascontiguousarray(features, dtype=float)
     if phi.ndim != 2 or phi.size == 0 or not np.isfinite(phi).all() or not phi.any():
         raise InvalidParameter.of(
@@ -65,7 +65,7 @@ def coordinates(features: npt.ArrayLike, weights: npt.ArrayLike | None) -> Coord
     squares = (table**2).sum(axis=1)
     one = np.linalg.lstsq(table, np.ones(len(table)), rcond=None)[0]
     prior = SPREAD**2 * (np.eye(table.shape[1]) + np.outer(one, one)) / 2
-    return Coordinates(table, given / given.max() / np.maximum(1.0, squares), prior, back)
+    return WhitenedFeatures(table, given / given.max() / np.maximum(1.0, squares), prior, back)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +103,7 @@ def positive_part(A: Array) -> Array:
 def estimate_of(
     sums: LogSums,
     subject: str,
-    where: Coordinates,
+    where: WhitenedFeatures,
     solution: Solution,
     *,
     returns: Returns,

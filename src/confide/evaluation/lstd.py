@@ -10,8 +10,8 @@ import numpy as np
 from confide.evaluation.contributions import Bands, ResidualBands
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.linear_values import (
-    Coordinates,
     Solution,
+    WhitenedFeatures,
     coordinates,
     estimate_of,
     residual_gain,
@@ -149,7 +149,7 @@ class PrivateLSTD(TwoReleases):
             ),
         )
 
-    def statistic(self, where: Coordinates) -> TemporalSums:
+    def statistic(self, where: WhitenedFeatures) -> TemporalSums:
         """What users contribute. kappa = 1: the rewards' part of a contribution is small beside the features'."""
         x = np.ascontiguousarray(where.table)
         z = np.ascontiguousarray(x * where.weights[:, None])

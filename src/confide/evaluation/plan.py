@@ -17,7 +17,7 @@ _RUNS = 100  # of the estimator's code on made-up releases
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class ExpectedError:
     """What to expect of an estimate. Nothing here has seen data: `assumptions` says what it rests on."""
 
     users: int

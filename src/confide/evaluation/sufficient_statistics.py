@@ -10,8 +10,8 @@ import numpy.typing as npt
 from confide.evaluation.contributions import Bands, ResidualBands
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.linear_values import (
-    Coordinates,
     Solution,
+    WhitenedFeatures,
     coordinates,
     estimate_of,
     positive_part,
@@ -49,8 +49,8 @@ class SufficientStatistics(TwoReleases):
     (`VisitRows`): the noise of A is GOE; entries of A that are zero for every state of the table are known to be, and keep no noise.
 
     Reference: [Balle16] perturbs the solution of this regression (DP-LSW, DP-LSL); this perturbs its statistics.
-    Departures: theta is the posterior mean under a prior on values (`Coordinates`), which shrinks less than a ridge of the noise's size
-    where the data are clear, and to the range's middle, or a common level, where they are not.
+    Departures: theta is the posterior mean under a prior on values (`WhitenedFeatures`), which shrinks less than a ridge of the
+    noise's size where the data are clear, and to the range's middle, or a common level, where they are not.
 
     Intervals add up the noise, what the prior may have shrunk, and the sampling error: a sandwich with one cluster per user from released
     second moments of residuals, on `interval_share` of the budget; with 0 there are none. They are about the best linear fit, which is the
@@ -143,7 +143,7 @@ class SufficientStatistics(TwoReleases):
             released={"A": A, "b": b} | logged,
         )
 
-    def statistic(self, where: Coordinates, relation: Relation) -> VisitSums:
+    def statistic(self, where: WhitenedFeatures, relation: Relation) -> VisitSums:
         """What users contribute, with the balance of A and b that leaves the least noise in theta under the prior."""
         root = np.sqrt(where.weights)
         table = np.ascontiguousarray(where.table * root[:, None])

@@ -4,7 +4,7 @@ from confide.logs.check import Check
 from confide.logs.columns import Caps, Columns
 from confide.logs.imports import from_minari, import_log
 from confide.logs.labels import Labels
-from confide.logs.log import Logs, Statistic, in_memory, open
+from confide.logs.log import Logs, LogStatistic, in_memory, open
 from confide.logs.simulate import simulate
 from confide.logs.summary import Imported
 from confide.logs.writing import write

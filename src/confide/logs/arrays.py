@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from confide.logs.columns import Layout
-from confide.logs.split import Part
+from confide.logs.columns import LogLayout
+from confide.logs.split import SplitPart
 
 Ints = npt.NDArray[np.int64]
 Array = npt.NDArray[np.float64]
@@ -18,7 +18,7 @@ NO_INTS, NO_FLOATS, NO_FLAGS = np.zeros(0, np.int64), np.zeros(0), np.zeros(0, n
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class DecodedRows:
     """Rows step by step, whatever the layout was. Columns that are not logged have length zero.
 
     A `hollow` row only says that there is a trajectory without steps.
@@ -57,7 +57,7 @@ class Ids:
     larger than the one before. `last`: an array with the last id, which never becomes a Python value that an error could quote.
     """
 
-    def __init__(self, last: Any = None, part: Part | None = None) -> None:
+    def __init__(self, last: Any = None, part: SplitPart | None = None) -> None:
         self.last, self.ascending, self._runs = last, True, 0
         # of each user that begins: whether they are in the part of a split log
         self._part, self.inside = part, list[bool]()
@@ -85,7 +85,7 @@ class Ids:
         self._runs = int(numbers[-1])
         return numbers
 
-    def _split(self, column: Any, part: Part) -> None:
+    def _split(self, column: Any, part: SplitPart) -> None:
         """Look at each id that differs from the one before it."""
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -126,25 +126,25 @@ def plain(column: Any) -> Any:
 
 
 class Decoder:
-    """Batches of one file, in order, as `Rows`. `before`: the last user of the batch before the first.
+    """Batches of one file, in order, as `DecodedRows`. `before`: the last user of the batch before the first.
 
     Lists are cut to `longest` steps, if given, before anything is copied: the memory of a batch must not be decided by one user.
     """
 
     def __init__(
         self,
-        layout: Layout,
+        layout: LogLayout,
         before: Any = None,
         longest: int | None = None,
-        part: Part | None = None,
+        part: SplitPart | None = None,
     ) -> None:
         self._layout, self._names, self._longest = layout, layout.columns, longest
         self.users, self._trajectories, self._lists = Ids(before, part), Ids(), 0
 
-    def rows(self, batch: Any) -> Rows:
+    def rows(self, batch: Any) -> DecodedRows:
         return self._from_lists(batch) if self._layout.lists else self._from_steps(batch)
 
-    def _from_steps(self, batch: Any) -> Rows:
+    def _from_steps(self, batch: Any) -> DecodedRows:
         names, columns = self._names, {name: batch.column(name) for name in self._layout.names}
         elements = self._values(columns)
         trajectory = NO_INTS
@@ -167,7 +167,7 @@ class Decoder:
             columns,
         )
 
-    def _from_lists(self, batch: Any) -> Rows:
+    def _from_lists(self, batch: Any) -> DecodedRows:
         """Lists laid end to end; an empty one gets a hollow row, one that is missing or not as long as its neighbours a null row."""
         import pyarrow.compute as pc
 
@@ -230,7 +230,7 @@ class Decoder:
         hollow: Flags,
         nulls: int,
         columns: dict[str, Any],
-    ) -> Rows:
+    ) -> DecodedRows:
         names = self._names
         action = NO_INTS if names.action is None else elements[names.action]
         probability = NO_FLOATS if names.probability is None else elements[names.probability]
@@ -239,7 +239,7 @@ class Decoder:
             for name in (names.reward, names.probability)
             if name is not None
         )
-        return Rows(
+        return DecodedRows(
             user,
             trajectory,
             step,

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.logs import _kernels
-from confide.logs.arrays import Rows
+from confide.logs.arrays import DecodedRows
 from confide.logs.columns import Caps, Columns
 from confide.logs.files import BATCH
 from confide.trajectory import LoggedUsers
@@ -48,7 +48,7 @@ class Block:
         """Whether there is enough, and a whole user in it."""
         return self.users > 1 and bool((self.at[list(_FILLED)] >= self._enough).any())
 
-    def absorb(self, rows: Rows) -> int:
+    def absorb(self, rows: DecodedRows) -> int:
         """-1, or the first row of a user out of order."""
         for number, place in enumerate(_FILLED):  # one by one: two copies of one array, not of all
             self._arrays[number] = _roomy(self._arrays[number], int(self.at[place]), len(rows.user))

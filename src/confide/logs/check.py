@@ -8,7 +8,7 @@ import numpy as np
 from confide.logs import _kernels
 from confide.logs.arrays import Decoder
 from confide.logs.labels import KINDS, NO_LABELS, Labels
-from confide.logs.reader import Part
+from confide.logs.reader import FilePart
 from confide.privacy.assumption import Assumption
 
 LABEL = "NOT PRIVATE: for the data holder only"
@@ -98,7 +98,7 @@ _WORDS = {
 _COUNTS = tuple(_WORDS)
 
 
-def inspected(part: Part, states: int | None) -> Check:
+def inspected(part: FilePart, states: int | None) -> Check:
     """The counts of one part; all rows are looked at, also those after the caps."""
     decoder = Decoder(part.layout, part.before())
     at = np.zeros(_kernels.INSPECTED, np.int64)

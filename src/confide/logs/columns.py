@@ -71,7 +71,7 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class LogLayout:
     """The columns as a file has them: one row per step, or one row per trajectory with lists (whose positions are the steps)."""
 
     columns: Columns
@@ -85,10 +85,10 @@ class Layout:
         return [name for name in read if name is not None]
 
 
-def layout_of(schema: Any, columns: Columns, where: str) -> Layout:
+def layout_of(schema: Any, columns: Columns, where: str) -> LogLayout:
     """How a file with this Arrow schema is laid out; a column that is missing or of the wrong type is a `LogError`."""
     lists = columns.state in schema.names and _is_list(schema.field(columns.state).type)
-    names = Layout(columns, lists, ()).names
+    names = LogLayout(columns, lists, ()).names
     for name in names:
         if schema.names.count(name) != 1:
             problem = "there twice" if name in schema.names else "missing"
@@ -113,7 +113,7 @@ def layout_of(schema: Any, columns: Columns, where: str) -> Layout:
         if not (_is_id(kind) if ids else _is_number(kind)):
             expected = "whole numbers or strings" if ids else "numbers"
             raise LogError(f"{where}: column {name!r} must contain {expected}, got {kind}")
-    return Layout(columns, lists, tuple(str(kind) for kind in found.values()))
+    return LogLayout(columns, lists, tuple(str(kind) for kind in found.values()))
 
 
 def _is_list(kind: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from confide.arguments import regular
 from confide.errors import InvalidParameter, LogError
-from confide.logs.columns import Layout
+from confide.logs.columns import LogLayout
 
 # rows at a time: enough to forget that this is Python, few enough for a processor's cache
 BATCH = 1 << 16
@@ -29,7 +29,7 @@ class Source(Protocol):
         """How many rows each group has."""
 
     def read(
-        self, groups: Sequence[int], layout: Layout, names: list[str]
+        self, groups: Sequence[int], layout: LogLayout, names: list[str]
     ) -> Iterator[tuple[int, Any]]:
         """These columns of these groups, as (group, record batch), in order."""
 
@@ -52,7 +52,7 @@ class ParquetSource:
             ]
 
     def read(
-        self, groups: Sequence[int], layout: Layout, names: list[str]
+        self, groups: Sequence[int], layout: LogLayout, names: list[str]
     ) -> Iterator[tuple[int, Any]]:
         with reading(self.name), self._open() as file:
             for group in groups:
@@ -105,7 +105,7 @@ class ArrowSource:
             return [file.get_batch(i).num_rows for i in range(file.num_record_batches)]
 
     def read(
-        self, groups: Sequence[int], layout: Layout, names: list[str]
+        self, groups: Sequence[int], layout: LogLayout, names: list[str]
     ) -> Iterator[tuple[int, Any]]:
         with reading(self.name), self._map() as memory:
             file = _arrow_file(
@@ -144,7 +144,7 @@ class MemorySource:
         return [self.batch.num_rows]
 
     def read(
-        self, groups: Sequence[int], layout: Layout, names: list[str]
+        self, groups: Sequence[int], layout: LogLayout, names: list[str]
     ) -> Iterator[tuple[int, Any]]:
         for group in groups:
             yield from _sliced(group, self.batch, layout, names)
@@ -229,7 +229,9 @@ def _arrow_file(memory: Any, fields: list[int] | None = None) -> Any:
     return ipc.open_file(memory, options=ipc.IpcReadOptions(included_fields=fields))
 
 
-def _sliced(group: int, whole: Any, layout: Layout, names: list[str]) -> Iterator[tuple[int, Any]]:
+def _sliced(
+    group: int, whole: Any, layout: LogLayout, names: list[str]
+) -> Iterator[tuple[int, Any]]:
     rows = BATCH
     if layout.lists and whole.num_rows and layout.columns.state in names:
         elements = len(whole.column(layout.columns.state).flatten())
@@ -238,7 +240,7 @@ def _sliced(group: int, whole: Any, layout: Layout, names: list[str]) -> Iterato
         yield group, whole.slice(start, rows).select(names)
 
 
-def _lists_at_once(group: Any, layout: Layout) -> int:
+def _lists_at_once(group: Any, layout: LogLayout) -> int:
     """How many lists make about a batch; one list cannot be read in parts."""
     columns = [group.column(i) for i in range(group.num_columns)]
     elements: int = max(

@@ -50,7 +50,7 @@ def key_in(path: Path) -> bytes:
     return key
 
 
-class Pseudonyms:
+class PseudonymTable:
     """Ids, batch by batch, as whole numbers in [0, 2^63): the first bits of keyed BLAKE2b of the id's text.
 
     Two of n users share a number with probability below n^2 / 2^64. They then count as one user, whose contribution is bounded as

@@ -27,7 +27,7 @@ from confide.logs.cells import (
     texts,
 )
 from confide.logs.columns import Columns
-from confide.logs.identity import KEY, Pseudonyms, hashed, key_in
+from confide.logs.identity import KEY, PseudonymTable, hashed, key_in
 from confide.logs.labels import KINDS, Labels, Vocabulary, checked, named, vocabulary
 from confide.logs.sorting import Spill
 from confide.logs.steps import PERSON, Counts, Rules, steps_of
@@ -125,7 +125,7 @@ def import_log(
     ends = _check_terminal(terminal, columns, declared["state"])
     target = _target(source, out)
     key_path = Path(arguments.path("key", key)) if key is not None else target.with_name(KEY)
-    table = Table(columns, declared, _formats(time_format), decimal, rules.every)
+    table = RawTable(columns, declared, _formats(time_format), decimal, rules.every)
     csv_format = raw.CsvFormat(delimiter, table.labelled)
     return _import(
         source, target, table, csv_format, replace(rules, terminal=ends), key_path, progress
@@ -135,7 +135,7 @@ def import_log(
 def _import(
     source: Any,
     target: Path,
-    table: "Table",
+    table: "RawTable",
     csv_format: raw.CsvFormat,
     rules: Rules,
     key: Path,
@@ -147,7 +147,7 @@ def _import(
             (lambda done, total: progress("reading", done, total)) if progress is not None else None
         )
         batches = raw.batches(source, table.names, csv_format, report)
-        spill = _spilled(batches, table, Pseudonyms(key_in(key)), place.parent)
+        spill = _spilled(batches, table, PseudonymTable(key_in(key)), place.parent)
         labels = table.labels()
         counts = _written(place, spill, table, labels, rules, progress)
     counts.wrong_rows = csv_format.wrong_rows
@@ -299,7 +299,7 @@ def _declared(name: str, given: Declared) -> Vocabulary | int | None:
     return vocabulary(name, given if name == "states" else checked(name, given))
 
 
-class Table:
+class RawTable:
     """The columns of a raw table, batch by batch, as arrays of numbers."""
 
     def __init__(
@@ -350,7 +350,7 @@ class Table:
     def tallies(self) -> list[Tally]:
         return list(self._tally.values())
 
-    def rows(self, batch: Any, pseudonyms: Pseudonyms) -> dict[str, Any]:
+    def rows(self, batch: Any, pseudonyms: PseudonymTable) -> dict[str, Any]:
         """The rows of a batch that have a user. `placed`: those that have a time and a stay."""
         tally, cells = (
             self._tally,
@@ -433,7 +433,9 @@ def _probabilities(column: Any, tally: Tally, decimal: str) -> Any:
     return np.where(bad, np.nan, found)
 
 
-def _spilled(batches: raw.Batches, table: Table, pseudonyms: Pseudonyms, folder: Path) -> Spill:
+def _spilled(
+    batches: raw.Batches, table: RawTable, pseudonyms: PseudonymTable, folder: Path
+) -> Spill:
     """All rows. An error ends the thread that reads ahead here: the garbage collector might do so in a thread that it waits for."""
     spill = Spill(folder)
     with closing(batches):
@@ -443,7 +445,12 @@ def _spilled(batches: raw.Batches, table: Table, pseudonyms: Pseudonyms, folder:
 
 
 def _written(
-    place: Path, spill: Spill, table: Table, labels: Labels, rules: Rules, progress: Progress | None
+    place: Path,
+    spill: Spill,
+    table: RawTable,
+    labels: Labels,
+    rules: Rules,
+    progress: Progress | None,
 ) -> Counts:
     """All groups of the spill as steps, in one file."""
     counts = Counts()

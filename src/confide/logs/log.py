@@ -18,11 +18,11 @@ from confide.execution import check_backend, each
 from confide.identity import identify
 from confide.logs import split as splitting
 from confide.logs.check import Check, inspected
-from confide.logs.columns import Caps, Columns, Layout, layout_of
+from confide.logs.columns import Caps, Columns, LogLayout, layout_of
 from confide.logs.files import MemorySource, Paths, Source, reading, sources
 from confide.logs.guarded import Guarded
 from confide.logs.labels import NO_LABELS, Labels, labels_in, one_of
-from confide.logs.reader import BLOCK, Part, blocks_of, parts_of
+from confide.logs.reader import BLOCK, FilePart, blocks_of, parts_of
 from confide.logs.writing import as_lists, as_steps, has_gaps
 from confide.privacy.assumption import Assumption
 from confide.privacy.bounded import Bound, Bounded
@@ -31,7 +31,7 @@ from confide.trajectory import LoggedUsers
 Progress = Callable[[int, int], None]  # parts done, parts in all
 
 
-class Statistic(Protocol):
+class LogStatistic(Protocol):
     """What can be added up over a log. Picklable, to reach other processes."""
 
     @property
@@ -50,10 +50,10 @@ class Logs:
 
     caps: Caps
     assumptions: tuple[Assumption, ...]
-    parts: tuple[Part, ...] = field(repr=False)
+    parts: tuple[FilePart, ...] = field(repr=False)
     backend: str = "local"
     workers: int | None = None
-    people: splitting.Part | None = None
+    people: splitting.SplitPart | None = None
     labels: Labels = field(default=NO_LABELS, repr=False)
 
     def on(self, backend: str, *, workers: int | None = None) -> "Logs":
@@ -78,11 +78,13 @@ class Logs:
         # Tokens are random. The names, sizes and times of private files must not be in a public name.
         tokens = sorted({getattr(part.source, "token", "") for part in self.parts})
         public_name = identify(tokens, holdout, digest)
-        ends = (splitting.Part(split, public_name, test, holdout, digest) for test in (False, True))
+        ends = (
+            splitting.SplitPart(split, public_name, test, holdout, digest) for test in (False, True)
+        )
         learn, test = (self._kept(end) for end in ends)
         return learn, test
 
-    def _kept(self, people: splitting.Part) -> "Logs":
+    def _kept(self, people: splitting.SplitPart) -> "Logs":
         parts = tuple(replace(one, people=people) for one in self.parts)
         return replace(
             self, parts=parts, people=people, assumptions=(*self.assumptions, people.assumed)
@@ -137,7 +139,7 @@ class Logs:
         for part in self.parts:
             yield from blocks_of(part, rows)
 
-    def total(self, statistic: Statistic, *, progress: Progress | None = None) -> Bounded:
+    def total(self, statistic: LogStatistic, *, progress: Progress | None = None) -> Bounded:
         """The sum of all users' contributions. A part whose worker dies is done again; what is added up lies on a grid, so the sum has the
         same bits however the parts were spread."""
         has(
@@ -247,13 +249,13 @@ def in_memory(
         name if name in batches[0].schema.names else None for name in ("action", "probability")
     )
     layout = layout_of(batches[0].schema, Columns(action=action, probability=probability), "memory")
-    files: list[tuple[Source, Layout]] = [
+    files: list[tuple[Source, LogLayout]] = [
         (MemorySource(batch), layout) for batch in batches if batch.num_rows
     ]
     return _logs(files, caps)
 
 
-def _logs(files: list[tuple[Source, Layout]], caps: Caps) -> Logs:
+def _logs(files: list[tuple[Source, LogLayout]], caps: Caps) -> Logs:
     parts = tuple(part for source, layout in files for part in parts_of(source, layout, caps))
     return Logs(caps, _assumptions(files), parts)
 
@@ -265,7 +267,7 @@ def _check_states(states: Any) -> None:
         raise InvalidParameter.of("states", "must be a whole number, at least 1", got=f"{states!r}")
 
 
-def _sum(statistic: Statistic, part: Part) -> Bounded:
+def _sum(statistic: LogStatistic, part: FilePart) -> Bounded:
     total = Bounded(np.zeros(statistic.bound.size), statistic.bound, 0)
     for block in blocks_of(part):
         some = statistic.contribution(block)
@@ -277,7 +279,7 @@ def _sum(statistic: Statistic, part: Part) -> Bounded:
     return total
 
 
-def _assumptions(files: list[tuple[Source, Layout]]) -> tuple[Assumption, ...]:
+def _assumptions(files: list[tuple[Source, LogLayout]]) -> tuple[Assumption, ...]:
     """Each user stands in one file: so it is, where the files' ranges of ids do not meet."""
     if len(files) < 2:
         return ()
@@ -304,7 +306,7 @@ def _assumptions(files: list[tuple[Source, Layout]]) -> tuple[Assumption, ...]:
     )
 
 
-def _range(source: Source, layout: Layout) -> tuple[Any, Any]:
+def _range(source: Source, layout: LogLayout) -> tuple[Any, Any]:
     """The least and the largest id: as the file states them, else by looking at its ends (order is verified when it is read)."""
     stated = source.ends(layout.columns.user)
     if stated is not None:

@@ -8,9 +8,9 @@ import numpy as np
 
 from confide.errors import LogError
 from confide.logs import _kernels, split
-from confide.logs.arrays import Decoder, Rows, plain
+from confide.logs.arrays import DecodedRows, Decoder, plain
 from confide.logs.block import Block
-from confide.logs.columns import Caps, Layout
+from confide.logs.columns import Caps, LogLayout
 from confide.logs.files import Source
 from confide.trajectory import LoggedUsers
 
@@ -19,18 +19,18 @@ PART, PART_OF_LISTS = 4_000_000, 100_000  # rows: a file is cut into parts of ab
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FilePart:
     """The users whose first row stands in the row groups first <= g < last of a file. Picklable: this is what workers are sent."""
 
     source: Source
-    layout: Layout
+    layout: LogLayout
     caps: Caps
     first: int
     last: int
     groups: int  # of the whole file
-    people: split.Part | None = None  # of a log that was split
+    people: split.SplitPart | None = None  # of a log that was split
 
-    def rows(self, decoder: Decoder) -> Iterator[tuple[int, Rows]]:
+    def rows(self, decoder: Decoder) -> Iterator[tuple[int, DecodedRows]]:
         """(row group, rows) of these users and nobody else: not of a user who began before, but on to where the last one ends."""
         users, theirs = decoder.users, decoder.users.last is not None
         for group, batch in self.source.read(
@@ -75,18 +75,18 @@ class Part:
         )
 
 
-def parts_of(source: Source, layout: Layout, caps: Caps) -> Iterator[Part]:
+def parts_of(source: Source, layout: LogLayout, caps: Caps) -> Iterator[FilePart]:
     """A file in parts of whole row groups."""
     rows, enough = source.groups(), PART_OF_LISTS if layout.lists else PART
     first = size = 0
     for group, count in enumerate(rows):
         size += count
         if size >= enough or group == len(rows) - 1:
-            yield Part(source, layout, caps, first, group + 1, len(rows))
+            yield FilePart(source, layout, caps, first, group + 1, len(rows))
             first, size = group + 1, 0
 
 
-def blocks_of(part: Part, rows: int = BLOCK) -> Iterator[LoggedUsers]:
+def blocks_of(part: FilePart, rows: int = BLOCK) -> Iterator[LoggedUsers]:
     """The part's users in blocks of about so many rows, up to the caps."""
     decoder = Decoder(part.layout, part.before(), part.caps.steps, part.people)
     block = Block(

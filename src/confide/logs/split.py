@@ -24,7 +24,7 @@ WHOLE = 2**64
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SplitPart:
     """The users whose hash is below `holdout` (`test`), or the others. `key` is a digest of the holder's key.
 
     `split` names the log's files and how they are split, for a ledger: the users of two parts of one split
@@ -44,7 +44,7 @@ class Part:
         return "test" if self.test else "learn"
 
     @property
-    def other(self) -> "Part":
+    def other(self) -> "SplitPart":
         return replace(self, test=not self.test)
 
     @property
