@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from confide._durable import building, clean, leftovers, output, replace, staged
+from confide._durable import building, clean, leftovers, output, replace, replace_files
 from confide.errors import InvalidParameter
 from confide.privacy import JointDP
 from confide.problems import lock
@@ -230,7 +230,7 @@ def test_a_full_disk_names_the_file(tmp_path):
             replace(tmp_path / "state", bytes(2000))
         with (
             pytest.raises(OSError, match="too large") as several,
-            staged(tmp_path / "results", last="run.json") as stage,
+            replace_files(tmp_path / "results", last="run.json") as stage,
         ):
             (stage / "run.json").write_bytes(bytes(2000))
         with (

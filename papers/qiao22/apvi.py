@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import array, choice, fits, kind, real, whole
+from confide.arguments import array, check_size, choice, kind, real, whole
 from confide.errors import ConfideWarning, InvalidParameter, LogError, StateError
 from confide.evaluation.estimate import DAMAGED
 from confide.identity import Identity
@@ -19,7 +19,7 @@ from confide.privacy.bounded import Array
 from confide.privacy.certificate import Certificate
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import NO_PRIVACY, GaussianDP, Loss
-from confide.privacy.request import NoPrivacy, Relation, Request, requested
+from confide.privacy.request import NoPrivacy, Relation, Request, check_privacy_request
 from confide.privatizers import Share
 from confide.release.parameters import keep
 from confide.release.question import LogQuestion
@@ -170,7 +170,7 @@ class DPAPVI(LogQuestion[PessimisticPlan]):
             whole(name, getattr(self, name), at_least=1)
             for name in ("states", "actions", "horizon")
         )
-        fits(horizon=H, states=S, actions=A, successors=S)
+        check_size(horizon=H, states=S, actions=A, successors=S)
         keep(self, states=S, actions=A, horizon=H, rewards=_rewards(self.rewards, (H, S, A)))
         keep(self, failure=real("failure", self.failure, above=0, below=1))
         choice("calibration", self.calibration, ("paper", "tight"))
@@ -189,7 +189,7 @@ class DPAPVI(LogQuestion[PessimisticPlan]):
 
     def setting(self, privacy: Request) -> APVISetting:
         """The printed constants for a promise; without privacy those that do not depend on noise are of use."""
-        requested(privacy)
+        check_privacy_request(privacy)
         promise = (
             (1.0, 1e-6) if isinstance(privacy, NoPrivacy) else (privacy.epsilon, privacy.delta)
         )
@@ -208,7 +208,7 @@ class DPAPVI(LogQuestion[PessimisticPlan]):
 
     def loss(self, privacy: Request) -> Loss:
         """What a release is charged to a ledger: the true loss of the noise."""
-        if isinstance(requested(privacy), NoPrivacy):
+        if isinstance(check_privacy_request(privacy), NoPrivacy):
             return NO_PRIVACY
         bound = self.statistic().bound
         return GaussianDP(

@@ -142,7 +142,7 @@ def sync(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def staged(folder: Path, *, last: str) -> Iterator[Path]:
+def replace_files(folder: Path, *, last: str) -> Iterator[Path]:
     """A folder to write the files of a result into; when the block ends, they take their places in `folder`.
 
     All are on the disk before the first one moves, so that a full disk does no harm to what was there. By the file `last` readers know a

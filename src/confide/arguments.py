@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 # the largest whole number that any argument may be: sums of this many are exact in floating point
-MOST = 10**15
-ENTRIES = 2**31  # of all arrays that one object may make: 16 GB
-NUMBER = 8  # bytes
+LARGEST_INTEGER = 10**15
+MOST_ENTRIES = 2**31  # of all arrays that one object may make: 16 GB
+BYTES_PER_NUMBER = 8  # bytes
 # The copies of an array that exist at the same time while an object is made and checked.
 COPIES = 3
 # Arrays with fewer numbers are not compared with the available memory, which takes a millisecond.
@@ -41,7 +41,9 @@ def shown(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def whole(name: str, value: Any, *, at_least: int | None = None, at_most: int = MOST) -> int:
+def whole(
+    name: str, value: Any, *, at_least: int | None = None, at_most: int = LARGEST_INTEGER
+) -> int:
     """A whole number, as an int; no bool, and no float even if it is whole."""
     if type(value) is not int and (isinstance(value, bool) or not isinstance(value, Integral)):
         raise InvalidParameter.of(name, "must be a whole number", got=shown(value))
@@ -136,10 +138,10 @@ def text(name: str, value: Any, *, empty: bool = True) -> str:
     return value
 
 
-def kind(name: str, value: Any, *types: type, said: str = "") -> Any:
+def kind(name: str, value: Any, *types: type, expected: str = "") -> Any:
     """An object of one of these types."""
     if not isinstance(value, types):
-        expected = said or " or ".join(each.__name__ for each in types)
+        expected = expected or " or ".join(each.__name__ for each in types)
         raise InvalidParameter.of(name, f"must be {expected}", got=shown(value))
     return value
 
@@ -154,12 +156,12 @@ def private_kind(name: str, value: Any, *types: type) -> Any:
     return value
 
 
-def has(name: str, value: Any, members: Sequence[str], said: str) -> Any:
+def has(name: str, value: Any, members: Sequence[str], expected: str) -> Any:
     """An object of anybody's own that has these members, where a Protocol says what is expected."""
     missing = [member for member in members if not hasattr(value, member)]
     if isinstance(value, type) or missing:
         lacking = f", which has no {missing[0]}" if missing and not isinstance(value, type) else ""
-        raise InvalidParameter.of(name, f"must be {said}", got=shown(value), advice=lacking)
+        raise InvalidParameter.of(name, f"must be {expected}", got=shown(value), advice=lacking)
     return value
 
 
@@ -187,12 +189,12 @@ def listed(name: str, value: Any, *types: type) -> list[Any]:
 def read_text(source: str | os.PathLike[str], most: int = 2**28) -> str:
     """A text in UTF-8, from a file: not from a pipe or a device, which may never end, and of at most `most` bytes."""
     try:
-        return regular(source, most).read_text(encoding="utf-8-sig")
+        return regular_file(source, most).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise InvalidParameter(f"{os.fspath(source)} must be a text in UTF-8, and is not") from None
 
 
-def regular(source: Any, most: int | None = None) -> Path:
+def regular_file(source: Any, most: int | None = None) -> Path:
     """The path of a file that ends; `OSError` where there is none."""
     found = Path(path("path", source))
     facts = found.stat()
@@ -240,8 +242,10 @@ def integers(name: str, value: Any) -> "npt.NDArray[np.int64]":
     )
     if numbers.dtype.kind == "f" and (np.rint(numbers) != numbers).any():
         raise InvalidParameter.of(name, "must be an array of whole numbers", got=shown(value))
-    if numbers.size and np.abs(numbers).max() > MOST:
-        raise InvalidParameter.of(name, f"must be an array of whole numbers, at most {MOST:g}")
+    if numbers.size and np.abs(numbers).max() > LARGEST_INTEGER:
+        raise InvalidParameter.of(
+            name, f"must be an array of whole numbers, at most {LARGEST_INTEGER:g}"
+        )
     return np.ascontiguousarray(numbers, dtype=np.int64)
 
 
@@ -249,7 +253,7 @@ def generator(name: str, value: Any) -> "np.random.Generator":
     import numpy as np
 
     found: np.random.Generator = kind(
-        name, value, np.random.Generator, said="a numpy.random.Generator"
+        name, value, np.random.Generator, expected="a numpy.random.Generator"
     )
     return found
 
@@ -259,10 +263,12 @@ def sizes(**given: tuple[Any, int]) -> list[int]:
     return [whole(name, value, at_least=least) for name, (value, least) in given.items()]
 
 
-def fits(*, copies: int = 1, **sizes: int) -> None:
+def check_size(*, copies: int = 1, **sizes: int) -> None:
     """Refuse an array of these sizes before it is made, if so many copies of it are more than makes sense here."""
     entries = copies * math.prod(map(int, sizes.values()))  # NumPy's small integers would overflow
-    if entries > ENTRIES or (entries > _SMALL_ARRAY and _needs_too_much(NUMBER * entries)):
+    if entries > MOST_ENTRIES or (
+        entries > _SMALL_ARRAY and _needs_too_much(BYTES_PER_NUMBER * entries)
+    ):
         given = ", ".join(f"{name}={shown(size)}" for name, size in sizes.items())
         raise InvalidParameter(
             f"{', '.join(sizes)} are too large: {entries:.3g} numbers do not fit into memory, got {given}: choose smaller ones"

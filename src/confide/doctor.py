@@ -13,7 +13,7 @@ CORE = ("numpy", "scipy", "numba", "joblib", "threadpoolctl", "jsonschema", "typ
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class InstallationCheck:
     """One check: its result in words, and how long it took."""
 
     name: str
@@ -31,7 +31,7 @@ def system() -> dict[str, str]:
     }
 
 
-def self_test() -> Iterator[Check]:
+def self_test() -> Iterator[InstallationCheck]:
     """Yield each check as soon as it is done."""
     checks: dict[str, Callable[[], str]] = {
         "compiled kernels": _kernels,
@@ -51,7 +51,7 @@ def self_test() -> Iterator[Check]:
             ValueError,
         ) as error:
             holds, says = False, " ".join(f"{error}".split()) or type(error).__name__
-        yield Check(name, holds, says, time.monotonic() - started)
+        yield InstallationCheck(name, holds, says, time.monotonic() - started)
 
 
 def _must(holds: bool, otherwise: str) -> None:

@@ -15,12 +15,12 @@ import numpy.typing as npt
 from confide import arguments
 from confide.arguments import (
     array,
-    fits,
+    check_size,
     generator,
     has,
     integers,
     real,
-    regular,
+    regular_file,
     shown,
     text,
     whole,
@@ -373,7 +373,7 @@ Policy = FinitePolicy | LinearPolicy | RandomPolicy | ContextPolicy | FeaturePol
 _LOADERS: dict[str, Callable[[Any], StartRule]] = {}
 
 
-def keep_loader(kind: str, load: Callable[[Any], StartRule]) -> None:
+def register_loader(kind: str, load: Callable[[Any], StartRule]) -> None:
     """From now on `load_policy` reads policies of this kind."""
     _LOADERS[kind] = load
 
@@ -385,7 +385,7 @@ def is_rule(policy: Any) -> bool:
 
 def uniform_policy(horizon: int, states: int, actions: int) -> StochasticPolicy:
     sizes = {"horizon": horizon, "states": states, "actions": actions}
-    fits(**{name: whole(name, size, at_least=1) for name, size in sizes.items()})
+    check_size(**{name: whole(name, size, at_least=1) for name, size in sizes.items()})
     return StochasticPolicy(np.full((horizon, states, actions), 1 / actions))
 
 
@@ -467,7 +467,7 @@ def save_policy(path: str | Path | BinaryIO, *, kind: str, **arrays: npt.NDArray
 
 def _opened(path: str | Path | BinaryIO, mode: str) -> AbstractContextManager[Any]:
     if isinstance(path, str | Path):
-        return open(regular(path) if mode == "rb" else arguments.path("path", path), mode)
+        return open(regular_file(path) if mode == "rb" else arguments.path("path", path), mode)
     return nullcontext(
         has(
             "path",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import fits, kind, shown, whole
+from confide.arguments import check_size, kind, shown, whole
 from confide.errors import InvalidParameter
 from confide.privacy.bounded import real_numbers
 
@@ -58,7 +58,7 @@ class Trajectories:
 
     def __getitem__(self, users: slice) -> "Trajectories":
         """The trajectories of some users, for example `trajectories[2:5]`."""
-        kind("users", users, slice, said="a slice, as in trajectories[2:5]")
+        kind("users", users, slice, expected="a slice, as in trajectories[2:5]")
         try:
             users.indices(self.users)
         except (TypeError, ValueError):
@@ -93,7 +93,7 @@ def collect(
         raise InvalidParameter.of(
             "episodes", "must be a list of (states, actions, rewards)"
         ) from None
-    fits(
+    check_size(
         users=max(len(users), 1),
         steps=horizon + 1,
         state=math.prod(state_sizes),
@@ -223,7 +223,7 @@ class TransitionCounts:
             )
 
 
-def checked_counts(*columns: npt.NDArray[Any], users: int, horizon: int) -> TransitionCounts:
+def counts_without_check(*columns: npt.NDArray[Any], users: int, horizon: int) -> TransitionCounts:
     """Counts whose columns are known to fit: nothing is checked again, which takes as long as counting one user's steps."""
     made = object.__new__(TransitionCounts)
     names = ("step", "state", "action", "next_state", "reward", "count", "users", "horizon")
@@ -232,7 +232,7 @@ def checked_counts(*columns: npt.NDArray[Any], users: int, horizon: int) -> Tran
     return made
 
 
-def nobody_counted(users: int, horizon: int) -> TransitionCounts:
+def counts_of_nobody(users: int, horizon: int) -> TransitionCounts:
     """Users whom the agent does not look at: only their number."""
     empty = np.zeros(0, dtype=np.int64)
     return TransitionCounts(empty, empty, empty, empty, np.zeros(0), empty, users, horizon)

@@ -10,7 +10,7 @@ from confide.bandits.lin_ts import BALANCE
 from confide.errors import InvalidParameter
 from confide.privacy import Relation
 from confide.statistics.bounds import RegressionRows
-from confide.trajectory import Trajectories, nobody_counted
+from confide.trajectory import Trajectories, counts_of_nobody
 
 BOUND = RegressionRows(1, 3, 1.0, 0.5, BALANCE)
 STATISTIC = PlayedContexts(BOUND, 2)
@@ -75,7 +75,7 @@ def test_users_add_up_and_counts_are_refused():
         STATISTIC.contribution(both).values, sent([1, 0, 0], 1.0) + sent([0, 1, 0], 0.0, 1)
     )
     with pytest.raises(InvalidParameter, match="trajectories"):
-        STATISTIC.contribution(nobody_counted(3, 1))
+        STATISTIC.contribution(counts_of_nobody(3, 1))
     with pytest.raises(InvalidParameter, match="contexts of shape"):
         STATISTIC.contribution(
             Trajectories(np.zeros((1, 2)), np.zeros((1, 1), dtype=int), np.zeros((1, 1)))

@@ -124,7 +124,7 @@ def _regressed(bound, users, rows, targets):
         np.concatenate([user[rows] for user in users]),
         np.concatenate([user[targets] for user in users]),
     )
-    return bound.counted(step, X, y, np.ones(len(step), dtype=np.int64), users=len(users))
+    return bound.clip_and_add(step, X, y, np.ones(len(step), dtype=np.int64), users=len(users))
 
 
 def table(statistic, states, actions, horizon, *, attained=EXACT, because=""):

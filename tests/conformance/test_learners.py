@@ -25,7 +25,7 @@ from confide.audit.observed_world import ObservedWorld
 from confide.audit.verify import verify
 from confide.errors import ConfideError, InvalidParameter, PrivacyError, StateError, StreamExhausted
 from confide.linear_mdps.batches import adaptive
-from confide.mechanisms.codebook import Drawn
+from confide.mechanisms.codebook import DrawnIndex
 from confide.mechanisms.counters import FACTORISATIONS, dense
 from confide.mechanisms.sources import FastSource, noise_source
 from confide.privacy import CentralDP, DistributedDP, JointDP, LocalDP, NoPrivacy, PureDP, Relation
@@ -571,7 +571,7 @@ class FirstRelease:
             message = Message.from_bytes(device.report(first))
             return np.array(
                 [
-                    Drawn(device.channel.noise, message.nonce).log_ratio(
+                    DrawnIndex(device.channel.noise, message.nonce).log_ratio(
                         int(message.values[0]), *sent
                     )
                 ]

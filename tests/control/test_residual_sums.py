@@ -8,7 +8,7 @@ from confide.errors import InvalidParameter
 from confide.policy import LinearPolicy
 from confide.privacy import Relation
 from confide.problems import oscillator
-from confide.trajectory import Trajectories, nobody_counted
+from confide.trajectory import Trajectories, counts_of_nobody
 
 BOUND = ResidualRows(2, 1, 0.5)
 GUESS = np.array([[0.3, 0.1], [-0.2, 0.4], [0.0, 0.3]])
@@ -67,7 +67,7 @@ def test_what_makes_no_sense_is_refused_or_zero():
     with pytest.raises(InvalidParameter, match="states and inputs must have shapes"):
         SUMS.contribution(Trajectories(np.zeros((1, 3, 5)), np.zeros((1, 2, 1)), np.zeros((1, 2))))
     with pytest.raises(InvalidParameter, match="expected trajectories, got counts"):
-        SUMS.contribution(nobody_counted(3, 2))
+        SUMS.contribution(counts_of_nobody(3, 2))
     with pytest.raises(InvalidParameter, match="weight must be positive"):
         ResidualRows(2, 1, -0.1)
 

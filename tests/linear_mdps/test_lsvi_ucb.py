@@ -22,7 +22,7 @@ from confide.privacy.certificate import certify
 from confide.privatizers import geometric
 from confide.problems import latent, lock, one_hot
 from confide.runs.runner import run
-from confide.trajectory import Trajectories, TransitionCounts, nobody_counted
+from confide.trajectory import Trajectories, TransitionCounts, counts_of_nobody
 
 LATENT, ONE_HOT = latent(0), one_hot()
 SMALL = latent(0, states=6, actions=2, horizon=3, dimension=3)
@@ -446,7 +446,7 @@ def test_nothing_that_is_published_holds_what_is_kept():
     agent.observe(alike)
     asked, ask = [], parts(agent).budget.release
     parts(agent).budget.release = lambda total: asked.append(total.values) or ask(total)
-    agent.observe(nobody_counted(23, 3))
+    agent.observe(counts_of_nobody(23, 3))
     assert agent.switches == 1
     released, bound = agent.released(), agent.algorithm.bound
     assert released.values.size == bound.size + 2 * (3 + 1) + 1

@@ -20,7 +20,7 @@ from confide.privacy import JointDP, NoPrivacy  # noqa: E402
 from confide.problems import FeaturesPublic, GymProblem, make  # noqa: E402
 from confide.problems.gym import made_env  # noqa: E402
 from confide.runs.runner import run  # noqa: E402
-from confide.trajectory import Trajectories, nobody_counted  # noqa: E402
+from confide.trajectory import Trajectories, counts_of_nobody  # noqa: E402
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "corridor.py"
 PRIVATE, PURE = JointDP(1.0, 1e-5), JointDP(1.0, delta=0.0)
@@ -250,7 +250,7 @@ def test_what_is_refused(problem):
     agent = agent_of(problem.public)
     agent.next_batch()
     with pytest.raises(InvalidParameter, match="cannot be counted"):
-        agent.observe(nobody_counted(3, 6))
+        agent.observe(counts_of_nobody(3, 6))
     wrong = Trajectories(np.zeros((1, 7, 3, 12)), np.zeros((1, 6)), np.zeros((1, 6)))
     with pytest.raises(
         InvalidParameter, match=r"must have shape \(7, 2, 12\) and the actions \(6,\)"

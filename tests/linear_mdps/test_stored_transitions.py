@@ -15,7 +15,7 @@ from confide.linear_mdps.contributions import StoredTransitions
 from confide.policy import uniform_policy
 from confide.privacy import Relation
 from confide.problems import latent
-from confide.trajectory import Trajectories, TransitionCounts, nobody_counted
+from confide.trajectory import Trajectories, TransitionCounts, counts_of_nobody
 
 UNIT = 2**24
 FEATURES = np.array(
@@ -84,7 +84,7 @@ def with_each_user(many):
     base.add(many)
     saved = base.arrays()
     made = []
-    for user in [one(*each) for each in USERS] + [nobody_counted(1, 1)]:
+    for user in [one(*each) for each in USERS] + [counts_of_nobody(1, 1)]:
         each = stored()
         each.restore(saved)
         each.add(user)
@@ -243,7 +243,7 @@ def test_half_a_billion_users_still_add_up_exactly():
             == phi * users * (y + w) // UNIT
         )
     with pytest.raises(InvalidParameter, match="users can be stored"):
-        each.add(nobody_counted(2**31, 1))
+        each.add(counts_of_nobody(2**31, 1))
     assert each.users == users
 
 
@@ -260,7 +260,7 @@ def test_large_tables_are_no_more_sensitive():
                 zeros, state[:cells], action[:cells], zeros, np.zeros(cells), once, cells, 1
             )
         )
-        each.add(nobody_counted(200_000 - cells, 1))
+        each.add(counts_of_nobody(200_000 - cells, 1))
         return each.response(0, np.full(2, -1 / UNIT)).values[0]
 
     found = [response(cells) for cells in (2**15, 2**15 + 1, 2**15 + 2)]

@@ -16,7 +16,7 @@ from confide.mechanisms import codebook, sources
 from confide.mechanisms.codebook import (
     COORDINATES,
     Codebook,
-    Drawn,
+    DrawnIndex,
     SignReport,
     best_codebook,
     best_report,
@@ -177,7 +177,7 @@ def test_large_contributions_are_measured_in_parts(monkeypatch):
 
 @given(st.integers(0, 1023), st.sampled_from(HOSTILE[:1] + HOSTILE[4:]))
 def test_the_likelihood_of_an_index_is_at_most_epsilon(index, values):
-    drawn = Drawn(best_codebook(BALL, 1.5), NONCE)
+    drawn = DrawnIndex(best_codebook(BALL, 1.5), NONCE)
     found = drawn.log_ratio(index, values, np.array([0.0, 1.0, 0.0]))
     assert found in (-1.5, 0.0, 1.5)
     assert drawn.log_ratio(index, values, values) == 0

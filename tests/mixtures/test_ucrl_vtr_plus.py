@@ -277,7 +277,7 @@ def worst(agent):
     """What two users contribute who are as far apart as the bounds of both regressions allow, in all steps."""
     bound = agent.algorithm.bound
     parts = [
-        one.counted(np.arange(4), rows, np.zeros(4), np.ones(4, int), users=1)
+        one.clip_and_add(np.arange(4), rows, np.zeros(4), np.ones(4, int), users=1)
         for rows in _far(bound.first.dimension)
         for one in (bound.first, bound.second)
     ]

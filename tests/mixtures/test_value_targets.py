@@ -81,7 +81,7 @@ def test_counts_that_no_users_can_have_are_refused():
         ([0.5], [1], 1),
     ):
         with pytest.raises(InvalidParameter):
-            bound.counted(
+            bound.clip_and_add(
                 step, np.repeat(row, len(step), axis=0), np.zeros(len(step)), count, users=users
             )
 

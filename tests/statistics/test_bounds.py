@@ -12,7 +12,7 @@ def test_counts_are_the_same_bits_as_users():
     bound = RegressionRows(2, 3, row_norm=2.0, target=2.0, balance=1.4)
     X, y = np.array([[1.0, -2.0, 3.0], [0.1, 0.2, 0.3]]), np.array([1.5, -9.0])
     dense = bound.contribution(np.stack([X, X, X]), np.stack([y, y, y]))
-    counted = bound.counted(np.arange(2), X, y, np.full(2, 3), users=3)
+    counted = bound.clip_and_add(np.arange(2), X, y, np.full(2, 3), users=3)
     np.testing.assert_array_equal(dense.values, counted.values)
     assert dense.users == counted.users == 3
 

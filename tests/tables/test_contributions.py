@@ -12,7 +12,7 @@ from confide.problems import garnet, riverswim
 from confide.tables import _contribution_kernels
 from confide.tables.contributions import BudgetedCounts, BudgetedVisits
 from confide.tables.support_features import support_of
-from confide.trajectory import Trajectories, nobody_counted
+from confide.trajectory import Trajectories, counts_of_nobody
 
 
 def statistic(
@@ -147,7 +147,7 @@ def test_what_the_support_excludes_and_terminal_states_do_not_count():
 def test_counts_cannot_be_taken_and_weights_are_checked():
     visits = statistic(3, 2, 4, 1 / 4)
     with pytest.raises(InvalidParameter, match="must come as trajectories"):
-        visits.contribution(nobody_counted(5, 4))
+        visits.contribution(counts_of_nobody(5, 4))
     for weight in (1.5, np.nan):
         with pytest.raises(InvalidParameter, match=r"in \[0, 1\]"):
             statistic(3, 2, 4, weight)

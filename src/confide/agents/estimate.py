@@ -8,7 +8,7 @@ from confide.agents.catalogue import agent_class, read_schedule
 from confide.arguments import whole
 from confide.errors import InvalidParameter
 from confide.learning.learner import Learner
-from confide.privacy.request import Request, requested
+from confide.privacy.request import Request, check_privacy_request
 from confide.privatizers import Schedule
 from confide.problems.problem import Problem
 from confide.problems.sizes import ProblemSizes, sizes_by_name, sizes_of
@@ -66,7 +66,7 @@ def estimate_resources(
     made_by = agent_class(agent) if isinstance(agent, str) else agent
     given = {name: value for name, value in options.items() if value is not None}
     whole("episodes", episodes, at_least=1)
-    requested(privacy)
+    check_privacy_request(privacy)
     if "schedule" in given:
         given["schedule"] = read_schedule(given["schedule"], episodes)
     describe = getattr(made_by, "footprint", None)

@@ -121,7 +121,7 @@ def _cells(one: Facts) -> dict[str, str]:
     return {
         "calibration": _calibration(one),
         "constants": one.constants,
-        "request": str(one.request) if private else words.OPEN,
+        "request": str(one.request) if private else words.NO_PRIVACY_LABEL,
         "guarantee": given + broken if private else words.NO_PRIVACY,
         "unit": words.UNITS[Relation(one.request.relation)] if private else "",
         "trust": words.MODELS[one.trust],

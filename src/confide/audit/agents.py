@@ -17,7 +17,7 @@ from confide.audit.tape import Tape, TapedSource
 from confide.errors import InvalidParameter
 from confide.learning.client import LocalClient
 from confide.learning.learner import Learner
-from confide.mechanisms.codebook import Drawn, Report
+from confide.mechanisms.codebook import DrawnIndex, Report
 from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.privacy.bounded import Array
 from confide.privacy.loss import GaussianDP, Loss, PureDP, loss_for
@@ -229,7 +229,7 @@ class DeviceSubject(Attacked):
         """How much more the message looks like the second user, up to a factor."""
         (one, other), values = self._sent, message.values
         if isinstance(noise, Report):
-            return Drawn(noise, message.nonce).log_ratio(int(values[0]), one, other)
+            return DrawnIndex(noise, message.nonce).log_ratio(int(values[0]), one, other)
         if self.privacy.delta > 0:
             return float(values @ (other - one))
         # in real arithmetic: the low bits of fast noise tell the two worlds apart, as its source says

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.mechanisms.additive import AdditiveNoise
-from confide.mechanisms.codebook import Drawn
+from confide.mechanisms.codebook import DrawnIndex
 from confide.mechanisms.sources import NoiseSource, Shape
 from confide.privacy.bounded import Array
 
@@ -20,7 +20,7 @@ Place = tuple[int, ...]
 class Noised:
     """What was noised once. PRIVATE but for `noisy`."""
 
-    level: AdditiveNoise | Drawn
+    level: AdditiveNoise | DrawnIndex
     exact: Array
     noisy: Array
 
@@ -34,7 +34,7 @@ class Tape:
         self.draws = 0  # of noise, whoever drew it
         self.stated = True  # whether there is a guarantee: then nothing is released without noise
 
-    def kinds(self) -> list[tuple[Place, AdditiveNoise | Drawn, tuple[int, ...]]]:
+    def kinds(self) -> list[tuple[Place, AdditiveNoise | DrawnIndex, tuple[int, ...]]]:
         """How many releases there were, of which shape and with which noise. Public."""
         return [
             (place, one.level, one.noisy.shape)
@@ -50,7 +50,7 @@ class Tape:
         )
 
     def take(
-        self, place: Place, level: AdditiveNoise | Drawn, exact: npt.NDArray[Any], noisy: Array
+        self, place: Place, level: AdditiveNoise | DrawnIndex, exact: npt.NDArray[Any], noisy: Array
     ) -> Array:
         mine = self.noised.setdefault(place, [])
         if self._original is not None:
@@ -85,7 +85,7 @@ class Tape:
         ):
             return math.inf, math.inf
         for one, two in self._pairs(other):
-            if isinstance(one.level, Drawn):
+            if isinstance(one.level, DrawnIndex):
                 absolute += (
                     one.level.codebook.epsilon
                     * (one.level.near(one.exact) != one.level.near(two.exact)).any()
@@ -106,7 +106,7 @@ class Tape:
         """
         found = 0.0
         for one, two in self._pairs(other):
-            if isinstance(one.level, Drawn):
+            if isinstance(one.level, DrawnIndex):
                 found += one.level.log_ratio(int(one.noisy[0, 0]), one.exact, two.exact)
                 continue
             mine, others = (
@@ -197,5 +197,7 @@ class TapedSource:
         self._children += 1
         return TapedSource(made, self._tape, (*self._place, self._children))
 
-    def instead(self, level: AdditiveNoise | Drawn, exact: npt.NDArray[Any], noisy: Array) -> Array:
+    def instead(
+        self, level: AdditiveNoise | DrawnIndex, exact: npt.NDArray[Any], noisy: Array
+    ) -> Array:
         return self._tape.take(self._place, level, exact, noisy)

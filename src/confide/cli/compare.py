@@ -54,7 +54,7 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Compare agents over problems, guarantees and seeds, with confidence intervals."""
-    from confide._durable import output, staged
+    from confide._durable import output, replace_files
     from confide.comparison.comparison import Comparison
     from confide.comparison.comparison import compare as run_all
     from confide.runs.sweep_file import read_sweep
@@ -88,7 +88,7 @@ def compare(
             raise typer.Exit(130) from None
         finally:
             signal.signal(signal.SIGTERM, before)
-        with staged(folder, last="results.parquet") as stage:
+        with replace_files(folder, last="results.parquet") as stage:
             if made.rows:
                 made.report(stage / "report.html", command=shlex.join(["confide", *sys.argv[1:]]))
                 made.save_figures(stage / "figures")

@@ -116,7 +116,7 @@ def _asked(one: "Run") -> str:
     from confide.privacy.request import Trust
 
     private = one.guarantee.trust is not Trust.NONE
-    return f", epsilon {one.guarantee.epsilon:g}" if private else f", {words.OPEN}"
+    return f", epsilon {one.guarantee.epsilon:g}" if private else f", {words.NO_PRIVACY_LABEL}"
 
 
 def print_questions(runs: "list[Run]", as_json: bool) -> None:

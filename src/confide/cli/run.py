@@ -106,7 +106,7 @@ def _run_all(
     first_agent: Any,
     rollouts: "Callable[[list[Run]], Sequence[Played | None]]",
 ) -> None:
-    from confide._durable import output, staged
+    from confide._durable import output, replace_files
     from confide._extras import has_extra
     from confide.comparison.comparison import Comparison
     from confide.runs.spec import run_seeds
@@ -133,7 +133,7 @@ def _run_all(
         complete = all(one.complete for one in runs)
         reported = out is not None and complete and has_extra("report")
         if out is not None and reported:
-            with staged(out, last="report.html") as stage:
+            with replace_files(out, last="report.html") as stage:
                 made = Comparison.of_runs(runs, name=f"{specs[0].agent} on {world.name}")
                 made.save_figures(stage / "figures")
                 made.report(stage / "report.html", command=command)

@@ -170,7 +170,7 @@ def _keyed(comparison: "Comparison", what: str) -> list[tuple[str, Chart]]:
 def _facts(comparison: "Comparison") -> list[str]:
     private = [f"{epsilon:.4g}" for epsilon in comparison.epsilons]
     promised = ([f"ε = {', '.join(private)}"] if private else []) + (
-        [words.OPEN] if OPEN in comparison.promises else []
+        [words.NO_PRIVACY_LABEL] if OPEN in comparison.promises else []
     )
     runs = sum(len(row.seeds) for row in comparison.rows)
     few = ", ".join(comparison.problems)

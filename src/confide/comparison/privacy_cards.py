@@ -63,8 +63,8 @@ def _given(row: Row) -> tuple[str, str, str, str, str, str]:
     return (
         row.agent,
         f"{epsilon:.4g}",
-        words.small(row.delta or 0.0),
-        words.odds(epsilon),
+        words.format_delta(row.delta or 0.0),
+        words.format_factor(epsilon),
         users,
         really(row),
     )
@@ -74,7 +74,7 @@ def _summary(members: list[Row]) -> str:
     asked, deltas = (
         {getattr(row, name) for row in members} - {None} for name in ("epsilon", "delta")
     )
-    said = f"ε = {', '.join(f'{one:g}' for one in sorted(asked))}, δ = {', '.join(map(words.small, sorted(deltas)))}."
+    said = f"ε = {', '.join(f'{one:g}' for one in sorted(asked))}, δ = {', '.join(map(words.format_delta, sorted(deltas)))}."
     stricter = sorted({row.agent for row in members if row.stricter})
     return (
         f"{said} The noise of {', '.join(stricter)} gives a smaller ε: see the table."

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from confide.comparison.comparison import Comparison
 
 # How the rungs of a ladder are called.
-RUNGS = {"paper": "paper constants", "tight": "tight", "none": words.OPEN}
+RUNGS = {"paper": "paper constants", "tight": "tight", "none": words.NO_PRIVACY_LABEL}
 _SURE = f"{100 * LEVEL:g}\u202f%"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from confide import arguments
-from confide._durable import output, staged
+from confide._durable import output, replace_files
 from confide.arguments import real
 from confide.errors import InvalidParameter, StateError
 from confide.evaluation.policy_values import PolicyValues
@@ -204,7 +204,7 @@ class ValueEstimate:
     def save(self, folder: str | Path) -> None:
         """`estimate.npz`, and `certificate.json` where there is one, into a folder: both are public."""
         where = Path(arguments.path("folder", folder))
-        with output(where), staged(where, last="estimate.npz") as target:
+        with output(where), replace_files(where, last="estimate.npz") as target:
             if self.certificate:
                 self.certificate.save(target / "certificate.json")
             (target / "estimate.npz").write_bytes(self.to_bytes())
@@ -215,7 +215,9 @@ class ValueEstimate:
         found = Path(arguments.path("path", path))
         try:
             return cls.from_bytes(
-                arguments.regular(found / "estimate.npz" if found.is_dir() else found).read_bytes()
+                arguments.regular_file(
+                    found / "estimate.npz" if found.is_dir() else found
+                ).read_bytes()
             )
         except OSError as error:
             raise StateError(f"cannot read an estimate from {path}: {error.strerror}") from None

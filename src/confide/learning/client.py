@@ -17,7 +17,7 @@ from confide.policy import Policy
 from confide.privacy.bounded import Bound, Released
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import Loss
-from confide.privacy.request import Request, requested
+from confide.privacy.request import Request, check_privacy_request
 from confide.privatizers.message import Channel, open_channel, report_channel
 from confide.trajectory import Trajectories
 
@@ -51,7 +51,7 @@ class LocalClient:
     ) -> None:
         self._source = SecureSource() if noise is None else check_source(noise)
         has("algorithm", algorithm, ("bound", "plan"), "an algorithm: agent.algorithm")
-        requested(privacy)
+        check_privacy_request(privacy)
         if channel is not None:
             kind("channel", channel, Channel)
         if store is not None:

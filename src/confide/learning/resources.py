@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from confide.arguments import NUMBER
+from confide.arguments import BYTES_PER_NUMBER
 from confide.mechanisms.counters import Discounted, Factorisation
 from confide.privacy.request import Request
 from confide.privatizers import AtMost, Schedule, best_counter
@@ -31,7 +31,9 @@ class Footprint:
 
     def memory(self, privacy: Request, *, discrete: bool) -> int:
         """The bytes at the peak; `discrete`: with secure noise."""
-        return COMPILED + int(NUMBER * (self.numbers + self._numbers_of_counter(privacy, discrete)))
+        return COMPILED + int(
+            BYTES_PER_NUMBER * (self.numbers + self._numbers_of_counter(privacy, discrete))
+        )
 
     def _numbers_of_counter(self, privacy: Request, discrete: bool) -> int:
         """What the privatizer keeps between releases."""

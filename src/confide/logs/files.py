@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from confide.arguments import regular
+from confide.arguments import regular_file
 from confide.errors import InvalidParameter, LogError
 from confide.logs.columns import LogLayout
 
@@ -191,7 +191,7 @@ def _matching(path: str) -> list[str]:
 def _source(name: str) -> Source:
     """By what the file starts with, whatever it is called."""
     try:
-        with regular(name).open("rb") as file:
+        with regular_file(name).open("rb") as file:
             magic = file.read(6)
     except OSError as error:
         raise LogError(f"{name}: {error.strerror}") from None

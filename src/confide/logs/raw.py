@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from confide._extras import need
-from confide.arguments import has, regular
+from confide.arguments import has, regular_file
 from confide.errors import InvalidParameter, LogError, MissingExtra
 from confide.logs.columns import some
 from confide.logs.mixed_cells import mixed_column
@@ -56,7 +56,7 @@ def batches(
     if not isinstance(source, str | os.PathLike):
         return _frame(_stream(source, names), names, progress)
     try:
-        with regular(source).open("rb") as file:
+        with regular_file(source).open("rb") as file:
             magic = file.read(6)
     except OSError as error:
         raise LogError(f"{source}: {error.strerror}") from None

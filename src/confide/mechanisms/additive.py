@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from confide.arguments import has, whole
 from confide.errors import InvalidParameter
-from confide.mechanisms.precise import grid_below, snapped
+from confide.mechanisms.precise import grid_below, round_to_grid
 from confide.mechanisms.sources import NoiseSource, shell_width
-from confide.privacy.loss import GaussianDP, Loss, PureDP, loss_for, lost
-from confide.privacy.request import NoPrivacy, Relation, Request, requested
+from confide.privacy.loss import GaussianDP, Loss, PureDP, check_loss, loss_for
+from confide.privacy.request import NoPrivacy, Relation, Request, check_privacy_request
 
 if TYPE_CHECKING:
     from confide.privacy.bounded import Bound
@@ -131,7 +131,7 @@ class AdditiveNoise:
         if self.step is None:
             noisy: Array = draw(self.scale, exact.shape)
             noisy += exact
-            return snapped(noisy, self.snap)
+            return round_to_grid(noisy, self.snap)
         result: Array = (exact + draw(self.scale / self.step, exact.shape)) * self.step
         return result
 
@@ -174,7 +174,7 @@ def additive_noise(
         "a query that is linear, such as a counter",
     )
     whole("users", users, at_least=1)
-    lost(loss)
+    check_loss(loss)
     if loss == PureDP(math.inf):
         return AdditiveNoise(
             "none", 2, bound.sensitivity(relation), query.column_norm(2), 0.0, None
@@ -190,7 +190,7 @@ def additive_noise(
     if not (amount > 0 and math.isfinite(amount)):
         raise InvalidParameter(f"the loss must be positive and finite, got {loss}")
     made = _made(distribution, amount, bound, relation, query, discrete=discrete)
-    return fitting(made, bound, query, users)
+    return check_lattice(made, bound, query, users)
 
 
 def cube_noise(
@@ -220,7 +220,7 @@ def pure_noise(
     made = [
         _made(kind, _epsilon(epsilon), bound, relation, None, discrete=discrete) for kind in kinds
     ]
-    return fitting(
+    return check_lattice(
         min(made, key=lambda noise: noise.std), bound, None, whole("users", users, at_least=1)
     )
 
@@ -234,7 +234,7 @@ def least_noise(
     Laplace, cube and ball for any delta, since epsilon-DP is more than was asked for. What then is lost is pure: charge `loss()` of the
     noise, never `loss_for(privacy)`. Counters, in which a user is in many sums, have Gaussian noise, or Laplace noise at delta = 0.
     """
-    requested(privacy)
+    check_privacy_request(privacy)
     relation = Relation(privacy.relation)
     usual = additive_noise(
         bound, loss_for(privacy), relation, query, discrete=discrete, users=users
@@ -278,7 +278,7 @@ def _made(
     return AdditiveNoise(distribution, norm, sensitivity, stream_norm, scale, step, bound.size)
 
 
-def fitting(
+def check_lattice(
     made: AdditiveNoise, bound: "Bound", query: LinearQuery | None, users: int
 ) -> AdditiveNoise:
     """The noise, unless whole numbers of 64 bits cannot hold it and the sums, or the lattice is too coarse."""

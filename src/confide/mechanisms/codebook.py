@@ -254,11 +254,11 @@ def _drawn(report: Report, values: Array, nonce: bytes, source: NoiseSource) -> 
     instead = getattr(source, "instead", None)
     if instead is None:
         return index
-    return int(instead(Drawn(report, nonce), values[None], np.array([[float(index)]]))[0, 0])
+    return int(instead(DrawnIndex(report, nonce), values[None], np.array([[float(index)]]))[0, 0])
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnIndex:
     """One message's codebook: what an audit's tape knows of the index that was drawn. Public."""
 
     codebook: Report

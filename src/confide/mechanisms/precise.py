@@ -39,7 +39,7 @@ def noisy(values: Array, scale: float, draws: list[Decimal], grid: float) -> Arr
         return np.array([float(number * step) for number in whole])
 
 
-def snapped(values: Array, grid: float) -> Array:
+def round_to_grid(values: Array, grid: float) -> Array:
     """Rounded to whole multiples of the grid, in place; the grid is a power of two."""
     values /= grid
     np.rint(values, out=values)

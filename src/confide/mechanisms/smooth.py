@@ -34,7 +34,7 @@ from scipy.special import erfcx, gammainc, gammaincc, gammainccinv, gammaincinv,
 
 from confide.arguments import choice, real, whole
 from confide.errors import InvalidParameter, PrivacyError, PromiseBroken
-from confide.mechanisms.precise import grid_below, noisy, snapped, standard_normals
+from confide.mechanisms.precise import grid_below, noisy, round_to_grid, standard_normals
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.accounting import gaussian_mu
 from confide.privacy.bounded import Array
@@ -145,7 +145,9 @@ class SmoothGaussian:
                 if noise.discrete:
                     released = noisy(exact, sigma, standard_normals(self.dimension), grid)
                 else:
-                    released = snapped(exact + sigma * noise.gaussian(1.0, self.dimension), grid)
+                    released = round_to_grid(
+                        exact + sigma * noise.gaussian(1.0, self.dimension), grid
+                    )
         except OverflowError:
             raise PrivacyError("the noisy values overflow; nothing was released") from None
         if not np.isfinite(released).all():

@@ -217,7 +217,7 @@ class ValueTargets:
 
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         seen = self.counts(users)
-        return self._bound.counted(*self.rows(seen), seen.count, users=seen.users)
+        return self._bound.clip_and_add(*self.rows(seen), seen.count, users=seen.users)
 
     def counts(self, users: Trajectories | TransitionCounts) -> TransitionCounts:
         """The transitions that a regression looks at, counted."""
@@ -246,6 +246,6 @@ class PairedTargets:
         seen = self.first.counts(users)
         (step, X, y), (same, X2, y2) = self.first.rows(seen), self.second.rows(seen)
         steps, rows = np.concatenate([step, same + self.bound.steps // 2]), np.concatenate([X, X2])
-        return self.bound.counted(
+        return self.bound.clip_and_add(
             steps, rows, np.concatenate([y, y2]), np.tile(seen.count, 2), users=seen.users
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from confide._durable import output, staged
+from confide._durable import output, replace_files
 from confide.arguments import choice, kind
 from confide.errors import InvalidParameter, StateError
 from confide.evaluation.estimate import DAMAGED
@@ -187,7 +187,7 @@ class Improvement:
 
     def save(self, folder: str | Path) -> None:
         """`improvement.json` and `improvement_certificate.json`, of its privacy, into a folder: both are public."""
-        with output(Path(folder)), staged(Path(folder), last="improvement.json") as target:
+        with output(Path(folder)), replace_files(Path(folder), last="improvement.json") as target:
             if self.certificate:
                 self.certificate.save(target / "improvement_certificate.json")
             (target / "improvement.json").write_bytes(self.to_bytes())
@@ -279,7 +279,7 @@ def _check(model: "PrivateModel", holdout: Logs, privacy: Request, method: str) 
         raise InvalidParameter(
             "improvement bounds need privacy: without noise few people with large weights decide, and the stated level does not hold"
         )
-    kind("holdout", holdout, Logs, said="the second part of logs.split(0.5)")
+    kind("holdout", holdout, Logs, expected="the second part of logs.split(0.5)")
     people, certificate = holdout.people, model.certificate
     learned = [] if certificate is None else certificate.assumptions
     if people is None or not people.test or people.other.assumed not in learned:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.special import ndtr
 
 from confide import arguments
-from confide._durable import output, staged
+from confide._durable import output, replace_files
 from confide.errors import InvalidParameter
 from confide.logs.labels import Labels, named
 from confide.policy import Array, StochasticPolicy
@@ -174,7 +174,7 @@ class LearnedPolicy:
     def save(self, folder: str | Path) -> None:
         """`policy.json`, with labels, and `policy.npz`, which `confide.policy.load_policy` reads, into a folder: both are public."""
         where = Path(arguments.path("folder", folder))
-        with output(where), staged(where, last="policy.npz") as target:
+        with output(where), replace_files(where, last="policy.npz") as target:
             (target / "policy.json").write_text(
                 json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n"
             )

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide import arguments
-from confide._durable import output, staged
+from confide._durable import output, replace_files
 from confide.arguments import array, flag, real
 from confide.errors import InvalidParameter, StateError
 from confide.evaluation.estimate import DAMAGED
@@ -362,7 +362,7 @@ class PrivateModel:
     def save(self, folder: str | Path) -> None:
         """`model.npz`, and `certificate.json` where there is one, into a folder: both are public."""
         where = Path(arguments.path("folder", folder))
-        with output(where), staged(where, last="model.npz") as target:
+        with output(where), replace_files(where, last="model.npz") as target:
             if self.certificate:
                 self.certificate.save(target / "certificate.json")
             (target / "model.npz").write_bytes(self.to_bytes())
@@ -373,7 +373,9 @@ class PrivateModel:
         found = Path(arguments.path("path", path))
         try:
             return cls.from_bytes(
-                arguments.regular(found / "model.npz" if found.is_dir() else found).read_bytes()
+                arguments.regular_file(
+                    found / "model.npz" if found.is_dir() else found
+                ).read_bytes()
             )
         except OSError as error:
             raise StateError(f"cannot read a model from {path}: {error.strerror}") from None

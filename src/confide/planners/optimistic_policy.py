@@ -10,7 +10,7 @@ import numpy.typing as npt
 from confide.arguments import array, real, whole
 from confide.errors import InvalidParameter
 from confide.planners import _optimistic_kernels as _search
-from confide.policy import LinearPolicy, keep_loader, save_policy
+from confide.policy import LinearPolicy, register_loader, save_policy
 
 Array = npt.NDArray[np.float64]
 
@@ -166,4 +166,4 @@ def _load(stored: Any) -> OptimisticPolicy:
     )
 
 
-keep_loader("optimistic", _load)
+register_loader("optimistic", _load)

@@ -12,9 +12,9 @@ from confide.privacy.loss import (
     ApproxDP,
     Loss,
     PureDP,
+    check_loss,
     loss_from_json,
     loss_to_json,
-    lost,
 )
 from confide.privacy.request import (
     CentralDP,
@@ -25,9 +25,9 @@ from confide.privacy.request import (
     Relation,
     Request,
     Trust,
+    check_privacy_request,
     request_from_json,
     request_to_json,
-    requested,
 )
 
 FORMAT = "confide-guarantee/1"
@@ -61,8 +61,8 @@ class Guarantee:
     times: int = 1  # for a person who took part so many times
 
     def __post_init__(self) -> None:
-        lost(self.loss)
-        requested(self.request, "request")
+        check_loss(self.loss)
+        check_privacy_request(self.request, "request")
         kind("trust", self.trust, Trust)
         text("source", self.source)
         whole("users", self.users, at_least=1)

@@ -14,7 +14,7 @@ from confide.arguments import kind, listed, real, shown, whole
 from confide.errors import InvalidParameter
 from confide.identity import Identity
 from confide.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
-from confide.privacy.request import Request, requested
+from confide.privacy.request import Request, check_privacy_request
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ Loss = GaussianDP | PureDP | ApproxDP
 NO_PRIVACY = PureDP(math.inf)
 
 
-def lost(value: object, name: str = "loss") -> Loss:
+def check_loss(value: object, name: str = "loss") -> Loss:
     """The argument, if it is a privacy loss."""
     found: Loss = kind(name, value, GaussianDP, PureDP, ApproxDP)
     return found
@@ -155,7 +155,7 @@ def loss_from_json(value: dict[str, Any]) -> Loss:
 
 def loss_for(request: Request) -> GaussianDP | PureDP:
     """The largest loss that satisfies the request, in the form that fits its noise: Gaussian, or Laplace at delta = 0."""
-    requested(request, "request")
+    check_privacy_request(request, "request")
     if request.delta > 0:
         return GaussianDP(gaussian_mu(request.epsilon, request.delta))
     return PureDP(request.epsilon)

@@ -12,7 +12,7 @@ from confide.privacy.trust import Relation as Relation
 from confide.privacy.trust import Trust as Trust
 
 # epsilon: beyond, noise or its inverse, squared, leaves the range of floating point
-LEAST, MOST = 1e-30, 1e30
+LEAST_EPSILON, LARGEST_EPSILON = 1e-30, 1e30
 LEAST_DELTA = 1e-300
 _UNSTATED = float("nan")  # this very object: the caller gave no delta
 
@@ -29,9 +29,11 @@ class _Request:
     kind: ClassVar[str]
 
     def __post_init__(self) -> None:
-        if not LEAST <= real("epsilon", self.epsilon, above=0) <= MOST:
+        if not LEAST_EPSILON <= real("epsilon", self.epsilon, above=0) <= LARGEST_EPSILON:
             raise InvalidParameter.of(
-                "epsilon", f"must be at least {LEAST:g} and at most 1e30", got=shown(self.epsilon)
+                "epsilon",
+                f"must be at least {LEAST_EPSILON:g} and at most 1e30",
+                got=shown(self.epsilon),
             )
         if self.delta is _UNSTATED:
             raise InvalidParameter.of(
@@ -145,11 +147,11 @@ class NoPrivacy:
 Request = CentralDP | JointDP | LocalDP | DistributedDP | NoPrivacy
 
 
-def requested(value: object, name: str = "privacy") -> Request:
+def check_privacy_request(value: object, name: str = "privacy") -> Request:
     """The argument, if it is a privacy request."""
     kinds = (CentralDP, JointDP, LocalDP, DistributedDP, NoPrivacy)
     found: Request = kind(
-        name, value, *kinds, said="CentralDP, JointDP, LocalDP, DistributedDP or NoPrivacy"
+        name, value, *kinds, expected="CentralDP, JointDP, LocalDP, DistributedDP or NoPrivacy"
     )
     return found
 

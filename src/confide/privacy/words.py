@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 NO_PRIVACY = "NO PRIVACY"
 # In tables and legends.
-OPEN = "no privacy"
+NO_PRIVACY_LABEL = "no privacy"
 NAMES = {
     Trust.NONE: "No privacy",
     Trust.CENTRAL: "Central differential privacy",
@@ -119,7 +119,7 @@ def consequence(given: "Guarantee") -> str:
     return (
         f"epsilon = {given.epsilon:.4g} at delta = {given.delta:g}: if any one of the {given.users:,} users "
         f"{_CHANGE[given.relation]}, the probability of any published result would change by at most the factor e^epsilon = "
-        f"{odds(given.epsilon)}, plus delta."
+        f"{format_factor(given.epsilon)}, plus delta."
     )
 
 
@@ -153,18 +153,18 @@ def not_protected(trust: Trust, *, returns_shown: bool) -> list[str]:
 
 def label(epsilon: float | None) -> str:
     """What was asked for, in a legend."""
-    return OPEN if epsilon is None else f"ε = {epsilon:.4g}"
+    return NO_PRIVACY_LABEL if epsilon is None else f"ε = {epsilon:.4g}"
 
 
 def long_label(epsilon: float | None, trust: Trust, delta: float) -> str:
     """The same where one epsilon does not tell two guarantees apart."""
-    return OPEN if epsilon is None else f"{trust.value} {label(epsilon)}, δ = {delta:g}"
+    return NO_PRIVACY_LABEL if epsilon is None else f"{trust.value} {label(epsilon)}, δ = {delta:g}"
 
 
-def odds(epsilon: float) -> str:
+def format_factor(epsilon: float) -> str:
     """e^epsilon."""
     return f"{math.exp(epsilon):.3g}" if epsilon < 700 else f"e^{epsilon:.3g}"
 
 
-def small(delta: float) -> str:
+def format_delta(delta: float) -> str:
     return f"{delta:g}".replace("e-0", "e-")

@@ -14,7 +14,7 @@ from confide.privacy.request import (
     LocalDP,
     NoPrivacy,
     Request,
-    requested,
+    check_privacy_request,
 )
 from confide.privatizers.aggregation import Aggregate, DeviceShare, ShareBatch
 from confide.privatizers.batches import Batches, BatchNoise
@@ -52,7 +52,7 @@ def make_privatizer(
     loss: Loss | None = None,
 ) -> Batches:
     """The privatizer for a privacy request."""
-    made: Batches = PRIVATIZERS[type(requested(privacy))](
+    made: Batches = PRIVATIZERS[type(check_privacy_request(privacy))](
         bound, schedule, privacy=privacy, noise=noise, counter=counter, loss=loss
     )
     return made
@@ -68,7 +68,7 @@ def expected_noise(
     loss: Loss | None = None,
 ) -> ExpectedNoise:
     """The noise that `make_privatizer` will add, before there are any data; `discrete`: with a secure source."""
-    privatizer = PRIVATIZERS[type(requested(privacy))]
+    privatizer = PRIVATIZERS[type(check_privacy_request(privacy))]
     if not hasattr(privatizer, "expected_noise"):
         raise InvalidParameter(
             f"{privatizer.__name__} does not say what noise it will add: give it a class method expected_noise"

@@ -27,7 +27,7 @@ from confide.privacy.bounded import Array, Bound, Bounded, Released, clip_sum
 from confide.privacy.certificate import Mechanism
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import Loss
-from confide.privacy.request import NoPrivacy, Relation, Request, requested
+from confide.privacy.request import NoPrivacy, Relation, Request, check_privacy_request
 from confide.privatizers.batches import Arrays, Batches, Facts, check_bound_of
 from confide.privatizers.privatizer import ExpectedNoise
 from confide.privatizers.rounds import RoundNoise, say_simulated
@@ -61,7 +61,7 @@ class CounterNoise:
         counter: Factorisation | None = None,
         loss: Loss | None = None,
     ) -> None:
-        check_bound(bound), check_source(noise), requested(privacy)
+        check_bound(bound), check_source(noise), check_privacy_request(privacy)
         factorisation = _counter(counter, schedule, privacy, discrete=noise.discrete)
         if factorisation.leaves != schedule.leaves:
             raise InvalidParameter(
@@ -167,7 +167,7 @@ class CentralPrivatizer(Batches):
         counter: Factorisation | None = None,
         loss: Loss | None = None,
     ) -> ExpectedNoise:
-        check_bound(bound), requested(privacy), flag("discrete", discrete)
+        check_bound(bound), check_privacy_request(privacy), flag("discrete", discrete)
         kind("schedule", schedule, Schedule, AtMost)
         if isinstance(schedule, AtMost):
             return RoundNoise.expected(bound, privacy, discrete=discrete)
@@ -208,7 +208,7 @@ def release_once(total: Bounded, *, privacy: Request, noise: NoiseSource) -> Rel
 
 def best_counter(leaves: int, privacy: Request, *, discrete: bool, users: int) -> Factorisation:
     """The factorisation with the least noise at its worst release, for this kind of noise."""
-    requested(privacy), flag("discrete", discrete)
+    check_privacy_request(privacy), flag("discrete", discrete)
     leaves, users = whole("leaves", leaves, at_least=1), whole("users", users, at_least=1)
     if leaves == 1 or isinstance(privacy, NoPrivacy):
         return Exact(leaves)
@@ -232,7 +232,7 @@ def counter_of_rates(
     of releases are separate leaves, and None where only the last release is looked at: with that many of them, least squares would take
     too long.
     """
-    requested(privacy), kind("schedule", schedule, Schedule)
+    check_privacy_request(privacy), kind("schedule", schedule, Schedule)
     if schedule.leaves > _FEW_RELEASES:
         return None, None
     if privacy.trust.devices or isinstance(privacy, NoPrivacy):

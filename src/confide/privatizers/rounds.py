@@ -8,14 +8,14 @@ import numpy as np
 
 from confide.errors import InvalidParameter, PrivacyError
 from confide.identity import identify
-from confide.mechanisms.additive import AdditiveNoise, check_bound, cube_noise, fitting
+from confide.mechanisms.additive import AdditiveNoise, check_bound, check_lattice, cube_noise
 from confide.mechanisms.counters import Factorisation
 from confide.mechanisms.sources import NoiseSource, check_source
 from confide.privacy.bounded import Array, Bound, Bounded, NoiseLevel, Released, clip_sum
 from confide.privacy.certificate import Mechanism, describe
 from confide.privacy.guarantee import Guarantee, no_guarantee
 from confide.privacy.loss import Loss, PureDP
-from confide.privacy.request import NoPrivacy, Relation, Request, Trust, requested
+from confide.privacy.request import NoPrivacy, Relation, Request, Trust, check_privacy_request
 from confide.privatizers.batches import Arrays, Facts, check_bound_of
 from confide.privatizers.privatizer import ExpectedNoise
 from confide.privatizers.schedule import AtMost
@@ -62,7 +62,7 @@ class RoundNoise:
     ) -> None:
         refuse_options(counter, loss)
         check_bound(bound), check_source(noise, "noise")
-        if requested(privacy).trust.devices:
+        if check_privacy_request(privacy).trust.devices:
             raise PrivacyError(
                 "rounds are released by a curator: privacy must be JointDP, CentralDP or NoPrivacy"
             )
@@ -123,7 +123,7 @@ class RoundNoise:
             Relation(self._privacy.relation),
             discrete=self._source.discrete,
         )
-        return fitting(made, self.bound, None, self._schedule.users)
+        return check_lattice(made, self.bound, None, self._schedule.users)
 
     def made_for(self) -> str:
         return identify(self._privacy, self._source.name)

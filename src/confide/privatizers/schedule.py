@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import fits, listed, real, whole
+from confide.arguments import check_size, listed, real, whole
 from confide.errors import InvalidParameter, StateError, StreamExhausted
 from confide.identity import Identity
 
@@ -116,7 +116,7 @@ def every_episode(episodes: int) -> Schedule:
 
 def one_tree(episodes: int) -> Schedule:
     """A release after every user but the last but one: K - 1 leaves, since nobody comes after a K-th release, so that m = ceil(log2 K)."""
-    fits(episodes=_BYTES * whole("episodes", episodes, at_least=1))
+    check_size(episodes=_BYTES * whole("episodes", episodes, at_least=1))
     return Schedule((*range(1, episodes - 1), episodes))
 
 
@@ -129,7 +129,7 @@ def every(interval: int, episodes: int) -> Schedule:
     regular = range(interval, episodes + 1, interval)
     if regular and regular[-1] == episodes:
         return Schedule(regular)
-    fits(releases=_BYTES * len(regular))
+    check_size(releases=_BYTES * len(regular))
     return Schedule((*regular, episodes))
 
 
@@ -140,7 +140,7 @@ def geometric(episodes: int, *, first: int = 30, ratio: float = 1.3) -> Schedule
         whole("first", first, at_least=1),
         real("ratio", ratio, above=1),
     )
-    fits(releases=_BYTES * math.ceil(math.log(max(episodes / first, 1)) / math.log(ratio)))
+    check_size(releases=_BYTES * math.ceil(math.log(max(episodes / first, 1)) / math.log(ratio)))
     times: list[int] = []
     time = float(first)
     while round(time) < episodes:

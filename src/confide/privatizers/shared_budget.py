@@ -17,8 +17,8 @@ from confide.mechanisms.state import pack, unpack
 from confide.privacy.bounded import Bound, Bounded, NoiseLevel, Released
 from confide.privacy.certificate import Mechanism, describe
 from confide.privacy.guarantee import Guarantee, no_guarantee
-from confide.privacy.loss import NO_PRIVACY, Loss, PureDP, compose, loss_for, lost, share_of
-from confide.privacy.request import NoPrivacy, Relation, Request, Trust, requested
+from confide.privacy.loss import NO_PRIVACY, Loss, PureDP, check_loss, compose, loss_for, share_of
+from confide.privacy.request import NoPrivacy, Relation, Request, Trust, check_privacy_request
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class SharedBudget:
         loss: Loss | None = None,
     ) -> None:
         shares = listed("shares", shares, Share)
-        requested(privacy), check_source(noise)
+        check_privacy_request(privacy), check_source(noise)
         if users is not None:
             whole("users", users, at_least=1)
         if not shares and loss is None and not isinstance(privacy, NoPrivacy):
@@ -74,7 +74,7 @@ class SharedBudget:
             )
         self._shares, self._privacy, self._users = tuple(shares), privacy, users
         self._whole = (
-            lost(loss)
+            check_loss(loss)
             if loss is not None
             else (NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy))
         )

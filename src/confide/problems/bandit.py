@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import array, fits, generator, text, whole
+from confide.arguments import array, check_size, generator, text, whole
 from confide.errors import InvalidParameter
 from confide.identity import Identity
 from confide.policy import ContextPolicy, Policy, RandomPolicy
@@ -126,7 +126,7 @@ class LinearBandit:
     def sample(self, policy: Policy, users: int, rng: np.random.Generator) -> Trajectories:
         """Independent users under one policy, with their contexts."""
         policy = self._fitting(policy)
-        fits(
+        check_size(
             users=whole("users", users, at_least=0),
             steps=2,
             actions=self.actions,

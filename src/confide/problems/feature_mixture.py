@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import COPIES, array, fits, kind, real, text
+from confide.arguments import COPIES, array, check_size, kind, real, text
 from confide.errors import InvalidParameter
 from confide.identity import Identity
 from confide.problems.finite import FiniteProblem
@@ -142,7 +142,7 @@ class FeatureMixtureMDP(FiniteProblem):
         """
         P = kind("table", table, TabularMDP).transitions
         S, A = P.states, P.actions
-        fits(copies=COPIES, states=S, actions=A, successors=S, dimension=S * A * S)
+        check_size(copies=COPIES, states=S, actions=A, successors=S, dimension=S * A * S)
         root = math.sqrt(S)
         rows = S * A
         features = SuccessorFeatures(

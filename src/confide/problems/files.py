@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide._memory import refuse_more_than_available
-from confide.arguments import COPIES, regular
+from confide.arguments import COPIES, regular_file
 from confide.errors import ConfideError, InvalidParameter
 from confide.problems.bandit import LinearBandit
 from confide.problems.feature_mixture import FeatureMixtureMDP
@@ -77,7 +77,7 @@ def _read(path: str | Path) -> Stored:
             COPIES * read_headers(path).total, f"the problem in {path}", "save a smaller problem"
         )
         # np.load leaves a damaged file open
-        with open(regular(path), "rb") as file, np.load(file, allow_pickle=False) as data:
+        with open(regular_file(path), "rb") as file, np.load(file, allow_pickle=False) as data:
             stored = {key: data[key] for key in data.files}
     except ConfideError:
         raise

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import fits, generator, whole
+from confide.arguments import check_size, generator, whole
 from confide.errors import InvalidParameter
 from confide.planners.backward_induction import optimal, policy_values
 from confide.policy import FinitePolicy, Policy, StochasticPolicy, TabularPolicy, uniform_policy
@@ -90,7 +90,7 @@ class FiniteProblem:
         """Independent episodes of `users` users under one policy."""
         truth, H = self.truth, self.horizon
         policy = self._fitting(policy)
-        fits(users=whole("users", users, at_least=0), horizon=H + 1)
+        check_size(users=whole("users", users, at_least=0), horizon=H + 1)
         generator("rng", rng)
         if isinstance(policy, TabularPolicy):
             actions, weights = policy.actions, np.zeros((H, 1, 1))

@@ -292,7 +292,7 @@ class GymProblem:
 
 def made_env(env: Env | str, options: dict[str, Any]) -> Env:
     if not isinstance(env, str):
-        kind("env", env, gymnasium.Env, said="a Gymnasium environment, or the name of one")
+        kind("env", env, gymnasium.Env, expected="a Gymnasium environment, or the name of one")
         if options:
             raise InvalidParameter(
                 f"options are for environments given by name, got {', '.join(options)}"

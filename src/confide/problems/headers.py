@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from confide.arguments import regular
+from confide.arguments import regular_file
 
 _LARGEST_SCALAR = 1000  # bytes
 
@@ -26,7 +26,7 @@ def read_headers(path: str | Path) -> Headers:
     shapes: dict[str, tuple[int, ...]] = {}
     scalars: dict[str, Any] = {}
     total = 0
-    with open(regular(path), "rb") as file, np.load(file, allow_pickle=False) as data:
+    with open(regular_file(path), "rb") as file, np.load(file, allow_pickle=False) as data:
         for member_name in data.zip.namelist():
             name = member_name.removesuffix(".npy")
             with data.zip.open(member_name) as member:

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import COPIES, array, fits
+from confide.arguments import COPIES, array, check_size
 from confide.errors import InvalidParameter
 from confide.identity import Identity
 from confide.problems.finite import FiniteProblem
@@ -110,7 +110,7 @@ class LinearMDP(FiniteProblem):
     @cached_property
     def truth(self) -> TabularMDP:  # type: ignore[override]
         states, actions, _ = np.shape(self.features)
-        fits(
+        check_size(
             copies=COPIES,
             horizon=len(self.measures),
             states=states,

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import COPIES, array, fits
+from confide.arguments import COPIES, array, check_size
 from confide.errors import InvalidParameter
 from confide.identity import Identity
 from confide.problems.finite import FiniteProblem
@@ -130,7 +130,7 @@ class LinearMixtureMDP(FiniteProblem):
     @cached_property
     def truth(self) -> TabularMDP:  # type: ignore[override]
         _, states, actions, _ = np.shape(self.kernels)
-        fits(
+        check_size(
             copies=COPIES,
             horizon=len(self.weights),
             states=states,

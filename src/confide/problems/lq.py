@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import array, fits, generator, real, text, whole
+from confide.arguments import array, check_size, generator, real, text, whole
 from confide.errors import InvalidParameter
 from confide.identity import Identity
 from confide.planners import (
@@ -107,7 +107,7 @@ class LQSystem:
         _check_form(matrices["Q"], "Q", -1e-12, "semidefinite")
         _check_form(matrices["R"], "R", 1e-12, "definite")
         object.__setattr__(self, "horizon", whole("horizon", self.horizon, at_least=1))
-        fits(horizon=self.horizon, states=n, successors=n)
+        check_size(horizon=self.horizon, states=n, successors=n)
         for key in ("noise_radius", "gain_bound"):
             real(key, getattr(self, key), at_least=0)
         text("name", self.name)
@@ -281,7 +281,7 @@ class LQSystem:
     ) -> Trajectories:
         """Independent episodes of `users` users under one policy. `first` is the number of the first of them, for a list of starts."""
         n, d = len(self.A), len(self.R)
-        fits(users=whole("users", users, at_least=0), horizon=self.horizon + 1, states=n)
+        check_size(users=whole("users", users, at_least=0), horizon=self.horizon + 1, states=n)
         generator("rng", rng)
         if self.start is not None:
             starts = self.starts_of(whole("first", first, at_least=0), users)

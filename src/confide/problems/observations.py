@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import array, fits, real, shown, text, whole
+from confide.arguments import array, check_size, real, shown, text, whole
 from confide.errors import InvalidParameter
 from confide.identity import Identity
 from confide.policy import Features, feature_rows
@@ -47,7 +47,7 @@ class FeaturesPublic:
             )
         for name in ("horizon", "actions", "dimension"):
             whole(name, getattr(self, name), at_least=1)
-        fits(horizon=self.horizon, actions=self.actions, dimension=self.dimension)
+        check_size(horizon=self.horizon, actions=self.actions, dimension=self.dimension)
         if not 1e-50 < real("feature_norm", self.feature_norm) < 1e50:
             raise InvalidParameter.of(
                 "feature_norm", "must be positive and finite", got=f"{self.feature_norm}"

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from confide import arguments
-from confide.arguments import fits, kind, whole
+from confide.arguments import check_size, kind, whole
 from confide.errors import InvalidParameter
 from confide.policy import (
     ContextPolicy,
@@ -99,7 +99,7 @@ def evaluate_policy(
     episodes = whole("episodes", episodes, at_least=2)
     arguments.real("level", level, above=0, below=1)
     rng = np.random.default_rng(whole("seed", seed, at_least=0))
-    fits(episodes=episodes)
+    check_size(episodes=episodes)
     if hasattr(env, "own_returns"):
         return value_of_returns(_sampled(env, policy, episodes, rng, env.own_returns), level)
     if hasattr(env, "sample") and hasattr(env, "public"):

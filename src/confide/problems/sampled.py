@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import array, fits, generator, listed, whole
+from confide.arguments import array, check_size, generator, listed, whole
 from confide.errors import InvalidParameter
 from confide.policy import FinitePolicy, Policy
 from confide.problems.finite import fitting
@@ -174,7 +174,7 @@ class SampledProblem:
         self._ended, self.actions = numbers.states, numbers.actions
         self._begun = start is not None
         self.states, self.horizon = self._ended + 2 - self._begun, steps + 1 - self._begun
-        fits(horizon=self.horizon, states=self.states, actions=self.actions)
+        check_size(horizon=self.horizon, states=self.states, actions=self.actions)
         begins = np.zeros(self.states)
         begins[-1] = 1.0
         if start is not None:
@@ -339,7 +339,7 @@ class _Binned(ObservationWrapper[Any, Any, Any]):
         if any((np.diff(edges) <= 0).any() for edges in self.edges):
             raise InvalidParameter.of("bins", "must be increasing edges")
         self.sizes = tuple(len(edges) + 1 for edges in self.edges)
-        fits(**{f"bins[{i}]": size for i, size in enumerate(self.sizes)})
+        check_size(**{f"bins[{i}]": size for i, size in enumerate(self.sizes)})
         self.observation_space = spaces.Discrete(math.prod(self.sizes))
 
     def observation(self, observation: Any) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from confide.arguments import COPIES, NUMBER
+from confide.arguments import BYTES_PER_NUMBER, COPIES
 from confide.problems.catalogue import PROBLEMS, make
 from confide.problems.headers import Headers, read_headers
 from confide.problems.successor_features import SuccessorFeatures
@@ -88,7 +88,7 @@ def _while_made(sizes: ProblemSizes) -> int:
     layers = 1 if sizes.family == "table" and sizes.stationary else horizon
     table = layers * states * actions * states
     kernels = sizes.dimension * states * actions * states if sizes.family == "mixture" else 0
-    return COPIES * NUMBER * (table + kernels + rewards)
+    return COPIES * BYTES_PER_NUMBER * (table + kernels + rewards)
 
 
 def _of_file(path: Path) -> ProblemSizes:
@@ -143,7 +143,7 @@ def _feature_mixture(headers: Headers) -> ProblemSizes:
         transitions=transitions,
         known_rewards=features is None,
         # Of each layer of the truth: probabilities as they are, made exact and added up, successors and rewards.
-        memory=NUMBER * horizon * (6 * transitions + COPIES * states * actions),
+        memory=BYTES_PER_NUMBER * horizon * (6 * transitions + COPIES * states * actions),
     )
 
 

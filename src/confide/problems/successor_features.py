@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import array, fits, integers, shown, whole
+from confide.arguments import array, check_size, integers, shown, whole
 from confide.errors import ConfideError, InvalidParameter
 from confide.identity import Identity
 
@@ -40,7 +40,7 @@ class SuccessorFeatures:
         indptr = integers("indptr", self.indptr)
         successors = integers("successors", self.successors)
         features = array("features", self.features, ndim=2, finite=False)
-        fits(states=states, actions=actions)
+        check_size(states=states, actions=actions)
         if indptr.shape != (states * actions + 1,) or successors.ndim != 1:
             raise InvalidParameter.of(
                 "indptr", f"must have states x actions + 1 entries, got shape {indptr.shape}"
@@ -90,7 +90,7 @@ class SuccessorFeatures:
         states = whole("states", states, at_least=1)
         actions = whole("actions", actions, at_least=1)
         dimension = whole("dimension", dimension, at_least=1)
-        fits(states=states, actions=actions)
+        check_size(states=states, actions=actions)
         lengths, successors, features = [0], [], []
         for found, psi in _evaluate(function, states, actions, dimension):
             lengths.append(len(found))

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import array, fits, flag, text, whole
+from confide.arguments import array, check_size, flag, text, whole
 from confide.errors import InvalidParameter
 from confide.identity import Identity
 from confide.problems.finite import FiniteProblem
@@ -171,7 +171,7 @@ def check_rewards(
     if r.ndim == 3 and horizon is None and P.layers == 1:
         steps = len(r)
     if r.ndim == 2:
-        fits(horizon=steps, states=len(r), actions=r.shape[1])
+        check_size(horizon=steps, states=len(r), actions=r.shape[1])
         r = np.repeat(r[None], steps, axis=0)
     if r.shape != (steps, P.states, P.actions) or (P.layers > 1 and P.layers != steps):
         raise InvalidParameter.of(

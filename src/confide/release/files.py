@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Generic
 
 from confide._durable import output
-from confide.arguments import regular
+from confide.arguments import regular_file
 from confide.errors import (
     BudgetExceeded,
     ConfideWarning,
@@ -107,7 +107,7 @@ class FileRelease(Generic[Answer]):
     def _answer_in(self, out: Path) -> bytes | None:
         """The result in a folder; what was cut off when it was written is none."""
         try:
-            data = regular(out / f"{self.question.noun}.npz").read_bytes()
+            data = regular_file(out / f"{self.question.noun}.npz").read_bytes()
             return self.question.read_answer(data).to_bytes()
         except (OSError, StateError):
             return None

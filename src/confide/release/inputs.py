@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import regular
+from confide.arguments import regular_file
 from confide.errors import InvalidParameter
 from confide.policy import FinitePolicy, load_policy
 
@@ -16,7 +16,7 @@ def read_table(path: str | Path, what: str) -> npt.NDArray[np.float64]:
     if not Path(path).exists():
         raise InvalidParameter(f"cannot read the {what}: no such file: {path}")
     try:
-        regular(path)
+        regular_file(path)
         if str(path).endswith(".npy"):
             table = np.asarray(np.load(path, allow_pickle=False), dtype=float)
         else:

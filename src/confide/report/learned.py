@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from confide._durable import staged
+from confide._durable import replace_files
 from confide.logs.labels import named
 from confide.offline.improvement import ASSUMPTIONS, Improvement
 from confide.offline.learned_policy import Departure, LearnedPolicy
@@ -210,7 +210,7 @@ def cards(learned: Learned) -> list[tuple[str, str, str]]:
     guarantee = model.guarantee
     if guarantee.trust is not Trust.NONE:
         instead = privacy_words.INSTEAD[guarantee.relation]
-        factor = f"at most the factor e^ε = {np.exp(guarantee.epsilon):.3g}, plus δ = {privacy_words.small(guarantee.delta)}"
+        factor = f"at most the factor e^ε = {np.exp(guarantee.epsilon):.3g}, plus δ = {privacy_words.format_delta(guarantee.delta)}"
         text = f"If any one user’s data were replaced by {instead}, the probability of anything on this page would change by {factor}."
         made.append(("Revealed about one user", f"ε = {guarantee.epsilon:.4g}", text))
     return made
@@ -269,7 +269,7 @@ def record(learned: Learned) -> dict[str, Any]:
 
 def write_learned(learned: Learned, folder: str | Path, *, command: str = "") -> Path:
     """The model, its certificate, the policy, `policy.csv` and `report.html` into a folder; where the page is."""
-    with staged(Path(folder), last="model.npz") as target:
+    with replace_files(Path(folder), last="model.npz") as target:
         learned.model.save(target)
         learned.policy.save(target)
         if learned.improvement is not None:
@@ -288,7 +288,7 @@ def _page(learned: Learned, command: str) -> str:
     guarantee, trust = model.guarantee, model.guarantee.trust
     private, lines = guarantee.trust is not Trust.NONE, _cells(learned)
     asked = (
-        f"ε = {guarantee.epsilon:.4g}, δ = {privacy_words.small(guarantee.delta)}"
+        f"ε = {guarantee.epsilon:.4g}, δ = {privacy_words.format_delta(guarantee.delta)}"
         if private
         else privacy_words.NO_PRIVACY
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from confide._durable import staged
+from confide._durable import replace_files
 from confide.errors import InvalidParameter
 from confide.evaluation.policy_values import PolicyValues
 from confide.privacy import words as privacy_words
@@ -400,7 +400,7 @@ def _draw(ax: "Axes", shown: Shown) -> None:
 
 def write_values(shown: Shown, folder: str | Path, *, command: str = "") -> Path:
     """The estimate, its certificate, `values.csv`, `figures/values.{svg,png}` and `report.html` into a folder; where the page is."""
-    with staged(Path(folder), last="estimate.npz") as target:
+    with replace_files(Path(folder), last="estimate.npz") as target:
         shown.estimate.save(target)
         (target / "figures").mkdir()
         with (target / "values.csv").open("w", newline="", encoding="utf-8") as file:
@@ -495,6 +495,6 @@ def _meta(shown: Shown) -> list[str]:
     asked = (
         privacy_words.NO_PRIVACY
         if guarantee.trust is Trust.NONE
-        else f"ε = {guarantee.epsilon:.4g}, δ = {privacy_words.small(guarantee.delta)}"
+        else f"ε = {guarantee.epsilon:.4g}, δ = {privacy_words.format_delta(guarantee.delta)}"
     )
     return [many(len(shown.estimate.values), "value"), many(guarantee.users, "user"), asked]

@@ -20,7 +20,7 @@ from confide.mechanisms.state import StateFile, pack, unpack
 from confide.policy import Policy, load_policy
 from confide.privacy.request import Trust
 from confide.runs.run import Segment
-from confide.trajectory import Trajectories, TransitionCounts, nobody_counted
+from confide.trajectory import Trajectories, TransitionCounts, counts_of_nobody
 
 Array = npt.NDArray[np.float64]
 CHUNK = 65_536  # users sampled at a time: memory does not grow with the batch
@@ -164,7 +164,7 @@ class Loop:
         """Show the agent what so many users did; what each of them got, if nobody knows what to expect."""
         seen: Trajectories | TransitionCounts
         if self.ignored:
-            seen = nobody_counted(users, self.problem.horizon)
+            seen = counts_of_nobody(users, self.problem.horizon)
             if self._by_start:
                 starts = self.problem.starts_of(self.served, users)
                 self._lost = float(self.problem.regrets(policy, starts).sum())

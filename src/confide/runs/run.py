@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide import arguments
-from confide._durable import output, staged
+from confide._durable import output, replace_files
 from confide.arguments import kind, read_text, real, text, whole
 from confide.errors import ConfideError, InvalidParameter
 from confide.learning.question import Question
@@ -172,7 +172,7 @@ class Run:
             "guarantee": self.guarantee.to_json(),
             "segments": [segment.to_json() for segment in self.segments],
         }
-        with output(where), staged(where, last="run.json") as target:
+        with output(where), replace_files(where, last="run.json") as target:
             (target / "curve.csv").write_text(self.csv(), encoding="utf-8")
             if self.policy is not None:
                 self.policy.save(target / "policy.npz")

@@ -36,7 +36,7 @@ class Rows(Bound, Protocol):
     def rows(self) -> tuple[int, float]:
         """The dimension of a row, and the norm of the longest."""
 
-    def counted(
+    def clip_and_add(
         self, step: npt.ArrayLike, rows: Array, targets: Array, count: npt.ArrayLike, *, users: int
     ) -> Bounded:
         """Rows [n, d] and targets [n], each of `count` [n] users in the problem `step` [n]."""
@@ -182,9 +182,9 @@ class RegressionRows:
                 f"rows and targets must have shapes {expected}, got {X.shape} and {y.shape}"
             )
         step, once = np.tile(np.arange(self.steps), len(X)), np.ones(y.size, dtype=np.int64)
-        return self.counted(step, X.reshape(-1, self.dimension), y.ravel(), once, users=len(X))
+        return self.clip_and_add(step, X.reshape(-1, self.dimension), y.ravel(), once, users=len(X))
 
-    def counted(
+    def clip_and_add(
         self, step: npt.ArrayLike, rows: Array, targets: Array, count: npt.ArrayLike, *, users: int
     ) -> Bounded:
         """Rows [n, d] and targets [n], each of `count` [n] users at `step` [n]; every user has at most one row per step."""
@@ -264,7 +264,7 @@ class WeightedRows:
             _kernels.is_rank_one(stacked, self.dimension, self.grid, 1.0, 0.0, True, ISOMETRIC)
         )
 
-    def counted(
+    def clip_and_add(
         self, step: npt.ArrayLike, rows: Array, targets: Array, count: npt.ArrayLike, *, users: int
     ) -> Bounded:
         """Weighted rows [n, m] and targets [n], each of `count` [n] users at `step` [n]; every user has at most one row per step."""

@@ -14,7 +14,7 @@ from confide.planners.reward_features import RewardFeatures
 from confide.privacy.bounded import Array, Bounded, real_numbers
 from confide.statistics import _kernels
 from confide.statistics.bounds import Rows
-from confide.trajectory import Indices, Trajectories, TransitionCounts, checked_counts
+from confide.trajectory import Indices, Trajectories, TransitionCounts, counts_without_check
 
 _MANY = 4096  # rows that are worth counting
 
@@ -63,7 +63,7 @@ def _of_trajectories(
         rest, after = np.divmod(codes, states)
         rest, action = np.divmod(rest, actions)
         step, state = np.divmod(rest, states)
-    return checked_counts(
+    return counts_without_check(
         step, state, action, after, np.full(len(step), math.nan), count, users=n, horizon=H
     )
 
@@ -119,7 +119,7 @@ class RewardTargets:
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         h, s, a, reward, n = outcomes(users, self._bound.steps, *self._weight.shape)
         y = (reward - self._offset[s, a]) * self._weight[s, a]
-        return self._bound.counted(h, self._rows[s, a], y, n, users=users.users)
+        return self._bound.clip_and_add(h, self._rows[s, a], y, n, users=users.users)
 
 
 def outcomes(

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import fits, shown
+from confide.arguments import check_size, shown
 from confide.errors import InvalidParameter
 from confide.tables import _contribution_kernels as _kernels
 
@@ -83,7 +83,7 @@ def support_of(
         raise InvalidParameter("at least one state must not be terminal, got only terminal states")
     if given is None:
         lengths = np.where(np.repeat(is_terminal, actions), 0, states)
-        fits(layers=layers, cells=int(lengths.sum()))
+        check_size(layers=layers, cells=int(lengths.sum()))
         successors = np.tile(np.arange(states), int((lengths > 0).sum()))
     else:
         row, successors = _stated_cells(given, states, actions)

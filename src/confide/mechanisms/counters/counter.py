@@ -21,7 +21,7 @@ from confide.privacy.bounded import Array, Bound, Bounded, NoiseLevel, Released
 from confide.privacy.certificate import Mechanism, describe
 from confide.privacy.guarantee import Guarantee, no_guarantee
 from confide.privacy.loss import Loss, loss_for
-from confide.privacy.request import NoPrivacy, Relation, Request, Trust, requested
+from confide.privacy.request import NoPrivacy, Relation, Request, Trust, check_privacy_request
 
 Memory = dict[str, npt.NDArray[Any]]
 
@@ -94,7 +94,7 @@ class Counter:
         (
             check_bound(bound),
             check_source(noise),
-            requested(request, "request"),
+            check_privacy_request(request, "request"),
             whole("users", users, at_least=1),
         )
         has(

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import fits, real, whole
+from confide.arguments import check_size, real, whole
 from confide.errors import InvalidParameter
 from confide.mechanisms.counters.counter import Memory, check_leaves, check_order, check_time
 from confide.privacy.bounded import Array
@@ -48,7 +48,7 @@ class Discounted:
         return 1.0 if self.bits is None else 2.0**self.bits
 
     def column_norm(self, order: int) -> float:
-        fits(leaves=self.leaves)
+        check_size(leaves=self.leaves)
         column = _column(self.leaves, self.ratio, self.bits)
         return float(column.sum()) if check_order(order) == 1 else math.sqrt(float(column @ column))
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import fits, whole
+from confide.arguments import check_size, whole
 from confide.errors import InvalidParameter
 from confide.mechanisms.counters.counter import Memory, check_leaves, check_order, check_time
 from confide.privacy.bounded import Array
@@ -40,7 +40,7 @@ class Toeplitz:
         return 1.0 if self.bits is None else 2.0**self.bits
 
     def column_norm(self, order: int) -> float:
-        fits(leaves=self.leaves)
+        check_size(leaves=self.leaves)
         coder = _coder(self.leaves, self.bits)
         return float(coder.sum()) if check_order(order) == 1 else math.sqrt(float(coder @ coder))
 

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import choice, fits, sizes, whole
+from confide.arguments import check_size, choice, sizes, whole
 from confide.errors import InvalidParameter
 from confide.problems.bandit import LinearBandit
 from confide.problems.zoo import named
@@ -33,7 +33,7 @@ def linear_bandit(
     """
     d, A, n = sizes(dimension=(dimension, 1), actions=(actions, 1), population=(population, 1))
     whole("seed", seed, at_least=0)
-    fits(population=n, actions=A, dimension=d)
+    check_size(population=n, actions=A, dimension=d)
     rng = np.random.default_rng(seed)
     theta = _unit(rng.normal(size=d)) / 2
     if choice("contexts", contexts, ("sphere", "news")) == "sphere":

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import fits, real, sizes, whole
+from confide.arguments import check_size, real, sizes, whole
 from confide.problems.lq import LQSystem
 from confide.problems.zoo import named
 
@@ -73,7 +73,7 @@ def mass_chain(*, masses: int = 3, dt: float = 0.5, horizon: int = 10) -> LQSyst
     The first half of the states are positions, the second half speeds. The input reaches the first mass through all the others.
     """
     whole("masses", masses, at_least=1)
-    fits(positions=2 * masses, speeds=2 * masses)
+    check_size(positions=2 * masses, speeds=2 * masses)
     springs = np.eye(masses, k=1) + np.eye(masses, k=-1) - 2 * np.eye(masses)
     F = np.block([[np.zeros((masses, masses)), np.eye(masses)], [springs, -0.2 * np.eye(masses)]])
     G = np.eye(2 * masses)[:, -1:]
@@ -102,8 +102,8 @@ def random_lq(
         for given, own in zip((states, inputs, horizon), drawn, strict=True)
     )
     n, d, H = sizes(states=(n, 1), inputs=(d, 1), horizon=(H, 1))
-    fits(states=n, successors=n)
-    fits(states=n, inputs=d)
+    check_size(states=n, successors=n)
+    check_size(states=n, inputs=d)
     if spectral_radius is not None:
         real("spectral_radius", spectral_radius, at_least=0, at_most=_FASTEST)
     A, B = rng.normal(size=(n, n)), rng.normal(size=(n, d))

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import fits, whole
+from confide.arguments import check_size, whole
 from confide.errors import InvalidParameter, MissingExtra
 from confide.policy import StochasticPolicy
 from confide.problems.tabular import TabularMDP
@@ -42,7 +42,7 @@ def icu_sepsis(*, horizon: int = 100) -> TabularMDP:
 def icu_sepsis_expert(*, horizon: int = 100) -> StochasticPolicy:
     """What clinicians did: public side information, to be evaluated or improved upon. Once treatment is over it plays at random."""
     weights = _read("expert_policy")
-    fits(
+    check_size(
         horizon=whole("horizon", horizon, at_least=1), states=len(weights), actions=weights.shape[1]
     )
     weights[DEATH:] = 1 / weights.shape[1]

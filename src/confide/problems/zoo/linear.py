@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from confide.arguments import fits, sizes, whole
+from confide.arguments import check_size, sizes, whole
 from confide.problems.linear_mdp import LinearMDP
 from confide.problems.zoo import named
 
@@ -20,9 +20,9 @@ def latent(
         states=(states, 1), actions=(actions, 1), horizon=(horizon, 1), dimension=(dimension, 1)
     )
     whole("seed", seed, at_least=0)
-    fits(states=S, actions=A, horizon=H, successors=S)
-    fits(states=S, actions=A, dimension=d)
-    fits(dimension=d, modes=d)
+    check_size(states=S, actions=A, horizon=H, successors=S)
+    check_size(states=S, actions=A, dimension=d)
+    check_size(dimension=d, modes=d)
     rng = np.random.default_rng(seed)
     modes = rng.integers(d, size=(S, A))
     features = 0.85 * np.eye(d)[modes] + 0.15 * rng.dirichlet(np.full(d, 0.5), size=(S, A))
@@ -41,8 +41,8 @@ def one_hot(*, states: int = 5, horizon: int = 5) -> LinearMDP:
     """
     states, horizon = sizes(states=(states, 2), horizon=(horizon, 1))
     S, A, d = states, 2, 2 * states
-    fits(states=S, actions=A, features=d)
-    fits(horizon=horizon, features=d, successors=S)
+    check_size(states=S, actions=A, features=d)
+    check_size(horizon=horizon, features=d, successors=S)
     P, r = np.zeros((S, A, S)), np.zeros((S, A))
     for s in range(S):
         left, right = max(s - 1, 0), min(s + 1, S - 1)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from confide.arguments import COPIES, fits, sizes, whole
+from confide.arguments import COPIES, check_size, sizes, whole
 from confide.errors import InvalidParameter
 from confide.problems.linear_mixture import LinearMixtureMDP
 from confide.problems.zoo import named
@@ -19,8 +19,8 @@ def lock(
     """A combination lock: one action per step moves right, all others left; which one is hidden. The reward is at the right end."""
     S, A, horizon = sizes(states=(states, 2), actions=(actions, 1), horizon=(horizon, 1))
     whole("seed", seed, at_least=0), whole("jump", jump, at_least=1)
-    fits(actions=A + 1, states=S, choices=A, successors=S)
-    fits(copies=COPIES, horizon=horizon, states=S, choices=A, successors=S)
+    check_size(actions=A + 1, states=S, choices=A, successors=S)
+    check_size(copies=COPIES, horizon=horizon, states=S, choices=A, successors=S)
     kernels = np.zeros((A + 1, S, A, S))
     for s in range(S):
         right, left = min(s + jump, S - 1), max(s - jump, 0)
@@ -66,7 +66,7 @@ def rand(
         states=(states, 2), actions=(actions, 1), horizon=(horizon, 1), dimension=(dimension, 1)
     )
     whole("seed", seed, at_least=0)
-    fits(copies=COPIES, dimension=d + horizon, states=S, actions=A, successors=S)
+    check_size(copies=COPIES, dimension=d + horizon, states=S, actions=A, successors=S)
     rng = np.random.default_rng(seed)
     kernels = rng.dirichlet(np.full(S, 0.05), size=(d, S, A)) + 1e-9
     kernels /= kernels.sum(axis=-1, keepdims=True)
@@ -101,7 +101,7 @@ def liao_hard(
         raise InvalidParameter(
             f"liao-hard needs {limits}, got dimension={d}, horizon={H}, episodes={K}"
         )
-    fits(copies=COPIES, dimension=d + H, actions=2 ** min(d - 1, 99), states=(H + 2) ** 2)
+    check_size(copies=COPIES, dimension=d + H, actions=2 ** min(d - 1, 99), states=(H + 2) ** 2)
     bits = 2.0 * (np.arange(2 ** (d - 1))[:, None] >> np.arange(d - 1) & 1) - 1  # [a, j]
     corners = np.vstack([np.full(d - 1, -1 / (H * (d - 1))), np.eye(d - 1) / H])  # c_i
     S, A, goal = H + 2, len(bits), H + 1

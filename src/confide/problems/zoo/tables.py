@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import COPIES, fits, real, whole
+from confide.arguments import COPIES, check_size, real, whole
 from confide.errors import InvalidParameter
 from confide.problems.tabular import TabularMDP
 from confide.problems.zoo import named
@@ -23,7 +23,7 @@ def riverswim(*, states: int = 6, horizon: int = 20) -> TabularMDP:
     gets forward with .6, else stays; on the right bank it stays with .6, else is carried back.
     """
     S = whole("states", states, at_least=2)
-    fits(states=S, actions=2, successors=S)
+    check_size(states=S, actions=2, successors=S)
     P, r = np.zeros((S, 2, S)), np.zeros((S, 2))
     for s in range(S):
         P[s, 0, max(s - 1, 0)] = 1.0
@@ -44,7 +44,7 @@ def riverswim_stage(*, states: int = 6, horizon: int = 20, seed: int = 0) -> Tab
     """
     usual = riverswim(states=states, horizon=horizon)
     S, H = usual.states, usual.horizon
-    fits(copies=COPIES, horizon=H, states=S, actions=2, successors=S)
+    check_size(copies=COPIES, horizon=H, states=S, actions=2, successors=S)
     swapped = np.random.default_rng(whole("seed", seed, at_least=0)).integers(2, size=(H, S))
     P = np.repeat(usual.transitions.dense(), H, axis=0)
     h, s = np.nonzero(swapped)
@@ -61,7 +61,7 @@ def double_chain(*, states: int = 19, horizon: int = 20) -> TabularMDP:
     Action 0 moves left, action 1 right: with .6 it succeeds, with .35 nothing moves, with .05 it goes the other way.
     """
     S = whole("states", states, at_least=3)
-    fits(states=S, actions=2, successors=S)
+    check_size(states=S, actions=2, successors=S)
     P, r = np.zeros((S, 2, S)), np.zeros((S, 2))
     for s in range(S):
         left, right = max(s - 1, 0), min(s + 1, S - 1)
@@ -96,7 +96,7 @@ def garnet(
         raise InvalidParameter(
             f"branches and rewarded must be at most states={S}, got branches={b}, rewarded={n}"
         )
-    fits(states=S, actions=A, successors=S)
+    check_size(states=S, actions=A, successors=S)
     rng = np.random.default_rng(whole("seed", seed, at_least=0))
     P, r = np.zeros((S, A, S)), np.zeros((S, A))
     for s, a in np.ndindex(S, A):
@@ -121,7 +121,7 @@ def chain(*, states: int = 40, stay: float = 0.5, horizon: int = 200) -> Tabular
     state or the step in it, and which initial state distribution it uses; both are as above.
     """
     N, stay = whole("states", states, at_least=2), real("stay", stay, at_least=0, below=1)
-    fits(states=N + 1, successors=N + 1)
+    check_size(states=N + 1, successors=N + 1)
     P, r = np.zeros((N + 1, 1, N + 1)), np.zeros((N + 1, 1))
     for s in range(N - 1):
         P[s, 0, [s, s + 1]] = stay, 1 - stay
@@ -138,7 +138,7 @@ def chain_values(*, states: int = 40, stay: float = 0.5, discount: float = 0.99)
         real("discount", discount, at_least=0, at_most=1),
     )
     stay = real("stay", stay, at_least=0, below=1)
-    fits(states=states)
+    check_size(states=states)
     ratio = discount * (1 - stay) / (1 - discount * stay)
     values: Array = ratio ** np.arange(states - 1.0, -1.0, -1.0)
     return values
@@ -156,7 +156,7 @@ def deep_sea(size: int = 10, seed: int = 0) -> TabularMDP:
     """
     N = whole("size", size, at_least=2)
     whole("seed", seed, at_least=0)
-    fits(horizon=N, size=N, actions=2, successors=N)
+    check_size(horizon=N, size=N, actions=2, successors=N)
     right = np.random.default_rng(seed).integers(2, size=(N, N))
     P, r = np.zeros((N, N, 2, N)), np.zeros((N, N, 2))
     for h in range(N):
