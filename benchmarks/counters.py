@@ -26,7 +26,7 @@ from confide.mechanisms.counters import (
 from confide.mechanisms.counters.buffered import optimal_gaps
 from confide.mechanisms.counters.toeplitz import square_root
 from confide.mechanisms.sources import noise_source
-from confide.mixtures.printed import Setting, paper_noise, tight_noise
+from confide.mixtures.printed import MixtureSetting, paper_noise, tight_noise
 from confide.privacy import CentralDP, JointDP, loss_for
 from confide.privacy.bounded import Bounded, L2Ball
 from confide.privatizers import geometric, worst_std
@@ -136,7 +136,7 @@ def calibration() -> list[str]:
         "| Lambda, K = 1e5, eps = 1, delta = 1e-5, H = 5, d = 5 | counter | releases | noise / L^2 | paper / this | true epsilon |",
         "|---|---|---|---|---|---|",
     ]
-    setting, privacy = Setting(100_000, 5, 5, 0.1), JointDP(1.0, 1e-5)
+    setting, privacy = MixtureSetting(100_000, 5, 5, 0.1), JointDP(1.0, 1e-5)
     times = geometric(setting.episodes).times
     sizes = np.diff([0, *times])
     paper = paper_noise(privacy, setting)

@@ -13,7 +13,7 @@ from confide.linear_mdps.printed import (
     constants_for_noise,
     printed_linear,
 )
-from confide.mixtures.printed import Setting, printed, printed_plus
+from confide.mixtures.printed import MixtureSetting, printed, printed_plus
 from confide.privacy.request import Request
 from papers.fits import exponent
 
@@ -22,7 +22,7 @@ FAILURE = 0.1
 
 def mixture_bound(privacy: Request, K: float, H: int = 5, d: int = 5, p: float = FAILURE) -> float:
     """[Luyo21, C.1.2] with the width of Cor. 5, Cor. 6 or C.4."""
-    beta = printed(privacy, Setting(int(K), H, d, p)).beta
+    beta = printed(privacy, MixtureSetting(int(K), H, d, p)).beta
     return 4 * H * beta * math.sqrt(d * K * math.log1p(H * K)) + math.sqrt(
         2 * H**3 * K * math.log(3 / p)
     )
@@ -30,7 +30,7 @@ def mixture_bound(privacy: Request, K: float, H: int = 5, d: int = 5, p: float =
 
 def plus_bound(privacy: Request, K: float, H: int = 5, d: int = 5, p: float = FAILURE) -> float:
     """[Luyo21, (10)] with Lemmas 16 and 17 and x <= a sqrt(x) + b giving x <= 9/4 (a^2 + b)."""
-    made = printed_plus(privacy, Setting(int(K), H, d, p))
+    made = printed_plus(privacy, MixtureSetting(int(K), H, d, p))
     check, hat, tilde = made.widths(int(K))
     T, log = K * H, math.log1p(K / made.ridge)
     a = 4 * H * hat * math.sqrt(2 * d * H**3 * log)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from confide.linear_mdps.printed import LinearSetting, printed_linear, useful_from
-from confide.mixtures.printed import Setting, printed, printed_plus
+from confide.mixtures.printed import MixtureSetting, printed, printed_plus
 from confide.privacy.accounting import gaussian_mu
 from confide.privacy.loss import GaussianDP, Loss, compose
 from confide.privacy.request import JointDP, LocalDP, Request
@@ -30,7 +30,7 @@ from papers.text import Texts
 
 CLAIMS = Texts(Path(__file__).with_name("claims.toml"))
 K, H, D, DELTA = 100_000, 5, 5, 1e-5
-SETTING, LINEAR = Setting(K, H, D), LinearSetting(K, H, D)
+SETTING, LINEAR = MixtureSetting(K, H, D), LinearSetting(K, H, D)
 _AT = "K = 1e5, H = d = 5, p = .1"
 
 

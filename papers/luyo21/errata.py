@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.mechanisms.symmetric import MIRRORED
-from confide.mixtures.printed import Setting, printed, printed_plus, true_loss
+from confide.mixtures.printed import MixtureSetting, printed, printed_plus, true_loss
 from confide.privacy.accounting import gaussian_mu
 from confide.privacy.loss import GaussianDP, PureDP
 from confide.privacy.request import JointDP, LocalDP
@@ -18,7 +18,7 @@ from papers.text import Texts
 
 ERRATA = Texts(Path(__file__).with_name("errata.toml"))
 Array = npt.NDArray[np.float64]
-SETTING = Setting(100_000, 5, 5)
+SETTING = MixtureSetting(100_000, 5, 5)
 
 
 def errata() -> tuple[Erratum, ...]:
@@ -132,7 +132,7 @@ def l1_sensitivity() -> Erratum:
 
 def _pure_epsilon(d: int) -> float:
     """Of Laplace noise for L1 sensitivities of 2 H^2, by simple composition over 2 H statistics and K_0 levels, at nominal epsilon = 1."""
-    privacy, setting = JointDP(1.0, delta=0.0), Setting(100_000, 5, d)
+    privacy, setting = JointDP(1.0, delta=0.0), MixtureSetting(100_000, 5, d)
     H = setting.horizon
     bound = RegressionRows(setting.steps, d, H, H, nonnegative=True, off_diagonal=MIRRORED)
     loss = true_loss(privacy, setting, bound, 2 * H**2 * 2 * H * setting.levels)

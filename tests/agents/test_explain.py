@@ -14,7 +14,7 @@ from confide.errors import InvalidParameter, PromiseBroken
 from confide.identity import Identity
 from confide.learning.learner import Calibration, Description, Learner
 from confide.mechanisms.sources import noise_source
-from confide.mixtures.printed import Setting, paper_noise
+from confide.mixtures.printed import MixtureSetting, paper_noise
 from confide.privacy import CentralDP, JointDP, LocalDP, NoPrivacy
 from confide.privacy.request import Relation
 from confide.privatizers import every, geometric
@@ -98,7 +98,7 @@ def test_secure_noise_is_explained_as_it_will_be_drawn():
 
 
 def test_users_until_signal_is_that_of_calibrate():
-    setting, privacy = Setting(USERS, 3, WORLD.public.dimension), JointDP(1.0, 1e-5)
+    setting, privacy = MixtureSetting(USERS, 3, WORLD.public.dimension), JointDP(1.0, 1e-5)
     (paper,) = explain(make(UCRLVTR, "paper", privacy)).agents
     assert paper.users_until_signal == paper_noise(privacy, setting).users()
     local, more = (

@@ -10,10 +10,10 @@ from hypothesis.extra.numpy import arrays
 
 from confide.linear_mdps.contributions import StoredTransitions
 from confide.linear_mdps.planning import (
-    Centred,
-    Printed,
-    Response,
-    Sums,
+    CentredRule,
+    PrefixSums,
+    PrintedRule,
+    ReleasedResponse,
     backward_induction,
     growth,
 )
@@ -27,8 +27,8 @@ from confide.trajectory import TransitionCounts
 WORLDS = [one_hot(), latent(0), latent(1, states=6, actions=3, horizon=3, dimension=3)]
 MANY = 1e9  # users at each state and action
 RULES = {
-    "centred": lambda phi: Centred(phi, bonus_scale=0.0),
-    "printed": lambda phi: Printed(phi, Shift(1.0, 0.0)),
+    "centred": lambda phi: CentredRule(phi, bonus_scale=0.0),
+    "printed": lambda phi: PrintedRule(phi, Shift(1.0, 0.0)),
 }
 
 
@@ -54,13 +54,13 @@ def exact_sums(world, std=0.0):
     _, r = truth(world)
     phi = world.features
     gram = MANY * np.repeat(np.einsum("sai,saj->ij", phi, phi)[None], world.horizon, axis=0)
-    return Sums(gram, MANY * np.einsum("sai,hsa->hi", phi, r - 0.5), std, std)
+    return PrefixSums(gram, MANY * np.einsum("sai,hsa->hi", phi, r - 0.5), std, std)
 
 
 def exact_answer(world, question):
     P, r = truth(world)
     targets = question.reward_weight * r[question.step] + P[question.step] @ question.values
-    return Response(MANY * np.einsum("sai,sa->i", world.features, targets), 0.0)
+    return ReleasedResponse(MANY * np.einsum("sai,sa->i", world.features, targets), 0.0)
 
 
 def conversation(rule, sums, horizon, answer):
@@ -106,10 +106,10 @@ def test_users_give_the_optimal_q_through_the_statistics(world):
         RewardTargets(bound, centred_rewards(world.features), 1.0).contribution(users).values
     )
     Q, asked = conversation(
-        Centred(world.features, bonus_scale=0.0),
-        Sums(gram, response, 0.0, 0.0),
+        CentredRule(world.features, bonus_scale=0.0),
+        PrefixSums(gram, response, 0.0, 0.0),
         H,
-        lambda asked: Response(
+        lambda asked: ReleasedResponse(
             kept.response(asked.step, asked.values, asked.reward_weight).values, 0.0
         ),
     )
@@ -167,7 +167,7 @@ def test_nothing_is_asked_where_there_is_nothing_to_learn():
     assert rule.target(3, values, 5) is not None
     short = one_hot(horizon=1)
     Q, asked = conversation(
-        Centred(short.features, bonus_scale=0.0), exact_sums(short), 1, lambda _: None
+        CentredRule(short.features, bonus_scale=0.0), exact_sums(short), 1, lambda _: None
     )
     assert asked == []
     np.testing.assert_allclose(Q, optimal_q(short), atol=1e-6)
@@ -175,12 +175,12 @@ def test_nothing_is_asked_where_there_is_nothing_to_learn():
 
 @pytest.mark.parametrize(
     "rule",
-    [Centred(WORLDS[1].features), Printed(WORLDS[1].features, Shift(100.0, 5.0))],
+    [CentredRule(WORLDS[1].features), PrintedRule(WORLDS[1].features, Shift(100.0, 5.0))],
     ids=["centred", "printed"],
 )
 def test_the_same_answers_give_the_same_q_and_others_another(rule):
     world, rng = WORLDS[1], np.random.default_rng(0)
-    noisy = {step: Response(MANY * rng.normal(0.3, 0.1, size=5), 1e6) for step in range(5)}
+    noisy = {step: ReleasedResponse(MANY * rng.normal(0.3, 0.1, size=5), 1e6) for step in range(5)}
     one, asked = conversation(rule, exact_sums(world, std=1e5), 5, lambda asked: noisy[asked.step])
     again, asked_again = conversation(
         rule, exact_sums(world, std=1e5), 5, lambda asked: noisy[asked.step]
@@ -188,7 +188,7 @@ def test_the_same_answers_give_the_same_q_and_others_another(rule):
     np.testing.assert_array_equal(one, again)
     for question, same in zip(asked, asked_again, strict=True):
         np.testing.assert_array_equal(question.values, same.values)
-    changed = noisy | {2: Response(noisy[2].values * 1.5, noisy[2].std)}
+    changed = noisy | {2: ReleasedResponse(noisy[2].values * 1.5, noisy[2].std)}
     other, _ = conversation(rule, exact_sums(world, std=1e5), 5, lambda asked: changed[asked.step])
     np.testing.assert_array_equal(one[3:], other[3:])  # what comes later was planned before
     assert (one[2] != other[2]).any()
@@ -196,17 +196,17 @@ def test_the_same_answers_give_the_same_q_and_others_another(rule):
 
 def test_q_is_optimistic_and_within_its_range():
     world = WORLDS[0]
-    few = Sums(
+    few = PrefixSums(
         *(part / MANY * 20 for part in (exact_sums(world).gram, exact_sums(world).rewards)),
         std=2.0,
         reward_std=2.0,
     )
 
     def answer(question):
-        return Response(exact_answer(world, question).values / MANY * 20, 2.0)
+        return ReleasedResponse(exact_answer(world, question).values / MANY * 20, 2.0)
 
     made = [
-        conversation(Centred(world.features, scale), few, 5, answer)[0]
+        conversation(CentredRule(world.features, scale), few, 5, answer)[0]
         for scale in (0.0, 0.2, 0.5, 100.0)
     ]
     limits = (5 - np.arange(5))[:, None, None]
@@ -225,9 +225,13 @@ def test_more_noise_is_a_wider_bonus():
     gram, rewards = 1000 * np.repeat(np.eye(10)[None], 5, axis=0), np.zeros((5, 10))
 
     def q(std, reward_std, answer_std, scale=0.2):
-        rule = Centred(world.features, scale)
+        rule = CentredRule(world.features, scale)
         return rule.q_values(
-            2, values, 5, Sums(gram, rewards, std, reward_std), Response(np.zeros(10), answer_std)
+            2,
+            values,
+            5,
+            PrefixSums(gram, rewards, std, reward_std),
+            ReleasedResponse(np.zeros(10), answer_std),
         )[0, 0]
 
     bare = q(0.0, 0.0, 0.0)
@@ -260,10 +264,10 @@ def test_centred_is_repaired_least_squares(world, widest, std):
     gram, rewards, answer = (
         (vectors * eigenvalues) @ vectors.T,
         rng.normal(size=d) * 20,
-        Response(rng.normal(size=d) * 20, 3.0),
+        ReleasedResponse(rng.normal(size=d) * 20, 3.0),
     )
-    Q = Centred(phi).q_values(
-        1, values, 5, Sums(np.stack([gram] * 5), np.stack([rewards] * 5), std, 2.0), answer
+    Q = CentredRule(phi).q_values(
+        1, values, 5, PrefixSums(np.stack([gram] * 5), np.stack([rewards] * 5), std, 2.0), answer
     )
     inverse = (
         vectors / (np.maximum(eigenvalues, 0) + max(1.0, std * math.sqrt(widest) / 2))
@@ -283,10 +287,10 @@ def test_entries_that_no_feature_pair_touches_keep_no_noise():
     for world, same in ((WORLDS[0], True), (WORLDS[1], False)):
         sums, d = exact_sums(world), world.features.shape[2]
         off = (noise + noise.swapaxes(1, 2))[:, :d, :d] * (1 - np.eye(d))
-        noisy = Sums(sums.gram + off, sums.rewards, 0.0, 0.0)
+        noisy = PrefixSums(sums.gram + off, sums.rewards, 0.0, 0.0)
         Q = [
             conversation(
-                Centred(world.features),
+                CentredRule(world.features),
                 each,
                 5,
                 lambda asked, world=world: exact_answer(world, asked),
@@ -301,10 +305,12 @@ def test_printed_is_algorithm_2():
     world, rng = WORLDS[2], np.random.default_rng(0)
     H, d, shift, beta = 3, 3, 40.0, 0.7
     B = rng.normal(size=(H, 50, d))
-    sums = Sums(np.einsum("hki,hkj->hij", B, B), np.zeros((H, d)), 3.0, 3.0)
+    sums = PrefixSums(np.einsum("hki,hkj->hij", B, B), np.zeros((H, d)), 3.0, 3.0)
     raw = {step: rng.normal(size=d) * 20 for step in range(H)}
-    rule = Printed(world.features, Shift(shift, beta))
-    Q, asked = conversation(rule, sums, H, lambda asked: Response(raw[asked.step] / (H + 1), 1.0))
+    rule = PrintedRule(world.features, Shift(shift, beta))
+    Q, asked = conversation(
+        rule, sums, H, lambda asked: ReleasedResponse(raw[asked.step] / (H + 1), 1.0)
+    )
     values = np.zeros(6)
     for question in asked:
         h = question.step

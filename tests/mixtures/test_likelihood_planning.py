@@ -5,7 +5,7 @@ import pytest
 
 from confide.mixtures._likelihood_kernels import filtered
 from confide.mixtures.code_features import directions, means
-from confide.mixtures.likelihood_planning import Leaves, posterior, prior
+from confide.mixtures.likelihood_planning import CodeSums, posterior, prior
 from confide.planners.history import History, Layout
 from confide.planners.visits import SERVED, Served, fold, served_in
 from confide.policy import TabularPolicy
@@ -45,7 +45,9 @@ def served(users):
 
 def estimated(sums, served, *, noise_std, **common):
     """From one release, a prefix sum."""
-    leaves = Leaves(sums[None], np.array([noise_std]), np.zeros(len(served.users), dtype=np.int64))
+    leaves = CodeSums(
+        sums[None], np.array([noise_std]), np.zeros(len(served.users), dtype=np.int64)
+    )
     nothing = prior(len(sums), len(common["kernels"]), sums.shape[1])
     return posterior(leaves, served, nothing, ratio=0.0, **common)
 

@@ -8,7 +8,7 @@ from confide.agents import LikelihoodVI
 from confide.errors import InvalidParameter
 from confide.mechanisms.sources import noise_source
 from confide.mixtures.likelihood_memory import ROUNDS
-from confide.mixtures.likelihood_planning import Posterior, prior
+from confide.mixtures.likelihood_planning import WeightPosterior, prior
 from confide.mixtures.sampling_planning import POLICIES, draw_weights
 from confide.privatizers import central, every_episode
 from confide.problems import lock, lock_rewards, rand
@@ -61,7 +61,7 @@ def test_rounding_does_not_decide_the_samples():
     covariance = np.tile((np.eye(5) - 0.2) / 5, (4, 1, 1))
     drawn = []
     for nudge in (0.0, 1e-15):
-        known = Posterior(
+        known = WeightPosterior(
             np.full((4, 5), 0.2),
             covariance + nudge * np.random.default_rng(0).random((4, 5, 5)),
             np.zeros((4, 0, 20)),

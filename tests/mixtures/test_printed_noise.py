@@ -13,7 +13,7 @@ import pytest
 from confide.mechanisms.sources import noise_source
 from confide.mixtures.linopt_po import LinOptPO
 from confide.mixtures.linopt_vi import LinOptVI
-from confide.mixtures.printed import Setting, paper_constants, printed, printed_plus
+from confide.mixtures.printed import MixtureSetting, paper_constants, printed, printed_plus
 from confide.mixtures.ucrl_vtr import UCRLVTR
 from confide.mixtures.ucrl_vtr_plus import UCRLVTRPlus
 from confide.privacy import JointDP
@@ -91,7 +91,7 @@ def test_linopt_has_the_printed_noise_on_every_entry(agent):
 def test_ucrl_vtr_has_the_printed_noise_on_every_entry():
     """(Z' + Z'^T)/sqrt(2) on Lambda and sigma_B on u [Luyo21, Cor. 5]."""
     one, values = first_releases(UCRLVTR, KNOWN, JOINT)
-    sigma = printed(JOINT, Setting(2, 5, 5)).sigma
+    sigma = printed(JOINT, MixtureSetting(2, 5, 5)).sigma
     Lambda, u = unpacked(one.algorithm.bound, values)
     diagonal, above = split(Lambda)
     check(diagonal, math.sqrt(2) * sigma, GAUSSIAN)
@@ -102,7 +102,7 @@ def test_ucrl_vtr_has_the_printed_noise_on_every_entry():
 def test_ucrl_vtr_plus_has_the_printed_noise_on_every_entry():
     """The same for both regressions, with sigma_{B,1} and sigma_{B,2} [Luyo21, Cor. 10]."""
     one, values = first_releases(UCRLVTRPlus, KNOWN, JOINT)
-    sigmas = printed_plus(JOINT, Setting(2, 5, 5)).sigma
+    sigmas = printed_plus(JOINT, MixtureSetting(2, 5, 5)).sigma
     Lambda, u = unpacked(one.algorithm.bound, values)
     for part, unit, sigma in zip((slice(0, 4), slice(4, 8)), (1.0, 5**4 / 5), sigmas, strict=True):
         diagonal, above = split(unit * Lambda[:, part])
@@ -114,7 +114,7 @@ def test_ucrl_vtr_plus_has_the_printed_noise_on_every_entry():
 def test_pure_noise_is_laplace_in_proportion_to_the_l1_sensitivity_of_each_statistic():
     """Lap(sigma_B) on every entry of Lambda, mirrored, and less on u, as its sensitivity is less [Luyo21, C.4, F.2, Claim 29]."""
     one, values = first_releases(UCRLVTR, KNOWN, PURE)
-    made = printed(PURE, Setting(2, 5, 5))
+    made = printed(PURE, MixtureSetting(2, 5, 5))
     Lambda, u = unpacked(one.algorithm.bound, values)
     for entries in split(Lambda):
         check(entries, math.sqrt(2) * made.sigma, LAPLACE)
@@ -126,7 +126,7 @@ def test_pure_noise_is_laplace_in_proportion_to_the_l1_sensitivity_of_each_stati
 
 def test_pure_noise_of_ucrl_vtr_plus_is_laplace_on_every_entry():
     one, values = first_releases(UCRLVTRPlus, KNOWN, PURE)
-    sigmas = printed_plus(PURE, Setting(2, 5, 5)).sigma
+    sigmas = printed_plus(PURE, MixtureSetting(2, 5, 5)).sigma
     Lambda, u = unpacked(one.algorithm.bound, values)
     for part, unit, sigma in zip((slice(0, 4), slice(4, 8)), (1.0, 5**4 / 5), sigmas, strict=True):
         for entries in split(unit * Lambda[:, part]):

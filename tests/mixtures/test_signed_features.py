@@ -12,7 +12,7 @@ from confide.audit import verify
 from confide.errors import InvalidParameter
 from confide.mixtures.linopt_po import LinOptPO
 from confide.mixtures.linopt_vi import LinOptVI
-from confide.mixtures.printed import Setting, printed, printed_plus
+from confide.mixtures.printed import MixtureSetting, printed, printed_plus
 from confide.mixtures.ucrl_vtr import UCRLVTR
 from confide.mixtures.ucrl_vtr_plus import UCRLVTRPlus
 from confide.privacy import JointDP, LocalDP, NoPrivacy
@@ -43,20 +43,20 @@ def test_ucrl_vtr_runs_for_any_norm_of_the_weights(agent, privacy):
 
 def test_the_printed_widths_contain_the_bound_on_the_weights():
     for problem in (LONG, SHORT):
-        setting = Setting(20, 4, 4, weight_bound=problem.weight_bound, nonnegative=False)
+        setting = MixtureSetting(20, 4, 4, weight_bound=problem.weight_bound, nonnegative=False)
         agent = UCRLVTR(problem.public, episodes=20, privacy=PRIVATE, calibration="paper")
         constants = printed(PRIVATE, setting)
         assert agent.algorithm.regressions.planner.regularizer.beta == constants.beta
         # Cor. 5: 3 (C_w + 1) sqrt(lambda + Upsilon) and a part without C_w
-        kernels = printed(PRIVATE, Setting(20, 4, 4))
+        kernels = printed(PRIVATE, MixtureSetting(20, 4, 4))
         grows = 3 * (problem.weight_bound - 2) * math.sqrt(16 + constants.upsilon)
         assert constants.beta - kernels.beta == pytest.approx(grows)
         plus = UCRLVTRPlus(problem.public, episodes=20, privacy=PRIVATE, calibration="paper")
         widths = plus.algorithm.constants.widths(7)
-        first, second = printed_plus(PRIVATE, Setting(20, 4, 4)).upsilon
+        first, second = printed_plus(PRIVATE, MixtureSetting(20, 4, 4)).upsilon
         for found, known, upsilon in zip(
             widths,
-            printed_plus(PRIVATE, Setting(20, 4, 4)).widths(7),
+            printed_plus(PRIVATE, MixtureSetting(20, 4, 4)).widths(7),
             (first, first, second),
             strict=True,
         ):

@@ -10,7 +10,8 @@ from confide.audit import verify
 from confide.errors import InvalidParameter
 from confide.mechanisms.sources import noise_source
 from confide.mixtures.linopt_po import LinOptPO
-from confide.mixtures.linopt_vi import LinOptVI, learned_coordinates
+from confide.mixtures.linopt_vi import LinOptVI
+from confide.mixtures.requirements import learned_coordinates
 from confide.mixtures.ucrl_vtr import UCRLVTR
 from confide.mixtures.ucrl_vtr_plus import UCRLVTRPlus
 from confide.mixtures.value_features import (

@@ -13,7 +13,7 @@ from confide.audit import verify
 from confide.errors import InvalidParameter, PromiseBroken
 from confide.mechanisms.counters import Toeplitz, Tree
 from confide.mechanisms.sources import noise_source
-from confide.mixtures.printed import Setting, paper_noise, printed, tight_noise
+from confide.mixtures.printed import MixtureSetting, paper_noise, printed, tight_noise
 from confide.mixtures.ucrl_vtr import UCRLVTR
 from confide.privacy import JointDP, LocalDP, NoPrivacy, PureDP, Relation
 from confide.privatizers import geometric
@@ -70,7 +70,7 @@ def test_corollary_5(setting):
         )
         sigma = 32 * mp(H) ** 2 / mp(epsilon) * mpmath.sqrt(2 * H * K0 * logs)
         upsilon = sigma * mpmath.sqrt(K0) * (4 * mpmath.sqrt(d) + 2 * mpmath.log(6 * K * H / mp(p)))
-        made = Setting(K, H, d, p)
+        made = MixtureSetting(K, H, d, p)
         found = printed(JointDP(epsilon, delta), made)
         assert made.levels == int(K0)
         check(found, sigma, upsilon, beta(K, H, d, mp(p), upsilon))
@@ -88,7 +88,7 @@ def test_corollary_6(setting):
         mp = mpmath.mpf
         sigma = 4 * mp(H) ** 3 / mp(epsilon) * mpmath.sqrt(2 * mpmath.log(4 * H / mp(delta)))
         upsilon = sigma * mpmath.sqrt(K) * (4 * mpmath.sqrt(d) + 2 * mpmath.log(6 * K * H / mp(p)))
-        found = printed(LocalDP(epsilon, delta), Setting(K, H, d, p))
+        found = printed(LocalDP(epsilon, delta), MixtureSetting(K, H, d, p))
         check(found, sigma, upsilon, beta(K, H, d, mp(p), upsilon))
         check_gaussian(found, delta, mpmath.sqrt(3 * (H - 1)) * H**2 / sigma)
 
@@ -111,7 +111,7 @@ def test_pure_privacy_c4(setting, kind):
         sigma = of_matrix * 2 * H * K0 / mp(epsilon)
         many = K0 if kind is JointDP else mpmath.sqrt(K)
         upsilon = sigma * many * (2 * d + 2 * mpmath.sqrt(d * log) + log)
-        found = printed(kind(epsilon, delta=0.0), Setting(K, H, d, p))
+        found = printed(kind(epsilon, delta=0.0), MixtureSetting(K, H, d, p))
         check(found, sigma, upsilon, beta(K, H, d, mp(p), upsilon))
         # Claim 28: the noise on u, of scale sigma of_vector / of_matrix, is bounded by Upsilon, too.
         assert sigma * of_vector / of_matrix * many * mpmath.sqrt(d) * log <= upsilon
@@ -133,7 +133,7 @@ def test_pure_constants_keep_the_request_in_every_setting():
         list(Relation),
         (True, False),
     ):
-        setting = Setting(K, H, d, nonnegative=nonnegative)
+        setting = MixtureSetting(K, H, d, nonnegative=nonnegative)
         privacies = [JointDP(0.7, delta=0.0, relation=relation.value)]
         if relation is Relation.REPLACE:
             privacies.append(LocalDP(0.7, delta=0.0))
@@ -145,15 +145,15 @@ def test_pure_constants_keep_the_request_in_every_setting():
 
 def test_the_printed_constants_really_give_a_thousandth_of_the_epsilon():
     """ERRATUM: at nominal epsilon = 1 Cor. 5 adds about a thousand times too much noise, and Cor. 6 ten times."""
-    made = printed(JointDP(1.0, 1e-5), Setting(100_000, 5, 5))
+    made = printed(JointDP(1.0, 1e-5), MixtureSetting(100_000, 5, 5))
     assert made.loss.epsilon_at(1e-5) == pytest.approx(9.3e-4, rel=0.01)
-    made = printed(LocalDP(1.0, 1e-5), Setting(100_000, 5, 5))
+    made = printed(LocalDP(1.0, 1e-5), MixtureSetting(100_000, 5, 5))
     assert made.loss.epsilon_at(1e-5) == pytest.approx(0.0988, rel=0.01)
 
 
 def test_two_users_exist_whom_pure_noise_tells_apart_almost_as_much_as_is_stated():
     """At H = d = 5: rows of norm H with nothing in common; the stated epsilon is 22 % above what they lose."""
-    setting = Setting(100_000, 5, 5)
+    setting = MixtureSetting(100_000, 5, 5)
     for privacy, seen in ((JointDP(1.0, delta=0.0), 17), (LocalDP(1.0, delta=0.0), 1)):
         made = printed(privacy, setting)
         one, other = np.zeros((2, 1, 4, 5))
@@ -164,7 +164,7 @@ def test_two_users_exist_whom_pure_noise_tells_apart_almost_as_much_as_is_stated
 
 
 def test_tight_noise_is_sensitivity_over_mu_times_the_counter():
-    setting = Setting(100_000, 5, 5)
+    setting = MixtureSetting(100_000, 5, 5)
     made = tight_noise(JointDP(1.0, 1e-5), Toeplitz(32), setting)
     # sqrt(4 steps) x sqrt(2 + 2) = 4
     assert made.noise == pytest.approx(4 / 0.268051 * 2.16698, rel=1e-4)
@@ -178,9 +178,9 @@ def test_tight_noise_is_sensitivity_over_mu_times_the_counter():
 def test_bad_settings_are_refused():
     for made in (paper_noise, lambda privacy, setting: tight_noise(privacy, Tree(3), setting)):
         with pytest.raises(InvalidParameter, match="delta > 0"):
-            made(JointDP(1.0, delta=0.0), Setting(10, 2, 2))
+            made(JointDP(1.0, delta=0.0), MixtureSetting(10, 2, 2))
     with pytest.raises(InvalidParameter, match=r"failure must be in \(0, 1\), got failure=1.5"):
-        Setting(10, 2, 2, failure=1.5)
+        MixtureSetting(10, 2, 2, failure=1.5)
     with pytest.raises(
         InvalidParameter, match="calibration must be one of tight, paper, got calibration='loose'"
     ):
@@ -233,7 +233,7 @@ PROMISES = [JointDP(1.0, 1e-5), LocalDP(1.0, 1e-5), NoPrivacy()]
 def test_the_paper_runs_as_printed(privacy):
     """The noise is the printed one, the guarantee is the true one, and the certificate can be checked."""
     agent = UCRLVTR(LOCK.public, episodes=40, privacy=privacy, calibration="paper")
-    constants = printed(privacy, Setting(40, 5, 5))
+    constants = printed(privacy, MixtureSetting(40, 5, 5))
     done = run(agent, LOCK, seed=0)
     assert len(done.checkpoints) == 40
     verify(done.certificate)
@@ -264,7 +264,7 @@ def test_the_printed_noise_is_on_every_entry():
         agent.observe(Trajectories(np.full((1, 6), -1), np.full((1, 5), -1), np.zeros((1, 5))))
         made.append(agent.algorithm.bound.unpack(agent.released().values))
     Lambda, u = np.stack([one for one, _ in made]), np.stack([one for _, one in made])
-    sigma = printed(PROMISES[0], Setting(1, 5, 5)).sigma
+    sigma = printed(PROMISES[0], MixtureSetting(1, 5, 5)).sigma
     diagonal, above = np.einsum("khii->khi", Lambda), Lambda[..., *np.triu_indices(5, 1)]
     for part, scale in ((diagonal, math.sqrt(2) * sigma), (above, sigma), (u, sigma)):
         assert part.std() == pytest.approx(scale, rel=0.06)
@@ -312,8 +312,8 @@ def test_the_paper_on_fewer_releases_has_a_smaller_tree():
         noise=noise_source("fast", 0),
     )
     assert (
-        printed(privacy, Setting(1000, 5, 5, leaves=few.leaves)).sigma
-        < 0.75 * printed(privacy, Setting(1000, 5, 5)).sigma
+        printed(privacy, MixtureSetting(1000, 5, 5, leaves=few.leaves)).sigma
+        < 0.75 * printed(privacy, MixtureSetting(1000, 5, 5)).sigma
     )
     assert agent.mechanisms()[0].parameters == {"leaves": few.leaves}
     assert agent.guarantee.epsilon < 1e-3

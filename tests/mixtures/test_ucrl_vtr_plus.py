@@ -9,7 +9,7 @@ import pytest
 from confide.audit import verify
 from confide.errors import InvalidParameter, PromiseBroken
 from confide.mechanisms.sources import noise_source
-from confide.mixtures.printed import Setting, printed_plus
+from confide.mixtures.printed import MixtureSetting, printed_plus
 from confide.mixtures.ucrl_vtr_plus import UCRLVTRPlus
 from confide.mixtures.variance_planning import largest_plausible, moment
 from confide.planners.regression import NO_BONUS
@@ -65,7 +65,7 @@ def test_corollary_10(setting):
         root = mpmath.sqrt(2 * H * K0 * logs)
         sigmas = 64 * d / mp(epsilon) * root, 64 * mp(H) ** 4 / mp(epsilon) * root
         size = mpmath.sqrt(K0) * (4 * mpmath.sqrt(d) + 2 * mpmath.log(24 * K * H / mp(p)))
-        found = printed_plus(JointDP(epsilon, delta), Setting(K, H, d, p))
+        found = printed_plus(JointDP(epsilon, delta), MixtureSetting(K, H, d, p))
         check(found, setting, sigmas, [one * size for one in sigmas])
         # both regressions and H - 1 steps: sqrt(6) d each (rows of norm sqrt(d), the second one's scaled to that)
         levels = mpmath.floor(mpmath.log(K, 2)) + 1
@@ -81,7 +81,7 @@ def test_corollary_11(setting):
         root = mpmath.sqrt(2 * mpmath.log(8 * H / mp(delta)))
         sigmas = 8 * d * H / mp(epsilon) * root, 8 * mp(H) ** 5 / mp(epsilon) * root
         size = mpmath.sqrt(K) * (4 * mpmath.sqrt(d) + 2 * mpmath.log(24 * K * H / mp(p)))
-        found = printed_plus(LocalDP(epsilon, delta), Setting(K, H, d, p))
+        found = printed_plus(LocalDP(epsilon, delta), MixtureSetting(K, H, d, p))
         check(found, setting, sigmas, [one * size for one in sigmas])
         assert found.loss.mu == pytest.approx(
             float(mpmath.sqrt(6 * (H - 1)) * d / sigmas[0]), rel=1e-6
@@ -102,7 +102,7 @@ def test_pure_privacy_remark_6(setting, kind):
         size = (K0 if kind is JointDP else mpmath.sqrt(K)) * (
             2 * d + 2 * mpmath.sqrt(d * log) + log
         )
-        found = printed_plus(kind(epsilon, delta=0.0), Setting(K, H, d, p))
+        found = printed_plus(kind(epsilon, delta=0.0), MixtureSetting(K, H, d, p))
         check(found, setting, sigmas, [one * size for one in sigmas])
         M = mp(d + 3) / 4
         joint = mpmath.sqrt(mp(d) * (d + 3) / 4 + d) * mpmath.sqrt(2 * (1 + M)) * d
@@ -113,9 +113,9 @@ def test_pure_privacy_remark_6(setting, kind):
 
 def test_what_the_printed_constants_really_give():
     for privacy, true in ((PRIVATE, 5.54e-4), (LocalDP(1.0, 1e-5), 0.0658)):
-        assert printed_plus(privacy, Setting(100_000, 5, 5)).loss.epsilon_at(1e-5) == pytest.approx(
-            true, rel=0.01
-        )
+        assert printed_plus(privacy, MixtureSetting(100_000, 5, 5)).loss.epsilon_at(
+            1e-5
+        ) == pytest.approx(true, rel=0.01)
     agent = UCRLVTRPlus(
         LOCK.public,
         episodes=300,

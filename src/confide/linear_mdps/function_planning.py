@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from confide.linear_mdps.planning import Response, Sums, Target
+from confide.linear_mdps.planning import PrefixSums, ReleasedResponse, ResponseTarget
 from confide.linear_mdps.value_features import FeatureTarget, FeatureValues, nothing
 from confide.planners.regression import Shift, least_squares
 from confide.policy import FeaturePolicy, Features, Policy, RandomPolicy
@@ -75,8 +75,8 @@ class FunctionsOfFeatures:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CentredFunctions(FunctionsOfFeatures):
-    """The rule of `Centred` for functions of features.
+class CentredFunctionRule(FunctionsOfFeatures):
+    """The rule of `CentredRule` for functions of features.
 
     The public range of values is that over all features of norm at most one, and of an ended
     episode. All entries of Lambda keep their noise, because nobody says which pairs of features
@@ -101,19 +101,19 @@ class CentredFunctions(FunctionsOfFeatures):
             f"targets within their public range; bonus {self.bonus_scale:g} x the standard error",
         )
 
-    def target(self, step: int, values: FeatureValues, horizon: int) -> Target | None:
+    def target(self, step: int, values: FeatureValues, horizon: int) -> ResponseTarget | None:
         middle, radius = _middle_and_radius(values)
         if step == horizon - 1 or radius == 0:
             return None
-        return Target(step, FeatureTarget(values, middle, radius))
+        return ResponseTarget(step, FeatureTarget(values, middle, radius))
 
     def q_values(
         self,
         step: int,
         values: FeatureValues,
         horizon: int,
-        sums: Sums,
-        response: Response | None,
+        sums: PrefixSums,
+        response: ReleasedResponse | None,
     ) -> FeatureValues:
         middle, radius = _middle_and_radius(values)
         u, noise = sums.rewards[step], sums.reward_std**2 + (sums.std * (0.5 + radius) / 2) ** 2
@@ -128,8 +128,8 @@ class CentredFunctions(FunctionsOfFeatures):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrintedFunctions(FunctionsOfFeatures):
-    """The rule of `Printed` for functions of features.
+class PrintedFunctionRule(FunctionsOfFeatures):
+    """The rule of `PrintedRule` for functions of features.
 
     Q = clip(<w, phi> + beta ||phi||, 0, H), with ||phi|| in the norm of the inverse of Lambda
     [Luyo21, Alg. 2].
@@ -150,17 +150,17 @@ class PrintedFunctions(FunctionsOfFeatures):
         shift, beta = self.regularizer.shift, self.regularizer.beta
         return "paper", f"Lambda + {shift:.3g} I; proved width beta = {beta:.3g}"
 
-    def target(self, step: int, values: FeatureValues, horizon: int) -> Target | None:
+    def target(self, step: int, values: FeatureValues, horizon: int) -> ResponseTarget | None:
         following = None if step == horizon - 1 else values
-        return Target(step, FeatureTarget(following, 0.0, horizon + 1.0), 1 / (horizon + 1))
+        return ResponseTarget(step, FeatureTarget(following, 0.0, horizon + 1.0), 1 / (horizon + 1))
 
     def q_values(
         self,
         step: int,
         values: FeatureValues,  # noqa: ARG002
         horizon: int,
-        sums: Sums,
-        response: Response | None,
+        sums: PrefixSums,
+        response: ReleasedResponse | None,
     ) -> FeatureValues:
         assert response is not None
         u = (horizon + 1) * response.values

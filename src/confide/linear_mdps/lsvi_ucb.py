@@ -17,18 +17,18 @@ from confide.learning.resources import NUMBERS_PER_STEP, Footprint, numbers_of_u
 from confide.linear_mdps.batches import BatchPlan, at_every, first_release, growing, static
 from confide.linear_mdps.contributions import StoredTargets, StoredTransitions
 from confide.linear_mdps.function_planning import (
-    CentredFunctions,
+    CentredFunctionRule,
     ObservedFeatures,
-    PrintedFunctions,
+    PrintedFunctionRule,
 )
 from confide.linear_mdps.observed_rows import FeatureClip, ObservedRows, ObservedTargets
 from confide.linear_mdps.planning import (
-    Centred,
-    Printed,
-    Response,
+    CentredRule,
+    PrefixSums,
+    PrintedRule,
+    ReleasedResponse,
+    ResponseTarget,
     Rule,
-    Sums,
-    Target,
     backward_induction,
     has_grown,
     plan_round,
@@ -76,7 +76,7 @@ _LOCAL = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Setting:
+class FeatureKind:
     """What differs between numbered states and features of observations: statistics, stored rows and rules."""
 
     horizon: int
@@ -88,7 +88,7 @@ class Setting:
     printed: Callable[[Shift], Rule]
 
 
-def numbered_states(public: LinearMDPPublic) -> Setting:
+def numbered_states(public: LinearMDPPublic) -> FeatureKind:
     """A table of features: counts of transitions are stored, and their size does not depend on the number of users."""
     phi = public.features
 
@@ -97,30 +97,30 @@ def numbered_states(public: LinearMDPPublic) -> Setting:
         rewards = centred_rewards(phi) if centred else raw_rewards(phi)
         return StoredTargets(RewardTargets(bound, rewards, 1.0))
 
-    return Setting(
+    return FeatureKind(
         public.horizon,
         public.dimension,
         statistic,
         lambda users: StoredTransitions(phi, public.horizon),  # noqa: ARG005
-        lambda scale: Centred(phi, scale),
-        lambda shift: Printed(phi, shift),
+        lambda scale: CentredRule(phi, scale),
+        lambda shift: PrintedRule(phi, shift),
     )
 
 
-def observed_features(public: FeaturesPublic) -> Setting:
+def observed_features(public: FeaturesPublic) -> FeatureKind:
     """A function of observations: the rows of each user are stored."""
     norm, end = public.feature_norm, public.terminal_reward
     clip = FeatureClip(public.horizon, public.actions, public.dimension, norm)
     observed = ObservedFeatures(
         public.actions, public.dimension, norm, end, public.features, public.features_name
     )
-    return Setting(
+    return FeatureKind(
         public.horizon,
         public.dimension,
         lambda bound, centred: ObservedTargets(clip, bound, 0.5 if centred else 0.0),
         lambda users: ObservedRows(clip, users),
-        lambda scale: CentredFunctions(observed, scale),
-        lambda shift: PrintedFunctions(observed, shift),
+        lambda scale: CentredFunctionRule(observed, scale),
+        lambda shift: PrintedFunctionRule(observed, shift),
     )
 
 
@@ -128,7 +128,7 @@ def observed_features(public: FeaturesPublic) -> Setting:
 class ValueRegressions:
     """Alg. 2 between two releases, and how the budget is divided between prefix sums and responses, in advance."""
 
-    setting: Setting = field(repr=False)
+    setting: FeatureKind = field(repr=False)
     bound: RegressionRows
     rule: Rule
     statistic: Statistic = field(repr=False)
@@ -146,8 +146,8 @@ class ValueRegressions:
     def ask(self, sums: Released, ask: Ask) -> None:
         """A response for each step that needs one, from the last to the first."""
 
-        def respond(target: Target) -> Response:
-            return Response(*ask(target.step, target.values, target.reward_weight))
+        def respond(target: ResponseTarget) -> ReleasedResponse:
+            return ReleasedResponse(*ask(target.step, target.values, target.reward_weight))
 
         prefix = self.sums(sums.values, sums.noise.std)
         backward_induction(self.rule, prefix, self.setting.horizon, respond)
@@ -163,9 +163,9 @@ class ValueRegressions:
         """How many responses a change of policy needs at most: of the steps 0, 1, ..."""
         return self.rule.responses(self.setting.horizon)
 
-    def sums(self, values: Array, std: float) -> Sums:
+    def sums(self, values: Array, std: float) -> PrefixSums:
         gram, rewards = self.bound.unpack(values)
-        return Sums(gram, rewards, std, std / self.bound.balance)
+        return PrefixSums(gram, rewards, std, std / self.bound.balance)
 
     def plan(self, released: Released) -> Round:
         sums = self.sums(released.values[: self.bound.size], released.noise.std)
@@ -180,7 +180,7 @@ class ValueRegressions:
 
 
 def tight(
-    setting: Setting,
+    setting: FeatureKind,
     episodes: int,
     privacy: Request,
     batches: BatchPlan | None,
@@ -212,7 +212,7 @@ def tight(
 
 
 def paper(
-    setting: Setting,
+    setting: FeatureKind,
     episodes: int,
     privacy: Request,
     batches: BatchPlan | None,
@@ -291,7 +291,7 @@ class LSVIUCB(Learner):
     | u = sum phi (r + V(s')) | `StoredTransitions.response`, `ObservedRows.response` |
     | ~u = u + eta | `SumsAndResponses.close` |
     | ~w = ~Lambda^-1 ~u | `Shift.estimate` |
-    | Q = clip(phi ~w + beta ||phi||, 0, H), V = max_a Q | `Printed.q_values`, `PrintedFunctions.q_values` |
+    | Q = clip(phi ~w + beta ||phi||, 0, H), V = max_a Q | `PrintedRule.q_values`, `PrintedFunctionRule.q_values` |
 
     Departures of "paper": c_K, chi, U_K and C are not in the copy of E.1 that we read (`printed.py`); the first policy has the shift on its
     diagonal, as all others; actions of equal Q are drawn at random; responses are released for targets (r + V) / (H + 1), with noise

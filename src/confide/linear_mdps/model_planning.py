@@ -64,7 +64,7 @@ class ModelProblem:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Model:
+class TransitionModel:
     """An estimate, or a sample: transitions [h, s, a, s'] for the steps but the last, rewards [h, s, a]. Public."""
 
     transitions: Array
@@ -72,7 +72,7 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class FeatureTable:
     """The features, and what priors are made of. Public.
 
     `rows` [s a, i] are all features, `different` those that differ, `shape` is D, `anchors` [i, i] turns what is thought of d pairs (s, a)
@@ -85,7 +85,7 @@ class Table:
     anchors: Array
 
 
-def table_of(features: Array) -> Table:
+def table_of(features: Array) -> FeatureTable:
     """From features [s, a, i] that span all d dimensions; where they do not, parameters outside their span are zero."""
     rows = np.ascontiguousarray(features, dtype=float).reshape(-1, features.shape[-1])
     shape = rows.shape[1] * (rows.T @ rows) / len(rows)
@@ -93,7 +93,7 @@ def table_of(features: Array) -> Table:
     kept = eigenvalues > 1e-9 * eigenvalues[-1]
     white = rows @ (vectors[:, kept] / np.sqrt(eigenvalues[kept]))
     _, _, order = scipy.linalg.qr(white.T, mode="economic", pivoting=True)
-    return Table(
+    return FeatureTable(
         rows,
         np.unique(rows, axis=0),
         shape,
@@ -105,7 +105,7 @@ def table_of(features: Array) -> Table:
 class Fitted:
     """models[0] is the estimate, the others are samples; states [h, q, s] are the predicted distributions. Public."""
 
-    models: tuple[Model, ...]
+    models: tuple[TransitionModel, ...]
     states: Array
     signal: float
 
@@ -117,7 +117,7 @@ def fit(
     *,
     noise_std: float,
     reward_noise_std: float,
-    table: Table,
+    table: FeatureTable,
     start: Array,
     samples: int,
     spread: float,
@@ -127,7 +127,7 @@ def fit(
     (H, d), S, phi = rewards.shape, len(start), table.rows
     A, n = len(phi) // S, table.anchors.shape[1]
     models = tuple(
-        Model(np.empty((H - 1, S, A, S)), np.empty((H, S, A))) for _ in range(samples + 1)
+        TransitionModel(np.empty((H - 1, S, A, S)), np.empty((H, S, A))) for _ in range(samples + 1)
     )
     states, signals = np.empty((H, len(served.users), S)), np.empty(H)
     at = np.tile(start, (len(served.users), 1))
@@ -185,7 +185,7 @@ def plan_round(
     *,
     reward_weight: float,
     problem: ModelProblem,
-    table: Table,
+    table: FeatureTable,
 ) -> PublicRound:
     """Decide the next round from everything released so far: sums of moves [h, i, s'] and of rewards [h, i]."""
     H, S, A = problem.horizon, problem.states, problem.actions
@@ -227,7 +227,7 @@ def sample_shares(first: int, users: int) -> Array:
     return np.array([1 - explored, *[explored / SAMPLES] * SAMPLES])
 
 
-def best_actions(model: Model, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+def best_actions(model: TransitionModel, rng: np.random.Generator) -> npt.NDArray[np.int64]:
     """The best policy for a model [h, s]. Where actions are equally good, at random: there, too, users can show something."""
     H = len(model.rewards)
     undecided = model.rewards + TIES * rng.random(model.rewards.shape)

@@ -13,8 +13,8 @@ from confide.linear_mdps.batches import first_release
 from confide.linear_mdps.contributions import NextStateRows, NextStates
 from confide.linear_mdps.model_planning import (
     SAMPLES,
+    FeatureTable,
     ModelProblem,
-    Table,
     plan_round,
     table_of,
 )
@@ -36,7 +36,7 @@ class ModelSampling:
 
     problem: ModelProblem
     statistic: NextStates
-    table: Table = field(repr=False)
+    table: FeatureTable = field(repr=False)
 
     @property
     def bound(self) -> NextStateRows:

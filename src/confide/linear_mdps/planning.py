@@ -21,7 +21,7 @@ Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Target:
+class ResponseTarget:
     """sum over users of phi(s, a) (w r + y(s')) at a step, y in [-1, 1 - w]. Public.
 
     `values` is y [s'], or a function of the features of the next observation (`FeatureValues`).
@@ -33,7 +33,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Response:
+class ReleasedResponse:
     """What was released about a target, with the standard deviation of its noise. Public."""
 
     values: Array
@@ -41,7 +41,7 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sums:
+class PrefixSums:
     """What prefix sums tell: Lambda [h, i, i] with noise of standard deviation `std` on its diagonal, and sum phi (r - 1/2) [h, i]
     with noise of `reward_std`. Public."""
 
@@ -77,11 +77,16 @@ class Rule(Protocol):
     def state_values(self, q: Any) -> Any:
         """The values that follow from the Q of a step."""
 
-    def target(self, step: int, values: Any, horizon: int) -> Target | None:
+    def target(self, step: int, values: Any, horizon: int) -> ResponseTarget | None:
         """What to regress on at the step, given the values of the next one; None: there is nothing to learn from a response."""
 
     def q_values(
-        self, step: int, values: Any, horizon: int, sums: Sums, response: Response | None
+        self,
+        step: int,
+        values: Any,
+        horizon: int,
+        sums: PrefixSums,
+        response: ReleasedResponse | None,
     ) -> Any:
         """Q of the step, optimistic."""
 
@@ -93,7 +98,10 @@ class Rule(Protocol):
 
 
 def backward_induction(
-    rule: Rule, sums: Sums, horizon: int, respond: Callable[[Target], Response]
+    rule: Rule,
+    sums: PrefixSums,
+    horizon: int,
+    respond: Callable[[ResponseTarget], ReleasedResponse],
 ) -> list[Any]:
     """The Q of each step, made from the last step to the first; `respond` gives the released response to a target."""
     Q: list[Any] = []
@@ -135,7 +143,7 @@ class NumberedStates:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Centred(NumberedStates):
+class CentredRule(NumberedStates):
     """Targets are values between their smallest and their largest one, which are public; rewards are in the prefix sums.
 
     So a response's noise follows the range of V_{h+1}, not that of all possible values: (max V - min V)/2 in place of (H - h)/2.
@@ -171,14 +179,19 @@ class Centred(NumberedStates):
             f"targets within their public range; bonus {self.bonus_scale:g} x the standard error",
         )
 
-    def target(self, step: int, values: Array, horizon: int) -> Target | None:
+    def target(self, step: int, values: Array, horizon: int) -> ResponseTarget | None:
         middle, radius = _range(values)
         if step == horizon - 1 or radius == 0:
             return None
-        return Target(step, (values - middle) / radius)
+        return ResponseTarget(step, (values - middle) / radius)
 
     def q_values(
-        self, step: int, values: Array, horizon: int, sums: Sums, response: Response | None
+        self,
+        step: int,
+        values: Array,
+        horizon: int,
+        sums: PrefixSums,
+        response: ReleasedResponse | None,
     ) -> Array:
         middle, radius = _range(values)
         u, noise = sums.rewards[step], sums.reward_std**2 + (sums.std * (0.5 + radius) / 2) ** 2
@@ -198,7 +211,7 @@ class Centred(NumberedStates):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Printed(NumberedStates):
+class PrintedRule(NumberedStates):
     """[Luyo21, Alg. 2]: targets r + V in [0, H + 1] as they are, Lambda + shift I, bonus beta ||phi||, Q clipped to [0, H]."""
 
     features: Array = field(repr=False)
@@ -216,16 +229,16 @@ class Printed(NumberedStates):
         shift, beta = self.regularizer.shift, self.regularizer.beta
         return "paper", f"Lambda + {shift:.3g} I; proved width beta = {beta:.3g}"
 
-    def target(self, step: int, values: Array, horizon: int) -> Target | None:
-        return Target(step, values / (horizon + 1), 1 / (horizon + 1))
+    def target(self, step: int, values: Array, horizon: int) -> ResponseTarget | None:
+        return ResponseTarget(step, values / (horizon + 1), 1 / (horizon + 1))
 
     def q_values(
         self,
         step: int,
         values: Array,  # noqa: ARG002
         horizon: int,
-        sums: Sums,
-        response: Response | None,
+        sums: PrefixSums,
+        response: ReleasedResponse | None,
     ) -> Array:
         assert response is not None
         u = (horizon + 1) * response.values
@@ -259,13 +272,13 @@ def growth(now: Array, before: Array, ridge: float) -> float:
     return float(np.linalg.eigvalsh(root @ repaired(now) @ root.swapaxes(-1, -2)).max())
 
 
-def has_grown(now: Sums, before: Sums, factor: float) -> bool:
+def has_grown(now: PrefixSums, before: PrefixSums, factor: float) -> bool:
     """Whether Lambda grew by this factor, in units of the noise: growth below it is noise drawn anew."""
     norm = now.std * math.sqrt(2 * now.gram.shape[-1])
     return growth(now.gram, before.gram, ridge=1.0 + 2 * norm) > factor
 
 
-def plan_round(rule: Rule, sums: Sums, answers: Array, seed: npt.NDArray[Any]) -> PublicRound:
+def plan_round(rule: Rule, sums: PrefixSums, answers: Array, seed: npt.NDArray[Any]) -> PublicRound:
     """The greedy policy; where actions are equally good, at random.
 
     `answers` are the responses of the last change of policy, each with the standard deviation of its noise, and how often it was changed.
@@ -276,8 +289,8 @@ def plan_round(rule: Rule, sums: Sums, answers: Array, seed: npt.NDArray[Any]) -
         return PublicRound((rule.uniform_policy(horizon),), {"seed": seed})
     responses = answers[:-1].reshape(rule.responses(horizon), d + 1)
 
-    def respond(target: Target) -> Response:
-        return Response(responses[target.step, :d], float(responses[target.step, d]))
+    def respond(target: ResponseTarget) -> ReleasedResponse:
+        return ReleasedResponse(responses[target.step, :d], float(responses[target.step, d]))
 
     Q = backward_induction(rule, sums, horizon, respond)
     rng = np.random.default_rng([int(seed), changes])

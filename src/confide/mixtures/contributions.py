@@ -165,7 +165,7 @@ class StackedRows:
         return values[: self.first.size], values[self.first.size :] / self.weight
 
 
-class Part(Protocol):
+class RegressionStatistic(Protocol):
     """A statistic of one regression."""
 
     def tables(self) -> list[Array]: ...
@@ -178,8 +178,8 @@ class Both:
     """Two statistics of the same users, as one query."""
 
     bound: StackedRows
-    first: Part
-    second: Part
+    first: RegressionStatistic
+    second: RegressionStatistic
 
     def tables(self) -> list[Array]:
         return [*self.first.tables(), *self.second.tables()]

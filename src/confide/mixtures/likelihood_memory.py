@@ -1,7 +1,7 @@
 """What planning on sums of codes remembers from release to release. All of it is public.
 
 The last rounds are kept as they were, because their visits are predicted again at each release; those before them are folded into what they
-say about the weights (`Evidence`), or, where only the last release is looked at, into their visits.
+say about the weights (`FilterState`), or, where only the last release is looked at, into their visits.
 """
 
 import math
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from confide.mixtures.likelihood_planning import Evidence, Leaves, Posterior, prior
+from confide.mixtures.likelihood_planning import CodeSums, FilterState, WeightPosterior, prior
 from confide.planners.history import LAST_RELEASE, History, Layout, Reals, Wholes
 from confide.planners.visits import SERVED, fold, users_of_round
 from confide.privacy.bounded import Released
@@ -30,7 +30,7 @@ LAYOUT = Layout(
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class CodeSizes:
     """Of a problem and of the sums that are released about it."""
 
     horizon: int
@@ -49,7 +49,7 @@ class Shape:
         return ROUNDS * self.policies
 
 
-def recall_rounds(released: Released, shape: Shape) -> History:
+def recall_rounds(released: Released, shape: CodeSizes) -> History:
     """The rounds so far, the one that the release has just closed included."""
     history = LAYOUT.recall(
         released,
@@ -87,16 +87,16 @@ def recall_rounds(released: Released, shape: Shape) -> History:
     )
 
 
-def leaves_in(history: History) -> Leaves:
-    return Leaves(history["sums"], history["stds"], history["rounds"])
+def leaves_in(history: History) -> CodeSums:
+    return CodeSums(history["sums"], history["stds"], history["rounds"])
 
 
-def evidence_in(history: History) -> Evidence:
+def evidence_in(history: History) -> FilterState:
     """Of the rounds that are no longer looked at."""
-    return Evidence(history["mean"], history["covariance"])
+    return FilterState(history["mean"], history["covariance"])
 
 
-def fold_oldest(history: History, known: Posterior, shape: Shape) -> History:
+def fold_oldest(history: History, known: WeightPosterior, shape: CodeSizes) -> History:
     """Room for one more round."""
     if shape.ratio is None:
         return fold(history, known.states, shape.recent)

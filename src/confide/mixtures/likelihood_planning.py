@@ -27,24 +27,24 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Evidence:
+class FilterState:
     """What rounds that are no longer looked at said: mean [h, d + c] and covariance of the weights and of the noise on the last release."""
 
     mean: Array
     covariance: Array
 
 
-def prior(steps: int, dimension: int, codes: int) -> Evidence:
+def prior(steps: int, dimension: int, codes: int) -> FilterState:
     """Before the first release: nothing was released, so there is no noise on it."""
     known = np.zeros((steps, dimension + codes))
     known[:, :dimension] = 1 / dimension
     covariance = np.zeros((steps, dimension + codes, dimension + codes))
     covariance[:, :dimension, :dimension] = np.eye(dimension) / dimension
-    return Evidence(known, covariance)
+    return FilterState(known, covariance)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Leaves:
+class CodeSums:
     """Rounds that are looked at again: sums [t, h, c] with noise stds [t], round of each policy [q] of those that were served."""
 
     sums: Array
@@ -53,7 +53,7 @@ class Leaves:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Posterior:
+class WeightPosterior:
     """What is known of the weights. Public.
 
     Shapes: weights [h, i] on the simplex, covariance [h, i, i] (on vectors that sum to zero), states [h, q, s] the predicted state
@@ -64,26 +64,26 @@ class Posterior:
     covariance: Array
     states: Array
     signal: float
-    first: Evidence
+    first: FilterState
 
 
 def posterior(
-    leaves: Leaves,
+    leaves: CodeSums,
     served: Served,
-    before: Evidence,
+    before: FilterState,
     *,
     ratio: float,
     kernels: Array,
     codes: Array,
     code_means: Array,
     start: Array,
-) -> Posterior:
+) -> WeightPosterior:
     """From the rounds and the evidence before them; codes [s, a, s', c] with their means [s, a, c, i]. Visits before all of them, if
     there are any, are those of the only leaf."""
     H, d = len(before.mean), len(kernels)
     weights, covariance, signals = np.empty((H, d)), np.empty((H, d, d)), np.empty(H)
     states = np.empty((H, len(served.users), kernels.shape[1]))
-    first = Evidence(before.mean.copy(), before.covariance.copy())
+    first = FilterState(before.mean.copy(), before.covariance.copy())
     at = np.tile(start, (len(served.users), 1))
     for h in range(H):
         states[h] = at
@@ -108,10 +108,10 @@ def posterior(
             whole - whole.mean(axis=1, keepdims=True), compute_uv=False
         ).sum() / max(d - 1, 1)
         at = _visits.move(served.policies[:, h], at, mixture(kernels, weights[h]))
-    return Posterior(weights, covariance, states, float(signals.mean()), first)
+    return WeightPosterior(weights, covariance, states, float(signals.mean()), first)
 
 
-def _expected(leaves: Leaves, served: Served, h: int, at: Array) -> Array:
+def _expected(leaves: CodeSums, served: Served, h: int, at: Array) -> Array:
     """How many users of each round take each action in each state [t, s, a]."""
     S, A = served.earlier.shape[1:]
     expected = np.zeros((len(leaves.sums), S, A))

@@ -15,8 +15,8 @@ from confide.mixtures.code_contributions import TableRows, TransitionSums
 from confide.mixtures.code_features import best_codes, means
 from confide.mixtures.explorer_planning import SAID
 from confide.mixtures.footprint import likelihood_footprint
-from confide.mixtures.likelihood_memory import Shape
-from confide.mixtures.linopt_vi import known_mixture, require_simplex
+from confide.mixtures.likelihood_memory import CodeSizes
+from confide.mixtures.requirements import require_mixture, require_simplex
 from confide.mixtures.sampling_planning import (
     POLICIES,
     LikelihoodProblem,
@@ -103,7 +103,7 @@ class LikelihoodVI(Learner):
         bonus_scale: float | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
-        known_mixture(public, "LikelihoodVI")
+        require_mixture(public, "LikelihoodVI")
         require_simplex(public, "LikelihoodVI")
         check_asked(episodes, privacy, distributed=True)
         if not isinstance(calibration, str) or calibration != "tight":
@@ -116,7 +116,7 @@ class LikelihoodVI(Learner):
         statistic = TransitionSums(codes, value_steps(public.horizon))
         chosen = choose_schedule(schedule, geometric(episodes))
         counter, ratio = counter_of_rates(chosen, privacy)
-        shape = Shape(
+        shape = CodeSizes(
             public.horizon,
             statistic.bound.steps,
             public.states,

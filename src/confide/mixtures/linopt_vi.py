@@ -25,11 +25,16 @@ from confide.mixtures.printed import ROW_BOUNDS, paper_constants
 from confide.mixtures.regression_planning import (
     Knowledge,
     MixturePlanner,
-    Sums,
+    RegressionSums,
     ValueRound,
     plan_round,
 )
-from confide.mixtures.value_features import FeatureMap, raw, reduced, summing_to_one, value_steps
+from confide.mixtures.requirements import (
+    check_assumption_1,
+    learned_coordinates,
+    require_mixture,
+)
+from confide.mixtures.value_features import raw, value_steps
 from confide.planners.regression import (
     MakeRegularizer,
     Proven,
@@ -45,7 +50,6 @@ from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request
 from confide.privatizers import Schedule, geometric
 from confide.privatizers.schedule import one_tree
 from confide.problems.feature_mixture import MixturePublic
-from confide.problems.linear_mixture import LinearMixturePublic
 from confide.problems.sizes import ProblemSizes
 from confide.statistics.bounds import RegressionRows, WeightedRows
 from confide.statistics.transitions import RewardTargets
@@ -70,10 +74,12 @@ class Regressions:
 
     def read(self, released: Released) -> Knowledge:
         noise_std, values = released.noise.std, released.values[: self.value_bound.size]
-        transitions, rewards = Sums(*self.value_bound.unpack(values), noise_std), None
+        transitions, rewards = RegressionSums(*self.value_bound.unpack(values), noise_std), None
         if isinstance(self.bound, StackedRows):
             _, values = self.bound.split(released.values)
-            rewards = Sums(*self.bound.second.unpack(values), noise_std / self.bound.weight)
+            rewards = RegressionSums(
+                *self.bound.second.unpack(values), noise_std / self.bound.weight
+            )
         return self.planner.learn(transitions, rewards, released.generation)
 
     def round_of(self, planned: ValueRound) -> Round:
@@ -201,7 +207,7 @@ class Choices:
 
     def calibrate(self, public: MixturePublic, name: str, make: MakeAlgorithm) -> Calibration:
         """For LinOpt-VI and LinOpt-PO, which learn rewards where they are not known."""
-        known_mixture(public, name, rewards=False)
+        require_mixture(public, name, known_rewards=False)
         if public.rewards is None and public.reward_features is None:
             raise InvalidParameter(
                 f"{name} needs known rewards, or features in which they are linear"
@@ -323,79 +329,8 @@ def paper(public: MixturePublic, choices: Choices, make_algorithm: MakeAlgorithm
     return Calibration(algorithm, schedule, tree, loss)
 
 
-def check_assumption_1(public: MixturePublic, row_bound: str) -> float:
-    """[Zhou22, Assumption 1]: ||w|| <= sqrt(d1), and ||phi_V|| <= sqrt(d1) H for V with values in [0, H].
-
-    Remark 6.6 assumes ||phi_V|| <= H. Features divided by `value_bound` have this, with weights multiplied by it. Returned is what
-    features are divided by.
-    """
-    most = math.sqrt(public.dimension)
-    if row_bound == "H":
-        weight_bound = public.weight_bound * public.value_bound
-        if weight_bound > most * (1 + 1e-9):
-            raise InvalidParameter.of(
-                "weight_bound",
-                f"times value_bound must be at most sqrt(d) = {most:.4g}, because [Zhou22, Remark 6.6] needs it",
-                got=f"{weight_bound:.4g}",
-                advice=": use ucrl-vtr",
-            )
-        return public.value_bound
-    for name in ("weight_bound", "value_bound"):
-        if getattr(public, name) > most * (1 + 1e-9):
-            raise InvalidParameter.of(
-                name,
-                f"must be at most sqrt(d) = {most:.4g}, because [Zhou22, Assumption 1] needs it",
-                got=f"{getattr(public, name):.4g}",
-                advice=": use ucrl-vtr, or divide the features by another number",
-            )
-    return 1.0
-
-
 def value_iteration(regressions: Regressions, schedule: Schedule) -> OptimisticValueIteration:
     return OptimisticValueIteration(regressions, schedule)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LearnedCoordinates:
-    """Which coordinates theta of the weights the tight form learns, of features that are divided by `unit`."""
-
-    feature_map: FeatureMap
-    unit: float
-    simplex: FeatureMap | None  # the same, if the weights are known to lie on the simplex
-    largest_norm: float  # of theta
-
-
-def learned_coordinates(public: MixturePublic) -> LearnedCoordinates:
-    """Of kernels d - 1 coordinates of w - 1/d, w on the simplex; of other features those that the sums of probabilities leave open."""
-    if isinstance(public, LinearMixturePublic):
-        known = reduced(public.dimension)
-        m = known.dimension
-        return LearnedCoordinates(known, 1.0, known, math.sqrt(m / (m + 1)))
-    unit = public.value_bound
-    known = summing_to_one(public.features.divided(unit))
-    # The origin is orthogonal to the basis.
-    left = (unit * public.weight_bound) ** 2 - float(known.origin @ known.origin)
-    return LearnedCoordinates(known, unit, None, math.sqrt(max(left, 0.0)))
-
-
-def require_simplex(public: MixturePublic, name: str) -> LinearMixturePublic:
-    """The public part of a problem with known kernels."""
-    if isinstance(public, LinearMixturePublic):
-        return public
-    raise InvalidParameter(
-        f"{name} needs known probability kernels with weights on the simplex (LinearMixtureMDP), and this problem has features of "
-        "any sign: use ucrl-vtr"
-    )
-
-
-def known_mixture(public: MixturePublic, name: str, *, rewards: bool = True) -> None:
-    if not isinstance(public, MixturePublic):
-        raise InvalidParameter(
-            f"{name} needs a mixture of known kernels or features (LinearMixtureMDP.public or FeatureMixtureMDP.public), "
-            f"got {type(public).__name__}"
-        )
-    if rewards and public.rewards is None:
-        raise InvalidParameter(f"{name} needs known rewards; linopt-vi and linopt-po learn them")
 
 
 class LinOptVI(Learner):
@@ -422,7 +357,7 @@ class LinOptVI(Learner):
     | 9 | Gamma_r = beta_r sqrt(varphi^T Lambda_r^-1 varphi) | `planning.optimistic_rewards` |
     | 10 | Q = max(0, min(H - h + 1, ...)) | `_kernels.optimistic` |
     | 11, 12 | V = max_a Q, pi = argmax_a Q | `planning.optimistic` |
-    | 13 | roll out a trajectory with pi | `Plan.policy`, which the users of a release play |
+    | 13 | roll out a trajectory with pi | `OptimisticPlan.policy`, which the users of a release play |
     | 14 | statistics from the REGULARIZER | `ValueTargets`, `RewardTargets`, `StackedRows`; `CounterNoise` is the PRIVATIZER |
 
     Departures of "tight" (none needed for privacy): those of `UCRLVTR`; rewards centred at 1/2 and weighted by public weights; estimated

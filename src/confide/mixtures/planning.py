@@ -21,7 +21,7 @@ Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class OptimisticPlan:
     """Optimistic values and the policy that is greedy for them. Public.
 
     Shapes: values [h, s] for h = 0..H (values[H] = 0; the regression of step h looks at values[h + 1]), Q [h, s, a].
@@ -40,7 +40,7 @@ def optimistic(
     feature_map: FeatureMap,
     width: Width,
     ceiling: npt.ArrayLike | None = None,
-) -> Plan:
+) -> OptimisticPlan:
     """Plan with kernels [i, s, a, s'], rewards [h, s, a] and estimates for the steps 0..H-2 (after the last there is nothing to learn).
 
     `estimate` and `width` are in the coordinates of `feature_map`. `ceiling` [h] bounds Q_h from above: H - h by default, which is right
@@ -76,7 +76,7 @@ def optimistic(
         parameters(width),
         ceilings,
     )
-    return Plan(values, Q, TabularPolicy(actions, A))
+    return OptimisticPlan(values, Q, TabularPolicy(actions, A))
 
 
 def optimistic_rewards(

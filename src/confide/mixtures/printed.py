@@ -44,7 +44,7 @@ OWN_CONSTANTS = "for delta = 0 the paper prints orders of growth only, so the co
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class MixtureSetting:
     """K, H, d and p of the theorems."""
 
     episodes: int
@@ -84,9 +84,9 @@ class Setting:
         return value_steps(self.horizon)
 
 
-def setting_of(public: "MixturePublic", schedule: Schedule, failure: float) -> Setting:
+def setting_of(public: "MixturePublic", schedule: Schedule, failure: float) -> MixtureSetting:
     """Of a problem whose features agents divide by its `value_bound`."""
-    return Setting(
+    return MixtureSetting(
         schedule.users,
         public.horizon,
         public.dimension,
@@ -103,7 +103,7 @@ def whose_constants(privacy: Request) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
+class PrintedConstants:
     """[Luyo21, Cor. 5, Cor. 6, C.4]: the noise, the bound on its norm, and the width."""
 
     sigma: float  # sigma_B
@@ -114,7 +114,7 @@ class Printed:
     loss: GaussianDP | PureDP  # what the noise really gives
 
 
-def printed(privacy: Request, setting: Setting) -> Printed:
+def printed(privacy: Request, setting: MixtureSetting) -> PrintedConstants:
     """The constants of Alg. 1 for a request."""
     K, H, d, p = setting.episodes, setting.horizon, setting.dimension, setting.failure
     bound = _rows(privacy, setting, setting.steps, longest=H)
@@ -123,7 +123,9 @@ def printed(privacy: Request, setting: Setting) -> Printed:
     ridge, C_w = float(H**2), setting.largest_weight
     sampling = math.sqrt(2 * H**2 * (math.log(3 * H / p) + d / 2 * math.log1p(K * H)))
     beta = 3 * (C_w + 1) * math.sqrt(ridge + upsilon) + sampling
-    return Printed(sigma, upsilon, beta, ridge, bound, true_loss(privacy, setting, bound, sigma))
+    return PrintedConstants(
+        sigma, upsilon, beta, ridge, bound, true_loss(privacy, setting, bound, sigma)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ class PrintedPlus:
     ridge: float  # lambda
     bound: RegressionRows  # of both regressions, the rows of the second in units of H^2 / sqrt(d)
     loss: GaussianDP | PureDP
-    setting: Setting
+    setting: MixtureSetting
 
     def widths(self, episode: int) -> tuple[float, float, float]:
         """(beta check, beta hat, beta tilde) of episode k >= 1, [Luyo21, (6), (7)]."""
@@ -156,7 +158,7 @@ class PrintedPlus:
         return check, hat, second + 8 * math.sqrt(d * H**4 * grows * union) + 4 * H**2 * union
 
 
-def printed_plus(privacy: Request, setting: Setting) -> PrintedPlus:
+def printed_plus(privacy: Request, setting: MixtureSetting) -> PrintedPlus:
     """The constants of Alg. 3 for a request."""
     H, d = setting.horizon, setting.dimension
     # ||phi_V|| / sbar <= H / (H / sqrt(d)), and so is V / sbar; the second regression is scaled to the same
@@ -177,7 +179,9 @@ def _is_pure(privacy: Request) -> bool:
     return privacy.delta == 0 and not isinstance(privacy, NoPrivacy)
 
 
-def _rows(privacy: Request, setting: Setting, problems: int, *, longest: float) -> RegressionRows:
+def _rows(
+    privacy: Request, setting: MixtureSetting, problems: int, *, longest: float
+) -> RegressionRows:
     """The rows of so many regressions, with ||X|| <= `longest` and y <= `longest`.
 
     Under Gaussian noise kappa = sqrt(2) because Lambda is symmetrised by 1/sqrt(2) and u is not; without noise kappa = 1.
@@ -201,7 +205,12 @@ def _rows(privacy: Request, setting: Setting, problems: int, *, longest: float) 
 
 
 def _sigma(
-    privacy: Request, sensitivity: float, bound: RegressionRows, setting: Setting, *, kinds: int
+    privacy: Request,
+    sensitivity: float,
+    bound: RegressionRows,
+    setting: MixtureSetting,
+    *,
+    kinds: int,
 ) -> float:
     """sigma_B for H queries of each of `kinds` (Lambda and u; for Alg. 3 two of each).
 
@@ -226,7 +235,9 @@ def _sigma(
     return sensitivity * 8 * n / epsilon * math.sqrt(2 * H * levels * logs)
 
 
-def _noise_norm(privacy: Request, setting: Setting, bound: RegressionRows, *, unions: int) -> float:
+def _noise_norm(
+    privacy: Request, setting: MixtureSetting, bound: RegressionRows, *, unions: int
+) -> float:
     """Upsilon / sigma_B: the norm of a prefix of K_0 nodes, or of K users' own noise, with probability 1 - p / (unions K H).
 
     The widths need Upsilon to bound the norm of the noise on u, too, which Laplace noise does not imply.
@@ -243,7 +254,7 @@ def _noise_norm(privacy: Request, setting: Setting, bound: RegressionRows, *, un
 
 
 def true_loss(
-    privacy: Request, setting: Setting, bound: RegressionRows, sigma: float
+    privacy: Request, setting: MixtureSetting, bound: RegressionRows, sigma: float
 ) -> GaussianDP | PureDP:
     """Of noise sigma_B on `bound`: through a tree, or once per user."""
     if isinstance(privacy, NoPrivacy):
@@ -272,7 +283,7 @@ class LambdaNoise:
         return math.ceil(self.dimension * math.sqrt(2 * self.dimension) * self.noise)
 
 
-def paper_noise(privacy: JointDP, setting: Setting) -> LambdaNoise:
+def paper_noise(privacy: JointDP, setting: MixtureSetting) -> LambdaNoise:
     """[Luyo21, Cor. 5]: a binary tree over the episodes."""
     made, tree = printed(privacy, setting), setting.tree
     if not isinstance(made.loss, GaussianDP):
@@ -282,7 +293,7 @@ def paper_noise(privacy: JointDP, setting: Setting) -> LambdaNoise:
 
 
 def tight_noise(
-    privacy: JointDP, counter: Factorisation, setting: Setting, worst: float | None = None
+    privacy: JointDP, counter: Factorisation, setting: MixtureSetting, worst: float | None = None
 ) -> LambdaNoise:
     """All of a user's numbers as one query, exact accounting, GOE noise; rows and targets non-negative, as with known kernels.
 
@@ -333,7 +344,7 @@ def paper_constants(
     so these are ours: every user is noised once (m = 1) and a sum carries up to K noises, all else as in the proof of Thm. 6.5. Without
     privacy the regularizer is the paper's Z = lambda I, z = 0 (Sec. 3) with lambda = 1, which is our choice.
     """
-    Setting(episodes, horizon, dimension, failure)  # checks them
+    MixtureSetting(episodes, horizon, dimension, failure)  # checks them
     K, H, d1, d2 = episodes, horizon, dimension, reward_dimension
     # The square of the bound on rows, in units of H.
     longest = 1 if choice("row_bound", row_bound, ROW_BOUNDS) == "H" else d1

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.mixtures.explorer_planning import served, targets, wider
-from confide.mixtures.planning import Plan, optimistic, optimistic_rewards
+from confide.mixtures.planning import OptimisticPlan, optimistic, optimistic_rewards
 from confide.mixtures.value_features import FeatureMap, SparseKernels, known_features, sparse
 from confide.planners.public_round import PublicRound
 from confide.planners.regression import Estimate, Regularizer, Width, mean_eigenvalue
@@ -25,7 +25,7 @@ Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sums:
+class RegressionSums:
     """Of one regression for each step: Lambda [h, m, m], with noise of this standard deviation on its diagonal, and u [h, m]. Public."""
 
     gram: Array
@@ -77,7 +77,9 @@ class MixturePlanner:
     def kernels(self) -> SparseKernels:
         return self._kernels
 
-    def learn(self, transitions: Sums, rewards: Sums | None, generation: int) -> Knowledge:
+    def learn(
+        self, transitions: RegressionSums, rewards: RegressionSums | None, generation: int
+    ) -> Knowledge:
         """From the sums of the transitions and, where they are unknown, of the rewards."""
         noise_std = transitions.noise_std
         return Knowledge(
@@ -87,7 +89,7 @@ class MixturePlanner:
             mean_eigenvalue(transitions.gram) if generation else None,
         )
 
-    def _rewards(self, sums: Sums | None) -> tuple[Array, Array]:
+    def _rewards(self, sums: RegressionSums | None) -> tuple[Array, Array]:
         if sums is None:
             assert self.public.rewards is not None
             return self.public.rewards, self.public.rewards
@@ -101,7 +103,7 @@ class MixturePlanner:
         )
         return rewards, hoped
 
-    def plan(self, known: Knowledge) -> Plan:
+    def plan(self, known: Knowledge) -> OptimisticPlan:
         ceiling = None if self.ceiling is None else np.full(self.public.horizon, self.ceiling)
         return optimistic(
             self._kernels,
@@ -112,7 +114,7 @@ class MixturePlanner:
             ceiling=ceiling,
         )
 
-    def explore(self, known: Knowledge) -> Plan:
+    def explore(self, known: Knowledge) -> OptimisticPlan:
         """What an explorer plans."""
         return optimistic(
             self._kernels,

@@ -8,13 +8,13 @@ import numpy.typing as npt
 
 from confide.mixtures.explorer_planning import explored
 from confide.mixtures.likelihood_memory import (
-    Shape,
+    CodeSizes,
     evidence_in,
     fold_oldest,
     leaves_in,
     recall_rounds,
 )
-from confide.mixtures.likelihood_planning import Posterior, posterior
+from confide.mixtures.likelihood_planning import WeightPosterior, posterior
 from confide.mixtures.planning import optimistic
 from confide.mixtures.questions._kernels import hopeful
 from confide.mixtures.value_features import SparseKernels
@@ -38,7 +38,7 @@ HOPE = 2.0  # standard deviations of the posterior, for an explorer
 class LikelihoodProblem:
     """All that is public before the first user."""
 
-    shape: Shape
+    shape: CodeSizes
     times: tuple[int, ...]  # of releases
     spread: float  # of the samples, against the posterior's standard deviation
     kernels: Array = field(repr=False)  # [i, s, a, s']
@@ -69,7 +69,7 @@ def plan_round(problem: LikelihoodProblem, released: Released) -> PublicRound:
     return PublicRound(policies, history.arrays, signal, tuple(map(float, shares)))
 
 
-def estimate_weights(problem: LikelihoodProblem, history: History) -> Posterior:
+def estimate_weights(problem: LikelihoodProblem, history: History) -> WeightPosterior:
     return posterior(
         leaves_in(history),
         served_in(history),
@@ -82,7 +82,7 @@ def estimate_weights(problem: LikelihoodProblem, history: History) -> Posterior:
     )
 
 
-def draw_weights(known: Posterior, spread: float, rng: np.random.Generator) -> Array:
+def draw_weights(known: WeightPosterior, spread: float, rng: np.random.Generator) -> Array:
     """Weights [sample, h, i] around the estimate, projected on the simplex."""
     H, d = known.weights.shape
     drawn = np.empty((POLICIES, H, d))
@@ -112,7 +112,7 @@ def best_actions(
 
 
 def optimistic_actions(
-    problem: LikelihoodProblem, known: Posterior, rng: np.random.Generator
+    problem: LikelihoodProblem, known: WeightPosterior, rng: np.random.Generator
 ) -> npt.NDArray[np.int64]:
     """An explorer's policy: optimistic by two standard deviations of the posterior, but never more than the best kernel allows."""
     rewards = undecided_rewards(problem, rng)

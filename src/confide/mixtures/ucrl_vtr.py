@@ -12,9 +12,10 @@ from confide.learning.learner import Calibration, Learner
 from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.footprint import regression_footprint
-from confide.mixtures.linopt_vi import Choices, Regressions, known_mixture, tight, value_iteration
+from confide.mixtures.linopt_vi import Choices, Regressions, tight, value_iteration
 from confide.mixtures.printed import printed, setting_of, whose_constants
 from confide.mixtures.regression_planning import MixturePlanner
+from confide.mixtures.requirements import require_mixture
 from confide.mixtures.value_features import raw
 from confide.planners.regression import Shift
 from confide.privacy.request import LocalDP, NoPrivacy, Request
@@ -65,7 +66,7 @@ class UCRLVTR(Learner):
     | receive Lambda~, w~ | `Learner.released`; w~ = Lambda~^-1 u~ in `MixturePlanner.learn` |
     | phi_V(s, a) | `value_features.SparseKernels`, `_kernels.value_features` |
     | Q~ = min(H, r + phi_V.w~ + beta ||phi_V||), V~ = max_a Q~ | `planning.optimistic`, by `_kernels.optimistic` |
-    | a = argmax_a Q~(s, a) | `Plan.policy`, a `TabularPolicy` that all users of a release play |
+    | a = argmax_a Q~(s, a) | `OptimisticPlan.policy`, a `TabularPolicy` that all users of a release play |
     | X = phi_V(s_h, a_h), y = V(s_{h+1}) | `contributions.ValueTargets` |
     | send X X^T + B^1, X y + g^1 | `statistics.bounds.RegressionRows`; under `LocalDP` noised by `LocalClient` |
     | B, g: the prefixes of trees, and 2 Upsilon I | `privatizers.central.CounterNoise` with `Tree`; `Shift` |
@@ -114,7 +115,7 @@ class UCRLVTR(Learner):
         failure: float = 0.1,
         exploration: str = "measured",
     ) -> None:
-        known_mixture(public, "UCRL-VTR")
+        require_mixture(public, "UCRL-VTR")
         choices = Choices(
             episodes, privacy, calibration, schedule, bonus_scale, failure, exploration=exploration
         )

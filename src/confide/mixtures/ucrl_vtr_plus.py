@@ -16,9 +16,10 @@ from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.contributions import Both, PairedTargets, StackedRows, ValueTargets
 from confide.mixtures.explorer_planning import SAID
 from confide.mixtures.footprint import regression_footprint
-from confide.mixtures.linopt_vi import BALANCE, known_mixture, learned_coordinates
+from confide.mixtures.linopt_vi import BALANCE
 from confide.mixtures.printed import PrintedPlus, printed_plus, setting_of, whose_constants
-from confide.mixtures.regression_planning import Sums
+from confide.mixtures.regression_planning import RegressionSums
+from confide.mixtures.requirements import learned_coordinates, require_mixture
 from confide.mixtures.value_features import known_features, raw, sparse, value_steps
 from confide.mixtures.variance_aware_planning import (
     PrintedProblem,
@@ -54,8 +55,8 @@ class PrintedPlanning:
         gram, responses = self.bound.unpack(released.values)
         planned = plan_as_printed(
             self.problem,
-            Sums(gram[:n], responses[:n], noise_std),
-            Sums(gram[n:], responses[n:], noise_std),
+            RegressionSums(gram[:n], responses[:n], noise_std),
+            RegressionSums(gram[n:], responses[n:], noise_std),
             released.generation,
             self.constants.widths(released.users + 1),
         )
@@ -90,8 +91,8 @@ class VarianceAwarePlanning:
         noise_std, seen = released.noise.std, self.problem.features
         planned = plan_round(
             self.problem,
-            Sums(*self.bound.first.unpack(first), noise_std),
-            Sums(*self.bound.second.unpack(second), noise_std / self.bound.weight),
+            RegressionSums(*self.bound.first.unpack(first), noise_std),
+            RegressionSums(*self.bound.second.unpack(second), noise_std / self.bound.weight),
             released.generation,
         )
         statistic = Both(
@@ -125,7 +126,7 @@ class UCRLVTRPlus(Learner):
     | Lambda^, Lambda~ start at lambda I | `Shift.estimate` adds lambda I |
     | receive w^, w~, Lambda^, Lambda~ | `PrintedPlanning.plan`: both parts of one release |
     | Q^ = min(H, r + phi_V.w^ + beta^ ||phi_V||), V^ = max_a Q^ | `planning.optimistic` |
-    | a = argmax_a Q^(s, a) | `Plan.policy` |
+    | a = argmax_a Q^(s, a) | `OptimisticPlan.policy` |
     | the variance of V^, [.]_{[0,H^2]} - [.]^2_{[0,H]} | `variance_planning.moment`, `largest_plausible` |
     | E = min(H^2, 2 H beta check ...) + min(H^2, beta tilde ...) | `variance_planning.largest_plausible` |
     | sbar = sqrt(max(H^2 / d, variance + E)) | `variance_aware_planning.plan_as_printed` |
@@ -173,7 +174,7 @@ class UCRLVTRPlus(Learner):
         bonus_scale: float | None = None,
         failure: float = 0.1,
     ) -> None:
-        known_mixture(public, "UCRL-VTR+")
+        require_mixture(public, "UCRL-VTR+")
         check_choices(calibration, bonus_scale, failure)
         times = choose_schedule(
             schedule, geometric(episodes) if calibration == "tight" else every_episode(episodes)

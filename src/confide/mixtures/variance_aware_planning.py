@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from confide.mixtures.explorer_planning import served, targets, wider
 from confide.mixtures.planning import optimistic
-from confide.mixtures.regression_planning import Sums
+from confide.mixtures.regression_planning import RegressionSums
 from confide.mixtures.value_features import SparseKernels, fitted
 from confide.mixtures.variance_planning import (
     largest_plausible,
@@ -51,8 +51,8 @@ class PrintedProblem:
 
 def plan_as_printed(
     problem: PrintedProblem,
-    first: Sums,
-    second: Sums,
+    first: RegressionSums,
+    second: RegressionSums,
     generation: int,
     widths: tuple[float, float, float],
 ) -> WeightedRound:
@@ -98,7 +98,7 @@ class VarianceProblem:
 
 
 def plan_round(
-    problem: VarianceProblem, first: Sums, second: Sums, generation: int
+    problem: VarianceProblem, first: RegressionSums, second: RegressionSums, generation: int
 ) -> WeightedRound:
     """With the means of `UCRLVTR`: reduced features, public weights, repaired eigenvalues."""
     regularizer, seen = problem.regularizer, problem.features

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from confide.mixtures.likelihood_planning import Posterior, mixture, sampling, within
+from confide.mixtures.likelihood_planning import WeightPosterior, mixture, sampling, within
 from confide.planners.policy_value import Model, Played, Valued
 
 Array = npt.NDArray[np.float64]
@@ -19,7 +19,7 @@ Array = npt.NDArray[np.float64]
 
 def valued(
     played: Sequence[Played],
-    known: Posterior,
+    known: WeightPosterior,
     *,
     rewards: Array,
     kernels: Array,
@@ -48,7 +48,12 @@ def valued(
 
 
 def _without_noise(
-    model: Model, closed: Sequence[Played], known: Posterior, *, codes: Array, code_means: Array
+    model: Model,
+    closed: Sequence[Played],
+    known: WeightPosterior,
+    *,
+    codes: Array,
+    code_means: Array,
 ) -> Array:
     """The covariance [h, i, i] of the weights if the sums had no noise."""
     H, d = known.weights.shape

@@ -9,7 +9,14 @@ import confide
 from confide.mixtures.questions import _kernels as kernels_of
 from confide.mixtures.questions.contributions import AnswerSums
 from confide.mixtures.questions.history_planning import COLUMNS, in_words
-from confide.mixtures.questions.planning import PRIOR, SMALL, Asked, Evidence, believe, evaluate
+from confide.mixtures.questions.planning import (
+    PRIOR,
+    SMALL,
+    AnswerEvidence,
+    AskedRound,
+    believe,
+    evaluate,
+)
 from confide.mixtures.questions.reward_planning import believe_rewards, expected_answer, visited
 from confide.mixtures.questions.reward_planning import signs as reward_signs
 from confide.planners.reward_features import centred_rewards
@@ -64,9 +71,9 @@ def test_the_estimate_is_consistent():
             kernels_of.means(P, np.ascontiguousarray(thetas[here]), visits, SMALL) @ LOCK.weights[h]
         )
         at = walk.move(policies[:, h], at, P @ LOCK.weights[h])
-    nothing = Evidence(np.zeros((4, d, d)), np.zeros((4, d)))
+    nothing = AnswerEvidence(np.zeros((4, d, d)), np.zeros((4, d)))
     belief, first = believe(
-        [Asked(policies, users, steps, thetas, answers, 1.0)], nothing, P, LOCK.start
+        [AskedRound(policies, users, steps, thetas, answers, 1.0)], nothing, P, LOCK.start
     )
     np.testing.assert_allclose(belief.weights, LOCK.weights[:4], atol=2e-3)
     again, _ = believe([], first, P, LOCK.start)  # folded, the evidence is the same
@@ -83,7 +90,7 @@ def test_a_sharp_posterior_stays_one(size):
     rows = np.sqrt(size) * (5 + rng.standard_normal((400, d)))
     precision = rows[:, :, None] * rows[:, None, :]
     belief, _ = believe(
-        [], Evidence(precision, precision @ np.full(d, 1 / d)), kernels, np.full(3, 1 / 3)
+        [], AnswerEvidence(precision, precision @ np.full(d, 1 / d)), kernels, np.full(3, 1 / 3)
     )
     variances = np.linalg.eigvalsh(belief.covariance)
     assert variances.min() > -1e-12 and variances.max() < 1 / PRIOR + 1e-12
@@ -299,7 +306,7 @@ def test_the_estimate_of_rewards_is_consistent():
     """Exact means instead of answers, from very many users: the rewards come out, folded or not."""
     rng = np.random.default_rng(0)
     policies, users = rng.integers(4, size=(40, 5, 20)), np.full(40, 1e6)
-    belief, _ = believe([], Evidence(np.zeros((4, 5, 5)), np.zeros((4, 5))), P, LOCK.start)
+    belief, _ = believe([], AnswerEvidence(np.zeros((4, 5, 5)), np.zeros((4, 5))), P, LOCK.start)
     belief = replace(belief, weights=LOCK.weights[:4])
     visits = visited(policies, users, belief.weights, P, LOCK.start)
     thetas, steps = (
@@ -310,8 +317,8 @@ def test_the_estimate_of_rewards_is_consistent():
     answers = np.array(
         [(g[q] * visits[h - 4] * (REWARDS.rewards[h - 4] - 0.5)).sum() for q, h in enumerate(steps)]
     )
-    nothing = Evidence(np.zeros((5, 3, 3)), np.zeros((5, 3)))
-    asked = Asked(policies, users, steps, thetas, answers, 1.0)
+    nothing = AnswerEvidence(np.zeros((5, 3, 3)), np.zeros((5, 3)))
+    asked = AskedRound(policies, users, steps, thetas, answers, 1.0)
     learned, first = believe_rewards([asked], nothing, FEATURES, belief, P, LOCK.start)
     found = learned.rewards(learned.weights)
     np.testing.assert_allclose(found[2:], REWARDS.rewards[2:], atol=2e-3)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.learning.question import Question
-from confide.mixtures.questions.planning import SMALL, Belief, Candidates
+from confide.mixtures.questions.planning import SMALL, CandidateQuestions, WeightBelief
 from confide.mixtures.questions.reward_planning import signs as reward_signs
 from confide.planners.reward_features import RewardFeatures
 
@@ -33,7 +33,9 @@ _PAIRS = 4  # of state and action that are listed for a question
 _LEAST = 0.005  # of a direction, which is not worth naming
 
 
-def removed(belief: Belief, known: Candidates, asked: Ints, users: float, std: float) -> Array:
+def removed(
+    belief: WeightBelief, known: CandidateQuestions, asked: Ints, users: float, std: float
+) -> Array:
     """The share of the uncertainty that matters, sum_h tr(relevance_h C_h), which each question is expected to remove, in this order."""
     C = belief.covariance.copy()
     total = float(np.einsum("hij,hji->", known.relevance, C))

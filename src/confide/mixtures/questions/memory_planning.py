@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from confide.mixtures.questions.history_planning import COLUMNS, answered
-from confide.mixtures.questions.planning import Asked, Evidence
+from confide.mixtures.questions.planning import AnswerEvidence, AskedRound
 from confide.planners.history import History, Layout, Reals, Wholes, refuse_unless
 from confide.planners.visits import OPEN_ROUND, users_of_round
 from confide.privacy.bounded import Released
@@ -96,12 +96,12 @@ def recall_answers(released: Released, sizes: Sizes) -> History:
     return history.replace(table=answered(history["table"], released.values, std, reported))
 
 
-def rounds_in(history: History) -> list[Asked]:
+def rounds_in(history: History) -> list[AskedRound]:
     rounds = []
     for number in range(history.count("round")):
         mine = history["rounds"] == number
         rounds.append(
-            Asked(
+            AskedRound(
                 history["policies"][number],
                 history["users"][number],
                 history["steps"][mine],
@@ -113,13 +113,13 @@ def rounds_in(history: History) -> list[Asked]:
     return rounds
 
 
-def evidence_in(history: History) -> tuple[Evidence, Evidence]:
+def evidence_in(history: History) -> tuple[AnswerEvidence, AnswerEvidence]:
     """Of the rounds before the recent ones: about weights, and about rewards."""
-    about_rewards = Evidence(history["reward_precision"], history["reward_information"])
-    return Evidence(history["precision"], history["information"]), about_rewards
+    about_rewards = AnswerEvidence(history["reward_precision"], history["reward_information"])
+    return AnswerEvidence(history["precision"], history["information"]), about_rewards
 
 
-def fold_oldest(history: History, first: Evidence, first_rewards: Evidence) -> History:
+def fold_oldest(history: History, first: AnswerEvidence, first_rewards: AnswerEvidence) -> History:
     """If there are too many recent rounds: without the oldest, which the evidence about weights and about rewards contains."""
     if history.count("round") <= RECENT:
         return history

@@ -27,7 +27,7 @@ PRIOR = 3.0  # precision: about that of a vector drawn evenly from the simplex
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class AskedRound:
     """One round, all of it public: policies [p, h, s] served users [p], who were asked (steps [q], thetas [q, i]) and answered y [q]."""
 
     policies: Ints
@@ -39,7 +39,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Evidence:
+class AnswerEvidence:
     """Of rounds whose visits are no longer predicted anew: precision [h, i, i] and information [h, i], without the prior."""
 
     precision: Array
@@ -47,7 +47,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Belief:
+class WeightBelief:
     """What is known of the weights: weights [h, i] on the simplex, precision and covariance [h, i, i] (on vectors that sum to zero)."""
 
     weights: Array
@@ -67,12 +67,12 @@ class Belief:
 
 
 def believe(
-    rounds: list[Asked], folded: Evidence, kernels: Array, start: Array
-) -> tuple[Belief, Evidence]:
+    rounds: list[AskedRound], folded: AnswerEvidence, kernels: Array, start: Array
+) -> tuple[WeightBelief, AnswerEvidence]:
     """The belief after these rounds, and the evidence of the first of them on top of `folded`. kernels [s, a, s', i]."""
     steps, d = folded.information.shape
     weights, (precision, covariance, roots) = np.empty((steps, d)), np.empty((3, steps, d, d))
-    first = Evidence(folded.precision.copy(), folded.information.copy())
+    first = AnswerEvidence(folded.precision.copy(), folded.information.copy())
     at = [np.tile(start, (len(asked.users), 1)) for asked in rounds]
     basis = null_space(np.ones((1, d)))
     for h in range(steps):
@@ -101,7 +101,7 @@ def believe(
             _visit_kernels.move(asked.policies[:, h], states, transitions)
             for asked, states in zip(rounds, at, strict=True)
         ]
-    return Belief(weights, precision, covariance, roots), first
+    return WeightBelief(weights, precision, covariance, roots), first
 
 
 def _spectrum(precision: Array, basis: Array) -> tuple[Array, Array]:
@@ -119,7 +119,7 @@ def _spectrum(precision: Array, basis: Array) -> tuple[Array, Array]:
 _Row = tuple[Array, Array, Array, Array, float]
 
 
-def _row(asked: Asked, states: Array, step: int, kernels: Array) -> _Row:
+def _row(asked: AskedRound, states: Array, step: int, kernels: Array) -> _Row:
     here = asked.steps == step
     visits = _visit_kernels.visits(asked.policies[:, step], asked.users, states, kernels.shape[1])
     thetas = np.ascontiguousarray(asked.thetas[here])
@@ -147,7 +147,7 @@ def _evidence(row: _Row, weights: Array, kernels: Array) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Candidates:
+class CandidateQuestions:
     """Questions that could be asked of users who follow given policies: steps [q], thetas [q, i], and rows M [q, i] for one user.
 
     relevance [h, i, i] is how much the choice between plausible policies depends on the weights of step h.
@@ -160,14 +160,14 @@ class Candidates:
 
 
 def candidates(
-    belief: Belief,
+    belief: WeightBelief,
     policies: Ints,
     shares: Array,
     relevance: Array,
     kernels: Array,
     start: Array,
     rng: np.random.Generator,
-) -> Candidates:
+) -> CandidateQuestions:
     """Directions in which the belief is uncertain, in which values depend on it, and in which two samples differ."""
     steps, d = belief.weights.shape
     at = np.tile(start, (len(policies), 1))
@@ -193,7 +193,7 @@ def candidates(
             policies[:, h], at, np.tensordot(kernels, belief.weights[h], axes=1)
         )
     of = np.repeat(np.arange(steps), [len(thetas) for thetas, _ in found])
-    return Candidates(
+    return CandidateQuestions(
         of, np.concatenate([t for t, _ in found]), np.concatenate([m for _, m in found]), relevance
     )
 
@@ -215,7 +215,7 @@ def _root(B: Array) -> Array:
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
 
 
-def choose(belief: Belief, known: Candidates, users: float, stds: Array) -> Ints:
+def choose(belief: WeightBelief, known: CandidateQuestions, users: float, stds: Array) -> Ints:
     """The questions to ask of so many users, when D of them have noise stds[D - 1]: greedily, by how much the variance that matters falls.
 
     A question with row m lowers the covariance C by C m m^T C / (m^T C m + noise + sampling). More questions have more noise each.
@@ -242,10 +242,10 @@ def evaluate(kernels: Array, rewards: Array, start: Array, actions: Ints, weight
 
 
 __all__ = [
-    "Asked",
-    "Belief",
-    "Candidates",
-    "Evidence",
+    "AnswerEvidence",
+    "AskedRound",
+    "CandidateQuestions",
+    "WeightBelief",
     "believe",
     "candidates",
     "choose",

@@ -13,7 +13,6 @@ from confide.learning.question import Question
 from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.footprint import questions_footprint
-from confide.mixtures.linopt_vi import known_mixture, require_simplex
 from confide.mixtures.questions.contributions import Answers, AnswerSums
 from confide.mixtures.questions.round_planning import (
     LEAST,
@@ -22,6 +21,7 @@ from confide.mixtures.questions.round_planning import (
     questions_in,
     questions_until,
 )
+from confide.mixtures.requirements import require_mixture, require_simplex
 from confide.mixtures.value_features import by_transition, value_steps
 from confide.planners.reward_features import RewardFeatures, centred_rewards
 from confide.privacy.bounded import Released
@@ -32,7 +32,7 @@ from confide.problems.sizes import ProblemSizes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Questions:
+class QuestionPlanning:
     """Between two releases: estimate the weights from answers, draw plausible weights, plan for each, and decide what to ask next."""
 
     problem: QuestionProblem
@@ -123,7 +123,7 @@ class QuestionsVI(Learner):
         bonus_scale: float | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
-        known_mixture(public, "QuestionsVI", rewards=False)
+        require_mixture(public, "QuestionsVI", known_rewards=False)
         require_simplex(public, "QuestionsVI")
         if not isinstance(calibration, str) or calibration != "tight":
             raise InvalidParameter(
@@ -157,7 +157,7 @@ class QuestionsVI(Learner):
         )
         identity = Identity(self.name, 1, public=public, spread=spread)
         super().__init__(
-            Calibration(Questions(problem), schedule),
+            Calibration(QuestionPlanning(problem), schedule),
             privacy=privacy,
             identity=identity,
             noise=noise,
@@ -166,7 +166,7 @@ class QuestionsVI(Learner):
     def questions(self) -> list[Question]:
         """All questions so far, those of the open round included: what was asked, when, why, and what was answered. Public."""
         algorithm = self.algorithm
-        assert isinstance(algorithm, Questions)
+        assert isinstance(algorithm, QuestionPlanning)
         return (
             algorithm.questions(self.released())
             if self.is_exhausted
@@ -176,7 +176,7 @@ class QuestionsVI(Learner):
     def expected_noise(self) -> ExpectedNoise:
         """Of the first round at least, and of a round with as many questions as there can be at most."""
         algorithm = self.algorithm
-        assert isinstance(algorithm, Questions)
+        assert isinstance(algorithm, QuestionPlanning)
         discrete = self.noise is not None and self.noise.discrete
         few, many = (
             expected_noise(Answers(asked), self.schedule, privacy=self.privacy, discrete=discrete)

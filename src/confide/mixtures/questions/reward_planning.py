@@ -15,10 +15,10 @@ import numpy.typing as npt
 from confide.mixtures.questions.planning import (
     LEAST_RELEVANCE,
     SMALL,
-    Asked,
-    Belief,
-    Candidates,
-    Evidence,
+    AnswerEvidence,
+    AskedRound,
+    CandidateQuestions,
+    WeightBelief,
 )
 from confide.planners import _visit_kernels
 from confide.planners.reward_features import RewardFeatures
@@ -77,16 +77,16 @@ def signs(features: RewardFeatures, directions: Array) -> Array:
 
 
 def believe_rewards(
-    rounds: list[Asked],
-    folded: Evidence,
+    rounds: list[AskedRound],
+    folded: AnswerEvidence,
     features: RewardFeatures,
-    belief: Belief,
+    belief: WeightBelief,
     kernels: Array,
     start: Array,
-) -> tuple[RewardBelief, Evidence]:
+) -> tuple[RewardBelief, AnswerEvidence]:
     """The belief after these rounds, and the evidence of the first of them on top of `folded`; visits are predicted with `belief`."""
     j, steps = folded.information.shape[1], len(belief.weights)
-    first = Evidence(folded.precision.copy(), folded.information.copy())
+    first = AnswerEvidence(folded.precision.copy(), folded.information.copy())
     precision, information = (
         folded.precision + np.eye(j) / variance_of(features),
         folded.information.copy(),
@@ -152,8 +152,8 @@ def reward_relevance(learned: RewardBelief, plausible: Array) -> Array:
 
 
 def with_rewards(
-    known: Candidates, learned: RewardBelief, visits: Array, matters: Array
-) -> Candidates:
+    known: CandidateQuestions, learned: RewardBelief, visits: Array, matters: Array
+) -> CandidateQuestions:
     """The candidates with questions about rewards, for one user with these visits [h, s, a]; `matters` is their relevance [h, j, j]."""
     H, j = learned.weights.shape
     steps, d = len(known.relevance), known.thetas.shape[1]
@@ -169,7 +169,9 @@ def with_rewards(
         of.append(np.full(len(directions), steps + h))
         thetas.append(_wide(directions, width))
         rows.append(_wide(M, width))
-    return Candidates(np.concatenate(of), np.concatenate(thetas), np.concatenate(rows), relevance)
+    return CandidateQuestions(
+        np.concatenate(of), np.concatenate(thetas), np.concatenate(rows), relevance
+    )
 
 
 def _directions(C: Array, B: Array) -> Array:
@@ -187,7 +189,7 @@ def _wide(rows: Array, width: int) -> Array:
     return np.pad(rows, ((0, 0), (0, width - rows.shape[1])))
 
 
-def joined(belief: Belief, learned: RewardBelief) -> Belief:
+def joined(belief: WeightBelief, learned: RewardBelief) -> WeightBelief:
     """Both beliefs as blocks of one covariance, for the choice of questions."""
     (steps, d), (H, j) = belief.weights.shape, learned.weights.shape
     covariance = np.zeros((steps + H, max(d, j), max(d, j)))
@@ -195,7 +197,7 @@ def joined(belief: Belief, learned: RewardBelief) -> Belief:
     return replace(belief, covariance=covariance)
 
 
-def about_transitions(asked: Asked, dimension: int) -> Asked:
+def about_transitions(asked: AskedRound, dimension: int) -> AskedRound:
     """The round with its questions about transitions alone: `believe` looks at no others, but at the length of their directions."""
     return replace(asked, thetas=np.ascontiguousarray(asked.thetas[:, :dimension]))
 

@@ -23,9 +23,9 @@ from confide.mixtures.questions.memory_planning import (
 from confide.mixtures.questions.planning import (
     PRIOR,
     SMALL,
-    Belief,
-    Candidates,
-    Evidence,
+    AnswerEvidence,
+    CandidateQuestions,
+    WeightBelief,
     believe,
     candidates,
     choose,
@@ -124,10 +124,10 @@ class QuestionRound:
 class Beliefs:
     """About the weights and, where they are unknown, about the rewards."""
 
-    weights: Belief
+    weights: WeightBelief
     rewards: RewardBelief | None
     # as blocks of one covariance, for the choice of questions
-    together: Belief
+    together: WeightBelief
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,7 +190,7 @@ def plan_round(problem: QuestionProblem, released: Released) -> QuestionRound:
 
 def estimate_beliefs(
     problem: QuestionProblem, history: History
-) -> tuple[Beliefs, Evidence, Evidence]:
+) -> tuple[Beliefs, AnswerEvidence, AnswerEvidence]:
     """And the evidence to keep of the oldest round, about weights and about rewards."""
     rounds, (folded, folded_rewards) = rounds_in(history), evidence_in(history)
     about_weights = [about_transitions(asked, problem.public.dimension) for asked in rounds]
@@ -280,7 +280,7 @@ def propose_questions(
     policies: Policies,
     shares: Array,
     rng: np.random.Generator,
-) -> Candidates:
+) -> CandidateQuestions:
     """Questions that could be asked of users who are served by these policies in these shares."""
     belief, kernels, start = beliefs.weights, problem.kernels, problem.public.start
     known = candidates(belief, policies.actions, shares, policies.relevance, kernels, start, rng)
@@ -290,7 +290,7 @@ def propose_questions(
     return with_rewards(known, beliefs.rewards, visits, policies.reward_relevance)
 
 
-def clearest(belief: Belief, questions: Candidates) -> float:
+def clearest(belief: WeightBelief, questions: CandidateQuestions) -> float:
     """The largest standard deviation of a question's answer under the belief, per user; rounding may make the smallest ones negative."""
     rows, steps = questions.rows, questions.steps
     return float(
@@ -328,7 +328,7 @@ def table_with(
     beliefs: Beliefs,
     policies: Policies,
     shares: Array,
-    questions: Candidates,
+    questions: CandidateQuestions,
     chosen: Ints,
     served: int,
     users: int,
@@ -353,7 +353,7 @@ def expected_answers(
     beliefs: Beliefs,
     actions: Ints,
     shares: Array,
-    questions: Candidates,
+    questions: CandidateQuestions,
     chosen: Ints,
 ) -> Array:
     """What one user answers to each question on average, by the estimate."""
