@@ -27,7 +27,7 @@ def test_lsvi_ucb_runs_on_a_box_of_observations(call, tmp_path, calibration):
     shown = call("run", "lsvi-ucb", *CORRIDOR, *options, "--out", tmp_path / "out")
     assert "replace one user, 300 users" in shown
     assert "regret is unknown" in shown
-    (saved,) = tmp_path.glob("out/*/seed-0/policy.npz")
+    (saved,) = tmp_path.glob("out/*-joint-*/seed-0/policy.npz")
     policy = load_policy(saved, features="corridor:features")
     assert policy.features_name == "corridor:features"
     # The same command loads the result.
@@ -37,7 +37,7 @@ def test_lsvi_ucb_runs_on_a_box_of_observations(call, tmp_path, calibration):
 
 def test_the_stated_epsilon_is_at_most_the_requested_one(call):
     for delta in ("1e-5", "0"):
-        asked = ("--epsilon", 1, "--delta", delta, "--episodes", 50, "--json")
+        asked = ("--epsilon", 1, "--delta", delta, "--episodes", 50, "--no-baseline", "--json")
         (done,) = json.loads(call("run", "lsvi-ucb", *CORRIDOR, *asked))
         assert done["guarantee"]["epsilon"] <= 1
 

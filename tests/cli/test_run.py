@@ -558,7 +558,8 @@ def test_returns_are_shown_with_the_epsilon_of_their_run(call):
     assert "tabular-psrl, epsilon 2, seed 0: the final policy earns" in said
     assert "tabular-psrl, no privacy, seed 0: the final policy earns" in said
     assert "uniform play earns" in said and "by 1,000 rollouts of each policy" in said
-    assert "add --compare-with no-privacy" not in said
+    # The run without privacy was asked for, so there is no baseline to leave out.
+    assert "--no-baseline" not in said
     plain = call("run", *asked, "--episodes", "20", "--rollouts", "0")
     assert "tabular-psrl, epsilon 2, seed 0: the last policy earned" in plain
     assert (
@@ -578,6 +579,54 @@ def test_returns_are_shown_with_the_epsilon_of_their_run(call):
     for played in found[0]["rollouts"].values():
         assert -1 <= played["low"] < played["mean"] < played["high"] <= 1
         assert played["episodes"] == 1000
+
+
+def test_an_environment_is_also_learned_without_privacy_unless_that_is_left_out(call, tmp_path):
+    pytest.importorskip("gymnasium")
+    environment = ("tabular-psrl", "gym:FrozenLake-v1", "--horizon", "12")
+    private = (*environment, "--epsilon", "1", "--episodes", "200", "--seed", "3", "--seeds", "2")
+    runs = json.loads(call("run", *private, "--out", tmp_path / "out", "--json"))
+    assert [(one["epsilon"] is None, one["seed"]) for one in runs] == [
+        (False, 3),
+        (False, 4),
+        (True, 3),
+    ]
+    assert all(one["rollouts"]["final"]["episodes"] == 1000 for one in runs)
+    # The runs are resumed, and the table says how to leave the baseline out.
+    printed = call("run", *private, "--out", tmp_path / "out")
+    assert "tabular-psrl, no privacy, seed 3: the final policy earns" in printed
+    assert "tabular-psrl also ran without privacy, with seed 3; --no-baseline" in printed
+
+    runs = json.loads(call("run", *private, "--no-baseline", "--json"))
+    assert [one["seed"] for one in runs] == [3, 4]
+    # Without rollouts there is no value to print beside the private one.
+    runs = json.loads(call("run", *private, "--rollouts", "0", "--json"))
+    assert [one["seed"] for one in runs] == [3, 4]
+    # The agent runs once if privacy was not asked for.
+    (run,) = json.loads(call("run", *environment, "--episodes", "50", "--json"))
+    assert run["epsilon"] is None
+
+
+def test_the_baseline_of_one_seed_is_not_run_beside_runs_without_privacy(call):
+    pytest.importorskip("gymnasium")
+    options = ("--epsilon", "1", "--episodes", "50", "--seeds", "2", "--json")
+    compared = call(
+        "run",
+        *("tabular-psrl", "gym:FrozenLake-v1", "--horizon", "5", "--compare-with", "no-privacy"),
+        *options,
+    )
+    runs = json.loads(compared)
+    assert [(one["epsilon"] is None, one["seed"]) for one in runs] == [
+        (False, 0),
+        (False, 1),
+        (True, 0),
+        (True, 1),
+    ]
+    # A problem of the library has exact values and gets no baseline.
+    (run,) = json.loads(
+        call("run", "ucrl-vtr", "lock", "--epsilon", "1", "--episodes", 50, "--json")
+    )
+    assert run["rollouts"] is None
 
 
 def ring(states):

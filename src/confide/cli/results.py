@@ -75,12 +75,10 @@ def print_runs(
     if not any(one.episodes for one in runs):
         return  # interrupted before the first user
     from confide.comparison.comparison import Comparison
-    from confide.privacy.request import Trust
 
     print_rows(Comparison.of_runs(runs))
     names = [f"{one.agent}{_asked(one)}, seed {one.seed}" for one in runs]
-    private = all(one.guarantee.trust is not Trust.NONE for one in runs)
-    print_played(list(zip(names, rollouts, strict=True)), private=private)
+    print_played(list(zip(names, rollouts, strict=True)))
     for one, value in zip(runs, rollouts, strict=True):
         if one.last_return is not None and value is None:
             earned, low, high = map(_compact, one.last_return)

@@ -9,13 +9,14 @@ import typer
 if TYPE_CHECKING:
     from confide.problems.rollouts import RolloutValue
     from confide.runs.run import Run
+    from confide.runs.spec import RunSpec
 
 _GYM = "gym:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutOptions:
-    """How often a final policy is played."""
+    """How often a final policy is played, and whether there is a run without privacy beside it."""
 
     rollouts: Annotated[
         int,
@@ -25,6 +26,13 @@ class RolloutOptions:
             min=0,
         ),
     ] = 1000
+    baseline: Annotated[
+        bool,
+        typer.Option(
+            help="For gym:ID: train the same agent without privacy as well, with one seed, and "
+            "print the value of its final policy. This can double the time of the command.",
+        ),
+    ] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +44,21 @@ class Played:
 
     def to_json(self) -> dict[str, Any]:
         return {"final": self.final.to_json(), "uniform": self.uniform.to_json()}
+
+
+def baseline_of(
+    spec: "RunSpec", world: Any, problem: str, options: RolloutOptions
+) -> "RunSpec | None":
+    """The same agent without privacy, whose value is printed beside the private one.
+
+    None without rollouts, which print that value, and where privacy was not asked for.
+    """
+    from confide.privacy.request import NoPrivacy
+
+    is_rolled_out = options.rollouts >= 2 and _environment(world, problem) is not None
+    if not options.baseline or not is_rolled_out or isinstance(spec.privacy, NoPrivacy):
+        return None
+    return spec.beside("no-privacy")
 
 
 def play_final_policies(
@@ -76,8 +99,8 @@ def _uniform(world: Any, env: Any) -> Any:
     return RandomPolicy(world.actions)
 
 
-def print_played(played: "Sequence[tuple[str, Played | None]]", *, private: bool) -> None:
-    """A line per run, by its name, and what stands beside it. `private`: no run is without privacy."""
+def print_played(played: "Sequence[tuple[str, Played | None]]") -> None:
+    """Print a line for each run, by its name, and a line for uniform play."""
     for name, value in played:
         if value is not None:
             typer.echo(f"{name}: the final policy earns {value.final} per episode")
@@ -88,7 +111,3 @@ def print_played(played: "Sequence[tuple[str, Played | None]]", *, private: bool
     typer.echo(
         f"by {shown[0].final.episodes:,} rollouts of each policy, as sums of the environment's own rewards, without a discount"
     )
-    if private:
-        typer.echo(
-            "for the value without privacy: add --compare-with no-privacy, which runs the agent once more"
-        )

@@ -20,7 +20,7 @@ from confide.cli.options import (
 )
 from confide.cli.progress import bars
 from confide.cli.results import print_runs
-from confide.cli.rollouts import RolloutOptions, play_final_policies
+from confide.cli.rollouts import RolloutOptions, baseline_of, play_final_policies
 from confide.cli.world_options import WorldOptions
 
 if TYPE_CHECKING:
@@ -91,21 +91,31 @@ def run(
         options=learning.chosen(settings),
         counts=counts,
     )
-    specs = list(dict.fromkeys([first, *map(first.beside, compare_with or [])]))
-    first_agent = _check(specs, world, seed)
+    plan = {
+        spec: range(seed, seed + seeds) for spec in [first, *map(first.beside, compare_with or [])]
+    }
+    baseline = baseline_of(first, world, problem, played)
+    has_default_baseline = baseline is not None and baseline not in plan
+    if baseline is not None:
+        plan.setdefault(baseline, range(seed, seed + 1))
+    first_agent = _check(list(plan), world, seed)
     rollouts = partial(play_final_policies, world=world, problem=problem, rollouts=played.rollouts)
-    _run_all(specs, world, range(seed, seed + seeds), out, as_json, first_agent, rollouts)
+    _run_all(plan, world, out, as_json, first_agent, rollouts)
+    if has_default_baseline and not as_json:
+        typer.echo(
+            f"{agent} also ran without privacy, with seed {seed}; --no-baseline leaves this run out"
+        )
 
 
 def _run_all(
-    specs: "list[RunSpec]",
+    plan: "dict[RunSpec, range]",
     world: Any,
-    seeds: range,
     out: Path | None,
     as_json: bool,
     first_agent: Any,
     rollouts: "Callable[[list[Run]], Sequence[Played | None]]",
 ) -> None:
+    """Run every specification of the plan with its seeds, save the results, and print them."""
     from confide._durable import output, replace_files
     from confide._extras import has_extra
     from confide.comparison.comparison import Comparison
@@ -115,7 +125,7 @@ def _run_all(
     runs: list[Run] = []
     with nullcontext() if out is None else output(out):
         with bars(as_json) as bar:
-            for spec in specs:
+            for spec, seeds in plan.items():
                 shown = bar(_short(spec), spec.episodes)
                 runs += run_seeds(
                     spec,
@@ -134,7 +144,8 @@ def _run_all(
         reported = out is not None and complete and has_extra("report")
         if out is not None and reported:
             with replace_files(out, last="report.html") as stage:
-                made = Comparison.of_runs(runs, name=f"{specs[0].agent} on {world.name}")
+                agent = next(iter(plan)).agent
+                made = Comparison.of_runs(runs, name=f"{agent} on {world.name}")
                 made.save_figures(stage / "figures")
                 made.report(stage / "report.html", command=command)
     print_runs(runs, as_json, rollouts(runs) if complete else None)
@@ -164,13 +175,17 @@ def _check(specs: "list[RunSpec]", world: Any, seed: int) -> Any:
     from confide.errors import ConfideError
 
     agent = None
+    late_titles: set[str] = set()
     for spec in specs:
         try:
             agent = spec.ready(world, seed)
         except ConfideError as error:
             raise (type(error)(f"{spec.title}: {error}") if len(specs) > 1 else error) from None
         schedule = getattr(agent, "schedule", None)
-        if schedule is not None and schedule.leaves == 1:  # allowed, and pointless
+        is_late = schedule is not None and schedule.leaves == 1
+        # The same agent with and without privacy is warned about once.
+        if is_late and spec.title not in late_titles:
+            late_titles.add(spec.title)
             late = f"the first release comes after all {spec.episodes:,} users, so that no user benefits from it; change --schedule"
             typer.echo(f"warning: {spec.title}: {late}", err=True)
     return agent if len(specs) == 1 else None
