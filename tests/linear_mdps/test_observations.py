@@ -269,10 +269,10 @@ def test_what_is_refused(problem):
 def test_a_service_refuses_it_in_one_sentence(monkeypatch, problem):
     """A service seals sums. Rows of users would be kept outside of them, so the agent is not served."""
     spec = pytest.importorskip("confide.service.core.spec")
-    asked = spec.RunSpec(
+    asked = spec.ServiceRunSpec(
         name="corridor", agent="lsvi-ucb", problem="corridor", epsilon=1.0, users=100
     )
-    monkeypatch.setattr(spec.RunSpec, "world", lambda _: problem)
+    monkeypatch.setattr(spec.ServiceRunSpec, "world", lambda _: problem)
     with pytest.raises(PrivacyError, match="lsvi-ucb cannot be served: it keeps its users' data"):
         asked.learner(FastSource(np.random.default_rng(0)))
     with pytest.raises(InvalidParameter, match="features"):
