@@ -47,6 +47,82 @@ def test_uniform_plays_features_too(call):
     assert "gym:Corridor" in shown
 
 
+def test_list_says_who_learns_from_features(call):
+    fitting = json.loads(call("list", "--for", *CORRIDOR, "--json"))
+    assert (fitting["kind"], list(fitting["agents"])) == ("features", ["lsvi-ucb"])
+    assert (
+        fitting["others"]["tabular-psrl"]
+        == "needs numbered states, and not features of observations"
+    )
+    assert "a problem with features of observations, 6 steps" in call("list", "--for", *CORRIDOR)
+    assert "need --for PROBLEM" in call("list", *CORRIDOR[1:], code=2)
+
+
+def test_explain_takes_features_and_states_the_noise_of_the_run(call):
+    private = ("--epsilon", 1, "--episodes", 50)
+    (facts,) = json.loads(call("explain", "lsvi-ucb", "--on", *CORRIDOR, *private, "--json"))[
+        "agents"
+    ]
+    (run,) = json.loads(call("run", "lsvi-ucb", *CORRIDOR, *private, "--no-baseline", "--json"))
+    assert facts["epsilon"] == pytest.approx(run["guarantee"]["epsilon"])
+    wide = call("explain", "lsvi-ucb", "--on", *CORRIDOR, *private, "--feature-norm", 2, "--json")
+    # Rows are divided by the norm before they are clipped, so the noise stays the same.
+    assert json.loads(wide)["agents"][0]["sensitivity"] == facts["sensitivity"]
+    assert facts["memory_bytes"] > 0
+
+
+SWEEP = """\
+agents = ["lsvi-ucb"]
+episodes = 20
+seeds = 1
+
+[[problems]]
+problem = "gym:corridor:Corridor"
+horizon = 6
+features = "corridor:features"
+feature_norm = 2
+
+[privacy]
+none = false
+"""
+
+
+def test_a_sweep_takes_features_and_does_not_store_what_depends_on_them(confide, tmp_path):
+    (tmp_path / "corridor.toml").write_text(SWEEP)
+    # Both modules must be found by the processes of a sweep as well.
+    (tmp_path / "corridor.py").write_text((EXAMPLES / "corridor.py").read_text())
+    (command,) = confide("compare", "corridor.toml", "--dry-run", cwd=tmp_path).stdout.splitlines()
+    assert "--features corridor:features --feature-norm 2.0" in command
+    done = confide("compare", "corridor.toml", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    compared = json.loads(done.stdout)
+    assert compared["failures"] == []
+    assert not list((tmp_path / ".confide-store").glob("*/*.json"))
+    # The command of a row makes the same run.
+    alone = confide(*command.split()[1:], "--no-baseline", "--json")
+    assert alone.returncode == 0, alone.stderr
+    (row,) = compared["results"]
+    (run,) = json.loads(alone.stdout)
+    assert run["mean_return"] is not None
+    assert row["mean_return"] == pytest.approx(run["mean_return"])
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ('features = "corridor"', "package.module:function"),
+        ("features = 3", "features must be package.module:function"),
+        ('features = "corridor:features"\nrewards = "public"', "omit rewards"),
+        ("", "give the features, too"),
+    ],
+)
+def test_a_sweep_refuses_features_that_cannot_be_used(confide, tmp_path, changed, message):
+    (tmp_path / "bad.toml").write_text(SWEEP.replace('features = "corridor:features"', changed))
+    refused = confide("compare", "bad.toml", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert message in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -9,7 +9,7 @@ import confide
 from confide.privatizers import every
 from confide.runs import store
 from confide.runs.spec import Named, RunSpec
-from confide.runs.store import DO_NOT_COUNT, counts, key_of
+from confide.runs.store import DO_NOT_COUNT, can_be_kept, counts, key_of
 from confide.runs.sweep import Cell, ProblemChoice
 
 ROOT = Path(confide.__file__).parent
@@ -108,6 +108,21 @@ def test_a_key_knows_how_users_are_simulated_and_what_an_option_holds():
         (True, False),
         (False, True),
     ]
+
+
+@pytest.mark.parametrize(
+    ("agent", "problem", "is_kept"),
+    [
+        ("ucrl-vtr", ProblemChoice("lock"), True),
+        ("tabular-psrl", ProblemChoice("gym:FrozenLake-v1"), True),
+        ("mine:Agent", ProblemChoice("lock"), False),
+        ("tabular-psrl", ProblemChoice("gym:mine:Environment"), False),
+        ("lsvi-ucb", ProblemChoice("gym:CartPole-v1", features="mine:features"), False),
+    ],
+)
+def test_results_are_stored_only_if_no_file_of_the_user_decides_them(agent, problem, is_kept):
+    spec = RunSpec(agent=agent, problem=problem.problem, episodes=100)
+    assert can_be_kept(Cell(spec, problem, 0)) == is_kept
 
 
 def test_the_list_names_no_file_twice():

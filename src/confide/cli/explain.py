@@ -14,11 +14,10 @@ from confide.cli.options import (
     CompareWith,
     Delta,
     Epsilon,
-    Horizon,
-    ProblemSeed,
     Trust,
     print_json,
 )
+from confide.cli.world_options import WorldOptions
 
 if TYPE_CHECKING:
     from confide.runs.spec import RunSpec
@@ -44,20 +43,20 @@ def explain(
     ],
     privacy: ExplainedPrivacyOptions,
     learning: AgentOptions,
+    worlds: WorldOptions,
     on: Annotated[
-        str, typer.Option(help="A problem from `confide list`, or the file of a saved problem.")
+        str,
+        typer.Option(help="A problem from `confide list`, gym:ID, or the file of a saved problem."),
     ] = "lock",
     compare_with: CompareWith = None,
-    problem_seed: ProblemSeed = 0,
-    horizon: Horizon = None,
     as_json: AsJson = False,
 ) -> None:
     """Show guarantee, noise, release schedule, planning, memory and planning time of agents, without a run."""
     from confide.agents.catalogue import takes_privacy
     from confide.agents.explain import explain as make
     from confide.errors import InvalidParameter
-    from confide.problems.catalogue import make as make_problem
-    from confide.problems.sizes import sizes_by_name
+    from confide.problems.catalogue import is_environment
+    from confide.problems.sizes import sizes_by_name, sizes_of
     from confide.runs.spec import RunSpec
 
     for name in agents:
@@ -65,8 +64,9 @@ def explain(
             raise InvalidParameter(
                 f"{name} is a reference agent: it does not learn from users and has no guarantee to explain"
             )
-    sizes = sizes_by_name(on, horizon)
-    world = make_problem(on, seed=problem_seed, horizon=horizon)
+    world = worlds.make(on)
+    # An environment exists already. Other sizes include the memory that making the problem takes.
+    sizes = sizes_of(world) if is_environment(on) else sizes_by_name(on, worlds.horizon)
     specs = [
         RunSpec(
             agent=name,

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from confide.cli.options import AsJson, Horizon, RewardRange, Rewards, print_json
+from confide.cli.groups import with_groups
+from confide.cli.options import AsJson, print_json
+from confide.cli.world_options import WorldOptions
 
 if TYPE_CHECKING:
     from confide.catalogue import Catalogue
@@ -21,7 +23,9 @@ _NOTE = (
 )
 
 
+@with_groups
 def list_all(
+    *,
     problem: Annotated[
         str | None,
         typer.Option(
@@ -30,21 +34,17 @@ def list_all(
             show_default=False,
         ),
     ] = None,
-    horizon: Horizon = None,
-    rewards: Rewards = None,
-    reward_range: RewardRange = None,
+    worlds: WorldOptions,
     as_json: AsJson = False,
 ) -> None:
     """List the agents and problems by kind. An agent fits the problems of its kind."""
     if problem is not None:
-        from confide.problems.catalogue import make
-
-        _print_for(
-            make(problem, horizon=horizon, rewards=rewards, reward_range=reward_range), as_json
-        )
+        _print_for(worlds.make(problem), as_json)
         return
-    if any(given is not None for given in (horizon, rewards, reward_range)):
-        raise typer.BadParameter("--horizon, --rewards and --reward-range need --for PROBLEM")
+    if worlds != WorldOptions():
+        raise typer.BadParameter(
+            "options of a problem, such as --horizon or --features, need --for PROBLEM"
+        )
     if as_json:
         print_json(_plain())
         return
@@ -124,6 +124,7 @@ def _must_know(public: Any) -> str:
     known = {
         "mixture": "kernels",
         "linear MDP": "features of states and actions",
+        "features": "the function of an observation, the bound on its rows",
         "linear bandit": "the number of features; contexts come with the users",
         "linear control": "costs, bounds of the system and of the noise",
         "table": "numbers of states and actions",
@@ -144,7 +145,10 @@ def _print_for(problem: "Problem", as_json: bool) -> None:
 
     console = Console()
     steps = "1 step" if found["horizon"] == 1 else f"{found['horizon']} steps"
-    about = f"{found['problem']}: a {found['kind']} problem, {steps}, rewards {found['rewards']}"
+    kind = f"a {found['kind']} problem"
+    if found["kind"] == "features":
+        kind = "a problem with features of observations"
+    about = f"{found['problem']}: {kind}, {steps}, rewards {found['rewards']}"
     console.print(f"{about}; values are {found['values']}", highlight=False, markup=False)
     table = Table(box=None, pad_edge=False, title_justify="left")
     for heading in ("agent", "must know", "trust", "users at epsilon = 1"):

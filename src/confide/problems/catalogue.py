@@ -50,6 +50,11 @@ PROBLEMS = Catalogue(
 )
 
 
+def is_environment(name: str) -> bool:
+    """Whether it is the name of an environment of Gymnasium: gym:ID or gym:package.module:Class."""
+    return name.startswith(_GYM)
+
+
 def make(
     name: str | os.PathLike[str],
     *,
@@ -72,12 +77,8 @@ def make(
     if horizon is not None:
         whole("horizon", horizon, at_least=1)
     text = name if isinstance(name, str) else path("name", name)
-    if not text.startswith(_GYM) and (rewards is not None or reward_range is not None):
-        raise InvalidParameter(
-            f"rewards and reward_range are for environments (gym:ID), got the problem {text}"
-        )
-    if features is not None or feature_norm is not None:
-        _check_features(text, features, rewards)
+    check_environment_options(text, rewards, reward_range, features, feature_norm)
+    if features is not None:
         place = text.removeprefix(_GYM)
         return _with_features(place, horizon, reward_range, features, feature_norm)
     if text in PROBLEMS:
@@ -91,6 +92,29 @@ def make(
     from confide.problems.files import load_problem
 
     return load_problem(text)
+
+
+def check_environment_options(
+    name: str, rewards: Any, reward_range: Any, features: Any, feature_norm: Any
+) -> None:
+    """Refuse options of environments for other problems, and options that contradict each other.
+
+    The values themselves are checked where the problem is made.
+    """
+    if not is_environment(name) and (rewards is not None or reward_range is not None):
+        raise InvalidParameter(
+            f"rewards and reward_range are for environments (gym:ID), got the problem {name}"
+        )
+    if features is None:
+        if feature_norm is not None:
+            raise InvalidParameter("feature_norm is the bound of features: give the features, too")
+        return
+    if not is_environment(name):
+        raise InvalidParameter(
+            f"features are for environments (gym:ID), got the problem {name}, which has its own"
+        )
+    if rewards is not None:
+        raise InvalidParameter("rewards of an environment with features are learned: omit rewards")
 
 
 def _from_gym(
@@ -112,18 +136,6 @@ def _from_gym(
             f"gym:{place} has no table: give the public range of its rewards, as in --reward-range 0 1"
         )
     return environment(made, horizon, reward_range=reward_range)
-
-
-def _check_features(name: str, features: Any, rewards: str | None) -> None:
-    """Refuse options that do not go together with features of observations."""
-    if features is None:
-        raise InvalidParameter("feature_norm is the bound of features: give the features, too")
-    if not name.startswith(_GYM):
-        raise InvalidParameter(
-            f"features are for environments (gym:ID), got the problem {name}, which has its own"
-        )
-    if rewards is not None:
-        raise InvalidParameter("rewards of an environment with features are learned: omit rewards")
 
 
 def _with_features(

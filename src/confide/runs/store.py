@@ -108,8 +108,11 @@ def key_of(cell: Cell) -> str:
 
 
 def can_be_kept(cell: Cell) -> bool:
-    """Results of a user's own agent are computed each time, because nobody knows which files they depend on."""
-    return cell.spec.agent in AGENTS
+    """Whether a result may be stored: not if an agent, an environment or features are a user's own.
+
+    Such results are computed each time, because nobody knows which files they depend on.
+    """
+    return cell.spec.agent in AGENTS and not cell.problem.is_own_code
 
 
 @cache

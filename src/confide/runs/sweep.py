@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from confide.arguments import choice, flag, listed, real, shown, text, whole
 from confide.errors import InvalidParameter
 from confide.learning.arguments import CALIBRATIONS, check_choices
 from confide.privacy.request import DistributedDP, JointDP, LocalDP, NoPrivacy, Request
-from confide.problems.catalogue import PROBLEMS, make
+from confide.problems.catalogue import PROBLEMS, check_environment_options, is_environment, make
 from confide.runs.spec import RunSpec, written
 
 DELTA = 1e-5
@@ -30,13 +30,25 @@ class AgentChoice:
 
 @dataclass(frozen=True, slots=True)
 class ProblemChoice:
-    """A problem by name, or the file of a saved one."""
+    """A problem by name, the file of a saved one, or an environment (gym:ID).
+
+    The fields after `horizon` are for environments. `features` is package.module:function.
+    """
 
     problem: str
     seed: int = 0
     horizon: int | None = None
-    rewards: str | None = None  # of an environment (gym:ID)
+    rewards: str | None = None
     reward_range: tuple[float, float] | None = None
+    features: str | None = None
+    feature_norm: float | None = None
+
+    @property
+    def is_own_code(self) -> bool:
+        """Whether the problem depends on files that are not part of confide or Gymnasium."""
+        return self.features is not None or (
+            is_environment(self.problem) and self.problem.count(":") > 1
+        )
 
     @property
     def title(self) -> str:
@@ -48,6 +60,8 @@ class ProblemChoice:
             if self.reward_range is None
             else ["reward_range={:g},{:g}".format(*self.reward_range)]
         )
+        parts += [] if self.features is None else [f"features={self.features}"]
+        parts += [] if self.feature_norm is None else [f"feature_norm={self.feature_norm:g}"]
         return " ".join([self.problem, *parts])
 
 
@@ -67,13 +81,14 @@ def stamp(choice: ProblemChoice) -> tuple[str, int, int] | None:
 
 @lru_cache(maxsize=8)
 def _built(choice: ProblemChoice, _stamp: tuple[str, int, int] | None) -> Any:
-    ends = choice.reward_range
     return make(
         choice.problem,
         seed=choice.seed,
         horizon=choice.horizon,
         rewards=choice.rewards,
-        reward_range=ends,
+        reward_range=choice.reward_range,
+        features=choice.features,
+        feature_norm=choice.feature_norm,
     )
 
 
@@ -102,6 +117,10 @@ class Cell:
             if self.problem.reward_range is None
             else ["--reward-range", *map(repr, self.problem.reward_range)]
         )
+        if self.problem.features is not None:
+            words += ["--features", self.problem.features]
+        if self.problem.feature_norm is not None:
+            words += ["--feature-norm", repr(self.problem.feature_norm)]
         words += [] if spec.counts is None else ["--counts" if spec.counts else "--one-by-one"]
         for name, value in spec.options:
             words += ["--set", f"{name}={written(value)}"]
@@ -273,12 +292,19 @@ def problem_choice(given: str | Mapping[str, Any]) -> ProblemChoice:
         raise InvalidParameter(
             f"a problem is a name, or a table with the key problem, got {shown(given)}"
         )
-    known = ("problem", "seed", "horizon", "rewards", "reward_range")
+    options = [option.name for option in fields(ProblemChoice)]
     for key in given:
-        if key not in known:
+        if key not in options:
             raise InvalidParameter(
-                f"a problem has no option {key}{nearest(key, known)}", parameter=key
+                f"a problem has no option {key}{nearest(key, options)}", parameter=key
             )
+    check_environment_options(
+        given["problem"],
+        given.get("rewards"),
+        given.get("reward_range"),
+        given.get("features"),
+        given.get("feature_norm"),
+    )
     horizon, rewards, ends = given.get("horizon"), given.get("rewards"), given.get("reward_range")
     seed = whole("seed", given.get("seed", 0), at_least=0)
     if rewards is not None and not isinstance(rewards, str):
@@ -291,8 +317,22 @@ def problem_choice(given: str | Mapping[str, Any]) -> ProblemChoice:
     if limits is not None and len(limits) != 2:
         raise InvalidParameter.of("reward_range", "must be two numbers", got=shown(ends))
     steps = None if horizon is None else whole("horizon", horizon, at_least=1)
+    features = given.get("features")
+    if features is not None and not (isinstance(features, str) and ":" in features):
+        raise InvalidParameter.of(
+            "features", "must be package.module:function", got=shown(features)
+        )
+    feature_norm = given.get("feature_norm")
+    if feature_norm is not None:
+        feature_norm = real("feature_norm", feature_norm, above=0)
     return ProblemChoice(
-        given["problem"], seed, steps, rewards, None if limits is None else (limits[0], limits[1])
+        given["problem"],
+        seed,
+        steps,
+        rewards,
+        None if limits is None else (limits[0], limits[1]),
+        features,
+        feature_norm,
     )
 
 
