@@ -46,7 +46,7 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-# Pages of docs/benchmarks, made again: make bench PAGES="counters samplers". Without PAGES all of them, which takes many hours.
+# Pages of benchmarks/results, made again: make bench PAGES="counters samplers". Without PAGES all of them, which takes many hours.
 bench: $(READY)
 	$(BIN)/python benchmarks/rerun.py $(PAGES)
 

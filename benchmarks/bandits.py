@@ -3,7 +3,7 @@
     python benchmarks/bandits.py [--quick] [--write]
 
 Rewards are 1 with probability 1/2 + <x, theta>, ||theta|| = 1/2; each seed is another problem. --quick takes two seeds of each row and a
-tenth of the users. With --write the table goes to docs/benchmarks/bandits.md.
+tenth of the users. With --write the table goes to benchmarks/results/bandits.md.
 """
 
 import argparse

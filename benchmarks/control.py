@@ -3,7 +3,7 @@
     python benchmarks/control.py [--quick] [--write]
 
 Regret is exact, in units of cost, K = 1e5, delta = 1e-5. The gate: on how many of 200 random systems a whole run loses more than 1.05 times
-what doing nothing loses. With --write the tables go to docs/benchmarks/control.md.
+what doing nothing loses. With --write the tables go to benchmarks/results/control.md.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
     python benchmarks/counters.py [--episodes 1000000] [--write]
 
-With --write the table goes to docs/benchmarks/counters.md, with the commit and the arguments that made it.
+With --write the table goes to benchmarks/results/counters.md, with the commit and the arguments that made it.
 """
 
 import argparse

@@ -712,7 +712,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the numbers to this file")
     parser.add_argument("--before", type=Path, help="numbers of another version, from --json")
     parser.add_argument(
-        "--write", action="store_true", help="write docs/benchmarks/crash_points.md"
+        "--write", action="store_true", help="write benchmarks/results/crash_points.md"
     )
     asked = parser.parse_args()
     if not os.environ.get("CRASH_POINTS"):

@@ -3,7 +3,7 @@
     python benchmarks/distributed.py [--quick] [--write]
 
 Regret is exact, and counts every user who was served, those included whose devices stayed away. Instance seed 0; run seeds 400..463, on
-which nothing was chosen. --quick takes two of them. With --write the table goes to docs/benchmarks/distributed.md.
+which nothing was chosen. --quick takes two of them. With --write the table goes to benchmarks/results/distributed.md.
 """
 
 import argparse

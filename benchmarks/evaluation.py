@@ -3,7 +3,7 @@
     python benchmarks/evaluation.py [--quick] [--write]
 
 Logs are simulated trajectory by trajectory; of a log only the estimators' own statistics are kept. With --write the tables go to
-docs/benchmarks/evaluation.md and the picture beside it.
+benchmarks/results/evaluation.md and the picture beside it.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from typing import Any
 
 import numba
 import numpy as np
-from record import DOCS, record
+from record import RESULTS, record
 
 from confide.evaluation import DPLSL, DPLSW, LSW, CountsAndSums
 from confide.mechanisms.smooth import smooth_alpha
@@ -418,7 +418,7 @@ def picture(found: dict[str, dict[int, float]]) -> None:
     axes[0].legend(fontsize=6)
     axes[1].legend(fontsize=6)
     figure.tight_layout()
-    figure.savefig(DOCS / "evaluation.svg", metadata={"Date": None})
+    figure.savefig(RESULTS / "evaluation.svg", metadata={"Date": None})
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from record import DOCS, commit, record
+from record import RESULTS, commit, record
 
 from confide import CentralDP
 from confide.errors import ConfideWarning
@@ -161,7 +161,7 @@ def measure_learned_rewards(*, quick, write):
         lines.append(learned_rewards(people, 4 if quick else runs))
         print(lines[-1], flush=True)
     if write:
-        page = DOCS / "improvement.md"
+        page = RESULTS / "improvement.md"
         before = page.read_text().split("\n## Learned rewards")[0].rstrip("\n")
         made = f"Made by `python benchmarks/improvement.py --learned-rewards --write` at commit {commit()}."
         page.write_text("\n".join([before, "", LEARNED, made, "", *lines]) + "\n")

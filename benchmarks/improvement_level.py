@@ -5,7 +5,7 @@
 A user's gain is `a` with probability p, else `b`. The released numbers are the sum of gains and, times BALANCE, the sum of their squares,
 each with noise of the same standard deviation. The bound is false if it exceeds the mean gain. Its probability is a sum over the binomial
 count of users with gain `a`, and an integral over the noise on the squares. Nothing is simulated. With --write the table goes to
-docs/benchmarks/improvement_level.md.
+benchmarks/results/improvement_level.md.
 """
 
 import argparse

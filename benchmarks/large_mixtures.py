@@ -2,7 +2,7 @@
 
     python benchmarks/large_mixtures.py [--write] [ROW ...]
 
-Each row is a process of its own. With --write the table goes to docs/benchmarks/large_mixtures.md.
+Each row is a process of its own. With --write the table goes to benchmarks/results/large_mixtures.md.
 """
 
 import argparse

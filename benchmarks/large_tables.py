@@ -2,7 +2,7 @@
 
     python benchmarks/large_tables.py [--write] [ROW ...]
 
-Each run is a process of its own. With --write the table goes to docs/benchmarks/large_tables.md.
+Each run is a process of its own. With --write the table goes to benchmarks/results/large_tables.md.
 """
 
 import argparse

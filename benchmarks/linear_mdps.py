@@ -2,7 +2,7 @@
 
     python benchmarks/linear_mdps.py [--quick] [--write]
 
---quick takes two seeds of each row and a tenth of the users. With --write the tables go to docs/benchmarks/linear_mdps.md.
+--quick takes two seeds of each row and a tenth of the users. With --write the tables go to benchmarks/results/linear_mdps.md.
 """
 
 import argparse

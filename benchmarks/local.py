@@ -3,7 +3,7 @@
     python benchmarks/local.py [--seeds 8] [--write]
 
 Seeds from 200 on, which nothing was chosen on. Regret is exact; users are simulated as crowds.
-With --write the tables go to docs/benchmarks/local.md.
+With --write the tables go to benchmarks/results/local.md.
 """
 
 import argparse

@@ -5,7 +5,7 @@
 Measured is the largest resident set of the process (VmHWM) minus that after the imports: the problem, the agent,
 its compiled loops and the run. (`resource.getrusage` would count what the parent had before it started the process.)
 The compiled loops come from Numba's cache, so each row runs twice and the second run counts. The estimate is that of
-`confide explain`. With --write the table goes to docs/benchmarks/memory.md.
+`confide explain`. With --write the table goes to benchmarks/results/memory.md.
 """
 
 import argparse

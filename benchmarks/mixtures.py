@@ -3,7 +3,7 @@
     python benchmarks/mixtures.py [--quick] [--write]
 
 Regret is exact; "90 %" is `Run.episodes_to(0.9)`. --quick takes two seeds of each row. With --write the tables go to
-docs/benchmarks/mixtures.md.
+benchmarks/results/mixtures.md.
 """
 
 import argparse

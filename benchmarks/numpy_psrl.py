@@ -1,7 +1,7 @@
 """TabularPSRL without privacy beside a straightforward posterior sampling in NumPy, one user after the other, in the same process.
 Ours are timed with the evaluation of their regret, those in NumPy without.
 
-By hand: python benchmarks/numpy_psrl.py [USERS]. The figures are in docs/benchmarks/large_tables.md.
+By hand: python benchmarks/numpy_psrl.py [USERS]. The figures are in benchmarks/results/large_tables.md.
 """
 
 import sys

@@ -2,7 +2,7 @@
 
     python benchmarks/observations.py [--quick] [--write] [--keep FILE] [--seconds 15]
 
---quick takes two seeds and a tenth of the users. With --write the table goes to docs/benchmarks/observations.md. --keep
+--quick takes two seeds and a tenth of the users. With --write the table goes to benchmarks/results/observations.md. --keep
 stores the value of each run in a file, and takes those that are there. After --seconds no further run begins.
 """
 

@@ -2,7 +2,7 @@
 
     python benchmarks/questions.py [--quick] [--write]
 
-Regret is exact. --quick takes two seeds of each row. With --write the table goes to docs/benchmarks/questions.md.
+Regret is exact. --quick takes two seeds of each row. With --write the table goes to benchmarks/results/questions.md.
 """
 
 import argparse

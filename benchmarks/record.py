@@ -1,4 +1,4 @@
-"""Printing a table, and writing it into docs/benchmarks with the commit and the arguments that made it."""
+"""Printing a table, and writing it into benchmarks/results with the commit and the arguments that made it."""
 
 import os
 import platform
@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-DOCS = Path(__file__).parent.parent / "docs" / "benchmarks"
+RESULTS = Path(__file__).parent / "results"
 
 
 def commit() -> str:
@@ -29,4 +29,6 @@ def record(title: str, text: str, *, write: bool, page: str | None = None) -> No
         arguments = ["PATH" if Path(text).is_absolute() else text for text in sys.argv[1:]]
         command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *arguments])
         made = f"Made by `{command}` at commit {commit()} on {machine()}."
-        (DOCS / f"{page or Path(sys.argv[0]).stem}.md").write_text(f"# {title}\n\n{made}\n\n{text}")
+        (RESULTS / f"{page or Path(sys.argv[0]).stem}.md").write_text(
+            f"# {title}\n\n{made}\n\n{text}"
+        )

@@ -1,4 +1,4 @@
-"""Make pages of docs/benchmarks again, each with the command that it states.
+"""Make pages of benchmarks/results again, each with the command that it states.
 
 python benchmarks/rerun.py --list          # the pages that a command writes, and the others
 python benchmarks/rerun.py tables local    # these
@@ -12,13 +12,13 @@ import subprocess
 import sys
 import time
 
-from record import DOCS
+from record import RESULTS
 
 
 def commands() -> dict[str, str]:
     """The command of each page that one command writes."""
     found = {}
-    for page in sorted(DOCS.glob("*.md")):
+    for page in sorted(RESULTS.glob("*.md")):
         stated = re.search(
             r"^Made by `python (benchmarks/\w+\.py[^`]* --write[^`]*)`",
             page.read_text(),
@@ -38,7 +38,7 @@ def main() -> None:
     given = parser.parse_args()
     known = commands()
     if given.list:
-        for page in sorted(DOCS.glob("*.md")):
+        for page in sorted(RESULTS.glob("*.md")):
             print(f"{page.stem:24} {known.get(page.stem, 'by hand: the page says how')}")
         return
     for name in given.pages or known:
@@ -46,7 +46,7 @@ def main() -> None:
             raise SystemExit(f"no command writes the page {name}: see --list")
         start = time.monotonic()
         subprocess.run(
-            [sys.executable, *shlex.split(known[name])], cwd=DOCS.parent.parent, check=True
+            [sys.executable, *shlex.split(known[name])], cwd=RESULTS.parent.parent, check=True
         )
         print(f"{name}: {time.monotonic() - start:.0f} s", flush=True)
 

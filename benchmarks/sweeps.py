@@ -2,7 +2,7 @@
 
     python benchmarks/sweeps.py [--quick] [--write]
 
-Times are of this machine; the ratios are what matters. With --write the tables go to docs/benchmarks/sweeps.md.
+Times are of this machine; the ratios are what matters. With --write the tables go to benchmarks/results/sweeps.md.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """The papers' learners of tables beside TabularPSRL, K = 1e5: regret relative to uniform play.
 
-By hand: python benchmarks/table_papers.py [AGENT ...] > table.md. The table is in docs/tables.md.
+By hand: python benchmarks/table_papers.py [AGENT ...] > table.md. The table is in docs/agents/tabular.md.
 """
 
 import math

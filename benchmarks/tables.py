@@ -3,7 +3,7 @@
     python benchmarks/tables.py [--quick] [--write] [--only TEXT]
 
 Rewards, start distribution and terminal states are public unless the row says otherwise. --quick takes two seeds of each row and a tenth of
-the users. With --write the table goes to docs/benchmarks/tables.md. --only makes the rows that have TEXT in their second column.
+the users. With --write the table goes to benchmarks/results/tables.md. --only makes the rows that have TEXT in their second column.
 Large tables: benchmarks/large_tables.py.
 """
 

@@ -2,7 +2,7 @@
 
     python benchmarks/unknown_rewards.py [--seeds 8] [--write]
 
-Regret is exact. With --write the table goes to docs/benchmarks/unknown_rewards.md.
+Regret is exact. With --write the table goes to benchmarks/results/unknown_rewards.md.
 """
 
 import argparse

@@ -47,7 +47,7 @@ def measured(name: str, problem: Any, seeds: range) -> dict[str, Any]:
 
 
 def page(found: dict[str, Any]) -> None:
-    """The table of docs/which_learner.md."""
+    """The table of docs/agents/index.md."""
     lines = ["| problem | learner | users | regret / uniform play |", "|---|---|---|---|"]
     for problem, learners in found.items():
         for name, one in learners.items():

@@ -2,7 +2,8 @@
 
     python examples/glucose.py [--quick] [--out docs/glucose]
 
-Draws patient.svg, learning.svg and adversary.svg, and prints every number of docs/glucose.md, from fixed seeds. It takes some minutes.
+Draws patient.svg, learning.svg and adversary.svg, and prints every number of
+docs/agents/insulin_dosing.md, from fixed seeds. It takes some minutes.
 """
 
 import argparse
@@ -49,7 +50,7 @@ class Effort:
 
     patients: int = 20_000
     others: tuple[int, ...] = (10_000, 100_000)  # numbers of patients
-    many: int = 100_000  # as in docs/benchmarks/control.md
+    many: int = 100_000  # as in benchmarks/results/control.md
     seeds: int = 20
     draws: int = 2_000  # of the noise around one patient
     attacks: int = 300_000

@@ -2,7 +2,7 @@
 # # Devices, messages, and a server that may crash
 #
 # `python examples/service.py [--quick] [--out service]`, or cell by cell in an editor that supports `# %%`. It is described in
-# docs/tutorials/service.md. Server and devices run in one process here, and exchange only bytes.
+# docs/how-to/learn_with_local_privacy.md. Server and devices run in one process here, and exchange only bytes.
 
 # %%
 import argparse

@@ -152,7 +152,7 @@ def test_links_and_named_files_exist(page):
         if "://" not in target:
             assert (page.parent / target).exists(), target
     for named in re.findall(
-        r"`((?:tests|agents|mechanisms|planners|privacy|benchmarks|examples|evaluation)/[\w/]+\.py)`",
+        r"`((?:tests|agents|mechanisms|planners|privacy|benchmarks|examples|evaluation)/[\w/]+\.(?:py|md))`",
         text,
     ):
         assert any((base / named).exists() for base in (ROOT, ROOT / "src/confide")), named
@@ -183,10 +183,10 @@ def test_one_version_everywhere():
 
 
 def test_every_document_and_paper_that_the_code_names_exists():
-    notation = (ROOT / "docs" / "NOTATION.md").read_text()
+    notation = (ROOT / "docs" / "reference" / "notation.md").read_text()
     for path in (ROOT / "src").rglob("*.py"):
         text = path.read_text()
-        for named in re.findall(r"docs/[\w/]+\.md", text):
+        for named in re.findall(r"(?:docs|benchmarks)/[\w/-]+\.md", text):
             assert (ROOT / named).exists(), f"{path.name} names {named}"
         for key in re.findall(r"\[([A-Z][a-z]+\d\d)[,\]]", text):
             assert f"[{key}]" in notation, f"{path.name} names [{key}]"

@@ -261,7 +261,7 @@ def test_an_agent_is_made_from_plain_values_or_refused_in_one_line():
 
 
 def test_learners_that_got_stuck_are_named():
-    """`docs/benchmarks/stuck.md`; the printed constants were not measured there."""
+    """`benchmarks/results/stuck.md`; the printed constants were not measured there."""
     for agent, warned in (
         (make(UCRLVTR, "tight", JointDP(1.0, 1e-5)), True),
         (make(UCRLVTR, "paper", JointDP(1.0, 1e-5)), False),

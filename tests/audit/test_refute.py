@@ -101,7 +101,7 @@ def test_broken_agents_are_caught(name):
 
 @pytest.mark.parametrize("name", ["ucrl-vtr", "linopt-vi", "ofu-lq", "certainty-equivalent-lq"])
 def test_noise_that_is_too_small_is_caught(name):
-    """At epsilon = 3 in 900 runs; at the default, epsilon = 1, in 8 000 (docs/benchmarks/audit_power.md)."""
+    """At epsilon = 3 in 900 runs; at the default, epsilon = 1, in 8 000 (benchmarks/results/audit_power.md)."""
     result = attack(name, twin="noise", runs=900)
     assert result.refuted
     assert LARGE.epsilon < result.detectable < subject(name, LARGE).loss.epsilon_at(1e-2) * 1.5

@@ -20,7 +20,9 @@ def test_the_documentation_quotes_the_factor_of_explain(confide):
     tight, paper = told["agents"]
     assert paper["relative_noise"] / tight["relative_noise"] == pytest.approx(3722, abs=0.5)
     assert "adds 3,722 times as much noise" in told["in_words"][0]
-    assert "3,722 times" in (Path(__file__).parents[2] / "docs" / "mixtures.md").read_text()
+    assert (
+        "3,722 times" in (Path(__file__).parents[2] / "docs" / "agents" / "mixtures.md").read_text()
+    )
 
 
 def test_audit(confide):

@@ -164,7 +164,7 @@ def test_nothing_is_loaded_from_elsewhere(site):
 
 
 def test_every_public_name_and_command_is_in_the_reference(site):
-    reference = "".join(page.read_text() for page in (site / "api").rglob("index.html"))
+    reference = "".join(page.read_text() for page in (site / "reference").rglob("index.html"))
     anchors = set(re.findall(r'id="(confide[\w.]*)"', reference))
     named = {f"{package.__name__}.{name}" for package in PACKAGES for name in package.__all__}
     # of a function whose file has its name
@@ -277,7 +277,7 @@ def test_too_wide_and_too_loud_is_noticed(browser, address):
 
 def test_a_wide_table_scrolls_inside_its_box(browser, address):
     page = visit(browser, "phone")
-    page.goto(address + "benchmarks/mixtures/")
+    page.goto(address + "agents/")
     box = page.locator(".md-typeset__scrollwrap").first
     box.wait_for()
     widths = box.evaluate("(e) => [e.scrollWidth, e.clientWidth]")

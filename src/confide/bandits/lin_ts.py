@@ -3,7 +3,7 @@
 This file joins the private side (`contributions`) and the public side (`belief_planning`). `LinUCB`
 in the tight form uses the same parts. Names and versions of identities are part of ledger ids,
 saved states and messages. Privacy is proved, in `RegressionRows`. Regret is measured, on
-docs/bandits.md.
+docs/agents/bandits.md.
 """
 
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ from confide.problems.bandit import CENTRE, LinearBanditPublic
 from confide.problems.sizes import ProblemSizes
 from confide.statistics.bounds import RegressionRows
 
-# The following constants were chosen by measurement on the instances of docs/benchmarks/bandits.md.
+# The following constants were chosen by measurement on the instances of benchmarks/results/bandits.md.
 
 # Policies per round: samples of the belief, and its mean.
 POLICIES = 16
@@ -164,7 +164,7 @@ class LinTS(Learner):
     (`PlayedContexts`). It protects contexts, action and reward together. With delta = 0 the noise
     comes from the K-norm or the Laplace mechanism. Policies are functions of releases and of a
     public seed. Which action a policy chooses for a user depends on that user's own contexts, and
-    only that user sees it. Privacy is proved. Regret is measured (docs/bandits.md), not proved.
+    only that user sees it. Privacy is proved. Regret is measured (docs/agents/bandits.md), not proved.
 
     `bonus_scale` is the spread of the samples in standard deviations of the belief. The default is
     0.2, and 0 plays the mean.

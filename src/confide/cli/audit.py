@@ -26,7 +26,7 @@ _SUBJECTS = (
     "https://learn.example.org/runs/demo."
 )
 _RUNS = {"gaussian": 200_000, "laplace": 50_000, "smooth": 150_000}
-# at epsilon = 1 a fifth too little noise is caught: docs/benchmarks/audit_power.md
+# at epsilon = 1 a fifth too little noise is caught: benchmarks/results/audit_power.md
 _COUNTER_RUNS, _AGENT_RUNS = 20_000, 8_000
 _WEAK = 0.2  # of the stated epsilon: a weaker attack might not refute a broken guarantee either
 

@@ -132,7 +132,7 @@ def backup(
     place = _folder(folder, None, None)
     if place.shared:
         raise InvalidParameter(
-            "a service on PostgreSQL is backed up with pg_dump: see docs/service.md for what a backup reveals"
+            "a service on PostgreSQL is backed up with pg_dump: see docs/how-to/operate_a_service.md for what a backup reveals"
         )
     store = place.store()
 

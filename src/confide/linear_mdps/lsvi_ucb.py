@@ -300,7 +300,7 @@ class LSVIUCB(Learner):
     about again; values are centred on their range, which is public, and the noise follows it; later responses, which serve more users,
     get more of the budget; batches grow by 1.3; eigenvalues are clipped at zero and a ridge of the size of the noise stands for the
     shift; in a table, entries of Lambda that must be zero keep no noise; the bonus is `bonus_scale` standard errors (0.2); the first
-    batch plays at random. Regret is measured, not proved (docs/linear_mdps.md).
+    batch plays at random. Regret is measured, not proved (docs/agents/linear_mdps.md).
     """
 
     name = "lsvi-ucb"

@@ -67,7 +67,8 @@ class NextStateVI(Learner):
 
     Guarantee: joint DP (`JointDP`) or local DP (`LocalDP`) for every user, by one query per user (`NextStateRows`): phi(s, a) at the
     place of s', and phi(s, a) (r - 1/2), all steps together; delta = 0 gives Laplace noise. Policies are functions of releases and of a
-    public seed. Nothing of the users is kept. PRIVACY IS PROVED; REGRET IS MEASURED (docs/linear_mdps.md), not proved: there is no regret
+    public seed. Nothing of the users is kept. PRIVACY IS PROVED; REGRET IS MEASURED
+    (docs/agents/linear_mdps.md), not proved: there is no regret
     theorem for this learner.
 
     Why it beats LSVI-UCB at the same promise: the responses that LSVI recomputes at every change of policy, sum phi V(s'), are linear in

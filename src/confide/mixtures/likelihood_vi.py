@@ -63,7 +63,8 @@ class LikelihoodVI(Learner):
 
     Guarantee: joint DP (`JointDP`), local DP (`LocalDP`) or distributed DP (`DistributedDP`) for every user, by one query per user: the
     public code of each of its transitions (`mixtures/code_features.py`), all steps together; delta = 0 gives Laplace noise. Policies are
-    functions of releases and of a public seed. PRIVACY IS PROVED; REGRET IS MEASURED (docs/mixtures.md), not proved: there is no regret
+    functions of releases and of a public seed. PRIVACY IS PROVED; REGRET IS MEASURED
+    (docs/agents/mixtures.md), not proved: there is no regret
     theorem for this learner.
 
     Why it beats value-targeted regression at the same guarantee: a user sends d numbers per step, not d^2, and the code looks at all that a

@@ -84,7 +84,7 @@ class UCRLVTR(Learner):
     users explore with a far larger bonus. Its regret is measured, not proved.
 
     exploration="proven": no explorers, and a shift and a width that are proved for the released noise (`Proven`), so that values are
-    optimistic with probability 1 - `failure`. docs/mixtures.md says what it costs.
+    optimistic with probability 1 - `failure`. docs/agents/mixtures.md says what it costs.
     """
 
     name = "ucrl-vtr"

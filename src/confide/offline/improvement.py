@@ -54,10 +54,10 @@ _BASIS = {
     "weights": (
         "proved: clipping weights only lowers the mean gain, if the logged probabilities are those with which actions were taken and "
         "rewards are as stated; the level was computed for the worst two-point laws of gains "
-        "(docs/benchmarks/improvement_level.md), and measured: "
-        "docs/benchmarks/improvement.md"
+        "(benchmarks/results/improvement_level.md), and measured: "
+        "benchmarks/results/improvement.md"
     ),
-    "model": "measured, not proved: 478 of 480 bounds were true in the simulations of docs/benchmarks/improvement.md",
+    "model": "measured, not proved: 478 of 480 bounds were true in the simulations of benchmarks/results/improvement.md",
 }
 
 

@@ -82,7 +82,7 @@ class FeatureMixtureMDP(FiniteProblem):
 
     Rewards are [h, s, a] or [s, a]. As in `LinearMixtureMDP`, they are known unless there are `reward_features`.
 
-    Agents know the value of every state, so states are numbered, and continuous states are out of scope: see docs/mixtures.md.
+    Agents know the value of every state, so states are numbered, and continuous states are out of scope: see docs/agents/mixtures.md.
     """
 
     kind: ClassVar[str] = "feature-mixture"  # in a saved file

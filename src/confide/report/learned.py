@@ -32,7 +32,7 @@ HEADS = (
     "visits (noisy)",
 )
 _ON_PAGE = 1000  # states
-# Of docs/benchmarks/values_learn.md: at most so many logs led to a policy that was announced and was not better.
+# Of benchmarks/results/values_learn.md: at most so many logs led to a policy that was announced and was not better.
 CLAIM_ERROR = "5 %"
 
 

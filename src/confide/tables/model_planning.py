@@ -38,7 +38,7 @@ Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-# All constants below were chosen by measurement on the problems of docs/benchmarks/tables.md.
+# All constants below were chosen by measurement on the problems of benchmarks/results/tables.md.
 
 # Without a stated support, a pair (s, a) is expected to have this many successors.
 EXPECTED_SUCCESSORS = 2.0

@@ -40,7 +40,7 @@ POLICY_STEP = 1.0
 class OptimisticRule:
     """What distinguishes one optimistic agent for tabular MDPs from another.
 
-    The factor and the constant were chosen on the instances of docs/tables.md.
+    The factor and the constant were chosen on the instances of docs/agents/tabular.md.
     """
 
     paper: str
@@ -134,7 +134,7 @@ class OptimisticLearner(Learner):
     table is estimated by the mean of its posterior. The bonus has the standard deviation of the
     noise in place of the paper's bound on it, and a constant in place of the logarithm. It is
     proportional to the steps left, and is multiplied by `bonus_scale`. Regret is measured, not
-    proved (docs/tables.md).
+    proved (docs/agents/tabular.md).
     """
 
     rule: ClassVar[OptimisticRule]

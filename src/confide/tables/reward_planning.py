@@ -23,7 +23,7 @@ from confide.tables.support_features import Support
 
 Array = npt.NDArray[np.float64]
 
-# All constants below were chosen by measurement on the problems of docs/benchmarks/tables.md.
+# All constants below were chosen by measurement on the problems of benchmarks/results/tables.md.
 
 # Prior probabilities: see the head of this file.
 ALIKE_STATES = 0.1

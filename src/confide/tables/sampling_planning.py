@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-# All constants below were chosen by measurement on the problems of docs/benchmarks/tables.md.
+# All constants below were chosen by measurement on the problems of benchmarks/results/tables.md.
 
 # Policies per round, one of them for explorers.
 POLICIES = 17

@@ -2,7 +2,7 @@
 
 This file joins the private side (`contributions`) and the public side (`sampling_planning`) under
 the agent's name. The name and the version of its identity are part of ledger ids, saved states
-and messages. Privacy is proved, in `BudgetedCounts`. Regret is measured, on docs/tables.md.
+and messages. Privacy is proved, in `BudgetedCounts`. Regret is measured, on docs/agents/tabular.md.
 """
 
 from dataclasses import dataclass, replace
@@ -87,7 +87,7 @@ class TabularPSRL(Learner):
     from each state and action to each successor, in counts whose squares sum to at most one. Where
     rewards are learned, it also has their sums. Policies are functions of releases and of a public
     seed. With delta = 0 the noise is Laplace noise. Privacy is proved. Regret is measured
-    (docs/tables.md), not proved.
+    (docs/agents/tabular.md), not proved.
 
     Transitions are unknown, unless `support` says which states can follow a state and an action.
     It is a boolean array [s, a, s'] or [s, s'], or a list of (s, a, s'). At epsilon = 1 a support

@@ -1,4 +1,4 @@
-"""Which question is best: the claims of docs/questions.md, checked by other means."""
+"""Which question is best: the claims of docs/agents/questions.md, checked by other means."""
 
 from itertools import product
 

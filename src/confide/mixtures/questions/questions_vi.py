@@ -89,7 +89,7 @@ class QuestionsVI(Learner):
     or local DP (`LocalDP`), by one index from each user's device, which answers a few of them by randomized response (`SignReport`).
     The guarantee is pure, epsilon alone, also where delta > 0: for few numbers this noise is smaller than the Gaussian. Policies,
     questions and the sizes of rounds are functions of releases and of a public seed. PRIVACY IS PROVED; REGRET IS MEASURED
-    (docs/mixtures.md), not proved.
+    (docs/agents/mixtures.md), not proved.
 
     Unknown rewards, linear in public features, are learned from questions about them: whether the reward of a step was high in some states
     and low in others.

@@ -18,7 +18,7 @@ CREATE TABLE run (
   generation INTEGER NOT NULL CHECK (generation >= 0),
   state BYTEA NOT NULL
 );
--- No nonce: enrolled, and no report yet. PostgreSQL keeps rows in the order in which they were written: see docs/service.md.
+-- No nonce: enrolled, and no report yet. PostgreSQL keeps rows in the order in which they were written: see docs/how-to/operate_a_service.md.
 CREATE TABLE participant (
   run TEXT NOT NULL,
   who BYTEA NOT NULL,
