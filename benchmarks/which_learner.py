@@ -12,6 +12,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from record import RESULTS
 
 import confide
 from confide.agents.catalogue import fits, make_agent, private_agents
@@ -19,7 +20,7 @@ from confide.problems.catalogue import PROBLEMS, make
 
 K, FIRST = 100_000, 500  # seeds on which nothing was chosen
 TABLE = Path(confide.__file__).parent / "agents" / "users_needed.json"
-PAGE = Path(__file__).parent.parent / "docs" / "which_learner.md"
+PAGE = RESULTS / "users_needed.md"
 LEFT_OUT = ("chain", "icu-sepsis")  # without a choice of actions; too long for this table
 GYM = {"gym:FrozenLake-v1": 20, "gym:FrozenLake8x8-v1": 50}
 
@@ -47,8 +48,8 @@ def measured(name: str, problem: Any, seeds: range) -> dict[str, Any]:
 
 
 def page(found: dict[str, Any]) -> None:
-    """The table of docs/agents/index.md."""
-    lines = ["| problem | learner | users | regret / uniform play |", "|---|---|---|---|"]
+    """The table of benchmarks/results/users_needed.md."""
+    lines = ["| problem | agent | users | regret / uniform play |", "|---|---|---|---|"]
     for problem, learners in found.items():
         for name, one in learners.items():
             users = (
