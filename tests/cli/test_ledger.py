@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from confide.cli.ledger import app
+from confide.cli import ledger_app
 from confide.errors import ConfideError, InvalidParameter, LedgerError
 from confide.privacy import ApproxDP, GaussianDP
 from confide.privacy.ledger import Ledger
@@ -22,7 +22,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def call(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "160"})
+    return CliRunner().invoke(ledger_app, [str(word) for word in words], env={"COLUMNS": "160"})
 
 
 def fill(path: Path) -> None:
@@ -126,7 +126,7 @@ def test_show_breaks_no_word_on_a_narrow_terminal(path: Path) -> None:
         "WeightedImportanceSampling, CentralDP(epsilon=1, delta=1e-06), question 89abcdef",
     )
     ledger.spend(id, what, GaussianDP(0.1), "replace", release=lambda: b"x")
-    output = CliRunner().invoke(app, ["show", str(path)], env={"COLUMNS": "80"}).output
+    output = CliRunner().invoke(ledger_app, ["show", str(path)], env={"COLUMNS": "80"}).output
     assert all(len(line) <= 80 for line in output.splitlines())
     words = output.split()
     assert {id, *what.split(), *ledger.account.left.split(), "mu=0.1,"} <= set(words)

@@ -248,7 +248,7 @@ def test_options_of_an_agent_are_part_of_its_name_and_its_folder(tmp_path):
             agent="ucrl-vtr",
             problem="lock",
             episodes=300,
-            options=given.chosen(),
+            options=given.for_spec(),
             counts=counts,
         )
         (found,) = run_seeds(spec, lock(0), range(1), out=tmp_path / "out")

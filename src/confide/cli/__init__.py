@@ -35,42 +35,109 @@ from confide.cli import (
     service,
     verify,
 )
-from confide.cli.estimator_options import EstimatorCommand
+from confide.cli.estimator_options import EstimatorCommand, PlannedEstimatorCommand
+from confide.cli.help_pages import CommandLine
 from confide.cli.terminal import one_line, terminals
 from confide.errors import CHARGED, ConfideError, ConfideWarning, InvalidParameter
 
 # Help is never wrapped at fewer columns, unless the terminal has fewer.
 HELP_COLUMNS = 52
-# Exit codes: of an error that nobody foresaw, and of what a shell reports for SIGINT, SIGPIPE and SIGTERM.
-INTERNAL, INTERRUPTED, CLOSED_PIPE, TERMINATED = 70, 130, 141, 143
+# Exit code of an error that nobody foresaw.
+INTERNAL = 70
+# Exit codes that shells report for SIGINT, SIGPIPE and SIGTERM.
+INTERRUPTED = 130
+CLOSED_PIPE = 141
+TERMINATED = 143
+# Parameters of Python that the command line has by other names as well.
+_OTHER_OPTION_NAMES = {"episodes": ("--users",)}
 
-app = typer.Typer(
-    name="confide",
-    help="Differentially private reinforcement learning in Python.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+SIMULATED = "Agents and simulated users"
+LOGGED = "Logged data"
+LIVE = "Live users"
+CHECKS = "Checks"
+
+app = CommandLine(
+    "confide",
+    """Differentially private reinforcement learning.
+
+    Examples:
+        confide run tabular-psrl riverswim --epsilon 1
+        confide list
+        confide COMMAND --help
+    """,
 )
-app.command("run")(run.run)
-app.command("compare")(compare.compare)
-app.command("explain")(explain.explain)
-app.command("show")(results.show)
-app.command("list")(listing.list_all)
-app.command("evaluate", cls=EstimatorCommand)(evaluate.evaluate)
-app.command("learn")(learn.learn)
-app.command("audit")(audit.audit)
-app.command("verify")(verify.verify)
-app.command("doctor")(doctor.doctor)
-app.command("serve")(serve.serve)
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(logs.app, name="logs")
-plan.app.command("learn")(plan_learn.learn)
-app.add_typer(plan.app, name="plan")
-app.add_typer(service.app, name="service")
+app.add("run", run.run, SIMULATED)
+app.add("compare", compare.compare, SIMULATED)
+app.add("explain", explain.explain, SIMULATED)
+app.add("show", results.show, SIMULATED)
+app.add("list", listing.list_all, SIMULATED)
+
+logs_app = CommandLine(
+    "logs",
+    """Import and check logged trajectories. The output is NOT PRIVATE.
+
+    Examples:
+        confide logs import visits.csv --in-order --states 10 --out log.parquet
+        confide logs check log.parquet
+    """,
+)
+logs_app.add("import", logs.import_)
+logs_app.add("check", logs.check)
+app.add_typer(logs_app, rich_help_panel=LOGGED)
+app.add("evaluate", evaluate.evaluate, LOGGED, EstimatorCommand)
+app.add("learn", learn.learn, LOGGED)
+plan_app = CommandLine(
+    "plan",
+    """Predict errors from public numbers, without reading data.
+
+    Example:
+        confide plan learn --on riverswim --epsilon 1 --delta 1e-6
+    """,
+)
+plan_app.add("evaluate", plan.evaluate, kind=PlannedEstimatorCommand)
+plan_app.add("learn", plan_learn.learn)
+app.add_typer(plan_app, rich_help_panel=LOGGED)
+ledger_app = CommandLine(
+    "ledger",
+    """Keep a privacy budget in a file.
+
+    Examples:
+        confide ledger init budget.json --epsilon 4 --delta 1e-5
+        confide ledger show budget.json
+    """,
+)
+ledger_app.add("init", ledger.init)
+ledger_app.add("show", ledger.show)
+app.add_typer(ledger_app, rich_help_panel=LOGGED)
+
+app.add("serve", serve.serve, LIVE)
+service_app = CommandLine(
+    "service",
+    """Set up and maintain a service.
+
+    Examples:
+        confide service init study
+        confide service status study
+    """,
+)
+service_app.add("init", service.init)
+service_app.add("keys", service.api_keys)
+service_app.add("rotate", service.rotate)
+service_app.add("backup", service.backup)
+service_app.add("verify", service.verify)
+service_app.add("finish", service.finish)
+service_app.add("mark", service.mark)
+service_app.add("check", service.check)
+service_app.add("status", service.status)
+app.add_typer(service_app, rich_help_panel=LIVE)
+
+app.add("audit", audit.audit, CHECKS)
+app.add("verify", verify.verify, CHECKS)
+app.add("doctor", doctor.doctor, CHECKS)
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"confide {__version__}")
         raise typer.Exit
 
@@ -88,12 +155,18 @@ def _options(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Errors and warnings are one line on standard error, without a traceback. An error exits with 2; one that nobody foresaw with 70."""
-    with terminals(), _terminated_like_interrupted() as signals:
+    """Run a command.
+
+    Errors and warnings are one line on standard error, without a traceback. An error exits with 2,
+    and one that nobody foresaw with 70.
+    """
+    with terminals(), _sigterm_interrupts() as signals:
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _warn
-                code = app(arguments, standalone_mode=False, **_narrow())
+                code = app(
+                    arguments, prog_name="confide", standalone_mode=False, **_width_of_help()
+                )
                 sys.stdout.flush()
         except ConfideError as error:
             _fail(_with_options(error, sys.argv[1:] if arguments is None else arguments))
@@ -114,22 +187,25 @@ def main(arguments: list[str] | None = None) -> None:
         except (KeyboardInterrupt, typer.Abort):
             code = INTERRUPTED
         except Exception as error:
-            _fail(_unforeseen(error), INTERNAL)
+            _fail(_describe_unforeseen(error), INTERNAL)
         if code == INTERRUPTED and signals:
             print("stopped by SIGTERM", file=sys.stderr)
             code = TERMINATED
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _narrow() -> dict[str, int]:
+def _width_of_help() -> dict[str, int]:
     """Settings for terminals with fewer columns than help is usually wrapped at."""
     columns = shutil.get_terminal_size().columns
     return {"terminal_width": columns} if columns < HELP_COLUMNS else {}
 
 
 @contextmanager
-def _terminated_like_interrupted() -> Iterator[list[int]]:
-    """SIGTERM has the effect of Ctrl-C: what is done is saved, and temporary files are removed. Yields the signals so far."""
+def _sigterm_interrupts() -> Iterator[list[int]]:
+    """SIGTERM has the effect of Ctrl-C: results so far are saved, and temporary files are removed.
+
+    Yields a list of the signals that have come so far.
+    """
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield received
@@ -157,12 +233,18 @@ def _warn(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -
 
 
 def _with_options(error: ConfideError, arguments: list[str]) -> str:
-    """An error of the library is about a parameter of Python: name the option instead, if it was given."""
+    """The text of an error, with the name of an option instead of a parameter of Python.
+
+    The parameter stays if no option of its name was given.
+    """
     if not isinstance(error, InvalidParameter):
         return str(error)
-    option = f"--{error.parameter.replace('_', '-')}"
     given = {argument.partition("=")[0] for argument in arguments}
-    return error.about(option) if option in given else str(error)
+    own_name = f"--{error.parameter.replace('_', '-')}"
+    for option in (own_name, *_OTHER_OPTION_NAMES.get(error.parameter, ())):
+        if option in given:
+            return error.about(option)
+    return str(error)
 
 
 def _fail(message: str, code: int = 2) -> None:
@@ -170,14 +252,19 @@ def _fail(message: str, code: int = 2) -> None:
     sys.exit(code)
 
 
-def _unforeseen(error: Exception) -> str:
-    """Where it happened and its type, nothing else: its text, and the values around it, may be somebody's data."""
-    place, trace = "confide", error.__traceback__
+def _describe_unforeseen(error: Exception) -> str:
+    """The type of an error and the line of our code in which it happened, and nothing else.
+
+    Its text, and the values around it, may be somebody's data.
+    """
+    place = "confide"
+    trace = error.__traceback__
     while trace is not None:
         module = trace.tb_frame.f_globals.get("__name__", "")
-        place = f"{module}:{trace.tb_lineno}" if module.split(".")[0] == "confide" else place
+        if module.split(".")[0] == "confide":
+            place = f"{module}:{trace.tb_lineno}"
         trace = trace.tb_next
-    said = "its text is not shown, since it may contain data"
+    hidden = "its text is not shown, since it may contain data"
     charged = f" {CHARGED}" if CHARGED in getattr(error, "__notes__", ()) else ""
     report = "Please report this line and what confide doctor prints"
-    return f"internal error in {place}, {type(error).__name__} ({said}). {report}.{charged}"
+    return f"internal error in {place}, {type(error).__name__} ({hidden}). {report}.{charged}"

@@ -8,7 +8,13 @@ from confide.cli.options import AsJson, print_json
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Show installed versions, and check that noise and compiled kernels work."""
+    """Show installed versions, and check noise and compiled kernels.
+
+    The exit code is 1 if a check fails.
+
+    Example:
+        confide doctor
+    """
     from confide._extras import EXTRAS, version
     from confide.doctor import CORE, self_test, system
 
@@ -25,17 +31,17 @@ def doctor(as_json: AsJson = False) -> None:
             }
         )
         raise typer.Exit(0 if all(check.holds for check in checks) else 1)
-    for name, found in {**system(), **core}.items():
-        typer.echo(f"  {name:<16}{found or 'MISSING'}")
+    for name, installed in {**system(), **core}.items():
+        typer.echo(f"  {name:<16}{installed or 'MISSING'}")
     typer.echo("extras")
-    for extra, parts in extras.items():
-        there = ", ".join(f"{name} {number}" for name, number in parts.items() if number)
-        how = f"not installed: pip install 'confide[{extra}]'"
-        typer.echo(f"  {extra:<16}{there if all(parts.values()) else how}")
+    for extra, versions in extras.items():
+        installed = ", ".join(f"{name} {number}" for name, number in versions.items() if number)
+        missing = f"not installed: pip install 'confide[{extra}]'"
+        typer.echo(f"  {extra:<16}{installed if all(versions.values()) else missing}")
     typer.echo("self-test")
-    sound = True
+    all_hold = True
     for check in self_test():
-        sound = sound and check.holds
+        all_hold = all_hold and check.holds
         typer.echo(f"  {'ok' if check.holds else 'FAILED':<8}{check.name:<18}{check.says}")
-    typer.echo("all checks passed" if sound else "some checks failed: see FAILED above")
-    raise typer.Exit(0 if sound else 1)
+    typer.echo("all checks passed" if all_hold else "some checks failed: see FAILED above")
+    raise typer.Exit(0 if all_hold else 1)

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from confide.cli.evaluate_explained import explained, read_behaviour, show_explained
+from confide.cli.evaluate_explained import explain_estimators, print_explanation, read_behaviour
 from confide.cli.groups import with_groups
 from confide.cli.log_options import (
     ChargeOptions,
@@ -23,15 +23,16 @@ from confide.cli.log_options import (
     declared_size,
 )
 from confide.cli.log_release import (
-    careful,
-    certified,
-    command,
+    TABLE_ROWS,
+    certificate_file,
+    command_without_seed,
+    explain_release,
+    guarded_release,
     make_release,
-    only_ours,
     print_summary,
+    private_files,
     released_before,
     show_release,
-    told,
 )
 from confide.cli.returns import RangeOfReturns, ReturnOptions
 
@@ -40,12 +41,12 @@ if TYPE_CHECKING:
     from confide.release.targets import Target
     from confide.report.values import Shown
 
-_ROWS = 15  # of the table on a terminal
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueOptions:
     """What is estimated, and how sure the intervals are."""
+
+    PANEL: ClassVar = "Estimate"
 
     states: States = None
     actions: Annotated[
@@ -63,7 +64,8 @@ class ValueOptions:
         bool,
         typer.Option(
             "--explain",
-            help="Say which estimator to use and what each would release, from public numbers. Reads no rows.",
+            help="Say which estimator to use and what each would release, from public numbers. "
+            "Reads no rows, and charges nothing.",
         ),
     ] = False
 
@@ -74,14 +76,14 @@ class ValueOptions:
         from confide.logs.labels import labels_of
         from confide.release.targets import Space, read_target
 
-        given = [name for name in ("target", "against") if options[name] is not None]
-        if not given:
+        stated = [name for name in ("target", "against") if options[name] is not None]
+        if not stated:
             return {}
         space = Space(states, self.actions, labels_of(files))
-        return {name: read_target(options[name], space, option=f"--{name}") for name in given}
+        return {name: read_target(options[name], space, option=f"--{name}") for name in stated}
 
-    def chosen_estimator(self, options: dict[str, Any]) -> str:
-        """The estimator by name: with a target, one that values other policies than the logged one."""
+    def estimator_name(self, options: dict[str, Any]) -> str:
+        """The estimator by name. With a target it must value policies other than the logged one."""
         if self.estimator is not None:
             return self.estimator
         return "counts-and-sums" if options["target"] is None else "weighted-importance-sampling"
@@ -91,7 +93,7 @@ class ValueOptions:
         from confide.evaluation.catalogue import make_estimator
 
         return make_estimator(
-            self.chosen_estimator(options),
+            self.estimator_name(options),
             states=states,
             discount=self.discount,
             return_bound=returns.return_bound,
@@ -104,35 +106,44 @@ def evaluate(
     context: typer.Context,
     files: Files,
     value: ValueOptions,
-    returned: ReturnOptions,
+    return_options: ReturnOptions,
     privacy: ReleasePrivacyOptions,
-    log: LogOptions,
     charge: ChargeOptions,
     noise: NoiseOptions,
+    log: LogOptions,
     reading: ReadingOptions,
     output: OutputOptions,
 ) -> None:
-    """Estimate the values of states from a log, with differential privacy for its users."""
+    """Estimate the values of states, or of a policy, from a log.
+
+    The result is differentially private for the users in the log.
+
+    Examples:
+        confide evaluate log.parquet --explain --epsilon 1 --delta 1e-6
+        confide evaluate log.parquet --epsilon 1 --delta 1e-6 \\
+            --reward-range 0 1 --max-steps 20 --ledger budget.json --out values
+        confide evaluate log.parquet --target "always treat" --epsilon 1 \\
+            --delta 1e-6 --reward-range 0 1 --max-steps 20
+    """
     from confide.release.files import FileRelease
     from confide.release.value import definition
     from confide.report.values import Shown
 
     options: dict[str, Any] = context.obj
-    known_behaviour = options["behaviour"] is not None
+    has_public_behaviour = options["behaviour"] is not None
     options["behaviour"] = read_behaviour(options["behaviour"])
     states = declared_size("state", value.states, files)
     request = privacy.request()
     targets = value.targets(states, files, options)
-    options |= {name: each.probabilities for name, each in targets.items()}
+    options |= {name: target.probabilities for name, target in targets.items()}
     target = targets.get("target")
-    estimator = value.chosen_estimator(options)
+    estimator = value.estimator_name(options)
     if value.explain:
-        logged = (log.action, log.probability)
-        show_explained(
-            explained(files, log.layout(), logged, states, options, request), output.as_json
-        )
+        columns = (log.action or "action", log.probability or "probability")
+        explanation = explain_estimators(files, log.layout(), columns, states, options, request)
+        print_explanation(explanation, output.as_json)
         return
-    returns = returned.range(
+    returns = return_options.range(
         options["centre"],
         steps=log.max_steps,
         discount=value.discount,
@@ -142,34 +153,35 @@ def evaluate(
     chosen_noise = noise.choose(lattice=question.lattice, no_privacy=privacy.no_privacy)
     reading.check()
     _check_level(value.level)
-    layout = _columns(log, target is not None, known_behaviour)
-    with only_ours(privacy.no_privacy):
-        asked = FileRelease(
-            question,
-            request,
-            chosen_noise,
-            files,
-            layout,
-            ledger=charge.open_ledger(request),
-            name=charge.name,
+    release = FileRelease(
+        question,
+        request,
+        chosen_noise,
+        files,
+        _layout(log, target is not None, has_public_behaviour),
+        ledger=charge.open_ledger(request),
+        name=charge.name,
+    )
+    with (
+        private_files(privacy.no_privacy),
+        guarded_release(release, estimator, output.out, yes=charge.yes),
+    ):
+        before = released_before(release)
+        logs, _ = release.open()
+        logs = reading.prepare(logs)
+        estimate, warnings = make_release(release, logs, output.out, output.as_json)
+        shown = Shown(
+            estimate,
+            _title(estimator, estimate, target),
+            value.level,
+            explain_release(release, before, returns.reason),
+            target is not None,
+            question.about,
+            logs.labels.state,
+            definition=definition(log.max_steps, value.discount),
+            **{name: policy.words for name, policy in targets.items()},
         )
-        with careful(asked, estimator, output.out, yes=charge.yes):
-            before = released_before(asked)
-            logs, _ = asked.open()
-            logs = reading.prepare(logs)
-            estimate, warned = make_release(asked, logs, output.out, output.as_json)
-            shown = Shown(
-                estimate,
-                _title(estimator, estimate, target),
-                value.level,
-                told(asked, before, returns.reason),
-                target is not None,
-                question.about,
-                logs.labels.state,
-                definition=definition(log.max_steps, value.discount),
-                **{name: each.words for name, each in targets.items()},
-            )
-            _show(shown, warned, output.out, output.as_json)
+        _show(shown, warnings, output.out, output.as_json)
 
 
 def _has_centre(estimator: str) -> bool:
@@ -179,9 +191,12 @@ def _has_centre(estimator: str) -> bool:
     return "centre" in options_of(estimator_class(estimator))
 
 
-def _columns(log: LogOptions, has_target: bool, known_behaviour: bool) -> dict[str, Any]:
-    """The layout of the log. A target needs actions and their probabilities, under their usual names."""
-    needs_probability = has_target and not known_behaviour
+def _layout(log: LogOptions, has_target: bool, has_public_behaviour: bool) -> dict[str, Any]:
+    """The layout of the log.
+
+    A target needs actions and their probabilities, under their usual names unless others are given.
+    """
+    needs_probability = has_target and not has_public_behaviour
     return log.layout(
         action=log.action or ("action" if has_target else None),
         probability=log.probability or ("probability" if needs_probability else None),
@@ -189,12 +204,9 @@ def _columns(log: LogOptions, has_target: bool, known_behaviour: bool) -> dict[s
 
 
 def _title(estimator: str, estimate: "ValueEstimate", target: "Target | None") -> str:
-    what = (
-        f"The values of {len(estimate.values):,} states"
-        if target is None
-        else "The value of a policy"
-    )
-    return f"{what} by {estimator}"
+    if target is not None:
+        return f"The value of a policy by {estimator}"
+    return f"The values of {len(estimate.values):,} states by {estimator}"
 
 
 def _check_level(level: float) -> None:
@@ -202,15 +214,15 @@ def _check_level(level: float) -> None:
         raise typer.BadParameter(f"level must be in (0, 1), got level={level}")
 
 
-def _show(shown: "Shown", warned: list[str], out: Path | None, as_json: bool) -> None:
+def _show(shown: "Shown", warnings: list[str], out: Path | None, as_json: bool) -> None:
     from confide.report.values import record, write_values
 
     files = {}
     if out is not None:
-        files = {"report": str(write_values(shown, out, command=command()))}
+        files = {"report": str(write_values(shown, out, command=command_without_seed()))}
         if shown.estimate.certificate is not None:
-            files["certificate"] = certified(out)
-    show_release(record(shown), lambda: _print(shown), warned, files, out, as_json)
+            files["certificate"] = certificate_file(out)
+    show_release(record(shown), lambda: _print(shown), warnings, files, out, as_json)
 
 
 def _print(shown: "Shown") -> None:
@@ -224,17 +236,12 @@ def _print(shown: "Shown") -> None:
     values = Table(box=box.SIMPLE, pad_edge=False)
     for title in titles(shown):
         values.add_column(title, justify="left" if title == "state" and shown.labels else "right")
-    for row in rows(shown, _ROWS):
+    for row in rows(shown, TABLE_ROWS):
         values.add_row(*map(Text, cells(shown, row)))
     console.print(values)
-    more = len(shown.estimate.values) - _ROWS
+    more = len(shown.estimate.values) - TABLE_ROWS
     if more > 0:
-        which = (
-            "the most visited states, by noisy counts"
-            if shown.counts is not None
-            else "the first states"
-        )
-        where = "--out and --json contain all"
-        console.print(
-            Text(f"These are {which}; {more:,} more are not shown ({where}).", style="dim")
-        )
+        has_counts = shown.counts is not None
+        which = "the most visited states, by noisy counts" if has_counts else "the first states"
+        note = f"These are {which}; {more:,} more are not shown (--out and --json contain all)."
+        console.print(Text(note, style="dim"))

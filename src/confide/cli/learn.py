@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -20,16 +20,18 @@ from confide.cli.log_options import (
     declared_size,
 )
 from confide.cli.log_release import (
-    careful,
-    certified,
-    command,
+    TABLE_ROWS,
+    certificate_file,
+    command_without_seed,
+    explain_release,
+    guarded_release,
     make_release,
-    only_ours,
     print_summary,
+    private_files,
     released_before,
     show_release,
-    told,
 )
+from confide.cli.options import OUTPUT_PANEL
 
 if TYPE_CHECKING:
     from confide.logs import Logs
@@ -37,12 +39,12 @@ if TYPE_CHECKING:
     from confide.release.files import FileRelease
     from confide.report.learned import Learned
 
-_ROWS = 15  # of the table on a terminal
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
     """The model that is released."""
+
+    PANEL: ClassVar = "Model"
 
     states: States = None
     actions: Annotated[
@@ -57,7 +59,8 @@ class ModelOptions:
     transitions: Annotated[
         int | None,
         typer.Option(
-            help="Number of rows counted per user, never more than --max-steps lets in; the noise grows with its square root.",
+            help="Number of rows counted per user, at most --max-steps of each trajectory. The "
+            "noise grows with its square root.",
             min=1,
             show_default="20; all without privacy",
         ),
@@ -65,7 +68,9 @@ class ModelOptions:
     rewards: Annotated[
         Path | None,
         typer.Option(
-            help="Public rewards: .npy or .csv, one row per state; one column, or one column per action.",
+            metavar="FILE",
+            help="Public rewards: .npy or .csv, one row per state; one column, or one column per "
+            "action.",
             show_default="learned",
         ),
     ] = None
@@ -73,15 +78,16 @@ class ModelOptions:
         tuple[float, float] | None,
         typer.Option(
             metavar="LOW HIGH",
-            help="Public range that learned rewards are clipped to; needed without --rewards.",
+            help="Public range that learned rewards are clipped to. Needed without --rewards.",
             show_default=False,
         ),
     ] = None
     terminal: Annotated[
         list[str] | None,
         typer.Option(
-            help="Public terminal state, by number or label: it pays its reward once, and nothing follows. "
-            "Can be given several times.",
+            metavar="STATE",
+            help="Public terminal state, by number or label: it pays its reward once, and nothing "
+            "follows. Can be given several times.",
             show_default=False,
         ),
     ] = None
@@ -89,14 +95,16 @@ class ModelOptions:
         bool | None,
         typer.Option(
             "--ends/--no-ends",
-            help="What it means that a trajectory has fewer than --max-steps rows: its last row was the end (--ends), or the record stops "
-            "there (--no-ends): its last reward counts, and what followed is not known. Must be stated, unless --max-steps is 1.",
+            help="What it means that a trajectory has fewer than --max-steps rows. --ends: its "
+            "last row was the end. --no-ends: the record stops there, so its last reward counts, "
+            "and what followed is not known. Must be stated, unless --max-steps is 1.",
             show_default=False,
         ),
     ] = None
     support: Annotated[
         Path | None,
         typer.Option(
+            metavar="FILE",
             help="Public transitions that are possible: rows s,a,s' in .npy or .csv.",
             show_default="all",
         ),
@@ -105,7 +113,8 @@ class ModelOptions:
         tuple[float, float] | None,
         typer.Option(
             metavar="LOW HIGH",
-            help="Public range of returns, if it is smaller than what follows from rewards and steps.",
+            help="Public range of returns, if it is smaller than the one that follows from "
+            "rewards and steps.",
             show_default=False,
         ),
     ] = None
@@ -120,7 +129,7 @@ class ModelOptions:
             actions=actions,
             discount=self.discount,
             transitions=self.transitions,
-            rewards=_table(self.rewards, "rewards", states),
+            rewards=_public_rewards(self.rewards, states),
             reward_range=self.reward_range,
             return_bound=self.return_bound,
             terminal=_terminal(self.terminal, states, files),
@@ -133,33 +142,60 @@ class ModelOptions:
 class PolicyOptions:
     """The policy that is planned in the model, and the users on whom it is tested."""
 
+    PANEL: ClassVar = "Policy and its test"
+
     pessimism: Annotated[
         float,
         typer.Option(
-            help="Number of standard deviations by which uncertain values are lowered; 0 uses the estimates unchanged.",
+            help="Number of standard deviations by which uncertain values are lowered; 0 uses the "
+            "estimates unchanged.",
             min=0,
         ),
     ] = 1.0
     holdout: Annotated[
         float | None,
         typer.Option(
-            help="Share of users to hold out: the policy is learned from the others and tested on these, at no further privacy cost.",
+            metavar="SHARE",
+            help="Share of users to hold out. The policy is learned from the others and tested on "
+            "these, at no further privacy cost.",
             show_default="none",
         ),
     ] = None
     split_key: Annotated[
         str,
         typer.Option(
-            help="Key of the hash of user ids that chooses the held-out users.", show_default=False
+            metavar="KEY",
+            help="Key of the hash of user ids that chooses the held-out users.",
+            show_default=False,
         ),
     ] = ""
+
+    def held_out(
+        self, question: "ModelRelease", max_steps: int, *, no_privacy: bool
+    ) -> tuple[float, str] | None:
+        """The share of held-out users and the key that chooses them.
+
+        A test that cannot be made is refused here, before anything is charged.
+        """
+        from confide.arguments import real
+        from confide.errors import InvalidParameter
+        from confide.offline.improvement import check_returns
+
+        if self.holdout is None:
+            return None
+        check_returns(question.table(), max_steps)
+        if no_privacy:
+            raise InvalidParameter(
+                "--holdout needs privacy: without noise the stated level of the bound does not hold"
+            )
+        return real("--holdout", self.holdout, above=0, below=1), self.split_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogWithActions(LogOptions):
     """The columns of a log, of which actions are one."""
 
-    action: Annotated[str, typer.Option(help="Column of actions.")] = "action"
+    action: Annotated[str, typer.Option(metavar="COLUMN", help="Column of actions.")] = "action"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +203,12 @@ class ModelOutput(OutputOptions):
     """Where a model and its policy go."""
 
     out: Annotated[
-        Path | None, typer.Option(help="Save model, policy, certificate and report to this folder.")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Save model, policy, certificate and report to this folder.",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
     ] = None
 
 
@@ -177,13 +218,23 @@ def learn(
     model: ModelOptions,
     policy: PolicyOptions,
     privacy: ReleasePrivacyOptions,
-    log: LogWithActions,
     charge: ChargeOptions,
     noise: NoiseOptions,
+    log: LogWithActions,
     reading: ReadingOptions,
     output: ModelOutput,
 ) -> None:
-    """Learn a policy from a log, with differential privacy for its users: release a model once, then plan in it."""
+    """Learn a policy from a log.
+
+    A model of the log is released once, with differential privacy for its users. The policy is
+    planned in this model.
+
+    Examples:
+        confide learn log.parquet --epsilon 1 --delta 1e-6 --reward-range 0 1 \\
+            --max-steps 20 --ends --ledger budget.json --out policy
+        confide learn log.parquet --epsilon 1 --delta 1e-6 --reward-range 0 1 \\
+            --max-steps 20 --ends --holdout 0.3
+    """
     from confide.arguments import real
     from confide.offline.model_release import check_ends
     from confide.release.files import FileRelease
@@ -198,79 +249,71 @@ def learn(
     columns = {"action": log.action}
     if log.probability:
         columns["probability"] = log.probability
-    part = None
-    if policy.holdout is not None:
-        _check_test(question, log.max_steps, no_privacy=privacy.no_privacy)
-        part = real("--holdout", policy.holdout, above=0, below=1), policy.split_key
-    with only_ours(privacy.no_privacy):
-        asked = FileRelease(
-            question,
-            request,
-            chosen_noise,
-            files,
-            log.layout(**columns),
-            ledger=charge.open_ledger(request),
-            name=charge.name,
-            holdout=part,
+    release = FileRelease(
+        question,
+        request,
+        chosen_noise,
+        files,
+        log.layout(**columns),
+        ledger=charge.open_ledger(request),
+        name=charge.name,
+        holdout=policy.held_out(question, log.max_steps, no_privacy=privacy.no_privacy),
+    )
+    with (
+        private_files(privacy.no_privacy),
+        guarded_release(release, "model", output.out, yes=charge.yes),
+    ):
+        before = released_before(release)
+        logs, held_out_logs = release.open()
+        released_model, warnings = make_release(
+            release, reading.prepare(logs), output.out, output.as_json
         )
-        with careful(asked, "model", output.out, yes=charge.yes):
-            before = released_before(asked)
-            logs, test = asked.open()
-            released, warned = make_release(
-                asked, reading.prepare(logs), output.out, output.as_json
-            )
-            learned = learned_from(released, policy.pessimism, tuple(told(asked, before)))
-            if test is not None:
-                learned = _tested(asked, learned, reading.prepare(test))
-            _show(learned, warned, output.out, output.as_json)
+        explanation = explain_release(release, before)
+        learned = learned_from(released_model, policy.pessimism, explanation)
+        if held_out_logs is not None:
+            learned = _test(release, learned, reading.prepare(held_out_logs))
+        _show(learned, warnings, output.out, output.as_json)
 
 
-def _check_test(question: "ModelRelease", max_steps: int, *, no_privacy: bool) -> None:
-    """Refuse a test that cannot be made, before anything is charged."""
-    from confide.errors import InvalidParameter
-    from confide.offline.improvement import check_returns
+def _test(release: "FileRelease[PrivateModel]", learned: "Learned", logs: "Logs") -> "Learned":
+    """Test the policy on the users held out. The ledger charges the larger loss of the two parts.
 
-    check_returns(question.table(), max_steps)
-    if no_privacy:
-        raise InvalidParameter(
-            "--holdout needs privacy: without noise the stated level of the bound does not hold"
-        )
-
-
-def _tested(asked: "FileRelease[PrivateModel]", learned: "Learned", test: "Logs") -> "Learned":
-    """On the people held out: the ledger charges the larger loss of the two parts.
-
-    What goes on as logged cannot be better: it is not tested. A guess that passes this test is announced.
+    A policy that equals the logged one cannot be better, so it is not tested. A guess that passes
+    the test becomes the policy that is announced.
     """
     from dataclasses import replace
 
     candidate = learned.best
     if not candidate.changed.any():
-        reason = "not tested, and no bound: the policy is the logged one in every state, so there is nothing to test"
-        return replace(learned, said=(*learned.said, ("tested", f"{reason}.")))
+        reason = (
+            "not tested, and no bound: the policy is the logged one in every state, "
+            "so there is nothing to test."
+        )
+        return replace(learned, said=(*learned.said, ("tested", reason)))
     improvement = learned.model.improvement(
         candidate,
-        test,
-        ledger=asked.ledger,
-        noise=asked.noise.source(),
-        id=f"{asked.id} held out" if asked.ledger else None,
+        logs,
+        ledger=release.ledger,
+        noise=release.noise.source(),
+        id=f"{release.id} held out" if release.ledger else None,
     )
     if improvement.shown and improvement.share == 1:
         return replace(learned, policy=candidate, guess=None, improvement=improvement)
     return replace(learned, improvement=improvement)
 
 
-def _table(path: Path | None, what: str, states: int) -> Any:
-    """Public numbers [s, a], or [s] if there is one column."""
+def _public_rewards(path: Path | None, states: int) -> Any:
+    """Public rewards [s, a], or [s] if there is one column."""
     from confide.release.inputs import read_table
 
     if path is None:
         return None
-    table = read_table(path, what)
+    table = read_table(path, "rewards")
     return table.ravel() if table.size == states else table
 
 
 def _terminal(listed: list[str] | None, states: int, files: list[str]) -> Any:
+    """Which states are terminal [s]. A label takes precedence over a number."""
     import numpy as np
 
     from confide.errors import InvalidParameter
@@ -279,14 +322,14 @@ def _terminal(listed: list[str] | None, states: int, files: list[str]) -> Any:
     if not listed:
         return None
     labels = labels_of(files).state
-    places = {label: place for place, label in enumerate(labels or map(str, range(states)))}
-    places |= {str(place): place for place in range(states) if str(place) not in places}
-    for each in listed:
-        if each not in places:
+    numbers = {str(state): state for state in range(states)}
+    state_of = numbers | {label: state for state, label in enumerate(labels or numbers)}
+    for name in listed:
+        if name not in state_of:
             raise InvalidParameter(
-                f"--terminal must be a state in 0..{states - 1} or a declared label, got {each!r}"
+                f"--terminal must be a state in 0..{states - 1} or a declared label, got {name!r}"
             )
-    return np.isin(np.arange(states), [places[each] for each in listed])
+    return np.isin(np.arange(states), [state_of[name] for name in listed])
 
 
 def _support(path: Path | None) -> Any:
@@ -296,18 +339,17 @@ def _support(path: Path | None) -> Any:
     return None if path is None else integers("support", read_table(path, "support"))
 
 
-def _show(learned: "Learned", warned: list[str], out: Path | None, as_json: bool) -> None:
+def _show(learned: "Learned", warnings: list[str], out: Path | None, as_json: bool) -> None:
     from confide.report.learned import record, write_learned
 
     files = {}
     if out is not None:
-        files = {"report": str(write_learned(learned, out, command=command()))}
-        files["policy"] = (
-            f"{out / 'policy.json'}; model: {out / 'model.npz'} (confide.offline.PrivateModel.load)"
-        )
+        files = {"report": str(write_learned(learned, out, command=command_without_seed()))}
+        model = f"{out / 'model.npz'} (confide.offline.PrivateModel.load)"
+        files["policy"] = f"{out / 'policy.json'}; model: {model}"
         if learned.model.certificate is not None:
-            files["certificate"] = certified(out)
-    show_release(record(learned), lambda: _print(learned), warned, files, out, as_json)
+            files["certificate"] = certificate_file(out)
+    show_release(record(learned), lambda: _print(learned), warnings, files, out, as_json)
 
 
 def _print(learned: "Learned") -> None:
@@ -319,16 +361,13 @@ def _print(learned: "Learned") -> None:
 
     console = print_summary(learned.title, words(learned))
     table = Table(box=box.SIMPLE, pad_edge=False)
-    for place, head in enumerate(HEADS):
-        table.add_column(head, justify="left" if place < 2 else "right")
-    shown = rows(learned)
-    for row in shown[:_ROWS]:
+    for column, head in enumerate(HEADS):
+        table.add_column(head, justify="left" if column < 2 else "right")
+    all_rows = rows(learned)
+    for row in all_rows[:TABLE_ROWS]:
         table.add_row(*map(Text, row))
     console.print(table)
-    if len(shown) > _ROWS:
-        console.print(
-            Text(
-                f"{len(shown) - _ROWS:,} more states are not shown (--out and --json contain all).",
-                style="dim",
-            )
-        )
+    more = len(all_rows) - TABLE_ROWS
+    if more > 0:
+        note = f"{more:,} more states are not shown (--out and --json contain all)."
+        console.print(Text(note, style="dim"))

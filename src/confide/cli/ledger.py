@@ -6,41 +6,68 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from confide.cli.log_options import Relation
+from confide.cli.options import AsJson
+
 if TYPE_CHECKING:
     from confide.privacy.ledger import Account, Amount, Spend, Total
 
-app = typer.Typer(name="ledger", help="Keep a privacy budget in a file.", no_args_is_help=True)
+LedgerFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="The ledger file.", show_default=False)
+]
+NOMINAL = (
+    "The total is the guarantee for all releases together, also if they were chosen adaptively. "
+    "The amount spent is nominal: it would be a guarantee only if all releases, and when to stop, "
+    "had been fixed before the first one."
+)
+# Whose data a spend on a part of a split log used.
+_PARTS = {
+    "learn": "the learning part: the policy is learned from these users",
+    "test": "the test part: held-out users, on whom it is tested",
+}
+_TOTAL_PANEL = "Total budget"
+_OTHERS_PANEL = "Reserve for noise that is not Gaussian"
 
-File = Annotated[Path, typer.Argument(help="The ledger file.", show_default=False)]
 
-
-@app.command()
 def init(
-    path: File,
-    epsilon: Annotated[float, typer.Option(help="The total epsilon.", show_default=False)],
-    delta: Annotated[
-        float, typer.Option(help="The total delta; 0 excludes Gaussian noise.", show_default=False)
+    path: LedgerFile,
+    epsilon: Annotated[
+        float,
+        typer.Option(help="The total epsilon.", show_default=False, rich_help_panel=_TOTAL_PANEL),
     ],
-    relation: Annotated[
-        str,
+    delta: Annotated[
+        float,
         typer.Option(
-            help="Neighbouring data sets: replace (one user is replaced) or null (one user contributes zero)."
+            help="The total delta; 0 excludes Gaussian noise.",
+            show_default=False,
+            rich_help_panel=_TOTAL_PANEL,
         ),
-    ] = "replace",
+    ],
+    relation: Relation = "replace",
     others_epsilon: Annotated[
         float,
         typer.Option(
-            help="Part of the total epsilon that is reserved for noise that is not Gaussian."
+            metavar="NUMBER",
+            help="The part of the total epsilon that is reserved.",
+            rich_help_panel=_OTHERS_PANEL,
         ),
     ] = 0.0,
     others_delta: Annotated[
         float,
         typer.Option(
-            help="Part of the total delta that is reserved for noise that is not Gaussian."
+            metavar="NUMBER",
+            help="The part of the total delta that is reserved.",
+            rich_help_panel=_OTHERS_PANEL,
         ),
     ] = 0.0,
 ) -> None:
-    """Create a ledger. The totals cannot be changed later, and an existing file is never overwritten."""
+    """Create a ledger with a total budget.
+
+    The totals cannot be changed later, and an existing file is never overwritten.
+
+    Example:
+        confide ledger init budget.json --epsilon 4 --delta 1e-5
+    """
     from confide.privacy.ledger import Ledger
 
     ledger = Ledger.init(
@@ -54,29 +81,38 @@ def init(
     typer.echo(f"created {path}: {_total(ledger.account)}")
 
 
-@app.command()
-def show(
-    path: File,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-) -> None:
-    """Show all spends and the remaining budget."""
+def show(path: LedgerFile, as_json: AsJson = False) -> None:
+    """Show all spends and the remaining budget.
+
+    Example:
+        confide ledger show budget.json
+    """
     from confide.privacy.ledger import Ledger
 
     ledger = Ledger(path)
-    account, spends = ledger.account, ledger.spends
+    account = ledger.account
+    spends = ledger.spends
     if as_json:
         typer.echo(json.dumps(_record(account, spends), indent=2))
         return
     if spends:
         _print_table(spends)
-    spent, times = account.spent, "1 spend" if len(spends) == 1 else f"{len(spends)} spends"
-    parts = f"mu={spent.mu:.6g} of Gaussian noise and (epsilon={spent.epsilon:.6g}, delta={spent.delta:.6g}) of other noise"
-    split = (
-        " The parts of one split contain different users: the largest of their losses counts, not the sum."
-        if any(spend.part for spend in spends)
-        else ""
+    spent = account.spent
+    parts = (
+        f"mu={spent.mu:.6g} of Gaussian noise and "
+        f"(epsilon={spent.epsilon:.6g}, delta={spent.delta:.6g}) of other noise"
     )
-    so_far = f"nominally epsilon={account.epsilon:.6g} at delta={account.total.delta:g} in {times}: {parts}"
+    times = "1 spend" if len(spends) == 1 else f"{len(spends)} spends"
+    so_far = (
+        f"nominally epsilon={account.epsilon:.6g} at delta={account.total.delta:g} "
+        f"in {times}: {parts}"
+    )
+    split = ""
+    if any(spend.part for spend in spends):
+        split = (
+            " The parts of one split contain different users: "
+            "the largest of their losses counts, not the sum."
+        )
     _print_lines(
         {
             "guaranteed:": _total(account),
@@ -87,23 +123,21 @@ def show(
     )
 
 
-NOMINAL = (
-    "The total is the guarantee for all releases together, also if they were chosen adaptively. The amount spent is nominal: it would be a "
-    "guarantee only if all releases, and when to stop, had been fixed before the first one."
-)
-
-
 def _total(account: "Account") -> str:
     total = account.total
-    aside = f", of which (epsilon={total.others_epsilon:g}, delta={total.others_delta:g}) is reserved for noise that is not Gaussian"
-    set_aside = total.others_epsilon > 0 or total.others_delta > 0
-    return f"epsilon={total.epsilon:g} at delta={total.delta:g}, relation {total.relation}" + (
-        aside if set_aside else ""
-    )
+    guarantee = f"epsilon={total.epsilon:g} at delta={total.delta:g}, relation {total.relation}"
+    if total.others_epsilon == 0 and total.others_delta == 0:
+        return guarantee
+    reserve = f"(epsilon={total.others_epsilon:g}, delta={total.others_delta:g})"
+    return f"{guarantee}, of which {reserve} is reserved for noise that is not Gaussian"
 
 
 def _print_table(spends: "tuple[Spend, ...]") -> None:
-    """Three lines for a spend, not columns: ids and descriptions are too long to stand side by side on a narrow terminal."""
+    """Print a few lines for each spend.
+
+    They are not columns, because ids and descriptions are too long to stand side by side on a
+    narrow terminal.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -114,11 +148,15 @@ def _print_table(spends: "tuple[Spend, ...]") -> None:
     table.add_column("spend", overflow="fold")
     splits = _number_splits(spends)
     for spend in spends:
-        loss = ", ".join(f"{name}={value:.6g}" for name, value in _parameters(spend))
+        parameters = [(name, value) for name, value in _loss(spend).items() if name != "kind"]
+        loss = ", ".join(f"{name}={value:.6g}" for name, value in parameters)
+        lines = [spend.what, f"{loss}, relation {spend.relation.value}, {_state(spend)}"]
+        if spend.part:
+            lines.append(f"users: {_users(spend, splits)}")
+        lines.append(f"id {spend.id}")
         when = spend.when.replace("T", " ").removesuffix("+00:00")
-        people = f"\npeople: {_people(spend, splits)}" if spend.part else ""
-        lines = f"{spend.what}\n{loss}, relation {spend.relation.value}, {_state(spend)}{people}\nid {spend.id}"
-        table.add_row(when, Text(lines))  # Text: a name in [brackets] is no markup
+        # `Text`, because a name in [brackets] is no markup.
+        table.add_row(when, Text("\n".join(lines)))
     Console().print(table)
 
 
@@ -160,10 +198,6 @@ def _record(account: "Account", spends: "tuple[Spend, ...]") -> dict[str, Any]:
     }
 
 
-def _parameters(spend: "Spend") -> list[tuple[str, float]]:
-    return [(name, value) for name, value in _loss(spend).items() if name != "kind"]
-
-
 def _loss(spend: "Spend") -> dict[str, Any]:
     from confide.privacy.loss import loss_to_json
 
@@ -184,14 +218,12 @@ def _amount(amount: "Amount") -> dict[str, float]:
     return {"mu": amount.mu, "epsilon": amount.epsilon, "delta": amount.delta}
 
 
-_PARTS = {
-    "learn": "the learning part: the policy is learned from these users",
-    "test": "the test part: held-out users, on whom it is tested",
-}
-
-
 def _number_splits(spends: "tuple[Spend, ...]") -> dict[str, int]:
-    """Numbers for the splits. Their names are computed from the sizes and times of private files, and stay in the ledger."""
+    """Numbers that stand for the splits.
+
+    The names of splits stay in the ledger, because they are computed from the sizes and times of
+    private files.
+    """
     names = dict.fromkeys(spend.part[0] for spend in spends if spend.part is not None)
     return {name: number for number, name in enumerate(names, 1)}
 
@@ -199,15 +231,17 @@ def _number_splits(spends: "tuple[Spend, ...]") -> dict[str, int]:
 def _part(spend: "Spend", splits: dict[str, int]) -> dict[str, Any] | None:
     if spend.part is None:
         return None
-    return {"split": splits[spend.part[0]], "name": spend.part[1], "people": _people(spend, splits)}
+    split, name = spend.part
+    return {"split": splits[split], "name": name, "people": _users(spend, splits)}
 
 
-def _people(spend: "Spend", splits: dict[str, int]) -> str:
-    """Of a spend on a part of a split: whose data were used, in plain words."""
+def _users(spend: "Spend", splits: dict[str, int]) -> str:
+    """Whose data a spend on a part of a split used, in plain words."""
     assert spend.part is not None
     split, name = spend.part
     return f"{_PARTS.get(name, f'part {name}')}, of split {splits[split]}"
 
 
 def _state(spend: "Spend") -> str:
-    return "released" if spend.released else "pending"  # pending: charged, and not released yet
+    # A pending spend is charged, and not released yet.
+    return "released" if spend.released else "pending"

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from confide.cli.groups import with_groups
-from confide.cli.options import AsJson, print_json
-from confide.cli.world_options import WorldOptions
+from confide.cli.options import PROBLEM_PANEL, AsJson, print_json
+from confide.cli.problem_options import ProblemOptions
 
 if TYPE_CHECKING:
     from confide.catalogue import Catalogue
@@ -16,11 +16,23 @@ if TYPE_CHECKING:
     from confide.problems.zoo import ProblemProfile
 
 _NOTE = (
-    "A problem may also be gym:ID, an environment of Gymnasium (gym:FrozenLake-v1), gym:package.module:Class, or the file of a saved "
-    "problem. An agent may also be a class of yours, package.module:Class. confide list --for PROBLEM says which agents fit it. "
-    "These agents learn while users come. From a log of the past: confide logs import makes one of a raw table, confide evaluate estimates "
-    "what the policy in it is worth, confide learn finds a better one."
+    "A problem may also be gym:ID, an environment of Gymnasium (gym:FrozenLake-v1), "
+    "gym:package.module:Class, or the file of a saved problem. "
+    "An agent may also be a class of yours, package.module:Class. "
+    "confide list --for PROBLEM says which agents fit it. "
+    "These agents learn while users come. From a log of the past: confide logs import makes a log "
+    "from a raw table, confide evaluate estimates what the policy in it is worth, and confide "
+    "learn finds a better one."
 )
+# What an agent must know in advance, by the family of its problems.
+_KNOWLEDGE = {
+    "mixture": "kernels",
+    "linear MDP": "features of states and actions",
+    "linear bandit": "the number of features; contexts come with the users",
+    "linear control": "costs, bounds of the system and of the noise",
+    "features": "the function of an observation, the bound on its rows",
+    "table": "numbers of states and actions, start, terminal states",
+}
 
 
 @with_groups
@@ -30,151 +42,155 @@ def list_all(
         str | None,
         typer.Option(
             "--for",
+            metavar="PROBLEM",
             help="Say which agents fit this problem, and why the others do not.",
+            rich_help_panel=PROBLEM_PANEL,
             show_default=False,
         ),
     ] = None,
-    worlds: WorldOptions,
+    problem_options: ProblemOptions,
     as_json: AsJson = False,
 ) -> None:
-    """List the agents and problems by kind. An agent fits the problems of its kind."""
+    """List agents and problems, or the agents that fit a problem.
+
+    Agents and problems are listed by kind. An agent fits the problems of its kind.
+
+    Examples:
+        confide list
+        confide list --for gym:FrozenLake-v1
+    """
     if problem is not None:
-        _print_for(worlds.make(problem), as_json)
+        _show_fitting(problem_options.make(problem), as_json)
         return
-    if worlds != WorldOptions():
+    if problem_options != ProblemOptions():
         raise typer.BadParameter(
             "options of a problem, such as --horizon or --features, need --for PROBLEM"
         )
     if as_json:
-        print_json(_plain())
-        return
+        print_json(_catalogue_record())
+    else:
+        _print_catalogue()
+
+
+def _print_catalogue() -> None:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     from confide.agents.catalogue import CALIBRATION_DIFFERENCE, NEEDS
 
     console = Console()
     for kind, meaning in NEEDS.items():
-        agents, problems = _of_kind(kind)
         console.print(Text.assemble((kind or "all kinds", "bold"), f": {meaning}"))
-        table = Table.grid(padding=(0, 2))
-        table.add_column(no_wrap=True)
-        table.add_column(no_wrap=True)
-        table.add_column()
-        for title, rows in (("agents", agents), ("problems", problems)):
-            for place, (name, about) in enumerate(rows):
-                table.add_row(
-                    Text("" if place else f"  {title}", style="dim"), Text(name), Text(about)
-                )
-            if title == "agents" and not rows:
-                table.add_row(
-                    Text("  agents", style="dim"),
-                    Text("none"),
-                    Text("no private learner yet; see all kinds"),
-                )
-        console.print(table)
+        console.print(_table_of_kind(kind))
         console.print()
     console.print(
         f"The {CALIBRATION_DIFFERENCE} {_NOTE}", style="dim", highlight=False, markup=False
     )
 
 
-def _for(problem: "Problem") -> dict[str, Any]:
-    """What there is to know before a learner is chosen."""
+def _table_of_kind(kind: str) -> Any:
+    """A table with the agents and the problems of a kind, each with its description."""
+    from rich.table import Table
+    from rich.text import Text
+
+    agents = _agents_of_kind(kind) or [("none", "no private learner yet; see all kinds")]
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for title, rows in (("agents", agents), ("problems", _problems_of_kind(kind))):
+        for place, (name, about) in enumerate(rows):
+            heading = Text("" if place else f"  {title}", style="dim")
+            table.add_row(heading, Text(name), Text(about))
+    return table
+
+
+def _fitting_agents(problem: "Problem") -> dict[str, Any]:
+    """What a user needs to know before choosing an agent for a problem."""
     from confide.agents.catalogue import AGENTS, private_agents, users_needed, why_not
 
     public = problem.public
-    fitting: dict[str, Any] = {}
-    for name in private_agents():
-        if why_not(name, public):
-            continue
-        profile, shared = AGENTS[name].profile, AGENTS[name].abilities.distributed
-        fitting[name] = {
+    reasons = {name: why_not(name, public) for name in private_agents()}
+    agents: dict[str, Any] = {}
+    for name in [name for name, reason in reasons.items() if not reason]:
+        profile = AGENTS[name].profile
+        trust = ["joint"]
+        if profile.local:
+            trust.append("local")
+        if AGENTS[name].abilities.distributed:
+            trust.append("distributed")
+        rewards = ", rewards" if profile.known_rewards else ""
+        agents[name] = {
             "about": profile.about,
             "paper": profile.paper,
-            "must_know": _must_know(public) + (", rewards" if profile.known_rewards else ""),
-            "trust": [
-                "joint",
-                *(["local"] if profile.local else []),
-                *(["distributed"] if shared else []),
-            ],
+            "must_know": _KNOWLEDGE[public.family] + rewards,
+            "trust": trust,
             "users_needed": users_needed(name, problem),
         }
-    others = {name: why_not(name, public) for name in private_agents() if why_not(name, public)}
+    has_values = problem.optimal_value is not None
     return {
         "problem": problem.name,
         "kind": public.family,
         "horizon": problem.horizon,
-        "rewards": "learned" if _learned(public) else "public",
-        "values": "unknown: runs report returns"
-        if problem.optimal_value is None
-        else "exact: runs report regret",
-        "agents": fitting,
-        "others": others,
+        "rewards": "learned" if _has_learned_rewards(public) else "public",
+        "values": "exact: runs report regret" if has_values else "unknown: runs report returns",
+        "agents": agents,
+        "others": {name: reason for name, reason in reasons.items() if reason},
     }
 
 
-def _learned(public: Any) -> bool:
-    """Whether rewards are: the costs of a linear system are known."""
+def _has_learned_rewards(public: Any) -> bool:
+    """Whether agents learn the rewards. The costs of a linear system are known."""
     return public.family != "linear control" and getattr(public, "rewards", None) is None
 
 
-def _must_know(public: Any) -> str:
-    known = {
-        "mixture": "kernels",
-        "linear MDP": "features of states and actions",
-        "features": "the function of an observation, the bound on its rows",
-        "linear bandit": "the number of features; contexts come with the users",
-        "linear control": "costs, bounds of the system and of the noise",
-        "table": "numbers of states and actions",
-    }
-    return known[public.family] + (", start, terminal states" if public.family == "table" else "")
-
-
-def _print_for(problem: "Problem", as_json: bool) -> None:
-    found = _for(problem)
+def _show_fitting(problem: "Problem", as_json: bool) -> None:
+    facts = _fitting_agents(problem)
     if as_json:
-        print_json(found)
+        print_json(facts)
         return
     from rich.console import Console
-    from rich.markup import escape
     from rich.padding import Padding
-    from rich.table import Table
     from rich.text import Text
 
     console = Console()
-    steps = "1 step" if found["horizon"] == 1 else f"{found['horizon']} steps"
-    kind = f"a {found['kind']} problem"
-    if found["kind"] == "features":
+    steps = "1 step" if facts["horizon"] == 1 else f"{facts['horizon']} steps"
+    kind = f"a {facts['kind']} problem"
+    if facts["kind"] == "features":
         kind = "a problem with features of observations"
-    about = f"{found['problem']}: {kind}, {steps}, rewards {found['rewards']}"
-    console.print(f"{about}; values are {found['values']}", highlight=False, markup=False)
-    table = Table(box=None, pad_edge=False, title_justify="left")
-    for heading in ("agent", "must know", "trust", "users at epsilon = 1"):
-        table.add_column(heading, overflow="fold")
-    for name, one in found["agents"].items():
-        table.add_row(
-            *map(
-                escape,
-                (name, one["must_know"], ", ".join(one["trust"]), _needed(one["users_needed"])),
-            )
-        )
-    if found["agents"]:
-        console.print(table)
+    about = f"{facts['problem']}: {kind}, {steps}, rewards {facts['rewards']}"
+    console.print(f"{about}; values are {facts['values']}", highlight=False, markup=False)
+    if facts["agents"]:
+        console.print(_table_of_fitting(facts["agents"]))
     else:
         console.print("no private learner fits it; uniform and oracle do")
     console.print("\nDo not fit:")
-    for reason, names in groupby(found["others"], key=found["others"].get):
+    for reason, names in groupby(facts["others"], key=facts["others"].get):
         console.print(Padding(Text(f"{', '.join(names)}: {reason}"), (0, 0, 0, 2)))
     console.print(
-        "\nUsers: measured, the median over seeds until policies stay 90 % of the way from uniform to optimal play, delta = 1e-5.",
+        "\nUsers: measured, the median over seeds until policies stay 90 % of the way from "
+        "uniform to optimal play, delta = 1e-5.",
         style="dim",
         highlight=False,
     )
 
 
-def _needed(measured: dict[str, Any] | None) -> str:
+def _table_of_fitting(agents: dict[str, Any]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, title_justify="left")
+    table.add_column("agent", no_wrap=True)
+    for heading in ("must know", "trust", "users at epsilon = 1"):
+        table.add_column(heading, overflow="fold")
+    for name, facts in agents.items():
+        trust = ", ".join(facts["trust"])
+        row = (name, facts["must_know"], trust, _users_needed(facts["users_needed"]))
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _users_needed(measured: dict[str, Any] | None) -> str:
     if measured is None:
         return "not known"
     users = measured["users"]
@@ -182,65 +198,64 @@ def _needed(measured: dict[str, Any] | None) -> str:
 
 
 def _profiles(catalogue: "Catalogue") -> dict[str, Any]:
-    return {name: one.profile for name, one in catalogue.items()}
+    return {name: entry.profile for name, entry in catalogue.items()}
 
 
-def _of_kind(kind: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """(agents, problems), each with its description."""
+def _agents_of_kind(kind: str) -> list[tuple[str, str]]:
+    """Names and descriptions. The brackets have the paper and the calibrations."""
+    from confide.agents.catalogue import AGENTS, has_paper
+
+    rows = []
+    for name, profile in _profiles(AGENTS).items():
+        if profile.family == kind:
+            calibrations = "; tight or paper" if has_paper(name) else "; tight"
+            rewards = "; rewards must be known" if profile.known_rewards else ""
+            rows.append((name, _with_paper(profile, calibrations) + rewards))
+    return rows
+
+
+def _problems_of_kind(kind: str) -> list[tuple[str, str]]:
+    from confide.problems.catalogue import PROBLEMS
+
+    profiles = _profiles(PROBLEMS)
+    return [(name, _with_paper(p)) for name, p in profiles.items() if p.family == kind]
+
+
+def _with_paper(profile: "Profile | ProblemProfile", calibrations: str = "") -> str:
+    if profile.paper in ("", "confide"):
+        return profile.about
+    return f"{profile.about} [{profile.paper}{calibrations}]"
+
+
+def _catalogue_record() -> dict[str, Any]:
+    """All agents and problems for --json. Its fields are part of the interface."""
     from confide.agents.catalogue import AGENTS, has_paper
     from confide.problems.catalogue import PROBLEMS
 
-    def said(about: str, paper: str, more: str, calibrations: str = "") -> str:
-        return about + (f" [{paper}{calibrations}]" if paper not in ("", "confide") else "") + more
-
-    agents = [
-        (
-            name,
-            said(
-                e.about,
-                e.paper,
-                "; rewards must be known" if e.known_rewards else "",
-                "; tight or paper" if has_paper(name) else "; tight",
-            ),
-        )
-        for name, e in _profiles(AGENTS).items()
-        if e.family == kind
-    ]
-    problems = [
-        (name, said(p.about, p.paper, ""))
-        for name, p in _profiles(PROBLEMS).items()
-        if p.family == kind
-    ]
-    return agents, problems
-
-
-def _plain() -> dict[str, Any]:
-    from confide.agents.catalogue import AGENTS, has_paper
-    from confide.problems.catalogue import PROBLEMS
-
-    def fit(agent: "Profile", problem: "ProblemProfile") -> bool:
-        rewards_known = problem.public_rewards or not agent.known_rewards
-        return agent.family in ("", problem.family) and rewards_known
-
-    learners = _profiles(AGENTS)
+    agent_profiles = _profiles(AGENTS)
     agents = {
         name: {
-            "about": e.about,
-            "paper": e.paper,
+            "about": profile.about,
+            "paper": profile.paper,
             "calibrations": ["tight", "paper"] if has_paper(name) else ["tight"],
-            "fits": e.family,
-            "known_rewards": e.known_rewards,
-            "local": e.local,
+            "fits": profile.family,
+            "known_rewards": profile.known_rewards,
+            "local": profile.local,
         }
-        for name, e in learners.items()
+        for name, profile in agent_profiles.items()
     }
     problems = {
         name: {
-            "about": p.about,
-            "paper": p.paper,
-            "kind": p.family,
-            "agents": [a for a, e in learners.items() if fit(e, p)],
+            "about": profile.about,
+            "paper": profile.paper,
+            "kind": profile.family,
+            "agents": [a for a, agent in agent_profiles.items() if _fits(agent, profile)],
         }
-        for name, p in _profiles(PROBLEMS).items()
+        for name, profile in _profiles(PROBLEMS).items()
     }
     return {"agents": agents, "problems": problems}
+
+
+def _fits(agent: "Profile", problem: "ProblemProfile") -> bool:
+    rewards_known = problem.public_rewards or not agent.known_rewards
+    return agent.family in ("", problem.family) and rewards_known

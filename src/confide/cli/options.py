@@ -2,62 +2,87 @@
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
 if TYPE_CHECKING:
-    from confide.privacy.request import Request
+    from confide.privacy.request import DistributedDP, JointDP, LocalDP, Request
 
+# The delta of a run that states only epsilon. A usual choice in the literature.
 DELTA = 1e-5
+# What `--trust` takes.
+TRUST_MODELS = ("joint", "local", "distributed")
+# Headings of the help pages that more than one file uses.
+PRIVACY_PANEL = "Privacy"
+LEARNING_PANEL = "Learning"
+PROBLEM_PANEL = "Problem"
+OUTPUT_PANEL = "Output"
+
+_TRUST_HELP = (
+    "Who is trusted. joint: a curator sees all data and releases noisy statistics. local: every "
+    "user's device adds noise before it sends anything. distributed: every device adds a share of "
+    "the noise, and an ideal aggregator, which is simulated here, shows nothing but sums."
+)
 
 Epsilon = Annotated[float, typer.Option(help="Privacy budget: smaller is more private.")]
 Delta = Annotated[
     float, typer.Option(help="Privacy parameter delta: the additive term of the guarantee.")
 ]
-Trust = Annotated[
-    str,
-    typer.Option(
-        help="Trust model: joint (a trusted curator), local (noise is added on each user's device), or distributed (each device adds a "
-        "share of the noise, and an ideal aggregator, which is simulated here, shows the sums).",
-    ),
-]
+Trust = Annotated[str, typer.Option(metavar="|".join(TRUST_MODELS), help=_TRUST_HELP)]
 Dropouts = Annotated[
     float | None,
     typer.Option(
-        help="Under distributed trust: share of the devices of a batch that may drop out. The guarantee holds without their noise.",
+        metavar="SHARE",
+        help="With --trust distributed: the share of a batch's devices that may drop out. The "
+        "guarantee holds without their noise.",
         show_default="0.1",
     ),
 ]
-Episodes = Annotated[int, typer.Option(help="Number of users; each plays one episode.")]
-ProblemSeed = Annotated[int, typer.Option(help="Seed that generates the instance of the problem.")]
+Episodes = Annotated[
+    int,
+    typer.Option("--episodes", "--users", help="Number of users; each plays one episode."),
+]
+ProblemSeed = Annotated[
+    int,
+    typer.Option(
+        help="Seed that generates the instance of the problem.", rich_help_panel=PROBLEM_PANEL
+    ),
+]
 Horizon = Annotated[
     int | None,
     typer.Option(
-        help="Steps per episode, for problems that have no fixed horizon.", show_default=False
+        help="Steps per episode, for problems that have no fixed horizon.",
+        show_default=False,
+        rich_help_panel=PROBLEM_PANEL,
     ),
 ]
 Rewards = Annotated[
     str | None,
     typer.Option(
-        help="For gym:ID with a table: learned, or public (the mean rewards of each state and action are known, which reveals something "
-        "about the dynamics).",
+        metavar="learned|public",
+        help="For gym:ID with a table. learned: the agent learns the rewards. public: it knows the "
+        "mean reward of each state and action, which reveals something about the dynamics.",
         show_default="learned",
+        rich_help_panel=PROBLEM_PANEL,
     ),
 ]
 RewardRange = Annotated[
     tuple[float, float] | None,
     typer.Option(
         metavar="LOW HIGH",
-        help="Public range of the rewards of gym:ID, which is mapped to [0, 1]; "
-        "required if the environment has no table and no --features.",
+        help="Public range of the rewards of gym:ID, which is mapped to [0, 1]. Required if the "
+        "environment has no table and --features is not given.",
         show_default=False,
+        rich_help_panel=PROBLEM_PANEL,
     ),
 ]
 Calibration = Annotated[
     str | None,
     typer.Option(
-        help="tight: the least noise that the guarantee needs; paper: the constants printed in the paper.",
+        metavar="tight|paper",
+        help="tight: the least noise that the guarantee needs. paper: the constants printed in the "
+        "paper.",
         show_default="tight",
     ),
 ]
@@ -65,33 +90,42 @@ BonusScale = Annotated[
     float | None,
     typer.Option(help="Scale of the exploration bonus.", show_default="depends on the agent"),
 ]
-When = Annotated[
+ReleaseSchedule = Annotated[
     str | None,
     typer.Option(
         "--schedule",
-        help="Release schedule: geometric, every (after each user), adaptive (lsvi-ucb only), or a number N (after every N users).",
+        metavar="geometric|every|adaptive|N",
+        help="When statistics are released. geometric: after batches that grow. every: after each "
+        "user. adaptive: when the statistics have changed enough (lsvi-ucb only). A number N: "
+        "after every N users.",
         show_default="depends on the agent",
     ),
 ]
 CompareWith = Annotated[
     list[str] | None,
     typer.Option(
-        help="Another agent to compare with, with its own defaults; `no-privacy` is the same agent without privacy, `paper` the same "
-        "agent with the constants printed in its paper. Can be given several times.",
+        metavar="AGENT",
+        help="Compare with another agent, which has its own defaults. no-privacy stands for the "
+        "same agent without privacy, and paper for the same agent with the constants printed in "
+        "its paper. Can be given several times.",
         show_default=False,
+        rich_help_panel=LEARNING_PANEL,
     ),
 ]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="Set another option of the agent's class, as NAME=VALUE. Can be given several times.",
+        metavar="NAME=VALUE",
+        help="Set another option of the agent's class. Can be given several times.",
         show_default=False,
+        rich_help_panel=LEARNING_PANEL,
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-
-
+AsJson = Annotated[
+    bool,
+    typer.Option("--json", help="Print JSON instead of text.", rich_help_panel=OUTPUT_PANEL),
+]
 Yes = Annotated[
     bool,
     typer.Option(
@@ -104,94 +138,110 @@ Yes = Annotated[
 class AgentPrivacyOptions:
     """The guarantee of an agent; without --epsilon there is none."""
 
+    PANEL: ClassVar = PRIVACY_PANEL
+
     epsilon: Annotated[
         float | None,
         typer.Option(
-            help="Privacy budget: smaller is more private. Without it the agent runs without privacy.",
+            help="Privacy budget: smaller is more private. Without it the agent runs without "
+            "privacy.",
             show_default=False,
         ),
     ] = None
     delta: Annotated[
         float | None,
         typer.Option(
-            help="Privacy parameter delta; 0 for pure differential privacy.",
-            show_default=f"{DELTA:g}",
+            help="Privacy parameter delta; 0 for pure differential privacy.", show_default="1e-5"
         ),
     ] = None
     trust: Annotated[
         str | None,
-        typer.Option(
-            help="Trust model: joint (a trusted curator), local (noise is added on each user's device), or distributed (each device adds "
-            "a share of the noise, and an ideal aggregator, which is simulated here, shows the sums).",
-            show_default="joint",
-        ),
+        typer.Option(metavar="|".join(TRUST_MODELS), help=_TRUST_HELP, show_default="joint"),
     ] = None
     dropouts: Dropouts = None
 
     def request(self) -> "Request":
-        """The privacy request. An incomplete request is refused: it would run without privacy."""
-        from confide.errors import InvalidParameter
-        from confide.privacy.request import DistributedDP, JointDP, LocalDP, NoPrivacy
+        """The privacy request.
 
-        kinds: dict[str, type[JointDP | LocalDP | DistributedDP]] = {
-            "joint": JointDP,
-            "local": LocalDP,
-            "distributed": DistributedDP,
-        }
-        if self.trust is not None and self.trust not in kinds:
+        An incomplete request is refused, because it would run without privacy.
+        """
+        from confide.errors import InvalidParameter
+        from confide.privacy.request import DistributedDP, NoPrivacy
+
+        if self.trust is not None and self.trust not in TRUST_MODELS:
             raise InvalidParameter.of(
                 "trust", f"must be joint, local or distributed, got {self.trust!r}"
             )
         if self.epsilon is None:
-            others = {"--delta": self.delta, "--trust": self.trust, "--dropouts": self.dropouts}
-            for option, value in others.items():
-                if value is not None:
-                    raise InvalidParameter(
-                        f"{option} needs --epsilon: add --epsilon, or omit {option} to run without privacy"
-                    )
+            self._refuse_options_without_epsilon()
             return NoPrivacy()
         delta = DELTA if self.delta is None else self.delta
         if self.dropouts is None:
-            return kinds[self.trust or "joint"](self.epsilon, delta)
+            return _request_class(self.trust or "joint")(self.epsilon, delta)
         if self.trust != "distributed":
             raise InvalidParameter(
-                "--dropouts is for --trust distributed: under other trust models no noise is missing"
+                "--dropouts is for --trust distributed: "
+                "under other trust models a device that drops out takes no noise with it"
             )
         return DistributedDP(self.epsilon, delta, dropouts=self.dropouts)
+
+    def _refuse_options_without_epsilon(self) -> None:
+        from confide.errors import InvalidParameter
+
+        others = {"--delta": self.delta, "--trust": self.trust, "--dropouts": self.dropouts}
+        for option, value in others.items():
+            if value is not None:
+                raise InvalidParameter(
+                    f"{option} needs --epsilon: "
+                    f"add --epsilon, or omit {option} to run without privacy"
+                )
+
+
+def _request_class(trust: str) -> "type[JointDP | LocalDP | DistributedDP]":
+    from confide.privacy.request import DistributedDP, JointDP, LocalDP
+
+    if trust == "local":
+        return LocalDP
+    return DistributedDP if trust == "distributed" else JointDP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOptions:
     """How long an agent learns, and the options that many agents have."""
 
+    PANEL: ClassVar = LEARNING_PANEL
+
     episodes: Episodes = 100_000
     calibration: Calibration = None
     bonus_scale: BonusScale = None
-    schedule: When = None
+    schedule: ReleaseSchedule = None
 
-    def chosen(self, settings: list[str] | None = None) -> tuple[tuple[str, Any], ...]:
+    def for_spec(self, settings: list[str] | None = None) -> tuple[tuple[str, Any], ...]:
         """The options that were given, in the form of `RunSpec.options`.
 
-        An agent refuses an option that it does not have.
+        `settings` are those of --set. An agent refuses an option that it does not have.
         """
         from confide.agents.catalogue import schedule_of
         from confide.errors import InvalidParameter
         from confide.runs.spec import Named, read_value
 
-        named = self.schedule
-        schedule = None if named is None else Named(named, schedule_of(named, self.episodes))
-        given = {
+        schedule = None
+        if self.schedule is not None:
+            schedule = Named(self.schedule, schedule_of(self.schedule, self.episodes))
+        values = {
             "calibration": self.calibration,
             "bonus_scale": self.bonus_scale,
             "schedule": schedule,
         }
-        chosen = {name: value for name, value in given.items() if value is not None}
-        for text in settings or ():
-            name, equals, value = text.partition("=")
-            if not equals or not name or name in chosen:
-                raise InvalidParameter(f"--set needs NAME=VALUE, once for each name, got {text!r}")
-            chosen[name] = read_value(value)
-        return tuple(chosen.items())
+        options = {name: value for name, value in values.items() if value is not None}
+        for setting in settings or ():
+            name, equals, value = setting.partition("=")
+            if not equals or not name or name in options:
+                raise InvalidParameter(
+                    f"--set needs NAME=VALUE, once for each name, got {setting!r}"
+                )
+            options[name] = read_value(value)
+        return tuple(options.items())
 
 
 def print_json(value: Any) -> None:

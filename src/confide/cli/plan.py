@@ -1,32 +1,35 @@
 """confide plan: predict the error of a release from public numbers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from confide.cli.estimator_options import PlannedEstimatorCommand
 from confide.cli.groups import with_groups
-from confide.cli.log_options import Discount, EstimatorName, MaxTrajectories, PrivacyOptions
+from confide.cli.log_options import (
+    LIMITS_PANEL,
+    Discount,
+    EstimatorName,
+    MaxTrajectories,
+    PrivacyOptions,
+)
 from confide.cli.options import AsJson, print_json
 from confide.cli.returns import ReturnOptions
 
 if TYPE_CHECKING:
     from confide.evaluation.plan import ExpectedError
 
-app = typer.Typer(
-    name="plan",
-    help="Predict errors from public numbers, without reading data.",
-    no_args_is_help=True,
-)
-
+# Errors are predicted for these budgets beside the requested one. A matter of taste.
 _EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedValueOptions:
     """What would be estimated, from how many users."""
+
+    PANEL: ClassVar = "Estimate"
 
     states: Annotated[
         int,
@@ -45,14 +48,22 @@ class PlannedValueOptions:
 class PopulationOptions:
     """What is known about the users of a log, from public sources."""
 
+    PANEL: ClassVar = "What is known about the users"
+
     max_trajectories: MaxTrajectories = 1
     max_steps: Annotated[
         int | None,
-        typer.Option(help="Use at most this many steps per trajectory.", min=1, show_default=False),
+        typer.Option(
+            help="Use at most this many steps per trajectory.",
+            min=1,
+            show_default=False,
+            rich_help_panel=LIMITS_PANEL,
+        ),
     ] = None
     visit_shares: Annotated[
         Path | None,
         typer.Option(
+            metavar="FILE",
             help="Public estimate of visits per user to each state: .npy or .csv.",
             show_default="the same for all",
         ),
@@ -76,40 +87,47 @@ class PopulationOptions:
         """The arguments of an estimator's `plan`."""
         from confide.release.inputs import read_table
 
-        shares = self.visit_shares
+        path = self.visit_shares
         return {
-            "visit_shares": None if shares is None else read_table(shares, "visit shares").ravel(),
+            "visit_shares": None if path is None else read_table(path, "visit shares").ravel(),
             "return_std": self.return_std,
             "spread": self.spread,
             "trajectories": self.max_trajectories,
         }
 
 
-@app.command(cls=PlannedEstimatorCommand)
 @with_groups
 def evaluate(
     context: typer.Context,
     value: PlannedValueOptions,
-    returned: ReturnOptions,
+    return_options: ReturnOptions,
     privacy: PrivacyOptions,
     population: PopulationOptions,
     as_json: AsJson = False,
 ) -> None:
-    """Predict the error of `confide evaluate`, for several epsilons. No data are read."""
+    """Predict the error of `confide evaluate` for several epsilons.
+
+    No data are read.
+
+    Example:
+        confide plan evaluate --states 10 --users 5000 --epsilon 1 \\
+            --delta 1e-6 --reward-range 0 1 --max-steps 20
+    """
     from confide.errors import InvalidParameter
     from confide.evaluation.catalogue import estimator_class, make_estimator
 
     if not hasattr(estimator_class(value.estimator), "plan"):
         raise InvalidParameter(
-            f"the error of {value.estimator} cannot be predicted; only counts-and-sums can be planned"
+            f"the error of {value.estimator} cannot be predicted; "
+            "only counts-and-sums can be planned"
         )
     options: dict[str, Any] = context.obj
-    asked_epsilon = privacy.request().epsilon
-    if returned.reward_range is not None and population.max_steps is None:
+    requested_epsilon = privacy.request().epsilon
+    if return_options.reward_range is not None and population.max_steps is None:
         raise InvalidParameter(
             "--reward-range needs --max-steps: returns add up over the steps of a trajectory"
         )
-    returns = returned.range(
+    returns = return_options.range(
         options["centre"],
         steps=population.max_steps or 1,
         discount=value.discount,
@@ -123,88 +141,98 @@ def evaluate(
         **options | {"centre": returns.centre},
     )
     facts = population.facts()
-    epsilons = sorted({asked_epsilon, *_EPSILONS})
-    requests = [replace(privacy, epsilon=each).request() for each in epsilons]
+    epsilons = sorted({requested_epsilon, *_EPSILONS})
+    requests = [replace(privacy, epsilon=epsilon).request() for epsilon in epsilons]
     plans = [estimator.plan(value.users, request, **facts) for request in requests]
-    _show(estimator, plans, epsilons.index(asked_epsilon), as_json)
+    _show(estimator, plans, plans[epsilons.index(requested_epsilon)], as_json)
 
 
-def _show(made: Any, plans: "list[ExpectedError]", asked: int, as_json: bool) -> None:
-    warned = delta_warnings(plans[asked].users, plans[asked].privacy.delta)
+def _show(
+    estimator: Any, plans: "Sequence[ExpectedError]", requested: "ExpectedError", as_json: bool
+) -> None:
+    """Print the plans, of which `requested` is the one that was asked for."""
+    warnings = delta_warnings(requested.users, requested.privacy.delta)
     if as_json:
-        print_json(_record(made, plans, asked, warned))
+        print_json(_record(estimator, plans, requested, warnings))
         return
-    for warning in warned:
+    for warning in warnings:
         typer.echo(f"warning: {warning}", err=True)
-    _print(made, plans, asked)
+    _print(estimator, plans, requested)
 
 
-def _print(made: Any, plans: "list[ExpectedError]", asked: int) -> None:
+def _print(estimator: Any, plans: "Sequence[ExpectedError]", requested: "ExpectedError") -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console, chosen = Console(), plans[asked]
-    said = f"Values of {made.states:,} states from {chosen.users:,} users at epsilon = {chosen.privacy.epsilon:g}, "
-    console.print(Text(f"{said}delta = {chosen.privacy.delta:g}:", style="bold"))
-    parts = f"{chosen.noise:.3g} from privacy, {chosen.sampling:.3g} from sampling"
-    expected = f"expect a root mean square error of {chosen.rmse:.3g} ({parts}), where returns span {made.return_bound:g}."
+    console = Console()
+    privacy = requested.privacy
+    title = (
+        f"Values of {estimator.states:,} states from {requested.users:,} users "
+        f"at epsilon = {privacy.epsilon:g}, delta = {privacy.delta:g}:"
+    )
+    console.print(Text(title, style="bold"))
+    parts = f"{requested.noise:.3g} from privacy, {requested.sampling:.3g} from sampling"
+    expected = (
+        f"expect a root mean square error of {requested.rmse:.3g} ({parts}), "
+        f"where returns span {estimator.return_bound:g}."
+    )
     console.print(_item("", expected))
-    values = Table(box=box.SIMPLE, pad_edge=False)
+    table = Table(box=box.SIMPLE, pad_edge=False)
     for title in ("epsilon", "expected error", "from privacy", "from sampling", "% of range"):
-        values.add_column(title, justify="right")
-    for place, plan in enumerate(plans):
-        share = f"{100 * plan.rmse / made.return_bound:.2g} %"
+        table.add_column(title, justify="right")
+    for plan in plans:
         row = (
             f"{plan.privacy.epsilon:g}",
             f"{plan.rmse:.3g}",
             f"{plan.noise:.3g}",
             f"{plan.sampling:.3g}",
-            share,
+            f"{100 * plan.rmse / estimator.return_bound:.2g} %",
         )
-        values.add_row(*row, style="bold" if place == asked else None)
-    console.print(values)
-    for text in (*chosen.assumptions, "No data were read, and no budget was spent."):
-        console.print(_item("assumed:" if text in chosen.assumptions else "", text))
+        table.add_row(*row, style="bold" if plan is requested else None)
+    console.print(table)
+    for assumption in requested.assumptions:
+        console.print(_item("assumed:", assumption))
+    console.print(_item("", "No data were read, and no budget was spent."))
 
 
-def _item(mark: str, text: str) -> Any:
+def _item(heading: str, text: str) -> Any:
     """A line that is indented where it wraps."""
     from rich.table import Table
     from rich.text import Text
 
     line = Table.grid(padding=(0, 1, 0, 0))
-    line.add_row(Text(f"  {mark}" if mark else " ", style="dim"), Text(text))
+    line.add_row(Text(f"  {heading}" if heading else " ", style="dim"), Text(text))
     return line
 
 
 def _record(
-    made: Any, plans: "list[ExpectedError]", asked: int, warned: list[str]
+    estimator: Any,
+    plans: "Sequence[ExpectedError]",
+    requested: "ExpectedError",
+    warnings: list[str],
 ) -> dict[str, Any]:
-    rows = [
-        {
-            "epsilon": p.privacy.epsilon,
-            "rmse": p.rmse,
-            "from_privacy": p.noise,
-            "from_sampling": p.sampling,
-            "noise_std": p.noise_scale,
-        }
-        for p in plans
-    ]
-    settings = {
-        name: getattr(made, name)
-        for name in ("states", "discount", "return_bound", "visits", "shrink")
-    }
+    settings = ("states", "discount", "return_bound", "visits", "shrink")
     return {
-        "users": plans[asked].users,
-        "delta": plans[asked].privacy.delta,
-        "relation": str(plans[asked].privacy.relation),
-        "settings": settings,
-        "expected": rows[asked],
-        "epsilons": rows,
-        "assumptions": list(plans[asked].assumptions),
-        "warnings": warned,
+        "users": requested.users,
+        "delta": requested.privacy.delta,
+        "relation": str(requested.privacy.relation),
+        "settings": {name: getattr(estimator, name) for name in settings},
+        "expected": _record_of_plan(requested),
+        "epsilons": [_record_of_plan(plan) for plan in plans],
+        "assumptions": list(requested.assumptions),
+        "warnings": warnings,
+    }
+
+
+def _record_of_plan(plan: "ExpectedError") -> dict[str, float]:
+    return {
+        "epsilon": plan.privacy.epsilon,
+        "rmse": plan.rmse,
+        "from_privacy": plan.noise,
+        "from_sampling": plan.sampling,
+        "noise_std": plan.noise_scale,
     }
 
 

@@ -1,7 +1,7 @@
-"""confide plan learn: how many users a log needs until the learned policy improves on the logged one."""
+"""confide plan learn: how many users a log needs until its policy can be improved."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -12,33 +12,43 @@ from confide.cli.options import AsJson, print_json
 if TYPE_CHECKING:
     from confide.problems import TabularMDP
 
+# Steps of a trajectory where the problem states none. A matter of taste.
 _STEPS = 21
-_TIMES = (0.5, 1.0, 2.0)  # the epsilon that is asked for
+# The number of users is predicted for these multiples of the requested epsilon.
+_EPSILON_MULTIPLES = (0.5, 1.0, 2.0)
+# A random problem has one rewarded state for so many states. A matter of taste.
+_STATES_PER_REWARD = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimilarProblemOptions:
     """A public problem that is similar to the one in the log."""
 
+    PANEL: ClassVar = "A similar problem"
+
     on: Annotated[
         str | None,
         typer.Option(
-            help="Public problem similar to yours: a table from `confide list`, or a saved problem.",
+            metavar="PROBLEM",
+            help="Public problem similar to yours: a tabular MDP from `confide list`, or the file "
+            "of a saved problem.",
             show_default=False,
         ),
     ] = None
     states: Annotated[
         int | None,
         typer.Option(
-            help="Without --on: number of states of a random table.", min=2, show_default=False
+            help="Without --on: number of states of a random tabular MDP.",
+            min=2,
+            show_default=False,
         ),
     ] = None
     actions: Annotated[
         int | None,
-        typer.Option(help="Number of actions of the random table.", min=2, show_default=False),
+        typer.Option(help="Number of its actions.", min=2, show_default=False),
     ] = None
     successors: Annotated[
-        int, typer.Option(help="Successors of each state and action of the random table.", min=1)
+        int, typer.Option(help="Successors of each of its states and actions.", min=1)
     ] = 3
     steps: Annotated[
         int | None,
@@ -53,7 +63,7 @@ class SimilarProblemOptions:
     ] = 0
 
     def problem(self) -> "TabularMDP":
-        """A table by name, of a file, or a random one of these states, actions and successors."""
+        """A tabular MDP by name or from a file, or a random one of these sizes."""
         from confide.errors import InvalidParameter
         from confide.problems import TabularMDP, garnet
         from confide.problems.catalogue import PROBLEMS, make
@@ -61,13 +71,13 @@ class SimilarProblemOptions:
         if self.on is None:
             if self.states is None or self.actions is None:
                 raise InvalidParameter(
-                    "give --on, a table similar to yours, or --states and --actions"
+                    "give --on, a tabular MDP similar to yours, or --states and --actions"
                 )
             return garnet(
                 states=self.states,
                 actions=self.actions,
                 branches=min(self.successors, self.states),
-                rewarded=max(1, self.states // 10),
+                rewarded=max(1, self.states // _STATES_PER_REWARD),
                 horizon=self.steps or _STEPS,
                 seed=self.problem_seed,
             )
@@ -79,14 +89,17 @@ class SimilarProblemOptions:
         world = make(self.on, seed=self.problem_seed, horizon=self.steps or usual_steps)
         if not isinstance(world, TabularMDP):
             raise InvalidParameter(
-                f"{self.on} is not a table: choose riverswim, garnet or another one from `confide list`"
+                f"{self.on} is not a tabular MDP: "
+                "choose riverswim, garnet or another one from `confide list`"
             )
         return world
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedModelOptions:
-    """The model that would be released, and the policy that the log would be made with."""
+    """The model that would be released, and the policy that would make the log."""
+
+    PANEL: ClassVar = "Model"
 
     discount: Discount = 0.95
     transitions: Annotated[
@@ -98,8 +111,9 @@ class PlannedModelOptions:
     usual: Annotated[
         float | None,
         typer.Option(
+            metavar="PROBABILITY",
             help="Probability of the usual action of each state under the logged policy.",
-            show_default="all alike",
+            show_default="that of every action",
         ),
     ] = None
 
@@ -119,7 +133,7 @@ class PlannedModelOptions:
         )
 
     def behaviour(self, states: int, actions: int, seed: int) -> Any:
-        """The probabilities [s, a] of the logged policy; None if all actions are alike."""
+        """The probabilities [s, a] of the logged policy; None if it plays uniformly."""
         import numpy as np
 
         from confide.arguments import real
@@ -137,11 +151,20 @@ class PlannedModelOptions:
 class GoalOptions:
     """What must be reached, and how that is simulated."""
 
-    pessimism: Annotated[float, typer.Option(help="As for `confide learn`.", min=0)] = 1.0
+    PANEL: ClassVar = "Goal"
+
+    pessimism: Annotated[
+        float,
+        typer.Option(
+            help="Number of standard deviations by which uncertain values are lowered.", min=0
+        ),
+    ] = 1.0
     score: Annotated[
         float,
         typer.Option(
-            help="Required improvement, as a share of the gap between the logged and the best policy."
+            metavar="SHARE",
+            help="Required improvement, as a share of the gap between the logged and the best "
+            "policy.",
         ),
     ] = 0.1
     runs: Annotated[
@@ -162,7 +185,15 @@ def learn(
     privacy: PrivacyOptions,
     as_json: AsJson = False,
 ) -> None:
-    """Predict how many users `confide learn` needs to improve on the logged policy, for several epsilons. No data are read."""
+    """Predict how many users `confide learn` needs.
+
+    For several epsilons, that many are needed until the learned policy improves on the logged
+    one. No data are read.
+
+    Examples:
+        confide plan learn --on riverswim --epsilon 1 --delta 1e-6
+        confide plan learn --states 20 --actions 4 --epsilon 1 --delta 1e-6
+    """
     from confide.errors import InvalidParameter
     from confide.offline.people_needed import people_needed, rehearsal
 
@@ -172,9 +203,9 @@ def learn(
     behaviour = model.behaviour(question.states, question.actions, similar.problem_seed)
     rehearsed = rehearsal(question, world, behaviour)
     rows = []
-    for epsilon in [times * request.epsilon for times in _TIMES]:
+    for epsilon in [multiple * request.epsilon for multiple in _EPSILON_MULTIPLES]:
         try:
-            needed = people_needed(
+            users = people_needed(
                 rehearsed,
                 replace(privacy, epsilon=epsilon).request(),
                 pessimism=goal.pessimism,
@@ -185,16 +216,26 @@ def learn(
             if epsilon == request.epsilon:
                 raise
             continue
-        rows.append({"epsilon": epsilon, "people": needed})
-    sizes = f"{question.states:,} states, {question.actions:,} actions, trajectories of {world.horizon:,} steps"
-    assumed = f"the log is like {world.name if similar.on else 'a random table'}: {sizes}"
-    if not similar.on:
-        assumed += ". In a table with another structure the number may be many times larger or smaller: use --on with a table like yours"
+        rows.append({"epsilon": epsilon, "people": users})
+    assumed = _assumption(question, world, is_similar=bool(similar.on))
     if as_json:
         record = {"people": rows, "score": goal.score, "assumed": assumed, "delta": request.delta}
         print_json(record)
         return
     _print(rows, request.epsilon, goal.score, assumed)
+
+
+def _assumption(question: Any, world: "TabularMDP", *, is_similar: bool) -> str:
+    sizes = (
+        f"{question.states:,} states, {question.actions:,} actions, "
+        f"trajectories of {world.horizon:,} steps"
+    )
+    if is_similar:
+        return f"the log is like {world.name}: {sizes}"
+    return (
+        f"the log is like a random tabular MDP: {sizes}. In an MDP with another structure the "
+        "number may be many times larger or smaller: use --on with one like yours"
+    )
 
 
 def _print(rows: list[dict[str, Any]], epsilon: float, score: float, assumed: str) -> None:
@@ -204,11 +245,14 @@ def _print(rows: list[dict[str, Any]], epsilon: float, score: float, assumed: st
     from rich.text import Text
 
     console = Console()
-    title = f"Users needed until the learned policy closes {100 * score:g} % of the gap between the logged and the best policy:"
+    title = (
+        f"Users needed until the learned policy closes {100 * score:g} % of the gap "
+        "between the logged and the best policy:"
+    )
     console.print(Text(title, style="bold"))
     table = Table(box=box.SIMPLE, pad_edge=False)
-    for head in ("epsilon", "people"):
-        table.add_column(head, justify="right")
+    for heading in ("epsilon", "users"):
+        table.add_column(heading, justify="right")
     for row in rows:
         table.add_row(
             f"{row['epsilon']:g}",
@@ -216,9 +260,6 @@ def _print(rows: list[dict[str, Any]], epsilon: float, score: float, assumed: st
             style="bold" if row["epsilon"] == epsilon else None,
         )
     console.print(table)
-    console.print(
-        Text(
-            f"assumed: {assumed}. With --holdout, this many are needed in the part that the policy is learned from."
-        )
-    )
+    holdout = "With --holdout, this many are needed in the part from which the policy is learned."
+    console.print(Text(f"assumed: {assumed}. {holdout}"))
     console.print(Text("No data were read, and no budget was spent."))

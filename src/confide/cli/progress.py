@@ -1,14 +1,18 @@
-"""Progress bars: on a terminal only."""
+"""Progress bars, which are shown on a terminal only."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-ForSeed = Callable[[int], Callable[[int, float | None], None]]
-Bar = Callable[[str, int], ForSeed | None]
+# What a run calls with the number of users served and the regret so far.
+Advance = Callable[[int, float | None], None]
+# Makes the bar of one seed.
+BarOfSeed = Callable[[int], Advance]
+# Takes a label and the number of users.
+NewBar = Callable[[str, int], BarOfSeed | None]
 
 
-def short(number: float) -> str:
+def compact(number: float) -> str:
     """1234567 as 1.23M."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(number) >= size:
@@ -17,7 +21,7 @@ def short(number: float) -> str:
 
 
 @contextmanager
-def bars(quiet: bool) -> Iterator[Bar]:
+def run_bars(quiet: bool) -> Iterator[NewBar]:
     """A bar per run: users served, rate, regret so far, time left."""
     from rich.console import Console
 
@@ -37,34 +41,32 @@ def bars(quiet: bool) -> Iterator[Bar]:
     )
     with Progress(*columns, console=console) as display:
 
-        def bar(label: str, total: int) -> ForSeed:
-            def for_seed(seed: int) -> Callable[[int, float | None], None]:
+        def new_bar(label: str, total: int) -> BarOfSeed:
+            def bar_of_seed(seed: int) -> Advance:
                 task = display.add_task(
                     f"{label} seed {seed}", total=total, users="", regret="", rate=""
                 )
 
                 def advance(served: int, regret: float | None) -> None:
                     speed = display.tasks[task].speed
-                    text = "" if regret is None else f"regret {short(regret)}"
-                    rate = f"{short(speed)}/s" if speed else ""
                     display.update(
                         task,
                         completed=served,
-                        users=f"{short(served)}/{short(total)}",
-                        regret=text,
-                        rate=rate,
+                        users=f"{compact(served)}/{compact(total)}",
+                        regret="" if regret is None else f"regret {compact(regret)}",
+                        rate=f"{compact(speed)}/s" if speed else "",
                     )
 
                 return advance
 
-            return for_seed
+            return bar_of_seed
 
-        yield bar
+        yield new_bar
 
 
 @contextmanager
-def counting(quiet: bool, label: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
-    """One bar that counts: call what it yields with how many more there are."""
+def counting_bar(quiet: bool, label: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
+    """One bar that counts. It yields a function that takes how many more there are."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -85,7 +87,7 @@ def counting(quiet: bool, label: str, total: int, unit: str) -> Iterator[Callabl
 
 
 @contextmanager
-def sweeping(quiet: bool, cells: int) -> Iterator[Callable[[Any], None] | None]:
+def sweep_bar(quiet: bool, cells: int) -> Iterator[Callable[[Any], None] | None]:
     """One bar for a sweep: done, failed, time left."""
     from rich.console import Console
 
@@ -95,14 +97,15 @@ def sweeping(quiet: bool, cells: int) -> Iterator[Callable[[Any], None] | None]:
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.fields[said]}"), BarColumn(bar_width=20), TimeRemainingColumn())
+    columns = (TextColumn("{task.fields[count]}"), BarColumn(bar_width=20), TimeRemainingColumn())
     with Progress(*columns, console=console) as display:
-        task = display.add_task("sweep", total=cells, said=f"0/{cells} runs")
+        task = display.add_task("sweep", total=cells, count=f"0/{cells} runs")
 
         def watch(standing: Any) -> None:
             failed = f", {standing.failed} failed" if standing.failed else ""
             stored = f" ({standing.stored} from the store)" if standing.stored else ""
-            said = f"{standing.done + standing.failed}/{standing.cells} runs{stored}{failed}"
-            display.update(task, completed=standing.done + standing.failed, said=said)
+            finished = standing.done + standing.failed
+            count = f"{finished}/{standing.cells} runs{stored}{failed}"
+            display.update(task, completed=finished, count=count)
 
         yield watch

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -11,24 +11,28 @@ if TYPE_CHECKING:
     from confide.runs.run import Run
     from confide.runs.spec import RunSpec
 
+# The name of a problem that is an environment of Gymnasium begins with this.
 _GYM = "gym:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutOptions:
-    """How often a final policy is played, and whether there is a run without privacy beside it."""
+    """How often a final policy is played, and whether one without privacy stands beside it."""
+
+    PANEL: ClassVar = "Simulation"
 
     rollouts: Annotated[
         int,
         typer.Option(
-            help="For gym:ID: play the final policy and uniform play in so many episodes, and print their values in the environment's "
-            "own units; 0 for none.",
+            help="For gym:ID: play the final policy and uniform play in so many episodes, and "
+            "print their values in the environment's own units; 0 for none.",
             min=0,
         ),
     ] = 1000
     baseline: Annotated[
         bool,
         typer.Option(
+            "--baseline/--no-baseline",
             help="For gym:ID: train the same agent without privacy as well, with one seed, and "
             "print the value of its final policy. This can double the time of the command.",
         ),
@@ -36,7 +40,7 @@ class RolloutOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class PlayedValues:
     """The values of a run's final policy and of uniform play, by rollouts."""
 
     final: "RolloutValue"
@@ -51,7 +55,7 @@ def baseline_of(
 ) -> "RunSpec | None":
     """The same agent without privacy, whose value is printed beside the private one.
 
-    None without rollouts, which print that value, and where privacy was not asked for.
+    None without rollouts, which print that value, and where privacy was not requested.
     """
     from confide.privacy.request import NoPrivacy
 
@@ -63,35 +67,38 @@ def baseline_of(
 
 def play_final_policies(
     runs: "Sequence[Run]", world: Any, problem: str, rollouts: int
-) -> "list[Played | None]":
-    """For each run its rollouts; None where the problem is no environment, or the run has no policy."""
+) -> "list[PlayedValues | None]":
+    """For each run the values of its rollouts.
+
+    A value is None if the problem is no environment, or if the run has no policy.
+    """
     from confide.policy import RandomPolicy
     from confide.problems.rollouts import evaluate_policy
 
     env = _environment(world, problem)
     if rollouts < 2 or env is None:
         return [None for _ in runs]
-    uniform = evaluate_policy(_uniform(world, env), env, rollouts, horizon=world.horizon)
-    played: list[Played | None] = []
-    for one in runs:
-        if one.policy is None or isinstance(one.policy, RandomPolicy):
+    uniform = evaluate_policy(_uniform_play(world, env), env, rollouts, horizon=world.horizon)
+    played: list[PlayedValues | None] = []
+    for run in runs:
+        if run.policy is None or isinstance(run.policy, RandomPolicy):
             played.append(None)
             continue
         # The seed differs from run to run, and from that of uniform play.
-        seed = one.seed + 1
-        value = evaluate_policy(one.policy, env, rollouts, horizon=world.horizon, seed=seed)
-        played.append(Played(value, uniform))
+        seed = run.seed + 1
+        final = evaluate_policy(run.policy, env, rollouts, horizon=world.horizon, seed=seed)
+        played.append(PlayedValues(final, uniform))
     return played
 
 
 def _environment(world: Any, problem: str) -> Any:
-    """What is played: the problem itself if it knows its environment, or the environment of its name."""
+    """What is played: a problem that knows its environment, or else the environment by name."""
     if hasattr(world, "own_returns"):
         return world
     return problem.removeprefix(_GYM) if problem.startswith(_GYM) else None
 
 
-def _uniform(world: Any, env: Any) -> Any:
+def _uniform_play(world: Any, env: Any) -> Any:
     from confide.policy import RandomPolicy, uniform_policy
 
     if env is world and hasattr(world, "states"):
@@ -99,15 +106,16 @@ def _uniform(world: Any, env: Any) -> Any:
     return RandomPolicy(world.actions)
 
 
-def print_played(played: "Sequence[tuple[str, Played | None]]") -> None:
-    """Print a line for each run, by its name, and a line for uniform play."""
-    for name, value in played:
-        if value is not None:
-            typer.echo(f"{name}: the final policy earns {value.final} per episode")
-    shown = [value for _, value in played if value is not None]
+def print_played(played_by_run: "Sequence[tuple[str, PlayedValues | None]]") -> None:
+    """Print a line for each run, by its name, and one for uniform play."""
+    shown = [(name, values) for name, values in played_by_run if values is not None]
+    for name, values in shown:
+        typer.echo(f"{name}: the final policy earns {values.final} per episode")
     if not shown:
         return
-    typer.echo(f"uniform play earns {shown[0].uniform} per episode")
+    _, first = shown[0]
+    typer.echo(f"uniform play earns {first.uniform} per episode")
     typer.echo(
-        f"by {shown[0].final.episodes:,} rollouts of each policy, as sums of the environment's own rewards, without a discount"
+        f"by {first.final.episodes:,} rollouts of each policy, as sums of the environment's own "
+        "rewards, without a discount"
     )

@@ -1,76 +1,100 @@
 """confide service: set up and maintain the folder of a service."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from confide.cli.options import AsJson
 from confide.cli.serve import Database, Keys, Marks
 from confide.cli.terminal import one_line
 
 if TYPE_CHECKING:
     from confide.service.core.folder import ServiceFolder
-    from confide.service.core.verification import Found
     from confide.service.store.interface import ServiceStore
 
-app = typer.Typer(name="service", help="Set up and maintain a service.", no_args_is_help=True)
+_KEY_PANEL = "A new key"
 
-Place = Annotated[Path, typer.Argument(help="Folder of the service.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")]
+Folder = Annotated[
+    Path,
+    typer.Argument(metavar="FOLDER", help="Folder of the service.", show_default=False),
+]
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="Name of the run.", show_default=False)]
 
 
-@app.command()
-def init(folder: Place, keys: Keys = None, marks: Marks = None, database: Database = None) -> None:
-    """Create a service without runs: its database and its keys. Existing files stay, and what is missing is created."""
-    place = _folder(folder, keys, marks, database)
-    if not place.init():
+def init(folder: Folder, keys: Keys = None, marks: Marks = None, database: Database = None) -> None:
+    """Create a service without runs: its database and its keys.
+
+    Existing files stay, and missing files are created.
+
+    Example:
+        confide service init study
+    """
+    service = _folder(folder, keys, marks, database)
+    if not service.init():
         typer.echo(f"{folder} has a service already, and nothing is missing")
         return
-    typer.echo(f"made {folder}: a database, and keys in {place.keys.folder}")
+    typer.echo(f"made {folder}: a database, and keys in {service.keys.folder}")
     typer.echo(
-        "keep the keys out of backups of the database: with both, people can be identified, and so can what they did"
+        "keep the keys out of backups of the database: "
+        "with both, people can be identified, and so can what they did"
     )
 
 
-@app.command("keys")
 def api_keys(
-    folder: Place,
+    folder: Folder,
     new: Annotated[
         str | None,
         typer.Option(
-            help="Create an API key for a role: device, operator, admin or auditor.",
+            metavar="device|operator|admin|auditor",
+            help="Create an API key for this role.",
             show_default=False,
+            rich_help_panel=_KEY_PANEL,
         ),
     ] = None,
-    label: Annotated[str, typer.Option(help="What the new key is for.")] = "",
+    label: Annotated[
+        str,
+        typer.Option(metavar="WORDS", help="What the new key is for.", rich_help_panel=_KEY_PANEL),
+    ] = "",
     run: Annotated[
         str | None,
         typer.Option(
-            help="The only run that the new key may be used for.", show_default="all runs"
+            metavar="RUN",
+            help="The only run that the new key may be used for.",
+            show_default="all runs",
+            rich_help_panel=_KEY_PANEL,
         ),
     ] = None,
     expires: Annotated[
         str | None,
         typer.Option(
+            metavar="WHEN",
             help="When the new key expires: a number of days such as 90d, or a date.",
             show_default="never",
+            rich_help_panel=_KEY_PANEL,
         ),
     ] = None,
     revoke: Annotated[
-        str | None, typer.Option(help="Revoke the API key of this id.", show_default=False)
+        str | None,
+        typer.Option(metavar="ID", help="Revoke the API key of this id.", show_default=False),
     ] = None,
     keys: Keys = None,
 ) -> None:
-    """List API keys and signing keys, create an API key, or revoke one. A running service notices within seconds."""
-    import time
+    """List keys, create an API key, or revoke one.
 
+    A running service notices within seconds.
+
+    Examples:
+        confide service keys study
+        confide service keys study --new device --run demo --expires 90d
+    """
     from confide.errors import InvalidParameter
-    from confide.service.web.access import key_status, new_api_key, revoke_api_key, shown_time
+    from confide.service.web.access import new_api_key, revoke_api_key
 
     if new is None and (run is not None or expires is not None):
         raise InvalidParameter("--run and --expires are about a new key: give its role with --new")
-
     store = _folder(folder, keys, None).store()
     try:
         if new is not None:
@@ -79,181 +103,231 @@ def api_keys(
             revoke_api_key(store, revoke, "command line")
             typer.echo(f"revoked {revoke}")
         if new is None and revoke is None:
-            for key in store.api_keys():
-                scope = "all runs" if key.run is None else f"run {key.run}"
-                until = "" if key.expires is None else f", expires {shown_time(key.expires)}"
-                status = key_status(key, time.time())
-                typer.echo(
-                    f"API key {key.id}  {key.role:<9} {status:<7}  {scope}{until}  {key.label}"
-                )
-            for signing in store.signing_keys():
-                typer.echo(
-                    f"signing key {signing.id}  {'retired' if signing.retired else 'in use '}  {signing.public.hex()}"
-                )
+            _print_keys(store)
     finally:
         store.close()
 
 
-@app.command()
+def _print_keys(store: "ServiceStore") -> None:
+    import time
+
+    from confide.service.web.access import key_status, shown_time
+
+    for key in store.api_keys():
+        scope = "all runs" if key.run is None else f"run {key.run}"
+        until = "" if key.expires is None else f", expires {shown_time(key.expires)}"
+        status = key_status(key, time.time())
+        typer.echo(f"API key {key.id}  {key.role:<9} {status:<7}  {scope}{until}  {key.label}")
+    for signing_key in store.signing_keys():
+        status = "retired" if signing_key.retired else "in use "
+        typer.echo(f"signing key {signing_key.id}  {status}  {signing_key.public.hex()}")
+
+
 def rotate(
-    folder: Place,
+    folder: Folder,
     vault: Annotated[
         bool,
         typer.Option(
             "--vault",
-            help="Replace the key of the vault instead, and seal everything again with the new one.",
+            help="Replace the key of the vault instead, and seal everything again with the new "
+            "one.",
         ),
     ] = False,
     keys: Keys = None,
 ) -> None:
-    """Create a new signing key, endorsed by the current one. A service that runs on SQLite must be stopped first, or asked over HTTP."""
-    place = _folder(folder, keys, None)
+    """Create a new signing key, which the current one endorses.
+
+    A service on SQLite must be stopped first, or asked over HTTP.
+
+    Example:
+        confide service rotate study
+    """
+    service = _folder(folder, keys, None)
     if not vault:
-        typer.echo(f"releases are signed by {place.rotate()} from now on")
+        typer.echo(f"releases are signed by {service.rotate()} from now on")
         return
-    count = place.replace_vault_key()
+    count = service.replace_vault_key()
+    runs = "run" if count == 1 else "runs"
+    typer.echo(f"sealed {count} {runs} again, with a new {service.keys.folder / 'vault.key'}")
     typer.echo(
-        f"sealed {count} {'run' if count == 1 else 'runs'} again, with a new {place.keys.folder / 'vault.key'}"
-    )
-    typer.echo(
-        "the old key is deleted: copies of the database from before can no longer be opened, also not by you"
+        "the old key is deleted: "
+        "copies of the database from before can no longer be opened, also not by you"
     )
 
 
-@app.command()
 def backup(
-    folder: Place, out: Annotated[Path, typer.Argument(help="A new file.", show_default=False)]
+    folder: Folder,
+    out: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.", show_default=False)],
 ) -> None:
-    """Copy the database while the service runs. PRIVATE: keep the copy and the folder of the keys apart."""
+    """Copy the database while the service runs.
+
+    PRIVATE: keep the copy and the folder of the keys apart.
+
+    Example:
+        confide service backup study study-copy.db
+    """
     from datetime import UTC, datetime
 
     from confide.errors import ConfideError, InvalidParameter
 
-    place = _folder(folder, None, None)
-    if place.shared:
+    service = _folder(folder, None, None)
+    if service.shared:
         raise InvalidParameter(
-            "a service on PostgreSQL is backed up with pg_dump: see docs/how-to/operate_a_service.md for what a backup reveals"
+            "a service on PostgreSQL is backed up with pg_dump: "
+            "see docs/how-to/operate_a_service.md for what a backup reveals"
         )
-    store = place.store()
+    store = service.store()
 
-    def said(action: str) -> None:
-        with store.transaction() as tx:
-            tx.audit(
-                datetime.now(UTC).isoformat(timespec="seconds"), "command line", action, out.name
-            )
+    def log(action: str) -> None:
+        with store.transaction() as transaction:
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            transaction.audit(now, "command line", action, out.name)
 
     try:
-        said("backup")
+        log("backup")
         try:
             store.backup(str(out))
         except (OSError, ConfideError):
-            said("backup failed")
+            log("backup failed")
             raise
     finally:
         store.close()
     typer.echo(
-        f"wrote {out}. PRIVATE: keep it apart from the folder of the keys, which opens what is sealed in it"
+        f"wrote {out}. PRIVATE: keep it apart from the folder of the keys, "
+        "which opens what is sealed in it"
     )
     typer.echo(
-        "a backup cannot be put back after a later release was shown: it would be noised twice, and is refused"
+        "a backup cannot be restored after a later release was shown: "
+        "the same users would be noised twice, so the service refuses it"
     )
 
 
-@app.command()
-def verify(folder: Place, as_json: AsJson = False, keys: Keys = None, marks: Marks = None) -> None:
-    """Check signatures, chains, certificates, marks, and that every person was counted once. The exit code is 1 if a check fails."""
+def verify(folder: Folder, as_json: AsJson = False, keys: Keys = None, marks: Marks = None) -> None:
+    """Check the database of a service.
+
+    Checked are signatures, chains, certificates, marks, and that every person was counted once.
+    The exit code is 1 if a check fails.
+
+    Example:
+        confide service verify study
+    """
     from confide.service.core.verification import verify_store
 
-    place = _folder(folder, keys, marks)
-    store = place.store()
+    service = _folder(folder, keys, marks)
+    store = service.store()
     try:
-        found = list(verify_store(store, place.keys, place.marks))
+        checks = list(verify_store(store, service.keys, service.marks))
     finally:
         store.close()
-    _say(found, as_json)
+    _print_checks(checks, as_json)
 
 
-@app.command()
-def finish(
-    folder: Place, run: Annotated[str, typer.Argument(help="Name of the run.", show_default=False)]
-) -> None:
-    """Finish a run that cannot be served any more, because a backup was put back. A service on SQLite must be stopped first."""
+def finish(folder: Folder, run: RunName) -> None:
+    """Finish a run that cannot be served any more.
+
+    This happens if an older backup was restored. A service on SQLite must be stopped first.
+
+    Example:
+        confide service finish study demo
+    """
     _folder(folder, None, None).finish(run)
     typer.echo(f"finished {run}: a new run needs another name")
 
 
-@app.command()
-def mark(folder: Place, marks: Marks = None) -> None:
-    """Write marks that are lost again. Only if no backup was put back: whether a later release was shown is not checked any more."""
-    made = _folder(folder, None, marks).mark()
-    typer.echo(f"marked the newest releases of {', '.join(made)}" if made else "no mark is missing")
+def mark(folder: Folder, marks: Marks = None) -> None:
+    """Write the release markers again if they are lost.
+
+    Use this only if no backup was restored: the service can no longer check whether a later
+    release was shown.
+
+    Example:
+        confide service mark study
+    """
+    marked = _folder(folder, None, marks).mark()
+    newest = f"marked the newest releases of {', '.join(marked)}"
+    typer.echo(newest if marked else "no mark is missing")
 
 
-@app.command()
 def check(
     url: Annotated[
         str,
         typer.Argument(
-            help="Address of the service, such as https://learn.example.org.", show_default=False
+            metavar="URL",
+            help="Address of the service, such as https://learn.example.org.",
+            show_default=False,
         ),
     ],
-    run: Annotated[str, typer.Argument(help="Name of the run.", show_default=False)],
+    run: RunName,
     key: Annotated[
         str | None,
         typer.Option(
+            metavar="KEY",
             help="The run's signing key, obtained through another channel.",
             show_default="the manifest's own",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check a service from outside, as anybody can: signatures, the chain of all releases, and the certificate."""
+    """Check a service from outside, as anybody can.
+
+    Checked are signatures, the chain of all releases, and the certificate. The exit code is 1 if a
+    check fails.
+
+    Example:
+        confide service check https://learn.example.org demo
+    """
     from confide.service.core.public_check import check_public
 
-    _say(list(check_public(url, run, key=key)), as_json)
+    _print_checks(list(check_public(url, run, key=key)), as_json)
 
 
-def _say(found: "list[Found]", as_json: bool) -> None:
+def _print_checks(checks: Sequence[Any], as_json: bool) -> None:
     if as_json:
-        typer.echo(
-            json.dumps(
-                [{"about": each.about, "holds": each.holds, "says": each.says} for each in found],
-                indent=2,
-            )
-        )
+        records = [
+            {"about": check.about, "holds": check.holds, "says": check.says} for check in checks
+        ]
+        typer.echo(json.dumps(records, indent=2))
     else:
-        for each in found:
+        for check in checks:
             # One line each: what a service says must not look like a line of its own.
-            said = one_line(f"{each.about}: {each.says}")
-            typer.echo(f"{'holds ' if each.holds else 'FAILS '} {said}")
-    if not all(each.holds for each in found):
+            line = one_line(f"{check.about}: {check.says}")
+            typer.echo(f"{'holds ' if check.holds else 'FAILS '} {line}")
+    if not all(check.holds for check in checks):
         raise typer.Exit(1)
 
 
-@app.command()
-def status(folder: Place, as_json: AsJson = False, keys: Keys = None, marks: Marks = None) -> None:
-    """Show the runs of a service, and which of them cannot be served. For operators: with deadlines these numbers are PRIVATE."""
-    place = _folder(folder, keys, marks)
-    store = place.store()
+def status(folder: Folder, as_json: AsJson = False, keys: Keys = None, marks: Marks = None) -> None:
+    """Show the runs of a service, and which of them cannot be served.
+
+    For operators: in a run with deadlines these numbers are PRIVATE.
+
+    Example:
+        confide service status study
+    """
+    service = _folder(folder, keys, marks)
+    store = service.store()
     try:
-        facts = [_facts(name, store, place) for name in store.runs()]
+        facts_by_run = [_facts(name, store, service) for name in store.runs()]
     finally:
         store.close()
     if as_json:
-        typer.echo(json.dumps(facts, indent=2))
+        typer.echo(json.dumps(facts_by_run, indent=2))
         return
-    for each in facts:
-        if each["cause"] is None:
-            users = f"{each['open_users']} users in the open batch"
-            typer.echo(f"{each['run']}: {each['status']}, release {each['generation']}, {users}")
-        else:
-            typer.echo(f"{each['run']}: NOT READY: {each['cause']}")
-    if not facts:
+    for facts in facts_by_run:
+        if facts["cause"] is not None:
+            typer.echo(f"{facts['run']}: NOT READY: {facts['cause']}")
+            continue
+        users = f"{facts['open_users']} users in the open batch"
+        typer.echo(f"{facts['run']}: {facts['status']}, release {facts['generation']}, {users}")
+    if not facts_by_run:
         typer.echo("no runs yet: confide serve RUN.toml makes one")
 
 
-def _facts(name: str, store: "ServiceStore", place: "ServiceFolder") -> dict[str, Any]:
-    """Where a run is, and why it cannot be served (`cause`), if so. It is read and planned as the service does it."""
+def _facts(name: str, store: "ServiceStore", service: "ServiceFolder") -> dict[str, Any]:
+    """Where a run is, and the `cause` if it cannot be served.
+
+    The run is read and planned as the service does it.
+    """
     from confide.errors import ConfideError
     from confide.service.core.live import read_run
 
@@ -261,7 +335,8 @@ def _facts(name: str, store: "ServiceStore", place: "ServiceFolder") -> dict[str
     try:
         head = store.head(name)
         facts |= {"status": head.status, "generation": head.generation, "open_users": head.users}
-        read_run(name, store, place.keys, place.marks, must_be_marked=True).check_round(store)
+        run = read_run(name, store, service.keys, service.marks, must_be_marked=True)
+        run.check_round(store)
     except ConfideError as error:
         facts["cause"] = str(error)
     except Exception as error:

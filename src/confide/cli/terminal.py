@@ -1,4 +1,8 @@
-"""What reaches a terminal. Names from files and arguments are shown, never obeyed: their control characters are escaped here, once."""
+"""What reaches a terminal.
+
+Names from files and arguments are shown and never obeyed: their control characters are escaped
+here, once, for everything that the command line prints.
+"""
 
 import os
 import re
@@ -7,8 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-LONGEST = 1_000  # characters of an error: a wide file has megabytes of names
-# Control characters but newline and tab, characters without width or that change the direction of text, halves of characters.
+# An error has at most this many characters, because a wide file has megabytes of names. A matter of
+# taste.
+LONGEST = 1_000
+# All control characters except newline and tab, characters without width, characters that change
+# the direction of text, and halves of characters.
 _CONTROL = (
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
@@ -18,30 +25,29 @@ _PROGRESS = re.compile(rf"\x1b\[[0-9;?]*[A-Za-z]|\r|{_CONTROL}")
 
 
 def visible(text: str, obeyed: re.Pattern[str] = _ANY) -> str:
-    """The text with its control characters escaped, except for the longer sequences that `obeyed` matches."""
-    return obeyed.sub(lambda found: _escaped(found[0]), text)
+    """The text with its control characters escaped.
+
+    Sequences of several characters that `obeyed` matches stay, and so does a carriage return.
+    """
+    return obeyed.sub(lambda match: _escape(match[0]), text)
 
 
-def _escaped(found: str) -> str:
-    return (
-        found
-        if len(found) > 1 or found == "\r"
-        else found.encode("unicode_escape", "surrogatepass").decode()
-    )
+def _escape(match: str) -> str:
+    if len(match) > 1 or match == "\r":
+        return match
+    return match.encode("unicode_escape", "surrogatepass").decode()
 
 
 def one_line(message: str) -> str:
     """An error or a warning, on one line of a sane length."""
     line = visible(" ".join(message.split()))
-    return (
-        line
-        if len(line) <= LONGEST
-        else f"{line[:LONGEST]}... ({len(line) - LONGEST:,} more characters)"
-    )
+    if len(line) <= LONGEST:
+        return line
+    return f"{line[:LONGEST]}... ({len(line) - LONGEST:,} more characters)"
 
 
 class Terminal:
-    """A stream that escapes what a terminal would obey, and what its encoding cannot express (LC_ALL=C).
+    """A stream that escapes what a terminal would obey, and what its encoding cannot express.
 
     It has no `buffer`, so that nobody writes around it.
     """
@@ -64,12 +70,14 @@ class Terminal:
 
 @contextmanager
 def terminals() -> Iterator[None]:
-    """Standard output, on which rich draws in colours, and standard error, on which it draws progress."""
+    """Guard standard output, on which rich uses colours, and standard error with its progress."""
     before = sys.stdout, sys.stderr
-    # Python has no stream for a descriptor that was closed (>&-): nobody reads what is written there.
-    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    sys.stdout, sys.stderr = Terminal(sys.stdout, _COLOURS), Terminal(sys.stderr, _PROGRESS)
+    # Python has no stream for a descriptor that was closed (>&-). Nobody reads what is written
+    # there.
+    stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stdout = Terminal(stdout, _COLOURS)
+    sys.stderr = Terminal(stderr, _PROGRESS)
     try:
         yield
     finally:

@@ -1,63 +1,87 @@
 """confide verify: recompute the guarantee of a certificate."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from confide.cli.options import AsJson, print_json
 
-
-def verify(
-    certificate: Annotated[Path, typer.Argument(help="A certificate file saved by confide.")],
-    as_json: AsJson = False,
-) -> None:
-    """Recompute the guarantee of a certificate from its numbers. The exit code is 2 if they are inconsistent."""
-    import math
-
-    from confide.audit import verify as check
-    from confide.audit.verify import taken_on_trust
+if TYPE_CHECKING:
     from confide.privacy.certificate import Certificate
 
-    loaded = Certificate.load(certificate)
-    found = check(loaded)
-    promise = loaded.document["guarantee"]
+
+def verify(
+    certificate: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A certificate that confide saved.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Recompute the guarantee of a certificate from its numbers.
+
+    The exit code is 2 if they are inconsistent.
+
+    Example:
+        confide verify results/certificate.json
+    """
+    from confide.audit import verify as check
+
+    loaded = _load(certificate)
+    recomputed = check(loaded)
     if as_json:
-        recomputed = found.epsilon if math.isfinite(found.epsilon) else None
-        trust = {
-            "on_trust": taken_on_trust(loaded),
-            "checked": loaded.document.get("checked", []),
-            "assumptions": [assumption.to_json() for assumption in loaded.assumptions],
-        }
-        print_json(
-            {
-                "valid": True,
-                "recomputed_epsilon": recomputed,
-                "delta": found.delta,
-                "guarantee": promise,
-                **trust,
-            }
-        )
-        return
-    if promise["trust"] == "none":
+        print_json(_record(loaded, recomputed))
+    else:
+        _print(loaded, recomputed)
+
+
+def _load(path: Path) -> "Certificate":
+    from confide.privacy.certificate import Certificate
+
+    return Certificate.load(path)
+
+
+def _record(certificate: "Certificate", recomputed: Any) -> dict[str, Any]:
+    import math
+
+    from confide.audit.verify import taken_on_trust
+
+    return {
+        "valid": True,
+        "recomputed_epsilon": recomputed.epsilon if math.isfinite(recomputed.epsilon) else None,
+        "delta": recomputed.delta,
+        "guarantee": certificate.document["guarantee"],
+        "on_trust": taken_on_trust(certificate),
+        "checked": certificate.document.get("checked", []),
+        "assumptions": [assumption.to_json() for assumption in certificate.assumptions],
+    }
+
+
+def _print(certificate: "Certificate", recomputed: Any) -> None:
+    from confide.audit.verify import taken_on_trust
+
+    stated = certificate.document["guarantee"]
+    if stated["trust"] == "none":
         typer.echo("The certificate is valid, but it states NO PRIVACY: no noise was added.")
         return
-    whom = f"{promise['trust']}, {promise['relation']} one user, {promise['users']:,} users"
-    trusted = taken_on_trust(loaded)
+    trusted = taken_on_trust(certificate)
     rest = ", but part of the guarantee is taken on trust and was NOT VERIFIED" if trusted else ""
     typer.echo(f"The certificate's numbers are consistent{rest}.")
+    scope = f"{stated['trust']}, {stated['relation']} one user, {stated['users']:,} users"
     typer.echo(
-        f"  stated       epsilon = {loaded.epsilon:.6g} at delta = {loaded.delta:g} ({whom})"
+        f"  stated       epsilon = {certificate.epsilon:.6g} at delta = {certificate.delta:g} "
+        f"({scope})"
     )
     typer.echo(
-        f"  recomputed   epsilon = {found.epsilon:.6g} from {len(found.losses)} mechanism(s), {promise['source']} noise"
+        f"  recomputed   epsilon = {recomputed.epsilon:.6g} "
+        f"from {len(recomputed.losses)} mechanism(s), {stated['source']} noise"
     )
-    said = (
+    statements = (
         # Anybody can write this into the file, and nothing here has checked it.
-        ("it says", loaded.document.get("checked", [])),
+        ("it says", certificate.document.get("checked", [])),
         ("on trust", trusted),
-        ("assumes", [assumption.text for assumption in loaded.assumptions]),
+        ("assumes", [assumption.text for assumption in certificate.assumptions]),
     )
-    for heading, texts in said:
+    for heading, texts in statements:
         for text in texts:
-            typer.echo(f"  {heading:<12} {''.join(c if c.isprintable() else '?' for c in text)}")
+            printable = "".join(c if c.isprintable() else "?" for c in text)
+            typer.echo(f"  {heading:<12} {printable}")
