@@ -240,7 +240,7 @@ def test_version(confide):
         (["explain", "ucrl-vtr", "--colour"], "No such option"),
         (["audit", "magic"], "unknown audit subject 'magic'"),
         (["audit"], "Missing argument"),
-        (["audit", "json:loads"], "json:loads is not a learner"),
+        (["audit", "json:loads"], "json:loads is not an agent"),
         (["verify", "nowhere.json"], "cannot read nowhere.json"),
         (["ledger", "show", "nowhere.sqlite"], "confide ledger init"),
         (["teleport"], "No such command"),

@@ -26,8 +26,8 @@ def test_people_needed_for_several_epsilons(call):
     assert "No data were read" in call(*asked)
 
 
-def test_what_is_no_table_is_refused(call):
-    assert "is not a table" in call(
+def test_a_problem_that_is_no_tabular_mdp_is_refused(call):
+    assert "is not a tabular MDP" in call(
         "plan", "learn", "--on", "lock", "--epsilon", 1, "--delta", "1e-6", code=2
     )
 
@@ -50,7 +50,7 @@ def test_a_saved_table_has_its_own_steps(call, tmp_path):
     assert "4 states, 2 actions, trajectories of 15 steps" in json.loads(call(*asked))["assumed"]
 
 
-def test_sizes_alone_mean_a_random_table(call):
+def test_sizes_alone_mean_a_random_tabular_mdp(call):
     asked = [
         "plan",
         "learn",
@@ -68,7 +68,7 @@ def test_sizes_alone_mean_a_random_table(call):
     found = json.loads(call(*asked, "--json"))
     assert (
         found["people"]
-        and "a random table: 5 states, 2 actions, trajectories of 21 steps. In a table"
+        and "a random tabular MDP: 5 states, 2 actions, trajectories of 21 steps. In an MDP"
         in found["assumed"]
     )
     assert "give --on" in call(
