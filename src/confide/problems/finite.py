@@ -14,7 +14,7 @@ from confide.policy import FinitePolicy, Policy, StochasticPolicy, TabularPolicy
 from confide.problems import _kernels
 from confide.problems.saving import save_problem
 from confide.problems.transitions import normalised
-from confide.trajectory import Trajectories, TransitionCounts
+from confide.trajectory import Trajectories, TransitionCounts, counts_without_check
 
 if TYPE_CHECKING:
     from confide.problems.tabular import TabularMDP
@@ -138,8 +138,9 @@ class FiniteProblem:
             visits = np.bincount(parts[-1][3], parts[-1][5], minlength=self.states).astype(np.int64)
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
         step, state, action, next_state, reward, count = columns
-        return TransitionCounts(
-            step, state, action, next_state, reward.astype(float), count, users, H
+        # Multinomials give at most `users` transitions per step, so nothing has to be checked.
+        return counts_without_check(
+            step, state, action, next_state, reward.astype(float), count, users=users, horizon=H
         )
 
     def _move(

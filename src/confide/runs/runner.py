@@ -12,7 +12,7 @@ import numpy as np
 from confide._extras import version
 from confide.agents.estimate import estimate_agent, refuse_what_does_not_fit
 from confide.arguments import flag, kind, shown, text, whole
-from confide.audit.verify import verify
+from confide.audit.verify import verify_numbers
 from confide.errors import InvalidParameter, PrivacyError
 from confide.identity import identify
 from confide.learning.agent import Agent, abilities_of, agent_name
@@ -193,7 +193,7 @@ def _certificate(
             for name in trusted
         ],
     )
-    verify(made)
+    verify_numbers(made)
     return made
 
 

@@ -39,8 +39,16 @@ def valid_transitions(
     count = seen.count[keep]
     if not _kernels.one_row_per_step(step, count, steps, seen.users):
         raise InvalidParameter("every user has at most one transition per step")
-    return TransitionCounts(
-        step, state, action, after, seen.reward[keep], count, seen.users, seen.horizon
+    # These are rows of counts that were checked when they were made.
+    return counts_without_check(
+        step,
+        state,
+        action,
+        after,
+        seen.reward[keep],
+        count,
+        users=seen.users,
+        horizon=seen.horizon,
     )
 
 
