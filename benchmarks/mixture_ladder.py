@@ -15,7 +15,8 @@ from cases import Case, joint, measured
 from record import record
 
 from confide.identity import Identity
-from confide.learning.learner import Calibration, Learner
+from confide.learning.algorithm import Calibration
+from confide.learning.learner import Learner
 from confide.mechanisms.counters import Buffered, Toeplitz, Tree
 from confide.mixtures.linopt_vi import BALANCE, Choices, Regressions, tight, value_iteration
 from confide.mixtures.regression_planning import MixturePlanner

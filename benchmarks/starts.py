@@ -16,7 +16,7 @@ import confide
 from confide.agents import OFULQ
 from confide.control.ofu_lq import OptimisticControl
 from confide.control.optimistic_planning import plan_optimistically
-from confide.learning.learner import Round
+from confide.learning.algorithm import Round
 
 
 class PlannedForRandomStarts(OptimisticControl):

@@ -325,7 +325,7 @@ LONGER = {
     "confide.audit.verify.verify": 71,
     "confide.cli.compare.compare": 85,
     "confide.planners._optimistic_kernels._descend": 76,
-    "confide.learning.learner": 564,
+    "confide.learning.learner": 556,
     "confide.logs.cells": 525,
     "confide.logs.imports": 520,
     "confide.logs.imports.import_log": 75,

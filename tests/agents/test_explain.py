@@ -12,7 +12,8 @@ from confide.agents.catalogue import make_agent
 from confide.agents.explain import explain
 from confide.errors import InvalidParameter, PromiseBroken
 from confide.identity import Identity
-from confide.learning.learner import Calibration, Description, Learner
+from confide.learning.algorithm import Calibration, Description
+from confide.learning.learner import Learner
 from confide.mechanisms.sources import noise_source
 from confide.mixtures.printed import MixtureSetting, paper_noise
 from confide.privacy import CentralDP, JointDP, LocalDP, NoPrivacy
@@ -55,7 +56,7 @@ def make(made, calibration, privacy, world=WORLD, **options):
 def test_it_says_what_a_run_does_and_changes_nothing(made, calibration, privacy):
     agent, untouched = make(made, calibration, privacy), make(made, calibration, privacy)
     (said,) = explain(agent).agents
-    assert agent.noise is None and agent.rng is None and agent._made is None
+    assert agent.noise is None and agent.rng is None and agent._batches is None
     assert said.calibration == calibration
     if not said.kept:  # [Luyo21, C.4] at delta = 0
         with pytest.raises(PromiseBroken, match=f"epsilon={said.epsilon:.6g}"):
@@ -92,7 +93,7 @@ def test_secure_noise_is_explained_as_it_will_be_drawn():
     for privacy in (JointDP(1.0, 1e-5), LocalDP(1.0, 1e-5)):
         agent = make(UCRLVTR, "tight", privacy, noise=noise_source("secure"))
         (said,) = explain(agent).agents
-        assert agent._made is None
+        assert agent._batches is None
         assert said.noise.mechanism == agent.mechanisms()[0].name
         assert said.epsilon == agent.guarantee.epsilon
 

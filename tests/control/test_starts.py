@@ -18,7 +18,7 @@ from confide.control.optimistic_planning import (
     plan_optimistically,
 )
 from confide.errors import InvalidParameter
-from confide.learning.learner import Round
+from confide.learning.algorithm import Round
 from confide.mechanisms.sources import noise_source
 from confide.planners.optimistic_policy import OptimisticPolicy
 from confide.planners.riccati import riccati

@@ -15,7 +15,8 @@ import confide
 from confide.agents import UCRLVTR, LocalClient
 from confide.errors import AnotherRound, InvalidParameter, MissingExtra, PrivacyError, StateError
 from confide.identity import Identity
-from confide.learning.learner import Calibration, Learner, Round
+from confide.learning.algorithm import Calibration, Round
+from confide.learning.learner import Learner
 from confide.mechanisms.sources import noise_source
 from confide.policy import StochasticPolicy, TabularPolicy
 from confide.privacy.bounded import L2Ball

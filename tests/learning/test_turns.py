@@ -47,10 +47,11 @@ def test_a_call_in_the_middle_of_another_one_is_refused():
     shared = agent()
     batch = shared.next_batch()
     errors = []
-    with shared._turns.take():
-        thread = threading.Thread(target=serve, args=(shared, 0, errors))
-        thread.start()
-        thread.join()
+    shared._turns.begin()
+    thread = threading.Thread(target=serve, args=(shared, 0, errors))
+    thread.start()
+    thread.join()
+    shared._turns.end()
     assert all("another thread is using this agent" in str(error) for error in errors)
     assert shared.next_batch() == batch
 

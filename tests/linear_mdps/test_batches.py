@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from confide.errors import InvalidParameter
-from confide.learning.learner import Round
+from confide.learning.algorithm import Round
 from confide.linear_mdps.batches import BatchPlan, adaptive, at_every, growing, one_by_one, static
 from confide.policy import RandomPolicy
 from confide.privatizers import custom, every, geometric
-from confide.privatizers.schedule import divided
+from confide.privatizers.schedule import divide_users
 
 
 def sizes(plan):
@@ -145,7 +145,7 @@ def test_bad_plans_are_refused():
 
 @given(st.integers(0, 10**9), st.lists(st.floats(1e-3, 1), min_size=1, max_size=12))
 def test_users_are_divided_by_shares_and_nobody_is_lost(users, shares):
-    counts, total = divided(users, shares), sum(shares)
+    counts, total = divide_users(users, shares), sum(shares)
     assert sum(counts) == users
     assert min(counts) >= 0
     np.testing.assert_allclose(counts, users * np.array(shares) / total, atol=1 + 1e-6)
@@ -164,7 +164,7 @@ def test_devices_draw_policies_by_the_same_shares(shares):
     """1000 numbers spread evenly over 2^128, both ends among them."""
     made = Round(tuple(RandomPolicy(i + 1) for i in range(3)), statistic=None, shares=shares)
     numbers = [(2**128 - 1) * i // 999 for i in range(1000)]
-    drawn = np.bincount([made.drawn(number).choices for number in numbers], minlength=4)[1:]
+    drawn = np.bincount([made.draw_policy(number).choices for number in numbers], minlength=4)[1:]
     np.testing.assert_allclose(drawn, made.serves(1000), atol=1)
     if shares is not None and shares[0] == 0:
         assert drawn[0] == 0

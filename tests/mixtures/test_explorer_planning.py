@@ -7,7 +7,7 @@ from confide.mixtures.explorer_planning import SHARE, served, targets, wider
 from confide.planners.regression import Width
 from confide.policy import TabularPolicy
 from confide.privatizers import every_episode, geometric
-from confide.privatizers.schedule import divided
+from confide.privatizers.schedule import divide_users
 
 POLICY, EXPLORER = (TabularPolicy(np.full((2, 3), a), 2) for a in (0, 1))
 
@@ -17,7 +17,7 @@ def explorers(times):
     found = []
     for generation, (start, end) in enumerate(zip([0, *times[:-1]], times, strict=True)):
         policies, shares = served(POLICY, EXPLORER, times, generation)
-        counts = dict(zip(policies, divided(end - start, shares), strict=True))
+        counts = dict(zip(policies, divide_users(end - start, shares), strict=True))
         found.append(counts.get(EXPLORER, 0))
         assert sum(counts.values()) == end - start
     return found

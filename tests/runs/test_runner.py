@@ -18,7 +18,8 @@ from confide.agents import UCRLVTR
 from confide.audit import verify
 from confide.errors import CertificateError, InvalidParameter, StateError
 from confide.identity import Identity
-from confide.learning.learner import Calibration, Learner, Round
+from confide.learning.algorithm import Calibration, Round
+from confide.learning.learner import Learner
 from confide.learning.reference import NoData, Oracle, Uniform
 from confide.mechanisms.sources import noise_source
 from confide.mechanisms.state import StateFile

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from confide.control.ofu_lq import OFULQ
     from confide.control.thompson_lq import ThompsonLQ
     from confide.learning.agent import Abilities, Agent, Batch
+    from confide.learning.algorithm import Algorithm, Calibration, Description, Round
     from confide.learning.client import LocalClient
-    from confide.learning.learner import Algorithm, Calibration, Description, Learner, Round
+    from confide.learning.learner import Learner
     from confide.learning.reference import NoData, Oracle, Uniform
     from confide.learning.share_client import ShareClient
     from confide.linear_mdps.lsvi_ucb import LSVIUCB

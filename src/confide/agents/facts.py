@@ -12,7 +12,8 @@ from confide.agents.estimate import Resources, estimate_agent
 from confide.arguments import has
 from confide.errors import InvalidParameter
 from confide.learning.agent import agent_name
-from confide.learning.learner import Description, Learner
+from confide.learning.algorithm import Description
+from confide.learning.learner import Learner
 from confide.privacy.bounded import Bound
 from confide.privacy.certificate import describe
 from confide.privacy.guarantee import SLACK

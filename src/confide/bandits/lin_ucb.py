@@ -14,8 +14,9 @@ from confide.bandits.lin_ts import BONUS_SPREAD, bandit_footprint, calibrate_tig
 from confide.bandits.printed import PrintedBandit, printed_bandit
 from confide.identity import Identity
 from confide.learning.agent import Profile
+from confide.learning.algorithm import Calibration, Description, Round
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
-from confide.learning.learner import Calibration, Description, Learner, Round
+from confide.learning.learner import Learner
 from confide.learning.resources import Footprint
 from confide.mechanisms.counters import Tree
 from confide.mechanisms.sources import NoiseSource

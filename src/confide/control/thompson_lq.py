@@ -17,8 +17,9 @@ from confide.control.identification_planning import Costs
 from confide.errors import InvalidParameter
 from confide.identity import Identity
 from confide.learning.agent import Profile
+from confide.learning.algorithm import Calibration, Description, Round
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
-from confide.learning.learner import Calibration, Description, Learner, Round
+from confide.learning.learner import Learner
 from confide.learning.resources import Footprint
 from confide.mechanisms.additive import least_noise
 from confide.mechanisms.counters import Exact, Leaves

@@ -22,7 +22,7 @@ from confide.privatizers.message import Channel, open_channel, report_channel
 from confide.trajectory import Trajectories
 
 if TYPE_CHECKING:
-    from confide.learning.learner import Algorithm, Round
+    from confide.learning.algorithm import Algorithm, Round
 
 
 class LocalClient:
@@ -99,7 +99,7 @@ class LocalClient:
                 planned.size[0], self._channel.guarantee.request, source=self._source
             )
         self._planned = planned, generation
-        return planned.drawn(self._which)
+        return planned.draw_policy(self._which)
 
     def report(self, trajectory: Trajectories) -> bytes:
         """The message about this user's episode. Asked again, about whatever episode, it is the same one."""

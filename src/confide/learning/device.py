@@ -11,7 +11,7 @@ from confide.privatizers.wire import decode_release
 from confide.trajectory import Trajectories
 
 if TYPE_CHECKING:
-    from confide.learning.learner import Algorithm, Round
+    from confide.learning.algorithm import Algorithm, Round
 
 
 def plan_on_device(

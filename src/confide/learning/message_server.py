@@ -36,7 +36,7 @@ class MessageServer:
 
     def absorb(self, message: bytes | Message) -> None:
         """What a device sent."""
-        self._learner._before_release()
+        self._learner._prepare_release()
         self._privatizer.receive(self._read(message))
 
     def decoded(self, message: bytes | Message) -> npt.NDArray[np.int64]:

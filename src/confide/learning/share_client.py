@@ -19,7 +19,7 @@ from confide.privatizers.aggregation import Aggregate, DeviceShare, ShareBatch
 from confide.trajectory import Trajectories
 
 if TYPE_CHECKING:
-    from confide.learning.learner import Algorithm, Round
+    from confide.learning.algorithm import Algorithm, Round
 
 
 class ShareClient:
@@ -89,7 +89,7 @@ class ShareClient:
                 "kind of processor or other versions: this device cannot take part"
             )
         self._planned = planned, generation
-        return planned.drawn(self._policy_number)
+        return planned.draw_policy(self._policy_number)
 
     def contribute(self, trajectory: Trajectories, aggregate: Aggregate) -> None:
         """Bounds what this user did, adds a share of the noise, and hands the share to `aggregate(batch, share)`, once.

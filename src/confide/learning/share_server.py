@@ -31,7 +31,7 @@ class ShareServer:
 
         If too few devices are in it, `BatchNotOpened` is raised: nothing is released, and the batch begins again.
         """
-        self._learner._before_release()
+        self._learner._prepare_release()
         self._privatizer.receive_sum(batch_id, total, devices)
 
     def client(self) -> ShareClient:
@@ -43,7 +43,7 @@ class ShareServer:
 
     def simulate_aggregation(self, batch: ShareBatch, share: DeviceShare) -> None:
         """SIMULATION of an ideal aggregator, for `ShareClient.contribute`. It sees every share: never use it for real users."""
-        self._learner._before_release()
+        self._learner._prepare_release()
         if kind("batch", batch, ShareBatch).round != self._learner.current_round().digest:
             raise AnotherRound("the share answers another round than that of the open batch")
         self._privatizer.simulate_aggregation(batch, share)
@@ -53,7 +53,7 @@ class ShareServer:
 
         If more of them stay away than the guarantee allows, `BatchNotOpened` is raised: nothing is released, and the batch begins again.
         """
-        self._learner._before_release()
+        self._learner._prepare_release()
         self._privatizer.stay_away(users)
 
 

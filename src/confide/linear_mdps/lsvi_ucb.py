@@ -11,8 +11,9 @@ from typing import Any
 from confide.errors import InvalidParameter, PrivacyError
 from confide.identity import Identity
 from confide.learning.agent import Profile
+from confide.learning.algorithm import Calibration, Description, Round, Statistic
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
-from confide.learning.learner import Calibration, Description, Learner, Round, Statistic
+from confide.learning.learner import Learner
 from confide.learning.resources import NUMBERS_PER_STEP, Footprint, numbers_of_users
 from confide.linear_mdps.batches import BatchPlan, at_every, first_release, growing, static
 from confide.linear_mdps.contributions import StoredTargets, StoredTransitions

@@ -6,8 +6,9 @@ from typing import Any
 from confide.errors import InvalidParameter
 from confide.identity import Identity
 from confide.learning.agent import Profile
+from confide.learning.algorithm import Calibration, Description, Round
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
-from confide.learning.learner import Calibration, Description, Learner, Round
+from confide.learning.learner import Learner
 from confide.learning.resources import Footprint, numbers_of_users
 from confide.linear_mdps.batches import first_release
 from confide.linear_mdps.contributions import NextStateRows, NextStates

@@ -7,7 +7,8 @@ from typing import Any
 from confide.arguments import real
 from confide.identity import Identity
 from confide.learning.agent import Profile
-from confide.learning.learner import Description, Learner, Round
+from confide.learning.algorithm import Description, Round
+from confide.learning.learner import Learner
 from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.footprint import regression_footprint

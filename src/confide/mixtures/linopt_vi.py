@@ -12,8 +12,9 @@ from confide.arguments import choice, has, shown
 from confide.errors import InvalidParameter
 from confide.identity import Identity
 from confide.learning.agent import Profile
+from confide.learning.algorithm import Algorithm, Calibration, Description, Round, Statistic
 from confide.learning.arguments import check_choices, choose_schedule
-from confide.learning.learner import Algorithm, Calibration, Description, Learner, Round, Statistic
+from confide.learning.learner import Learner
 from confide.learning.resources import Footprint
 from confide.mechanisms.counters import Tree
 from confide.mechanisms.sources import NoiseSource

@@ -7,8 +7,9 @@ from typing import Any
 
 from confide.identity import Identity
 from confide.learning.agent import Profile
+from confide.learning.algorithm import Calibration
 from confide.learning.arguments import choose_schedule
-from confide.learning.learner import Calibration, Learner
+from confide.learning.learner import Learner
 from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.footprint import regression_footprint

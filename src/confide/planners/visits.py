@@ -8,7 +8,7 @@ import numpy.typing as npt
 from confide.planners import _visit_kernels as _kernels
 from confide.planners.history import Arrays, History, Reals, Wholes
 from confide.privacy.bounded import Released
-from confide.privatizers.schedule import divided
+from confide.privatizers.schedule import divide_users
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -51,7 +51,7 @@ def fold(history: History, states: Array, keep: int) -> History:
 def users_of_round(history: History, released: Released) -> Array:
     """How many users each policy of the round served that the release has just closed."""
     users = released.users - int(history["total"])
-    return np.array(divided(users, history["shares"]), dtype=np.float64)
+    return np.array(divide_users(users, history["shares"]), dtype=np.float64)
 
 
 def served_in(history: History) -> Served:

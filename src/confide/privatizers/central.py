@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -209,15 +210,25 @@ def release_once(total: Bounded, *, privacy: Request, noise: NoiseSource) -> Rel
 def best_counter(leaves: int, privacy: Request, *, discrete: bool, users: int) -> Factorisation:
     """The factorisation with the least noise at its worst release, for this kind of noise."""
     check_privacy_request(privacy), flag("discrete", discrete)
-    leaves, users = whole("leaves", leaves, at_least=1), whole("users", users, at_least=1)
+    leaves = whole("leaves", leaves, at_least=1)
+    users = whole("users", users, at_least=1)
     if leaves == 1 or isinstance(privacy, NoPrivacy):
         return Exact(leaves)
+    order = 2 if privacy.delta > 0 else 1
+    return _least_noisy_counter(leaves, order, _bits(users) if discrete else None)
+
+
+@lru_cache(maxsize=64)
+def _least_noisy_counter(leaves: int, order: int, bits: int | None) -> Factorisation:
+    """The counter whose worst release has the least noise. `bits` are None for continuous noise.
+
+    The estimate of a run's memory and the privatizer ask for the same counter.
+    """
     candidates: list[Factorisation] = [HonakerTree(leaves)]
     if leaves <= _FEW_LEAVES:
-        candidates.append(Toeplitz(leaves, bits=_bits(users) if discrete else None))
-    elif not discrete:
+        candidates.append(Toeplitz(leaves, bits=bits))
+    elif bits is None:
         candidates.append(Buffered(leaves))
-    order = 2 if privacy.delta > 0 else 1
     return min(candidates, key=lambda candidate: worst_std(candidate, order))
 
 

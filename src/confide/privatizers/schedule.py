@@ -5,12 +5,11 @@ closed before it is full, by a decision that is public (a deadline): a schedule 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from confide.arguments import check_size, listed, real, whole
 from confide.errors import InvalidParameter, StateError, StreamExhausted
@@ -153,9 +152,14 @@ def custom(times: Sequence[int]) -> Schedule:
     return Schedule(times)
 
 
-def divided(users: int, shares: npt.ArrayLike) -> list[int]:
-    """So many users, by shares: whole numbers that add up."""
-    edges = np.cumsum(np.asarray(shares, dtype=float))
-    ends = np.floor(users * (edges / edges[-1]) + 1e-9).astype(np.int64)
+def divide_users(users: int, shares: Iterable[float]) -> list[int]:
+    """Divide so many users by shares that need not add up to one: whole numbers that add up.
+
+    Planning and serving divide the same users, so both must call this function.
+    """
+    sums_of_shares = list(accumulate(map(float, shares)))
+    all_shares = sums_of_shares[-1]
+    # A sum that is a whole number but for its rounding must not lose a user.
+    ends = [math.floor(users * (share / all_shares) + 1e-9) for share in sums_of_shares]
     ends[-1] = users
-    return [int(count) for count in np.diff(ends, prepend=0)]
+    return [end - start for start, end in pairwise([0, *ends])]

@@ -15,7 +15,7 @@ from confide.planners.history import History
 from confide.planners.public_round import PublicRound
 from confide.policy import TabularPolicy
 from confide.privacy.bounded import Released
-from confide.privatizers.schedule import divided
+from confide.privatizers.schedule import divide_users
 from confide.tables.model_planning import (
     LARGE_TABLE_CELLS,
     Posterior,
@@ -154,7 +154,7 @@ def plan_round(problem: SamplingProblem, released: Released) -> TableRound:
 def _append_closed_round(problem: SamplingProblem, history: History, released: Released) -> History:
     users_before = int(history["total"])
     users_of_round = released.users - users_before
-    users = np.array(divided(users_of_round, problem.policy_shares(users_before)), dtype=float)
+    users = np.array(divide_users(users_of_round, problem.policy_shares(users_before)), dtype=float)
     return append_round(history, released, users, differences=problem.discount_ratio == 0)
 
 

@@ -12,8 +12,9 @@ from confide._memory import refuse_more_than_available
 from confide.errors import InvalidParameter
 from confide.identity import Identity
 from confide.learning.agent import Profile
+from confide.learning.algorithm import Calibration, Description, Round
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
-from confide.learning.learner import Calibration, Description, Learner, Round
+from confide.learning.learner import Learner
 from confide.learning.resources import Footprint, numbers_of_users
 from confide.mechanisms.sources import NoiseSource, check_source
 from confide.privacy.bounded import Released

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 from confide.errors import InvalidParameter
 from confide.identity import Identity
 from confide.learning.agent import Profile
+from confide.learning.algorithm import Calibration, Description, Round
 from confide.learning.arguments import check_asked, check_choices
-from confide.learning.learner import Calibration, Description, Learner, Round
+from confide.learning.learner import Learner
 from confide.learning.question import Question
 from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter, StateError, StreamExhausted
-from confide.learning.learner import Learner, Round
+from confide.learning.algorithm import Round
+from confide.learning.learner import Learner
 from confide.mechanisms.sources import noise_source
 from confide.privacy.loss import GaussianDP, PureDP
 from confide.privacy.request import Relation

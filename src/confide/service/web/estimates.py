@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from confide.errors import ConfideError
-from confide.learning.learner import Learner, Round
+from confide.learning.algorithm import Round
+from confide.learning.learner import Learner
 from confide.mechanisms.sources import noise_source
 from confide.planners.policy_value import Played, Valued
 from confide.policy import StochasticPolicy, TabularPolicy

@@ -75,7 +75,7 @@ class Reporting:
             raise HttpProblem(503, "unavailable", "the round is being planned", retry=1)
         generation, served = run.served
         try:
-            policy: Any = served.drawn(run.pseudonyms.number(body.subject, generation))
+            policy: Any = served.draw_policy(run.pseudonyms.number(body.subject, generation))
             position = (
                 body.state if isinstance(body.state, int) else np.asarray(body.state, dtype=float)
             )
