@@ -323,7 +323,6 @@ def test_no_file_is_named_after_nothing():
 LONGER = {
     "confide.audit.replay": 620,
     "confide.audit.verify.verify": 71,
-    "confide.cli.compare.compare": 85,
     "confide.planners._optimistic_kernels._descend": 76,
     "confide.learning.learner": 556,
     "confide.logs.cells": 525,

@@ -5,11 +5,13 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from confide.cli.groups import with_groups
 from confide.cli.options import OUTPUT_PANEL, AsJson, print_json
 from confide.cli.progress import sweep_bar
 from confide.cli.results import print_comparison
@@ -18,9 +20,48 @@ from confide.cli.run import INTERRUPTED
 if TYPE_CHECKING:
     from confide.comparison.comparison import Comparison
 
-_EXECUTION_PANEL = "Execution"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionOptions:
+    """Where runs are executed, and where their results are kept."""
+
+    PANEL: ClassVar = "Execution"
+
+    backend: Annotated[
+        str,
+        typer.Option(
+            metavar="local|ray|dask",
+            help="Where runs are executed. local: in processes of this machine.",
+        ),
+    ] = "local"
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of runs at a time.", show_default="one per core, or the whole cluster"
+        ),
+    ] = None
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder in which results are cached.",
+            show_default=".confide-store",
+        ),
+    ] = None
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Compute everything again, including results in the store."),
+    ] = False
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Check the file and print the command of each run, without running it.",
+        ),
+    ] = False
 
 
+@with_groups
 def compare(
     spec: Annotated[
         Path,
@@ -30,47 +71,7 @@ def compare(
             "finished comparison, to show it again.",
         ),
     ],
-    backend: Annotated[
-        str,
-        typer.Option(
-            metavar="local|ray|dask",
-            help="Where runs are executed. local: in processes of this machine.",
-            rich_help_panel=_EXECUTION_PANEL,
-        ),
-    ] = "local",
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of runs at a time.",
-            show_default="one per core, or the whole cluster",
-            rich_help_panel=_EXECUTION_PANEL,
-        ),
-    ] = None,
-    store: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Folder in which results are cached.",
-            show_default=".confide-store",
-            rich_help_panel=_EXECUTION_PANEL,
-        ),
-    ] = None,
-    again: Annotated[
-        bool,
-        typer.Option(
-            "--again",
-            help="Compute everything again, including results in the store.",
-            rich_help_panel=_EXECUTION_PANEL,
-        ),
-    ] = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Check the file and print the command of each run, without running it.",
-            rich_help_panel=_EXECUTION_PANEL,
-        ),
-    ] = False,
+    execution: ExecutionOptions,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -99,7 +100,7 @@ def compare(
         return
     sweep = read_sweep(spec)
     cells = list(sweep.cells())
-    if dry_run:
+    if execution.dry_run:
         commands = [cell.command for cell in cells]
         if as_json:
             print_json(commands)
@@ -107,22 +108,28 @@ def compare(
             typer.echo("\n".join(commands))
         return
     folder = spec.with_suffix("") if out is None else out
-    options = {"backend": backend, "workers": workers, "store": store, "again": again}
     with output(folder):
-        comparison = _run(sweep, len(cells), as_json, options)
+        comparison = _run(sweep, len(cells), execution, quiet=as_json)
         _save(comparison, folder)
     print_comparison(comparison, folder, as_json)
     if comparison.failures:
         raise typer.Exit(1)
 
 
-def _run(sweep: Any, cells: int, quiet: bool, options: dict[str, Any]) -> "Comparison":
+def _run(sweep: Any, cells: int, execution: ExecutionOptions, *, quiet: bool) -> "Comparison":
     from confide.comparison.comparison import compare as run_all
 
     with _sigterm_interrupts():
         try:
             with sweep_bar(quiet, cells) as watch:
-                return run_all(sweep, progress=watch, **options)
+                return run_all(
+                    sweep,
+                    backend=execution.backend,
+                    workers=execution.workers,
+                    store=execution.store,
+                    again=execution.again,
+                    progress=watch,
+                )
         except KeyboardInterrupt:
             typer.echo("interrupted: run the same command again to resume", err=True)
             raise typer.Exit(INTERRUPTED) from None

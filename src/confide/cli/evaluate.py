@@ -38,6 +38,7 @@ from confide.cli.returns import RangeOfReturns, ReturnOptions
 
 if TYPE_CHECKING:
     from confide.evaluation import ValueEstimate
+    from confide.privacy.request import Request
     from confide.release.targets import Target
     from confide.report.values import Shown
 
@@ -130,7 +131,6 @@ def evaluate(
     from confide.report.values import Shown
 
     options: dict[str, Any] = context.obj
-    has_public_behaviour = options["behaviour"] is not None
     options["behaviour"] = read_behaviour(options["behaviour"])
     states = declared_size("state", value.states, files)
     request = privacy.request()
@@ -139,28 +139,18 @@ def evaluate(
     target = targets.get("target")
     estimator = value.estimator_name(options)
     if value.explain:
-        columns = (log.action or "action", log.probability or "probability")
-        explanation = explain_estimators(files, log.layout(), columns, states, options, request)
+        explanation = _explain(files, log, states, options, request)
         print_explanation(explanation, output.as_json)
         return
-    returns = return_options.range(
-        options["centre"],
-        steps=log.max_steps,
-        discount=value.discount,
-        has_centre=_has_centre(estimator),
-    )
+    returns = _range_of_returns(return_options, estimator, log, value, options)
     question = value.question(states, returns, options)
     chosen_noise = noise.choose(lattice=question.lattice, no_privacy=privacy.no_privacy)
     reading.check()
     _check_level(value.level)
+    layout = _layout(log, target is not None, options["behaviour"] is not None)
+    ledger = charge.open_ledger(request)
     release = FileRelease(
-        question,
-        request,
-        chosen_noise,
-        files,
-        _layout(log, target is not None, has_public_behaviour),
-        ledger=charge.open_ledger(request),
-        name=charge.name,
+        question, request, chosen_noise, files, layout, ledger=ledger, name=charge.name
     )
     with (
         private_files(privacy.no_privacy),
@@ -184,11 +174,29 @@ def evaluate(
         _show(shown, warnings, output.out, output.as_json)
 
 
-def _has_centre(estimator: str) -> bool:
+def _explain(
+    files: list[str], log: LogOptions, states: int, options: dict[str, Any], request: "Request"
+) -> dict[str, Any]:
+    columns = (log.action or "action", log.probability or "probability")
+    return explain_estimators(files, log.layout(), columns, states, options, request)
+
+
+def _range_of_returns(
+    return_options: ReturnOptions,
+    estimator: str,
+    log: LogOptions,
+    value: ValueOptions,
+    options: dict[str, Any],
+) -> RangeOfReturns:
     from confide.evaluation.catalogue import estimator_class
     from confide.evaluation.options import options_of
 
-    return "centre" in options_of(estimator_class(estimator))
+    return return_options.range(
+        options["centre"],
+        steps=log.max_steps,
+        discount=value.discount,
+        has_centre="centre" in options_of(estimator_class(estimator)),
+    )
 
 
 def _layout(log: LogOptions, has_target: bool, has_public_behaviour: bool) -> dict[str, Any]:

@@ -61,6 +61,22 @@ class SimulationOptions:
         ),
     ] = None
 
+    def seed_range(self) -> range:
+        from confide.arguments import whole
+        from confide.runs.sweep import SEEDS
+
+        whole("seeds", self.seeds, at_least=1, at_most=SEEDS)
+        whole("seed", self.seed)
+        return range(self.seed, self.seed + self.seeds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearningOptions(AgentOptions):
+    """The options of the agent, and other agents to compare it with."""
+
+    settings: Settings = None
+    compare_with: CompareWith = None
+
 
 @with_groups
 def run(
@@ -79,12 +95,10 @@ def run(
         ),
     ],
     privacy: AgentPrivacyOptions,
-    learning: AgentOptions,
+    learning: LearningOptions,
     problem_options: ProblemOptions,
     rollout_options: RolloutOptions,
     simulation: SimulationOptions,
-    settings: Settings = None,
-    compare_with: CompareWith = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -103,12 +117,9 @@ def run(
         confide run tabular-psrl riverswim --epsilon 1 --seeds 8 \\
             --compare-with no-privacy --compare-with uniform --out riverswim
     """
-    from confide.arguments import whole
     from confide.runs.spec import RunSpec
-    from confide.runs.sweep import SEEDS
 
-    whole("seeds", simulation.seeds, at_least=1, at_most=SEEDS)
-    whole("seed", simulation.seed)
+    seeds = simulation.seed_range()
     world = problem_options.make(problem)
     first_spec = RunSpec(
         agent=agent,
@@ -116,11 +127,10 @@ def run(
         episodes=learning.episodes,
         privacy=privacy.request(),
         source=simulation.source,
-        options=learning.for_spec(settings),
+        options=learning.for_spec(learning.settings),
         counts=simulation.counts,
     )
-    seeds = range(simulation.seed, simulation.seed + simulation.seeds)
-    other_specs = [first_spec.beside(name) for name in compare_with or []]
+    other_specs = [first_spec.beside(name) for name in learning.compare_with or []]
     plan = dict.fromkeys([first_spec, *other_specs], seeds)
     baseline = baseline_of(first_spec, world, problem, rollout_options)
     has_default_baseline = baseline is not None and baseline not in plan
