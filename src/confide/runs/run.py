@@ -1,4 +1,10 @@
-"""The result of a run, in memory and in a folder."""
+"""The result of a run, in memory and in a folder.
+
+What leaves this file is a folder: `run.json` (format `confide-run/3`, the fields in `_FACTS` with
+the guarantee and the segments), `curve.csv`, `policy.npz`, `certificate.json` and, for agents that
+ask users, `questions.json`. `run.json` is written last, and lists the others. A field may be added
+if `Run.load` accepts folders without it; every other change of the format needs a new number.
+"""
 
 import json
 import math
@@ -26,23 +32,30 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 
 _FORMAT = "confide-run/3"
-_NORMAL = 1.959964  # 97.5 % of a normal distribution
+# The 97.5 % quantile of the normal distribution, for 95 % intervals.
+_NORMAL_QUANTILE = 1.959964
 CURVES = ("regret", "value", "mean_return", "noise_std", "signal")
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of users who were all served by the same policy."""
+    """Users who came one after the other and were all served by the same policy.
 
-    users: int  # how many
-    value: float | None  # the exact value of the policy, where the problem knows it
-    # what these users got on average: only where exact values are unknown; no promise covers it
+    - `users`: how many there are;
+    - `value`: the exact value of the policy, where the problem knows it;
+    - `mean_return`: what these users earned on average, only where the value is unknown. No
+      guarantee covers it;
+    - `noise_std`: the noise of the release that the policy was planned from, if there was one;
+    - `signal`: what stood against that noise, as the agent measures it from the release;
+    - `return_error`: the standard error of `mean_return` over these users.
+    """
+
+    users: int
+    value: float | None
     mean_return: float | None
-    # of the release that the policy was planned from, where there was one
     noise_std: float | None = None
-    # what stood against that noise, as the agent measures it from the release
     signal: float | None = None
-    return_error: float | None = None  # the standard error of mean_return, over these users
+    return_error: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -57,14 +70,20 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """The result of a run. Regret is the exact cumulative pseudo-regret: sum over users of (optimal value - value of their policy)."""
+    """The result of a run.
+
+    Regret is the exact cumulative pseudo-regret: the sum over users of (optimal value - value of
+    their policy). `policy` is the last one. `made_from` is the label of everything that decided the
+    result (`run_label`). `variant` is the agent's title without its calibration, where that was
+    chosen. `questions` are what users were asked, where an agent asks; they are public.
+    """
 
     agent: str
     problem: str
     seed: int
     planned_episodes: int
     segments: tuple[Segment, ...] = field(repr=False)
-    policy: "Policy | None" = field(repr=False)  # the last one
+    policy: "Policy | None" = field(repr=False)
     optimal_value: float | None
     uniform_value: float | None
     guarantee: Guarantee
@@ -72,12 +91,9 @@ class Run:
     seconds: float
     versions: dict[str, str] = field(repr=False)
     command: str = ""
-    # everything that decided the result: agent, promise, world
     made_from: str = field(default="", repr=False)
-    # the agent without its calibration, where that was chosen
     variant: str = ""
     calibration: str = "tight"
-    # what users were asked, where an agent asks; public
     questions: tuple[Question, ...] = field(default=(), repr=False)
 
     @property
@@ -106,17 +122,22 @@ class Run:
 
     @property
     def mean_return(self) -> Array:
-        """The average return of the users since the previous checkpoint, if the problem's values are unknown. No guarantee covers it."""
+        """The average return of the users since the previous checkpoint.
+
+        NaN where the problem's values are known. No guarantee covers it.
+        """
         return self.curve("mean_return", self.checkpoints)
 
     @property
     def last_return(self) -> tuple[float, float, float] | None:
-        """The value of the last policy as its users' average return, and the ends of a 95 % interval over these users. None where values
-        are known, or where it served one user. No guarantee covers it."""
+        """The average return of the users of the last policy, and the ends of its 95 % interval.
+
+        None where values are known, or where the policy served one user. No guarantee covers it.
+        """
         last = self.segments[-1] if self.segments else None
         if last is None or last.mean_return is None or last.return_error is None:
             return None
-        margin = _NORMAL * last.return_error
+        margin = _NORMAL_QUANTILE * last.return_error
         return last.mean_return, last.mean_return - margin, last.mean_return + margin
 
     @property
@@ -128,41 +149,42 @@ class Run:
         return self.curve("signal", self.checkpoints)
 
     def curve(self, name: str, users: npt.NDArray[np.int64]) -> Array:
-        """One of `CURVES` at these numbers of users, which grow; exact, because a segment has one policy."""
+        """One of `CURVES` at these numbers of users, which must grow.
+
+        It is exact, because all users of a segment have the same policy.
+        """
         arguments.choice("name", name, CURVES)
         users = arguments.integers("users", users)
         if not self.segments:
             return np.zeros(0)
         attribute = "value" if name == "regret" else name
-        found = [getattr(segment, attribute) for segment in self.segments]
-        per_user = np.array([math.nan if value is None else value for value in found], dtype=float)
+        segment_values = [getattr(segment, attribute) for segment in self.segments]
+        per_user = np.array(
+            [math.nan if value is None else value for value in segment_values], dtype=float
+        )
         ends = np.cumsum([segment.users for segment in self.segments], dtype=np.int64)
-        if name in ("regret", "mean_return"):
-            best = math.nan if self.optimal_value is None else self.optimal_value
-            sums = np.cumsum(
-                np.diff(ends, prepend=0) * (best - per_user if name == "regret" else per_user)
-            )
-            # linear within a segment
-            total: Array = np.interp(
-                users, np.concatenate([[0], ends]), np.concatenate([[0.0], sums])
-            )
-            return (
-                total
-                if name == "regret"
-                else np.diff(total, prepend=0.0) / np.diff(users, prepend=0)
-            )
+        if name == "regret":
+            optimal_value = math.nan if self.optimal_value is None else self.optimal_value
+            return _cumulative_at(users, ends, optimal_value - per_user)
+        if name == "mean_return":
+            totals = _cumulative_at(users, ends, per_user)
+            return np.diff(totals, prepend=0.0) / np.diff(users, prepend=0)
         values: Array = per_user[np.searchsorted(ends, users, side="left")]
         return values
 
     def episodes_to(self, fraction: float = 0.9) -> int | None:
-        """The number of users after which policies stay at `fraction` of the way from uniform to optimal: see `metrics.episodes_to`."""
+        """The number of users after which policies stay at `fraction` of the way to optimal play.
+
+        The way begins at uniform play. `metrics.episodes_to` says what staying means.
+        """
         return metrics.episodes_to(self, fraction)
 
     def save(self, folder: str | Path) -> None:
-        """Write the result to a folder of JSON and CSV files: releases and what is computed from them, without saved state.
+        """Write the result to a folder: releases and what is computed from them, without state.
 
-        Where the problem's values are unknown it also contains mean returns: exact averages over users, which no guarantee covers. Nor
-        does one cover the regret of users who are counted by where they started (`LQSystem.counts_starts`), because it depends on their
+        Where the problem's values are unknown the folder also contains mean returns: exact averages
+        over users, which no guarantee covers. Nor does one cover the regret of users who are
+        counted by where they started (`LQSystem.counts_starts`), because it depends on their
         starts. The folder contains the whole result, or no `run.json`.
         """
         where = Path(arguments.path("folder", folder))
@@ -179,66 +201,66 @@ class Run:
             if self.certificate is not None:
                 self.certificate.save(target / "certificate.json")
             if self.questions:
-                asked = [question.to_json() for question in self.questions]
-                (target / "questions.json").write_text(
-                    json.dumps(asked, indent=1, allow_nan=False) + "\n", encoding="utf-8"
-                )
+                questions = [question.to_json() for question in self.questions]
+                _write_json(target / "questions.json", questions)
             files = sorted(path.name for path in target.iterdir())
-            said = json.dumps({**facts, "files": files}, indent=1, allow_nan=False) + "\n"
-            (target / "run.json").write_text(said, encoding="utf-8")
+            _write_json(target / "run.json", {**facts, "files": files})
 
     @classmethod
     def load(cls, folder: str | Path) -> "Run":
+        """Read a saved run. Everything is checked, because somebody may have edited the files."""
         # Policies need compiled code, and tables of results do not.
         from confide.policy import load_policy
 
         source = Path(arguments.path("folder", folder))
         try:
             facts = kind("run.json", json.loads(read_text(source / "run.json")), dict)
-            if facts["format"] != _FORMAT:
-                raise InvalidParameter(
-                    f"{source} contains a run of format {facts['format']}, this version of confide reads {_FORMAT}"
-                )
-            segments = tuple(
-                _segment(segment) for segment in kind("segments", facts["segments"], list)
-            )
-            known = {key: check(key, facts[key]) for key, check in _FACTS.items()}
-            files = (
-                {text("files", name) for name in facts["files"]}
-                if "files" in facts
-                else {path.name for path in source.iterdir()}
-            )
-            asked = _questions(source / "questions.json") if "questions.json" in files else ()
-            lacking = sorted(name for name in files if not (source / Path(name).name).is_file())
+            _check_format(source, facts["format"])
+            segments = tuple(map(_read_segment, kind("segments", facts["segments"], list)))
+            checked_facts = {key: check(key, facts[key]) for key, check in _FACTS.items()}
+            files = _listed_files(source, facts)
+            missing = sorted(name for name in files if not (source / Path(name).name).is_file())
+            questions: tuple[Question, ...] = ()
+            if "questions.json" in files and "questions.json" not in missing:
+                questions = _read_questions(source / "questions.json")
         except ConfideError:
             raise
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise InvalidParameter(f"{source} does not contain a saved run: {error}") from None
-        if lacking:
+        if missing:
             raise InvalidParameter(
-                f"{source} does not contain the whole run: {', '.join(lacking)} is missing"
+                f"{source} does not contain the whole run: {', '.join(missing)} is missing"
             )
-        _check_users(source, segments, known["planned_episodes"])
+        if sum(segment.users for segment in segments) > checked_facts["planned_episodes"]:
+            raise InvalidParameter(
+                f"{source} does not contain a saved run: it served more users than were planned"
+            )
         policy = load_policy(source / "policy.npz") if "policy.npz" in files else None
-        certificate = (
-            Certificate.load(source / "certificate.json") if "certificate.json" in files else None
-        )
-        if certificate is not None:
-            from confide.audit.verify import verify
-
-            verify(certificate)  # a result that is shown with a promise must keep it
+        certificate = None
+        if "certificate.json" in files:
+            certificate = _read_certificate(source / "certificate.json")
         return cls(
-            segments=segments, policy=policy, certificate=certificate, questions=asked, **known
+            segments=segments,
+            policy=policy,
+            certificate=certificate,
+            questions=questions,
+            **checked_facts,
         )
 
     def csv(self) -> str:
+        """The curves at the checkpoints. A value that is not known is an empty cell."""
         lines = [",".join(("users", *CURVES))]
         rows = zip(self.checkpoints, *(getattr(self, name) for name in CURVES), strict=True)
-        lines += [",".join("" if math.isnan(x) else repr(x.item()) for x in row) for row in rows]
+        for row in rows:
+            cells = ("" if math.isnan(number) else repr(number.item()) for number in row)
+            lines.append(",".join(cells))
         return "\n".join(lines) + "\n"
 
     def plot(self) -> Any:
-        """A matplotlib figure of regret and value over users; of average returns where the problem's values are unknown."""
+        """A matplotlib figure of regret and value over users.
+
+        Where the problem's values are unknown, it shows average returns.
+        """
         from confide.report import charts, picture
 
         def series(curve: Array) -> list[charts.Series]:
@@ -259,36 +281,67 @@ def _number(name: str, value: Any) -> float | None:
     return None if value is None else real(name, value)
 
 
-def _segment(facts: Any) -> Segment:
-    made = Segment(**kind("segment", facts, dict))
-    whole("users", made.users, at_least=0)
-    for name, value in made.to_json().items():
-        if name != "users":
-            _number(name, value)
-    return made
+def _cumulative_at(
+    users: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], per_user: Array
+) -> Array:
+    """Cumulative sums over users, at these numbers of users.
+
+    Every user of a segment, which ends at one of `ends`, contributes the same. So the sums are
+    linear within a segment.
+    """
+    sums = np.cumsum(np.diff(ends, prepend=0) * per_user)
+    totals: Array = np.interp(users, np.concatenate([[0], ends]), np.concatenate([[0.0], sums]))
+    return totals
 
 
-def _questions(source: Path) -> tuple[Question, ...]:
-    if not source.is_file():
-        return ()  # said below, with all that is missing
-    return tuple(
-        Question.from_json(facts)
-        for facts in kind("questions.json", json.loads(read_text(source)), list)
-    )
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _check_users(source: Path, segments: tuple[Segment, ...], planned: int) -> None:
-    if sum(segment.users for segment in segments) > planned:
+def _check_format(source: Path, saved_format: Any) -> None:
+    if saved_format != _FORMAT:
         raise InvalidParameter(
-            f"{source} does not contain a saved run: it served more users than were planned"
+            f"{source} contains a run of format {saved_format}, "
+            f"this version of confide reads {_FORMAT}"
         )
 
 
+def _read_certificate(path: Path) -> Certificate:
+    from confide.audit.verify import verify_numbers
+
+    certificate = Certificate.load(path)
+    # A result that is shown with a guarantee must keep it.
+    verify_numbers(certificate)
+    return certificate
+
+
+def _read_segment(facts: Any) -> Segment:
+    segment = Segment(**kind("segment", facts, dict))
+    whole("users", segment.users, at_least=0)
+    for name, value in segment.to_json().items():
+        if name != "users":
+            _number(name, value)
+    return segment
+
+
+def _listed_files(source: Path, facts: dict[str, Any]) -> set[str]:
+    """The files of a run. The folders of older versions do not list them."""
+    if "files" in facts:
+        return {text("files", name) for name in facts["files"]}
+    return {path.name for path in source.iterdir()}
+
+
+def _read_questions(source: Path) -> tuple[Question, ...]:
+    questions = kind("questions.json", json.loads(read_text(source)), list)
+    return tuple(map(Question.from_json, questions))
+
+
 def _versions(name: str, value: Any) -> dict[str, str]:
-    return {text(name, key): text(name, said) for key, said in kind(name, value, dict).items()}
+    numbers = kind(name, value, dict)
+    return {text(name, library): text(name, number) for library, number in numbers.items()}
 
 
-# What run.json says besides the segments, and how each of it is checked: somebody may have edited the file.
+# The fields of run.json besides its format, its files and the segments, and the check of each.
 _FACTS: dict[str, Callable[[str, Any], Any]] = {
     "agent": partial(text, empty=False),
     "problem": partial(text, empty=False),
@@ -308,8 +361,12 @@ _FACTS: dict[str, Callable[[str, Any], Any]] = {
 
 @lru_cache(maxsize=64)
 def checkpoint_grid(episodes: int, points: int = 200) -> npt.NDArray[np.int64]:
-    grid = np.unique(np.round(np.geomspace(1, max(episodes, 1), points)).astype(np.int64))[
-        : max(episodes, 0)
-    ]
-    grid.setflags(write=False)  # everybody gets the same one
+    """At most `points` numbers of users from 1 to `episodes`, evenly spaced on a logarithmic scale.
+
+    200 points are a matter of taste.
+    """
+    spaced = np.round(np.geomspace(1, max(episodes, 1), points)).astype(np.int64)
+    grid = np.unique(spaced)[: max(episodes, 0)]
+    # All callers get the same array.
+    grid.setflags(write=False)
     return grid

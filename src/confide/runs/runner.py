@@ -1,4 +1,9 @@
-"""A run: one agent, one problem, one seed."""
+"""A run: one agent, one problem, one seed.
+
+What leaves this file: a `Run` with its certificate (the sentences about what was simulated and what
+is on trust are in it), and the label and the fingerprint that identify a run. A saved run or state
+whose label differs is refused, so the texts in `run_label` and `fingerprint` must not change.
+"""
 
 import hashlib
 import platform
@@ -46,20 +51,23 @@ def run(
 ) -> Run:
     """Run an agent on a problem: it serves `episodes` users, one after the other or in batches.
 
-    One `SeedSequence` seeds the world, the agent and the (fast) noise. With a `state` file the run can be killed at any moment and
-    resumed by the same call, with bit-identical results; the file is PRIVATE, call `state.remove()` when the result is saved. Ctrl-C
-    stops between two batches of users, and returns the result so far. A Gymnasium environment is played step by step through
+    One `SeedSequence` seeds the world, the agent and the (fast) noise. With a `state` file the run
+    can be killed at any moment and resumed by the same call, with bit-identical results. The file
+    is PRIVATE; call `state.remove()` when the result is saved. Ctrl-C stops between two batches of
+    users, and returns the result so far. A Gymnasium environment is played step by step through
     `features` and `horizon`.
 
-    `counts=True` simulates whole batches by their exact transition counts, which is fast; the certificate says so. `counts=False`
-    simulates user by user: trajectories, or under `LocalDP` and `DistributedDP` one client and one message each. The default, None,
-    uses counts if possible, but real clients and messages under these two with at most 10 000 episodes. Where transitions cannot be
-    counted (linear systems), the messages of more devices are drawn as their sum. All three give the same distribution, with two
-    exceptions: devices draw which of a round's policies they follow, where counts use equal shares; and the noise of codebook messages
-    is summed as Gaussian noise of the same variance. No device drops out.
+    `counts=True` simulates whole batches by their exact transition counts, which is fast; the
+    certificate says so. `counts=False` simulates user by user: trajectories, or under `LocalDP` and
+    `DistributedDP` one client and one message each. The default, None, uses counts if possible, but
+    real clients and messages under these two with at most 10,000 episodes. Where transitions cannot
+    be counted (linear systems), the messages of more devices are drawn as their sum. All three give
+    the same distribution, with two exceptions. Devices draw which of a round's policies they
+    follow, where counts use equal shares. And the noise of codebook messages is summed as Gaussian
+    noise of the same variance. No device drops out.
 
-    The certificate of an agent whose class is not part of confide says that its code is on trust; `audited` is a replay of it
-    (`confide.audit.replay`), which the certificate then quotes.
+    The certificate of an agent whose class is not part of confide says that its code is on trust.
+    `audited` is a replay of it (`confide.audit.replay`), which the certificate then quotes.
     """
     if state is not None:
         kind("state", state, StateFile)
@@ -99,12 +107,15 @@ def serve(
     counts: bool | None = None,
     audited: "Replay | None" = None,
 ) -> Run:
-    """The run of an agent that is prepared and fits into memory."""
+    """Serve `episodes` users with an agent that is prepared and fits into memory."""
     label = run_label(agent, problem, episodes, seed, counts=counts)
     rng = np.random.default_rng(seed_streams(seed)[0])
     loop = Loop(agent, problem, episodes, rng, state, label, counts=counts)
-    started, before = time.monotonic(), loop.resume()
+    started = time.monotonic()
+    seconds_before = loop.resume()
     loop.go(progress)
+    # After an interrupt within a chunk the agent is half-way through a round.
+    has_questions = abilities_of(agent).questions and not loop.was_cut_off
     return Run(
         agent=agent_name(agent),
         problem=problem.name,
@@ -115,35 +126,36 @@ def serve(
         optimal_value=problem.optimal_value,
         uniform_value=problem.uniform_value,
         guarantee=agent.guarantee,
-        certificate=_certificate(agent, counted=loop.counted, crowd=loop.crowd, audited=audited),
-        seconds=before + time.monotonic() - started,
+        certificate=_certificate(
+            agent, uses_counts=loop.uses_counts, is_crowd=loop.is_crowd, audited=audited
+        ),
+        seconds=seconds_before + time.monotonic() - started,
         versions=versions(),
         command=command,
         made_from=label,
         variant=getattr(agent, "variant", ""),
         calibration=getattr(agent, "chosen_calibration", "tight"),
-        questions=tuple(agent.questions())
-        if abilities_of(agent).questions and not loop.abrupt
-        else (),
+        questions=tuple(agent.questions()) if has_questions else (),
     )
 
 
 def _world(problem: Any, features: Callable[[Any], Any] | None, horizon: int | None) -> Any:
-    """A problem as it is; a Gymnasium environment, or the name of one, becomes a world that is played step by step through its features."""
+    """The problem, if it is one, and otherwise the environment through its features."""
     if features is not None:
         from confide.problems.gym import GymProblem
 
         return GymProblem(problem, features, horizon)
-    if isinstance(problem, type) or not all(
-        hasattr(problem, member) for member in ("sample", "name", "horizon")
-    ):
+    is_problem = all(hasattr(problem, member) for member in ("sample", "name", "horizon"))
+    if isinstance(problem, type) or not is_problem:
         raise InvalidParameter(
-            f"{type(problem).__name__} is not a problem; a Gymnasium environment needs features and a horizon"
+            f"{type(problem).__name__} is not a problem; "
+            "a Gymnasium environment needs features and a horizon"
         )
     return problem
 
 
 def _episodes(agent: Any, episodes: int | None) -> int:
+    """How many users the agent serves. It must be new, and have the methods of an agent."""
     if getattr(agent, "users", 0):
         raise InvalidParameter("this agent has already absorbed data: make a new one for a new run")
     for method in ("next_batch", "observe"):
@@ -163,47 +175,58 @@ def _episodes(agent: Any, episodes: int | None) -> int:
 
 
 def _certificate(
-    agent: Any, *, counted: bool, crowd: bool, audited: "Replay | None"
+    agent: Any, *, uses_counts: bool, is_crowd: bool, audited: "Replay | None"
 ) -> Certificate | None:
+    """The certificate of a run; None for an agent without mechanisms.
+
+    It says what was simulated, what confide has checked, and whose code is on trust. It is verified
+    before it is returned.
+    """
     if not abilities_of(agent).mechanisms:
         return None
-    simulated = []
-    if counted:
-        simulated += [
-            "the users' contributions were added up from exact transition counts, not clipped one by one."
-        ]
-    if crowd or (counted and agent.guarantee.trust.devices):
-        simulated += ["no device sent a message: the sum of their noise was drawn at once."]
-    trusted = _foreign(agent)
-    checked = (
-        ["The stated loss follows from the sensitivities and the noise of the mechanisms."]
-        if trusted
-        else []
-    )
+    simulated: list[str] = []
+    if uses_counts:
+        simulated.append(
+            "the users' contributions were added up from exact transition counts, "
+            "not clipped one by one."
+        )
+    if is_crowd or (uses_counts and agent.guarantee.trust.devices):
+        simulated.append("no device sent a message: the sum of their noise was drawn at once.")
+    foreign_classes = _foreign_classes(agent)
+    checked: list[str] = []
+    if foreign_classes:
+        checked.append(
+            "The stated loss follows from the sensitivities and the noise of the mechanisms."
+        )
+    if audited:
+        checked += audited.said()
     constants = agent.calibration.constants if isinstance(agent, Learner) else ""
-    made = certify(
+    certificate = certify(
         agent.guarantee,
         agent.mechanisms(),
         subject=f"a run of {agent_name(agent)}{f': {constants}' if constants else ''}",
-        assumptions=[Assumption(SIMULATED, f"Simulated: {each}") for each in simulated],
-        checked=[*checked, *(audited.said() if audited else [])],
+        assumptions=[Assumption(SIMULATED, f"Simulated: {sentence}") for sentence in simulated],
+        checked=checked,
         on_trust=[
-            f"{name} is not part of confide: that its policies, batch sizes, questions, memory and messages depend on users only "
-            f"through these mechanisms. `confide audit {name}` tests it by replay."
-            for name in trusted
+            f"{name} is not part of confide: that its policies, batch sizes, questions, memory and "
+            "messages depend on users only through these mechanisms. "
+            f"`confide audit {name}` tests it by replay."
+            for name in foreign_classes
         ],
     )
-    verify_numbers(made)
-    return made
+    verify_numbers(certificate)
+    return certificate
 
 
-def _foreign(agent: Any) -> list[str]:
+def _foreign_classes(agent: Any) -> list[str]:
     """The classes of an agent and of its algorithm that are not the library's."""
-    kinds = [type(agent)] + ([type(agent.algorithm)] if isinstance(agent, Learner) else [])
+    classes = [type(agent)]
+    if isinstance(agent, Learner):
+        classes.append(type(agent.algorithm))
     return [
-        f"{kind.__module__}:{kind.__qualname__}"
-        for kind in kinds
-        if kind.__module__.partition(".")[0] != "confide"
+        f"{each.__module__}:{each.__qualname__}"
+        for each in classes
+        if each.__module__.partition(".")[0] != "confide"
     ]
 
 
@@ -225,21 +248,29 @@ def prepare(agent: Any, seed: int, source: NoiseSource | None = None) -> None:
             agent.noise = source or FastSource(np.random.default_rng(noise_seed))
     if not isinstance(getattr(agent, "guarantee", None), Guarantee):
         raise InvalidParameter(
-            f"{agent_name(agent)}.guarantee must be a Guarantee (no_guarantee(episodes) if there is none)"
+            f"{agent_name(agent)}.guarantee must be a Guarantee "
+            "(no_guarantee(episodes) if there is none)"
         )
 
 
 def run_label(
     agent: Any, problem: Any, episodes: int, seed: int, *, counts: bool | None = None
 ) -> str:
-    """Everything that decides the result of a run: two runs with the same label are the same run."""
-    simulated = "" if counts is None else f", counts={counts}"
+    """Everything that decides the result of a run: two runs with the same label are the same run.
+
+    It is compared with the labels of saved runs and states. So it has plain values, and no words
+    for a request, which may change.
+    """
     settings = getattr(agent, "settings", None)
     name = agent_name(agent) if settings is None else f"{agent_name(agent)} {settings}"
     request = agent.guarantee.request
-    # Plain values: the label is compared with that of a saved run, and must not change with the words for a request.
-    privacy = f"{request.kind} {request.epsilon!r} {request.delta!r} {identify(request)}, {agent.guarantee.source} noise"
-    return f"{name} on {problem.name} {fingerprint(problem)}, {episodes} episodes, seed {seed}, {privacy}{simulated}"
+    numbers = f"{request.kind} {request.epsilon!r} {request.delta!r} {identify(request)}"
+    world = f"{problem.name} {fingerprint(problem)}"
+    counts_suffix = "" if counts is None else f", counts={counts}"
+    return (
+        f"{name} on {world}, {episodes} episodes, seed {seed}, "
+        f"{numbers}, {agent.guarantee.source} noise{counts_suffix}"
+    )
 
 
 def fingerprint(problem: Any) -> str:
@@ -250,26 +281,25 @@ def fingerprint(problem: Any) -> str:
         P = truth.transitions
         parts = [P.indptr, P.successors, P.probabilities, truth.rewards, truth.start]
     else:
-        parts = [
-            getattr(problem, key)
-            for key in (*"ABQR", "parameter", "contexts")
-            if hasattr(problem, key)
-        ]
+        # Of a linear system, or of a linear bandit.
+        names = ("A", "B", "Q", "R", "parameter", "contexts")
+        parts = [getattr(problem, name) for name in names if hasattr(problem, name)]
     for part in parts:
         digest.update(np.ascontiguousarray(part).tobytes())
     return digest.hexdigest()[:12]
 
 
 def versions() -> dict[str, str]:
-    return dict(_versions())
+    """The versions of Python and of the libraries that compute, by name."""
+    return dict(_read_versions())
 
 
 @lru_cache(maxsize=1)
-def _versions() -> tuple[tuple[str, str], ...]:
-    """Once per process: to read them takes milliseconds."""
-    packages = (
-        (name, version(name)) for name in ("confide", "numpy", "scipy", "numba", "dp-accounting")
-    )
-    return ("python", platform.python_version()), *(
-        (name, number) for name, number in packages if number is not None
-    )
+def _read_versions() -> tuple[tuple[str, str], ...]:
+    """Read once per process, because that takes milliseconds."""
+    numbers = [("python", platform.python_version())]
+    for name in ("confide", "numpy", "scipy", "numba", "dp-accounting"):
+        number = version(name)
+        if number is not None:
+            numbers.append((name, number))
+    return tuple(numbers)
