@@ -13,7 +13,7 @@ from confide.privacy.request import JointDP, NoPrivacy, Request
 from confide.runs.run_sweep import STORE, run_cells
 from confide.runs.spec import RunSpec
 from confide.runs.store import Store, key_of
-from confide.runs.sweep import Cell, ProblemChoice, world
+from confide.runs.sweep import Cell, ProblemChoice, make_problem
 
 DELTA = 1e-5
 
@@ -32,7 +32,7 @@ class Case:
 
     @property
     def world(self) -> Any:
-        return world(ProblemChoice(self.problem, self.instance))
+        return make_problem(ProblemChoice(self.problem, self.instance))
 
     @property
     def spec(self) -> RunSpec:

@@ -23,7 +23,7 @@ from confide.comparison.comparison import compare
 from confide.runs.cell import run_cell
 from confide.runs.runner import run
 from confide.runs.store import Store, key_of
-from confide.runs.sweep import Cell, Sweep, world
+from confide.runs.sweep import Cell, Sweep, make_problem
 
 SWEEP = {
     "agents": ["ucrl-vtr", "linopt-vi", "likelihood-vi"],
@@ -99,7 +99,7 @@ def overhead(episodes: int, repeats: int) -> list[str]:
 
 def both(cell: Cell, repeats: int) -> list[tuple[float, float]]:
     """CPU seconds of the bare call and of the cell, in turn."""
-    made = world(cell.problem)
+    made = make_problem(cell.problem)
 
     def bare() -> None:
         run(cell.spec.ready(made, 0), made, episodes=cell.spec.episodes, seed=0)

@@ -57,7 +57,7 @@ def sizes(largest: int, users: int | None) -> tuple[int, ...]:
 
 def run_paper(spec: RunSpec, users: Sequence[int], seeds: Sequence[int]) -> PaperRuns | str:
     """Run with the paper's constants, or say why they are refused."""
-    printed = [replace(spec, episodes=n).printed() for n in users]
+    printed = [replace(spec, episodes=n).with_paper_constants() for n in users]
     try:
         made = [curves(each, seeds) for each in printed]
     except PrivacyError as refused:

@@ -12,7 +12,7 @@ from confide.errors import ConfideError, PromiseBroken
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
 from confide.runs.run_sweep import run_cells
 from confide.runs.spec import RunSpec
-from confide.runs.sweep import Cell, ProblemChoice, world
+from confide.runs.sweep import Cell, ProblemChoice, make_problem
 from papers.findings import Measurement, short
 
 Array = npt.NDArray[np.float64]
@@ -45,13 +45,13 @@ def said(spec: RunSpec) -> str:
 
 def promised_epsilon(spec: RunSpec) -> float:
     """The epsilon of the noise that the agent adds, at the requested delta."""
-    return float(spec.ready(world(ProblemChoice(spec.problem)), 0).guarantee.epsilon)
+    return float(spec.ready(make_problem(ProblemChoice(spec.problem)), 0).guarantee.epsilon)
 
 
 def curves(spec: RunSpec, seeds: Sequence[int]) -> tuple[Array, Array]:
     """Numbers of users [point], and the exact regret until then [seed, point]."""
     choice = ProblemChoice(spec.problem)
-    spec.ready(world(choice), seeds[0])  # what is refused raises its own error here
+    spec.ready(make_problem(choice), seeds[0])  # what is refused raises its own error here
     results = list(run_cells((Cell(spec, choice, seed) for seed in seeds), workers=1).values())
     for result in results:
         if result["status"] != "done":
@@ -69,13 +69,17 @@ def regrets(spec: RunSpec, seeds: Sequence[int]) -> Array:
 
 def at_random(spec: RunSpec) -> float:
     """The regret of uniform play (in a linear system, of doing nothing) over as many users."""
-    here = world(ProblemChoice(spec.problem))
+    here = make_problem(ProblemChoice(spec.problem))
     return float(spec.episodes * (here.optimal_value - here.uniform_value))
 
 
 def measured(spec: RunSpec, seeds: Sequence[int]) -> Measurement:
     """One line of a table of algorithms; it says so if the paper's constants are refused because they do not give the guarantee."""
-    idle = "doing nothing" if hasattr(world(ProblemChoice(spec.problem)), "A") else "uniform play"
+    idle = (
+        "doing nothing"
+        if hasattr(make_problem(ProblemChoice(spec.problem)), "A")
+        else "uniform play"
+    )
     beside = f"{idle} {short(at_random(spec))}"
     try:
         epsilon = None if isinstance(spec.privacy, NoPrivacy) else promised_epsilon(spec)

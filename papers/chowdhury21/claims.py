@@ -245,9 +245,9 @@ def run_all(quick: bool) -> Algorithm:
     many, few, seeds = (10_000, 100, range(2)) if quick else (100_000, 1_000, range(8))
     promises: tuple[Request, ...] = (JointDP(1.0, DELTA), JointDP(10.0, DELTA), NoPrivacy())
     cases = [case(OURS, PROBLEM, privacy, many) for privacy in promises]
-    cases += [replace(one, episodes=few).printed() for one in cases]
+    cases += [replace(one, episodes=few).with_paper_constants() for one in cases]
     # The largest epsilon at which the printed noise is not refused: the algorithm begins to learn.
-    cases.append(case(OURS, PROBLEM, JointDP(38.0, DELTA), 10 * few).printed())
+    cases.append(case(OURS, PROBLEM, JointDP(38.0, DELTA), 10 * few).with_paper_constants())
     cases.append(case(OURS, "thermal", promises[0], many))
     runs = tuple(measured(spec, seeds if spec.episodes == many else seeds[:2]) for spec in cases)
     return Algorithm("Alg. 1", "Private-OFU-RL", "control/ofu_lq.py: OFULQ", runs)

@@ -345,7 +345,7 @@ def run_all(quick: bool) -> tuple[Algorithm, ...]:
             case(agent, problem, privacy, many * (far if isinstance(privacy, LocalDP) else 1))
             for privacy in promises
         ]
-        return (*ours, *(replace(spec, episodes=few).printed() for spec in ours))
+        return (*ours, *(replace(spec, episodes=few).with_paper_constants() for spec in ours))
 
     chosen = (
         (

@@ -282,7 +282,7 @@ def run_all(quick: bool) -> tuple[Algorithm, ...]:
         ours = [
             case(agent, PROBLEM, p, many * (40 if isinstance(p, LocalDP) else 1)) for p in promises
         ]
-        printed = [replace(spec, episodes=few).printed() for spec in ours[:2]]
+        printed = [replace(spec, episodes=few).with_paper_constants() for spec in ours[:2]]
         runs = tuple(
             measured(spec, seeds if spec.episodes > 1_000 else seeds[:2])
             for spec in (*ours, *printed)

@@ -17,9 +17,9 @@ from confide.comparison.table import COLUMNS
 from confide.errors import InvalidParameter
 from confide.runs import cell as cell_module
 from confide.runs.runner import run
-from confide.runs.spec import read_value, written
+from confide.runs.spec import read_value, write_value
 from confide.runs.store import Store, key_of
-from confide.runs.sweep import Sweep, world
+from confide.runs.sweep import Sweep, make_problem
 
 SMALL = Sweep(
     agents=["ucrl-vtr", "likelihood-vi", "uniform"],
@@ -61,7 +61,7 @@ def test_a_cell_is_the_run_that_its_command_makes(made, capsys):
         for cell in SMALL.cells()
         if cell.seed == 1 and cell.spec.agent == "likelihood-vi" and cell.problem.seed == 1
     )
-    problem = world(cell.problem)
+    problem = make_problem(cell.problem)
     alone = run(cell.spec.ready(problem, 1), problem, episodes=300, seed=1)
     row = next(
         g
@@ -177,7 +177,7 @@ def test_an_agent_of_ones_own_and_a_saved_problem(here):
 )
 def test_options_survive_the_command_line(value):
     """A command makes the same run again: 1, 1.0, true, "1" and "true" are five different values."""
-    found = read_value(written(value))
+    found = read_value(write_value(value))
     assert found == value and type(found) is type(value)
 
 

@@ -9,7 +9,7 @@ from confide.privacy.request import JointDP, LocalDP, NoPrivacy
 from papers.regret import PaperRuns, judge, paper_lines, run_paper
 from papers.runs import case
 
-SPEC = case("ofu-lq", "oscillator", JointDP(1.0, 1e-5), 10_000).printed()
+SPEC = case("ofu-lq", "oscillator", JointDP(1.0, 1e-5), 10_000).with_paper_constants()
 
 
 def runs(regrets, power):
@@ -50,7 +50,7 @@ def test_runs_use_the_paper_s_constants():
     spec = case("ofu-lq", "oscillator", NoPrivacy(), 1_000)
     made = run_paper(spec, (100, 1_000), range(2))
     assert isinstance(made, PaperRuns)
-    assert made.spec == replace(spec.printed(), episodes=1_000)
+    assert made.spec == replace(spec.with_paper_constants(), episodes=1_000)
     assert made.regrets.shape == (2, 2) and made.uniform.shape == (2,)
     assert made.share == pytest.approx(made.regrets[:, -1].mean() / made.uniform[-1])
     assert 0 < made.power < 0.95  # without privacy it learns

@@ -71,8 +71,8 @@ def test_a_changed_page_recomputes_nothing_and_a_changed_agent_does(tmp_path, mo
     monkeypatch.setattr(store, "__file__", str(tmp_path / "runs/store.py"))
 
     def digest():
-        store._code.cache_clear()
-        return store._code()
+        store._code_digest.cache_clear()
+        return store._code_digest()
 
     try:
         first = digest()
@@ -81,7 +81,7 @@ def test_a_changed_page_recomputes_nothing_and_a_changed_agent_does(tmp_path, mo
         (tmp_path / "agents/one.py").write_text("after")
         assert digest() != first
     finally:
-        store._code.cache_clear()
+        store._code_digest.cache_clear()
 
 
 def test_a_key_knows_how_users_are_simulated_and_what_an_option_holds():

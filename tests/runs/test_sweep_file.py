@@ -4,7 +4,7 @@ import pytest
 
 from confide.errors import InvalidParameter
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy
-from confide.runs.sweep import world
+from confide.runs.sweep import make_problem
 from confide.runs.sweep_file import parse_sweep, read_sweep
 
 GOOD = """\
@@ -161,7 +161,7 @@ def test_an_environment_has_rewards_and_their_range():
     cell = next(parse_sweep(text).cells())
     assert cell.problem.title == "gym:FrozenLake-v1 horizon=5 rewards=public reward_range=0,2"
     assert "--horizon 5 --rewards public --reward-range 0.0 2.0" in cell.command
-    made = world(cell.problem)
+    made = make_problem(cell.problem)
     assert made.public.rewards is not None and made.rewards.max() <= 0.5
     with pytest.raises(InvalidParameter, match="reward_range must be two numbers"):
         parse_sweep(text.replace("[0, 2]", "[0]"))

@@ -110,13 +110,13 @@ def _with_comparisons(specs: "list[RunSpec]", names: list[str]) -> "list[RunSpec
 
     if "paper" in names and not any(has_paper(spec.agent) for spec in specs):
         # The agent refuses its paper's constants with a message of its own.
-        return [spec.printed() for spec in specs]
+        return [spec.with_paper_constants() for spec in specs]
     all_specs: list[RunSpec] = []
     for spec in specs:
         all_specs.append(spec)
         variants = [name for name in names if name in _VARIANTS]
         if not has_paper(spec.agent):
             variants = [name for name in variants if name != "paper"]
-        all_specs += [spec.beside(name) for name in variants]
-    all_specs += [specs[0].beside(name) for name in names if name not in _VARIANTS]
+        all_specs += [spec.for_comparison(name) for name in variants]
+    all_specs += [specs[0].for_comparison(name) for name in names if name not in _VARIANTS]
     return list(dict.fromkeys(all_specs))

@@ -62,7 +62,7 @@ def baseline_of(
     is_rolled_out = options.rollouts >= 2 and _environment(world, problem) is not None
     if not options.baseline or not is_rolled_out or isinstance(spec.privacy, NoPrivacy):
         return None
-    return spec.beside("no-privacy")
+    return spec.for_comparison("no-privacy")
 
 
 def play_final_policies(

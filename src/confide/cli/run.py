@@ -130,7 +130,7 @@ def run(
         options=learning.for_spec(learning.settings),
         counts=simulation.counts,
     )
-    other_specs = [first_spec.beside(name) for name in learning.compare_with or []]
+    other_specs = [first_spec.for_comparison(name) for name in learning.compare_with or []]
     plan = dict.fromkeys([first_spec, *other_specs], seeds)
     baseline = baseline_of(first_spec, world, problem, rollout_options)
     has_default_baseline = baseline is not None and baseline not in plan

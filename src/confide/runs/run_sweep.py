@@ -1,4 +1,8 @@
-"""Run a sweep on any backend; results are stored, so that it can be resumed."""
+"""Run a sweep on any backend. Results are stored, so that an interrupted sweep resumes.
+
+What leaves this file: files in the store (`runs/store.py`). No file here can change a result, so
+this one is not part of the key of a result (`DO_NOT_COUNT`).
+"""
 
 import os
 from collections.abc import Callable, Iterable
@@ -17,12 +21,12 @@ STORE = ".confide-store"
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far a sweep is."""
+    """How far a sweep is. `stored` counts the cells among those `done` that were in the store."""
 
     cells: int
     done: int
     failed: int
-    stored: int  # of those done, found in the store
+    stored: int
 
 
 Watch = Callable[[Standing], None]
@@ -37,19 +41,22 @@ def run_cells(
     again: bool = False,
     progress: Watch | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """The result of every cell by its key (`key_of`), in the order of the cells; those in the store are not run again.
+    """The result of every cell by its key (`key_of`), in the order of the cells.
 
-    Results of a user's own agent are not stored.
+    Cells whose results are in the store are not run, unless `again` is set. Results that depend on
+    code of the user are not stored.
     """
     check_backend(backend, workers)
     cells = {key_of(cell): cell for cell in given}
-    found: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
     if store is not None and not again:
-        kept = [key for key, cell in cells.items() if can_be_kept(cell)]
-        found = {key: result for key in kept if (result := store.get(key)) is not None}
-    counts = {"done": len(found), "failed": 0, "stored": len(found)}
+        for key, cell in cells.items():
+            result = store.get(key) if can_be_kept(cell) else None
+            if result is not None:
+                results[key] = result
+    counts = {"done": len(results), "failed": 0, "stored": len(results)}
 
-    def tell() -> None:
+    def report_progress() -> None:
         if progress is not None:
             progress(Standing(cells=len(cells), **counts))
 
@@ -58,15 +65,16 @@ def run_cells(
             raise KeyboardInterrupt
         if store is not None and result["status"] == "done" and can_be_kept(cells[key]):
             store.put(key, result)
-        found[key] = result
+        results[key] = result
         counts[result["status"]] += 1
-        tell()
+        report_progress()
 
-    tell()
-    if left := {key: cell for key, cell in cells.items() if key not in found}:
+    report_progress()
+    cells_left = {key: cell for key, cell in cells.items() if key not in results}
+    if cells_left:
         with nullcontext() if store is None else store.in_use():
-            _run_all(left, take, backend, workers)
-    return {key: found[key] for key in cells}
+            _run_all(cells_left, take, backend, workers)
+    return {key: results[key] for key in cells}
 
 
 def _run_all(
@@ -75,43 +83,49 @@ def _run_all(
     backend: str,
     workers: int | None,
 ) -> None:
-    """A run that kills its process must not stop the others. After such a death whoever may have done it runs alone, in a process of its
-    own; who dies there has failed."""
-    left, folder = dict(cells), os.getcwd()
+    """Run cells, and hand each result to `take`.
+
+    A run that kills its process must not stop the others. After such a death each task that may
+    have caused it runs in a process of its own. A task that kills that one has failed.
+    """
+    cells_left = dict(cells)
+    folder = os.getcwd()
 
     def finish(key: str, result: dict[str, Any]) -> None:
         take(key, result)
-        left.pop(key)
+        del cells_left[key]
 
-    while left:
-        many, tasks = (
-            _enough(workers, backend, len(left)),
-            [Task(key, cell, folder) for key, cell in left.items()],
-        )
+    while cells_left:
+        processes = _number_of_workers(workers, backend, len(cells_left))
+        tasks = [Task(key, cell, folder) for key, cell in cells_left.items()]
         try:
-            for key, result in each(Task.run, tasks, backend=backend, workers=many):
+            for key, result in each(Task.run, tasks, backend=backend, workers=processes):
                 finish(key, result)
         except ExecutionError as error:
-            suspects = (
-                [error.item]
-                if isinstance(error.item, Task)
-                else tasks_left(tasks, left)[: 2 * (many or 1)]
-            )
-            for task in suspects:
+            for task in _suspects(error, tasks, cells_left, processes):
                 finish(*run_alone(task))
 
 
-def tasks_left(tasks: list[Task], left: dict[str, Cell]) -> list[Task]:
-    """In the order in which they were handed out."""
-    return [task for task in tasks if task.key in left]
+def _suspects(
+    error: ExecutionError, tasks: list[Task], cells_left: dict[str, Cell], processes: int | None
+) -> list[Task]:
+    """The tasks that may have killed a process: the one that the error names, if it names one.
+
+    Tasks are handed out in order, and each process has at most two of them.
+    """
+    if isinstance(error.item, Task):
+        return [error.item]
+    unfinished = [task for task in tasks if task.key in cells_left]
+    return unfinished[: 2 * (processes or 1)]
 
 
-def _enough(workers: int | None, backend: str, cells: int) -> int | None:
-    """A cell is a second or more: other processes are worth their start from two cells on."""
+def _number_of_workers(workers: int | None, backend: str, cells: int) -> int | None:
+    """Use all cores of this machine, unless a number was chosen.
+
+    A cell takes a second or more, so starting processes is worth it from two cells on.
+    """
     import joblib
 
-    return (
-        min(joblib.cpu_count(), max(cells, 1))
-        if workers is None and backend == "local"
-        else workers
-    )
+    if workers is not None or backend != "local":
+        return workers
+    return min(int(joblib.cpu_count()), max(cells, 1))

@@ -1,4 +1,9 @@
-"""A store of results by their inputs: nothing is computed twice, and interrupted sweeps resume."""
+"""A store of results by their inputs: nothing is computed twice, and interrupted sweeps resume.
+
+What leaves this file: one JSON file per result, `STORE/KEY[:2]/KEY.json`, with `FORMAT`, the key
+and the result. If the meaning of a result changes, `FORMAT` needs a new number; old files are then
+ignored, and computed again.
+"""
 
 import hashlib
 import json
@@ -16,56 +21,63 @@ from confide.agents.catalogue import AGENTS
 from confide.errors import InvalidParameter
 from confide.identity import identify
 from confide.runs.runner import versions
-from confide.runs.sweep import Cell, ProblemChoice, stamp, world
+from confide.runs.sweep import Cell, ProblemChoice, file_version, make_problem
 
 FORMAT = "confide-cell/2"
-# Folders and files that read results, show them or serve another purpose: none of them can change a number of a run. All others count, new
-# ones included. A test checks that nothing that counts imports any of these, except to verify a certificate or to draw.
+# Folders and files that read results, show them or serve another purpose. None of them can change a
+# number of a run. All other files count, new ones included. A test checks that no file that counts
+# imports one of these, except to verify a certificate or to draw.
 DO_NOT_COUNT = (
-    *(
-        "audit",
-        "cli",
-        "comparison",
-        "evaluation",
-        "logs",
-        "offline",
-        "release",
-        "report",
-        "service",
-    ),
-    *("__init__.py", "__main__.py", "doctor.py", "agents/explain.py", "agents/facts.py"),
+    "audit",
+    "cli",
+    "comparison",
+    "evaluation",
+    "logs",
+    "offline",
+    "release",
+    "report",
+    "service",
+    "__init__.py",
+    "__main__.py",
+    "doctor.py",
+    "agents/explain.py",
+    "agents/facts.py",
     "runs/run_sweep.py",
 )
 
 
 class Store:
-    """A folder of results, one file each, named after everything that decides it (`key_of`). A file is whole or not there."""
+    """A folder of results, one file each, named after everything that decides it (`key_of`).
+
+    A file is whole or not there.
+    """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(arguments.path("store", folder))
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """What is there under this key; a file that was damaged, or is of another format, is as good as none."""
+        """The result under this key. A damaged file, or one of another format, counts as none."""
         try:
-            found = json.loads(self._path(key).read_text(encoding="utf-8"))
+            saved = json.loads(self._path(key).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        return (
-            found
-            if isinstance(found, dict) and found.get("format") == FORMAT and found.get("key") == key
-            else None
+        is_right = (
+            isinstance(saved, dict) and saved.get("format") == FORMAT and saved.get("key") == key
         )
+        return saved if is_right else None
 
     def put(self, key: str, result: dict[str, Any]) -> None:
         path = self._path(key)
         make_folder(path.parent)
-        replace(
-            path, json.dumps({"format": FORMAT, "key": key, **result}, allow_nan=False).encode()
-        )
+        document = {"format": FORMAT, "key": key, **result}
+        replace(path, json.dumps(document, allow_nan=False).encode())
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Check before the work begins that it can be written to. Whoever uses it alone removes what killed processes left."""
+        """Check before the work begins that files can be written here.
+
+        A process that uses the store alone removes what killed processes left.
+        """
         try:
             make_folder(self.folder)
             handle = open_lock(self.folder / LOCK, 0o666)
@@ -88,23 +100,26 @@ class Store:
 
 
 def key_of(cell: Cell) -> str:
-    """32 hexadecimal digits of everything that decides a result: the cell, the world itself, our code, and the versions of the libraries
-    that compute. The code of a user's own agent is not part of it, so such results are not kept (`can_be_kept`)."""
-    decided = {
+    """32 hexadecimal digits of everything that decides a result.
+
+    These are the cell, the problem itself, the code of confide, and the versions of the libraries
+    that compute. The code of a user is not part of it, so results that depend on such code are not
+    kept (`can_be_kept`).
+    """
+    inputs = {
         "cell": {
             **cell.facts,
             "options": list(cell.spec.options),
             "agent": cell.spec.agent,
             "counts": cell.spec.counts,
         },
-        "world": _world_digest(cell.problem, stamp(cell.problem)),
-        "code": _code(),
-        "versions": _versions(),
+        "world": _problem_digest(cell.problem, file_version(cell.problem)),
+        "code": _code_digest(),
+        "versions": _library_versions(),
         "format": FORMAT,
     }
-    return hashlib.sha256(
-        json.dumps(decided, sort_keys=True, default=identify).encode()
-    ).hexdigest()[:32]
+    text = json.dumps(inputs, sort_keys=True, default=identify)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def can_be_kept(cell: Cell) -> bool:
@@ -116,23 +131,26 @@ def can_be_kept(cell: Cell) -> bool:
 
 
 @cache
-def _world_digest(choice: ProblemChoice, _stamp: tuple[str, int, int] | None) -> str:
-    problem = world(choice)
-    # An environment is named by its id. The versions of the libraries are a part of the key.
-    known = problem if hasattr(problem, "identity") else [problem.name, problem.horizon]
-    return identify(known)
+def _problem_digest(choice: ProblemChoice, _version: tuple[str, int, int] | None) -> str:
+    problem = make_problem(choice)
+    # An environment is known by its name, which has a version.
+    has_identity = hasattr(problem, "identity")
+    return identify(problem if has_identity else [problem.name, problem.horizon])
 
 
 @cache
-def _code() -> str:
-    """Of all files of confide that can decide a result: a change of one of them makes older results another version's."""
+def _code_digest() -> str:
+    """A digest of all files of confide that can decide a result.
+
+    If one of them changes, older results are those of another version.
+    """
     root = Path(__file__).parent.parent
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         name = path.relative_to(root).as_posix()
         if counts(name):
-            found.update(name.encode() + path.read_bytes())
-    return found.hexdigest()[:16]
+            digest.update(name.encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def counts(file: str) -> bool:
@@ -141,5 +159,5 @@ def counts(file: str) -> bool:
 
 
 @cache
-def _versions() -> dict[str, str]:
+def _library_versions() -> dict[str, str]:
     return {name: version for name, version in versions().items() if name != "confide"}
