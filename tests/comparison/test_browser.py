@@ -198,7 +198,7 @@ def test_a_curve_says_its_value_and_its_interval(page, sweeps):
     assert page.locator("#regret-0 .tip").inner_text().splitlines() == [
         "likelihood-vi, ε = 1",
         f"{row.regret.estimate:.4g} {ends}",
-        "after 20\u202f000 users",
+        "after 20,000 users",
     ]
     page.mouse.move(x, y - 150)
     page.wait_for_selector("#regret-0 .tip", state="hidden")

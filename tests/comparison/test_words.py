@@ -26,7 +26,7 @@ def test_the_headline_of_a_learner_beside_itself_without_privacy(made_up):
     [
         (
             lambda m: [m.learner(half=1e12)],
-            "No agent learned on lock: after 100\u202f000 users no learner is better than",
+            "No agent learned on lock: after 100,000 users no learner is better than",
         ),
         (lambda m: [m.learner(segments=(Segment(100_000, 0.0, 0.0),))], "No agent learned on lock"),
         (
@@ -37,7 +37,7 @@ def test_the_headline_of_a_learner_beside_itself_without_privacy(made_up):
         (lambda m: [m.learner(exact=False)], "At ε = 1, ucrl-vtr earned"),
         (
             lambda m: [m.fixed("uniform", m.UNIFORM)],
-            "No learner took part. Uniform play loses 106\u202f000 on lock",
+            "No learner took part. Uniform play loses 106,000 on lock",
         ),
         (
             lambda m: [m.fixed("uniform", None, exact=False)],
@@ -72,7 +72,7 @@ def test_nobody_is_named_where_nobody_learned(made_up):
 def test_interrupted_and_silent_runs_are_pointed_out(made_up):
     said = remarks(Comparison.of_runs(made_up.everything()))
     assert (
-        "ucrl-vtr, ε = 1 was interrupted (seed 4 after 31\u202f000 of 100\u202f000 users): excluded from all figures."
+        "ucrl-vtr, ε = 1 was interrupted (seed 4 after 31,000 of 100,000 users): excluded from all figures."
         in said
     )
     assert any("so no noise is shown" in one for one in said)
@@ -82,11 +82,11 @@ def test_interrupted_and_silent_runs_are_pointed_out(made_up):
 
 def test_numbers_are_read_by_people():
     assert [number(x) for x in (371.4, 105_700.0, 0.1234, 1.0, 0.0, -2500.0, 1e-7)] == [
-        "371", "106\u202f000", "0.123", "1", "0", "-2\u202f500", "1e-07",
+        "371", "106,000", "0.123", "1", "0", "-2,500", "1e-07",
     ]  # fmt: skip
     assert number(9.96, 2) == "10" and number(371.4, 2) == "370" and number(math.nan) == "unknown"
     assert [percent(x) for x in (1.0, 0.99996, 0.5, 0.0102, 1e-6, 1e-12, 25.0)] == [
-        "100\u202f%", ">\u202f99.9\u202f%", "50\u202f%", "1\u202f%", "<\u202f0.01\u202f%", "0\u202f%", "2\u202f500\u202f%",
+        "100\u202f%", ">\u202f99.9\u202f%", "50\u202f%", "1\u202f%", "<\u202f0.01\u202f%", "0\u202f%", "2,500\u202f%",
     ]  # fmt: skip
     wide = Interval(350.0, 100.0, 420.0, 50.0, 0.95, 3)
     assert (

@@ -52,6 +52,7 @@ def write_comparison(comparison: "Comparison", path: str | Path, *, command: str
         "charts": {key: chart.to_json() for section in sections for key, chart in section.charts},
         "tables": {"results": results.copies, "pairs": pairs.copies},
         "promises": [promise.key for promise in comparison.promises],
+        "labels": {promise.key: str(promise) for promise in comparison.promises},
         "open": OPEN.key,
         "shapes": MARKERS,
         "chosen": comparison.chosen.key,

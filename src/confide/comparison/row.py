@@ -247,7 +247,7 @@ class Row:
 
     @property
     def theorem(self) -> Theorem | None:
-        return theorem_of(self.variant, self.guarantee) if self.known else None
+        return theorem_of(self.variant, self.calibration, self.guarantee) if self.known else None
 
     @property
     def verdict(self) -> str:

@@ -1,4 +1,8 @@
-"""What papers prove of their agents."""
+"""What papers prove of their agents.
+
+A theorem is about an agent with its paper's constants. Nobody has proved it for the tight form,
+whose bonus and schedule are ours, so it never stands beside tight runs.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,13 +13,17 @@ from confide.privacy.request import Trust
 
 @dataclass(frozen=True, slots=True)
 class Theorem:
-    """What a paper proves of its agent: regret grows at most like users to the power of `exponent`, up to logarithms."""
+    """What a paper proves of its agent with its own constants.
+
+    Regret grows at most like the number of users to the power of `exponent`, up to logarithms.
+    """
 
     exponent: float
     locator: str
 
 
-# By agent and promise; `pure` is delta = 0. What is missing here is not proved in the agent's paper.
+# By agent and kind of guarantee; `pure` means delta = 0. Proved in the paper that each line names.
+# What is missing here is not proved in the agent's paper.
 THEOREMS: Mapping[tuple[str, str], Theorem] = {
     ("ucrl-vtr", "none"): Theorem(1 / 2, "[Luyo21, Thm. 7]"),
     ("ucrl-vtr", "joint"): Theorem(1 / 2, "[Luyo21, Cor. 5]"),
@@ -36,7 +44,15 @@ THEOREMS: Mapping[tuple[str, str], Theorem] = {
 }
 
 
-def theorem_of(variant: str, guarantee: Guarantee) -> Theorem | None:
-    """By the agent's own name: options other than the calibration make it another algorithm than the theorem's."""
-    pure = "pure " if guarantee.trust is not Trust.NONE and guarantee.delta == 0 else ""
-    return THEOREMS.get((variant, pure + guarantee.trust))
+def theorem_of(variant: str, calibration: str, guarantee: Guarantee) -> Theorem | None:
+    """The theorem about runs of an agent, or None.
+
+    `variant` is the agent with all options but the calibration. Any such option makes it another
+    algorithm than the theorem's, and so do the tight constants. Without privacy there is no noise
+    to calibrate, but the bonus and the schedule differ, so the same rule applies.
+    """
+    if calibration != "paper":
+        return None
+    is_pure = guarantee.trust is not Trust.NONE and guarantee.delta == 0
+    kind = f"pure {guarantee.trust}" if is_pure else str(guarantee.trust)
+    return THEOREMS.get((variant, kind))

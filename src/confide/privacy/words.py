@@ -116,10 +116,11 @@ def consequence(given: "Guarantee") -> str:
     """A guarantee as a sentence about one user."""
     if given.trust is Trust.NONE:
         return "NONE: no noise was added, and users are not protected. For the data holder only: do not publish it."
+    epsilon, delta = given.stated
     return (
-        f"epsilon = {given.epsilon:.4g} at delta = {given.delta:g}: if any one of the {given.users:,} users "
+        f"epsilon = {epsilon:.4g} at delta = {delta:g}: if any one of the {given.users:,} users "
         f"{_CHANGE[given.relation]}, the probability of any published result would change by at most the factor e^epsilon = "
-        f"{format_factor(given.epsilon)}, plus delta."
+        f"{format_factor(epsilon)}, plus delta."
     )
 
 

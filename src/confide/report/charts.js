@@ -18,7 +18,7 @@ const Charts = (() => {
   // ---- numbers
   function spoken(value, digits = 4) { // 4 digits, and large numbers spelled out
     if (value === 0 || (Math.abs(value) >= 1e-3 && Math.abs(value) < 1e9)) {
-      return Number(value.toPrecision(digits)).toLocaleString("en", { maximumFractionDigits: 12 }).replaceAll(",", "\u202f");
+      return Number(value.toPrecision(digits)).toLocaleString("en", { maximumFractionDigits: 12 });
     }
     return value.toExponential(digits - 1);
   }
@@ -68,7 +68,7 @@ const Charts = (() => {
   }
 
   // ---- one chart
-  // options: scale ("log" or "linear"), visible(series or level), strength(series), bands, open(row), shapes of markers
+  // options: scale ("log" or "linear"), visible(series or level), label(series), bands, open(row), shapes of markers
   function draw(div, chart, options) {
     const width = div.clientWidth, height = div.clientHeight;
     const shown = { series: chart.series.filter(options.visible), levels: chart.levels.filter(options.visible) };
@@ -78,7 +78,11 @@ const Charts = (() => {
     const x = axis(chart.x, logX, zoom.x ?? (logX ? chart.x.log.map(Math.log10) : [0, 1.02 * largest]), Math.max(2, Math.floor(width / 75)));
     const y = axis(chart.y, logY, zoom.y ?? (logY ? chart.y.log.map(Math.log10) : linearEnds(chart.y, shown, chart.xs)), Math.max(2, Math.floor(height / 45)));
     const labels = y.ticks.map(tickText);
-    const left = 30 + 7 * Math.max(2, ...labels.map((label) => label.length)), right = width - 10, top = 8, bottom = height - 42;
+    // Curves of one agent under several guarantees are labelled at their ends.
+    const ends = shown.series.filter((one) => !one.points && options.label(one));
+    const endLabels = width > 300 ? ends.map((one) => ({ one, text: options.label(one) })) : [];
+    const room = Math.max(0, ...endLabels.map(({ text }) => 7 + 6.4 * text.length));
+    const left = 30 + 7 * Math.max(2, ...labels.map((label) => label.length)), right = width - 10 - room, top = 8, bottom = height - 42;
     const across = (value) => left + ((x.unit(value) - x.ends[0]) / (x.ends[1] - x.ends[0])) * (right - left);
     const up = (value) => bottom - ((y.unit(value) - y.ends[0]) / (y.ends[1] - y.ends[0])) * (bottom - top);
     const muted = css("--muted"), font = getComputedStyle(document.body).fontFamily;
@@ -117,7 +121,7 @@ const Charts = (() => {
     }
     const bands = element(inside, "g");
     for (const one of shown.series) {
-      const given = chart.xs[one.at], stroke = css(one.colour), group = element(inside, "g", { class: "series", opacity: options.strength(one) });
+      const given = chart.xs[one.at], stroke = css(one.colour), group = element(inside, "g", { class: "series" });
       group.dataset.name = one.name;
       const keep = given.map((_, i) => i).filter((i) => one.y[i] !== null && !(logY && one.y[i] <= 0) && !(logX && given[i] <= 0));
       const points = keep.map((i) => [across(given[i]), up(one.y[i])]), path = points.map(([a, b]) => `${a.toFixed(1)} ${b.toFixed(1)}`).join("L");
@@ -144,8 +148,29 @@ const Charts = (() => {
         return [`${spoken(one.y[i])}${ends}`, where];
       };
       targets.push({ one, points, keep, said });
+      const label = endLabels.find((each) => each.one === one);
+      if (label && points.length) label.at = points.at(-1);
     }
+    writeLabels(svg, endLabels.filter(({ at }) => at), [top, bottom]);
     listen(div, svg, { chart, options, targets, box: { left, right, top, bottom }, x, y, redraw: () => draw(div, chart, options) });
+  }
+
+  // Labels stand at the ends of their curves, one below the other where they would overlap.
+  function writeLabels(svg, labels, [top, bottom]) {
+    const LINE = 13;
+    const ordered = [...labels].sort((one, other) => one.at[1] - other.at[1]);
+    let lowest = top - LINE;
+    for (const label of ordered) {
+      label.y = Math.max(Math.min(label.at[1], bottom), lowest + LINE);
+      lowest = label.y;
+    }
+    // Labels that were pushed below the chart push those above them up again.
+    let highest = bottom + LINE;
+    for (const label of ordered.reverse()) {
+      label.y = Math.min(label.y, highest - LINE);
+      highest = label.y;
+    }
+    for (const { one, text, at, y } of ordered) element(svg, "text", { class: "end-label", x: at[0] + 6, y: y + 4, fill: css(one.colour), "font-size": 11.5 }, text);
   }
 
   // ---- the pointer

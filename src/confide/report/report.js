@@ -14,13 +14,13 @@
     return one.promise === null || one.promise === OPEN || chosen;
   }
 
-  // All guarantees at once: the stricter, the stronger.
-  const strength = (one) => (state.promise !== ALL || !privates.includes(one.promise) ? 1 : 1 - 0.65 * (privates.indexOf(one.promise) / Math.max(privates.length - 1, 1)));
+  // All guarantees at once: the stricter, the thicker, and each curve is labelled at its end.
+  const label = (one) => (state.promise === ALL && privates.length > 1 && privates.includes(one.promise) ? data.labels[one.promise] : "");
 
   function draw(figure) {
     const key = figure.dataset.panel, div = document.getElementById(key);
     const bands = data.few || state.promise !== ALL;
-    Charts.draw(div, data.charts[key], { scale: state.scale, visible, strength, bands, open: box ? show : null, shapes: data.shapes });
+    Charts.draw(div, data.charts[key], { scale: state.scale, visible, label, bands, open: box ? show : null, shapes: data.shapes });
   }
 
   const figures = [...document.querySelectorAll("figure[data-panel]")];

@@ -37,8 +37,8 @@ def probability(p: float) -> str:
 
 
 def count(value: float) -> str:
-    """100 000, with narrow spaces that do not break."""
-    return f"{value:,.0f}".replace(",", "\u202f")
+    """A whole number with separated thousands, such as 100,000."""
+    return f"{value:,.0f}"
 
 
 def many(value: int, what: str) -> str:
