@@ -8,6 +8,7 @@ command, an option or a help text.
 
 import enum
 import re
+import textwrap
 import typing
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ def command_section(name: str, command: Any) -> str:
     options = [each for each in options if not each.hidden and each.name != "help"]
     arguments = [each for each in command.params if each.param_type_name == "argument"]
     usage = " ".join([name, *map(argument_usage, arguments), "[OPTIONS]" if options else ""])
-    lines = [f"## {name}", "", help_text(command.help), "", "```text", usage.rstrip(), "```", ""]
+    lines = [f"## `{name}`", "", help_text(command.help), "", "```text", usage.rstrip(), "```", ""]
     panels: dict[str, list[Any]] = {}
     for each in [*arguments, *options]:
         if each.param_type_name == "argument":
@@ -84,15 +85,13 @@ def argument_usage(argument: Any) -> str:
 
 
 def help_text(text: str | None) -> str:
-    """The help of a command as Markdown: examples, which are indented or marked, become code."""
-    paragraphs = (text or "").replace("\b\n", "").replace("\f", "").split("\n\n")
-    return "\n\n".join(as_markdown(paragraph) for paragraph in paragraphs if paragraph.strip())
-
-
-def as_markdown(paragraph: str) -> str:
-    if re.search(r"^\s*(\$ )?confide ", paragraph, re.MULTILINE) and "\n" not in paragraph.strip():
-        return f"```text\n{paragraph.strip()}\n```"
-    return escape(" ".join(paragraph.split()))
+    """The help of a command as Markdown. The commands below the word `Examples:` become code."""
+    before, _, examples = (text or "").replace("\b\n", "").replace("\f", "").partition("Examples:")
+    paragraphs = [escape(" ".join(each.split())) for each in before.split("\n\n")]
+    if examples:
+        code = textwrap.dedent(examples.strip("\n")).rstrip()
+        paragraphs.append(f"```text\n{code}\n```")
+    return "\n\n".join(each for each in paragraphs if each)
 
 
 def parameter_row(parameter: Any) -> str:
@@ -100,11 +99,14 @@ def parameter_row(parameter: Any) -> str:
         name = f"`{argument_usage(parameter).strip('[]')}`"
     else:
         both = [*parameter.opts, *parameter.secondary_opts]
-        value = "" if parameter.is_flag else f" {parameter.metavar or value_word(parameter)}"
-        name = ", ".join(f"`{option}`" for option in both) + (
-            f" `{value.strip()}`" if value else ""
-        )
+        value = "" if parameter.is_flag else (parameter.metavar or value_word(parameter))
+        name = ", ".join(f"`{option}`" for option in both) + (f" {code(value)}" if value else "")
     return f"| {name} | {escape(parameter.help or '')} | {default_of(parameter)} |"
+
+
+def code(value: str) -> str:
+    """A value in a table. A bar would end the cell, so choices are separated by slashes."""
+    return f"`{value.replace('|', ' / ')}`"
 
 
 def value_word(parameter: Any) -> str:

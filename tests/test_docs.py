@@ -183,7 +183,7 @@ def test_one_version_everywhere():
 
 
 def test_every_document_and_paper_that_the_code_names_exists():
-    notation = (ROOT / "docs" / "reference" / "notation.md").read_text()
+    notation = (ROOT / "docs" / "reference" / "glossary.md").read_text()
     for path in (ROOT / "src").rglob("*.py"):
         text = path.read_text()
         for named in re.findall(r"(?:docs|benchmarks)/[\w/-]+\.md", text):

@@ -13,6 +13,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+import typer.main
 
 import confide
 from confide import (
@@ -176,14 +177,12 @@ def test_every_public_name_and_command_is_in_the_reference(site):
         if isinstance(kind, type)
     }
     assert errors | {"confide.run", "confide.explain", "confide.Run"} <= anchors
-    commands = [command.name for command in app.registered_commands] + [
-        group.name for group in app.registered_groups
-    ]
+    commands = typer.main.get_command(app).commands
     assert [name for name in commands if f"<code>confide {name}" not in reference] == []
 
 
 WIDEST = """() => {
-  const scrolls = ".md-typeset__scrollwrap, pre, .highlight, .md-tabs, [data-md-component=sidebar]";
+  const scrolls = ".md-typeset__scrollwrap, .katex-display, pre, .highlight, .md-tabs, [data-md-component=sidebar]";
   let widest = document.documentElement, edge = widest.scrollWidth;
   const visit = (e) => {
     const box = e.getBoundingClientRect();
