@@ -84,7 +84,7 @@ def service(port, trust, folder):
     Path(folder, "key").write_text(opened.key_files["device"].read_text().strip())
     if trust == "local":
         client = opened.service.runs["load"].learner.client()
-        world = spec.world()
+        world = spec.make_problem()
         message = client.report(
             world.sample(
                 client.plan(opened.service.runs["load"].learner.released()),

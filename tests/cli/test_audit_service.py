@@ -48,11 +48,11 @@ def test_attacks_are_listed_and_what_was_seen_is_compared(call, served, tmp_path
 
 @pytest.mark.usefixtures("served")
 def test_an_attack_that_works_is_an_exit_code(confide, monkeypatch):
-    refused = admission.Admission._refused
+    refusal = admission.Admission._refusal
     monkeypatch.setattr(
         admission.Admission,
-        "_refused",
-        lambda *given: "" if refused(*given) == "late" else refused(*given),
+        "_refusal",
+        lambda *given: "" if refusal(*given) == "late" else refusal(*given),
     )
     done = confide("audit", ADDRESS)
     assert done.returncode == 1 and "WORKED     late" in done.stdout and "REFUTED" in done.stdout
@@ -63,7 +63,7 @@ def test_an_attack_that_works_is_an_exit_code(confide, monkeypatch):
     [
         (URL, (), "address of a run"),
         (f"{URL}/runs/../x", (), "address of a run"),
-        (f"{URL}/runs/UP", (), "there can be no run"),
+        (f"{URL}/runs/UP", (), "run must be lower-case"),
         (ADDRESS, ("--seen", "{folder}/other"), "another run"),
         (ADDRESS, ("--seen", "{folder}/nothing"), "not a file of an audit"),
     ],

@@ -17,7 +17,7 @@ from service_bench import WORLD, spec
 
 from confide.privatizers.message import Message
 from confide.service.core.folder import ServiceFolder
-from confide.service.core.live import made_learner
+from confide.service.core.live import make_learner
 from confide.service.core.round_document import plain_channel
 from confide.service.device.episodes import contribution
 from confide.service.web.access import new_api_key
@@ -115,7 +115,7 @@ def test_hostile_rounds(page, npx, tmp_path):
 def test_a_thousand_messages_are_absorbed(page, epsilon, distribution):
     """All different, all counted. Their mean is the contribution within 6 standard errors on each of 20 coordinates (false alarms 4e-8),
     and the noise has its standard deviation within 10 %."""
-    learner = made_learner(
+    learner = make_learner(
         spec(trust="local", noise="secure", epsilon=epsilon, users=1_000, every=1_000)
     )
     channel, statistic = plain_channel(learner.channel()), learner.current_round().statistic.plain()

@@ -401,7 +401,7 @@ def test_the_service_refuses_it_and_the_description_warns():
         InvalidParameter,
         match="cannot be served: it plans for the state in which each person starts",
     ):
-        spec.learner(noise_source("fast", 0))
+        spec.make_learner(noise_source("fast", 0))
     agent = OFULQ(oscillator().public, episodes=30, privacy=PRIVATE, calibration="paper")
     assert "must not be published" in agent.describe().planning
     tight = OFULQ(oscillator().public, episodes=30, privacy=PRIVATE)

@@ -272,9 +272,9 @@ def test_a_service_refuses_it_in_one_sentence(monkeypatch, problem):
     asked = spec.ServiceRunSpec(
         name="corridor", agent="lsvi-ucb", problem="corridor", epsilon=1.0, users=100
     )
-    monkeypatch.setattr(spec.ServiceRunSpec, "world", lambda _: problem)
+    monkeypatch.setattr(spec.ServiceRunSpec, "make_problem", lambda _: problem)
     with pytest.raises(PrivacyError, match="lsvi-ucb cannot be served: it keeps its users' data"):
-        asked.learner(FastSource(np.random.default_rng(0)))
+        asked.make_learner(FastSource(np.random.default_rng(0)))
     with pytest.raises(InvalidParameter, match="features"):
         spec.parse_spec(
             'name = "a"\nagent = "lsvi-ucb"\nproblem = "gym:CartPole-v1"\nepsilon = 1.0\n'

@@ -134,4 +134,4 @@ def test_a_service_refuses_the_problem(tmp_path):
         f'name = "one"\nagent = "ucrl-vtr"\nproblem = "{tmp_path / "signed.npz"}"\nepsilon = 1.0\nusers = 100\n'
     )
     with pytest.raises(InvalidParameter, match="serves no mixtures of signed features"):
-        spec.world()
+        spec.make_problem()

@@ -216,7 +216,7 @@ class Crashes:
         people = defaultdict(list)
         with store.transaction() as tx:
             names = {run.pseudonyms.who(f"person {number}"): number for number in self.sent}
-            for who, places in tx.taken("demo", list(names)).items():
+            for who, places in tx.places_of("demo", list(names)).items():
                 for place in places:
                     people[place.generation].append(names[who])
         counted, releases = (

@@ -72,7 +72,7 @@ class Reports:
         self.service.create(run_spec(people, batch))
         self.run = self.service.runs[RUN]
         self.size = self.run.coordinates
-        self.world = self.run.spec.world()
+        self.world = self.run.spec.make_problem()
         self.rng = np.random.default_rng(seed)
 
     def __iter__(self):

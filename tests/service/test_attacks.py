@@ -14,7 +14,7 @@ from confide.service.core import service as core
 from confide.service.core.live import signed_release
 from confide.service.core.spec import Batching
 from confide.service.web import reading
-from confide.service.web.answers import shown_release
+from confide.service.web.answers import release_answer
 
 ALL = {"equivocation", "re-noise", "replay", "late", "early close"}
 DEADLINE = Batching(rule="deadline", schedule=40, every=1e6, start=1000.0)
@@ -84,14 +84,13 @@ def test_an_honest_service_with_deadlines(folder):
 
 def counts_replays(patch):
     """It answers `same`, and counts the report."""
-    admitted = core.Service._admitted
+    admit = core.admit_reports
 
-    def more(self, tx, run, tickets, users, most):
-        answers, added, counted = admitted(self, tx, run, tickets, users, most)
-        again = sum(answer.outcome == "same" for answer in answers)
-        return answers, added + run._nothing(), counted + again
+    def admit_again(*given, **limits):
+        admitted = admit(*given, **limits)
+        return replace(admitted, users=admitted.users + admitted.outcomes.count("same"))
 
-    patch.setattr(core.Service, "_admitted", more)
+    patch.setattr(core, "admit_reports", admit_again)
 
 
 def says_that_it_counts_replays(patch):
@@ -104,13 +103,13 @@ def says_that_it_counts_replays(patch):
 
 
 def takes_late_ones(patch):
-    refused = admission.Admission._refused
+    refusal = admission.Admission._refusal
 
-    def late(self, report, taken):
-        found = refused(self, report, taken)
-        return "" if found == "late" else found
+    def take_late(self, report, places):
+        outcome = refusal(self, report, places)
+        return "" if outcome == "late" else outcome
 
-    patch.setattr(admission.Admission, "_refused", late)
+    patch.setattr(admission.Admission, "_refusal", take_late)
 
 
 def two_faces(patch):
@@ -128,7 +127,7 @@ def two_faces(patch):
         row = signed_release(
             run, run.release.body + b" ", 0, run.generation, run.release.previous, self._service.key
         )
-        return shown_release(row, "no-cache")
+        return release_answer(row, "no-cache")
 
     patch.setattr(reading.Reading, "old_release", other)
 
@@ -184,9 +183,9 @@ def test_a_deadline_that_does_not_wait_is_caught(folder, monkeypatch):
 def draws_again(service):
     """What a service would show that draws the noise of its newest release anew when it starts."""
     run = service.runs["demo"]
-    learner = live.made_learner(replace(run.spec, seed=1))
+    learner = live.make_learner(replace(run.spec, seed=1))
     learner.next_batch()
-    learner.close(run._nothing(), run.release.users)
+    learner.close(run.zero_contribution(), run.release.users)
     run.release = signed_release(
         run, learner.publish("demo"), run.release.users, 1, run.release.previous, service.key
     )
@@ -211,7 +210,7 @@ def test_a_release_that_is_drawn_for_each_reader_is_caught(folder, monkeypatch):
     async def drawn(self, _):
         run = self._service.runs["demo"]
         body = run.release.body + bytes([noise_source("fast").token(1)[0]])
-        return shown_release(
+        return release_answer(
             signed_release(run, body, 0, 0, run.release.previous, self._service.key), "no-cache"
         )
 

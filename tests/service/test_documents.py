@@ -7,14 +7,14 @@ from confide.service.documents import (
     SigningKey,
     Statement,
     canonical,
-    check_chain,
+    check_key_chain,
     check_signature,
-    endorsed,
+    endorsement_bytes,
 )
 
 
 def row(key, by=None):
-    endorsement = "" if by is None else by.sign(endorsed(key.public)).hex()
+    endorsement = "" if by is None else by.sign(endorsement_bytes(key.public)).hex()
     return {
         "public": key.public.hex(),
         "endorsed_by": "" if by is None else by.id,
@@ -47,11 +47,11 @@ def test_a_signature_is_of_one_key_about_one_text():
 def test_keys_are_trusted_by_the_ones_before_them():
     first, second, third, stranger = (SigningKey(bytes([i]) * 32) for i in range(4))
     rows = [row(first), row(second, first), row(third, second)]
-    assert set(check_chain(rows, first.public)) == {first.id, second.id, third.id}
+    assert set(check_key_chain(rows, first.public)) == {first.id, second.id, third.id}
     for wrong in (
         [row(first), row(third, second)],
         [row(first), row(stranger)],
         [row(first), row(second, first) | {"endorsement": "00"}],
     ):
         with pytest.raises(SignatureError):
-            check_chain(wrong, first.public)
+            check_key_chain(wrong, first.public)

@@ -42,7 +42,7 @@ def test_what_is_too_large_is_refused_at_once_and_before_anything_is_made(
 ):
     with serving(folder, spec()) as http:
         monkeypatch.setattr(
-            specs.ServiceRunSpec, "learner", lambda *_: pytest.fail("a learner was made")
+            specs.ServiceRunSpec, "make_learner", lambda *_: pytest.fail("a learner was made")
         )
         answer = http.post(
             "/v1/runs",
@@ -88,7 +88,7 @@ def planning(monkeypatch):
 @pytest.mark.parametrize("folder", ["sqlite", "postgres"], indirect=True)
 def test_other_runs_go_on_while_one_is_planned(folder, planning, monkeypatch):
     begun, go_on = planning
-    monkeypatch.setattr(core, "PATIENCE", 0.2)
+    monkeypatch.setattr(core, "PATIENCE_SECONDS", 0.2)
     with serving(folder, spec("slow", users=8, every=4), spec("quick", users=8, every=4)) as http:
         assert [report(http, "slow", f"{i}").status_code for i in range(4)] == [201] * 4
         assert begun.wait(timeout=10)
@@ -156,13 +156,13 @@ def test_the_process_ends_soon_while_a_large_run_is_made(tmp_path, moment):
     """After SIGTERM it waits neither for a run that is being created, nor for one that is being planned."""
     place = ServiceFolder(tmp_path / "service")
     place.init()
-    target = {"created": ("core", "made_learner"), "planned": ("live.LiveRun", "_plan_round")}[
+    target = {"created": ("creation", "make_learner"), "planned": ("live.LiveRun", "_plan_round")}[
         moment
     ]
     script = textwrap.dedent(f"""
         import sys, time
         from confide.cli import main
-        from confide.service.core import service as core, live
+        from confide.service.core import creation, live
         real = {target[0]}.{target[1]}
         def slow(what, *given):
             if getattr(what, "name", "") == "large":

@@ -218,7 +218,7 @@ def _send_crowd(opened: "Opened", url: str) -> None:
     crowd = Crowd(
         url,
         "demo",
-        spec.world(),
+        spec.make_problem(),
         api_key=_device_key(opened),
         accepts=Accepts(
             spec.epsilon, spec.delta, spec.trust, simulation=True, relation=spec.relation

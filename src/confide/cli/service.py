@@ -111,11 +111,11 @@ def api_keys(
 def _print_keys(store: "ServiceStore") -> None:
     import time
 
-    from confide.service.web.access import key_status, shown_time
+    from confide.service.web.access import format_time, key_status
 
     for key in store.api_keys():
         scope = "all runs" if key.run is None else f"run {key.run}"
-        until = "" if key.expires is None else f", expires {shown_time(key.expires)}"
+        until = "" if key.expires is None else f", expires {format_time(key.expires)}"
         status = key_status(key, time.time())
         typer.echo(f"API key {key.id}  {key.role:<9} {status:<7}  {scope}{until}  {key.label}")
     for signing_key in store.signing_keys():

@@ -135,7 +135,7 @@ def test_a_bad_run_is_finished_over_http_and_left_out(two_runs):
 
 
 def test_a_bad_run_that_is_mended_is_served_without_a_restart(two_runs, monkeypatch):
-    monkeypatch.setattr(live_runs, "AGAIN", 0.0)
+    monkeypatch.setattr(live_runs, "RETRY_SECONDS", 0.0)
     with closing(sqlite3.connect(two_runs.database)) as db:
         (settings,) = db.execute("SELECT spec FROM run WHERE name = 'bad'").fetchone()
     damage_the_settings(two_runs.database)
@@ -208,7 +208,7 @@ ON_BOTH = pytest.mark.parametrize("folder", ["sqlite", "postgres"], indirect=Tru
 @contextmanager
 def another_processor(run):
     """While it lasts, this run is planned as on another kind of processor: from the same release follow other policies."""
-    make_learner = live.made_learner
+    make_learner = live.make_learner
 
     def make(spec):
         learner = make_learner(spec)
@@ -226,7 +226,7 @@ def another_processor(run):
         )
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(live, "made_learner", make)
+        patch.setattr(live, "make_learner", make)
         yield
 
 
@@ -278,7 +278,7 @@ def test_a_restart_on_another_processor_does_not_serve_the_open_round(folder, tr
 
 @pytest.mark.parametrize("folder", ["postgres"], indirect=True)
 def test_workers_on_two_kinds_of_processors_do_not_add_to_one_sum(folder, caplog, monkeypatch):
-    monkeypatch.setattr(live_runs, "AGAIN", 0.0)
+    monkeypatch.setattr(live_runs, "RETRY_SECONDS", 0.0)
     first = Bench(folder)
     first.create("good")
     first.create("bad", every=4)
@@ -301,8 +301,8 @@ def test_workers_on_two_kinds_of_processors_do_not_add_to_one_sum(folder, caplog
 
 @ON_BOTH
 def test_a_round_is_not_planned_again_while_another_one_is_open(folder, monkeypatch):
-    monkeypatch.setattr(live_runs, "AGAIN", 0.0)
-    monkeypatch.setattr(core, "LOOK", 0.0)
+    monkeypatch.setattr(live_runs, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(core, "LOOK_SECONDS", 0.0)
     bench = Bench(folder)
     bench.create("bad", every=4)
     bench.stop()

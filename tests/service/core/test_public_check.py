@@ -11,7 +11,7 @@ from confide.errors import InvalidParameter
 from confide.service.core.folder import ServiceFolder
 from confide.service.core.manifest import manifest_of
 from confide.service.core.public_check import check_public
-from confide.service.core.verification import Found, verify_store
+from confide.service.core.verification import CheckResult, verify_store
 from confide.service.device.transport import HttpResponse
 from confide.service.documents import canonical, key_id
 
@@ -114,7 +114,10 @@ def promising(change):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda told: told["promise"].update(delta=1e-9), "has delta=1e-05, more than"),
+        (
+            lambda told: told["promise"].update(delta=1e-9),
+            "has delta=1e-05, and delta=1e-09 was promised",
+        ),
         (lambda told: told["promise"].update(trust="local"), "has the trust joint, and local was"),
         (lambda told: told["promise"].update(relation="replace"), "has the relation null"),
         (lambda told: told.update(simulation=False), "is of fast noise, and the manifest"),
@@ -148,7 +151,7 @@ def test_a_service_cannot_write_lines_of_a_check(tmp_path, monkeypatch, capsys):
     with serving(ServiceFolder(tmp_path / "service"), spec(users=6, every=2)) as http:
         found = said(http)
     with pytest.raises(typer.Exit):
-        print_findings([*found, Found("demo: releases", False, forged)], as_json=False)
+        print_findings([*found, CheckResult("demo: releases", False, forged)], as_json=False)
     lines = capsys.readouterr().out.splitlines()
     assert [line[:6].strip() for line in lines] == ["FAILS"] * len(lines)
     assert len(lines) == 2 and not any("cafe\n" in line for line in lines)

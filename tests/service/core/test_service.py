@@ -62,7 +62,7 @@ def test_a_person_is_counted_once(bench, trust):
 def test_what_is_released_is_what_the_library_releases(bench):
     """The same users, the same noise: the bytes of a learner in one process."""
     run = bench.create(every=5, users=15)
-    alone = live.made_learner(run.spec)
+    alone = live.make_learner(run.spec)
     for batch in range(3):
         contents = [bench.content() for _ in range(5)]
         bench.send(
@@ -88,7 +88,7 @@ def test_what_is_released_is_what_the_library_releases(bench):
 def test_a_group_is_the_sum_of_its_people(bench, agent, problem):
     """Also of people who send nonsense: each of them adds what they add alone."""
     run = bench.create(agent=agent, problem=problem)
-    world, rng = run.spec.world(), np.random.default_rng(0)
+    world, rng = run.spec.make_problem(), np.random.default_rng(0)
     played = world.sample(run.learner.assign().policy, 4, rng)
     contents = [
         tuple(part[i].tolist() for part in (played.states, played.actions, played.rewards))
@@ -503,8 +503,8 @@ def test_nobody_comes_in_after_a_deadline_that_could_not_be_kept(timed, monkeypa
 
 def test_a_deadline_that_could_not_be_kept_is_kept_later_though_nobody_reports(timed, monkeypatch):
     """Behind a proxy that asks /ready nobody can report to a service that is not ready. Meanwhile the writer waits, and does not spin."""
-    monkeypatch.setattr(live_runs, "AGAIN", 0.0)
-    monkeypatch.setattr(core, "LOOK", 0.0)
+    monkeypatch.setattr(live_runs, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(core, "LOOK_SECONDS", 0.0)
     timed.clock.now = 1100.0
     with monkeypatch.context() as patch:
         patch.setattr(
@@ -515,10 +515,11 @@ def test_a_deadline_that_could_not_be_kept_is_kept_later_though_nobody_reports(t
         timed.service.handle([])
     assert not timed.service.ready
     waits = []
-    # None: nothing more comes
-    timed.service._queue = SimpleNamespace(get=lambda timeout: waits.append(timeout))
-    timed.service._next()
-    assert waits == [1.0 if timed.service.store.workers == 1 else core.LOOK]
+    timed.service._reports = SimpleNamespace(
+        next_group=lambda *, seconds, **_: waits.append(seconds), take_overdue=lambda _: []
+    )
+    timed.service._next_group()
+    assert waits == [1.0 if timed.service.store.workers == 1 else core.LOOK_SECONDS]
     timed.service.handle([])
     assert timed.service.ready and timed.service.runs["demo"].generation == 1
 

@@ -121,4 +121,4 @@ def test_a_file_that_is_not_where_it_was_is_named_with_its_run():
     with pytest.raises(
         InvalidParameter, match=r"run mine: no such file: gone\.npz\. A file is read at each start"
     ):
-        chosen.world()
+        chosen.make_problem()

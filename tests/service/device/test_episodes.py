@@ -26,7 +26,7 @@ from confide.trajectory import collect
 def test_contributions_from_tables_are_those_of_the_learner(bench, agent, problem, more):
     run = bench.create(agent=agent, problem=problem, trust="local", **more)
     document = json.loads(run.round.body)
-    rng, world = np.random.default_rng(0), run.spec.world()
+    rng, world = np.random.default_rng(0), run.spec.make_problem()
     episodes = []
     for _ in range(20):
         played = world.sample(run.learner.assign().policy, 1, rng)

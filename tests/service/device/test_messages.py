@@ -14,7 +14,7 @@ from confide.policy import (
     TabularPolicy,
 )
 from confide.privatizers import Message
-from confide.service.core.live import made_learner
+from confide.service.core.live import make_learner
 from confide.service.core.round_document import plain_channel
 from confide.service.device.episodes import contribution, message_bytes, sensitivity
 from confide.service.device.messages import mechanism_of, message
@@ -22,7 +22,7 @@ from confide.service.device.messages import mechanism_of, message
 
 def learner_of(epsilon, delta):
     """Of a local run that is so weakly private that additive noise is less than that of a report."""
-    return made_learner(spec(trust="local", noise="secure", epsilon=epsilon, delta=delta))
+    return make_learner(spec(trust="local", noise="secure", epsilon=epsilon, delta=delta))
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_gaussian_noise_is_of_the_sensitivity_that_the_device_computes(folder, a
         assert stated * (1 - 1e-5) <= found <= stated
         one = device(http, "ann", trust="local")
         one.join()
-        world, rng = made.world(), np.random.default_rng(0)
+        world, rng = made.make_problem(), np.random.default_rng(0)
         episode = world.sample(
             TabularPolicy(np.array(one.round.policy["actions"]), one.round.policy["choices"]),
             1,

@@ -51,7 +51,7 @@ def store(folder):
 @pytest.fixture
 def second(bench, monkeypatch):
     """Another worker of the same service. Both look at once for what the other has done."""
-    monkeypatch.setattr(core, "LOOK", 0.0)
+    monkeypatch.setattr(core, "LOOK_SECONDS", 0.0)
     made = Bench(bench.folder)
     yield made
     made.service.store.close()
@@ -224,8 +224,8 @@ def test_a_database_that_went_back_is_not_served(bench, second):
     second.service.handle([])
     assert bench.send(*(bench.report(f"person {i}") for i in range(4))) == ["counted"] * 4
     with bench.service.store.transaction() as tx:
-        tx._changed("UPDATE run SET generation = 0, state = ?", before)
-        tx._changed("UPDATE open_sum SET generation = 0")
+        tx._execute("UPDATE run SET generation = 0, state = ?", before)
+        tx._execute("UPDATE open_sum SET generation = 0")
     bench.service.handle([])
     assert not bench.service.ready
     assert bench.send(bench.report("ann", generation=0)) == ["unavailable"]
@@ -315,7 +315,7 @@ def test_a_batch_has_at_least_as_many_users_as_its_size(bench, second):
     meanwhile(
         bench,
         "summed",
-        lambda: second.service._settled("demo", [(each, answers.append) for each in more]),
+        lambda: second.service._settle("demo", [(each, answers.append) for each in more]),
     )
     assert bench.send(*(bench.report(f"first {i}") for i in range(2))) == ["counted"] * 2
     assert [answer.outcome for answer in answers] == ["counted"] * 2
@@ -354,7 +354,7 @@ def test_never_more_users_than_the_guarantee_covers(bench, second):
     """In the last batch each transaction is alone."""
     bench.create(every=4, users=8)
     second.service.handle([])
-    assert bench.service.runs["demo"].at_once(postgres.WORKERS, 512) == 0
+    assert bench.service.runs["demo"].most_users_at_once(postgres.WORKERS, 512) == 0
     answers = []
     more = [second.report(f"second {i}") for i in range(8)]
     thread, start = in_a_thread(bench, lambda: answers.extend(second.send(*more)))

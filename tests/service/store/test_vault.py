@@ -9,7 +9,7 @@ import pytest
 from service_bench import spec
 
 from confide.errors import StateError, StoreError
-from confide.service.core.live import load, made_learner
+from confide.service.core.live import load, make_learner
 from confide.service.store.keys import KeyFolder
 from confide.service.store.vault import BLOCK_BYTES, FORMAT, Place, Vault, record_bytes
 
@@ -155,7 +155,7 @@ def test_a_contribution_of_zero_is_written_like_any_other(bench, folder):
 def test_the_length_of_a_state_does_not_depend_on_what_was_reported(agent, problem, trust):
     lengths = set()
     for steps in (0, 1, 10**6):
-        learner = made_learner(spec(agent=agent, problem=problem, trust=trust, users=40, every=10))
+        learner = make_learner(spec(agent=agent, problem=problem, trust=trust, users=40, every=10))
         for _ in range(2):
             learner.current_round()
             learner.close(np.full(learner.algorithm.bound.size, steps), 10)
@@ -170,7 +170,7 @@ def test_a_run_whose_records_are_swapped_with_anothers_is_named(bench, folder):
         bench.send(bench.report("ann", name))
     change = "UPDATE open_sum SET total = (SELECT total FROM open_sum WHERE run = 'one') WHERE run = 'two'"
     with bench.service.store.transaction() as tx:
-        tx._changed(change)
+        tx._execute(change)
     with pytest.raises(
         StoreError, match="the open sum of run two at generation 0 cannot be opened"
     ):

@@ -83,9 +83,9 @@ def test_other_expiries_are_refused(written):
 def test_a_bucket_is_refilled_and_the_oldest_are_forgotten():
     clock = Clock()
     limit = RateLimit(2.0, 4.0, names=2, clock=clock)
-    assert [limit.wait("ann") for _ in range(4)] == [0.0] * 4
-    assert limit.wait("ann") == pytest.approx(0.5)
+    assert [limit.take("ann") for _ in range(4)] == [0.0] * 4
+    assert limit.take("ann") == pytest.approx(0.5)
     clock.now = 0.5
-    assert limit.wait("ann") == 0.0 < limit.wait("ann")
-    assert limit.wait("bob") == limit.wait("cem") == 0.0
-    assert limit.wait("ann") == 0.0  # forgotten, and so full again
+    assert limit.take("ann") == 0.0 < limit.take("ann")
+    assert limit.take("bob") == limit.take("cem") == 0.0
+    assert limit.take("ann") == 0.0  # forgotten, and so full again

@@ -39,7 +39,7 @@ def test_the_last_release_waits_for_nobody(bench):
 def test_the_manifest_makes_the_learner(folder, more):
     bench = Bench(folder)
     run = bench.create(horizon=6, options=(("bonus_scale", 0.5),), **more)
-    made = spec_of(json.loads(run.manifest.body)).learner(run.learner.noise)
+    made = spec_of(json.loads(run.manifest.body)).make_learner(run.learner.noise)
     assert made.settings == run.learner.settings
     assert (
         estimates(run.manifest.body, list(bench.service.store.releases("demo"))).valued is not None
@@ -54,7 +54,7 @@ def test_an_agent_without_a_model_says_so(bench):
 
 
 def test_a_page_does_not_plan_for_large_problems(bench, monkeypatch):
-    monkeypatch.setattr("confide.service.web.estimates.LARGEST", 10)
+    monkeypatch.setattr("confide.service.web.estimates.MAX_PROBLEM_SIZE", 10)
     monkeypatch.setattr("confide.service.web.estimates.learner_of", None)
     run = bench.create()
     found = estimates(run.manifest.body, list(bench.service.store.releases("demo")))
@@ -70,7 +70,7 @@ def test_another_learner_than_the_manifest_names_is_not_used(bench):
 
 
 def test_of_many_releases_some_are_looked_at(bench, monkeypatch):
-    monkeypatch.setattr("confide.service.web.estimates.MOST", 3)
+    monkeypatch.setattr("confide.service.web.estimates.MAX_ROUNDS", 3)
     run = bench.create(users=60, every=10)
     found = estimates(run.manifest.body, closed(bench, 5))
     assert found.generations == (0, 2, 5) and len(found.valued.values) == 3

@@ -10,8 +10,8 @@ from service_bench import Bench
 from confide.privacy.accounting import gaussian_epsilon
 from confide.service.core.spec import Batching
 from confide.service.web.public_page import (
-    all_reports,
     digits,
+    epsilon_of_all_reports,
     public_index,
     public_page,
     size,
@@ -116,7 +116,7 @@ def test_the_list_of_runs(folder):
 
 
 def test_only_the_newest_of_many_releases_are_listed(bench, monkeypatch):
-    monkeypatch.setattr("confide.service.web.public_page.SHOWN", 2)
+    monkeypatch.setattr("confide.service.web.public_page.MAX_SHOWN_RELEASES", 2)
     bench.create(users=12, every=3)
     for batch in range(4):
         bench.send(*(bench.report(f"{batch} {i}") for i in range(3)))
@@ -162,7 +162,7 @@ def test_what_all_reports_of_a_person_cost_is_said(bench, trust):
     run = bench.create(trust=trust, reports_per_person=2)
     page, together = (
         public_page(run.manifest.body, [run.release]),
-        all_reports(json.loads(run.manifest.body)),
+        epsilon_of_all_reports(json.loads(run.manifest.body)),
     )
     assert "Whatever you do in one report, " in page and f"together ε = {together:.3g}." in page
     cost = run.cost(1) + run.cost(2)

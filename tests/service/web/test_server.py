@@ -15,7 +15,7 @@ from service_bench import serving, spec
 
 from confide.service.core.folder import ServiceFolder
 from confide.service.web.gate import Limits
-from confide.service.web.server import HEADERS, Listening, _metrics, configured
+from confide.service.web.server import MAX_HEADER_BYTES, Listening, _metrics_server, configured
 
 PLANTED = b"planted-secret"
 
@@ -95,9 +95,12 @@ def problem(answer, status):
         b"POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n"
         + PLANTED,
         b"POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n" + PLANTED,
-        b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X: " + PLANTED * (32 * HEADERS // 14) + b"\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\n"
-        + b"".join(b"X%d: y\r\n" % number for number in range(32 * HEADERS // 7))
+        + b"X: "
+        + PLANTED * (32 * MAX_HEADER_BYTES // 14)
+        + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n"
+        + b"".join(b"X%d: y\r\n" % number for number in range(32 * MAX_HEADER_BYTES // 7))
         + b"\r\n",
     ],
     ids=[
@@ -217,7 +220,7 @@ def test_metrics_are_not_where_users_are(folder):
         port = free.getsockname()[1]
     with (
         serving(folder, spec()) as http,
-        _metrics(http.service, {}, Listening(host="0.0.0.0", metrics_port=port)),
+        _metrics_server(http.service, {}, Listening(host="0.0.0.0", metrics_port=port)),
     ):
         with socket.create_connection(("127.0.0.1", port)):
             pass

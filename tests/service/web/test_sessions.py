@@ -2,7 +2,7 @@
 
 import pytest
 
-from confide.service.web.sessions import LASTS, Sessions
+from confide.service.web.sessions import SESSION_SECONDS, Sessions
 
 
 def test_a_session_ends():
@@ -12,7 +12,7 @@ def test_a_session_ends():
     assert made.owner(cookie) == "abc" and made.open("abc") != cookie
     # another process with the same key
     assert Sessions(b"k" * 32, clock=lambda: now).owner(cookie) == "abc"
-    now = LASTS + 1.0
+    now = SESSION_SECONDS + 1.0
     assert made.owner(cookie) is None
 
 

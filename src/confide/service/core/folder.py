@@ -1,4 +1,9 @@
-"""A service in one folder: the database, the keys and the marks, each of which may be put elsewhere; the database into PostgreSQL."""
+"""A service in one folder: the database, the keys and the marks.
+
+Each of them may be put elsewhere, and the database may be in PostgreSQL. The names of the files are
+a format: services of earlier versions have them. Required for privacy: one process at a time serves
+a database of SQLite (`hold`), and no file here can be read by other users of the machine.
+"""
 
 import contextlib
 import os
@@ -12,16 +17,19 @@ from confide._locks import lock, open_lock
 from confide.arguments import read_text
 from confide.errors import InvalidParameter, StateError
 from confide.service.core.service import Service
-from confide.service.documents import missing
+from confide.service.documents import missing_packages
 from confide.service.store.interface import ServiceStore
 from confide.service.store.keys import KeyFolder
 from confide.service.store.marks import Marks
-from confide.service.store.signing_keys import key_row, rotated
+from confide.service.store.signing_keys import key_row, rotate_signing_key
 from confide.service.store.sqlite import SqliteStore
 from confide.service.store.vault import Vault
 
 _ADDRESSES = ("postgresql://", "postgres://")
-# What a service keeps in its folder, with what kills have left.
+# A file with an address has at most so many bytes. A matter of taste.
+_MAX_ADDRESS_BYTES = 2**16
+# What a service keeps in its folder, with what kills have left. A folder with other files in it is
+# not taken for a new service.
 _OWN_NAMES = ("service.*", "setup.lock", "database.address*", "keys", "marks", "*.part")
 
 
@@ -30,9 +38,13 @@ def _now() -> str:
 
 
 class ServiceFolder:
-    """`keys` and `marks` should lie outside of what is backed up with the database: a backup with the keys tells who took part, and a
-    mark that is put back with it does not notice that it was. `address`: of a database in PostgreSQL, which several processes may serve
-    with the same keys. The folder remembers it, with its password if it has one. PRIVATE."""
+    """The folder of a service. PRIVATE.
+
+    `keys` and `marks` should lie outside of what is backed up with the database. A backup with the
+    keys tells who took part, and a mark that is put back with the database cannot notice this.
+    `address` is that of a database in PostgreSQL, which several processes may serve with the same
+    keys. The folder remembers it, with its password if it has one.
+    """
 
     def __init__(
         self,
@@ -44,29 +56,35 @@ class ServiceFolder:
     ) -> None:
         if address is not None and not address.startswith(_ADDRESSES):
             raise InvalidParameter(
-                "the database must be an address such as postgresql://user@host/name"
+                "the address of the database must begin with postgresql://, such as "
+                "postgresql://user@host/name"
             )
         self.folder = Path(folder)
         self.keys = KeyFolder(Path(keys) if keys else self.folder / "keys")
         self.marks = Marks(Path(marks) if marks else self.folder / "marks")
         self.database = self.folder / "service.sqlite"
-        self._address, self._remembered = address, self.folder / "database.address"
-        self._handle: int | None = None
+        self._given_address = address
+        self._address_file = self.folder / "database.address"
+        # The lock of the folder, while this process serves it.
+        self._lock_handle: int | None = None
 
     @property
     def address(self) -> str | None:
-        """Of the database in PostgreSQL; None: it is in the folder."""
-        if self._address is None and self._remembered.exists():
-            return read_text(self._remembered, 2**16).strip()
-        return self._address
+        """The address of the database in PostgreSQL; None: the database is in the folder."""
+        if self._given_address is None and self._address_file.exists():
+            return self._read_address()
+        return self._given_address
+
+    def _read_address(self) -> str:
+        return read_text(self._address_file, _MAX_ADDRESS_BYTES).strip()
 
     @property
     def shared(self) -> bool:
-        """Several processes may serve it."""
+        """Whether several processes may serve it."""
         return self.address is not None
 
     def exists(self) -> bool:
-        return self.database.exists() or self._remembered.exists()
+        return self.database.exists() or self._address_file.exists()
 
     def init(self) -> bool:
         """Create what is missing of a service, and return whether something was missing.
@@ -79,8 +97,8 @@ class ServiceFolder:
             make_folder(self.folder)
         else:
             make_private_folder(self.folder, _OWN_NAMES)
-        with self._setup_lock(), contextlib.closing(self._opened()) as store:
-            clean(self.folder, self._remembered.name)
+        with self._setup_lock(), contextlib.closing(self._open_store()) as store:
+            clean(self.folder, self._address_file.name)
             rows = store.signing_keys()
             if rows:
                 self.keys.check(rows[-1].id)
@@ -89,23 +107,26 @@ class ServiceFolder:
                 with store.transaction() as tx:
                     tx.add_signing_key(key_row(key, None))
                     tx.audit(_now(), "command line", "init", key.id)
-            remembers = self._address is None or self._remembered.exists()
-            if not remembers:
-                assert self._address is not None
-                replace(self._remembered, self._address.encode(), mode=0o600)
-        return not (rows and remembers)
+            address_is_written = self._given_address is None or self._address_file.exists()
+            if not address_is_written:
+                assert self._given_address is not None
+                replace(self._address_file, self._given_address.encode(), mode=0o600)
+        return not (rows and address_is_written)
 
     def _check_address(self) -> None:
-        if self._address is None or not self._remembered.exists():
+        if self._given_address is None or not self._address_file.exists():
             return
-        if read_text(self._remembered, 2**16).strip() != self._address:
+        if self._read_address() != self._given_address:
             raise StateError(
-                f"{self.folder} has a database at another address, and a service cannot change its database. "
-                "Give the same --database as before, or none"
+                f"{self.folder} has a database at another address, and a service cannot change its "
+                "database. Give the same --database as before, or none"
             )
 
     def hold(self) -> None:
-        """One process serves a folder; of one with a database in PostgreSQL, any number."""
+        """Make sure that no other process serves the folder.
+
+        Any number of processes may serve a database in PostgreSQL.
+        """
         if self.shared:
             return
         handle = open_lock(self.folder / "service.lock")
@@ -114,11 +135,11 @@ class ServiceFolder:
         except OSError:
             os.close(handle)
             raise StateError(f"another process serves {self.folder}: stop it first") from None
-        self._handle = handle
+        self._lock_handle = handle
 
     @contextlib.contextmanager
     def setting_up(self) -> Iterator[None]:
-        """Workers that are started at the same time make the service and its runs one after the other."""
+        """Wait until no other worker makes the service or its runs, and keep others waiting."""
         with self._setup_lock() if self.shared else contextlib.nullcontext():
             yield
 
@@ -132,12 +153,16 @@ class ServiceFolder:
             os.close(handle)
 
     def let_go(self) -> None:
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
+        """Let another process serve the folder."""
+        if self._lock_handle is not None:
+            os.close(self._lock_handle)
+            self._lock_handle = None
 
     def finish(self, run: str) -> None:
-        """The run is finished. If a backup was put back, so that it cannot be served, it is left out from then on."""
+        """Finish a run.
+
+        A run that cannot be served, because a backup was put back, is left out from then on.
+        """
         with self._alone() as store, store.transaction() as tx:
             if run not in store.runs():
                 raise InvalidParameter(f"{self.folder} has no run {run}")
@@ -147,9 +172,9 @@ class ServiceFolder:
             tx.set_status(run, "finished")
 
     def rotate(self) -> str:
-        """A new signing key, and its id. Workers on PostgreSQL notice within seconds."""
+        """Make a new signing key and return its id. Workers on PostgreSQL notice within seconds."""
         with self._alone() as store:
-            return rotated(store, self.keys, "command line", _now()).id
+            return rotate_signing_key(store, self.keys, "command line", _now()).id
 
     def replace_vault_key(self) -> int:
         """Seal everything again with a new key, delete the old one, and return the number of runs.
@@ -171,14 +196,16 @@ class ServiceFolder:
         return len(names)
 
     def mark(self) -> list[str]:
-        """Marks that are lost are written again, from the newest releases in the database. Those that are there stay."""
+        """Write the marks that are lost, and return the names of their runs.
+
+        They are written from the newest releases in the database. Marks that are there stay.
+        """
         with self._alone() as store:
-            lost = [
-                row
-                for row in map(store.run, store.runs())
-                if row is not None and self.marks.read(row.name) is None
+            rows = map(store.run, store.runs())
+            unmarked = [
+                row for row in rows if row is not None and self.marks.read(row.name) is None
             ]
-            for row in lost:
+            for row in unmarked:
                 newest = store.release(row.name, row.generation)
                 if newest is None:
                     raise StateError(
@@ -187,12 +214,12 @@ class ServiceFolder:
                 with store.transaction() as tx:
                     tx.audit(_now(), "command line", "mark", f"{row.name} {row.generation}")
                 self.marks.write(row.name, row.generation, newest.digest)
-        return [row.name for row in lost]
+        return [row.name for row in unmarked]
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[ServiceStore]:
-        """The database, while no process serves it."""
-        self._must_exist()
+        """Open the database, while no process serves it."""
+        self._check_exists()
         self.hold()
         try:
             with contextlib.closing(self.store()) as store:
@@ -200,35 +227,40 @@ class ServiceFolder:
         finally:
             self.let_go()
 
-    def _must_exist(self) -> None:
+    def _check_exists(self) -> None:
         if not self.exists():
             raise StateError(f"{self.folder} has no service: confide service init makes one")
 
     def store(self) -> ServiceStore:
-        self._must_exist()
-        return self._opened()
+        """Open the database of the service."""
+        self._check_exists()
+        return self._open_store()
 
-    def _opened(self) -> ServiceStore:
+    def _open_store(self) -> ServiceStore:
         address = self.address
         if address is None:
             return SqliteStore(self.database, Vault(self.keys))
         if self.database.exists():
             raise StateError(
-                f"{self.folder} has a database of its own: a service does not change its database"
+                f"{self.folder} has a database of its own, and a service cannot change its "
+                "database. Leave out --database"
             )
         try:
             from confide.service.store.postgres import PostgresStore
         except ImportError:
-            raise missing() from None
+            raise missing_packages() from None
         return PostgresStore(address, Vault(self.keys))
 
     def open(self, **more: Any) -> Service:
-        """The service, for this process alone."""
+        """Open the service for this process alone. `more` are options of `Service`.
+
+        `service` among them is another class to make it from: tests watch and break it.
+        """
         self.hold()
-        made: Callable[..., Service] = more.pop("service", Service)
+        service_class: Callable[..., Service] = more.pop("service", Service)
         store = self.store()
         try:
-            return made(store, self.keys, self.marks, **more)
+            return service_class(store, self.keys, self.marks, **more)
         except BaseException:
             store.close()
             raise

@@ -1,4 +1,12 @@
-"""The runs of a service in memory: which of them take reports, which are being prepared, and which could not be read."""
+"""The runs of a service in memory: which of them work, which are prepared, and which failed.
+
+A run works if it takes reports. One that cannot be served does not concern the others. What leaves
+this file are runs that may be shown (`LiveRuns.by_name`), and reasons for operators.
+
+Required for privacy: a run is read with `load`, which compares it with its mark, and a round is
+served only if no other process has planned a different one from the same release. All numbers are
+a matter of taste.
+"""
 
 import contextlib
 import json
@@ -22,8 +30,11 @@ from confide.service.store.keys import KeyFolder
 from confide.service.store.marks import Marks
 
 log = logging.getLogger("confide.service")
-AGAIN = 2.0  # seconds until a run that failed is read again, if nobody reports to it
-LONGEST_WAIT = 60.0  # seconds between two attempts to read a run, after many have failed
+
+# A run that failed is read again after so many seconds, if nobody reports to it.
+RETRY_SECONDS = 2.0
+# After many failures, two attempts to read a run are at most so many seconds apart.
+MAX_RETRY_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +42,18 @@ class Failure:
     """Why a run is not ready, and when it is read again."""
 
     cause: str
-    retry_at: float = 0.0  # on the monotonic clock
-    # seconds until the attempt after the next one
-    wait: float = field(default_factory=lambda: AGAIN)
+    # On the monotonic clock.
+    retry_at: float = 0.0
+    # Seconds between the next attempt and the one after it.
+    pause: float = field(default_factory=lambda: RETRY_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedRun:
-    """A run that was read and planned, None if it is left out, or why that failed."""
+    """What came of preparing a run: the run, or why that failed.
+
+    Both are None if the run is left out, because it is finished and cannot be read.
+    """
 
     name: str
     run: LiveRun | None
@@ -46,7 +61,7 @@ class PreparedRun:
 
 
 class _Preparation:
-    """A run that is being prepared: when a thread has done it, and when the writer has taken it over."""
+    """A run that is being prepared: whether a thread has done it, and the writer has taken it."""
 
     def __init__(self) -> None:
         self.prepared = threading.Event()
@@ -54,11 +69,11 @@ class _Preparation:
 
 
 class LiveRuns:
-    """All runs, by name. One that cannot be served does not concern the others.
+    """All runs, by name.
 
-    A run is prepared (read from the store, and planned) in a thread of its own, because both may take long. The
-    writer takes over what was prepared with `install_prepared`. Before there is a writer's thread, everything
-    happens at once.
+    A run is prepared (read from the store, and planned) in a thread of its own, because both may
+    take long. The writer takes over what was prepared with `install_prepared`. Before there is a
+    writer's thread, everything happens at once.
     """
 
     def __init__(
@@ -71,7 +86,10 @@ class LiveRuns:
         fault: Callable[[str], None],
     ) -> None:
         """`memory`: bytes that a run may need, by an estimate that is made before the run is."""
-        self._store, self._keys, self._marks, self._memory = store, keys, marks, memory
+        self._store = store
+        self._keys = keys
+        self._marks = marks
+        self._memory = memory
         self.fault = fault
         self.by_name: dict[str, LiveRun] = {}
         self.failures: dict[str, Failure] = {}
@@ -79,7 +97,8 @@ class LiveRuns:
         self.left_out: set[str] = set()
         # What each run promises its people at most, in mu^2: also of runs that cannot be read.
         self._caps: dict[str, float] = {}
-        # The release from which this process has planned another round than the process that was first.
+        # By run, the release from which this process has planned another round than the process
+        # that was first.
         self._conflicts: dict[str, int] = {}
         self._preparing: dict[str, _Preparation] = {}
         self._results: queue.SimpleQueue[PreparedRun] = queue.SimpleQueue()
@@ -91,7 +110,10 @@ class LiveRuns:
 
     @property
     def cap(self) -> float:
-        """What a person may lose over all runs, in mu^2: the least that a run promises. One that promises none keeps what others do."""
+        """What a person may lose over all runs, in mu^2: the least that a run promises.
+
+        A run that promises no such limit keeps the one of the others.
+        """
         return min(self._caps.copy().values(), default=math.inf)
 
     def works(self, name: str) -> bool:
@@ -99,12 +121,16 @@ class LiveRuns:
         return name not in self.failures and name not in self._preparing
 
     def is_prepared_now(self, name: str) -> bool:
+        """Whether the run is being prepared."""
         return name in self._preparing
 
     def fail(self, name: str, what: str, error: Exception) -> None:
-        """Memory may be ahead of the store: it is thrown away before the next report. Of an error its type is logged, or what
-        the disk says: a text may hold somebody's data."""
-        cause = str(error) if isinstance(error, StoreError) else _cause(error)
+        """Note that memory may be ahead of the store. The run is read again before its next report.
+
+        Only the type of an error is logged, or what the disk says. Its text may hold somebody's
+        data.
+        """
+        cause = str(error) if isinstance(error, StoreError) else _cause_without_data(error)
         log.error("run %s: %s failed: %s", name, what, cause)
         self.failures[name] = Failure(f"{what} failed: {cause}")
 
@@ -115,18 +141,22 @@ class LiveRuns:
             self.prepare(name, key)
 
     def prepare(self, name: str, key: SigningKey, run: LiveRun | None = None) -> threading.Event:
-        """Plan the round of `run`, or of the run as the store has it. The event is set when that is done or has failed."""
+        """Plan the round of `run`, or of the run as the store has it.
+
+        The event that is returned is set when that is done or has failed.
+        """
         with self._lock:
             if name in self._preparing:
                 return self._preparing[name].installed
-            preparation = self._preparing[name] = _Preparation()
+            preparation = _Preparation()
+            self._preparing[name] = preparation
         wake_writer = self.wake_writer
         if wake_writer is None:
-            self._install(self._prepared(name, key, run))
+            self._install(self._read_and_plan(name, key, run))
             return preparation.installed
 
         def work() -> None:
-            self._results.put(self._prepared(name, key, run))
+            self._results.put(self._read_and_plan(name, key, run))
             preparation.prepared.set()
             wake_writer()
 
@@ -135,13 +165,13 @@ class LiveRuns:
         return preparation.installed
 
     def wait_for(self, name: str, seconds: float) -> None:
-        """Wait for so long at most until a run is prepared."""
+        """Wait until a run is prepared, but no longer than `seconds`."""
         preparation = self._preparing.get(name)
         if preparation is not None:
             preparation.prepared.wait(seconds)
 
     def install_prepared(self) -> list[str]:
-        """Take over all that was prepared. Returns the names of these runs."""
+        """Take over all runs that were prepared, and return their names."""
         names: list[str] = []
         with contextlib.suppress(queue.Empty):
             while True:
@@ -151,22 +181,22 @@ class LiveRuns:
         return names
 
     def _install(self, prepared: PreparedRun) -> None:
-        """A run that could not be is read again later, and more and more rarely."""
-        name, error = prepared.name, prepared.error
-        before = self.failures.pop(name, None)
+        """Take over a run. One that failed is read again later, and more and more rarely."""
+        name = prepared.name
+        error = prepared.error
+        last_failure = self.failures.pop(name, None)
         if error is not None:
-            cause = str(error) if isinstance(error, ConfideError) else _cause(error)
-            if before is None or cause != before.cause:
+            cause = str(error) if isinstance(error, ConfideError) else _cause_without_data(error)
+            if last_failure is None or cause != last_failure.cause:
                 log.error("run %s is not ready: %s", name, cause)
-            wait = AGAIN if before is None else before.wait
-            self.failures[name] = Failure(
-                cause, time.monotonic() + wait, min(2 * wait, LONGEST_WAIT)
-            )
+            pause = RETRY_SECONDS if last_failure is None else last_failure.pause
+            retry_at = time.monotonic() + pause
+            self.failures[name] = Failure(cause, retry_at, min(2 * pause, MAX_RETRY_SECONDS))
         elif prepared.run is not None:
             self.by_name[name] = prepared.run
         self._preparing.pop(name).installed.set()
 
-    def _prepared(self, name: str, key: SigningKey, run: LiveRun | None) -> PreparedRun:
+    def _read_and_plan(self, name: str, key: SigningKey, run: LiveRun | None) -> PreparedRun:
         try:
             live = self._read(name) if run is None else run
             if live is not None:
@@ -180,8 +210,8 @@ class LiveRuns:
         return PreparedRun(name, live, None)
 
     def _read(self, name: str) -> LiveRun | None:
-        """The run as the store has it; None if it is finished and cannot be read."""
-        # a close may have failed at this: old sums are still in the log
+        """Return the run as the store has it, or None if it is finished and cannot be read."""
+        # A close may have failed at this step. Then old sums are still in the log of the database.
         with contextlib.suppress(StoreError):
             self._store.forget()
         row = self._store.run(name)
@@ -198,14 +228,18 @@ class LiveRuns:
             if self._store.head(name).status != "finished":
                 raise
             log.error(
-                "run %s is finished, and not served: the database is older than what was shown, or damaged",
+                "run %s is finished, and not served: the database is older than what was shown, "
+                "or damaged",
                 name,
             )
             self.left_out.add(name)
             return None
 
     def check_size(self, spec: ServiceRunSpec) -> None:
-        """Refuse a run that needs more memory than one run may, before anything of its size is made."""
+        """Refuse a run that needs more memory than one run may.
+
+        This is decided before anything of the size of the run is made.
+        """
         resources = estimate_resources(
             spec.agent,
             spec.problem,
@@ -216,31 +250,35 @@ class LiveRuns:
             **spec.agent_options,
         )
         if resources.memory > self._memory:
-            refuse_above(
-                resources, self._memory, spec.agent, sizes_by_name(spec.problem, spec.horizon)
-            )
+            sizes = sizes_by_name(spec.problem, spec.horizon)
+            refuse_above(resources, self._memory, spec.agent, sizes)
 
 
-def _cause(error: Exception) -> str:
-    """What the system says, or the type of the error: its text may hold somebody's data."""
+def _cause_without_data(error: Exception) -> str:
+    """Return what the system says, or the type of the error.
+
+    The text of an error may hold somebody's data.
+    """
     return getattr(error, "strerror", None) or type(error).__name__
 
 
 def _promised_cap(row: RunRow | None) -> float:
-    """What a person may lose over all runs by the promise of this one, in mu^2. Other runs keep it, also if this one cannot be read.
+    """Return what a person may lose over all runs by the promise of this one, in mu^2.
 
-    The settings say so, and so does the manifest: one of them may be damaged.
+    Other runs keep it, also if this one cannot be read. The settings say so, and so does the
+    manifest. Only one of them may be damaged.
     """
     if row is None:
         return math.inf
     with contextlib.suppress(InvalidParameter, TypeError):
         return parse_spec(row.spec).cap
     try:
-        person = json.loads(row.manifest)["person"]
-        return math.inf if person is None else gaussian_mu(person["epsilon"], person["delta"]) ** 2
+        budget = json.loads(row.manifest)["person"]
+        return math.inf if budget is None else gaussian_mu(budget["epsilon"], budget["delta"]) ** 2
     except (ConfideError, ValueError, KeyError, TypeError):
         log.error(
-            "run %s: what it promises a person over all runs cannot be read, so other runs do not keep it",
+            "run %s: what it promises a person over all runs cannot be read, "
+            "so other runs do not keep it",
             row.name,
         )
         return math.inf

@@ -1,4 +1,9 @@
-"""The manifest of a run: everything that is promised, decided before the first user, signed, and never changed."""
+"""The manifest of a run: everything that is promised to people.
+
+It is decided before the first user, signed, and never changed. It is a format: devices, the check
+from outside and clients/typescript read its keys. Its sentences may be changed for new runs; a run
+that exists keeps the bytes that were signed.
+"""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -15,12 +20,20 @@ FORMAT = "confide-manifest/2"
 SIMULATION = (
     "SIMULATION: fast noise is computed from a seed. Nobody's real data belong in this run."
 )
-PROTECTED = {  # by batch rule: what is protected, and what is not
-    "count": "What a person did is protected. That the person took part is not: a batch closes after a number of reports.",
-    "deadline": "What a person did is protected. Whether the person took part is protected against everybody who does not hold an API key: "
-    "batches close at public times, whatever the number of reports, and no counts are shown.",
+# By batch rule: what is protected in joint runs, and what is not.
+PROTECTED = {
+    "count": (
+        "What a person did is protected. That the person took part is not: "
+        "a batch closes after a number of reports."
+    ),
+    "deadline": (
+        "What a person did is protected. Whether the person took part is protected against "
+        "everybody who does not hold an API key: batches close at public times, whatever the "
+        "number of reports, and no counts are shown."
+    ),
 }
-# A release of local runs is the sum of the messages that came: a message that is missing lacks its noise, too.
+# A release of local runs is the sum of the messages that came. A message that is missing lacks its
+# noise, too.
 PROTECTED_IN_LOCAL_RUNS = (
     "What a person did is protected, also against the operator. That the person took part is not: "
     "a release is the sum of the messages that came."
@@ -28,31 +41,34 @@ PROTECTED_IN_LOCAL_RUNS = (
 
 
 def what_is_protected(spec: ServiceRunSpec) -> str:
+    """Return what the run protects, in plain words."""
     return PROTECTED_IN_LOCAL_RUNS if spec.trust == "local" else PROTECTED[spec.batch.rule]
 
 
 def certificate_of(spec: ServiceRunSpec, learner: Learner) -> Certificate:
-    """Of the whole run, made before the first user."""
-    simulated = spec.noise == "fast"
-    said = [what_is_protected(spec)] if spec.trust == "joint" else []
+    """Return the certificate of the whole run. It is made before the first user."""
+    simulation = spec.noise == "fast"
+    assumptions: list[str] = []
+    if spec.trust == "joint":
+        assumptions.append(what_is_protected(spec))
     if spec.reports_per_person > 1:
-        said.append(
+        assumptions.append(
             f"The guarantee is for one report. A person may send {spec.reports_per_person}."
         )
-    subject = f"{'SIMULATION: ' if simulated else ''}run {spec.name} of confide serve"
+    if simulation:
+        assumptions.append(SIMULATION)
+    subject = f"{'SIMULATION: ' if simulation else ''}run {spec.name} of confide serve"
     return certify(
-        learner.guarantee,
-        learner.mechanisms(),
-        subject=subject,
-        assumptions=[*said, *([SIMULATION] if simulated else [])],
+        learner.guarantee, learner.mechanisms(), subject=subject, assumptions=assumptions
     )
 
 
 def manifest_of(
     spec: ServiceRunSpec, learner: Learner, certificate: bytes, key: SigningKey, created: float
 ) -> bytes:
-    """As canonical JSON."""
-    guarantee, public = learner.guarantee, spec.world().public
+    """Return the manifest as canonical JSON. `created` is in seconds since 1970."""
+    guarantee = learner.guarantee
+    public = spec.make_problem().public
     batch: dict[str, Any] = {
         "rule": spec.batch.rule,
         "schedule": spec.batch.schedule,
@@ -89,7 +105,7 @@ def manifest_of(
                 "settings": learner.settings,
                 "options": dict(spec.options),
             },
-            "problem": {**_named(spec), "public": identify(public), **sizes(public)},
+            "problem": {**_problem_facts(spec), "public": identify(public), **sizes(public)},
             "promise": promise,
             "users": learner.episodes,
             "releases": learner.schedule.leaves,
@@ -102,13 +118,13 @@ def manifest_of(
     )
 
 
-def _named(spec: ServiceRunSpec) -> dict[str, Any]:
-    """What makes the problem: whoever reads the manifest can plan, too."""
+def _problem_facts(spec: ServiceRunSpec) -> dict[str, Any]:
+    """Return what makes the problem: whoever reads the manifest can plan, too."""
     return {"name": spec.problem, "seed": spec.problem_seed, "asked_horizon": spec.horizon}
 
 
 def sizes(public: Any) -> dict[str, Any]:
-    """What a client must know to play and to report: whole numbers."""
+    """Return what a client must know to play and to report: whole numbers."""
     names = ("horizon", "states", "actions", "inputs", "dimension")
     return {
         name: int(getattr(public, name))

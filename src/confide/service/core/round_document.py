@@ -1,4 +1,9 @@
-"""A round as plain tables, for clients that cannot plan: how users are served, what they contribute, and how devices send it. Public."""
+"""A round as plain tables, for clients that cannot plan. Public.
+
+The tables say how users are served, what they contribute, and how devices send it. The document is
+a wire format: its keys are read by `device/checks.py` and by clients/typescript, and its bytes are
+signed. It is a function of releases alone, so a restart gives the same bytes.
+"""
 
 import json
 from typing import Any
@@ -22,7 +27,7 @@ from confide.service.device.checks import ROUND_FORMAT
 
 
 def round_document(run: str, learner: Learner) -> bytes:
-    """Of the open batch: a pure function of releases, so that it is the same bytes after a restart."""
+    """Return the document of the open batch's round."""
     current = learner.current_round()
     policies = current.policies
     shares = current.shares or (1.0 / len(policies),) * len(policies)
@@ -35,14 +40,14 @@ def round_document(run: str, learner: Learner) -> bytes:
         "round": current.digest.hex(),
     }
     if learner.guarantee.trust.devices:
-        described = getattr(current.statistic, "plain", None)
-        document["statistic"] = None if described is None else described()
+        describe_statistic = getattr(current.statistic, "plain", None)
+        document["statistic"] = None if describe_statistic is None else describe_statistic()
         document["channel"] = plain_channel(learner.channel())
     return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def plain_policy(policy: Policy) -> dict[str, Any]:
-    """A policy as JSON: clients act by it."""
+    """Return a policy as JSON: clients act by it."""
     match policy:
         case TabularPolicy():
             return {
@@ -61,20 +66,21 @@ def plain_policy(policy: Policy) -> dict[str, Any]:
             return {"kind": "random", "choices": policy.choices}
         case FeaturePolicy():
             raise InvalidParameter(
-                "a policy on features of observations cannot be served: devices would need its function"
+                "a policy on features of observations cannot be served: "
+                "devices would need its function"
             )
         case _:
-            # `ServiceRunSpec.learner` refuses agents that plan for each person's start.
+            # `ServiceRunSpec.make_learner` refuses agents that plan for each person's start.
             raise InvalidParameter(f"devices cannot act by a {type(policy).__name__}")
 
 
 def plain_channel(channel: Channel) -> dict[str, Any]:
-    """How a device makes its message: the id that it names, and the noise."""
+    """Return how a device makes its message: the id that it names, and the noise."""
     noise = channel.noise
     if isinstance(noise, Codebook | SignReport):
-        drawn: dict[str, Any] = {"radius": noise.radius, **noise.parameters}
+        parameters: dict[str, Any] = {"radius": noise.radius, **noise.parameters}
     else:
-        drawn = {
+        parameters = {
             "scale": noise.scale,
             "step": noise.step,
             "sensitivity": noise.sensitivity,
@@ -86,12 +92,15 @@ def plain_channel(channel: Channel) -> dict[str, Any]:
         "size": channel.bound.size,
         "grid": channel.bound.grid,
         "source": channel.guarantee.source,
-        "noise": {"distribution": noise.distribution, **drawn},
+        "noise": {"distribution": noise.distribution, **parameters},
     }
 
 
 def shapes(learner: Learner, public: Any) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-    """Of an episode: its horizon, and the shapes of a state and of an action. Public, and decided by nobody's data."""
+    """Return the horizon of an episode, and the shapes of a state and of an action.
+
+    They are public, and nobody's data decide them.
+    """
     policy = learner.current_round().policies[0]
     horizon = int(getattr(public, "horizon", 1))
     if isinstance(policy, LinearPolicy):

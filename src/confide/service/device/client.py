@@ -56,7 +56,7 @@ from confide.service.device.transport import (
     refusal,
     retried,
 )
-from confide.service.documents import Statement, canonical, check_chain, check_signature, digest
+from confide.service.documents import Statement, canonical, check_key_chain, check_signature, digest
 
 # of a store
 _TEXTS = ("run", "key", "manifest", "digest", "sent", "nonce", "outcome", "salt", "person")
@@ -216,7 +216,7 @@ class Device:
             kept |= {"run": self.run, "key": public.hex(), "manifest": self._manifest_digest}
 
     def _read_keys(self, trusted: bytes) -> dict[str, bytes]:
-        return check_chain(
+        return check_key_chain(
             check_keys(parse_json("the list of keys", self._get("keys").body)), trusted
         )
 
@@ -496,7 +496,7 @@ def _index(name: str, value: Any, rows: Sequence[Any]) -> int:
 
 
 def _drawn(document: Mapping[str, Any], number: int) -> Mapping[str, Any]:
-    """The policy of a device that drew this number out of 2^128, as `Round.drawn` of a learner takes it."""
+    """The policy of a device that drew this number out of 2^128, as `Round.draw_policy` takes it."""
     edges = np.cumsum(document["shares"])
     found: Mapping[str, Any] = document["policies"][
         int(np.searchsorted(edges[:-1], number / 2.0**128 * edges[-1], side="right"))

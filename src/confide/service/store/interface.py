@@ -1,4 +1,9 @@
-"""What a service needs of its database. One implementation per dialect; `Service` knows none of them."""
+"""What a service needs of its database. There is one implementation per dialect of SQL.
+
+`Service` knows none of them. All of them pass the same tests (tests/service/store), which hold two
+promises that privacy needs: what is committed survives a crash, and of several processes only one
+closes a batch.
+"""
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -13,7 +18,7 @@ from confide.service.store.vault import Vault
 
 
 class Moved(StateError):
-    """Another worker was faster. Nothing of this transaction is durable: read again, and go on."""
+    """Another worker was faster. Nothing of this transaction is durable: read again and go on."""
 
 
 class RoundConflict(StateError):
@@ -22,15 +27,20 @@ class RoundConflict(StateError):
     def __init__(self, run: str, generation: int) -> None:
         self.generation = generation
         super().__init__(
-            f"run {run}: another process planned the round of release {generation} first, and this process plans a "
-            "different one, because processors and versions of libraries round differently. Serve this run on the "
-            "kind of processor that planned the round, with the same versions of confide and its libraries"
+            f"run {run}: another process planned the round of release {generation} first, and this "
+            "process plans a different one, because processors and versions of libraries round "
+            "differently. Serve this run on the kind of processor that planned the round, with the "
+            "same versions of confide and its libraries"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A run: its public documents, and where it is now."""
+    """A run: its public documents, and where it is now.
+
+    `spec` is TOML. `status` is open, paused or finished. `generation` is the number of its newest
+    release.
+    """
 
     name: str
     spec: str
@@ -38,7 +48,7 @@ class RunRow:
     signature: bytes
     key: str
     certificate: bytes
-    status: str  # open | paused | finished
+    status: str
     generation: int
 
 
@@ -61,27 +71,35 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class OpenSum:
-    """The exact sum of the open batch. PRIVATE."""
+    """The exact sum of the open batch, or a part of it. PRIVATE.
+
+    `total` has one number per coordinate: whole steps of the grid, 64 bits each, little-endian. It
+    may be empty, which stands for zero. This is a format.
+    """
 
     generation: int
     users: int
-    # whole steps of the grid, 64 bits each, little-endian; empty: zero
     total: bytes = field(repr=False)
 
     def plus(self, other: "OpenSum") -> "OpenSum":
         if self.generation != other.generation:
             raise StateError("sums of two batches cannot be added: the database is damaged")
         if self.total and other.total:
-            one, two = (np.frombuffer(each, dtype="<i8") for each in (self.total, other.total))
-            total = (one + two).tobytes()
+            own_steps = np.frombuffer(self.total, dtype="<i8")
+            other_steps = np.frombuffer(other.total, dtype="<i8")
+            total = (own_steps + other_steps).tobytes()
         else:
             total = self.total or other.total
         return OpenSum(self.generation, self.users + other.users, total)
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """A place in a batch: a report, or somebody who is enrolled and did not report yet (no nonce)."""
+class BatchPlace:
+    """A person's place in a batch.
+
+    `slot` numbers the places of one person in a run. `nonce` is the idempotency key of the report,
+    or None if the person is enrolled and has not reported yet.
+    """
 
     slot: int
     generation: int
@@ -90,6 +108,8 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class SigningKeyRow:
+    """A public signing key, and the signature of the key that endorsed it."""
+
     id: str
     public: bytes
     endorsed_by: str
@@ -99,20 +119,28 @@ class SigningKeyRow:
 
 @dataclass(frozen=True, slots=True)
 class ApiKeyRow:
-    """A key of the API: only the hash of its secret."""
+    """A key of the API. `secret` is the hash of what its owner sends.
+
+    `run` is the only run that the key may be used for; None: all of them. `expires` is in seconds
+    since 1970; None: never.
+    """
 
     id: str
     role: str
     secret: bytes = field(repr=False)
     label: str
     revoked: bool
-    run: str | None = None  # the only run that it may be used for; None: all of them
-    expires: int | None = None  # in seconds since 1970; None: never
+    run: str | None = None
+    expires: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """What somebody with a role did, and when. Rows are added, never changed: each has the digest of the one before."""
+    """What somebody with a role did, and when.
+
+    Rows are added, never changed. `digest` is computed from the row and the digest of the row
+    before it.
+    """
 
     number: int
     at: str
@@ -123,41 +151,59 @@ class AuditRow:
 
 
 class Transaction(Protocol):
-    """Everything here becomes durable together, when the block ends without an error; or nothing does.
+    """What is done here becomes durable together, when the block ends without an error.
 
-    Sums and states go in and come out in clear text. The store seals them before they reach the
+    After an error nothing of it is durable. Sums and states go in and come out in clear text. The store seals them before they reach the
     database.
     """
 
     def create_run(self, run: RunRow, first: ReleaseRow, state: bytes) -> None: ...
     def hold(self, run: str, *, alone: bool = False) -> Head:
-        """Where the run is; until the block ends nobody closes its batch, and if `alone` nobody adds to it."""
+        """Return where the run is.
+
+        Until the block ends, nobody closes its batch. If `alone`, nobody adds to it either.
+        """
 
     def settle_round(self, run: str, generation: int, digest: bytes) -> bytes:
         """Return the digest of the round of this generation. The first process that plans the round stores it."""
 
     def open_sum(self, run: str) -> OpenSum: ...
-    def alive(self) -> AbstractContextManager[None]:
-        """While this process computes for long: the transaction is not taken for one whose process has stopped."""
+    def keep_alive(self) -> AbstractContextManager[None]:
+        """Use this while the process computes for long.
 
-    def taken(self, run: str, people: Sequence[bytes]) -> dict[bytes, list[Taken]]:
-        """The places of these people; nobody who has none is in it."""
+        The transaction is then not taken for one whose process has stopped.
+        """
 
-    def enrolled(self, run: str, generation: int) -> int: ...
-    def take(self, run: str, places: Sequence[tuple[bytes, Taken]]) -> None:
-        """New places, or the reports of people who have one."""
+    def places_of(self, run: str, people: Sequence[bytes]) -> dict[bytes, list[BatchPlace]]:
+        """Return the places of these people, in the order of their slots.
 
-    def accounts(self, people: Sequence[bytes]) -> dict[bytes, float]: ...
-    def charge(self, amounts: Sequence[tuple[bytes, float]]) -> None: ...
+        Somebody who has none is not in it.
+        """
+
+    def count_enrolled(self, run: str, generation: int) -> int:
+        """Return how many people have a place in a batch."""
+
+    def take_places(self, run: str, places: Sequence[tuple[bytes, BatchPlace]]) -> None:
+        """Write new places, or the reports of people who have a place without a report."""
+
+    def accounts(self, people: Sequence[bytes]) -> dict[bytes, float]:
+        """Return what these people have spent over all runs, in mu^2, if they have spent something."""
+
+    def charge(self, amounts: Sequence[tuple[bytes, float]]) -> None:
+        """Add to what people have spent, in mu^2."""
+
     def add_to_sum(self, run: str, added: OpenSum) -> None:
-        """More users of the open batch; `Moved` if another one is open."""
+        """Add users to the open sum. If another batch is open, this raises `Moved`."""
 
     def close(self, release: ReleaseRow, state: bytes) -> None:
-        """The release, the state after it and an empty sum; `StateError` if somebody else has made this generation."""
+        """Write a release, the state after it, and an empty sum.
+
+        If somebody else has made this generation, this raises `StateError`.
+        """
 
     def set_status(self, run: str, status: str) -> None: ...
     def seal_again(self, run: str) -> None:
-        """Seal everything private of a run again with the newest key. The run is held alone."""
+        """Seal everything private of a run again with the newest key. The run must be held alone."""
 
     def add_signing_key(self, key: SigningKeyRow) -> None: ...
     def add_api_key(self, key: ApiKeyRow) -> None: ...
@@ -166,9 +212,13 @@ class Transaction(Protocol):
 
 
 class ServiceStore(Protocol):
-    """The database of a service. What is committed survives a crash; whatever goes wrong is a `StoreError`."""
+    """The database of a service.
 
-    workers: int  # how many processes may take reports at the same time
+    What is committed survives a crash. Whatever goes wrong is a `StoreError`. `workers` is how many
+    processes may take reports at the same time.
+    """
+
+    workers: int
     vault: Vault
 
     def transaction(self) -> AbstractContextManager[Transaction]: ...
@@ -178,24 +228,26 @@ class ServiceStore(Protocol):
     def releases(self, run: str) -> Iterable[ReleaseRow]: ...
     def head(self, run: str) -> Head: ...
     def round_digest(self, run: str, generation: int) -> bytes | None:
-        """The digest of the round of this generation, or None if nobody has planned it."""
+        """Return the digest of the round of this generation, or None if nobody has planned it."""
 
     def open_sum(self, run: str) -> OpenSum: ...
     def state(self, run: str) -> SavedState: ...
     def participants(self, run: str) -> dict[int, int]:
-        """How many people have reported, by generation."""
+        """Return how many reports were counted, by the generation of their batch."""
 
     def most_reports(self, run: str) -> int:
-        """Of one person."""
+        """Return how often the person has reported who has reported most often."""
 
     def largest_account(self) -> float:
-        """Of one person, in mu^2."""
+        """Return what the person has spent who has spent most, in mu^2."""
 
     def signing_keys(self) -> list[SigningKeyRow]: ...
     def api_keys(self) -> list[ApiKeyRow]: ...
     def audit_rows(self) -> Iterable[AuditRow]: ...
     def forget(self) -> None:
-        """Old versions of the open sum are no longer on the disk: at each close."""
+        """Remove old versions of the open sum from the disk. This happens at each close."""
 
-    def backup(self, path: str) -> None: ...
+    def backup(self, path: str) -> None:
+        """Copy the whole database to a new file. PRIVATE, as the database is."""
+
     def close(self) -> None: ...

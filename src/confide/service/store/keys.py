@@ -2,6 +2,9 @@
 
 Whoever has the database alone cannot tell who took part, because a pseudonym is HMAC-SHA256 under a
 key that is not in it. What people reported is sealed with the vault's key (`vault.py`).
+
+How pseudonyms are computed from the secret and a name is a format: another computation would no
+longer recognise people, and everybody could report once more.
 """
 
 import contextlib
@@ -14,8 +17,12 @@ from confide._durable import clean, create, make_private_folder, replace, sync
 from confide.errors import StateError
 from confide.service.documents import SigningKey
 
-_BYTES = 32
-_VAULT, _NEXT_VAULT = "vault.key", "vault.next.key"
+# Every secret has 256 bits. Required for privacy: 128 would do.
+_KEY_BYTES = 32
+# The names of the files. They are a format.
+_PSEUDONYM_KEY = "pseudonym.key"
+_VAULT_KEY = "vault.key"
+_NEXT_VAULT_KEY = "vault.next.key"
 
 
 class KeyFolder:
@@ -34,19 +41,19 @@ class KeyFolder:
         """
         make_private_folder(self.folder, ("*.key", "*.part"))
         clean(self.folder)
-        for name in ("pseudonym.key", _VAULT):
-            self._create(name, secrets.token_bytes(_BYTES))
-        existing = sorted(self.folder.glob("signing-*.key"))
-        whole = [path for path in existing if path.stat().st_size]
-        if whole:
-            return self.signing_key(whole[0].stem.removeprefix("signing-"))
-        for path in existing:
+        for name in (_PSEUDONYM_KEY, _VAULT_KEY):
+            self._create(name, secrets.token_bytes(_KEY_BYTES))
+        signing_files = sorted(self.folder.glob("signing-*.key"))
+        written_files = [path for path in signing_files if path.stat().st_size]
+        if written_files:
+            return self.signing_key(written_files[0].stem.removeprefix("signing-"))
+        for path in signing_files:
             path.unlink()
         return self.new_signing_key()
 
     def check(self, signing_key: str) -> None:
-        """`StateError` if a file is missing or damaged that a service needs to go on."""
-        for name in ("pseudonym.key", _VAULT):
+        """Raise `StateError` if a file is missing or damaged that a service needs to go on."""
+        for name in (_PSEUDONYM_KEY, _VAULT_KEY):
             self._read(name)
         self.signing_key(signing_key)
 
@@ -59,49 +66,57 @@ class KeyFolder:
             create(path, secret, mode=0o600)
 
     def new_signing_key(self) -> SigningKey:
-        secret = secrets.token_bytes(_BYTES)
-        made = SigningKey(secret)
-        create(self.folder / f"signing-{made.id}.key", secret, mode=0o600)
-        return made
+        """Draw a signing key, and write its file."""
+        secret = secrets.token_bytes(_KEY_BYTES)
+        key = SigningKey(secret)
+        create(self.folder / f"signing-{key.id}.key", secret, mode=0o600)
+        return key
 
     def write_api_key(self, role: str, key: str) -> Path:
-        """A file for an API key that nobody has seen yet. The service does not read it: whoever has copied the key may delete it."""
+        """Write a file with an API key that nobody has seen yet, and return its path.
+
+        The service does not read it: whoever has copied the key may delete it.
+        """
         path = self.folder / f"api-{role}.key"
         replace(path, f"{key}\n".encode(), mode=0o600)
         return path
 
     def signing_key(self, name: str) -> SigningKey:
-        made = SigningKey(self._read(f"signing-{name}.key"))
-        if made.id != name:
+        """Return the signing key with this id."""
+        key = SigningKey(self._read(f"signing-{name}.key"))
+        if key.id != name:
             raise StateError(f"the file of the signing key {name} holds another key")
-        return made
+        return key
 
     def pseudonyms(self, run: str) -> "Pseudonyms":
-        master = self._read("pseudonym.key")
-        return Pseudonyms(_derived(master, f"run {run}"), _derived(master, "account"))
+        """Return what computes the pseudonyms of people in a run."""
+        secret = self._read(_PSEUDONYM_KEY)
+        return Pseudonyms(_derive_key(secret, f"run {run}"), _derive_key(secret, "account"))
 
     def vault_secrets(self) -> list[bytes]:
         """Return the secrets that open records; the last one seals.
 
         There are two while the key is being replaced.
         """
-        replacement = self.folder / _NEXT_VAULT
-        replaced = replacement.exists() and replacement.stat().st_size > 0
-        return [self._read(name) for name in ((_VAULT, _NEXT_VAULT) if replaced else (_VAULT,))]
+        names = [_VAULT_KEY]
+        next_key = self.folder / _NEXT_VAULT_KEY
+        if next_key.exists() and next_key.stat().st_size > 0:
+            names.append(_NEXT_VAULT_KEY)
+        return [self._read(name) for name in names]
 
     def begin_vault_replacement(self) -> None:
         """Create a new secret, which seals from now on. The old one can still open records."""
-        self._read(_VAULT)
-        self._create(_NEXT_VAULT, secrets.token_bytes(_BYTES))
+        self._read(_VAULT_KEY)
+        self._create(_NEXT_VAULT_KEY, secrets.token_bytes(_KEY_BYTES))
 
     def finish_vault_replacement(self) -> None:
         """Delete the old secret, because every record is sealed with the new one."""
-        os.replace(self.folder / _NEXT_VAULT, self.folder / _VAULT)
+        os.replace(self.folder / _NEXT_VAULT_KEY, self.folder / _VAULT_KEY)
         sync(self.folder)
 
     def session_key(self) -> bytes:
-        """For the sessions of operators' browsers."""
-        return _derived(self._read("pseudonym.key"), "sessions")
+        """Return the key of the sessions of operators' browsers."""
+        return _derive_key(self._read(_PSEUDONYM_KEY), "sessions")
 
     def _read(self, name: str) -> bytes:
         try:
@@ -111,16 +126,20 @@ class KeyFolder:
                 f"cannot read {name} in the folder of keys {self.folder}: {error.strerror}. "
                 "Copy it there from your backup of the keys, or from another host"
             ) from None
-        if len(data) != _BYTES:
-            raise StateError(f"{name} in the folder of keys is damaged")
+        if len(data) != _KEY_BYTES:
+            raise StateError(
+                f"{name} in the folder of keys is damaged: it must have {_KEY_BYTES} bytes, got "
+                f"{len(data)}. Copy it there from your backup of the keys"
+            )
         return data
 
 
 class Pseudonyms:
-    """Of people: one for each run, and one for their account over all runs. PRIVATE.
+    """The pseudonyms of people: one for each run, and one for their account over all runs. PRIVATE.
 
-    They are computed with different keys. A single copy of the database does not say which of them belong to one person.
-    Somebody with two copies can link them, because a report changes the rows of both in one transaction.
+    They are computed with different keys. A single copy of the database does not say which of them
+    belong to one person. Somebody with two copies can link them, because a report changes the rows
+    of both in one transaction.
     """
 
     def __init__(self, run: bytes, account: bytes) -> None:
@@ -128,25 +147,31 @@ class Pseudonyms:
         self._account = hmac.new(account, digestmod="sha256")
 
     def who(self, subject: str) -> bytes:
+        """Return the pseudonym of a person in the run."""
         return _tag(self._run, subject)
 
     def person(self, subject: str) -> bytes:
+        """Return the pseudonym of a person's account over all runs."""
         return _tag(self._account, subject)
 
     def number(self, subject: str, generation: int) -> int:
-        """Out of 2^128, for the policy of a person who does not draw one: the same again for the same release, and stored nowhere."""
+        """Return a number below 2^128 for the policy of a person whose device does not draw one.
+
+        It is the same again for the same release, and stored nowhere.
+        """
         return int.from_bytes(_tag(self._run, f"{generation} {subject}")[:16])
 
 
 def _tag(prepared: hmac.HMAC, text: str) -> bytes:
-    """HMAC-SHA256 of a text. `prepared` has the key.
+    """Return HMAC-SHA256 of a text. `prepared` has the key.
 
-    `hmac.digest` lets go of the interpreter at each call. Under load the event loop would wait for the writer to give it back.
+    `hmac.digest` releases the lock of the interpreter at each call. Under load the event loop would
+    then wait for the writer to give it back.
     """
     tag = prepared.copy()
     tag.update(text.encode("utf-8", "surrogatepass"))
     return tag.digest()
 
 
-def _derived(master: bytes, use: str) -> bytes:
-    return _tag(hmac.new(master, digestmod="sha256"), use)
+def _derive_key(secret: bytes, use: str) -> bytes:
+    return _tag(hmac.new(secret, digestmod="sha256"), use)

@@ -1,4 +1,9 @@
-"""The embedded database of a service: one SQLite file, durable at each commit."""
+"""The embedded database of a service: one SQLite file, durable at each commit.
+
+Required for privacy: `synchronous=FULL` (who is told to be counted is counted), `secure_delete`, and
+the truncation of the write-ahead log at each close (`forget`). Without the last two, old versions
+of rows stay on the disk, and they show in which order people reported.
+"""
 
 import contextlib
 import os
@@ -11,62 +16,79 @@ from typing import Any, TypeVar
 
 from confide._locks import NO_FOLLOW
 from confide.errors import StoreError
-from confide.service.store.interface import Head, Moved, OpenSum, Taken
-from confide.service.store.sql import Reads, Writes, marks, migrations, seal_sum, the_sum
+from confide.service.store.interface import BatchPlace, Head, Moved, OpenSum
+from confide.service.store.sql import (
+    Reads,
+    Writes,
+    migrations,
+    only_row,
+    placeholders,
+    seal_sum,
+)
 from confide.service.store.vault import Vault
 
 Row = TypeVar("Row")
-_APPLICATION = 0x63666473  # "cfds"
+# How SQLite recognises a database of a service: "cfds". It is part of the format.
+_APPLICATION_ID = 0x63666473
+# A statement has at most so many rows. SQLite allows 32,766 values. A matter of taste.
+_ROWS_PER_STATEMENT = 1000
+_PRAGMAS = (
+    "journal_mode=WAL",
+    "synchronous=FULL",
+    "secure_delete=ON",
+    "foreign_keys=ON",
+    "temp_store=MEMORY",
+)
 _HEAD = "SELECT run.generation, status, users FROM run JOIN open_sum ON run = name WHERE name = ?"
 
 
 class SqliteStore(Reads):
-    """A write-ahead log with `synchronous=FULL`; deleted rows are overwritten. PRIVATE: mode 0600.
+    """A database in a file of mode 0600. PRIVATE.
 
-    One connection writes and one reads, each behind a lock: one process has the file (`Service` sees to that).
+    One connection writes and one reads, each behind a lock. Only one process has the file, because
+    it holds the folder (`ServiceFolder.hold`).
     """
 
     workers = 1
-    made = "rowid"
+    signing_key_order = "rowid"
 
     def __init__(self, path: str | Path, vault: Vault) -> None:
         self.path = Path(path)
         self.vault = vault
-        self._write_lock, self._read_lock = threading.RLock(), threading.Lock()
-        with contextlib.ExitStack() as opened, _as_store_error():
+        self._write_lock = threading.RLock()
+        self._read_lock = threading.Lock()
+        with contextlib.ExitStack() as connections, _as_store_error():
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | NO_FOLLOW, 0o600))
-            self._writer, self._reader = self._connect(opened), self._connect(opened)
+            self._writer = self._connect(connections)
+            self._reader = self._connect(connections)
             self._migrate()
-            opened.pop_all()  # they stay open, unless something above failed
+            # Nothing above failed, so the connections stay open.
+            connections.pop_all()
 
-    def _connect(self, opened: contextlib.ExitStack) -> sqlite3.Connection:
-        made = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=10)
-        opened.callback(made.close)
-        for pragma in (
-            "journal_mode=WAL",
-            "synchronous=FULL",
-            "secure_delete=ON",
-            "foreign_keys=ON",
-            "temp_store=MEMORY",
-        ):
-            made.execute(f"PRAGMA {pragma}")
-        return made
+    def _connect(self, connections: contextlib.ExitStack) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path, isolation_level=None, check_same_thread=False, timeout=10
+        )
+        connections.callback(connection.close)
+        for pragma in _PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}")
+        return connection
 
     def _migrate(self) -> None:
         steps = migrations("sqlite")
-        (made_by,), (version,) = (
-            self._writer.execute(f"PRAGMA {name}").fetchone()
-            for name in ("application_id", "user_version")
-        )
-        if made_by not in (0, _APPLICATION):
+        (application,) = self._writer.execute("PRAGMA application_id").fetchone()
+        (version,) = self._writer.execute("PRAGMA user_version").fetchone()
+        if application not in (0, _APPLICATION_ID):
             raise StoreError(f"{self.path.name} is not the database of a confide service")
         if version > len(steps):
             raise StoreError(
-                f"{self.path.name} has schema {version}, this confide knows {len(steps)}: use a newer confide"
+                f"{self.path.name} has schema {version}, and this confide has {len(steps)}: "
+                "use a newer confide"
             )
         for number, step in enumerate(steps[version:], start=version + 1):
             self._writer.executescript(
-                f"BEGIN IMMEDIATE;\n{step}\nPRAGMA application_id={_APPLICATION};\nPRAGMA user_version={number};\nCOMMIT;"
+                f"BEGIN IMMEDIATE;\n{step}\nPRAGMA application_id={_APPLICATION_ID};\n"
+                f"PRAGMA user_version={number};\nCOMMIT;"
             )
 
     @contextlib.contextmanager
@@ -86,19 +108,23 @@ class SqliteStore(Reads):
             return self._reader.execute(query, values).fetchall()
 
     def head(self, run: str) -> Head:
-        return Head(*the_sum(self._read(_HEAD, run), run))
+        return Head(*only_row(self._read(_HEAD, run), run))
 
     def forget(self) -> None:
-        """Old pages of the log are on the disk until it is truncated. They show in which order people reported."""
+        """Truncate the write-ahead log. Until then its old pages are on the disk.
+
+        They show in which order people reported.
+        """
         with self._write_lock, self._read_lock, _as_store_error():
             (busy, *_), *_ = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         if busy:
             raise StoreError(
-                "the write-ahead log could not be truncated: another program reads the database"
+                "the write-ahead log could not be truncated: another program reads the database. "
+                "Stop it; confide service backup makes a copy to read"
             )
 
     def backup(self, path: str) -> None:
-        """A copy of the whole database, in a new file. PRIVATE, as the database is."""
+        """Copy the whole database to a new file. PRIVATE, as the database is."""
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o600))
         try:
             with (
@@ -108,7 +134,8 @@ class SqliteStore(Reads):
             ):
                 self._writer.backup(copy)
         except BaseException:
-            os.unlink(path)  # half a copy must not be taken for a whole one
+            # Half a copy must not be taken for a whole one.
+            os.unlink(path)
             raise
 
     def close(self) -> None:
@@ -118,80 +145,91 @@ class SqliteStore(Reads):
 
 
 class SqliteTransaction(Writes):
+    """A transaction of SQLite. It is alone: no other one runs at the same time.
+
+    Many rows are written in one statement, because SQLite releases the lock of the interpreter at
+    each statement.
+    """
+
     def __init__(self, db: sqlite3.Connection, vault: Vault) -> None:
         self._db = db
         self.vault = vault
 
-    def _do(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+    def _query(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         return self._db.execute(query, values).fetchall()
 
-    def _changed(self, query: str, *values: object) -> int:
-        return self._db.execute(query, values).rowcount
+    def _execute(self, statement: str, *values: object) -> int:
+        return self._db.execute(statement, values).rowcount
 
-    def taken(self, run: str, people: Sequence[bytes]) -> dict[bytes, list[Taken]]:
-        found: dict[bytes, list[Taken]] = {}
-        for some in _parts(people):
-            query = f"SELECT who, slot, generation, nonce FROM participant WHERE run = ? AND who IN ({marks(len(some))}) ORDER BY slot"
-            for who, *place in self._db.execute(query, (run, *some)).fetchall():
-                found.setdefault(who, []).append(Taken(*place))
-        return found
-
-    def take(self, run: str, places: Sequence[tuple[bytes, Taken]]) -> None:
-        """In one statement: SQLite lets go of the interpreter at each."""
-        for some in _parts(places):
-            values = [
-                part
-                for who, place in some
-                for part in (run, who, place.slot, place.generation, place.nonce)
-            ]
-            self._db.execute(
-                f"INSERT OR REPLACE INTO participant VALUES {_rows(len(some), 5)}", values
+    def places_of(self, run: str, people: Sequence[bytes]) -> dict[bytes, list[BatchPlace]]:
+        places: dict[bytes, list[BatchPlace]] = {}
+        for part in _split_rows(people):
+            query = (
+                "SELECT who, slot, generation, nonce FROM participant "
+                f"WHERE run = ? AND who IN ({placeholders(len(part))}) ORDER BY slot"
             )
+            for who, *place in self._query(query, run, *part):
+                places.setdefault(who, []).append(BatchPlace(*place))
+        return places
+
+    def take_places(self, run: str, places: Sequence[tuple[bytes, BatchPlace]]) -> None:
+        for part in _split_rows(places):
+            values: list[object] = []
+            for who, place in part:
+                values += (run, who, place.slot, place.generation, place.nonce)
+            insert = f"INSERT OR REPLACE INTO participant VALUES {_row_values(len(part), 5)}"
+            self._execute(insert, *values)
 
     def accounts(self, people: Sequence[bytes]) -> dict[bytes, float]:
-        found: dict[bytes, float] = {}
-        for some in _parts(people):
-            query = f"SELECT person, spent FROM account WHERE person IN ({marks(len(some))})"
-            found |= dict(self._db.execute(query, list(some)).fetchall())
-        return found
+        spent: dict[bytes, float] = {}
+        for part in _split_rows(people):
+            query = f"SELECT person, spent FROM account WHERE person IN ({placeholders(len(part))})"
+            spent |= dict(self._query(query, *part))
+        return spent
 
     def charge(self, amounts: Sequence[tuple[bytes, float]]) -> None:
-        for some in _parts(amounts):
-            query = f"INSERT INTO account VALUES {_rows(len(some), 2)} ON CONFLICT (person) DO UPDATE SET spent = spent + excluded.spent"
-            self._db.execute(query, [part for amount in some for part in amount])
+        for part in _split_rows(amounts):
+            insert = (
+                f"INSERT INTO account VALUES {_row_values(len(part), 2)} "
+                "ON CONFLICT (person) DO UPDATE SET spent = spent + excluded.spent"
+            )
+            self._execute(insert, *(value for amount in part for value in amount))
 
     def hold(self, run: str, *, alone: bool = False) -> Head:  # noqa: ARG002
-        """A transaction is alone in any case."""
-        return Head(*the_sum(self._do(_HEAD, run), run))
+        """Return where the run is. The transaction is alone in any case."""
+        return Head(*only_row(self._query(_HEAD, run), run))
 
-    def alive(self) -> AbstractContextManager[None]:
+    def keep_alive(self) -> AbstractContextManager[None]:
+        """Nobody ends a transaction of SQLite but its own process."""
         return contextlib.nullcontext()
 
     def add_to_sum(self, run: str, added: OpenSum) -> None:
         before = self.open_sum(run)
         if before.generation != added.generation:
             raise Moved("the open batch was closed by another process")
-        now = before.plus(added)
-        record = seal_sum(self.vault, run, 0, now)
-        self._changed(
-            "UPDATE open_sum SET users = ?, total = ? WHERE run = ?", now.users, record, run
-        )
+        new_sum = before.plus(added)
+        record = seal_sum(self.vault, run, 0, new_sum)
+        update = "UPDATE open_sum SET users = ?, total = ? WHERE run = ?"
+        self._execute(update, new_sum.users, record, run)
 
 
-_AT_ONCE = 1000  # rows of a statement
+def _split_rows(rows: Sequence[Row]) -> list[Sequence[Row]]:
+    """Return the rows in parts, each of which fits into one statement."""
+    starts = range(0, len(rows), _ROWS_PER_STATEMENT)
+    return [rows[start : start + _ROWS_PER_STATEMENT] for start in starts]
 
 
-def _parts(rows: Sequence[Row]) -> list[Sequence[Row]]:
-    return [rows[start : start + _AT_ONCE] for start in range(0, len(rows), _AT_ONCE)]
-
-
-def _rows(count: int, columns: int) -> str:
-    return ", ".join([f"({marks(columns)})"] * count)
+def _row_values(count: int, columns: int) -> str:
+    """Return what stands for the values of so many rows."""
+    return ", ".join([f"({placeholders(columns)})"] * count)
 
 
 @contextlib.contextmanager
 def _as_store_error() -> Iterator[None]:
-    """What SQLite and the disk say, without values: an error text is read by operators."""
+    """Raise what SQLite and the disk say as `StoreError`, without values.
+
+    Operators read the text of an error.
+    """
     try:
         yield
     except UnicodeDecodeError:

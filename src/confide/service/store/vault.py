@@ -25,7 +25,7 @@ import secrets
 from dataclasses import dataclass
 
 from confide.errors import StoreError
-from confide.service.documents import missing
+from confide.service.documents import missing_packages
 from confide.service.store.keys import KeyFolder
 
 try:
@@ -34,8 +34,9 @@ try:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 except ImportError:
-    raise missing() from None
+    raise missing_packages() from None
 
+# What follows is the format of a record. Existing databases have it, so it never changes.
 FORMAT = b"confide-vault-1\0"
 KEY_ID_BYTES = 8
 HEADER_BYTES = len(FORMAT) + KEY_ID_BYTES
@@ -45,6 +46,7 @@ LENGTH_BYTES = 8
 # What is sealed has a length that is a multiple of its block. An open sum consists of 8-byte
 # integers, so nothing is added to it. The block of a state hides how many digits its numbers have.
 BLOCK_BYTES = {"open-sum": 8, "state": 4096}
+# So many derived keys are kept, to save time. A matter of taste.
 KEYS_IN_MEMORY = 1024
 
 
@@ -59,8 +61,8 @@ class Place:
     users: int = 0
 
     def to_bytes(self) -> bytes:
-        # A run's name holds lower-case letters, digits and dashes.
-        # So two places never have the same bytes.
+        # A run's name holds lower-case letters, digits and dashes, so two places never have the same
+        # bytes. Required for privacy: otherwise a record could be opened at another place.
         return f"{self.kind}\0{self.run}\0{self.generation}\0{self.shard}\0{self.users}".encode()
 
 
@@ -71,8 +73,9 @@ class Vault:
         self._folder = keys
         self._secrets: dict[bytes, bytes] = {}
         self._ciphers: dict[tuple[bytes, str, int], AESGCM] = {}
-        # The open sum that this process sealed last, with its place and its record: most often it is opened next.
-        self._last: tuple[bytes, Place, bytes] | None = None
+        # The open sum that this process sealed last: its record, its place and the sum itself. Most
+        # often it is opened next.
+        self._last_sum: tuple[bytes, Place, bytes] | None = None
 
     def seal(self, place: Place, data: bytes) -> bytes:
         """Return the record of `data` at a place.
@@ -85,16 +88,16 @@ class Vault:
         associated = header + place.to_bytes()
         record = header + nonce + self._cipher(header, place).encrypt(nonce, padded, associated)
         if place.kind == "open-sum":
-            self._last = record, place, data
+            self._last_sum = (record, place, data)
         return record
 
     def open(self, place: Place, record: bytes) -> bytes:
         """Return the data of a record.
 
-        `StoreError` names the run if the key is another one, or if the record does not belong here.
+        If the key is another one, or if the record does not belong here, `StoreError` names the run.
         """
-        if self._last is not None and self._last[:2] == (record, place):
-            return self._last[2]
+        if self._last_sum is not None and self._last_sum[:2] == (record, place):
+            return self._last_sum[2]
         # SQLite keeps any type in any column, so a damaged file may hold a number or nothing here.
         if not isinstance(record, bytes):
             raise self._not_opened(place, "it is damaged")
@@ -120,17 +123,17 @@ class Vault:
 
     @property
     def header(self) -> bytes:
-        """How every record begins that is sealed now: the format, and a public name of the key."""
+        """How every record that is sealed now begins: the format, and a public name of the key."""
         if not self._secrets:
             self.reload()
         return next(reversed(self._secrets))
 
     def reload(self) -> None:
-        """Read the keys again. `StateError` if there is none."""
+        """Read the keys again. Without a key this raises `StateError`."""
         secret_list = self._folder.vault_secrets()
         self._secrets = {FORMAT + _key_id(secret): secret for secret in secret_list}
         self._ciphers.clear()
-        self._last = None
+        self._last_sum = None
 
     def follow(self, header: bytes) -> None:
         """Read the keys again if other processes have begun to seal with another key.
@@ -146,18 +149,19 @@ class Vault:
         return StoreError(f"the {what} of {where} cannot be opened: {why}")
 
     def _cipher(self, header: bytes, place: Place) -> AESGCM:
-        name = header, place.run, place.generation
+        name = (header, place.run, place.generation)
         cipher = self._ciphers.get(name)
         if cipher is None:
             if len(self._ciphers) >= KEYS_IN_MEMORY:
                 self._ciphers.clear()
             info = FORMAT + f"key\0{place.run}\0{place.generation}".encode()
-            cipher = self._ciphers[name] = AESGCM(_derive(self._secrets[header], info, 32))
+            cipher = AESGCM(_derive(self._secrets[header], info, 32))
+            self._ciphers[name] = cipher
         return cipher
 
 
 def record_bytes(kind: str, data_bytes: int) -> int:
-    """The length of the record of so many bytes."""
+    """Return the length of the record of so many bytes."""
     return HEADER_BYTES + NONCE_BYTES + TAG_BYTES + _padded_bytes(data_bytes, BLOCK_BYTES[kind])
 
 

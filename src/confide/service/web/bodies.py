@@ -1,4 +1,9 @@
-"""What is sent to a service and what it answers, as types. They check bodies, and the OpenAPI document has their schemas."""
+"""What is sent to a service and what it answers, as types.
+
+They check the bodies of requests, and the OpenAPI document has their schemas. The names of the
+fields are the wire format, and the docstrings of the types are descriptions in the document. The
+names of the types are free: the document has names of its own (`SCHEMA_NAMES` in `openapi.py`).
+"""
 
 import json
 import math
@@ -11,9 +16,9 @@ from confide.service.store.interface import AuditRow
 from confide.service.web.access import Role
 from confide.service.web.answers import HttpProblem
 
-_Kind = TypeVar("_Kind", bound=Struct)
-# Python reads whole numbers of up to 4,300 digits.
-_MOST_DIGITS = 4000
+_Body = TypeVar("_Body", bound=Struct)
+# Python reads whole numbers of up to 4,300 digits. Longer ones than this are not converted.
+_MAX_DIGITS = 4000
 
 Subject = Annotated[str, Meta(min_length=1, max_length=256)]
 Generation = Annotated[int, Meta(ge=0, lt=2**53)]
@@ -30,9 +35,10 @@ class Trajectory(Struct, frozen=True):
 
 
 class ReportBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A trajectory in joint runs, a message in local ones. `subject` is a stable name of the person, and is not stored.
+    """A trajectory in joint runs, a message in local ones.
 
-    `generation` is that of the release with which the episode was planned. `round` is the digest that its round names, in joint runs.
+    `subject` is a stable name of the person, and is not stored. `generation` is that of the release
+    with which the episode was planned. `round` is the digest that its round names, in joint runs.
     `message` is the noisy message in base64.
     """
 
@@ -71,6 +77,8 @@ class NewKeyBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Runs(Struct, frozen=True):
+    """The names of the runs that are served."""
+
     runs: list[str]
 
 
@@ -84,17 +92,24 @@ class SigningKeyFacts(Struct, frozen=True):
 
 
 class SigningKeys(Struct, frozen=True):
+    """The signing keys of a service, in the order in which they were made."""
+
     keys: list[SigningKeyFacts]
 
 
 class Outcome(Struct, frozen=True):
-    """What became of a report (counted, or same if it was counted before), and the release that is current now."""
+    """What became of a report, and the release that is current now.
+
+    `outcome` is counted, or same if the report was counted before.
+    """
 
     outcome: str
     generation: Count
 
 
 class Action(Struct, frozen=True):
+    """An action, and the release with which it was planned."""
+
     action: Any
     generation: Count
 
@@ -115,11 +130,15 @@ class RunStatus(Struct, frozen=True, omit_defaults=True):
 
 
 class ChangedRun(Struct, frozen=True):
+    """A run and its new status."""
+
     run: str
     status: str
 
 
 class NewRun(Struct, frozen=True):
+    """The name of a run that was made."""
+
     run: str
 
 
@@ -142,6 +161,8 @@ class AuditRows(Struct, frozen=True):
 
 
 class Alive(Struct, frozen=True):
+    """The process answers."""
+
     alive: bool
 
 
@@ -152,29 +173,34 @@ class Ready(Struct, frozen=True):
     not_ready: list[str]
 
 
-def decode(data: bytes, kind: type[_Kind]) -> _Kind:
-    """The body of a request as `kind`. What is wrong is named by its place, and no value of a person's report is repeated."""
+def decode(data: bytes, kind: type[_Body]) -> _Body:
+    """Return the body of a request as `kind`.
+
+    Required for privacy: what is wrong is named by its place, and no value of a person's report is
+    repeated.
+    """
     try:
-        found = _parse(data)
+        document = _parse(data)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        document = None
+    if not isinstance(document, dict):
         raise HttpProblem(400, "invalid", "the body must be a JSON object")
     names = kind.__struct_fields__
-    if not found.keys() <= set(names):
+    if not document.keys() <= set(names):
         raise HttpProblem(
             400, "invalid", f"the body must have no other fields than {', '.join(names)}"
         )
     try:
-        return msgspec.convert(found, kind)
+        return msgspec.convert(document, kind)
     except msgspec.ValidationError as error:
         raise HttpProblem(400, "invalid", f"the body must fit its schema. {error}") from None
 
 
 def _parse(data: bytes) -> Any:
-    """JSON. A whole number with more digits than Python reads is NaN, so that its report is counted like others without meaning.
+    """Return what a JSON text holds. A whole number with more digits than Python reads is NaN.
 
-    `msgspec` has a parser of its own, which refuses the whole body for such a number or for NaN.
+    The report with it is then counted like others without meaning. `msgspec` has a parser of its
+    own, which refuses the whole body for such a number or for NaN.
     """
     try:
         return json.loads(data)
@@ -183,4 +209,4 @@ def _parse(data: bytes) -> Any:
 
 
 def _whole_or_nan(digits: str) -> float:
-    return int(digits) if len(digits) < _MOST_DIGITS else math.nan
+    return int(digits) if len(digits) < _MAX_DIGITS else math.nan

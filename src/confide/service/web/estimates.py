@@ -1,7 +1,9 @@
-"""What the planner's model says about the policies that were served: a function of a manifest and its releases alone.
+"""What the planner's model says about the policies that were served.
 
-The learner is made anew from the manifest, and is the right one if it has the settings that the manifest names. It plans from each release,
-as every device does, and draws no noise. Of the service's own modules this one imports those that are public (tests/test_architecture.py).
+It is a function of a manifest and its releases alone. The learner is made anew from the manifest,
+and is the right one if it has the settings that the manifest names. It plans from each release, as
+every device does, and draws no noise. Required for privacy: of the service's own modules this one
+imports those that are public (tests/test_architecture.py).
 """
 
 import json
@@ -24,76 +26,105 @@ from confide.privatizers.wire import decode_release
 from confide.service.core.spec import Batching, ServiceRunSpec
 from confide.service.documents import ReleaseRow
 
-MOST = 64  # rounds that are looked at; of more of them, these stand for their neighbours
-LARGEST = 20_000  # steps times states times actions of a problem that a page plans for
-TOO_LARGE = "The problem is large. This page does not plan for it, so the value of the policy is not estimated here."
-NO_MODEL = (
-    "The value of the policy is not estimated here. That needs a model of the whole problem with standard errors, from releases alone; "
-    "the planner of this agent works with bounds or with samples, which give none."
+# At most so many rounds are planned again. If there are more releases, these stand for their
+# neighbours. A matter of taste: a page must be made within seconds.
+MAX_ROUNDS = 64
+# A page plans for problems with at most so many steps times states times actions. A matter of taste.
+MAX_PROBLEM_SIZE = 20_000
+TOO_LARGE = (
+    "The problem is large. This page does not plan for it, so the value of the policy is not "
+    "estimated here."
 )
-NOT_MADE = "This page could not make the learner that the manifest names, so the value of its policy is not estimated here."
+NO_MODEL = (
+    "The value of the policy is not estimated here. That needs a model of the whole problem with "
+    "standard errors, from releases alone; the planner of this agent works with bounds or with "
+    "samples, which give none."
+)
+NOT_MADE = (
+    "This page could not make the learner that the manifest names, so the value of its policy is "
+    "not estimated here."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """`valued` belongs to `generations`; without one `reason` says why. `signals` are by generation, in the units of the noise."""
+    """The values of the policies that were served, and the signal that the planners saw.
+
+    `valued` belongs to `generations`. Without it, `reason` says why. `signals` are by generation, in
+    the units of the noise. `next_batch` is how many users the open batch has, where the schedule
+    says so.
+    """
 
     generations: tuple[int, ...]
     signals: dict[int, float]
     valued: Valued | None
     reason: str
-    # how many users the open batch has at most, where the schedule says so
     next_batch: int | None = None
 
 
 def estimates(manifest: bytes, releases: Sequence[ReleaseRow]) -> Estimates:
-    """From the releases in the order of their generations, release 0 first."""
+    """Return the estimates. Releases are in the order of their generations, release 0 first."""
     problem = json.loads(manifest)["problem"]
-    if math.prod(problem.get(name, 1) for name in ("horizon", "states", "actions")) > LARGEST:
+    problem_size = math.prod(problem.get(name, 1) for name in ("horizon", "states", "actions"))
+    if problem_size > MAX_PROBLEM_SIZE:
         return Estimates((), {}, None, TOO_LARGE)
     try:
         learner = learner_of(manifest)
     except (ConfideError, ImportError):
         return Estimates((), {}, None, NOT_MADE)
-    chosen = np.unique(
-        np.linspace(0, len(releases) - 1, min(MOST, len(releases))).astype(int)
-    ).tolist()
-    rows = [releases[i] for i in chosen]
-    rounds = [_planned(manifest, row) for row in rows]
-    generations = tuple(row.generation for row in rows)
-    signals = {
-        row.generation: made.signal
-        for row, made in zip(rows, rounds, strict=True)
-        if made and made.signal is not None
-    }
-    weigh = getattr(learner.algorithm, "valued", None)
-    size = _next_batch(learner, rows[-1])
-    if weigh is None:
-        return Estimates(generations, signals, None, NO_MODEL, size)
+    count = min(MAX_ROUNDS, len(releases))
+    positions = np.unique(np.linspace(0, len(releases) - 1, count).astype(int)).tolist()
+    rows = [releases[position] for position in positions]
+    rounds = [_plan_round(manifest, row) for row in rows]
+    valued, reason = _estimate_values(learner, rows, rounds)
+    return Estimates(
+        generations=tuple(row.generation for row in rows),
+        signals={
+            row.generation: planned.signal
+            for row, planned in zip(rows, rounds, strict=True)
+            if planned is not None and planned.signal is not None
+        },
+        valued=valued,
+        reason=reason,
+        next_batch=_next_batch_size(learner, rows[-1]),
+    )
+
+
+def _estimate_values(
+    learner: Learner, rows: Sequence[ReleaseRow], rounds: Sequence[Round | None]
+) -> tuple[Valued | None, str]:
+    """Return the values of the policies of these rounds, or why there are none."""
+    estimate_values = getattr(learner.algorithm, "valued", None)
+    if estimate_values is None:
+        return None, NO_MODEL
+    # A release says how many users it and all before it have. Nobody was served the newest round.
     users = np.diff([_users(row) for row in rows], append=_users(rows[-1])).tolist()
-    played = [_played(made, count) for made, count in zip(rounds, users, strict=True)]
-    if not all(played):
-        return Estimates(generations, signals, None, NO_MODEL, size)
+    played: list[Played] = []
+    for planned, users_of_round in zip(rounds, users, strict=True):
+        policies = _played_policies(planned, users_of_round)
+        if policies is None:
+            return None, NO_MODEL
+        played.append(policies)
     try:
-        found = weigh(_released(learner, rows[-1]), played)
+        return estimate_values(_decode_release(learner, rows[-1]), played), ""
     except (ConfideError, np.linalg.LinAlgError):
-        return Estimates(generations, signals, None, NOT_MADE, size)
-    return Estimates(generations, signals, found, "", size)
+        return None, NOT_MADE
 
 
 @lru_cache(maxsize=32)
 def learner_of(manifest: bytes) -> Learner:
-    """The learner that a manifest names; it draws no noise."""
-    told = json.loads(manifest)
-    made = spec_of(told).learner(noise_source("fast"))  # no noise is drawn here
-    if made.settings != told["agent"]["settings"]:
+    """Make the learner that a manifest names. It draws no noise, so any source will do."""
+    document = json.loads(manifest)
+    learner = spec_of(document).make_learner(noise_source("fast"))
+    if learner.settings != document["agent"]["settings"]:
         raise ConfideError("the learner has other settings than the manifest names")
-    return made
+    return learner
 
 
 def spec_of(manifest: dict[str, Any]) -> ServiceRunSpec:
-    """What decides the learner of a run."""
-    promise, problem = manifest["promise"], manifest["problem"]
+    """Return the settings of a run that decide about its learner."""
+    promise = manifest["promise"]
+    problem = manifest["problem"]
     return ServiceRunSpec(
         name=manifest["run"],
         agent=manifest["agent"]["name"],
@@ -112,25 +143,27 @@ def spec_of(manifest: dict[str, Any]) -> ServiceRunSpec:
 
 
 @lru_cache(maxsize=512)
-def _planned(manifest: bytes, row: ReleaseRow) -> Round | None:
-    """None where there is nothing to plan: after the last release of some learners."""
+def _plan_round(manifest: bytes, row: ReleaseRow) -> Round | None:
+    """Return the round that follows from a release.
+
+    There is none where nothing is left to plan: after the last release of some learners.
+    """
     learner = learner_of(manifest)
     try:
-        return learner.algorithm.plan(_released(learner, row))
+        return learner.algorithm.plan(_decode_release(learner, row))
     except ConfideError:
         return None
 
 
-def _next_batch(learner: Learner, row: ReleaseRow) -> int | None:
+def _next_batch_size(learner: Learner, row: ReleaseRow) -> int | None:
     schedule = learner.schedule
     if not isinstance(schedule, Schedule) or row.generation >= schedule.leaves:
         return None
-    return schedule.times[row.generation] - (
-        schedule.times[row.generation - 1] if row.generation else 0
-    )
+    users_before = schedule.times[row.generation - 1] if row.generation else 0
+    return schedule.times[row.generation] - users_before
 
 
-def _released(learner: Learner, row: ReleaseRow) -> Any:
+def _decode_release(learner: Learner, row: ReleaseRow) -> Any:
     return decode_release(row.body, learner.guarantee, run=row.run, settings=learner.settings)
 
 
@@ -140,12 +173,16 @@ def _users(row: ReleaseRow) -> int:
     return int(unpack(row.body, "release", released=0).facts["users"])
 
 
-def _played(made: Round | None, users: int) -> Played | None:
-    if made is None:
+def _played_policies(planned: Round | None, users: int) -> Played | None:
+    """Return how users were served in a round, if all of its policies are for finite problems."""
+    if planned is None:
         return None
-    finite = tuple(
-        policy for policy in made.policies if isinstance(policy, TabularPolicy | StochasticPolicy)
+    finite_policies = tuple(
+        policy
+        for policy in planned.policies
+        if isinstance(policy, TabularPolicy | StochasticPolicy)
     )
-    if len(finite) < len(made.policies):
+    if len(finite_policies) < len(planned.policies):
         return None
-    return Played(finite, made.shares or (1.0,) * len(finite), users)
+    shares = planned.shares or (1.0,) * len(finite_policies)
+    return Played(finite_policies, shares, users)

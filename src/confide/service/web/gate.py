@@ -1,4 +1,8 @@
-"""What a request must pass before it is answered: the role of its API key, rate limits, and the size and speed of its body."""
+"""What a request must pass before it is answered.
+
+This is the role of its API key, rate limits, and the size and speed of its body. Every endpoint of
+the API goes through `Gate.guard`, and what an endpoint needs stands in `operations.py`.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,32 +25,43 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of the HTTP side. Rates are per second, and for each API key, or for each peer without one."""
+    """What a client may cost. All of the numbers are a matter of taste.
+
+    `reports` and `reads` are requests per second, for each API key, or for each peer without one.
+    """
 
     reports: float = 5000.0
     reads: float = 1000.0
-    header_seconds: float = 20.0  # of a connection that sends no request
+    # A connection may send no request for so long, and a body may take so long.
+    header_seconds: float = 20.0
     body_seconds: float = 20.0
-    # then 503: whoever sends the same bytes again is told what became of them
+    # After so long a report is answered 503. Whoever sends the same bytes again is told what became
+    # of them.
     answer_seconds: float = 30.0
-    least_body: int = 16_384  # bytes that every run takes
+    # Every run takes reports of so many bytes.
+    least_body: int = 16_384
 
 
 class Gate:
-    """`limits` bound what a client may cost."""
+    """Lets requests pass to a service, or refuses them."""
 
     def __init__(self, service: Service, limits: Limits | None = None) -> None:
-        self.service, self.limits = service, limits or Limits()
+        self.service = service
+        self.limits = limits or Limits()
         self.keyring = Keyring(service.store)
         self._rates = {
             "reports": RateLimit(self.limits.reports, 2 * self.limits.reports),
             "reads": RateLimit(self.limits.reads, 2 * self.limits.reads),
         }
         self.own_threads = OwnThreads()
-        self.refused: dict[str, int] = {}  # by kind, before the core: for operators
+        # For operators: how many requests were refused before the core saw them, by kind.
+        self.refused: dict[str, int] = {}
 
     def guard(self, operation: Operation, handler: Handler) -> Handler:
-        """An endpoint that answers whoever may use the operation. Every refusal becomes a problem document."""
+        """Return an endpoint that answers whoever may use the operation.
+
+        Every refusal becomes a problem document.
+        """
 
         async def endpoint(request: Request) -> Response:
             try:
@@ -64,7 +79,7 @@ class Gate:
         return endpoint
 
     def _allow(self, request: Request, what: str) -> ApiKeyRow:
-        """The API key of a request, if its role may do `what`."""
+        """Return the API key of a request, if its role may do `what`."""
         sent = request.headers.get("authorization", "")
         key = self.keyring.find(sent[7:]) if sent[:7].lower() == "bearer " else None
         if key is None:
@@ -79,14 +94,16 @@ class Gate:
 
     def _limit(self, rate: str, request: Request, key: ApiKeyRow | None) -> None:
         name = key.id if key else f"peer {request.client.host if request.client else ''}"
-        wait = self._rates[rate].wait(name)
-        if wait:
-            raise HttpProblem(429, "too-many", retry=wait)
+        seconds = self._rates[rate].take(name)
+        if seconds:
+            raise HttpProblem(429, "too-many", retry=seconds)
 
     def limit_reads(self, request: Request) -> None:
+        """Refuse a peer that reads too much."""
         self._limit("reads", request, None)
 
     def run(self, request: Request) -> LiveRun:
+        """Return the run that the address of a request names."""
         name = request.path_params["run"]
         run = self.service.runs.get(name)
         if run is None and name in self.service.not_ready:
@@ -96,7 +113,7 @@ class Gate:
         return run
 
     async def read(self, request: Request, limit: int) -> bytes:
-        """The body of whoever sends it in time."""
+        """Return the body of a request, if it has at most `limit` bytes and comes in time."""
         try:
             async with asyncio.timeout(self.limits.body_seconds):
                 return await read_body(request, limit)

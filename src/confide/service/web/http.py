@@ -1,4 +1,4 @@
-"""The application: addresses, and who answers them. What is answered about a report is said by the core."""
+"""The application: addresses, and who answers them. The core decides about reports."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -20,39 +20,45 @@ from confide.service.web.pages import Pages
 from confide.service.web.reading import Reading
 from confide.service.web.reporting import Reporting
 
+# The headers that a script in a browser may read.
+_EXPOSED_HEADERS = [
+    "Confide-Run",
+    "Confide-Generation",
+    "Confide-Digest",
+    "Confide-Previous",
+    "Confide-Signature",
+    "Confide-Key",
+    "ETag",
+    "Retry-After",
+]
+
 
 def app(
     service: Service, limits: Limits | None = None, *, origins: tuple[str, ...] = ()
 ) -> Starlette:
-    """The ASGI application of a service: the API and the pages. `origins`: of browsers that may call it."""
+    """Return the ASGI application of a service: the API and the pages.
+
+    Scripts of pages at one of the `origins` may call the API.
+    """
     gate = Gate(service, limits)
-    shown = [
-        "Confide-Run",
-        "Confide-Generation",
-        "Confide-Digest",
-        "Confide-Previous",
-        "Confide-Signature",
-        "Confide-Key",
-        "ETag",
-        "Retry-After",
-    ]
     middleware = [Middleware(Guard)]
     if origins:
-        allowed: dict[str, Any] = {
-            "allow_methods": ["GET", "POST"],
-            "allow_headers": ["Authorization", "Content-Type", "Idempotency-Key"],
-        }
-        middleware.append(
-            Middleware(CORSMiddleware, allow_origins=list(origins), expose_headers=shown, **allowed)
+        cors = Middleware(
+            CORSMiddleware,
+            allow_origins=list(origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key"],
+            expose_headers=_EXPOSED_HEADERS,
         )
+        middleware.append(cors)
     handlers: Mapping[Any, Any] = {404: _unknown, 405: _wrong_method}
-    made = Starlette(
+    application = Starlette(
         routes=[*_routes(gate), *Pages(gate).routes()],
         middleware=middleware,
         exception_handlers=handlers,
     )
-    made.state.gate = gate
-    return made
+    application.state.gate = gate
+    return application
 
 
 async def _unknown(_: Request, __: Exception) -> Response:
@@ -64,8 +70,10 @@ async def _wrong_method(_: Request, __: Exception) -> Response:
 
 
 def _routes(gate: Gate) -> list[Route]:
-    """One for each operation, in the order of their table."""
-    reading, reporting, operating = Reading(gate), Reporting(gate), Operating(gate)
+    """Return one route for each operation, in the order of their table."""
+    reading = Reading(gate)
+    reporting = Reporting(gate)
+    operating = Operating(gate)
     handlers: dict[str, Handler] = {
         "report": reporting.report,
         "act": reporting.act,

@@ -65,6 +65,7 @@ SCHEMA_NAMES: Mapping[type, str] = {
 
 @cache
 def openapi() -> dict[str, Any]:
+    """Return the document."""
     paths: dict[str, Any] = {}
     for operation in OPERATIONS.values():
         item = paths.setdefault(operation.path, {})
@@ -89,7 +90,9 @@ def openapi() -> dict[str, Any]:
         "info": {
             "title": "confide serve",
             "version": "1",
-            "description": "Private learning from live users: signed releases out, one report per person in.",
+            "description": (
+                "Private learning from live users: signed releases out, one report per person in."
+            ),
         },
         "paths": paths,
         "components": {

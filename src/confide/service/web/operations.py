@@ -1,4 +1,9 @@
-"""The operations of the API, each declared once. Routes, roles, limits and the OpenAPI document follow from this table."""
+"""The operations of the API, each declared once.
+
+Routes, roles, limits and the OpenAPI document follow from this table. What an API key may do is
+decided here alone: an operation without `may` is for everybody, so it must show nothing but
+functions of manifests and releases.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,13 +13,18 @@ from msgspec import Struct
 
 from confide.service.web import bodies
 
-_BYTES, _TOML = "application/octet-stream", "application/toml"
+_BYTES = "application/octet-stream"
+_TOML = "application/toml"
 _RUN = "/v1/runs/{run}"
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """`body` is the type of a JSON document, `Struct` for one of another format, a media type, or None if there is no body."""
+    """An answer of an operation.
+
+    `body` is the type of a JSON document, `Struct` for a document of another format, a media type,
+    or None if there is no body.
+    """
 
     about: str
     body: type[Struct] | str | None = None
@@ -23,7 +33,12 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`may` is what the role of an API key must allow; everybody may use the others. `limit` is the rate limit that counts a request."""
+    """An address and a method, and who may use them.
+
+    `may` is what the role of an API key must allow. Everybody may use an operation without it.
+    `limit` is the rate limit that counts a request. `nonce` says that a request needs an
+    Idempotency-Key.
+    """
 
     method: str
     path: str
@@ -38,11 +53,14 @@ class Operation:
     @property
     def problems(self) -> list[int]:
         """The statuses of its problems."""
-        found = set(self.refuses)
-        found |= {401, 403} if self.may else set()
-        found |= {429} if self.limit else set()
-        found |= {400, 408, 413} if self.body else set()
-        return sorted(found)
+        statuses = set(self.refuses)
+        if self.may:
+            statuses |= {401, 403}
+        if self.limit:
+            statuses |= {429}
+        if self.body:
+            statuses |= {400, 408, 413}
+        return sorted(statuses)
 
 
 def _read(
@@ -53,7 +71,7 @@ def _read(
     signed: bool = False,
     refuses: tuple[int, ...] = (404, 503),
 ) -> Operation:
-    """A document that everybody may read, with a tag."""
+    """Return the operation of a document that everybody may read, with a tag."""
     replies = {
         200: Reply(about, body, signed),
         304: Reply("Not changed: the ETag is the one that was sent."),
@@ -62,8 +80,9 @@ def _read(
 
 
 def _change(path: str, about: str) -> Operation:
-    done = {200: Reply("Done.", bodies.ChangedRun)}
-    return Operation("POST", path, about, done, (400, 404, 503), may="administer")
+    """Return the operation that changes the status of a run."""
+    replies = {200: Reply("Done.", bodies.ChangedRun)}
+    return Operation("POST", path, about, replies, (400, 404, 503), may="administer")
 
 
 OPERATIONS = {
@@ -108,7 +127,8 @@ OPERATIONS = {
     "create": Operation(
         "POST",
         "/v1/runs",
-        "A new run, as the file of confide serve. A run that needs too much memory is refused before it is made.",
+        "A new run, as the file of confide serve. "
+        "A run that needs too much memory is refused before it is made.",
         {201: Reply("Its name.", bodies.NewRun)},
         (503,),
         may="administer",

@@ -12,13 +12,20 @@ class Stopping(Exception):
 
 
 class OwnThreads:
-    """Each call has a daemon thread of its own, so the process can end while it works. A call must be safe to break off anywhere."""
+    """Gives each call a daemon thread of its own, so the process can end while it works.
+
+    A call must be safe to break off anywhere.
+    """
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()
 
     async def call(self, function: Callable[..., None], *given: Any, seconds: float) -> None:
-        """Wait for a call. `TimeoutError` after so many seconds, while the thread goes on; `Stopping` if the process ends before."""
+        """Wait for a call.
+
+        After so many seconds this raises `TimeoutError`, while the thread goes on. If the process
+        ends before, it raises `Stopping`.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         self._waiting.add(future)
@@ -41,6 +48,7 @@ class OwnThreads:
             self._waiting.discard(future)
 
     def stop_waiting(self) -> None:
+        """End the waits for all calls, because the process is about to end."""
         for future in list(self._waiting):
             _settle(future, Stopping())
 

@@ -1,4 +1,9 @@
-"""The pages of a service: public ones, from manifests and releases, and those of operators behind a login. They need no script."""
+"""The pages of a service. They need no script.
+
+Public pages are made from manifests and releases alone (`public_page.py`). The page of operators is
+behind a login. Required for security: the headers below, cookies that no script reads and no other
+site sends, and a token in each form that changes something.
+"""
 
 import secrets
 import threading
@@ -25,7 +30,7 @@ from confide.service.web.public_page import (
     render,
     static_files,
 )
-from confide.service.web.sessions import LASTS, Sessions
+from confide.service.web.sessions import SESSION_SECONDS, Sessions
 
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -43,20 +48,33 @@ _MEDIA = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-_SESSION, _FORM = "confide_session", "confide_form"
+# The names of the cookies.
+_SESSION = "confide_session"
+_FORM = "confide_form"
+# A form has at most so many bytes and fields. A matter of taste.
+_MAX_FORM_BYTES = 4096
+_MAX_FORM_FIELDS = 10
+# Somebody may send so many wrong keys in a row, and then one every two seconds. A key cannot be
+# guessed in any case, so this is a matter of taste.
+_WRONG_KEYS_PER_SECOND = 0.5
+_WRONG_KEYS_AT_ONCE = 10
+# What a button does: the new status of the run.
 _ACTIONS = {"pause": "paused", "resume": "open"}
 
 
 class Pages:
-    """Public pages are made once for each release, and kept in memory."""
+    """The endpoints of pages. Public pages are made once for each release, and kept in memory."""
 
     def __init__(self, gate: Gate) -> None:
-        self._gate, self._service = gate, gate.service
+        self._gate = gate
+        self._service = gate.service
         self._sessions = Sessions(gate.service.keys.session_key())
-        self._wrong = RateLimit(0.5, 10)
-        self._kept: dict[str, tuple[str, bytes]] = {}  # by name of the run: tag and page
-        self._index = "", b""
-        self._one = threading.Lock()  # planning for a page takes a processor: one at a time
+        self._wrong_keys = RateLimit(_WRONG_KEYS_PER_SECOND, _WRONG_KEYS_AT_ONCE)
+        # The pages of runs, by name, and of all runs: tag and page.
+        self._run_pages: dict[str, tuple[str, bytes]] = {}
+        self._index_page: tuple[str, bytes] = ("", b"")
+        # Planning for a page takes a processor, so it is done for one page at a time.
+        self._planning = threading.Lock()
 
     # for everybody
 
@@ -64,36 +82,38 @@ class Pages:
         self._gate.limit_reads(request)
         runs = [(run.manifest.body, run.release) for _, run in sorted(self._service.runs.items())]
         tag = page_tag(*(newest.digest for _, newest in runs))
-        if self._index[0] != tag:
-            self._index = tag, public_index(runs).encode()
-        return tagged(request, self._index[1], tag, _HTML, "no-cache", HEADERS)
+        if self._index_page[0] != tag:
+            self._index_page = (tag, public_index(runs).encode())
+        return tagged(request, self._index_page[1], tag, _HTML, "no-cache", HEADERS)
 
     async def run(self, request: Request) -> Response:
         self._gate.limit_reads(request)
         run = self._service.runs.get(request.path_params["run"])
         if run is None:
             raise HttpProblem(404, "unknown")
-        tag = page_tag(run.release.digest)
-        known = self._kept.get(run.name)
-        if known is None or known[0] != tag:
-            known = await run_in_threadpool(self._made, run)
-        return tagged(request, known[1], known[0], _HTML, "no-cache", HEADERS)
+        page = self._run_pages.get(run.name)
+        if page is None or page[0] != page_tag(run.release.digest):
+            page = await run_in_threadpool(self._make_run_page, run)
+        tag, body = page
+        return tagged(request, body, tag, _HTML, "no-cache", HEADERS)
 
-    def _made(self, run: LiveRun) -> tuple[str, bytes]:
-        with self._one:
-            # what is in the database, but not shown yet, is not shown here either
+    def _make_run_page(self, run: LiveRun) -> tuple[str, bytes]:
+        """Return the tag and the page of a run, which another thread may have made meanwhile."""
+        with self._planning:
             newest = run.release
             tag = page_tag(newest.digest)
-            known = self._kept.get(run.name)
-            if known is not None and known[0] == tag:
-                return known
+            page = self._run_pages.get(run.name)
+            if page is not None and page[0] == tag:
+                return page
+            # A release that is in the database, but not shown yet, is not shown here either.
             rows = [
                 row
                 for row in self._service.store.releases(run.name)
                 if row.generation <= newest.generation
             ]
-            self._kept[run.name] = made = tag, public_page(run.manifest.body, rows).encode()
-            return made
+            page = (tag, public_page(run.manifest.body, rows).encode())
+            self._run_pages[run.name] = page
+            return page
 
     async def static(self, request: Request) -> Response:
         name = request.path_params["name"]
@@ -105,8 +125,11 @@ class Pages:
     # for operators
 
     def _key(self, request: Request) -> ApiKeyRow | None:
+        """Return the API key of the browser's session, if it may see the page of operators."""
         owner = self._sessions.owner(request.cookies.get(_SESSION, ""))
-        key = None if owner is None else self._gate.keyring.named(owner)
+        if owner is None:
+            return None
+        key = self._gate.keyring.find_by_id(owner)
         return key if key is not None and _may_see(key) else None
 
     async def operator(self, request: Request) -> Response:
@@ -117,68 +140,76 @@ class Pages:
         facts = await run_in_threadpool(
             operator_view, self._service, self._gate.refused, datetime.now(UTC)
         )
-        token = self._sessions.token(request.cookies[_SESSION])
-        may = {"operates": key.role in MAY["operate"], "administers": key.role in MAY["administer"]}
-        return _page("operator.html", key=key, token=token, **may, **facts)
+        return _page(
+            "operator.html",
+            key=key,
+            token=self._sessions.token(request.cookies[_SESSION]),
+            operates=key.role in MAY["operate"],
+            administers=key.role in MAY["administer"],
+            **facts,
+        )
 
     def _login_page(self, request: Request, refused: str = "", status: int = 200) -> Response:
-        form = request.cookies.get(_FORM) or secrets.token_urlsafe(18)
-        simulated = any(run.spec.noise == "fast" for run in self._service.runs.values())
+        """Return the form of the login. `refused` says why the last attempt failed."""
+        form_cookie = request.cookies.get(_FORM) or secrets.token_urlsafe(18)
         page = _page(
             "login.html",
             status,
-            token=self._sessions.token(form),
+            token=self._sessions.token(form_cookie),
             refused=refused,
-            simulated=simulated,
+            simulated=any(run.spec.noise == "fast" for run in self._service.runs.values()),
         )
-        _cookie(request, page, _FORM, form)
+        _set_cookie(request, page, _FORM, form_cookie)
         return page
 
     async def login(self, request: Request) -> Response:
-        sent = await self._form(request)
-        if not self._sessions.fits(request.cookies.get(_FORM, ""), sent.get("token", "")):
+        fields = await self._read_form(request)
+        if not self._sessions.fits(request.cookies.get(_FORM, ""), fields.get("token", "")):
             return self._login_page(request, "The form was too old. Send it again.", 403)
-        key = self._gate.keyring.find(sent.get("key", "").strip())
+        key = self._gate.keyring.find(fields.get("key", "").strip())
         if key is None or not _may_see(key):
-            wait = self._wrong.wait(request.client.host if request.client else "")
-            if wait:  # somebody who fills this up does not keep out whoever has a key
-                raise HttpProblem(429, "too-many", retry=wait)
+            # Only wrong keys are counted: whoever has a key cannot be kept out.
+            seconds = self._wrong_keys.take(request.client.host if request.client else "")
+            if seconds:
+                raise HttpProblem(429, "too-many", retry=seconds)
             return self._login_page(
                 request,
                 "This is not the key of an operator, an admin or an auditor of all runs.",
                 403,
             )
-        answer = _to_operator()
-        _cookie(request, answer, _SESSION, self._sessions.open(key.id))
+        answer = _redirect_to_operator()
+        _set_cookie(request, answer, _SESSION, self._sessions.open(key.id))
         return answer
 
-    async def _checked(self, request: Request) -> ApiKeyRow:
-        """Of a form on the operators' page: the key of its session, if the form is from this page."""
-        key, sent = self._key(request), await self._form(request)
+    async def _check_form(self, request: Request) -> ApiKeyRow:
+        """Return the API key of a form's session, if the form is from the page of operators."""
+        key = self._key(request)
+        fields = await self._read_form(request)
         if key is None:
             raise HttpProblem(401, "unauthorised")
-        if not self._sessions.fits(request.cookies.get(_SESSION, ""), sent.get("token", "")):
+        if not self._sessions.fits(request.cookies.get(_SESSION, ""), fields.get("token", "")):
             raise HttpProblem(403, "forbidden")
         return key
 
-    async def _form(self, request: Request) -> dict[str, str]:
-        data = await self._gate.read(request, 4096)
+    async def _read_form(self, request: Request) -> dict[str, str]:
+        data = await self._gate.read(request, _MAX_FORM_BYTES)
         try:
-            return dict(parse_qsl(data.decode("ascii"), max_num_fields=10))
+            return dict(parse_qsl(data.decode("ascii"), max_num_fields=_MAX_FORM_FIELDS))
         except ValueError:
             raise HttpProblem(400, "invalid") from None
 
     async def logout(self, request: Request) -> Response:
-        await self._checked(request)
+        await self._check_form(request)
         self._sessions.close(request.cookies[_SESSION])
-        answer = _to_operator()
+        answer = _redirect_to_operator()
         answer.delete_cookie(_SESSION, path="/operator", httponly=True, samesite="strict")
         return answer
 
     async def act(self, request: Request) -> Response:
-        """Pause a run, or go on: for admins."""
-        key = await self._checked(request)
-        name, status = request.path_params["run"], _ACTIONS.get(request.path_params["action"])
+        """Pause a run, or go on with it. This is for admins."""
+        key = await self._check_form(request)
+        name = request.path_params["run"]
+        status = _ACTIONS.get(request.path_params["action"])
         if key.role not in MAY["administer"]:
             raise HttpProblem(403, "forbidden")
         if status is None or name not in self._service.runs:
@@ -187,7 +218,7 @@ class Pages:
             await run_in_threadpool(self._service.set_status, name, status, key.id)
         except ConfideError as error:
             raise HttpProblem(400, "invalid", str(error)) from None
-        return _to_operator()
+        return _redirect_to_operator()
 
     def routes(self) -> list[Route]:
         addresses: list[tuple[str, Handler, str]] = [
@@ -200,11 +231,13 @@ class Pages:
             ("/operator/runs/{run}/{action}", self.act, "POST"),
         ]
         return [
-            Route(path, self._guarded(handler), methods=[method])
+            Route(path, self._guard(handler), methods=[method])
             for path, handler, method in addresses
         ]
 
-    def _guarded(self, handler: Handler) -> Handler:
+    def _guard(self, handler: Handler) -> Handler:
+        """Return an endpoint that shows every problem as a page."""
+
         async def endpoint(request: Request) -> Response:
             try:
                 return await handler(request)
@@ -225,23 +258,26 @@ def _may_see(key: ApiKeyRow) -> bool:
     return key.run is None and key.role in (*MAY["operate"], *MAY["audit"])
 
 
-def _page(template: str, status: int = 200, **shown: Any) -> Response:
-    return Response(
-        render(template, **shown), status, {**HEADERS, "Cache-Control": "no-store"}, _HTML
-    )
+def _page(template: str, status: int = 200, **values: Any) -> Response:
+    """Return a page that is not public, so nobody may keep a copy of it."""
+    headers = {**HEADERS, "Cache-Control": "no-store"}
+    return Response(render(template, **values), status, headers, _HTML)
 
 
-def _to_operator() -> Response:
+def _redirect_to_operator() -> Response:
     return RedirectResponse("/operator", 303, {**HEADERS, "Cache-Control": "no-store"})
 
 
-def _cookie(request: Request, answer: Response, name: str, value: str) -> None:
-    """Not readable by scripts, not sent by other sites, and only over TLS where there is TLS."""
+def _set_cookie(request: Request, answer: Response, name: str, value: str) -> None:
+    """Set a cookie that no script reads and no other site sends.
+
+    Where there is TLS, it is sent over TLS only.
+    """
     secure = request.url.scheme == "https"
     answer.set_cookie(
         name,
         value,
-        max_age=LASTS,
+        max_age=SESSION_SECONDS,
         path="/operator",
         secure=secure,
         httponly=True,

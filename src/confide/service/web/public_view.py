@@ -1,7 +1,8 @@
 """What everybody may see of a run: a function of its manifest and its releases alone.
 
-This module, and all that it imports, knows neither the store nor the service; tests/test_architecture.py holds it to that. Pages are made
-from what it returns, so that nothing else about people can be on them.
+Required for privacy: this module, and all that it imports, knows neither the store nor the service.
+tests/test_architecture.py checks its imports. Pages are made from what it returns, so nothing else
+about people can be on them. Its sentences may be changed, as long as they stay true.
 """
 
 import json
@@ -15,11 +16,15 @@ from confide.service.documents import ReleaseRow
 
 @dataclass(frozen=True, slots=True)
 class ShownRelease:
-    """A line of the release history."""
+    """A line of the release history.
+
+    `users` is how many users this release and all before it have. `noise` is the standard deviation
+    of the noise on each number.
+    """
 
     generation: int
-    users: int  # in all releases up to this one
-    noise: float  # the standard deviation on each number
+    users: int
+    noise: float
     distribution: str
     digest: str
     previous: str
@@ -29,71 +34,81 @@ class ShownRelease:
 
 @dataclass(frozen=True, slots=True)
 class PublicView:
+    """What a page shows of a run.
+
+    `promise` is the guarantee in one plain sentence, and `against` says who is kept out. `users` is
+    how many users the releases so far have. The newest of the `releases` comes first.
+    """
+
     manifest: dict[str, Any]
-    promise: str  # in one plain sentence
-    against: str  # who is kept out
+    promise: str
+    against: str
     simulation: bool
-    users: int  # so far
+    users: int
     users_at_most: int
     releases_at_most: int
     waits_for: str
-    releases: tuple[ShownRelease, ...]  # the newest one first
+    releases: tuple[ShownRelease, ...]
 
 
 def public_view(manifest: bytes, releases: Iterable[ReleaseRow]) -> PublicView:
-    """Of the signed manifest and the signed releases, in the order of their generations."""
-    told = json.loads(manifest)
-    shown = tuple(map(_shown, releases))[::-1]
-    users = shown[0].users if shown else 0
+    """Return what is shown of a run.
+
+    It is a function of the signed manifest and of the signed releases, in the order of their
+    generations.
+    """
+    document = json.loads(manifest)
+    shown_releases = tuple(map(_shown_release, releases))[::-1]
+    users = shown_releases[0].users if shown_releases else 0
+    generation = shown_releases[0].generation if shown_releases else 0
     return PublicView(
-        manifest=told,
-        promise=_promise(told),
-        against=_against(told),
-        simulation=bool(told["simulation"]),
+        manifest=document,
+        promise=_promise(document),
+        against=_against(document),
+        simulation=bool(document["simulation"]),
         users=users,
-        users_at_most=told["users"],
-        releases_at_most=told["releases"],
-        waits_for=_waits_for(told, shown[0].generation if shown else 0, users),
-        releases=shown,
+        users_at_most=document["users"],
+        releases_at_most=document["releases"],
+        waits_for=_waits_for(document, generation, users),
+        releases=shown_releases,
     )
 
 
-def _shown(row: ReleaseRow) -> ShownRelease:
+def _shown_release(row: ReleaseRow) -> ShownRelease:
     facts = unpack(row.body, "release", released=0).facts
     return ShownRelease(
-        row.generation,
-        int(facts["users"]),
-        float(facts["std"]),
-        str(facts["distribution"]),
-        row.digest,
-        row.previous,
-        row.signature.hex(),
-        row.key,
+        generation=row.generation,
+        users=int(facts["users"]),
+        noise=float(facts["std"]),
+        distribution=str(facts["distribution"]),
+        digest=row.digest,
+        previous=row.previous,
+        signature=row.signature.hex(),
+        key=row.key,
     )
 
 
 def _promise(manifest: dict[str, Any]) -> str:
     promise = manifest["promise"]
-    who = (
-        "nobody, not even this service,"
-        if promise["trust"] == "local"
-        else "all other users together"
-    )
-    verb = "learns" if promise["trust"] == "local" else "learn"
-    loss = f"epsilon = {promise['epsilon']:g}" + (
-        f", delta = {promise['delta']:g}" if promise["delta"] else ""
-    )
-    what = (
-        "Whatever you do here"
-        if manifest["reports_per_person"] == 1
-        else "Whatever you do in one report"
-    )
-    return f"{what}, {who} {verb} almost nothing about it ({loss})."
+    if promise["trust"] == "local":
+        who_learns = "nobody, not even this service, learns"
+    else:
+        who_learns = "all other users together learn"
+    loss = f"epsilon = {promise['epsilon']:g}"
+    if promise["delta"]:
+        loss += f", delta = {promise['delta']:g}"
+    what = "Whatever you do here"
+    if manifest["reports_per_person"] > 1:
+        what = "Whatever you do in one report"
+    return f"{what}, {who_learns} almost nothing about it ({loss})."
 
 
 def _against(manifest: dict[str, Any]) -> str:
     if manifest["promise"]["trust"] == "local":
-        return "Noise is added on your device. The service sees a noisy message, and that you took part."
+        return (
+            "Noise is added on your device. "
+            "The service sees a noisy message, and that you took part."
+        )
     return f"The operator of this service sees what you send. {manifest['batch']['protects']}"
 
 

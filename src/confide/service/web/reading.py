@@ -1,4 +1,8 @@
-"""What everybody may read of a service: documents of runs, and whether reports are taken."""
+"""What everybody may read of a service: documents of runs, and whether reports are taken.
+
+Required for privacy: answers are functions of manifests and releases, and a release that is in the
+database but not shown yet is not shown here either.
+"""
 
 import json
 
@@ -16,8 +20,8 @@ from confide.service.web.answers import (
     HttpProblem,
     answer,
     not_modified,
-    shown_release,
-    signed,
+    release_answer,
+    signed_json,
     tagged,
 )
 from confide.service.web.bodies import Alive, Ready, Runs, SigningKeyFacts, SigningKeys
@@ -28,14 +32,16 @@ _NO_CACHE = {"Cache-Control": "no-cache", **PLAIN}
 
 
 class Reading:
-    """Answers are functions of manifests and releases. What is in the database, but not shown yet, is not shown here either."""
+    """The endpoints for everybody."""
 
     def __init__(self, gate: Gate) -> None:
-        self._gate, self._service = gate, gate.service
+        self._gate = gate
+        self._service = gate.service
 
     async def manifest(self, request: Request) -> Response:
         run = self._gate.run(request)
-        return _tagged(request, run.manifest.digest, signed(run.manifest, run.name, 0, IMMUTABLE))
+        full = signed_json(run.manifest, run.name, 0, IMMUTABLE)
+        return _unless_known(request, run.manifest.digest, full)
 
     async def certificate(self, request: Request) -> Response:
         run = self._gate.run(request)
@@ -43,7 +49,7 @@ class Reading:
         return tagged(request, run.certificate, tag, "application/json", IMMUTABLE)
 
     async def keys(self, request: Request) -> Response:
-        """Of signatures: each is endorsed by one before it."""
+        """Answer the public signing keys. Each is endorsed by one before it."""
         self._gate.run(request)
         rows = await run_in_threadpool(self._service.store.signing_keys)
         keys = [
@@ -54,50 +60,58 @@ class Reading:
 
     async def release(self, request: Request) -> Response:
         run = self._gate.run(request)
-        await self._newest(run)
-        return _tagged(request, run.release.digest, shown_release(run.release, "no-cache"))
+        await self._check_newest(run)
+        full = release_answer(run.release, "no-cache")
+        return _unless_known(request, run.release.digest, full)
 
-    async def _newest(self, run: LiveRun) -> None:
-        """Another worker may have shown a release that this one does not show yet: who has seen it must not be shown an older one."""
+    async def _check_newest(self, run: LiveRun) -> None:
+        """Refuse to answer if another worker may have shown a release that this one does not show.
+
+        Whoever has seen it must not be shown an older one.
+        """
         if self._service.store.workers > 1:
             head = await run_in_threadpool(self._service.store.head, run.name)
             if head.generation > run.generation:
                 raise HttpProblem(503, "unavailable", "another worker has a newer release", retry=1)
 
     async def old_release(self, request: Request) -> Response:
-        run, generation = self._gate.run(request), request.path_params["generation"]
+        run = self._gate.run(request)
+        generation = request.path_params["generation"]
         current = run.release
-        # what is in the database, but not shown yet, is not shown here either
+        # A release that is in the database, but not shown yet, is not shown here either.
         if generation > current.generation:
-            await self._newest(run)
+            await self._check_newest(run)
             raise HttpProblem(404, "unknown")
         row: ReleaseRow | None = current
         if generation != current.generation:
             row = await run_in_threadpool(self._service.store.release, run.name, generation)
         if row is None:
             raise HttpProblem(404, "unknown")
-        return _tagged(request, row.digest, shown_release(row, IMMUTABLE))
+        return _unless_known(request, row.digest, release_answer(row, IMMUTABLE))
 
     async def round(self, request: Request) -> Response:
-        run, generation = self._gate.run(request), request.path_params["generation"]
-        planned, current = run.round, run.generation
-        if generation < current or (
-            generation == current and run.status == "finished" and planned is None
-        ):
+        run = self._gate.run(request)
+        generation = request.path_params["generation"]
+        # The round is read before the generation, because the writer may follow a release between.
+        planned = run.round
+        current = run.generation
+        has_no_round = generation == current and run.status == "finished" and planned is None
+        if generation < current or has_no_round:
             raise HttpProblem(410, "late", f"the current release is {current}")
         if generation > current:
-            await self._newest(run)
+            await self._check_newest(run)
             raise HttpProblem(404, "unknown")
         if planned is None:
             raise HttpProblem(503, "unavailable", "the round is being planned", retry=1)
-        return _tagged(request, planned.digest, signed(planned, run.name, generation, IMMUTABLE))
+        full = signed_json(planned, run.name, generation, IMMUTABLE)
+        return _unless_known(request, planned.digest, full)
 
     async def index(self, _: Request) -> Response:
-        """The runs that are served."""
+        """Answer the names of the runs that are served."""
         return answer(Runs(sorted(self._service.runs)), headers=_NO_CACHE)
 
     async def api(self, request: Request) -> Response:
-        """The API as an OpenAPI document."""
+        """Answer the API as an OpenAPI document."""
         body = msgspec.json.encode(openapi())
         return tagged(request, body, digest(body), "application/json", "no-cache")
 
@@ -105,7 +119,10 @@ class Reading:
         return answer(Alive(True))
 
     async def ready(self, _: Request) -> Response:
-        """Whether reports are taken, and which runs take none. One run that is not ready does not make the service so."""
+        """Answer whether reports are taken, and which runs take none.
+
+        One run that is not ready does not make the service so.
+        """
         ready = self._service.ready
         facts = Ready(ready, sorted(self._service.not_ready))
         if ready:
@@ -113,5 +130,6 @@ class Reading:
         return answer(facts, 503, {**NO_STORE, "Retry-After": "1"})
 
 
-def _tagged(request: Request, digest: str, full: Response) -> Response:
+def _unless_known(request: Request, digest: str, full: Response) -> Response:
+    """Return the full answer, or 304 if the client has the document with this digest already."""
     return not_modified(request, f'"{digest}"') or full

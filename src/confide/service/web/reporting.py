@@ -1,4 +1,8 @@
-"""What devices send: reports, and questions for an action."""
+"""What devices send: reports, and questions for an action.
+
+The core decides what becomes of a report. Required for privacy: a person's name is replaced by
+pseudonyms here and goes no further, and an answer never depends on what a trajectory holds.
+"""
 
 import asyncio
 import base64
@@ -13,26 +17,35 @@ from starlette.responses import Response
 from confide.errors import ConfideError
 from confide.service.core.admission import Report
 from confide.service.core.live import LiveRun
-from confide.service.core.service import Answer
+from confide.service.core.report_queue import Answer
 from confide.service.web.answers import HttpProblem, answer
 from confide.service.web.bodies import ActBody, Action, Outcome, ReportBody, decode
 from confide.service.web.bridge import Bridge
 from confide.service.web.gate import Gate
 
-_NONCE = range(16, 129)  # characters of an Idempotency-Key
+# An Idempotency-Key has so many characters. 16 random ones do not come twice by chance. The limits
+# are part of the API.
+_NONCE_CHARACTERS = range(16, 129)
+# A number of a report takes at most so many bytes in JSON, and a number of a message in base64. The
+# limit of a body follows from them. A matter of taste: a report that is longer is refused.
+_BYTES_PER_EPISODE_NUMBER = 40
+_BYTES_PER_MESSAGE_NUMBER = 14
+# When devices may send a refused report again, in seconds. A matter of taste.
+_RETRY_SECONDS = {"unavailable": 1.0, "paused": 60.0}
 
 
 class Reporting:
-    """What becomes of a report is decided by the core."""
+    """The endpoints of devices."""
 
     def __init__(self, gate: Gate) -> None:
-        self._gate, self._service = gate, gate.service
+        self._gate = gate
+        self._service = gate.service
         self._bridge = Bridge()
 
     async def report(self, request: Request) -> Response:
         run = self._gate.run(request)
         nonce = request.headers.get("idempotency-key", "")
-        if len(nonce) not in _NONCE or not nonce.isascii():
+        if len(nonce) not in _NONCE_CHARACTERS or not nonce.isascii():
             raise HttpProblem(
                 400, "invalid", "the header Idempotency-Key must be 16 to 128 random characters"
             )
@@ -41,28 +54,29 @@ class Reporting:
                 503, "unavailable", "the first round of this run is being planned", retry=1
             )
         body = decode(await self._read(request, run), ReportBody)
-        content = _content(body, run)
-        names = run.pseudonyms
-        made = Report(
-            run.name,
-            names.who(body.subject),
-            names.person(body.subject),
-            nonce.encode(),
-            body.generation,
-            content,
-            None if body.round is None else bytes.fromhex(body.round),
+        report = Report(
+            run=run.name,
+            who=run.pseudonyms.who(body.subject),
+            person=run.pseudonyms.person(body.subject),
+            nonce=nonce.encode(),
+            generation=body.generation,
+            content=_content(body, run),
+            answered=None if body.round is None else bytes.fromhex(body.round),
         )
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answer] = loop.create_future()
-        self._service.submit(made, partial(self._bridge.put, loop, future))
+        self._service.submit(report, partial(self._bridge.put, loop, future))
         try:
             async with asyncio.timeout(self._gate.limits.answer_seconds):
-                return _answered(await future)
+                return _to_response(await future)
         except TimeoutError:
             raise HttpProblem(503, "unavailable", retry=1) from None
 
     async def act(self, request: Request) -> Response:
-        """The action for somebody whose device cannot read rounds; joint runs only, and nothing is stored."""
+        """Answer the action for somebody whose device cannot read rounds.
+
+        This is for joint runs only, and nothing is stored.
+        """
         run = self._gate.run(request)
         if run.spec.trust != "joint":
             raise HttpProblem(
@@ -73,50 +87,58 @@ class Reporting:
         body = decode(await self._read(request, run), ActBody)
         if run.served is None:
             raise HttpProblem(503, "unavailable", "the round is being planned", retry=1)
-        generation, served = run.served
+        generation, served_round = run.served
         try:
-            policy: Any = served.draw_policy(run.pseudonyms.number(body.subject, generation))
-            position = (
-                body.state if isinstance(body.state, int) else np.asarray(body.state, dtype=float)
-            )
+            policy: Any = served_round.draw_policy(run.pseudonyms.number(body.subject, generation))
+            state = body.state
+            if not isinstance(state, int):
+                state = np.asarray(state, dtype=float)
             with np.errstate(all="ignore"):
-                chosen = policy.act(body.step, position, np.random.default_rng())
+                action = policy.act(body.step, state, np.random.default_rng())
         except (IndexError, TypeError, ValueError, OverflowError, ConfideError):
             raise HttpProblem(400, "invalid", "there is no such step or state") from None
-        if not np.isfinite(chosen).all():
+        if not np.isfinite(action).all():
             raise HttpProblem(
                 400, "invalid", "the state must be finite, and small enough for a finite action"
             )
-        action = chosen.tolist() if isinstance(chosen, np.ndarray) else chosen
-        return answer(Action(action, generation))
+        plain_action = action.tolist() if isinstance(action, np.ndarray) else action
+        return answer(Action(plain_action, generation))
 
     async def _read(self, request: Request, run: LiveRun) -> bytes:
-        """The body, if it is not larger than that of an episode of this run may be."""
-        size = self._gate.limits.least_body + 40 * run.episode_size + 14 * run.coordinates
-        return await self._gate.read(request, size)
+        """Return the body, if it is not larger than that of an episode of this run may be."""
+        most_bytes = (
+            self._gate.limits.least_body
+            + _BYTES_PER_EPISODE_NUMBER * run.episode_size
+            + _BYTES_PER_MESSAGE_NUMBER * run.coordinates
+        )
+        return await self._gate.read(request, most_bytes)
 
 
 def _content(body: ReportBody, run: LiveRun) -> Any:
-    """What the core takes. The parts of a trajectory may be anything: what makes no sense contributes zero."""
+    """Return what the core takes of a report.
+
+    The parts of a trajectory may be anything. What makes no sense contributes zero, and is counted.
+    """
     if run.spec.trust == "joint":
         if body.trajectory is None:
             raise HttpProblem(
                 400, "invalid", "trajectory must be an object with states, actions and rewards"
             )
         return body.trajectory.states, body.trajectory.actions, body.trajectory.rewards
+    no_message = HttpProblem(400, "invalid", "message must be the bytes of a message in base64")
+    if body.message is None:
+        raise no_message
     try:
-        return base64.b64decode(body.message if body.message is not None else "!", validate=True)
+        return base64.b64decode(body.message, validate=True)
     except (binascii.Error, ValueError):
-        raise HttpProblem(
-            400, "invalid", "message must be the bytes of a message in base64"
-        ) from None
+        raise no_message from None
 
 
 @lru_cache(maxsize=64)
-def _answered(made: Answer) -> Response:
-    """Made once: an answer can be given any number of times."""
-    if made.status < 300:
-        return answer(Outcome(made.outcome, made.generation), made.status)
-    retry = {"unavailable": 1.0, "paused": 60.0}.get(made.outcome)
-    detail = f"the current release is {made.generation}" if made.outcome == "late" else ""
-    return HttpProblem(made.status, made.outcome, detail, retry=retry).response()
+def _to_response(outcome: Answer) -> Response:
+    """Return what is sent. The same response can be given any number of times."""
+    if outcome.status < 300:
+        return answer(Outcome(outcome.outcome, outcome.generation), outcome.status)
+    retry = _RETRY_SECONDS.get(outcome.outcome)
+    detail = f"the current release is {outcome.generation}" if outcome.outcome == "late" else ""
+    return HttpProblem(outcome.status, outcome.outcome, detail, retry=retry).response()

@@ -1,4 +1,8 @@
-"""A service on a port, until it is told to stop: what was queued is answered before it ends."""
+"""A service on a port, until it is told to stop.
+
+All queued reports are answered before it ends. Required for privacy: neither addresses nor times of
+requests are logged, and metrics are never on the port where users are.
+"""
 
 import asyncio
 import contextlib
@@ -11,20 +15,27 @@ from functools import partial
 from typing import Any
 
 from confide.service.core.service import Service
-from confide.service.documents import missing
+from confide.service.documents import missing_packages
 from confide.service.web.gate import Gate, Limits
 from confide.service.web.http import app
 from confide.service.web.metrics import serve_metrics
 
-HEADERS = 2**15  # bytes of all headers of a request
+# All headers of a request have at most so many bytes. A matter of taste.
+MAX_HEADER_BYTES = 2**15
 
 
 @dataclass(frozen=True, slots=True)
 class Listening:
+    """Where a service listens, and who may call it from a browser.
+
+    Whoever can read the metrics counts arrivals, so their host and port must not be where users
+    are.
+    """
+
     host: str = "127.0.0.1"
     port: int = 8080
     metrics_port: int | None = None
-    metrics_host: str = "127.0.0.1"  # whoever can read it counts arrivals: never where users are
+    metrics_host: str = "127.0.0.1"
     origins: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
 
@@ -34,18 +45,20 @@ class Listening:
 
 
 def serve(service: Service, at: Listening, started: Callable[[], None] = lambda: None) -> None:
-    """Until SIGTERM or SIGINT. Neither addresses nor times of requests are logged."""
+    """Serve until SIGTERM or SIGINT. `started` is called once the port is open."""
     try:
         import uvicorn
     except ImportError:
-        raise missing() from None
+        raise missing_packages() from None
     application = app(service, at.limits, origins=at.origins)
     server = uvicorn.Server(configured(application, at))
-    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]  # it would end the process before the writer has
-    with _metrics(service, application.state.gate.refused, at):
+    # uvicorn's own handling of signals would end the process before the writer has answered.
+    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
+    with _metrics_server(service, application.state.gate.refused, at):
         service.start()
         gc.collect()
-        gc.freeze()  # what was imported stays: it is not looked through again and again
+        # What was imported stays, so the collector need not look through it again and again.
+        gc.freeze()
         try:
             asyncio.run(_until_stopped(server, application.state.gate, started))
         finally:
@@ -53,7 +66,11 @@ def serve(service: Service, at: Listening, started: Callable[[], None] = lambda:
 
 
 def configured(application: Any, at: Listening) -> Any:
-    """What uvicorn is told. It writes neither addresses nor times of requests, and gives up on whoever sends no request."""
+    """Return the settings of uvicorn.
+
+    It writes neither addresses nor times of requests, and gives up on whoever sends no request. The
+    other numbers are a matter of taste.
+    """
     import uvicorn
 
     from confide.service.web.protocol import ImpatientProtocol
@@ -71,7 +88,7 @@ def configured(application: Any, at: Listening) -> Any:
         timeout_graceful_shutdown=20,
         timeout_keep_alive=30,
         limit_concurrency=5000,
-        h11_max_incomplete_event_size=HEADERS,
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
 
 
@@ -82,16 +99,16 @@ async def _until_stopped(server: Any, gate: Gate, started: Callable[[], None]) -
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop)
-    task = asyncio.create_task(server.serve())
-    while not (server.started or task.done()):
+    serving = asyncio.create_task(server.serve())
+    while not (server.started or serving.done()):
         await asyncio.sleep(0.01)
-    if not task.done():
+    if not serving.done():
         threading.Thread(target=started, daemon=True).start()
-    await task
+    await serving
 
 
 @contextlib.contextmanager
-def _metrics(service: Service, refused: dict[str, int], at: Listening) -> Iterator[None]:
+def _metrics_server(service: Service, refused: dict[str, int], at: Listening) -> Iterator[None]:
     if at.metrics_port is None:
         yield
         return

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confide.service.core.folder import ServiceFolder
-from confide.service.core.service import RUN_MEMORY, Service
+from confide.service.core.service import RUN_MEMORY_BYTES, Service
 from confide.service.core.spec import Batching, ServiceRunSpec
 from confide.service.web.access import draw_api_key
 
@@ -24,29 +24,41 @@ DEMO = ServiceRunSpec(
 
 @dataclass(frozen=True, slots=True)
 class Opened:
+    """A service that can be started.
+
+    `key_files` are the files of the API keys that were made at the first start, by role.
+    """
+
     service: Service
-    # by role: the files of the API keys that were made at the first start
     key_files: dict[str, Path]
 
 
 def open_service(
-    folder: ServiceFolder, specs: Sequence[ServiceRunSpec], *, run_memory: int = RUN_MEMORY
+    folder: ServiceFolder,
+    specs: Sequence[ServiceRunSpec],
+    *,
+    run_memory: int = RUN_MEMORY_BYTES,
 ) -> Opened:
-    """The service in a folder with these runs. What is missing is made: the folder, its keys, API keys for an admin and for devices."""
+    """Open the service in a folder, with these runs.
+
+    What is missing is made: the folder, its keys, the runs, and API keys for an admin and for
+    devices.
+    """
     folder.init()
     with folder.setting_up():
         service = folder.open(run_memory=run_memory)
         try:
             for spec in specs:
                 service.create(spec)
-            return Opened(service, {} if service.store.api_keys() else _first_keys(service))
+            key_files = {} if service.store.api_keys() else _make_first_keys(service)
+            return Opened(service, key_files)
         except BaseException:
             service.stop()
             raise
 
 
-def _first_keys(service: Service) -> dict[str, Path]:
-    """API keys for an admin and for devices, in files of the key folder.
+def _make_first_keys(service: Service) -> dict[str, Path]:
+    """Make API keys for an admin and for devices, and return their files in the folder of keys.
 
     They are never printed, because what a service prints is kept in journals and logs of containers.
     A file is written before its key can be used. After a crash in between, the next start makes new keys.
@@ -60,4 +72,5 @@ def _first_keys(service: Service) -> dict[str, Path]:
 
 
 def folder_of(spec: ServiceRunSpec | None, given: Path | None) -> Path:
+    """Return the folder that was given, or the one that a run has by default."""
     return given or Path(f"{spec.name if spec else 'confide'}-service")
