@@ -297,7 +297,7 @@ def _privatizers():
     found["Batches"] = Case(
         privatizers.Batches,
         {
-            "noise": privatizers.CentralPrivatizer(**_made(usual))._made,
+            "noise": privatizers.CentralPrivatizer(**_made(usual))._batch_noise,
             "schedule": usual["schedule"],
             "store": None,
         },

@@ -80,7 +80,7 @@ def regret(world, privacy, *, seeds=range(6), episodes=20_000, **more):
 
 def parts(agent):
     """Its counter, its budget and its stored rows."""
-    return agent._privatizer._made
+    return agent._privatizer._batch_noise
 
 
 def stored_names(agent):

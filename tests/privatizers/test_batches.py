@@ -20,7 +20,7 @@ from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import loss_for
 from confide.privacy.request import Relation
 from confide.privatizers import AtMost, Batches, CentralPrivatizer, custom, every
-from confide.privatizers.batches import check_bound_of
+from confide.privatizers.batches import check_clipped_by
 from confide.problems import lock
 
 BALL = L2Ball(1.0, 2)
@@ -53,7 +53,7 @@ class FreshNoise:
         pass
 
     def check(self, contribution):
-        check_bound_of(contribution, self.bound)
+        check_clipped_by(self.bound, contribution)
 
     def join(self, contribution, _size):
         return contribution.values

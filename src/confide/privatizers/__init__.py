@@ -1,4 +1,7 @@
-"""The interface: bounded contributions in, public statistics out. One file per trust model."""
+"""The interface between private and public data: bounded contributions in, public statistics out.
+
+There is one file per trust model.
+"""
 
 from typing import Any
 
@@ -51,11 +54,11 @@ def make_privatizer(
     counter: Factorisation | None = None,
     loss: Loss | None = None,
 ) -> Batches:
-    """The privatizer for a privacy request."""
-    made: Batches = PRIVATIZERS[type(check_privacy_request(privacy))](
+    """Make the privatizer for a privacy request."""
+    privatizer: Batches = PRIVATIZERS[type(check_privacy_request(privacy))](
         bound, schedule, privacy=privacy, noise=noise, counter=counter, loss=loss
     )
-    return made
+    return privatizer
 
 
 def expected_noise(
@@ -67,16 +70,20 @@ def expected_noise(
     counter: Factorisation | None = None,
     loss: Loss | None = None,
 ) -> ExpectedNoise:
-    """The noise that `make_privatizer` will add, before there are any data; `discrete`: with a secure source."""
+    """Return the noise that `make_privatizer` will add. Known before there are data.
+
+    `discrete` says that the source is secure.
+    """
     privatizer = PRIVATIZERS[type(check_privacy_request(privacy))]
     if not hasattr(privatizer, "expected_noise"):
         raise InvalidParameter(
-            f"{privatizer.__name__} does not say what noise it will add: give it a class method expected_noise"
+            f"{privatizer.__name__} does not say what noise it will add: "
+            "give it a class method expected_noise"
         )
-    made: ExpectedNoise = privatizer.expected_noise(
+    noise: ExpectedNoise = privatizer.expected_noise(
         bound, schedule, privacy=privacy, discrete=discrete, counter=counter, loss=loss
     )
-    return made
+    return noise
 
 
 __all__ = [

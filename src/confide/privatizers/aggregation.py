@@ -1,7 +1,8 @@
 """How shares of noise reach an aggregator: the one place where secure aggregation is plugged in.
 
-Under `DistributedDP` each device adds a share of the noise. A single share hides almost nothing, so nobody may see one. The guarantee
-assumes an ideal aggregator, which the caller provides. confide contains no cryptography.
+Under `DistributedDP` each device adds a share of the noise. A single share hides almost nothing, so
+nobody may see one. The guarantee assumes an ideal aggregator, which the caller provides. confide
+contains no cryptography.
 
 An ideal aggregator does the following, and shows nothing else to anybody:
 
@@ -27,20 +28,23 @@ ROUND_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class ShareBatch:
-    """A batch of devices whose shares are added up. Public, and the same for each of its devices."""
+    """A batch of devices whose shares are added up. Public, and the same for each of its devices.
 
-    # Random: no two batches share it.
+    - `id` is random, so that no two batches have the same.
+    - `generation` is the number of the release from which its devices plan.
+    - `round` is the digest of the round that its devices answer. A device with another kind of
+      processor may plan another round.
+    - `users` is how many devices it has, and `least` of how many the noise must be in the sum.
+    - `largest` is the size of the schedule's largest batch, for which the noise was computed.
+    - `size` is how many whole numbers a share has. They are added up modulo `modulus`.
+    """
+
     id: bytes
-    # The number of the release from which its devices plan.
     generation: int
-    # The digest of the round that its devices answer. Devices on another processor may plan another one.
     round: bytes
-    # How many devices it has, and of how many the noise must be in the sum.
     users: int
     least: int
-    # The users of the largest batch of the schedule, for which the noise was computed.
     largest: int
-    # A share has so many whole numbers, which are added up modulo `modulus`.
     size: int
     modulus: int
 
@@ -60,7 +64,8 @@ class ShareBatch:
 class DeviceShare:
     """PRIVATE: one device's contribution with its share of the noise, which hides almost nothing.
 
-    It is made for the aggregation function alone. It has no text form, and cannot be copied or pickled.
+    It is made for the aggregation function alone. It has no text form, and cannot be copied or
+    pickled.
     """
 
     __slots__ = ("_numbers",)
@@ -69,7 +74,10 @@ class DeviceShare:
         self._numbers = numbers
 
     def for_aggregation(self) -> Ints:
-        """The numbers [size], each in 0..modulus - 1. They leave the device only through secure aggregation."""
+        """Return the numbers [size], each in 0..modulus - 1.
+
+        They leave the device only through secure aggregation.
+        """
         return self._numbers
 
     def __repr__(self) -> str:
@@ -77,7 +85,8 @@ class DeviceShare:
 
     def __reduce__(self) -> NoReturn:
         raise PrivacyError(
-            "a share cannot be copied or pickled, because it carries almost no noise: hand it to secure aggregation"
+            "a share cannot be copied or pickled, because it carries almost no noise: "
+            "hand it to secure aggregation"
         )
 
 
@@ -86,14 +95,15 @@ Aggregate = Callable[[ShareBatch, DeviceShare], None]
 
 
 def check_sum(total: npt.ArrayLike, size: int, modulus: int) -> Ints:
-    """The opened sum of a batch as an array, if it can be one."""
+    """Return the opened sum of a batch as an array, if it can be one."""
     try:
         numbers = np.asarray(total)
     except ValueError:
         raise InvalidParameter("total must be an array of whole numbers") from None
     if numbers.dtype.kind not in "iu" or numbers.shape != (size,):
         raise InvalidParameter(
-            f"total must have {size} whole numbers, got shape {numbers.shape} of the type {numbers.dtype}"
+            f"total must have {size} whole numbers, "
+            f"got shape {numbers.shape} of the type {numbers.dtype}"
         )
     if numbers.min() < 0 or numbers.max() >= modulus:
         raise InvalidParameter(f"total must have numbers from 0 to {modulus - 1}")

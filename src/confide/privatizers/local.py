@@ -1,4 +1,8 @@
-"""The privatizer of local privacy: every user's device adds noise, and a server that need not be trusted sums the messages."""
+"""The privatizer of local privacy: each user's device adds noise, and a server adds up messages.
+
+Nobody has to trust the server. What leaves this file: the mechanism of a certificate, and the state
+that `Batches` saves.
+"""
 
 import json
 import math
@@ -19,7 +23,7 @@ from confide.privacy.certificate import Mechanism, describe
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import Loss
 from confide.privacy.request import Request
-from confide.privatizers.batches import Arrays, Batches, Facts, check_bound_of
+from confide.privatizers.batches import Arrays, Batches, Facts, check_clipped_by
 from confide.privatizers.message import (
     Channel,
     Message,
@@ -33,35 +37,37 @@ from confide.privatizers.schedule import AtMost, Schedule
 
 
 def channel_mechanism(channel: Channel, simulated: int) -> Mechanism:
-    """What a certificate says of messages through this channel; those of so many users were simulated."""
-    noise, how = (
-        channel.noise,
-        "one Gaussian sum with the messages' variance" if channel.kind == "index" else "one sum",
-    )
-    said = f"; simulated for {simulated} users, whose noise was drawn as {how}" if simulated else ""
-    made = Mechanism(
+    """Return the mechanism of messages through this channel, if those of so many were simulated."""
+    noise = channel.noise
+    query = "one message from each user's device"
+    if simulated:
+        is_index = channel.kind == "index"
+        drawn_as = "one Gaussian sum with the messages' variance" if is_index else "one sum"
+        query += f"; simulated for {simulated} users, whose noise was drawn as {drawn_as}"
+    mechanism = Mechanism(
         name="local",
         distribution=noise.distribution,
         norm=noise.norm,
         sensitivity=noise.radius if isinstance(noise, Report) else noise.sensitivity,
         scale=noise.std if isinstance(noise, Report) else noise.scale,
         bound=describe(channel.bound),
-        query=f"one message from each user's device{said}",
+        query=query,
         simulated=simulated > 0,
     )
-    return (
-        replace(made, parameters=noise.parameters)
-        if isinstance(noise, Report)
-        else replace(made, lattice=noise.step)
-    )
+    if isinstance(noise, Report):
+        return replace(mechanism, parameters=noise.parameters)
+    return replace(mechanism, lattice=noise.step)
 
 
 class MessageNoise:
-    """Nothing is drawn here: each message was noised where it was made, and the server adds messages up.
+    """Sums of messages that devices have noised. The server draws no noise.
 
-    Guarantee: that of the channel, made by the devices; here nothing is private any more, and no release costs anything. A schedule's
-    releases are prefix sums. A round is about its own users alone, and by an index (`report_channel`), which is epsilon-DP for arbitrary
-    contributions; what it asks, and how many users it has, is decided by `open`, from earlier messages.
+    Guarantee: that of the channel. The devices make it, so nothing is private here any more, and a
+    release costs nothing. The releases of a schedule are prefix sums.
+
+    A round (`AtMost`) is about its own users alone. Each of them sends one index
+    (`report_channel`), which is epsilon-DP for any contribution. `open` decides what a round asks
+    and how many users it has, from earlier messages.
     """
 
     devices: ClassVar[bool] = True
@@ -78,9 +84,10 @@ class MessageNoise:
         counter: Factorisation | None = None,
         loss: Loss | None = None,
     ) -> None:
-        self._users, self._privacy = schedule.users, privacy
-        self._rounds = isinstance(schedule, AtMost)
-        if self._rounds:
+        self._users = schedule.users
+        self._privacy = privacy
+        self._has_rounds = isinstance(schedule, AtMost)
+        if self._has_rounds:
             refuse_options(counter, loss)
             self.channel = report_channel(bound, privacy, source=noise, users=self._users)
         elif counter is not None:
@@ -90,10 +97,11 @@ class MessageNoise:
         else:
             self.channel = open_channel(bound, privacy, source=noise, users=self._users, loss=loss)
         self.source = noise.fork()
-        self._summed: Array = np.zeros(0 if self._rounds else bound.size)
-        distribution = "none" if self._rounds else self.channel.noise.distribution
+        # What is released: the sum of the messages of `_summed_users` users, with noise `_level`.
+        self._sum: Array = np.zeros(0 if self._has_rounds else bound.size)
+        self._summed_users = 0
+        distribution = "none" if self._has_rounds else self.channel.noise.distribution
         self._level = NoiseLevel(0.0, distribution)
-        self._seen = 0
 
     @property
     def bound(self) -> Bound:
@@ -112,31 +120,40 @@ class MessageNoise:
     def check(self, contribution: Bounded) -> None:
         if not isinstance(self.source, FastSource):
             raise PrivacyError(
-                "no server of real users takes contributions under LocalDP: each device sends its own message (agent.client()); "
-                "crowds are for simulations, which have fast noise"
+                "no server of real users takes contributions under LocalDP: each device sends "
+                "its own message (agent.client()); crowds are for simulations, "
+                "which have fast noise"
             )
-        check_bound_of(contribution, self.bound)
+        check_clipped_by(self.bound, contribution)
 
     def join(self, contribution: Bounded, size: int) -> Array:  # noqa: ARG002
-        """SIMULATION: what the messages of these users' devices would add up to. The noise is drawn here, at once.
+        """SIMULATION: return what the messages of these users' devices would add up to.
 
-        In law, for additive noise: the sum of n Gaussian draws is Gaussian, of n Laplace draws a difference of two Gamma(n) ones. The
-        noise of a codebook is exactly Gaussian in all directions but one for each user, that of the contribution, which a sum does not
-        tell: there, too, a Gaussian variable of the same variance is drawn. That is an approximation, and the certificate says so.
+        The noise of all devices is drawn here, at once, from a fast source. No message of a real
+        user comes this way, because no server has a contribution without its noise.
 
-        No message comes this way: it takes a contribution before its noise, which no server of real users has. Needs fast noise.
+        Additive noise has the right law: the sum of n Gaussian draws is Gaussian, and the sum of n
+        Laplace draws is the difference of two Gamma(n) draws. The noise of a codebook is exactly
+        Gaussian in all directions but one for each user: that of the user's contribution. The sum
+        does not say what it is, so a Gaussian draw of the same variance stands for it. This is an
+        approximation, and the certificate says so.
         """
-        source, noise, users = self.source, self.channel.noise, contribution.users
+        source = self.source
         assert isinstance(source, FastSource)
+        noise = self.channel.noise
+        users = contribution.users
         shape = contribution.values.shape
         if isinstance(noise, AdditiveNoise) and noise.distribution == "laplace":
-            drawn = source.laplace_sum(noise.scale, users, shape)
+            summed_noise = source.laplace_sum(noise.scale, users, shape)
         else:
-            drawn = source.gaussian(noise.std * math.sqrt(users), shape)
-        return contribution.values + drawn
+            summed_noise = source.gaussian(noise.std * math.sqrt(users), shape)
+        return contribution.values + summed_noise
 
     def check_total(self, total: Array, users: int) -> Array:
-        """The sum of so many decoded messages, from outside. It may be any numbers, but of nobody it is zero."""
+        """Return a sum of so many decoded messages that somebody else added up.
+
+        It may have any numbers, except that the sum over nobody is zero.
+        """
         values: Array = array("total", total, ndim=1)
         if values.shape != (self.bound.size,):
             raise InvalidParameter(
@@ -147,32 +164,50 @@ class MessageNoise:
         return values
 
     def close(self, total: Array, users: int, absent: int) -> None:  # noqa: ARG002
-        if self._rounds:
-            self._summed, self._seen = np.zeros(total.shape), 0
-        self._summed = self._summed + total
-        self._seen += users
+        if self._has_rounds:
+            self._sum = np.zeros(total.shape)
+            self._summed_users = 0
+        self._sum = self._sum + total
+        self._summed_users += users
         noise = self.channel.noise
-        self._level = NoiseLevel(noise.std * math.sqrt(self._seen), noise.distribution)
+        std = noise.std * math.sqrt(self._summed_users)
+        self._level = NoiseLevel(std, noise.distribution)
 
     def release(self, users: int, generation: int) -> Released:
-        return Released(self._summed.copy(), self._level, self.guarantee, users, generation)
+        return Released(self._sum.copy(), self._level, self.guarantee, users, generation)
 
     def mechanisms(self, simulated: int) -> list[Mechanism]:
-        """Of the open round: how many numbers a message is about changes from round to round, and its epsilon does not."""
+        """Return the mechanism of the open round.
+
+        The number of coordinates changes from round to round, and epsilon does not.
+        """
         return [channel_mechanism(self.channel, simulated)]
 
     def made_for(self) -> str:
-        if self._rounds:
+        if self._has_rounds:
             return identify(self._privacy, self.source.name)
         public = channel_mechanism(self.channel, 0).to_json()
         return json.dumps(public | {"query": "", "source": self.source.name}, sort_keys=True)
 
     def state(self) -> tuple[Facts, Arrays]:
-        level = {"std": self._level.std, "distribution": self._level.distribution}
-        return {"source": self.source.state(), "seen": self._seen, **level}, {"sum": self._summed}
+        facts: Facts = {
+            "source": self.source.state(),
+            "seen": self._summed_users,
+            "std": self._level.std,
+            "distribution": self._level.distribution,
+        }
+        return facts, {"sum": self._sum}
 
-    def restore(self, facts: Facts, arrays: Arrays, *, generation: int, resume: bool) -> None:  # noqa: ARG002
-        self._summed, self._seen = arrays["sum"], facts["seen"]
+    def restore(
+        self,
+        facts: Facts,
+        arrays: Arrays,
+        *,
+        generation: int,  # noqa: ARG002
+        resume: bool,
+    ) -> None:
+        self._sum = arrays["sum"]
+        self._summed_users = facts["seen"]
         self._level = NoiseLevel(facts["std"], facts["distribution"])
         if resume:
             self.source.restore(facts["source"])
@@ -181,10 +216,11 @@ class MessageNoise:
 
 
 class LocalPrivatizer(Batches):
-    """Adds up messages, each of them noised where it was made, and releases the sum at the schedule's times, or round by round.
+    """Adds up the messages of devices, and releases sums at the schedule's times or round by round.
 
-    Guarantee: that of `MessageNoise`. A store is not needed for privacy: messages that a crash loses are asked for again, and come back as
-    the same bytes. A message that was planned with another release, or comes twice, is refused.
+    Guarantee: that of `MessageNoise`. Privacy does not need a store. If a crash loses a message,
+    the device sends the same bytes again. A message that was planned with another release, or comes
+    twice, is refused.
     """
 
     def __init__(
@@ -205,24 +241,25 @@ class LocalPrivatizer(Batches):
 
     @property
     def channel(self) -> Channel:
-        """How a device of the open batch makes its message."""
+        """How a device of the open batch makes its message. Public."""
         return self._messages.channel
 
     def device_source(self) -> NoiseSource:
-        """Noise for one more device, of this server's kind: for devices that live in the same process."""
+        """Return noise of this server's kind for one more device in the same process."""
         return self._messages.source.device()
 
     def receive(self, message: Message) -> None:
-        """One device's message; a refused one changes nothing."""
+        """Add one device's message. A message that is refused changes nothing."""
         kind("message", message, Message)
         self._absorb_message(lambda: self.decoded(message), message.nonce)
 
     def decoded(self, message: Message) -> Array:
-        """What a message of the open batch adds to its sum."""
+        """Return what a message of the open batch adds to its sum."""
         kind("message", message, Message)
         if message.generation != self.generation:
             raise StaleMessage(
-                f"the message was planned with release {message.generation}, the current one is {self.generation}: it is stale"
+                f"the message was planned with release {message.generation}, "
+                f"the current one is {self.generation}: it is stale"
             )
         return self.channel.decode(message)
 
@@ -234,27 +271,31 @@ class LocalPrivatizer(Batches):
         *,
         privacy: Request,
         discrete: bool,
-        counter: Factorisation | None = None,  # noqa: ARG003 - there is none
+        counter: Factorisation | None = None,  # noqa: ARG003
         loss: Loss | None = None,
     ) -> ExpectedNoise:
-        """Of rounds, for those that ask for as many numbers as `bound` has: of a round of one user, and of one of all users."""
+        """Return the noise of a privatizer made with these arguments.
+
+        For rounds, the first release is that of a round of one user, and the last one that of a
+        round of all users. Both have as many numbers as `bound`.
+        """
         flag("discrete", discrete)
-        made: AdditiveNoise | Report
         kind("schedule", schedule, Schedule, AtMost)
+        noise: AdditiveNoise | Report
         if isinstance(schedule, AtMost):
-            made, first = best_report(check_bound(bound), privacy.epsilon), 1
+            noise = best_report(check_bound(bound), privacy.epsilon)
+            first_users = 1
         else:
-            made = local_noise(bound, privacy, discrete=discrete, users=schedule.users, loss=loss)
-            first = schedule.times[0]
-        size = made.radius if isinstance(made, Report) else made.sensitivity
-        last = made.std * math.sqrt(schedule.users)
+            noise = local_noise(bound, privacy, discrete=discrete, users=schedule.users, loss=loss)
+            first_users = schedule.times[0]
+        last = noise.std * math.sqrt(schedule.users)
         return ExpectedNoise(
             "local",
-            made.distribution,
-            made.norm,
-            size,
-            made.loss(),
-            first=made.std * math.sqrt(first),
+            noise.distribution,
+            noise.norm,
+            noise.radius if isinstance(noise, Report) else noise.sensitivity,
+            noise.loss(),
+            first=noise.std * math.sqrt(first_users),
             last=last,
             worst=last,
         )

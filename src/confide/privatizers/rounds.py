@@ -1,4 +1,7 @@
-"""The noise of rounds: each release is about new users, and what it is about is decided from the releases before it."""
+"""The noise of rounds. Each release is about new users, and earlier releases decide about what.
+
+What leaves this file: the mechanism of a certificate, and the state that `Batches` saves.
+"""
 
 import math
 from dataclasses import replace
@@ -16,34 +19,42 @@ from confide.privacy.certificate import Mechanism, describe
 from confide.privacy.guarantee import Guarantee, no_guarantee
 from confide.privacy.loss import Loss, PureDP
 from confide.privacy.request import NoPrivacy, Relation, Request, Trust, check_privacy_request
-from confide.privatizers.batches import Arrays, Facts, check_bound_of
+from confide.privatizers.batches import Arrays, Facts, check_clipped_by
 from confide.privatizers.privatizer import ExpectedNoise
 from confide.privatizers.schedule import AtMost
 
 
 def refuse_options(counter: Factorisation | None, loss: Loss | None) -> None:
-    """Rounds have no such options."""
+    """Raise an error for options that rounds do not have."""
     if counter is not None or loss is not None:
         raise InvalidParameter(
             "counter and loss must be None: rounds have neither a counter nor a loss of their own"
         )
 
 
-def say_simulated(mechanism: Mechanism, simulated: int) -> Mechanism:
-    """What a certificate says of a curator's mechanism, if so many users were simulated."""
+def with_simulated_users(mechanism: Mechanism, simulated: int) -> Mechanism:
+    """Return a curator's mechanism for a certificate, if so many users were simulated."""
     if not simulated:
         return mechanism
-    said = f"simulated: {simulated} users came as exact transition counts"
-    return replace(mechanism, query=said, simulated=True)
+    query = f"simulated: {simulated} users came as exact transition counts"
+    return replace(mechanism, query=query, simulated=True)
 
 
 class RoundNoise:
-    """Sums over the users of one round after the other, each with noise of its own: the K-norm mechanism of the cube.
+    """Sums over the users of one round after the other, each with noise of its own.
 
-    Guarantee: all releases together are epsilon-DP, for every user, of whom each is in one round; also for adaptive streams. Up to a user's
-    round everything published has one law on both neighbours; its own release is epsilon-DP given that (`cube_noise`); what follows is a
-    function of releases and of other users. How many numbers a round asks for, and how many users it has, is decided by `open`, from
-    earlier releases alone. delta is not used: for few numbers this noise is smaller than the Gaussian of any usual delta.
+    The noise is that of the K-norm mechanism of the cube (`cube_noise`).
+
+    Guarantee: all releases together are epsilon-DP for every user, also for adaptive streams, since
+    each user is in one round:
+
+    - Before the user's round, everything published has the same law on both neighbours.
+    - The release of the user's round is epsilon-DP given what was published before. `open` decides
+      how many numbers and users a round has, from earlier releases alone.
+    - What follows is a function of releases and of other users.
+
+    delta is not used. For few numbers this noise is smaller than Gaussian noise with any usual
+    delta.
     """
 
     devices: ClassVar[bool] = False
@@ -61,14 +72,19 @@ class RoundNoise:
         loss: Loss | None = None,
     ) -> None:
         refuse_options(counter, loss)
-        check_bound(bound), check_source(noise, "noise")
+        check_bound(bound)
+        check_source(noise, "noise")
         if check_privacy_request(privacy).trust.devices:
             raise PrivacyError(
                 "rounds are released by a curator: privacy must be JointDP, CentralDP or NoPrivacy"
             )
         self.bound: Bound = bound
-        self._privacy, self._schedule, self._source = privacy, schedule, noise.fork()
-        self._last, self._level = np.zeros(0), NoiseLevel(0.0, "none")
+        self._privacy = privacy
+        self._schedule = schedule
+        self._source = noise.fork()
+        # The release of the last closed round, and the level of its noise.
+        self._last = np.zeros(0)
+        self._level = NoiseLevel(0.0, "none")
 
     @property
     def guarantee(self) -> Guarantee:
@@ -82,7 +98,7 @@ class RoundNoise:
         self.bound = bound
 
     def check(self, contribution: Bounded) -> None:
-        check_bound_of(contribution, self.bound)
+        check_clipped_by(self.bound, contribution)
 
     def join(self, contribution: Bounded, size: int) -> Array:  # noqa: ARG002
         return contribution.values
@@ -96,13 +112,17 @@ class RoundNoise:
         self._level = NoiseLevel(noise.std, noise.distribution)
 
     def release(self, users: int, generation: int) -> Released:
-        """What the last closed round answered."""
+        """Return the noisy sum of the last closed round."""
         return Released(self._last.copy(), self._level, self.guarantee, users, generation)
 
     def mechanisms(self, simulated: int) -> list[Mechanism]:
-        """Sensitivity and scale are those of one number: noise on D of them is larger, for the same epsilon."""
+        """Return the mechanism for a certificate.
+
+        Sensitivity and scale are those of one number. The noise on several numbers is larger, for
+        the same epsilon.
+        """
         noise = self._noise()
-        made = Mechanism(
+        mechanism = Mechanism(
             "rounds",
             noise.distribution,
             noise.norm,
@@ -112,18 +132,18 @@ class RoundNoise:
             lattice=noise.step,
             bound=describe(self.bound),
         )
-        return [say_simulated(made, simulated)]
+        return [with_simulated_users(mechanism, simulated)]
 
     def _noise(self) -> AdditiveNoise:
         if isinstance(self._privacy, NoPrivacy):
             return AdditiveNoise("none", "inf", 1.0, 1.0, 0.0, None)
-        made = cube_noise(
+        noise = cube_noise(
             self.bound,
             self._privacy.epsilon,
             Relation(self._privacy.relation),
             discrete=self._source.discrete,
         )
-        return check_lattice(made, self.bound, None, self._schedule.users)
+        return check_lattice(noise, self.bound, None, self._schedule.users)
 
     def made_for(self) -> str:
         return identify(self._privacy, self._source.name)
@@ -132,24 +152,31 @@ class RoundNoise:
         level = {"std": self._level.std, "distribution": self._level.distribution}
         return {"source": self._source.state(), **level}, {"last": self._last}
 
-    def restore(self, facts: Facts, arrays: Arrays, *, generation: int, resume: bool) -> None:  # noqa: ARG002
+    def restore(
+        self,
+        facts: Facts,
+        arrays: Arrays,
+        *,
+        generation: int,  # noqa: ARG002
+        resume: bool,  # noqa: ARG002
+    ) -> None:
         self._last = arrays["last"]
         self._level = NoiseLevel(facts["std"], facts["distribution"])
         self._source.restore(facts["source"])
 
     @classmethod
-    def expected(cls, bound: Bound, privacy: Request, *, discrete: bool) -> ExpectedNoise:
-        """For rounds that ask for as many numbers as `bound` has."""
+    def expected_noise(cls, bound: Bound, privacy: Request, *, discrete: bool) -> ExpectedNoise:
+        """Return the noise of rounds that ask for as many numbers as `bound` has."""
         if isinstance(privacy, NoPrivacy):
             return ExpectedNoise("rounds", "none", "inf", 1.0, PureDP(math.inf), 0.0, 0.0, 0.0)
-        made = cube_noise(bound, privacy.epsilon, Relation(privacy.relation), discrete=discrete)
+        noise = cube_noise(bound, privacy.epsilon, Relation(privacy.relation), discrete=discrete)
         return ExpectedNoise(
             "rounds",
-            made.distribution,
-            made.norm,
-            made.sensitivity,
-            made.loss(),
-            made.std,
-            made.std,
-            made.std,
+            noise.distribution,
+            noise.norm,
+            noise.sensitivity,
+            noise.loss(),
+            first=noise.std,
+            last=noise.std,
+            worst=noise.std,
         )

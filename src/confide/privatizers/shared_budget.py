@@ -1,4 +1,8 @@
-"""One budget in shares: sums over the same users, each chosen after the releases before it, each on a share fixed in advance."""
+"""One budget in shares: several sums over the same users.
+
+Each sum may be chosen after the releases before it. Its share of the budget is fixed in advance.
+What leaves this file: the mechanisms of a certificate, and a saved state.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,36 +24,44 @@ from confide.privacy.guarantee import Guarantee, no_guarantee
 from confide.privacy.loss import NO_PRIVACY, Loss, PureDP, check_loss, compose, loss_for, share_of
 from confide.privacy.request import NoPrivacy, Relation, Request, Trust, check_privacy_request
 
+# Shares may add up to a little more than one, because they are rounded. A release never gets more
+# than the whole budget, and losses are composed from the noise that is added.
+_ROUNDING = 1e-9
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one release may contribute, and its share of the budget; `query` is what the certificate says of it."""
+    """The bound of one release, and its share of the budget. A certificate quotes `query`."""
 
     bound: Bound
     share: float
     query: str = ""
 
     def __post_init__(self) -> None:
-        (
-            check_bound(self.bound),
-            real("share", self.share, above=0, at_most=1 + 1e-9),
-            text("query", self.query),
-        )
+        check_bound(self.bound)
+        real("share", self.share, above=0, at_most=1 + _ROUNDING)
+        text("query", self.query)
 
 
 class SharedBudget:
     """Noisy sums over all users so far, at most one for each of `shares`, in their order.
 
-    Guarantee: all releases together are `loss` (by default what `privacy` asks for) for every user, who may be in all of them. Release i is
-    on its share of the budget, shares are fixed in advance and add up to at most one, and losses compose adaptively (Gaussian: mu^2 adds
-    up; pure: epsilon does). Whether and what to ask may depend on earlier releases and on nothing else of the users.
+    Guarantee: all releases together have the loss `loss` (by default what `privacy` asks for) for
+    every user, who may be in all of them. Shares are fixed in advance and add up to at most one.
+    Losses compose adaptively: mu^2 of Gaussian releases adds up, and so does epsilon of pure ones.
+    Whether and what to ask may depend on earlier releases, and on nothing else of the users.
 
-    Without a `loss`, noise is the least of those that keep `privacy`. At delta = 0 each release has Laplace or K-norm noise on its share of
-    epsilon. For delta > 0 all releases are Gaussian, or all of them pure: with the epsilons that give each release the same share of the
-    Gaussian's standard deviation, if that share is below one. Then the loss is pure. Pure and Gaussian releases of the same users are not
-    mixed: `compose` gives what they lose together, and that is more noise than either.
+    Without a `loss`, the noise is the least that keeps `privacy`:
 
-    `users` is the most that any sum may cover; None: as many as the first one has (a log, whose size is public).
+    - delta = 0: each release has Laplace or K-norm noise on its share of epsilon.
+    - delta > 0: all releases are Gaussian, or all of them are pure. They are pure if every release
+      then has less noise than a Gaussian one. The epsilons are chosen so that the noise of each
+      release is the same share of Gaussian noise.
+    - Pure and Gaussian releases of the same users are not mixed, because composing them needs more
+      noise than either.
+
+    `users` is the most that any sum may cover. None: as many as the first sum has, which is for
+    logs, whose size is public.
     """
 
     def __init__(
@@ -62,167 +74,169 @@ class SharedBudget:
         loss: Loss | None = None,
     ) -> None:
         shares = listed("shares", shares, Share)
-        check_privacy_request(privacy), check_source(noise)
+        check_privacy_request(privacy)
+        check_source(noise)
         if users is not None:
             whole("users", users, at_least=1)
         if not shares and loss is None and not isinstance(privacy, NoPrivacy):
             raise InvalidParameter("shares must contain at least one share, got none")
         sizes = np.array([one.share for one in shares], dtype=float)
-        if not (sizes > 0).all() or sizes.sum() > 1 + 1e-9:
+        if not (sizes > 0).all() or sizes.sum() > 1 + _ROUNDING:
             raise InvalidParameter(
                 "the shares of a budget must be positive and add up to at most one"
             )
-        self._shares, self._privacy, self._users = tuple(shares), privacy, users
-        self._whole = (
-            check_loss(loss)
-            if loss is not None
-            else (NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy))
-        )
-        self._chosen = loss is None and self._whole != NO_PRIVACY
-        # equal shares have equal noise, and are one line of a certificate
+        self._shares = tuple(shares)
+        self._privacy = privacy
+        self._users = users
+        if loss is not None:
+            self._whole_loss: Loss = check_loss(loss)
+        elif isinstance(privacy, NoPrivacy):
+            self._whole_loss = NO_PRIVACY
+        else:
+            self._whole_loss = loss_for(privacy)
+        # Whether the kind of noise is chosen here: the least that keeps the request.
+        self._chooses_noise = loss is None and self._whole_loss != NO_PRIVACY
+        # How often each share occurs. Equal shares have equal noise, and are one mechanism of a
+        # certificate.
         self._times = Counter(self._shares)
-        self._discrete, self._source = noise.discrete, noise.fork()
-        self._levels = self._noise(users or 1)
-        self._given: Guarantee | None = None
+        self._discrete = noise.discrete
+        self._source = noise.fork()
+        self._levels = self._compute_noise(users or 1)
+        # The guarantee, once somebody has asked for it.
+        self._guarantee: Guarantee | None = None
+        # How many releases were made or left out.
         self.asked = 0
 
     def __len__(self) -> int:
         return len(self._shares)
 
     def release(self, total: Bounded) -> Released:
-        """The sum with the noise of the next share."""
+        """Return the sum with the noise of the next share."""
         if self.asked == len(self):
             raise StreamExhausted(f"the budget covers {len(self)} releases, and all were made")
-        kind = self._shares[self.asked]
+        share = self._shares[self.asked]
         private_kind("total", total, Bounded)
-        if total.bound != kind.bound:
+        if total.bound != share.bound:
             raise InvalidParameter(
                 "the contribution was clipped by another bound than this share of the budget is for"
             )
         if self._users is None:
             self._users = max(total.users, 1)
-            # refuses sums that are not exact
-            self._levels, self._given = self._noise(self._users), None
+            # This refuses so many users that their sums would not be exact.
+            self._levels = self._compute_noise(self._users)
+            self._guarantee = None
         if total.users > self._users:
             raise InvalidParameter(
                 f"the budget covers {self._users} users, the sum is of {total.users}"
             )
-        level = self._levels[kind]
+        noise = self._levels[share]
         self.asked += 1
-        exact = total.values if level.step is None else level.to_lattice(total.values)
-        noisy = level.add(exact[None], self._source)[0]
-        return Released(
-            noisy,
-            NoiseLevel(level.std, level.distribution),
-            self.guarantee,
-            total.users,
-            self.asked,
-        )
+        exact = total.values if noise.step is None else noise.to_lattice(total.values)
+        released_values = noise.add(exact[None], self._source)[0]
+        level = NoiseLevel(noise.std, noise.distribution)
+        return Released(released_values, level, self.guarantee, total.users, self.asked)
 
     def skip(self, releases: int) -> None:
-        """Leave releases out: their shares are not spent on others."""
+        """Leave so many releases out. Their shares are not spent on others."""
         self.asked = min(self.asked + whole("releases", releases, at_least=0), len(self))
 
     def loss(self) -> Loss:
-        """Of all releases together, also those that were not made yet."""
-        losses = [level.loss() for level in self._described()]
+        """Return the loss of all releases together, including those that were not made yet."""
+        losses = [noise.loss() for noise in self._noise_of_streams()]
         pure = all(isinstance(one, PureDP) for one in losses)
         return compose(losses, delta=0.0 if pure else self._privacy.delta)
 
     @property
     def guarantee(self) -> Guarantee:
-        """For everything that it releases, read together."""
-        if self._given is None:
+        """The guarantee for all releases, read together."""
+        if self._guarantee is None:
             users = self._users or 1
             if isinstance(self._privacy, NoPrivacy):
-                self._given = no_guarantee(users)
+                self._guarantee = no_guarantee(users)
             else:
-                self._given = Guarantee(
+                self._guarantee = Guarantee(
                     self.loss(), self._privacy, Trust.CENTRAL, users, self._source.name
                 )
-        return self._given
+        return self._guarantee
 
     def mechanisms(self) -> list[Mechanism]:
-        """What a certificate says: equal shares are one mechanism, which sees a user once per release."""
+        """Return the mechanisms for a certificate.
+
+        Equal shares are one mechanism, which sees a user once per release.
+        """
         return [
             Mechanism(
                 name=Exact.name,
-                distribution=level.distribution,
-                norm=level.norm,
-                sensitivity=level.sensitivity,
-                scale=level.scale,
-                parameters={"leaves": self._times[kind]},
-                lattice=level.step,
-                bound=describe(kind.bound),
-                query=kind.query,
+                distribution=noise.distribution,
+                norm=noise.norm,
+                sensitivity=noise.sensitivity,
+                scale=noise.scale,
+                parameters={"leaves": self._times[share]},
+                lattice=noise.step,
+                bound=describe(share.bound),
+                query=share.query,
             )
-            for kind, level in zip(self._levels, self._described(), strict=True)
+            for share, noise in zip(self._levels, self._noise_of_streams(), strict=True)
         ]
 
-    def _noise(self, users: int) -> dict[Share, AdditiveNoise]:
+    def _compute_noise(self, users: int) -> dict[Share, AdditiveNoise]:
+        """Return the noise of each kind of share, for sums over so many users."""
+        usual = {share: self._usual_noise(share, users) for share in self._times}
+        return self._least_noise(usual, users) if self._chooses_noise else usual
+
+    def _usual_noise(self, share: Share, users: int) -> AdditiveNoise:
+        """Return Gaussian noise, or Laplace noise for a pure loss."""
+        loss = self._whole_loss
+        if loss != NO_PRIVACY:
+            loss = share_of(loss, min(share.share, 1.0))
         relation = Relation(self._privacy.relation)
-
-        def level(kind: Share) -> AdditiveNoise:
-            part = (
-                NO_PRIVACY
-                if self._whole == NO_PRIVACY
-                else share_of(self._whole, min(kind.share, 1.0))
-            )
-            return additive_noise(
-                kind.bound, part, relation, Exact(1), discrete=self._discrete, users=users
-            )
-
-        usual = {kind: level(kind) for kind in self._times}
-        return self._least(usual, users) if self._chosen else usual
-
-    def _least(self, usual: dict[Share, AdditiveNoise], users: int) -> dict[Share, AdditiveNoise]:
-        """Pure noise, at delta = 0, or where it leaves less noise than Gaussian noise in every release."""
-
-        def pure(kind: Share, epsilon: float) -> AdditiveNoise:
-            return pure_noise(
-                kind.bound,
-                epsilon,
-                Relation(self._privacy.relation),
-                discrete=self._discrete,
-                users=users,
-            )
-
-        epsilon = self._privacy.epsilon
-        if isinstance(self._whole, PureDP):
-            return {kind: pure(kind, epsilon * min(kind.share, 1.0)) for kind in usual}
-        # for as much noise
-        needed = {
-            kind: pure(kind, epsilon).std * epsilon / noise.std for kind, noise in usual.items()
-        }
-        room = (
-            epsilon
-            * min(sum(one.share for one in self._shares), 1.0)
-            / sum(needed[one] for one in self._shares)
+        return additive_noise(
+            share.bound, loss, relation, Exact(1), discrete=self._discrete, users=users
         )
-        return {kind: pure(kind, needed[kind] * room) for kind in usual} if room > 1 else usual
 
-    def _described(self) -> list[AdditiveNoise]:
-        """The noise of each kind of share, with how often it looks at a user."""
+    def _pure_noise(self, share: Share, epsilon: float, users: int) -> AdditiveNoise:
+        relation = Relation(self._privacy.relation)
+        return pure_noise(share.bound, epsilon, relation, discrete=self._discrete, users=users)
+
+    def _least_noise(
+        self, usual: dict[Share, AdditiveNoise], users: int
+    ) -> dict[Share, AdditiveNoise]:
+        """Return pure noise if delta = 0, or if it is less than Gaussian noise in every release."""
+        epsilon = self._privacy.epsilon
+        if isinstance(self._whole_loss, PureDP):
+            return {
+                share: self._pure_noise(share, epsilon * min(share.share, 1.0), users)
+                for share in usual
+            }
+        # The epsilon with which a release has as much pure noise as it has Gaussian noise. The
+        # standard deviation of pure noise is in proportion to 1 / epsilon.
+        needed = {
+            share: self._pure_noise(share, epsilon, users).std * epsilon / noise.std
+            for share, noise in usual.items()
+        }
+        all_shares = min(sum(share.share for share in self._shares), 1.0)
+        all_needed = sum(needed[share] for share in self._shares)
+        # How many times as much epsilon there is. If it is more than needed, pure noise is less.
+        surplus = epsilon * all_shares / all_needed
+        if surplus <= 1:
+            return usual
+        return {share: self._pure_noise(share, needed[share] * surplus, users) for share in usual}
+
+    def _noise_of_streams(self) -> list[AdditiveNoise]:
+        """Return the noise of each kind of share, with how often it looks at a user."""
         return [
-            replace(level, stream_norm=Exact(self._times[kind]).column_norm(level.order))
-            for kind, level in self._levels.items()
+            replace(noise, stream_norm=Exact(self._times[share]).column_norm(noise.order))
+            for share, noise in self._levels.items()
         ]
 
     def save(self) -> bytes:
-        """PRIVATE: where the draws are."""
-        return pack(
-            "shared budget",
-            self.asked,
-            {"shares": self._made_for(), "noise": self._source.state()},
-            {},
-        )
+        """Return where the draws are. PRIVATE."""
+        facts = {"shares": self._made_for(), "noise": self._source.state()}
+        return pack("shared budget", self.asked, facts, {})
 
     def restore(self, data: bytes) -> None:
+        """Go on from a saved state, in a new budget that was made with the same arguments."""
         state = unpack(data, "shared budget", released=0)
-        if self._chosen and not self.asked and state.facts["shares"] != self._made_for():
-            # before K-norm noise there was the usual noise alone
-            self._chosen, self._given = False, None
-            self._levels = self._noise(self._users or 1)
         if self.asked or state.facts["shares"] != self._made_for():
             raise StateError(
                 "the state belongs to another budget, or this one was spent from already"
@@ -231,10 +245,12 @@ class SharedBudget:
         self._source.restore(state.facts["noise"])
 
     def _made_for(self) -> str:
-        kinds = sorted({level.distribution for level in self._levels.values()} & {"cube", "ball"})
-        return identify([[one.share, one.bound] for one in self._shares], kinds)
+        distributions = {noise.distribution for noise in self._levels.values()}
+        k_norm_noise = sorted(distributions & {"cube", "ball"})
+        return identify([[one.share, one.bound] for one in self._shares], k_norm_noise)
 
     def __reduce__(self) -> NoReturn:
         raise PrivacyError(
-            "a budget cannot be copied or pickled: two copies would spend it twice; use save and restore"
+            "a budget cannot be copied or pickled: two copies would spend it twice; "
+            "use save and restore"
         )

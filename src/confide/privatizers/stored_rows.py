@@ -1,8 +1,12 @@
-"""Prefix sums, and responses that are computed again from what is stored of all users so far. PRIVATE until noise is added.
+"""Prefix sums, and responses that are computed again and again from what is stored of all users.
 
-Some algorithms ask at each change of policy about all users so far, and what they ask depends on earlier releases (LSVI-UCB: the sum of
-phi (r + V(s')) under its newest V). So the curator stores rows of all users until the last change, and answers from them with noise
-from a part of the budget that is divided in advance.
+Some algorithms ask about all users so far at each change of policy, and what they ask depends on
+earlier releases. LSVI-UCB asks for the sum of phi (r + V(s')) under its newest V. So the curator
+stores rows of all users until the last change. It answers from them with noise from a part of the
+budget that is divided in advance.
+
+What leaves this file: noisy prefix sums and responses, the mechanisms of a certificate, and the
+state that `Batches` saves. Stored rows are PRIVATE, and are part of that state.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,51 +29,64 @@ from confide.privatizers.central import CounterNoise
 from confide.privatizers.schedule import Schedule
 from confide.privatizers.shared_budget import Share, SharedBudget
 
+# A certificate says this of the responses.
 QUERY = "responses, computed again at each change of policy"
+# The arrays of stored rows have this prefix in a saved state.
+_ROWS = "rows."
 
 
 class StoredRows(Protocol):
-    """What is stored of users, to answer what is asked about them later: counts of transitions, or rows of features. PRIVATE.
+    """What is stored of users to answer questions about them later. PRIVATE.
 
-    A user comes in whatever form the rows are made from (trajectories, counts of a simulated batch).
+    These are counts of transitions, or rows of features. Users come in whatever form the rows are
+    made from: trajectories, or counts of a simulated batch.
     """
 
     @property
     def bound(self) -> Bound:
-        """Of what one user adds to a response."""
+        """The bound of what one user adds to a response."""
 
     def check(self, users: Any) -> object:
-        """Raise for users whom `add` would refuse."""
+        """Raise an error for users whom `add` would refuse."""
 
     def add(self, users: Any) -> None:
-        """These users are in all responses from now on."""
+        """Count these users in all responses from now on."""
 
     def response(self, step: int, values: Any, reward_weight: float = 0.0) -> Bounded:
-        """A sum over users at a step, within `bound` for each of them. What `values` are is up to the rows: counts of transitions need a
-        number for each state, rows of features a function of features. They are public, like the weight of rewards."""
+        """Return a sum over users at a step, within `bound` for each of them.
+
+        `values` and the weight of rewards are public. Counts of transitions need a number for each
+        state as `values`, and rows of features need a function of features.
+        """
 
     def arrays(self) -> Mapping[str, npt.NDArray[Any]]:
-        """PRIVATE: to be saved with the rest of the state."""
+        """Return what is saved with the rest of the state. PRIVATE."""
 
-    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None: ...
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Go on from what `arrays` returned."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ContributionWithRows(Bounded):
-    """A contribution, and the users whose rows are stored until the last response. PRIVATE."""
+    """A contribution, with the users whose rows are stored until the last response. PRIVATE."""
 
     stored: Any = field(default=None, repr=False)
 
 
-# A step, what is asked about it and the weight of rewards -> the noisy response and the standard deviation of its noise.
+# From a step, the public values and the weight of rewards to the noisy response and the standard
+# deviation of its noise.
 Ask = Callable[[int, Any, float], tuple[Array, float]]
 
 
-class Questions(Protocol):
-    """Decides from releases alone when responses are computed again, and what is asked. PUBLIC."""
+class ResponseQuestions(Protocol):
+    """Decides when responses are computed again and what is asked, from releases alone. PUBLIC."""
 
     def is_due(self, sums: Released, shown: Array, shown_std: float, changes: int) -> bool:
-        """Whether the policy changes now. `shown` are the prefix sums of the last change, `changes` says how many there were."""
+        """Whether the policy changes now.
+
+        `shown` are the prefix sums of the last change, with noise of `shown_std`. `changes` is how
+        many changes there were.
+        """
 
     def ask(self, sums: Released, ask: Ask) -> None:
         """Ask for all responses that a change of policy needs."""
@@ -77,22 +94,27 @@ class Questions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ResponseBudget:
-    """How much of the budget each response gets, fixed in advance."""
+    """How much of the budget each response gets. It is fixed in advance.
+
+    - `loss` is that of all responses together.
+    - `shares` has one share of it for each response, in their order.
+    - `per_change` is how many responses a change of policy needs at most.
+    - `changes` is how many changes of policy there are at most.
+    """
 
     loss: Loss
-    # For each response one after the other.
     shares: Sequence[float]
-    # How many responses a change of policy needs at most, and how many changes there are at most.
     per_change: int
     changes: int
 
 
 class SumsAndResponses:
-    """How a batch becomes a release: prefix sums through a counter, and at each change of policy one noisy response per step.
+    """Prefix sums through a counter, and at each change of policy one noisy response per step.
 
-    Guarantee: prefix sums and responses together are `compose([counter's loss, budget's loss])` for every user, who is in one batch
-    of the prefix sums and in all later responses (`SharedBudget`). When responses are asked, and what, depends on releases alone. Constants
-    that give more than `privacy` are refused before the first user.
+    Guarantee: prefix sums and responses together have the loss `compose([loss of the counter, loss
+    of the budget])` for every user. A user is in one batch of the prefix sums and in all later
+    responses (`SharedBudget`). When and what is asked depends on releases alone. Constants that
+    give less privacy than `privacy` are refused before the first user.
     """
 
     devices: ClassVar[bool] = False
@@ -103,17 +125,19 @@ class SumsAndResponses:
         self,
         sums: CounterNoise,
         rows: StoredRows,
-        questions: Questions,
+        questions: ResponseQuestions,
         budget: ResponseBudget,
         *,
         schedule: Schedule,
         privacy: Request,
         noise: NoiseSource,
     ) -> None:
-        self.sums, self.questions = sums, questions
-        # None after the last change of policy: there are no more responses.
+        self.sums = sums
+        self.questions = questions
+        # None after the last change of policy, because there are no more responses.
         self.rows: StoredRows | None = rows
-        self._covered, self._changes_at_most = schedule.users, budget.changes
+        self._covered_users = schedule.users
+        self._max_changes = budget.changes
         kinds = {share: Share(rows.bound, share, QUERY) for share in set(budget.shares)}
         self.budget = SharedBudget(
             [kinds[share] for share in budget.shares],
@@ -122,13 +146,16 @@ class SumsAndResponses:
             users=schedule.users,
             loss=budget.loss,
         )
-        self.guarantee = self._together(privacy)
+        self.guarantee = self._compose_guarantee(privacy)
+        # How often the policy was changed.
         self.changes = 0
-        # As of the last change of policy: prefix sums, and a response and the standard deviation of its noise for each step.
-        self._shown, self._level = np.zeros(sums.bound.size), NoiseLevel(0.0, "none")
-        self._responses = np.zeros((budget.per_change, rows.bound.size + 1))
+        # The prefix sums at the last change of policy, and the level of their noise.
+        self._shown = np.zeros(sums.bound.size)
+        self._level = NoiseLevel(0.0, "none")
+        # The responses at that change, and the standard deviation of the noise on each of them.
+        self._responses = np.zeros((budget.per_change, rows.bound.size + 1))  # [step, number]
 
-    def _together(self, privacy: Request) -> Guarantee:
+    def _compose_guarantee(self, privacy: Request) -> Guarantee:
         sums = self.sums.guarantee
         if isinstance(privacy, NoPrivacy):
             return no_guarantee(sums.users)
@@ -140,7 +167,7 @@ class SumsAndResponses:
         return self.sums.bound
 
     def open(self, bound: Bound) -> None:
-        """A schedule has decided it."""
+        """Do nothing, because the schedule has decided the size of every batch."""
 
     def check(self, contribution: Bounded) -> None:
         self.sums.check(contribution)
@@ -161,33 +188,36 @@ class SumsAndResponses:
     def close(self, total: Array, users: int, absent: int) -> None:
         self.sums.close(total, users, absent)
         released = self.sums.counter.release()
-        is_over = released.users == self._covered
+        is_over = released.users == self._covered_users
         if self.rows is not None and not is_over:
             std = self._level.std
             if self.questions.is_due(released, self._shown, std, self.changes):
                 self._ask(released, self.rows)
-        if is_over or self.changes == self._changes_at_most:
+        if is_over or self.changes == self._max_changes:
             self.rows = None
 
     def _ask(self, released: Released, rows: StoredRows) -> None:
+        """Release all responses that this change of policy needs."""
         responses = np.zeros_like(self._responses)
-        left = len(responses)
+        unasked = len(responses)
 
         def ask(step: int, values: Any, reward_weight: float) -> tuple[Array, float]:
-            nonlocal left
-            left -= 1
-            made = self.budget.release(rows.response(step, values, reward_weight))
-            responses[step] = [*made.values, made.noise.std]
-            return made.values, made.noise.std
+            nonlocal unasked
+            unasked -= 1
+            response = self.budget.release(rows.response(step, values, reward_weight))
+            responses[step] = [*response.values, response.noise.std]
+            return response.values, response.noise.std
 
         self.questions.ask(released, ask)
-        # What was not asked is not saved up: shares belong to their place.
-        self.budget.skip(left)
-        self._shown, self._level, self._responses = released.values, released.noise, responses
+        # Each share belongs to its place in the order, so shares that were not used are lost.
+        self.budget.skip(unasked)
+        self._shown = released.values
+        self._level = released.noise
+        self._responses = responses
         self.changes += 1
 
     def release(self, users: int, generation: int) -> Released:
-        """The prefix sums as of the last change of policy, the responses released then, and how often the policy was changed."""
+        """Return the prefix sums of the last change of policy, its responses, and its number."""
         values = np.concatenate([self._shown, self._responses.ravel(), [float(self.changes)]])
         return Released(values, self._level, self.guarantee, users, generation)
 
@@ -195,17 +225,22 @@ class SumsAndResponses:
         return [*self.sums.mechanisms(simulated), *self.budget.mechanisms()]
 
     def made_for(self) -> str:
-        """The counter and the budget compare their own states."""
+        """Return nothing, because the counter and the budget compare their own states."""
         return ""
 
     def state(self) -> tuple[Facts, Arrays]:
-        facts: Facts = {"changes": self.changes, "stores": self.rows is not None}
-        facts |= {"std": self._level.std, "distribution": self._level.distribution}
+        facts: Facts = {
+            "changes": self.changes,
+            "stores": self.rows is not None,
+            "std": self._level.std,
+            "distribution": self._level.distribution,
+        }
         arrays: Arrays = {"shown": self._shown, "responses": self._responses}
         arrays |= self.sums.state()[1]
         arrays["budget"] = np.frombuffer(self.budget.save(), dtype=np.uint8)
         if self.rows is not None:
-            arrays |= {f"rows.{name}": array for name, array in self.rows.arrays().items()}
+            for name, array in self.rows.arrays().items():
+                arrays[_ROWS + name] = array
         return facts, arrays
 
     def restore(self, facts: Facts, arrays: Arrays, *, generation: int, resume: bool) -> None:
@@ -214,27 +249,30 @@ class SumsAndResponses:
         if not facts["stores"]:
             self.rows = None
         elif self.rows is not None:
-            self.rows.restore(
-                {
-                    name.removeprefix("rows."): array
-                    for name, array in arrays.items()
-                    if name.startswith("rows.")
-                }
-            )
+            rows = {
+                name.removeprefix(_ROWS): array
+                for name, array in arrays.items()
+                if name.startswith(_ROWS)
+            }
+            self.rows.restore(rows)
         self.changes = int(facts["changes"])
-        self._shown, self._responses = arrays["shown"], arrays["responses"]
+        self._shown = arrays["shown"]
+        self._responses = arrays["responses"]
         self._level = NoiseLevel(facts["std"], facts["distribution"])
 
 
 class ResponsePrivatizer(Batches):
-    """The privatizer of a curator who answers from stored rows. Its guarantee is that of `SumsAndResponses`."""
+    """The privatizer of a curator who answers from stored rows.
+
+    Guarantee: that of `SumsAndResponses`.
+    """
 
     def __init__(
         self,
         bound: Bound,
         schedule: Schedule,
         rows: StoredRows,
-        questions: Questions,
+        questions: ResponseQuestions,
         budget: ResponseBudget,
         *,
         privacy: Request,
@@ -245,12 +283,12 @@ class ResponsePrivatizer(Batches):
         sums = CounterNoise(
             bound, schedule, privacy=privacy, noise=noise, counter=counter, loss=loss
         )
-        self._made = SumsAndResponses(
+        self._batch_noise = SumsAndResponses(
             sums, rows, questions, budget, schedule=schedule, privacy=privacy, noise=noise
         )
-        super().__init__(self._made, schedule)
+        super().__init__(self._batch_noise, schedule)
 
     def release_sums(self) -> Released:
-        """The newest prefix sums, also between two changes of policy."""
+        """Return the newest prefix sums, also between two changes of policy."""
         self.check_ready()
-        return self._made.sums.counter.release()
+        return self._batch_noise.sums.counter.release()

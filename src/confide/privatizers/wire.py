@@ -1,4 +1,8 @@
-"""Releases as bytes: what a server publishes, and a device opens without trusting it. Never a pickle."""
+"""Releases as bytes: a server publishes them, and a device opens them without trusting the server.
+
+The names of the facts and arrays are part of the format, which Python and TypeScript clients read.
+The bytes are never a pickle, because reading a pickle can run code.
+"""
 
 import math
 
@@ -10,55 +14,71 @@ from confide.mechanisms.state import pack, unpack
 from confide.privacy.bounded import NoiseLevel, Released
 from confide.privacy.guarantee import Guarantee
 
-_MOST = 2**28  # bytes
+# The bytes of the longest release that is read. More could exhaust a device (a matter of taste).
+_MAX_BYTES = 2**28
+# The arrays of the memory have this prefix.
+_MEMORY = "memory."
 
 
 def encode_release(released: Released, *, run: str = "", settings: str = "") -> bytes:
-    """Everything that planning needs, and whose release it is: the run of a service, and the settings of its learner. Public."""
-    noise = released.noise
-    facts = {"users": released.users, "std": noise.std, "distribution": noise.distribution}
-    facts |= {"run": text("run", run), "settings": text("settings", settings)}
-    memory = {f"memory.{name}": np.asarray(value) for name, value in released.memory.items()}
-    return pack("release", released.generation, facts, {"values": released.values, **memory})
+    """Write everything that planning needs. Public.
+
+    `run` is the name of a service's run, and `settings` those of its learner, so that a device sees
+    whose release it is.
+    """
+    facts = {
+        "users": released.users,
+        "std": released.noise.std,
+        "distribution": released.noise.distribution,
+        "run": text("run", run),
+        "settings": text("settings", settings),
+    }
+    arrays = {"values": released.values}
+    for name, array in released.memory.items():
+        arrays[_MEMORY + name] = np.asarray(array)
+    return pack("release", released.generation, facts, arrays)
 
 
 def decode_release(
     data: bytes, guarantee: Guarantee, *, run: str | None = None, settings: str | None = None
 ) -> Released:
-    """The release in bytes from anybody, under the guarantee that the reader knows; anything else is refused.
+    """Read a release from bytes that anybody may have written, and refuse everything else.
 
-    A reader who knows the `run` or the `settings` has those of the release checked.
+    The release gets the guarantee that the reader knows. A reader who also knows the `run` or the
+    `settings` refuses releases that name others.
     """
-    if not isinstance(data, bytes) or len(data) > _MOST:
-        raise InvalidParameter(f"a release must be bytes, at most {_MOST} of them")
+    if not isinstance(data, bytes) or len(data) > _MAX_BYTES:
+        raise InvalidParameter(f"a release must be bytes, at most {_MAX_BYTES} of them")
     try:
         state = unpack(data, "release", released=0)
-        users, std, distribution = (state.facts[name] for name in ("users", "std", "distribution"))
-        wrong = [
-            name
-            for name, known in (("run", run), ("settings", settings))
-            if known is not None and state.facts.get(name) != known
-        ]
-        arrays = state.arrays
+        facts = state.facts
+        level = NoiseLevel(float(facts["std"]), str(facts["distribution"]))
         memory = {
-            name.removeprefix("memory."): array
-            for name, array in arrays.items()
-            if name.startswith("memory.")
+            name.removeprefix(_MEMORY): array
+            for name, array in state.arrays.items()
+            if name.startswith(_MEMORY)
         }
-        level = NoiseLevel(float(std), str(distribution))
-        made = Released(
-            arrays["values"], level, guarantee, int(users), int(state.generation), memory
+        released = Released(
+            state.arrays["values"],
+            level,
+            guarantee,
+            int(facts["users"]),
+            int(state.generation),
+            memory,
         )
+        expected = {"run": run, "settings": settings}
+        differing = [
+            name
+            for name, value in expected.items()
+            if value is not None and facts.get(name) != value
+        ]
     except (StateError, KeyError, TypeError, ValueError, OverflowError, MemoryError) as error:
         raise InvalidParameter(
             f"these bytes are not a release of confide: {type(error).__name__}"
         ) from None
-    if wrong:
-        raise InvalidParameter(f"the release names another {wrong[0]} than this one")
-    if (
-        made.values.dtype != np.float64
-        or made.values.ndim != 1
-        or not (made.users >= 0 and math.isfinite(made.noise.std))
-    ):
+    if differing:
+        raise InvalidParameter(f"the release names another {differing[0]} than this one")
+    is_vector = released.values.dtype == np.float64 and released.values.ndim == 1
+    if not is_vector or released.users < 0 or not math.isfinite(released.noise.std):
         raise InvalidParameter("these bytes are not a release of confide")
-    return made
+    return released
