@@ -274,18 +274,20 @@ def test_many_releases_and_large_ones_stay_gaussian():
         assert isinstance(made.loss(), GaussianDP) and made.loss().mu == pytest.approx(MU, rel=1e-5)
 
 
-def test_a_state_from_before_goes_on_with_the_noise_that_it_began_with():
+def test_a_state_with_noise_of_another_kind_is_refused():
     """Gaussian and pure releases of the same users would lose more together than either promises."""
-    before = budget([0.5, 0.5], loss=loss_for(GAUSSIAN))
-    answer(before)
-    after = budget([0.5, 0.5])
-    assert isinstance(after.loss(), PureDP)
-    after.restore(before.save())
-    assert after.loss() == before.loss() and answer(after)[1] == pytest.approx(answer(before)[1])
-    again = budget([0.5, 0.5])
-    again.restore(after.save())
-    kept = budget([0.5, 0.5])
-    answer(kept)
-    taken = budget([0.5, 0.5])
-    taken.restore(kept.save())
-    assert isinstance(taken.loss(), PureDP) and again.loss() == before.loss()
+    gaussian = budget([0.5, 0.5], loss=loss_for(GAUSSIAN))
+    answer(gaussian)
+    pure = budget([0.5, 0.5])
+    assert isinstance(pure.loss(), PureDP)
+    with pytest.raises(StateError, match="another budget"):
+        pure.restore(gaussian.save())
+
+
+def test_a_state_goes_on_with_the_noise_that_it_began_with():
+    pure = budget([0.5, 0.5])
+    answer(pure)
+    restored = budget([0.5, 0.5])
+    restored.restore(pure.save())
+    assert isinstance(restored.loss(), PureDP)
+    assert answer(restored)[1] == pytest.approx(answer(pure)[1])
