@@ -9,6 +9,7 @@ import ast
 import re
 import subprocess
 import sys
+import tokenize
 from functools import cache
 from pathlib import Path
 
@@ -319,33 +320,43 @@ def test_no_file_is_named_after_nothing():
     }
 
 
-# Lines of files and functions that became too long when code was wrapped at 100 columns. This list only shrinks.
+# Files and functions with more lines of code than the limits below. This list only shrinks.
 LONGER = {
-    "confide.audit.replay": 620,
-    "confide.audit.verify.verify": 71,
+    "confide.audit.replay": 520,
     "confide.planners._optimistic_kernels._descend": 76,
-    "confide.learning.learner": 556,
-    "confide.logs.cells": 525,
-    "confide.logs.imports": 520,
-    "confide.logs.imports.import_log": 75,
-    "confide.offline._counting_kernels.count": 77,
-    "confide.service.device.client": 532,
-    "confide.service.core.service": 525,
 }
+MOST_LINES_OF_A_FILE = 450
+MOST_LINES_OF_A_FUNCTION = 70
+
+
+def lines_of_code(module):
+    """The numbers of the lines that have code. Comments and docstrings are free."""
+    not_code = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+    lines = set()
+    with MODULES[module].open("rb") as file:
+        for token in tokenize.tokenize(file.readline):
+            if token.type not in (*not_code, tokenize.ENCODING, tokenize.ENDMARKER):
+                lines |= set(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(parsed(module)):
+        has_docstring = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        if has_docstring and ast.get_docstring(node) is not None:
+            lines -= set(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+    return lines
 
 
 def test_files_and_functions_stay_readable():
     too_long = []
-    for module, path in MODULES.items():
-        lines = len(path.read_text().splitlines())
-        if lines > LONGER.get(module, 500):
-            too_long.append((module, lines))
+    for module in MODULES:
+        lines = lines_of_code(module)
+        if len(lines) > LONGER.get(module, MOST_LINES_OF_A_FILE):
+            too_long.append((module, len(lines)))
         for node in ast.walk(parsed(module)):
             if isinstance(node, ast.FunctionDef):
-                function, lines = f"{module}.{node.name}", node.end_lineno - node.lineno
-                if lines >= LONGER.get(function, 70):
-                    too_long.append((function, lines))
-    assert too_long == []
+                function = f"{module}.{node.name}"
+                length = len(lines & set(range(node.lineno, node.end_lineno + 1)))
+                if length > LONGER.get(function, MOST_LINES_OF_A_FUNCTION):
+                    too_long.append((function, length))
+    assert not too_long, too_long
 
 
 def run(code):

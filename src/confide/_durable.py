@@ -1,7 +1,9 @@
-"""Files that survive a crash or a full disk: a file, or a result of several files, is whole or not there.
+"""Files that survive a crash or a full disk.
 
-A killed process leaves behind temporary files, which have a random token in their names (containers share process ids), and a lock, which
-the kernel has released. The next process that writes to the same folder removes both.
+A file, or a result of several files, is whole or not there. A killed process leaves behind
+temporary files and a lock, which the kernel has released. The next process that writes to the same
+folder removes both. The names of temporary files have a random token, and no process id, because
+containers share process ids.
 """
 
 import contextlib
@@ -18,7 +20,10 @@ from pathlib import Path
 from confide._locks import NO_FOLLOW, lock, open_lock
 from confide.errors import InvalidParameter
 
+# The name of the lock of a folder.
 LOCK = ".lock"
+# How often `create` tries again when another process has removed its temporary file. Taste.
+_TRIES = 100
 _TEMPORARY = re.compile(r"(?P<name>.+)\.[0-9a-f]{16}\.part")
 
 
@@ -28,14 +33,26 @@ def temporary(path: Path) -> Path:
 
 
 def leftovers(folder: Path, *names: str) -> list[Path]:
-    """Temporary files and folders in `folder`, of these names only if any are given. Ask only where nobody else is writing."""
-    found = ((path, _TEMPORARY.fullmatch(path.name)) for path in folder.iterdir())
-    return [path for path, named in found if named and (not names or named["name"] in names)]
+    """Temporary files and folders in `folder`. If names are given, only those of these names.
+
+    Call this only where nobody else is writing.
+    """
+    paths = []
+    for path in folder.iterdir():
+        match = _TEMPORARY.fullmatch(path.name)
+        if match and (not names or match["name"] in names):
+            paths.append(path)
+    return paths
 
 
 def clean(folder: Path, *names: str) -> None:
-    """Remove what killed processes left in a folder, of these names only if any are given. Call it only where nobody else is writing."""
-    for path in leftovers(folder, *names) if folder.is_dir() else []:
+    """Remove what killed processes left in a folder. If names are given, only what has these names.
+
+    Call this only where nobody else is writing.
+    """
+    if not folder.is_dir():
+        return
+    for path in leftovers(folder, *names):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
@@ -43,8 +60,8 @@ def clean(folder: Path, *names: str) -> None:
 
 
 def replace(path: Path, data: bytes, *, mode: int = 0o666) -> None:
-    """Write, sync, rename, sync the folder: after a crash the file is either the old one or the new one, whole."""
-    # a device or a pipe has nothing to keep; a folder is an error
+    """Write a file so that after a crash it is either the old one or the new one, and whole."""
+    # A device or a pipe has nothing to keep, and is written to directly. A folder is an error.
     if path.exists() and not path.is_file():
         path.write_bytes(data)
         return
@@ -54,11 +71,14 @@ def replace(path: Path, data: bytes, *, mode: int = 0o666) -> None:
 
 
 def create(path: Path, data: bytes, *, mode: int = 0o666) -> None:
-    """The same for a file that must not exist yet: of several processes one makes it, and the others get FileExistsError."""
-    for path_left in leftovers(path.parent, path.name):
-        path_left.unlink(missing_ok=True)
-    for _ in range(100):
-        # another process may clean up, too
+    """Write a file that must not exist yet.
+
+    Of several processes one makes it, and the others get FileExistsError.
+    """
+    for leftover in leftovers(path.parent, path.name):
+        leftover.unlink(missing_ok=True)
+    for _ in range(_TRIES):
+        # Another process may remove this process's temporary file as a leftover.
         with contextlib.suppress(FileNotFoundError), _written(path, data, mode) as new:
             _place(new, path)
             break
@@ -68,12 +88,13 @@ def create(path: Path, data: bytes, *, mode: int = 0o666) -> None:
 
 
 def _place(new: Path, path: Path) -> None:
+    """Give the temporary file its name, unless there is a file of this name."""
     try:
         os.link(new, path)
     except FileExistsError:
         raise
-    # a file system without hard links: a kill in between leaves an empty file
     except (PermissionError, NotImplementedError):
+        # A file system without hard links. A kill between the two steps leaves an empty file.
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         os.replace(new, path)
 
@@ -106,18 +127,19 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def make_folder(folder: Path) -> None:
-    """With its parents, on the disk."""
-    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    """Make a folder and its parents. They are on the disk when this returns."""
+    new_folders = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    for each in made:
-        sync(each.parent)
+    for new_folder in new_folders:
+        sync(new_folder.parent)
 
 
 def make_private_folder(folder: Path, own_names: tuple[str, ...]) -> None:
     """Make a folder that only its owner can read, or take this right from others.
 
-    `own_names`: patterns of the names of files that belong there. A folder that others can read, and that holds
-    files with other names, is refused. It may be `/` or somebody's home, which must stay as it is.
+    `own_names` are patterns of the names of files that belong there. A folder that others can read,
+    and that holds files with other names, is refused. It may be `/` or somebody's home, which must
+    stay as it is.
     """
     make_folder(folder)
     if folder.stat().st_mode & 0o077 == 0:
@@ -125,15 +147,17 @@ def make_private_folder(folder: Path, own_names: tuple[str, ...]) -> None:
     for path in folder.iterdir():
         if not any(fnmatch(path.name, pattern) for pattern in own_names):
             raise InvalidParameter(
-                f"cannot make {folder} private: it holds other files, such as {path.name}, which others may need to read. "
-                "Choose a new folder"
+                f"cannot make {folder} private: it holds other files, such as {path.name}, "
+                "which others may need to read. Choose a new folder"
             )
     folder.chmod(0o700)
 
 
 def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    # Windows writes the names of a folder by itself.
     if sys.platform == "win32" and path.is_dir():
-        return  # Windows writes the names of a folder by itself
+        return
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -143,10 +167,12 @@ def sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def replace_files(folder: Path, *, last: str) -> Iterator[Path]:
-    """A folder to write the files of a result into; when the block ends, they take their places in `folder`.
+    """Replace the files of a result in `folder`, all or none.
 
-    All are on the disk before the first one moves, so that a full disk does no harm to what was there. By the file `last` readers know a
-    complete result: it is removed before the others move, and comes after them, so that it never stands beside files of another result.
+    The block writes them into the folder that it gets. When the block ends, they take their places
+    in `folder`. All are on the disk before the first one moves, so a full disk does no harm to what
+    was there. Readers know a complete result by the file `last`. It is removed before the others
+    move, and comes after them, so it never stands beside files of another result.
     """
     make_folder(folder)
     stage = temporary(folder / "result")
@@ -174,14 +200,16 @@ def replace_files(folder: Path, *, last: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def building(path: Path) -> Iterator[Path]:
-    """Where to write a large file, which takes its place at `path` when the block ends; other files beside it are removed then.
+    """Write a large file, which takes its place at `path` when the block ends.
 
-    One process at a time, and without what killed processes left. Only the owner can read any of it.
+    The block gets the path to write to. It may write other files beside it, which are removed at
+    the end. Only one process at a time can do this for one path. What killed processes left is
+    removed. Only the owner can read any of it.
     """
     folder = path.parent
     if path.exists() and not path.is_file():
         raise InvalidParameter(f"cannot write to {path}: it is not a file; choose another name")
-    with _locked(folder, f".{path.name}{LOCK}"):
+    with _folder_lock(folder, f".{path.name}{LOCK}"):
         clean(folder, path.name)
         place = temporary(path)
         place.mkdir(0o700)
@@ -198,36 +226,44 @@ def building(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def output(folder: Path) -> Iterator[None]:
-    """A folder for the results of one process at a time, made and checked before the work begins, without what killed processes left.
+    """Hold a folder for the results of one process at a time.
 
-    After an error, folders that were made for nothing are removed.
+    The folder is made and checked before the work begins, and what killed processes left is
+    removed. After an error, folders that were made for nothing are removed.
     """
-    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    new_folders = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
-        with _locked(folder):
+        with _folder_lock(folder):
             clean(folder)
             yield
     except BaseException:
-        for each in made:
-            with contextlib.suppress(OSError):  # there is something in it
-                each.rmdir()
+        for new_folder in new_folders:
+            # There may be something in it.
+            with contextlib.suppress(OSError):
+                new_folder.rmdir()
         raise
 
 
 @contextlib.contextmanager
-def _locked(folder: Path, name: str = LOCK) -> Iterator[None]:
-    """The kernel releases the lock of a process that died. The file is removed under the lock, so whoever waits for it looks again."""
+def _folder_lock(folder: Path, name: str = LOCK) -> Iterator[None]:
+    """Hold the lock of a folder. The kernel releases the lock of a process that died.
+
+    The file of the lock is removed under the lock. So `_lock` checks that the file that it has
+    locked is still there.
+    """
     path = folder / name
     try:
         make_folder(folder)
         handle = _lock(path)
     except (FileExistsError, NotADirectoryError):
         raise InvalidParameter(
-            f"cannot write results to the folder {folder}: a file has this name; choose another folder"
+            f"cannot write results to the folder {folder}: a file has this name; "
+            "choose another folder"
         ) from None
     except BlockingIOError:
         raise InvalidParameter(
-            f"another process is writing to {folder}: wait until it has ended, or choose another folder"
+            f"another process is writing to {folder}: "
+            "wait until it has ended, or choose another folder"
         ) from None
     except OSError as error:
         raise InvalidParameter(
@@ -236,12 +272,14 @@ def _locked(folder: Path, name: str = LOCK) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(PermissionError):  # Windows keeps a file that is open
+        # Windows does not remove a file that is open.
+        with contextlib.suppress(PermissionError):
             path.unlink(missing_ok=True)
         os.close(handle)
 
 
 def _lock(path: Path) -> int:
+    """Take the lock on the file at `path`. Closing the returned handle releases it."""
     while True:
         handle = open_lock(path)
         try:

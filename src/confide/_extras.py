@@ -1,10 +1,11 @@
-"""Optional parts of an installation: what each extra installs, and an error that names the extra."""
+"""Optional parts of an installation: what each extra installs, and an error that names it."""
 
 from importlib import metadata
 
 from confide.errors import MissingExtra
 
-EXTRAS = {  # as in pyproject.toml
+# The packages of each extra, as in pyproject.toml.
+EXTRAS = {
     "report": ("matplotlib", "jinja2"),
     "logs": ("pyarrow",),
     "compare": ("matplotlib", "jinja2", "pyarrow"),
@@ -28,7 +29,7 @@ EXTRAS = {  # as in pyproject.toml
 
 
 def version(package: str) -> str | None:
-    """Of a package; None where it is not installed."""
+    """The version of a package, or None if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -36,11 +37,12 @@ def version(package: str) -> str | None:
 
 
 def has_extra(extra: str) -> bool:
+    """Whether all packages of an extra are installed."""
     return all(version(package) is not None for package in EXTRAS[extra])
 
 
 def need(extra: str, what: str) -> None:
-    """Refuse where an extra is not installed. `what` is the subject of the sentence."""
+    """Raise an error if an extra is not installed. `what` is the subject of its sentence."""
     missing = [package for package in EXTRAS[extra] if version(package) is None]
     if missing:
         raise MissingExtra(f"{what} needs {' and '.join(missing)}: pip install 'confide[{extra}]'")

@@ -1,4 +1,4 @@
-"""numba's njit with its cache, where there is a place to write one."""
+"""numba's `njit`, with a cache on disk if there is a place to write one."""
 
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar, cast
@@ -10,12 +10,13 @@ R = TypeVar("R")
 
 
 def njit(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile on first use and cache the result on disk; in a read-only installation compile in every process.
+    """Compile a function on its first use, and cache the result on disk.
 
-    A compiled loop lets go of the interpreter, so that a service answers other requests while it plans.
+    In a read-only installation it is compiled in every process. A compiled loop releases the
+    interpreter's lock, so a service answers other requests while it plans.
     """
     try:
         return cast(Callable[P, R], numba.njit(cache=True, nogil=True)(function))
-    # "no locator available": neither the package nor the home folder is writable
     except RuntimeError:
+        # "no locator available": neither the package nor the home folder is writable.
         return cast(Callable[P, R], numba.njit(nogil=True)(function))

@@ -11,9 +11,9 @@ from typing import Any
 def lazy(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` of a package.
 
-    The package lists its names once, as imports under `if TYPE_CHECKING:`. Type checkers and editors
-    read them there, and so does this function when a name is used for the first time. `dir` and
-    completion show all of them. The names in `__all__` are the public ones.
+    The package lists its names once, as imports under `if TYPE_CHECKING:`. Type checkers and
+    editors read them there, and so does this function when a name is used for the first time. `dir`
+    and completion show all of them. The names in `__all__` are the public ones.
     """
 
     def __getattr__(name: str) -> Any:
@@ -43,5 +43,5 @@ def _homes(package: str) -> dict[str, str]:
     for block in ast.parse(source).body:
         if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
             imports = [line for line in block.body if isinstance(line, ast.ImportFrom)]
-            homes |= {each.name: str(line.module) for line in imports for each in line.names}
+            homes |= {name.name: str(line.module) for line in imports for name in line.names}
     return homes

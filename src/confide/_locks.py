@@ -1,4 +1,7 @@
-"""Locks on files, which end with the process that holds them, however it ends. By `flock`, and on Windows by locks on ranges of bytes."""
+"""Locks on files, which end with the process that holds them, however it ends.
+
+They are made with `flock`, and on Windows with locks on ranges of bytes.
+"""
 
 import os
 import random
@@ -8,26 +11,33 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows has no such flag
-_RANGE = 1 << 16  # bytes: an exclusive lock takes all of them, a shared one any
-_PAUSE = 0.05  # seconds between two tries on Windows
+# A symbolic link is not followed. Windows has no such flag.
+NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+# On Windows an exclusive lock takes so many bytes, and a shared lock any one of them. Taste.
+_RANGE = 1 << 16
+# The seconds between two tries on Windows. Taste.
+_PAUSE = 0.05
 
 
 def open_lock(path: Path, mode: int = 0o600) -> int:
-    """The file of a lock. Closing what is returned ends the lock."""
+    """Open the file of a lock. The lock ends when the returned handle is closed."""
     return os.open(path, os.O_RDWR | os.O_CREAT | NO_FOLLOW, mode)
 
 
 def lock(handle: int, *, wait: bool = True, shared: bool = False) -> None:
-    """Without `wait`, a lock that somebody else holds raises BlockingIOError. A shared lock takes the place of an exclusive one."""
+    """Take a lock. A shared lock takes the place of an exclusive one of the same handle.
+
+    Without `wait`, a lock that somebody else holds raises BlockingIOError.
+    """
     if sys.platform == "win32":
         _lock_range(handle, wait, shared)
     else:
         import fcntl
 
-        fcntl.flock(
-            handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
-        )
+        operation = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        if not wait:
+            operation |= fcntl.LOCK_NB
+        fcntl.flock(handle, operation)
 
 
 def _lock_range(handle: int, wait: bool, shared: bool) -> None:
@@ -49,5 +59,6 @@ def _lock_range(handle: int, wait: bool, shared: bool) -> None:
 
 def _unlock(windows: Any, handle: int) -> None:
     os.lseek(handle, 0, os.SEEK_SET)
-    with suppress(OSError):  # it may not hold one
+    # The process may not hold this lock.
+    with suppress(OSError):
         windows.locking(handle, windows.LK_UNLCK, _RANGE)

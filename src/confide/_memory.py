@@ -1,4 +1,7 @@
-"""How much memory this process may still take: what the system has available, within the limits of its control groups."""
+"""How much memory this process may still take.
+
+That is what the system has available, within the limits of the control groups of this process.
+"""
 
 import os
 from collections.abc import Iterator
@@ -6,14 +9,16 @@ from pathlib import Path
 
 from confide.errors import InvalidParameter
 
-# Of the available memory. The rest is for what other processes allocate in the meantime.
+# The share of the available memory that one object or run may take. The rest is for what other
+# processes allocate in the meantime. Taste.
 USABLE_SHARE = 0.8
 _GROUPS = Path("/sys/fs/cgroup")
 _MEMORY_OF_THE_SYSTEM = Path("/proc/meminfo")
 _GROUPS_OF_THIS_PROCESS = Path("/proc/self/cgroup")
 _PAGES_OF_THIS_PROCESS = Path("/proc/self/statm")
-# The files of one group in both versions of control groups: its limit, its usage, and the entry of its statistics
-# that says how much of the usage is cached files, which the system drops when memory is needed.
+# The files of one group in both versions of control groups: its limit, its usage, and the entry of
+# its statistics that says how much of the usage is cached files, which the system drops when memory
+# is needed.
 _FILES = (
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -21,14 +26,14 @@ _FILES = (
 
 
 def available_memory() -> int | None:
-    """The bytes that this process may still allocate; None where the system does not say."""
-    limits = [_of_the_system(), _of_the_process(), *_of_groups()]
-    known = [limit for limit in limits if limit is not None]
-    return max(min(known), 0) if known else None
+    """The bytes that this process may still allocate, or None if the system does not say."""
+    limits = [_left_in_the_system(), _left_for_the_process(), *_left_in_groups()]
+    stated_limits = [limit for limit in limits if limit is not None]
+    return max(min(stated_limits), 0) if stated_limits else None
 
 
 def usable_memory() -> float | None:
-    """The share of the available memory that one object or run may take; None where the system does not say."""
+    """The bytes that one object or run may take, or None if the system does not say."""
     available = available_memory()
     return None if available is None else USABLE_SHARE * available
 
@@ -38,8 +43,8 @@ def refuse_more_than_available(needed: int, what: str, advice: str) -> None:
     usable = usable_memory()
     if usable is not None and needed > usable:
         raise InvalidParameter(
-            f"{what} needs about {in_words(needed)} of memory, and {USABLE_SHARE:.0%} of the available memory "
-            f"are {in_words(usable)}: {advice}"
+            f"{what} needs about {in_words(needed)} of memory, and {USABLE_SHARE:.0%} of the "
+            f"available memory are {in_words(usable)}: {advice}"
         )
 
 
@@ -52,18 +57,19 @@ def in_words(size: float) -> str:
     return f"{size / 1000:,.3g} TB" if size < 1e6 else f"{size / 1000:.1e} TB"
 
 
-def _of_the_system() -> int | None:
+def _left_in_the_system() -> int | None:
     for line in _lines(_MEMORY_OF_THE_SYSTEM):
         if line.startswith("MemAvailable:"):
             return 1024 * int(line.split()[1])
     return None
 
 
-def _of_the_process() -> int | None:
-    """What a limit on the address space (ulimit -v) leaves."""
+def _left_for_the_process() -> int | None:
+    """The bytes that a limit on the address space (ulimit -v) leaves."""
     try:
         import resource
-    except ImportError:  # Windows
+    except ImportError:
+        # Windows has no such limit.
         return None
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     pages = _lines(_PAGES_OF_THIS_PROCESS)
@@ -72,8 +78,8 @@ def _of_the_process() -> int | None:
     return limit - int(pages[0].split()[0]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _of_groups() -> Iterator[int]:
-    """What the limit of each control group around this process leaves."""
+def _left_in_groups() -> Iterator[int]:
+    """The bytes that the limit of each control group around this process leaves."""
     for folder in _folders():
         for limit_name, usage_name, cached in _FILES:
             limit = _number(folder / limit_name)
@@ -84,23 +90,25 @@ def _of_groups() -> Iterator[int]:
 
 
 def _folders() -> set[Path]:
-    """Of the groups of this process and those around them, under both versions of control groups.
+    """The folders of the control groups of this process and of those around them.
+
+    Both versions of control groups are looked at.
 
     A container may see its own group as the root, whatever the name of the group is.
     """
-    found = {_GROUPS, _GROUPS / "memory"}
+    folders = {_GROUPS, _GROUPS / "memory"}
     for line in _lines(_GROUPS_OF_THIS_PROCESS):
         _, controllers, name = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
             continue
         root = _GROUPS / "memory" if controllers else _GROUPS
         group = root / name.lstrip("/")
-        found |= {folder for folder in (group, *group.parents) if folder.is_relative_to(root)}
-    return found
+        folders |= {folder for folder in (group, *group.parents) if folder.is_relative_to(root)}
+    return folders
 
 
 def _number(path: Path) -> int | None:
-    """What the file contains; None if there is no such file, or no limit."""
+    """The number in a file, or None if there is no such file, or no limit in it."""
     lines = _lines(path)
     return int(lines[0]) if lines and lines[0].isdecimal() else None
 

@@ -1,6 +1,7 @@
-"""Checks of arguments. Each names the argument, says what was expected and what came, and returns what was checked.
+"""Checks of arguments. They return what was checked, in its plain type.
 
-They are for public parameters: an error about them may show their value. Nobody's data come here.
+An error names the argument, what was expected and what came. These checks are for public
+parameters, whose values an error may show. Nobody's data come here, except to `private_kind`.
 """
 
 import errno
@@ -20,31 +21,38 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 Value = TypeVar("Value")
-# the largest whole number that any argument may be: sums of this many are exact in floating point
+# The largest whole number that any argument may be. Taste, but below 2^53, because sums of this
+# many users must be exact in floating point.
 LARGEST_INTEGER = 10**15
-MOST_ENTRIES = 2**31  # of all arrays that one object may make: 16 GB
-BYTES_PER_NUMBER = 8  # bytes
-# The copies of an array that exist at the same time while an object is made and checked.
+# All arrays of one object may have so many numbers together, which are 16 GB. Taste.
+MOST_ENTRIES = 2**31
+BYTES_PER_NUMBER = 8
+# So many copies of an array exist at the same time while an object is made and checked.
 COPIES = 3
 # Arrays with fewer numbers are not compared with the available memory, which takes a millisecond.
+# Taste.
 _SMALL_ARRAY = 2**22
-_SHOWN = 60
+# An error shows at most so many characters of a value. Taste.
+_LONGEST_VALUE = 60
+# `read_text` reads at most so many bytes. Taste.
+_LONGEST_TEXT = 2**28
 
 
 def shown(value: Any) -> str:
-    """A value in an error: short, printable, and never an error itself."""
+    """A value as an error shows it: short and printable. This never raises an error itself."""
     try:
         text = repr(value)
-    except Exception:  # an object of somebody's own, or a number of more digits than Python prints
+    except Exception:
+        # An object of somebody's own class, or a number with more digits than Python prints.
         text = f"a value of type {type(value).__name__}"
     text = "".join(each if each.isprintable() else " " for each in text)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 
 def whole(
     name: str, value: Any, *, at_least: int | None = None, at_most: int = LARGEST_INTEGER
 ) -> int:
-    """A whole number, as an int; no bool, and no float even if it is whole."""
+    """A whole number, as an int. A bool is refused, and so is a float, even if it is whole."""
     if type(value) is not int and (isinstance(value, bool) or not isinstance(value, Integral)):
         raise InvalidParameter.of(name, "must be a whole number", got=shown(value))
     number = int(value)
@@ -56,7 +64,7 @@ def whole(
 
 
 def _limit(number: int) -> str:
-    """A limit in an error: 1e15, but 536870911 with all digits."""
+    """A limit as an error shows it: 1e15, but 536870911 with all digits."""
     short = f"{number:g}".replace("e+", "e")
     return short if float(short) == number else str(number)
 
@@ -71,15 +79,18 @@ def real(
     at_most: float | None = None,
     finite: bool = True,
 ) -> float:
-    """A real number in a range, as a float; no bool, never NaN, and infinite only where `finite` is False."""
-    expected = _range(above, at_least, below, at_most, finite)
+    """A real number in a range, as a float.
+
+    It is never NaN, and infinite only if `finite` is False. A bool is refused.
+    """
+    expected = _range_in_words(above, at_least, below, at_most, finite)
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise InvalidParameter.of(
-            name, f"must be a number{f', {expected}' if expected else ''}", got=shown(value)
-        )
+        range_in_words = f", {expected}" if expected else ""
+        raise InvalidParameter.of(name, f"must be a number{range_in_words}", got=shown(value))
     try:
         number = float(value)
-    except OverflowError:  # a whole number of some hundred digits
+    except OverflowError:
+        # A whole number of some hundred digits.
         number = math.inf if value > 0 else -math.inf  # type: ignore[operator]
     inside = (
         (above is None or number > above)
@@ -92,17 +103,20 @@ def real(
     return number
 
 
-def _range(
+def _range_in_words(
     above: float | None,
     at_least: float | None,
     below: float | None,
     at_most: float | None,
     finite: bool,
 ) -> str:
-    """In words: in [0, 1), positive and finite, at least 3."""
-    low, high = above if at_least is None else at_least, below if at_most is None else at_most
+    """A range as an error shows it, such as "in [0, 1)", "positive and finite" or "at least 3"."""
+    low = above if at_least is None else at_least
+    high = below if at_most is None else at_most
     if low is not None and high is not None:
-        return f"in {'(' if at_least is None else '['}{low:g}, {high:g}{')' if at_most is None else ']'}"
+        left = "(" if at_least is None else "["
+        right = ")" if at_most is None else "]"
+        return f"in {left}{low:g}, {high:g}{right}"
     limits = []
     if low is not None:
         strict = at_least is None
@@ -110,28 +124,31 @@ def _range(
         limits.append(zero if low == 0 else f"{'above' if strict else 'at least'} {low:g}")
     if high is not None:
         limits.append(f"{'below' if at_most is None else 'at most'} {high:g}")
-    return " and ".join([*limits, *(["finite"] if finite else [])])
+    if finite:
+        limits.append("finite")
+    return " and ".join(limits)
 
 
 def choice(name: str, value: Any, options: Iterable[Value]) -> Value:
     """One of a few values, most often texts."""
-    known = tuple(options)
-    for option in known:
+    choices = tuple(options)
+    for option in choices:
         if type(value) is type(option) and value == option:
             return option
     raise InvalidParameter.of(
-        name, f"must be one of {', '.join(map(str, known))}", got=shown(value)
+        name, f"must be one of {', '.join(map(str, choices))}", got=shown(value)
     )
 
 
 def flag(name: str, value: Any) -> bool:
+    """True or False, of Python or of NumPy."""
     if type(value).__name__ not in ("bool", "bool_"):
         raise InvalidParameter.of(name, "must be True or False", got=shown(value))
     return bool(value)
 
 
 def text(name: str, value: Any, *, empty: bool = True) -> str:
-    """A text that can be printed: it stands in names, tables and files."""
+    """A text that can be printed, because it stands in names, tables and files."""
     if not isinstance(value, str) or not value.isprintable() or not (empty or value.strip()):
         expected = "a printable text" if empty else "a printable text, and not empty"
         raise InvalidParameter.of(name, f"must be {expected}", got=shown(value))
@@ -139,7 +156,7 @@ def text(name: str, value: Any, *, empty: bool = True) -> str:
 
 
 def kind(name: str, value: Any, *types: type, expected: str = "") -> Any:
-    """An object of one of these types."""
+    """An object of one of these types. `expected` says in an error what is expected."""
     if not isinstance(value, types):
         expected = expected or " or ".join(each.__name__ for each in types)
         raise InvalidParameter.of(name, f"must be {expected}", got=shown(value))
@@ -147,7 +164,10 @@ def kind(name: str, value: Any, *types: type, expected: str = "") -> Any:
 
 
 def private_kind(name: str, value: Any, *types: type) -> Any:
-    """An object of one of these types that may hold somebody's data: an error about it names its type alone."""
+    """An object of one of these types that may hold somebody's data.
+
+    An error about it names its type, and shows nothing of it.
+    """
     if not isinstance(value, types):
         expected = " or ".join(each.__name__ for each in types)
         raise InvalidParameter.of(
@@ -157,7 +177,10 @@ def private_kind(name: str, value: Any, *types: type) -> Any:
 
 
 def has(name: str, value: Any, members: Sequence[str], expected: str) -> Any:
-    """An object of anybody's own that has these members, where a Protocol says what is expected."""
+    """An object of any class that has these members, where a Protocol says what is expected.
+
+    `expected` says it in an error.
+    """
     missing = [member for member in members if not hasattr(value, member)]
     if isinstance(value, type) or missing:
         lacking = f", which has no {missing[0]}" if missing and not isinstance(value, type) else ""
@@ -168,26 +191,30 @@ def has(name: str, value: Any, members: Sequence[str], expected: str) -> Any:
 def path(name: str, value: Any) -> str:
     """The name of a file or folder."""
     if isinstance(value, str | os.PathLike):
-        found = os.fspath(value)
-        if isinstance(found, str) and found and "\0" not in found:
-            return found
+        place = os.fspath(value)
+        if isinstance(place, str) and place and "\0" not in place:
+            return place
     raise InvalidParameter.of(name, "must be the name of a file or folder", got=shown(value))
 
 
 def listed(name: str, value: Any, *types: type) -> list[Any]:
-    """A list of objects of these types; a text is none."""
+    """A list of objects of these types. A text is not one."""
     try:
-        found = None if isinstance(value, str | bytes | dict) else list(value)
-    except TypeError:  # also an array without dimensions, which claims to be iterable
-        found = None
-    if found is None or not all(isinstance(each, types) for each in found):
+        items = None if isinstance(value, str | bytes | dict) else list(value)
+    except TypeError:
+        # Also an array without dimensions comes here, although it claims to be iterable.
+        items = None
+    if items is None or not all(isinstance(each, types) for each in items):
         expected = " or ".join(each.__name__ for each in types)
         raise InvalidParameter.of(name, f"must be a list of {expected}", got=shown(value))
-    return found
+    return items
 
 
-def read_text(source: str | os.PathLike[str], most: int = 2**28) -> str:
-    """A text in UTF-8, from a file: not from a pipe or a device, which may never end, and of at most `most` bytes."""
+def read_text(source: str | os.PathLike[str], most: int = _LONGEST_TEXT) -> str:
+    """Read a text in UTF-8 from a file of at most `most` bytes.
+
+    A pipe or a device is refused, because it may never end.
+    """
     try:
         return regular_file(source, most).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
@@ -195,51 +222,48 @@ def read_text(source: str | os.PathLike[str], most: int = 2**28) -> str:
 
 
 def regular_file(source: Any, most: int | None = None) -> Path:
-    """The path of a file that ends; `OSError` where there is none."""
-    found = Path(path("path", source))
-    facts = found.stat()
+    """The path of a regular file of at most `most` bytes. Other places raise `OSError`."""
+    place = Path(path("path", source))
+    facts = place.stat()
     if not stat.S_ISREG(facts.st_mode):
-        raise OSError(
-            errno.EINVAL,
-            "a folder" if stat.S_ISDIR(facts.st_mode) else "not a regular file",
-            str(found),
-        )
+        problem = "a folder" if stat.S_ISDIR(facts.st_mode) else "not a regular file"
+        raise OSError(errno.EINVAL, problem, str(place))
     if most is not None and facts.st_size > most:
-        raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(found))
-    return found
+        raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(place))
+    return place
 
 
 def array(
     name: str, value: Any, *, ndim: int | None = None, finite: bool = True
 ) -> "npt.NDArray[np.float64]":
-    """An array of real numbers, as float64; a copy only where it is not one already."""
+    """An array of real numbers, as float64. It is copied only if it has another type."""
     import numpy as np
 
     try:
-        found = np.asarray(value)
-        if found.dtype.kind not in "biuf":
+        numbers = np.asarray(value)
+        if numbers.dtype.kind not in "biuf":
             raise TypeError
-        found = found.astype(np.float64, copy=False)
+        numbers = numbers.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError):
         raise InvalidParameter.of(name, "must be an array of numbers", got=shown(value)) from None
-    if ndim is not None and found.ndim != ndim:
+    if ndim is not None and numbers.ndim != ndim:
+        dimensions = "1 dimension" if ndim == 1 else f"{ndim} dimensions"
         raise InvalidParameter.of(
-            name, f"must be an array of {ndim} dimension{'s'[: ndim != 1]}, got shape {found.shape}"
+            name, f"must be an array of {dimensions}, got shape {numbers.shape}"
         )
-    if finite and not np.isfinite(found).all():
+    if finite and not np.isfinite(numbers).all():
         raise InvalidParameter.of(
             name, "must be finite, and some of its entries are NaN or infinite"
         )
-    return found
+    return numbers
 
 
 def integers(name: str, value: Any) -> "npt.NDArray[np.int64]":
-    """An array of whole numbers, as int64; floats only where they are whole."""
+    """An array of whole numbers, as int64. Floats are accepted if they are whole."""
     import numpy as np
 
-    numbers = (
-        value if isinstance(value, np.ndarray) and value.dtype.kind in "iu" else array(name, value)
-    )
+    has_integers = isinstance(value, np.ndarray) and value.dtype.kind in "iu"
+    numbers = value if has_integers else array(name, value)
     if numbers.dtype.kind == "f" and (np.rint(numbers) != numbers).any():
         raise InvalidParameter.of(name, "must be an array of whole numbers", got=shown(value))
     if numbers.size and np.abs(numbers).max() > LARGEST_INTEGER:
@@ -250,28 +274,35 @@ def integers(name: str, value: Any) -> "npt.NDArray[np.int64]":
 
 
 def generator(name: str, value: Any) -> "np.random.Generator":
+    """NumPy's random generator."""
     import numpy as np
 
-    found: np.random.Generator = kind(
+    rng: np.random.Generator = kind(
         name, value, np.random.Generator, expected="a numpy.random.Generator"
     )
-    return found
+    return rng
 
 
 def sizes(**given: tuple[Any, int]) -> list[int]:
-    """Several whole numbers at once: the value and the least that it may be, by name."""
+    """Several whole numbers at once. Each is given as (value, the least that it may be)."""
     return [whole(name, value, at_least=least) for name, (value, least) in given.items()]
 
 
 def check_size(*, copies: int = 1, **sizes: int) -> None:
-    """Refuse an array of these sizes before it is made, if so many copies of it are more than makes sense here."""
-    entries = copies * math.prod(map(int, sizes.values()))  # NumPy's small integers would overflow
+    """Refuse an array of these sizes before it is made, if it does not fit into memory.
+
+    It is refused if `copies` of it have more than MOST_ENTRIES numbers, or need more memory than
+    this process may take.
+    """
+    # As Python's integers: NumPy's would overflow.
+    entries = copies * math.prod(map(int, sizes.values()))
     if entries > MOST_ENTRIES or (
         entries > _SMALL_ARRAY and _needs_too_much(BYTES_PER_NUMBER * entries)
     ):
         given = ", ".join(f"{name}={shown(size)}" for name, size in sizes.items())
         raise InvalidParameter(
-            f"{', '.join(sizes)} are too large: {entries:.3g} numbers do not fit into memory, got {given}: choose smaller ones"
+            f"{', '.join(sizes)} are too large: {entries:.3g} numbers do not fit into memory, "
+            f"got {given}: choose smaller ones"
         )
 
 

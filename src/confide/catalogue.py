@@ -1,4 +1,7 @@
-"""Things by name, for the command line. Names can be listed without importing what they stand for."""
+"""Classes and functions by name, for the command line.
+
+Names can be listed without importing what they stand for.
+"""
 
 import difflib
 import importlib
@@ -12,11 +15,20 @@ from confide.errors import InvalidParameter
 
 
 class Catalogue(Mapping[str, Any]):
-    """Names of classes or functions. What there is to know about one stands on itself, as `profile`."""
+    """A mapping from names to classes or functions, which are imported when they are used.
+
+    What there is to know about a class or function is its own attribute `profile`.
+    """
 
     def __init__(self, kind: str, places: Mapping[str, str], *, others: str = "") -> None:
-        """`places` are package.module:attribute; `others` says what may stand in place of a name."""
-        self._kind, self._places, self._others = kind, dict(places), others
+        """Make a catalogue.
+
+        `kind` is what errors call one of its things. `places` maps each name to
+        package.module:attribute. `others` says in an error what may stand in place of a name.
+        """
+        self._kind = kind
+        self._places = dict(places)
+        self._others = others
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)
@@ -45,13 +57,13 @@ class Catalogue(Mapping[str, Any]):
 
 
 def load(place: str) -> Any:
-    """What package.module:attribute names."""
+    """Import the module and return what package.module:attribute names."""
     module, _, attribute = place.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 
 def look_in_working_directory() -> None:
-    """Classes of one's own are looked for in the working directory, too."""
+    """Let imports find the user's own modules in the working directory, too."""
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
 
@@ -64,7 +76,8 @@ def function_by_name(parameter: str, name: str) -> Any:
     look_in_working_directory()
     try:
         function = load(name)
-    except Exception as error:  # whatever is wrong in somebody's own file is said in one line
+    except Exception as error:
+        # Whatever is wrong in the user's own file is reported in one line.
         raise InvalidParameter(
             f"cannot import the {parameter} {name}: {type(error).__name__}: {error}"
         ) from None
@@ -74,12 +87,13 @@ def function_by_name(parameter: str, name: str) -> Any:
 
 
 def name_of_function(function: Any) -> str:
-    """package.module:function, if that is where others find the function; otherwise an empty text."""
+    """package.module:function, if others find the function there. Otherwise an empty text."""
     module = getattr(function, "__module__", None)
     attribute = getattr(function, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(attribute, str) or module == "__main__":
         return ""
     try:
         return f"{module}:{attribute}" if load(f"{module}:{attribute}") is function else ""
-    except Exception:  # a function inside a function, or one that was made without a file
+    except Exception:
+        # A function inside a function, or one that was made without a file.
         return ""

@@ -1,18 +1,30 @@
 """The errors and warnings of confide.
 
-An error says what was expected, what came and what to do. About private data it may name columns, shapes and types,
-never values: an error message is a release.
+An error says what was expected, what came and what to do. An error message is a release: about
+private data it may name columns, shapes and types, and never values.
+
+Class names and their base classes are public, because programs catch them. Texts can be changed
+freely, except that tests compare parts of them.
 """
 
-CHARGED = "The ledger was charged before this error. Fix the cause and repeat the same release, at no further cost."
+CHARGED = (
+    "The ledger was charged before this error. "
+    "Fix the cause and repeat the same release, at no further cost."
+)
 
 
 class ConfideError(Exception):
-    """The base class of confide's errors. The command line prints them in one line and exits with 2."""
+    """The base class of confide's errors.
+
+    The command line prints them in one line and exits with 2.
+    """
 
 
 class ConfideWarning(UserWarning):
-    """The base class of confide's warnings. Their texts depend only on public parameters and releases."""
+    """The base class of confide's warnings.
+
+    Their texts depend only on public parameters and releases.
+    """
 
 
 class GainBoundWarning(ConfideWarning):
@@ -24,12 +36,15 @@ class ClippedWeightsWarning(ConfideWarning):
 
 
 class InvalidParameter(ConfideError, ValueError):
-    """A public argument has a wrong type or is out of its range. `parameter` is its name in Python, if one is meant."""
+    """A public argument has a wrong type or is out of its range.
+
+    `parameter` is its name in Python, if the error is about one.
+    """
 
     def __init__(self, message: str = "", *, parameter: str = "") -> None:
         super().__init__(message)
         self.parameter = parameter
-        # What is wrong with the parameter, and its value, apart from its name.
+        # The parts of the message, from which `about` writes it for another name.
         self.problem = ""
         self.got: str | None = None
         self.advice = ""
@@ -38,14 +53,20 @@ class InvalidParameter(ConfideError, ValueError):
     def of(
         cls, parameter: str, problem: str, *, got: str | None = None, advice: str = ""
     ) -> "InvalidParameter":
-        """For example `of("epsilon", "must be positive", got="-1.0")`: epsilon must be positive, got epsilon=-1.0."""
+        """Make the error from its parts.
+
+        For example, `of("epsilon", "must be positive", got="-1.0")` has the text
+        "epsilon must be positive, got epsilon=-1.0".
+        """
         value = "" if got is None else f", got {parameter}={got}"
         error = cls(f"{parameter} {problem}{value}{advice}", parameter=parameter)
-        error.problem, error.got, error.advice = problem, got, advice
+        error.problem = problem
+        error.got = got
+        error.advice = advice
         return error
 
     def about(self, option: str) -> str:
-        """The same about the option of the command line that the parameter was given by."""
+        """The text of this error, with the option of the command line instead of the parameter."""
         if not self.problem:
             return str(self)
         value = "" if self.got is None else f", got {option} {self.got}"
@@ -57,11 +78,17 @@ class MissingExtra(ConfideError, ImportError):
 
 
 class LogError(ConfideError):
-    """Data cannot be read as a log. The text names files, row groups, columns and types, never values."""
+    """Data cannot be read as a log.
+
+    The text names files, row groups, columns and types, and never values.
+    """
 
 
 class ExecutionError(ConfideError):
-    """A process or machine failed, and a retry failed too. `item` is the lost piece of work, where it is known."""
+    """A process or machine failed, and a retry failed too.
+
+    `item` is the piece of work that was lost, where it is known.
+    """
 
     item: object = None
 
@@ -75,7 +102,10 @@ class PromiseBroken(PrivacyError):
 
 
 class InvalidDocument(PrivacyError):
-    """What a service sent is not what its format says, or more than a device should hold. Nothing is sent."""
+    """What a service sent does not follow its format, or is more than a device should hold.
+
+    The device sends nothing.
+    """
 
 
 class StaleMessage(InvalidParameter):
@@ -83,7 +113,10 @@ class StaleMessage(InvalidParameter):
 
 
 class AnotherRound(StaleMessage):
-    """A device answered another round than the server planned from the same release. Nothing is counted."""
+    """A device answered another round than the server planned from the same release.
+
+    Nothing is counted.
+    """
 
 
 class DuplicateMessage(InvalidParameter):
@@ -91,7 +124,10 @@ class DuplicateMessage(InvalidParameter):
 
 
 class BatchNotOpened(PrivacyError):
-    """More devices dropped out than the guarantee allows: nothing of their batch is released, and its users are not counted."""
+    """More devices dropped out than the guarantee allows.
+
+    Nothing of their batch is released, and its users are not counted.
+    """
 
 
 class StreamExhausted(PrivacyError):
@@ -103,11 +139,14 @@ class StateError(PrivacyError):
 
 
 class SignatureError(PrivacyError):
-    """A document of a service is not signed by a key of its run, or does not follow the one before it."""
+    """A document of a service is not signed by its run, or does not follow the one before it."""
 
 
 class StoreError(ConfideError):
-    """The database of a service cannot be read or written; nothing of the last transaction is in it."""
+    """The database of a service cannot be read or written.
+
+    Nothing of the last transaction is in it.
+    """
 
 
 class CertificateError(PrivacyError):
@@ -125,7 +164,9 @@ class BudgetExceeded(LedgerError):
         super().__init__(
             f"the budget does not cover this release: requested {requested}, left {remaining}"
         )
-        self.requested, self.remaining = requested, remaining
+        self.requested = requested
+        self.remaining = remaining
 
     def __reduce__(self) -> tuple[type["BudgetExceeded"], tuple[str, str]]:
+        """How the error is made again in another process, whose constructor takes two texts."""
         return type(self), (self.requested, self.remaining)

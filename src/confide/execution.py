@@ -1,6 +1,7 @@
-"""Where work is executed: in this process, in other processes, or on a Ray or Dask cluster. The interface is `each`.
+"""Where work is executed: in this process, in other processes, or on a Ray or Dask cluster.
 
-A cluster does a piece again, elsewhere, when a machine dies.
+The interface is `each`. When a machine of a cluster dies, another one does its piece of work again.
+Results do not depend on where the work is done.
 """
 
 import importlib
@@ -15,12 +16,16 @@ from confide.errors import ConfideError, ExecutionError, MissingExtra
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+# So many times a cluster tries a piece again. Taste.
 RETRIES = 3
 BACKENDS = ("local", "ray", "dask")
-FEW = 8  # pieces: done before another process has started
+# Fewer pieces are done in this process, because they are done before another process has started.
+# Taste.
+FEW = 8
 
 
 def check_backend(backend: str, workers: int | None) -> None:
+    """Refuse a backend that does not exist or is not installed."""
     choice("backend", backend, BACKENDS)
     if workers is not None:
         whole("workers", workers, at_least=1)
@@ -35,17 +40,23 @@ def each(
     backend: str = "local",
     workers: int | None = None,
 ) -> Iterator[Result]:
-    """task(item) of every item, in any order. Both must be picklable, to reach other processes."""
+    """Yield task(item) for every item, in any order.
+
+    The task and the items must be picklable, to reach other processes.
+    """
     check_backend(backend, workers)
     if not items:
         return iter(())
-    return {"local": _local, "ray": _ray, "dask": _dask}[backend](task, items, workers)
+    execute = {"local": _local, "ray": _ray, "dask": _dask}[backend]
+    return execute(task, items, workers)
 
 
 def _local(task: Callable[[Any], Any], items: Sequence[Any], workers: int | None) -> Iterator[Any]:
     import joblib
 
-    workers = min(workers or (1 if len(items) < FEW else joblib.cpu_count()), len(items))
+    if workers is None:
+        workers = 1 if len(items) < FEW else joblib.cpu_count()
+    workers = min(workers, len(items))
     if workers == 1:
         yield from map(task, items)
         return
@@ -62,11 +73,14 @@ def _local(task: Callable[[Any], Any], items: Sequence[Any], workers: int | None
 
 
 def _ray(task: Callable[[Any], Any], items: Sequence[Any], workers: int | None) -> Iterator[Any]:
-    """Plain tasks on the cluster that this process is connected to, else on this machine for as long as it takes."""
-    # by name: types are checked where it is not installed, too
+    """Plain tasks on the cluster that this process is connected to.
+
+    If it is connected to none, Ray is started on this machine and stopped at the end.
+    """
+    # Imported by name, so that types can be checked where it is not installed.
     ray: Any = importlib.import_module("ray")
-    ours = not ray.is_initialized()
-    if ours:
+    is_ours = not ray.is_initialized()
+    if is_ours:
         ray.init(
             num_cpus=workers,
             include_dashboard=False,
@@ -85,22 +99,28 @@ def _ray(task: Callable[[Any], Any], items: Sequence[Any], workers: int | None) 
             yield _result(lambda: ray.get(ready), "Ray", waiting.pop(ready))  # noqa: B023
             waiting |= {remote.remote(shared, item): item for item in islice(rest, 1)}
     finally:
-        if ours:
+        if is_ours:
             ray.shutdown()
 
 
 def _dask(task: Callable[[Any], Any], items: Sequence[Any], workers: int | None) -> Iterator[Any]:
-    """Futures of the current client, else of a cluster on this machine for as long as it takes."""
+    """Futures of the current client.
+
+    If there is none, a cluster is started on this machine and stopped at the end.
+    """
     distributed: Any = importlib.import_module("distributed")
+    is_ours = False
     try:
-        client, ours = distributed.Client.current(), False
+        client = distributed.Client.current()
     except ValueError:
         cluster = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
         try:
-            client, ours = distributed.Client(**cluster), True
+            client = distributed.Client(**cluster)
+            is_ours = True
         except RuntimeError:
             raise ExecutionError(
-                'Dask starts processes that import this script: call it below if __name__ == "__main__":'
+                "Dask starts processes that import this script: "
+                'call it below if __name__ == "__main__":'
             ) from None
     try:
         futures = client.map(
@@ -111,12 +131,15 @@ def _dask(task: Callable[[Any], Any], items: Sequence[Any], workers: int | None)
             yield _result(done.result, "Dask", pieces[done.key])
             done.release()
     finally:
-        if ours:
+        if is_ours:
             client.close()
 
 
 def _outcome(task: Callable[[Any], Any], item: Any) -> Any:
-    """The result, or our error as a value: it would come again, and is neither worth a retry nor an entry in a cluster's logs."""
+    """The result of a piece, or confide's error as a value.
+
+    The error would come again. So it is neither worth a retry nor an entry in a cluster's logs.
+    """
     try:
         return task(item)
     except ConfideError as error:
@@ -124,13 +147,14 @@ def _outcome(task: Callable[[Any], Any], item: Any) -> Any:
 
 
 def _result(get: Callable[[], Any], cluster: str, item: Any) -> Any:
+    """The result of a piece that a cluster has done. An error of it is raised here."""
     try:
-        found = get()
+        outcome = get()
     except Exception as error:
-        found = ExecutionError(
+        outcome = ExecutionError(
             f"the {cluster} cluster lost a piece of the work for good: {type(error).__name__}"
         )
-        found.item = item
-    if isinstance(found, ConfideError):
-        raise found
-    return found
+        outcome.item = item
+    if isinstance(outcome, ConfideError):
+        raise outcome
+    return outcome

@@ -1,7 +1,8 @@
-"""Identities: what names a value in a ledger, in a saved state, in a message and in the seed of fast noise.
+"""Identities: what names a value in a ledger, a saved state, a message and a seed of fast noise.
 
-An identity is written from explicit facts: a kind, a version and named values. Nothing in it is read off the code, so a class,
-a field or a module can be renamed and the identity stays the same. The version grows when the meaning of the values changes.
+An identity is written from explicit facts: a kind, a version and named values. Nothing in it is
+read off the code, so a class, a field or a module can be renamed and the identity stays the same.
+The version grows when the meaning of the values changes.
 """
 
 import hashlib
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 class Identity:
     """A kind, a version, and named values.
 
-    Values are None, numbers, text, bytes, arrays, lists and mappings of these, other identities, and objects with an
-    `identity()`. Numbers keep all their bits.
+    Values are None, numbers, text, bytes, arrays, lists and mappings of these, other identities,
+    and objects with an `identity()`. Numbers keep all their bits.
     """
 
     __slots__ = ("kind", "values", "version")
@@ -30,14 +31,15 @@ class Identity:
         self.values = values
 
     def identity(self) -> "Identity":
+        """An identity can stand among the values of another one."""
         return self
 
     def digest(self) -> str:
-        """16 hexadecimal digits, the same in every process."""
-        found = hashlib.sha256(b"confide-identity/1")
+        """16 hexadecimal digits, the same in every process and in every version of confide."""
+        hash = hashlib.sha256(b"confide-identity/1")
         for part in _parts(self):
-            found.update(part)
-        return found.hexdigest()[:16]
+            hash.update(part)
+        return hash.hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:
         """The kind and the values, if all of them are plain numbers and text."""
@@ -59,7 +61,11 @@ def identify(*values: Any) -> str:
 
 
 def _parts(value: Any) -> Iterator[bytes]:
-    """The value in bytes. Each part says its type and its length, so different values never give the same bytes."""
+    """The value in bytes, piece by piece.
+
+    Each piece says its type and its length, so different values never give the same bytes. Ledger
+    ids and seeds are made from them: existing cases must stay as they are.
+    """
     import numpy as np
 
     match value:
@@ -108,11 +114,11 @@ def _array_parts(value: "np.ndarray[Any, Any]") -> Iterator[bytes]:
 
 def identity_of(value: Any) -> Identity:
     """The identity of an object, which must say it itself."""
-    write = getattr(value, "identity", None)
-    found = write() if callable(write) else None
-    if not isinstance(found, Identity):
+    write_identity = getattr(value, "identity", None)
+    identity = write_identity() if callable(write_identity) else None
+    if not isinstance(identity, Identity):
         raise InvalidParameter(
             f"{type(value).__name__} must have a method identity() that returns an Identity, "
             "because it is a part of what is saved, sent or charged"
         )
-    return found
+    return identity

@@ -1,4 +1,9 @@
-"""Policies: public values that depend only on releases."""
+"""Policies: public values that depend only on releases.
+
+What leaves this file are saved policies (.npz). The kinds ("tabular", "linear" and so on) and the
+names of the arrays in them are a format that later versions read, so they must stay. A policy may
+be published, with one exception: the gains that a `StartRule` computes for one user.
+"""
 
 import tokenize
 import zipfile
@@ -32,15 +37,17 @@ from confide.privacy.bounded import clip_rows, real_numbers
 Array = npt.NDArray[np.float64]
 # Features of one observation: a row [i] for each action.
 Features = Callable[[Any], npt.ArrayLike]
-# Values that differ by less are the same value.
+# Values that differ by less are the same value. Taste: far above rounding, far below any effect.
 TIES = 1e-7
+# Probabilities of actions may sum to one up to this. They are normalised then. Taste.
+_ROUNDING_OF_PROBABILITIES = 1e-8
 
 
-def _place(step: int, state: int, horizon: int, states: int) -> tuple[int, int]:
-    """A step and a state that exist."""
-    return whole("step", step, at_least=0, at_most=horizon - 1), whole(
-        "state", state, at_least=0, at_most=states - 1
-    )
+def _check_place(step: int, state: int, horizon: int, states: int) -> tuple[int, int]:
+    """Return a step and a state if they exist, and refuse them otherwise."""
+    step = whole("step", step, at_least=0, at_most=horizon - 1)
+    state = whole("state", state, at_least=0, at_most=states - 1)
+    return step, state
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,14 +64,15 @@ class TabularPolicy:
             raise InvalidParameter.of(
                 "actions", f"must have shape (horizon, states), got {actions.shape}"
             )
-        # as unsigned numbers the negative ones are the largest
+        # Seen as unsigned numbers, negative ones are the largest.
         if actions.view(np.uint64).max() >= self.choices:
             raise InvalidParameter.of("actions", f"must be in 0..{self.choices - 1}")
         object.__setattr__(self, "actions", actions)
 
-    def act(self, step: int, state: int, rng: np.random.Generator) -> int:  # noqa: ARG002 - deterministic
+    # The policy is deterministic, so it does not use the generator.
+    def act(self, step: int, state: int, rng: np.random.Generator) -> int:  # noqa: ARG002
         horizon, states = self.actions.shape
-        step, state = _place(step, state, horizon, states)
+        step, state = _check_place(step, state, horizon, states)
         return int(self.actions[step, state])
 
     def probabilities(self) -> Array:
@@ -87,13 +95,10 @@ class StochasticPolicy:
             raise InvalidParameter.of(
                 "weights", f"must have shape (horizon, states, actions), got {weights.shape}"
             )
-        wrong = ~(
-            np.isfinite(weights).all(axis=2)
-            & (weights >= 0).all(axis=2)
-            & (np.abs(weights.sum(axis=2) - 1) < 1e-8)
-        )
-        if wrong.any():
-            h, s = np.argwhere(wrong)[0]
+        sums_to_one = np.abs(weights.sum(axis=2) - 1) < _ROUNDING_OF_PROBABILITIES
+        right = np.isfinite(weights).all(axis=2) & (weights >= 0).all(axis=2) & sums_to_one
+        if not right.all():
+            h, s = np.argwhere(~right)[0]
             raise InvalidParameter(f"weights[h={h}, s={s}] must be probabilities that sum to one")
         object.__setattr__(self, "weights", weights / weights.sum(axis=2, keepdims=True))
 
@@ -103,7 +108,7 @@ class StochasticPolicy:
 
     def act(self, step: int, state: int, rng: np.random.Generator) -> int:
         horizon, states, _ = self.weights.shape
-        step, state = _place(step, state, horizon, states)
+        step, state = _check_place(step, state, horizon, states)
         return int(generator("rng", rng).choice(self.choices, p=self.weights[step, state]))
 
     def probabilities(self) -> Array:
@@ -129,7 +134,8 @@ class LinearPolicy:
             )
         object.__setattr__(self, "gains", gains)
 
-    def act(self, step: int, state: Array, rng: np.random.Generator) -> Array:  # noqa: ARG002 - deterministic
+    # The policy is deterministic, so it does not use the generator.
+    def act(self, step: int, state: Array, rng: np.random.Generator) -> Array:  # noqa: ARG002
         horizon, _, states = self.gains.shape
         step = whole("step", step, at_least=0, at_most=horizon - 1)
         position = array("state", state, ndim=1, finite=False)
@@ -143,14 +149,18 @@ class LinearPolicy:
 
 @dataclass(frozen=True, slots=True)
 class RandomPolicy:
-    """Any of `choices` actions with the same probability, whatever the state: for worlds that are played step by step."""
+    """Uniform play: any of `choices` actions with the same probability, whatever the state is.
+
+    It is for environments that are played step by step.
+    """
 
     choices: int
 
     def __post_init__(self) -> None:
         whole("choices", self.choices, at_least=1)
 
-    def act(self, step: int, state: Any, rng: np.random.Generator) -> int:  # noqa: ARG002 - the same everywhere
+    # The policy is the same in all states.
+    def act(self, step: int, state: Any, rng: np.random.Generator) -> int:  # noqa: ARG002
         return int(generator("rng", rng).integers(self.choices))
 
     def save(self, path: str | Path | BinaryIO) -> None:
@@ -159,7 +169,10 @@ class RandomPolicy:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ContextPolicy:
-    """The action whose context x has the largest <weights, x> + ||widths x||: weights [i], widths [k, i] (None: no bonus)."""
+    """The action whose context x has the largest <weights, x> + ||widths x||.
+
+    Shapes: weights [i], widths [k, i]. Without widths there is no bonus.
+    """
 
     weights: Array
     widths: Array | None = None
@@ -182,14 +195,15 @@ class ContextPolicy:
         object.__setattr__(self, "widths", widths)
 
     def choose(self, contexts: Array) -> npt.NDArray[np.int64]:
-        """The action [...] for each user's contexts [..., a, i]; the first one, if several are best."""
+        """The action [...] for each user's contexts [..., a, i]. Of equally good ones the first."""
         scores = contexts @ self.weights
         if self.widths is not None:
             scores = scores + np.linalg.norm(contexts @ self.widths.T, axis=-1)
         best: npt.NDArray[np.int64] = scores.argmax(axis=-1)
         return best
 
-    def act(self, step: int, state: Array, rng: np.random.Generator) -> int:  # noqa: ARG002 - deterministic
+    # The policy is deterministic, so it does not use the generator.
+    def act(self, step: int, state: Array, rng: np.random.Generator) -> int:  # noqa: ARG002
         """`state` is the user's contexts [a, i]."""
         contexts = array("state", state, ndim=2, finite=False)
         if contexts.shape[1] != len(self.weights) or len(contexts) == 0:
@@ -204,10 +218,10 @@ class ContextPolicy:
 
 
 def feature_rows(features: Features, observation: Any, shape: tuple[int, int]) -> Array:
-    """The features [action, i] of one observation; NaN everywhere if the function gives anything else.
+    """Compute the features [action, i] of one observation, all NaN if the function fails.
 
-    An observation is a user's, so whether the function fails on it is private. The function may raise
-    an error, or return text, NaN or another shape: nothing of that leaves this call.
+    An observation is a user's, so whether the function fails on it is private. The function may
+    raise an error, or return text, NaN or another shape. Nothing of that leaves this call.
     """
     try:
         with np.errstate(all="ignore"):
@@ -223,9 +237,9 @@ def feature_rows(features: Features, observation: Any, shape: tuple[int, int]) -
 class FeaturePolicy:
     """The action of the largest Q, where Q is a public function of features of the observation.
 
-    Q_h(x) = clip(offsets[h] + <weights[h], x> + ||widths[h] x||, 0, tops[h]) of the features x of one
-    action, divided by `feature_norm` and clipped to norm 1. Actions of the same Q are equally likely.
-    If the features cannot be computed, all actions are equally likely.
+    Q_h(x) = clip(offsets[h] + <weights[h], x> + ||widths[h] x||, 0, tops[h]) of the features x of
+    one action, divided by `feature_norm` and clipped to norm 1. Actions of the same Q are equally
+    likely. If the features cannot be computed, all actions are equally likely.
 
     `features` is the function of an observation. It is not saved: a file holds its name only, and
     `load_policy` takes the function.
@@ -262,7 +276,8 @@ class FeaturePolicy:
         ):
             raise InvalidParameter.of(
                 "weights",
-                f"must have shape (horizon, dimension) to fit widths, offsets and tops, got {self.weights.shape}",
+                "must have shape (horizon, dimension) to fit widths, offsets and tops, "
+                f"got {self.weights.shape}",
             )
 
     @property
@@ -292,21 +307,21 @@ class FeaturePolicy:
 
     def choose(self, step: int, rows: npt.ArrayLike, rng: np.random.Generator) -> int:
         """The action for the features [action, i] of an observation."""
-        found = real_numbers(rows)
+        numbers = real_numbers(rows)
         generator("rng", rng)
-        if found.shape != (self.choices, self.dimension) or not np.isfinite(found).all():
+        if numbers.shape != (self.choices, self.dimension) or not np.isfinite(numbers).all():
             return int(rng.integers(self.choices))
-        values = self.q_values(step, found)
+        values = self.q_values(step, numbers)
         (best,) = (values >= values.max() - TIES).nonzero()
         return int(best[0] if len(best) == 1 else rng.choice(best))
 
     def act(self, step: int, state: Any, rng: np.random.Generator) -> int:
         """The action for an observation, as the environment returns it."""
         if self.features is None:
-            named = f"; they were called {self.features_name}" if self.features_name else ""
+            earlier = f"; they were called {self.features_name}" if self.features_name else ""
             raise InvalidParameter(
-                "this policy needs its features: load it with load_policy(path, features=function)"
-                + named
+                "this policy needs its features: "
+                f"load it with load_policy(path, features=function){earlier}"
             )
         whole("step", step, at_least=0, at_most=self.horizon - 1)
         rows = feature_rows(self.features, state, (self.choices, self.dimension))
@@ -326,7 +341,9 @@ class FeaturePolicy:
         )
 
 
-_HEADER = (SyntaxError, tokenize.TokenError)  # of an array whose description is damaged
+# What NumPy raises if the description of an array is damaged.
+_DAMAGE_OF_HEADER = (SyntaxError, tokenize.TokenError)
+# Everything that reading a damaged file, or a file of another kind, can raise.
 _DAMAGE = (
     OSError,
     KeyError,
@@ -337,20 +354,21 @@ _DAMAGE = (
     RuntimeError,
     zipfile.BadZipFile,
     zlib.error,
-    *_HEADER,
+    *_DAMAGE_OF_HEADER,
 )
 FinitePolicy = TabularPolicy | StochasticPolicy
 
 
 class StartRule(Protocol):
-    """A policy that depends on the state in which a user starts: a rule that turns this state into gains.
+    """A policy that depends on the state in which a user starts.
 
-    The rule is public and the same for all users of a release. The gains of one user are not.
+    It is a rule that turns this state into gains. The rule is public and the same for all users of
+    a release. The gains of one user are not public.
     """
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of the gains: the horizon, the dimension of an input and that of a state."""
+        """The shape of the gains: horizon, dimension of an input, dimension of a state."""
 
     def for_start(self, start: npt.ArrayLike) -> LinearPolicy:
         """The gains of a user who starts in this state. They must not be published."""
@@ -369,12 +387,13 @@ class StartRule(Protocol):
 
 Policy = FinitePolicy | LinearPolicy | RandomPolicy | ContextPolicy | FeaturePolicy | StartRule
 
-# Rules need planners, which come after this module. Each of them hands over the function that reads its files.
+# Rules need planners, which come after this module. Each of them hands over the function that reads
+# its files.
 _LOADERS: dict[str, Callable[[Any], StartRule]] = {}
 
 
 def register_loader(kind: str, load: Callable[[Any], StartRule]) -> None:
-    """From now on `load_policy` reads policies of this kind."""
+    """Let `load_policy` read policies of this kind with this function."""
     _LOADERS[kind] = load
 
 
@@ -384,80 +403,87 @@ def is_rule(policy: Any) -> bool:
 
 
 def uniform_policy(horizon: int, states: int, actions: int) -> StochasticPolicy:
+    """Uniform play: every action with the same probability, at every step and in every state."""
     sizes = {"horizon": horizon, "states": states, "actions": actions}
     check_size(**{name: whole(name, size, at_least=1) for name, size in sizes.items()})
     return StochasticPolicy(np.full((horizon, states, actions), 1 / actions))
 
 
 def load_policy(path: str | Path | BinaryIO, *, features: Features | str | None = None) -> Policy:
-    """A policy that was saved; never a pickle.
+    """Load a saved policy. A pickle is never read.
 
-    A policy on features of observations needs its function again, because a file holds no code. Pass
-    the function, or "package.module:function" to import it. The name that the file holds is never
-    imported. Without a function such a policy can `choose` an action for features, and cannot `act`.
+    A policy on features of observations needs its function again, because a file holds no code.
+    Pass the function, or "package.module:function" to import it. The name that the file holds is
+    never imported. Without a function such a policy can `choose` an action for features, and cannot
+    `act`.
     """
     policy = _read_policy(path)
     if features is None:
         return policy
     if not isinstance(policy, FeaturePolicy):
         raise InvalidParameter(f"the policy in {path} does not act on features: omit features=")
-    named = features if isinstance(features, str) else name_of_function(features)
-    function = function_by_name("features", features) if isinstance(features, str) else features
-    return replace(policy, features=function, features_name=named)
+    if isinstance(features, str):
+        function = function_by_name("features", features)
+        name = features
+    else:
+        function = features
+        name = name_of_function(features)
+    return replace(policy, features=function, features_name=name)
 
 
 def _read_policy(path: str | Path | BinaryIO) -> Policy:
     try:
-        with _opened(path, "rb") as file, np.load(file, allow_pickle=False) as data:
-            kind = str(data["kind"])
-            if kind == "tabular":
-                return TabularPolicy(data["actions"], int(data["choices"]))
-            if kind == "random":
-                return RandomPolicy(int(data["choices"]))
-            if kind == "context":
-                return ContextPolicy(data["weights"], data.get("widths"))
-            if kind == "features":
-                return FeaturePolicy(
-                    data["weights"],
-                    data["widths"],
-                    data["offsets"],
-                    data["tops"],
-                    choices=int(data["choices"]),
-                    feature_norm=float(data["feature_norm"]),
-                    features_name=str(data["features_name"]),
-                )
-            if kind in _LOADERS:
-                return _LOADERS[kind](data)
-            if kind not in ("stochastic", "linear"):
-                raise InvalidParameter(
-                    f"policies of kind {kind} are read after `import confide.problems`"
-                )
-            return (
-                StochasticPolicy(data["weights"])
-                if kind == "stochastic"
-                else LinearPolicy(data["gains"])
-            )
+        with _open(path, "rb") as file, np.load(file, allow_pickle=False) as data:
+            return _policy_from(data)
     except FileNotFoundError:
         raise InvalidParameter(
             f"{path} does not exist, and so it is not a saved policy (.npz)"
         ) from None
     except _DAMAGE as error:
-        why = (
-            error.strerror
-            if isinstance(error, OSError)
-            else str(error)
-            if isinstance(error, InvalidParameter)
-            else None
-        )
+        reason = None
+        if isinstance(error, OSError):
+            reason = error.strerror
+        elif isinstance(error, InvalidParameter):
+            reason = str(error)
+        why = f": {reason}" if reason else ""
         raise InvalidParameter(
-            f"{path} is not a saved policy (.npz){f': {why}' if why else ''}; policy.save makes one"
+            f"{path} is not a saved policy (.npz){why}; policy.save makes one"
         ) from None
 
 
+def _policy_from(data: Any) -> Policy:
+    """The policy in the arrays of an open file."""
+    match kind := str(data["kind"]):
+        case "tabular":
+            return TabularPolicy(data["actions"], int(data["choices"]))
+        case "stochastic":
+            return StochasticPolicy(data["weights"])
+        case "linear":
+            return LinearPolicy(data["gains"])
+        case "random":
+            return RandomPolicy(int(data["choices"]))
+        case "context":
+            return ContextPolicy(data["weights"], data.get("widths"))
+        case "features":
+            return FeaturePolicy(
+                data["weights"],
+                data["widths"],
+                data["offsets"],
+                data["tops"],
+                choices=int(data["choices"]),
+                feature_norm=float(data["feature_norm"]),
+                features_name=str(data["features_name"]),
+            )
+    if kind not in _LOADERS:
+        raise InvalidParameter(f"policies of kind {kind} are read after `import confide.problems`")
+    return _LOADERS[kind](data)
+
+
 def save_policy(path: str | Path | BinaryIO, *, kind: str, **arrays: npt.NDArray[Any]) -> None:
+    """Write a policy: its kind, and its arrays by name."""
     try:
         # A file object, because np.savez would add an ending of its own to a name.
-        with _opened(path, "wb") as file:
+        with _open(path, "wb") as file:
             np.savez_compressed(file, allow_pickle=False, kind=np.array(kind), **arrays)
     except IsADirectoryError:
         raise InvalidParameter(
@@ -465,14 +491,10 @@ def save_policy(path: str | Path | BinaryIO, *, kind: str, **arrays: npt.NDArray
         ) from None
 
 
-def _opened(path: str | Path | BinaryIO, mode: str) -> AbstractContextManager[Any]:
-    if isinstance(path, str | Path):
-        return open(regular_file(path) if mode == "rb" else arguments.path("path", path), mode)
-    return nullcontext(
-        has(
-            "path",
-            path,
-            ("read" if mode == "rb" else "write",),
-            "the name of a file, or an open file",
-        )
-    )
+def _open(path: str | Path | BinaryIO, mode: str) -> AbstractContextManager[Any]:
+    """Open a file by its name, or take a file that is open already."""
+    if not isinstance(path, str | Path):
+        member = "read" if mode == "rb" else "write"
+        return nullcontext(has("path", path, (member,), "the name of a file, or an open file"))
+    place = regular_file(path) if mode == "rb" else arguments.path("path", path)
+    return open(place, mode)

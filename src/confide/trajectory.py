@@ -1,4 +1,9 @@
-"""Trajectories of users, in batched arrays. PRIVATE: never in a log message, an error or a repr."""
+"""Trajectories of users, in batched arrays. PRIVATE: never in a log message, an error or a repr.
+
+Compiled loops read these arrays without looking at their bounds. So the constructors make plain
+arrays of fixed types, and whatever a user's data contain, they neither raise an error nor print.
+Shapes, types and the number of users are public, and wrong ones are refused.
+"""
 
 import math
 from collections.abc import Iterable
@@ -15,18 +20,23 @@ from confide.privacy.bounded import real_numbers
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
+# A state or an action has at most so many axes. Taste.
+_MOST_AXES = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trajectories:
     """Whole episodes of many users, all under one policy.
 
-    Shapes: states [user, h] with h = 0..H (the last one is where the episode ended), actions and rewards [user, h] with h = 0..H-1. In a
-    linear system states [user, h, n] and actions [user, h, d] are vectors, and rewards are minus the costs; in a world played step by
-    step states are features [user, h, action, i].
+    Shapes: states [user, h] with h = 0..H, where the last state is the one in which the episode
+    ended, and actions and rewards [user, h] with h = 0..H-1. In a linear system states [user, h, n]
+    and actions [user, h, d] are vectors, and rewards are minus the costs. In an environment that is
+    played step by step states are features [user, h, action, i].
 
-    An episode that was cut off is completed: a state or an action that is missing at the end is one that does not exist (-1, or NaN), and
-    contributes zero; one too many is left out. Whether an episode is whole depends on a user's data, so that no error may.
+    An episode that was cut off is completed. A state or an action that is missing at the end
+    becomes one that does not exist (-1, or NaN), and contributes zero. States and actions that are
+    too many are left out. Whether an episode is whole depends on a user's data, so no error may
+    depend on it.
     """
 
     states: npt.NDArray[Any] = field(repr=False)
@@ -41,11 +51,12 @@ class Trajectories:
         if flat or not len(states) == len(actions) == len(rewards):
             shapes = f"states {states.shape}, actions {actions.shape}, rewards {rewards.shape}"
             raise InvalidParameter(
-                f"states, actions and rewards must have shapes (users, steps, ...) for the same users, got {shapes}"
+                "states, actions and rewards must have shapes (users, steps, ...) "
+                f"for the same users, got {shapes}"
             )
         steps = rewards.shape[1]
-        object.__setattr__(self, "states", _of_length(states, steps + 1))
-        object.__setattr__(self, "actions", _of_length(actions, steps))
+        object.__setattr__(self, "states", _with_length(states, steps + 1))
+        object.__setattr__(self, "actions", _with_length(actions, steps))
         object.__setattr__(self, "rewards", rewards)
 
     @property
@@ -75,9 +86,10 @@ def collect(
     state_shape: tuple[int, ...] = (),
     action_shape: tuple[int, ...] = (),
 ) -> Trajectories:
-    """The episodes (states, actions, rewards) of many users, as they came: of any length, with whatever is in them.
+    """Make trajectories of episodes (states, actions, rewards) of any length, with any content.
 
-    The horizon and the shapes are public, and decided by nobody's data. What is missing or no number is NaN, and contributes zero.
+    The horizon and the shapes are public, and must not be decided by anybody's data. What is
+    missing, or is no number, becomes NaN and contributes zero.
     """
     whole("horizon", horizon, at_least=0)
     state_sizes = _step_shape("state_shape", state_shape)
@@ -89,7 +101,8 @@ def collect(
         )
     try:
         users = list(episodes)
-    except TypeError:  # an array without dimensions claims to be iterable
+    except TypeError:
+        # An array without dimensions claims to be iterable.
         raise InvalidParameter.of(
             "episodes", "must be a list of (states, actions, rewards)"
         ) from None
@@ -110,25 +123,26 @@ def collect(
 
 
 def _step_shape(name: str, shape: Any) -> tuple[int, ...]:
-    """The shape of one state or one action: a tuple of at most 8 sizes."""
-    if not isinstance(shape, tuple | list) or len(shape) > 8:
+    """The shape of one state or one action, if the argument is one."""
+    if not isinstance(shape, tuple | list) or len(shape) > _MOST_AXES:
         raise InvalidParameter.of(name, "must be a tuple of whole numbers", got=shown(shape))
     return tuple(whole(name, size, at_least=1) for size in shape)
 
 
 def _fill(into: Array, part: Any) -> None:
-    """The elements of one user that have the shape of a step, at their place. Whatever a user's objects do, it is seen by nobody."""
+    """Write a user's elements that have the shape of a step to their places in `into` [step, ...].
+
+    Whatever a user's objects do, nobody sees it.
+    """
     size = into.shape[1] if into.ndim > 1 else None
     try:
-        if (
-            size is None
-            and type(part) is list
-            and {type(each) for each in part[: len(into)]} <= {int, float}
-        ):
-            # plain numbers at once: the same as one by one, below
+        is_flat_list = size is None and type(part) is list
+        if is_flat_list and {type(each) for each in part[: len(into)]} <= {int, float}:
+            # Plain numbers are written at once, with the same result as one by one below.
             into[: len(part)] = part[: len(into)]
             return
-    except OverflowError:  # a whole number of hundreds of digits
+    except OverflowError:
+        # A whole number of hundreds of digits. The loop below leaves it out.
         pass
     try:
         for step, element in enumerate(islice(part, len(into))):
@@ -141,53 +155,56 @@ def _fill(into: Array, part: Any) -> None:
 
 
 def _array(part: Any) -> npt.NDArray[Any]:
+    """States, actions or rewards as an array of NumPy's own class."""
     if isinstance(part, np.ndarray):
         return _plain(part)
     try:
         array = np.asarray(part)
-        # each element as it is
+        # What is no number keeps its own type, so that it does not change its neighbours.
         return array if array.dtype.kind in "biuf" else np.array(part, dtype=object)
-    except Exception:  # lists of different lengths, or whatever an object of somebody's own does
+    except Exception:
+        # Lists of different lengths, or whatever an object of the user's own class does.
         raise InvalidParameter(
-            "states, actions and rewards must be arrays; `confide.trajectory.collect` takes episodes of any length"
+            "states, actions and rewards must be arrays; "
+            "`confide.trajectory.collect` takes episodes of any length"
         ) from None
 
 
 def _plain(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """An array of NumPy's own class. Others may claim another length; masked entries are missing."""
+    """An array of NumPy's own class, because other classes may claim another length.
+
+    Masked entries are missing.
+    """
     if isinstance(array, np.ma.MaskedArray):
         masked: Any = array.astype(object)
         return np.asarray(masked.filled(None))
     return np.asarray(array)
 
 
-def _of_length(part: npt.NDArray[Any], steps: int) -> npt.NDArray[Any]:
-    """With so many steps: the first ones, then ones that do not exist."""
+def _with_length(part: npt.NDArray[Any], steps: int) -> npt.NDArray[Any]:
+    """part [user, step, ...] with so many steps: the first ones, then ones that do not exist."""
     missing = steps - part.shape[1]
-    if missing <= 0:
-        return part[:, :steps] if missing else part
+    if missing == 0:
+        return part
+    if missing < 0:
+        return part[:, :steps]
+    # A state or an action that does not exist is -1, NaN or None, depending on the type.
     nothing = {"i": -1, "f": math.nan}.get(part.dtype.kind)
-    return np.concatenate(
-        [
-            part,
-            np.full(
-                (len(part), missing, *part.shape[2:]),
-                nothing,
-                object if nothing is None else part.dtype,
-            ),
-        ],
-        1,
-    )
+    dtype = object if nothing is None else part.dtype
+    padding = np.full((len(part), missing, *part.shape[2:]), nothing, dtype)
+    return np.concatenate([part, padding], axis=1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransitionCounts:
-    """How often each transition happened in a simulated batch: exact, and enough for everything that adds up over users.
+    """How often each transition happened in a simulated batch.
 
-    For simulation only: a real service sees trajectories, and nobody may count them before the clip. A certificate made from counts
-    says so.
+    The counts are exact, and enough for everything that adds up over users. They are for simulation
+    only: a real service sees trajectories, and nobody may count them before the clip. A certificate
+    made from counts says so.
 
-    Shapes: one row per different transition: step, state, action, next_state [row], reward [row], count [row].
+    Shapes: one row for each different transition: step, state, action, next_state [row], reward
+    [row], count [row].
     """
 
     step: Indices = field(repr=False)
@@ -215,7 +232,8 @@ class TransitionCounts:
             raise InvalidParameter(
                 f"all columns of the counts must have the same length, got {sizes}"
             )
-        # A transition of one step happens at most once to each user, and a sum of such counts cannot overflow.
+        # A transition of one step happens at most once to each user, and a sum of such counts
+        # cannot overflow.
         if len(self.count) and (self.count.min() < 0 or self.count.max() > self.users):
             raise InvalidParameter(
                 f"count must be between 0 and {self.users}, the number of users, "
@@ -224,16 +242,20 @@ class TransitionCounts:
 
 
 def counts_without_check(*columns: npt.NDArray[Any], users: int, horizon: int) -> TransitionCounts:
-    """Counts whose columns are known to fit: nothing is checked again, which takes as long as counting one user's steps."""
-    made = object.__new__(TransitionCounts)
+    """Make counts of columns that fit together, without the checks of the constructor.
+
+    The checks take as long as counting one user's steps. The columns must be int64 arrays (reward:
+    float64) of one length, because compiled loops read them without looking at their bounds.
+    """
+    counts = object.__new__(TransitionCounts)
     names = ("step", "state", "action", "next_state", "reward", "count", "users", "horizon")
     for name, value in zip(names, (*columns, users, horizon), strict=True):
-        object.__setattr__(made, name, value)
-    return made
+        object.__setattr__(counts, name, value)
+    return counts
 
 
 def counts_of_nobody(users: int, horizon: int) -> TransitionCounts:
-    """Users whom the agent does not look at: only their number."""
+    """The counts of users whom the agent does not look at. Only their number counts."""
     empty = np.zeros(0, dtype=np.int64)
     return TransitionCounts(empty, empty, empty, empty, np.zeros(0), empty, users, horizon)
 
@@ -242,12 +264,15 @@ def counts_of_nobody(users: int, horizon: int) -> TransitionCounts:
 class LoggedUsers:
     """Whole users of a log, each with one or more trajectories of any length.
 
-    `valid` is False for users with a row that makes no sense (disorder, a number that is not finite): such a user contributes zero, and
-    nothing that is published tells. Statistics check what only they can know, the range of states and actions.
+    `valid` is False for users with a row that makes no sense, because it is out of order or has a
+    number that is not finite. Such a user contributes zero, and nothing that is published tells it.
+    Statistics check what only they can know, the range of states and actions.
 
-    Shapes: states, rewards [row] and, where logged, actions, probabilities [row] (of the action under the policy that was followed);
-    `gaps` [row], where steps are numbered: whether steps are missing between the row before, of the same trajectory, and this one;
-    the rows of trajectory t are trajectories[t]:trajectories[t + 1], the trajectories of user u are users[u]:users[u + 1]; valid [user].
+    Shapes: states and rewards [row] and, where they are logged, actions and probabilities [row]. A
+    probability is that of the action under the policy that was followed. If steps are numbered,
+    `gaps` [row] says whether steps are missing between this row and the row before, if both are of
+    the same trajectory. The rows of trajectory t are trajectories[t]:trajectories[t + 1]. The
+    trajectories of user u are users[u]:users[u + 1]. valid [user].
     """
 
     states: Indices = field(repr=False)
@@ -289,7 +314,8 @@ class LoggedUsers:
         if len(self.valid) != len(self.users) - 1:
             raise InvalidParameter.of(
                 "valid",
-                f"must have one entry for each of the {len(self.users) - 1} users, got {len(self.valid)}",
+                f"must have one entry for each of the {len(self.users) - 1} users, "
+                f"got {len(self.valid)}",
             )
 
     @property
@@ -300,14 +326,16 @@ class LoggedUsers:
 def _column(name: str, values: Any) -> npt.NDArray[Any]:
     """One column of private data: an array of one dimension, of any type.
 
-    Compiled loops read these arrays without looking at their bounds, so nothing else may reach them.
+    Compiled loops read these arrays without looking at their bounds, so nothing else may reach
+    them.
     """
     try:
         column = _plain(values) if isinstance(values, np.ndarray) else np.asarray(values)
         # A list with one text becomes an array of texts. Each element is then taken as it is.
         if column.dtype.kind not in "biuf" and not isinstance(values, np.ndarray):
             column = np.array(values, dtype=object)
-    except Exception:  # lists of different lengths, or whatever an object of somebody's own does
+    except Exception:
+        # Lists of different lengths, or whatever an object of the user's own class does.
         raise InvalidParameter.of(
             name, f"must be an array of one dimension, got {type(values).__name__}"
         ) from None
@@ -325,7 +353,10 @@ def _ready(values: Any, dtype: type) -> bool:
 
 
 def _private_indices(name: str, values: Any) -> Indices:
-    """States, actions or steps. One that is no whole number, or too large, becomes -1, which does not exist."""
+    """States, actions or steps as int64.
+
+    One that is no whole number, or too large, becomes -1, which does not exist.
+    """
     if _ready(values, np.int64):
         return values  # type: ignore[no-any-return]
     column = _column(name, values)
@@ -338,7 +369,10 @@ def _private_indices(name: str, values: Any) -> Indices:
 
 
 def _private_reals(name: str, values: Any) -> Array:
-    """Rewards or probabilities. One that is no real number becomes NaN, and its user contributes zero."""
+    """Rewards or probabilities as float64.
+
+    One that is no real number becomes NaN, and its user contributes zero.
+    """
     if _ready(values, np.float64):
         return values  # type: ignore[no-any-return]
     return np.ascontiguousarray(real_numbers(_column(name, values)), dtype=np.float64)
@@ -354,7 +388,10 @@ def _private_flags(name: str, values: Any, *, missing: bool) -> npt.NDArray[np.b
 
 
 def _offsets(name: str, values: Any) -> Indices:
-    """Where parts begin and end, or how many there are. They are the structure of the data, and no user's values."""
+    """Where parts begin and end, or how many there are, as int64.
+
+    They are the structure of the data and no user's values, so wrong ones are refused.
+    """
     if _ready(values, np.int64):
         return values  # type: ignore[no-any-return]
     column = _column(name, values)
@@ -368,18 +405,22 @@ def _offsets(name: str, values: Any) -> Indices:
 
 
 def _frozen(offsets: Indices) -> Indices:
-    """A copy that nobody can change after it was checked: compiled loops follow it without looking at bounds."""
+    """A copy that nobody can change after it was checked.
+
+    Compiled loops follow offsets without looking at the bounds of the arrays.
+    """
     copy = offsets.copy()
     copy.flags.writeable = False
     return copy
 
 
 def _check_offsets(name: str, offsets: Indices, end: int, end_words: str) -> None:
-    """Offsets begin with 0, end with `end` and never decrease. Neighbours are compared, because a difference may overflow."""
+    """Refuse offsets that do not begin with 0, end with `end` and never decrease."""
     ordered = (
         len(offsets) > 0
         and offsets[0] == 0
         and offsets[-1] == end
+        # Neighbours are compared, because their difference may overflow.
         and bool((offsets[1:] >= offsets[:-1]).all())
     )
     if not ordered:

@@ -159,10 +159,10 @@ def test_the_vectors_are_a_fixed_function_of_the_nonce():
     np.testing.assert_allclose(
         codebook.decode(0, NONCE) * codebook.gain / codebook.radius, FIRST, rtol=1e-5
     )
-    whole = codebook._rows(NONCE, 0, 1024)
+    whole = codebook._codebook_rows(NONCE, 0, 1024)
     for index in (0, 7, 1023):
         np.testing.assert_allclose(
-            codebook._rows(NONCE, index, index + 1)[0], whole[index], rtol=1e-5
+            codebook._codebook_rows(NONCE, index, index + 1)[0], whole[index], rtol=1e-5
         )
     assert abs(whole.mean()) < 5 / 64 and abs(whole.std() - 1) < 5 / math.sqrt(8192)
 
@@ -171,7 +171,7 @@ def test_large_contributions_are_measured_in_parts(monkeypatch):
     codebook = best_codebook(L2Ball(1.0, 50), 1.0)
     values = np.full(50, 0.1)
     at_once = codebook.near(values, NONCE)
-    monkeypatch.setattr("confide.mechanisms.codebook._AT_ONCE", 1000)
+    monkeypatch.setattr("confide.mechanisms.codebook._NUMBERS_AT_ONCE", 1000)
     np.testing.assert_array_equal(codebook.near(values, NONCE), at_once)
 
 
@@ -245,12 +245,14 @@ def test_the_variance_of_an_answer():
     coin = (math.e + 1) / (math.e - 1)
     for size in (1, 5, 12):
         made = best_report(Answers(size), 1.0)
-        assert (made.asked, made.nearest) == (1, 1) and made.std**2 == pytest.approx(
+        assert (made.sign_count, made.nearest) == (1, 1) and made.std**2 == pytest.approx(
             size / 4 * coin**2
         )
     pair = (math.e**2 + 3) / (math.e**2 - 1)
     made = best_report(Answers(6), 2.0)
-    assert (made.asked, made.nearest) == (2, 1) and made.std**2 == pytest.approx(6 / 8 * pair**2)
+    assert (made.sign_count, made.nearest) == (2, 1) and made.std**2 == pytest.approx(
+        6 / 8 * pair**2
+    )
     assert isinstance(best_report(Answers(6), 8.0), Codebook) and isinstance(
         best_report(L2Ball(1.0, 20), 1.0), Codebook
     )
@@ -300,8 +302,8 @@ def test_how_long_a_draw_takes_says_nothing_about_it(loss):
         return secrets.randbelow(limit)
 
     for _ in range(50):
-        sources._chosen(below, near, loss)
-    limit, many = sources._just_above(loss), int(near.sum())
+        sources._choose(below, near, loss)
+    limit, many = sources._units_above(loss), int(near.sum())
     whole = many * 2**128 + (1024 - many) * limit
     assert asked == [whole] * 50
     edges = [k * 2**128 for k in range(many)] + [
@@ -309,7 +311,7 @@ def test_how_long_a_draw_takes_says_nothing_about_it(loss):
     ]
     order = np.concatenate([np.flatnonzero(near), np.flatnonzero(~near)])
     for first, last, index in zip(edges, [*edges[1:], whole], order, strict=True):
-        assert {sources._chosen(lambda _, at=at: at, near, loss) for at in (first, last - 1)} == {
+        assert {sources._choose(lambda _, at=at: at, near, loss) for at in (first, last - 1)} == {
             index
         }
     with localcontext() as context:

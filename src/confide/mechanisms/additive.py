@@ -1,7 +1,10 @@
-"""Noise of the right size for one linear query, on the reals or on a lattice.
+"""Additive noise of the right size for one linear query, on the reals or on a lattice.
 
-One class for all additive noise: Gaussian, Laplace, and the K-norm mechanism of the cube and the ball. They differ in the norm of the
-sensitivity and in the draw, and in nothing else.
+There is one class for all additive noise: Gaussian, Laplace, and the K-norm mechanism of the cube
+and the ball. They differ in the norm of the sensitivity and in the draw, and in nothing else.
+
+What leaves this file: the names of the distributions stand in certificates and saved states. The
+scale that a function here computes is required for privacy, down to its last bit of rounding.
 """
 
 import math
@@ -23,10 +26,21 @@ if TYPE_CHECKING:
     from confide.privacy.bounded import Bound
 
 Array = npt.NDArray[np.float64]
-_COARSEST = 2.0**-8  # the lattice step against the scale of the noise, at most
-_INT64 = 2.0**61
-_FEW = 64  # coordinates: up to here an exact draw from the ball takes a few milliseconds
-# of the sensitivity, by distribution
+# The lattice step is at most this share of the scale of the noise. Taste: it makes the cost of the
+# lattice, two steps of scale, less than 1 %.
+_COARSEST_STEP = 2.0**-8
+# Sums and noise must stay below this, so that both together fit into 64 bits. Required for privacy.
+_LARGEST_INTEGER = 2.0**61
+# So many scales are reserved for the noise. Taste: Laplace noise exceeds them with probability
+# e^-128, and the samplers refuse a draw that does not fit into 62 bits.
+_REACH = 128
+# Sums of whole numbers up to this are exact in floating point. Required for privacy.
+_LARGEST_EXACT = 2.0**53
+# Up to so many coordinates an exact draw from the ball takes a few milliseconds. Taste.
+_MOST_COORDINATES_OF_BALL = 64
+# On a lattice a Gaussian scale loses so many steps (see `AdditiveNoise`). Required for privacy.
+_STEPS_LOST = 2
+# The norm in which the noise of a distribution needs the sensitivity.
 NORMS: dict[str, int | str] = {"gaussian": 2, "laplace": 1, "cube": "inf", "ball": 2}
 _PURE = ("laplace", "cube", "ball")
 
@@ -34,15 +48,17 @@ _PURE = ("laplace", "cube", "ball")
 def loss_of(
     distribution: str, sensitivity: float, scale: float, step: float | None
 ) -> GaussianDP | PureDP:
-    """What additive noise gives for a query of this sensitivity, in the norm of the noise."""
+    """The loss of additive noise for a query of this sensitivity, in the norm of the noise."""
     if distribution != "gaussian":
         return PureDP(sensitivity / scale)
-    margin = 2 * step if step else 0.0  # of the lattice: see AdditiveNoise
-    return GaussianDP(sensitivity / (scale - margin)) if scale > margin else GaussianDP(math.inf)
+    lost_scale = _STEPS_LOST * step if step else 0.0
+    if scale <= lost_scale:
+        return GaussianDP(math.inf)
+    return GaussianDP(sensitivity / (scale - lost_scale))
 
 
 class LinearQuery(Protocol):
-    """What is noised of a stream x: the rows of C x."""
+    """A linear query of a stream x, given by a matrix C: noise is added to the rows of C x."""
 
     @property
     def integral(self) -> bool:
@@ -53,49 +69,71 @@ class LinearQuery(Protocol):
         """The largest absolute entry of C."""
 
     def column_norm(self, order: int) -> float:
-        """max_j ||C e_j|| in L1 or L2: how often, in that norm, one contribution is seen."""
+        """max_j ||C e_j|| in L1 or L2: how often, in that norm, one contribution is counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdditiveNoise:
     """Independent noise of one scale on every coordinate of a query of known sensitivity.
 
-    Guarantee: y = q(x) + z is mu-GDP for Gaussian z with scale = sensitivity_2(q) / mu, and epsilon-DP for Laplace z with scale =
-    sensitivity_1(q) / epsilon. K-norm noise [HardtTalwar10] has a density proportional to exp(-||z|| / scale) on every row of C x, in
-    the largest coordinate (cube) or in L2 (ball), and is epsilon-DP for scale = sensitivity / epsilon in that norm, because
-    ||z + v|| <= ||z|| + ||v||; a contribution that is in several rows loses the sum, which is what the L1 norm of its column is for.
+    The query is q(x) = C x, and its sensitivity is `sensitivity` * `stream_norm` (both below).
 
-    With a `discrete` source everything is a whole multiple of `step`, the grid of the bound: contributions come rounded to it (the bound's
-    sensitivity pays for that), sums are exact in int64, and the noise is exactly sampled, so that no low-order bit of floating point
-    tells anything. Discrete Laplace, cube and ball noise is epsilon-DP as it stands. Discrete Gaussian noise of scale s steps is taken to
-    be (k / (s - 2))-GDP for a shift by k steps: coordinate by coordinate its trade-off curve is the continuous one's up to one lattice step
-    in the threshold (tests/mechanisms/test_additive.py computes the exact profile), and GDP composes over coordinates.
+    Guarantee: y = q(x) + z is mu-GDP for Gaussian z with scale = sensitivity_2(q) / mu. It is
+    epsilon-DP for Laplace z with scale = sensitivity_1(q) / epsilon. K-norm noise [HardtTalwar10]
+    has a density proportional to exp(-||z|| / scale) on every row of C x, where ||z|| is the
+    largest coordinate (cube) or the L2 norm (ball). It is epsilon-DP for scale = sensitivity /
+    epsilon in that norm, because ||z + v|| <= ||z|| + ||v||. A contribution in several rows loses
+    the sum of their losses, so the L1 norm of its column of C counts.
 
-    With a source on the reals the noisy value is rounded to a public grid g, 2^-10 to 2^-11 of the scale. In real arithmetic this is
-    post-processing, and costs nothing but g^2/12, 8e-8 of the variance. It is a second line of defence against attacks on low bits
-    [Mironov12]: if the computed value is off by at most eta, the rounded value differs from that of real arithmetic only where the latter
-    is within eta of the middle between two points, with probability 2 eta/g (1 + 2^-10) at most. A coordinate of size 2^m scale has eta =
-    2^(m - 52) scale, so that delta grows by less than (1 + e^epsilon) 2^(m - 40) per coordinate. Secure noise has no such term.
+    Lattice. With a `discrete` source everything is a whole multiple of `step`, the grid of the
+    bound. Contributions come rounded to it, and the sensitivity of the bound pays for that. Sums
+    are exact in int64, and the noise is exactly sampled. So no low-order bit of floating point
+    tells anything.
+
+    - Discrete Laplace, cube and ball noise is epsilon-DP as it stands.
+    - Discrete Gaussian noise of a scale of s steps is taken to be (k / (s - 2))-GDP for a shift by
+      k steps. Coordinate by coordinate, its trade-off curve is the continuous one's up to one
+      lattice step in the threshold, and GDP composes over coordinates. This is not proved on paper:
+      tests/mechanisms/test_additive.py computes the exact profile.
+
+    Reals. With a source on the reals the noisy value is rounded to a public grid g (`snap`), which
+    is 2^-10 to 2^-11 of the scale. In real arithmetic this is post-processing, and costs nothing
+    but g^2/12, 8e-8 of the variance. It is a second line of defence against attacks on low bits
+    [Mironov12]. If the computed value is off by at most eta, the rounded value differs from that of
+    real arithmetic only where the latter is within eta of the middle between two points. This has a
+    probability of at most 2 eta/g (1 + 2^-10). A coordinate of size 2^m scale has eta = 2^(m - 52)
+    scale, so delta grows by less than (1 + e^epsilon) 2^(m - 40) per coordinate. Secure noise has
+    no such term.
     """
 
-    distribution: str  # gaussian | laplace | cube | ball | none
-    norm: int | str  # 2 | 1 | "inf": the norm in which `sensitivity` is measured
-    sensitivity: float  # of one user's contribution
-    stream_norm: float  # max_j ||C e_j||: how often, in that norm, one contribution is seen
-    scale: float  # standard deviation (Gaussian), b (Laplace) or sensitivity / epsilon (cube, ball)
-    step: float | None  # of the lattice; None on the reals
-    size: int = 1  # coordinates that are noised together: K-norm noise depends on it
+    # "gaussian", "laplace", "cube", "ball" or "none".
+    distribution: str
+    # The norm in which `sensitivity` is measured: 2, 1 or "inf".
+    norm: int | str
+    # The sensitivity of one user's contribution.
+    sensitivity: float
+    # max_j ||C e_j||: how often, in that norm, one contribution is counted.
+    stream_norm: float
+    # The standard deviation (Gaussian), b (Laplace), or sensitivity / epsilon (cube, ball).
+    scale: float
+    # The step of the lattice, or None on the reals.
+    step: float | None
+    # How many coordinates get noise together. K-norm noise depends on it.
+    size: int = 1
 
     @property
     def std(self) -> float:
+        """The standard deviation of the noise on each coordinate."""
         if self.distribution == "cube":
             return self.scale * math.sqrt((self.size + 1) * (self.size + 2) / 3)
         if self.distribution == "ball":
             return self.scale * math.sqrt(self.size + 1)
-        return self.scale * (math.sqrt(2.0) if self.distribution == "laplace" else 1.0)
+        if self.distribution == "laplace":
+            return self.scale * math.sqrt(2.0)
+        return self.scale
 
     def loss(self) -> Loss:
-        """What the noise really gives."""
+        """The privacy loss of this noise. It may be smaller than the loss that was asked for."""
         if self.scale == 0:
             return PureDP(math.inf)
         return loss_of(
@@ -104,7 +142,7 @@ class AdditiveNoise:
 
     @property
     def order(self) -> int:
-        """How losses of several releases add up: the norm of the stream, 2 for Gaussian noise and 1 for pure epsilon."""
+        """The norm in which the losses of several releases add up, L2 or L1."""
         return 2 if self.distribution == "gaussian" else 1
 
     @property
@@ -113,10 +151,14 @@ class AdditiveNoise:
         return grid_below(self.scale)
 
     def to_lattice(self, values: Array) -> npt.NDArray[Any]:
+        """Values in whole steps of the lattice. On the reals they stay as they are."""
         return values if self.step is None else np.rint(values / self.step).astype(np.int64)
 
     def add(self, exact: npt.NDArray[Any], noise: NoiseSource) -> Array:
-        """exact [rows, size] -> the noisy rows, as floats. The source of an audit reads them, and may put others in their place."""
+        """Add noise to exact [row, size], and return the noisy rows as floats.
+
+        The source of an audit has a method `instead`. It reads the rows, and may replace them.
+        """
         noisy = exact if self.distribution == "none" else self._noisy(exact, noise)
         instead = getattr(noise, "instead", None)
         return noisy if instead is None else np.asarray(instead(self, exact, noisy))
@@ -132,28 +174,34 @@ class AdditiveNoise:
             noisy: Array = draw(self.scale, exact.shape)
             noisy += exact
             return round_to_grid(noisy, self.snap)
-        result: Array = (exact + draw(self.scale / self.step, exact.shape)) * self.step
-        return result
+        # In whole steps, where the sum is exact.
+        noisy_steps = exact + draw(self.scale / self.step, exact.shape)
+        return np.asarray(noisy_steps * self.step)
 
 
 def sensitivity_of(bound: "Bound", norm: int | str, relation: Relation) -> float:
-    """Of one user's contribution, in L1, in L2, or in its largest coordinate ("inf").
+    """The sensitivity of one user's contribution in L1, L2 or its largest coordinate ("inf").
 
-    No coordinate is larger than `largest`, so that replacing a user moves each by 2 `largest` at most, and each of both is rounded by
-    half a grid step; somebody who contributes zero moves it by `largest`, unless the bound says that this is a contribution like others
-    (`absent_is_zero`). No coordinate moves farther than the whole does in L2.
+    In the largest coordinate: no coordinate is larger than `largest`. Replacing a user moves each
+    by at most 2 `largest`, and both contributions are rounded by half a grid step. A user who
+    contributes zero instead moves it by `largest`, unless the bound says that zero is a
+    contribution like others (`absent_is_zero`). No coordinate moves farther than the whole vector
+    does in L2.
     """
-    if norm == "inf":
-        alone = relation == Relation.NULL and getattr(bound, "absent_is_zero", True)
-        return min(bound.largest * (1 if alone else 2) + bound.grid, bound.sensitivity(relation))
-    return bound.sensitivity(relation) if norm == 2 else bound.l1_sensitivity(relation)
+    if norm == 2:
+        return bound.sensitivity(relation)
+    if norm == 1:
+        return bound.l1_sensitivity(relation)
+    becomes_zero = relation == Relation.NULL and getattr(bound, "absent_is_zero", True)
+    largest_move = bound.largest * (1 if becomes_zero else 2) + bound.grid
+    return min(largest_move, bound.sensitivity(relation))
 
 
 def check_bound(value: object) -> "Bound":
-    """The argument `bound`, if it is one."""
+    """Return the argument `bound` if it is one, and refuse it otherwise."""
     members = ("size", "largest", "grid", "sensitivity", "l1_sensitivity", "identity")
-    found: Bound = has("bound", value, members, "a bound on contributions, such as L2Ball")
-    return found
+    bound: Bound = has("bound", value, members, "a bound on contributions, such as L2Ball")
+    return bound
 
 
 def additive_noise(
@@ -165,7 +213,10 @@ def additive_noise(
     discrete: bool,
     users: int,
 ) -> AdditiveNoise:
-    """The Gaussian or Laplace noise under which `query` on a stream of contributions within `bound` keeps `loss`."""
+    """The Gaussian or Laplace noise with which a query keeps `loss`.
+
+    The query is one of a stream of contributions within `bound`, by at most `users` users.
+    """
     check_bound(bound)
     has(
         "query",
@@ -180,24 +231,26 @@ def additive_noise(
             "none", 2, bound.sensitivity(relation), query.column_norm(2), 0.0, None
         )
     if isinstance(loss, GaussianDP):
-        distribution, amount = "gaussian", loss.mu
+        distribution = "gaussian"
+        amount = loss.mu
     elif isinstance(loss, PureDP):
-        distribution, amount = "laplace", loss.epsilon
+        distribution = "laplace"
+        amount = loss.epsilon
     else:
         raise InvalidParameter(
             "additive noise serves GaussianDP or PureDP, not (epsilon, delta) alone"
         )
     if not (amount > 0 and math.isfinite(amount)):
         raise InvalidParameter(f"the loss must be positive and finite, got {loss}")
-    made = _made(distribution, amount, bound, relation, query, discrete=discrete)
-    return check_lattice(made, bound, query, users)
+    noise = _calibrate(distribution, amount, bound, relation, query, discrete=discrete)
+    return check_lattice(noise, bound, query, users)
 
 
 def cube_noise(
     bound: "Bound", epsilon: float, relation: Relation, *, discrete: bool
 ) -> AdditiveNoise:
     """The K-norm mechanism of the cube, for a user who is in one release: pure epsilon-DP."""
-    return _made("cube", _epsilon(epsilon), bound, relation, None, discrete=discrete)
+    return _calibrate("cube", _check_epsilon(epsilon), bound, relation, None, discrete=discrete)
 
 
 def ball_noise(
@@ -205,34 +258,44 @@ def ball_noise(
 ) -> AdditiveNoise:
     """The K-norm mechanism of the L2 ball, for a user who is in one release: pure epsilon-DP.
 
-    On a lattice the probabilities are proportional to exp(-floor(||z||_2 / J) J / scale), J = `shell_width` steps, and the sensitivity is
-    rounded up to T J steps: floor((a + T J) / J) = floor(a / J) + T.
+    On a lattice the probabilities are proportional to exp(-floor(||z||_2 / J) J / scale) with
+    J = `shell_width` steps. The sensitivity is rounded up to T J steps for a whole T, because
+    floor((a + T J) / J) = floor(a / J) + T.
     """
-    return _made("ball", _epsilon(epsilon), bound, relation, None, discrete=discrete)
+    return _calibrate("ball", _check_epsilon(epsilon), bound, relation, None, discrete=discrete)
 
 
 def pure_noise(
     bound: "Bound", epsilon: float, relation: Relation, *, discrete: bool, users: int
 ) -> AdditiveNoise:
-    """The least noise that is epsilon-DP for a user who is in one release: Laplace, cube or ball. All of it is public."""
+    """The least noise that is epsilon-DP for a user who is in one release: Laplace, cube or ball.
+
+    The choice depends on public numbers only.
+    """
     check_bound(bound)
-    kinds = _PURE if bound.size <= _FEW else _PURE[:2]
-    made = [
-        _made(kind, _epsilon(epsilon), bound, relation, None, discrete=discrete) for kind in kinds
+    whole("users", users, at_least=1)
+    amount = _check_epsilon(epsilon)
+    distributions = list(_PURE)
+    if bound.size > _MOST_COORDINATES_OF_BALL:
+        distributions.remove("ball")
+    candidates = [
+        _calibrate(distribution, amount, bound, relation, None, discrete=discrete)
+        for distribution in distributions
     ]
-    return check_lattice(
-        min(made, key=lambda noise: noise.std), bound, None, whole("users", users, at_least=1)
-    )
+    least = min(candidates, key=lambda noise: noise.std)
+    return check_lattice(least, bound, None, users)
 
 
 def least_noise(
     bound: "Bound", privacy: Request, query: LinearQuery, *, discrete: bool, users: int
 ) -> AdditiveNoise:
-    """The noise with the smallest variance that keeps `privacy`: by a formula of public numbers.
+    """The noise with the smallest variance that keeps `privacy`.
 
-    Where a user is in one release (no column of the query is longer than one in L1), all kinds are compared: Gaussian noise for delta > 0,
-    Laplace, cube and ball for any delta, since epsilon-DP is more than was asked for. What then is lost is pure: charge `loss()` of the
-    noise, never `loss_for(privacy)`. Counters, in which a user is in many sums, have Gaussian noise, or Laplace noise at delta = 0.
+    The choice is a formula of public numbers. If a user is in one release (no column of the query
+    is longer than one in L1), all kinds are compared: Gaussian noise for delta > 0, and Laplace,
+    cube and ball noise for any delta, because epsilon-DP is more than was asked for. The loss may
+    then be pure: charge `loss()` of the noise, and never `loss_for(privacy)`. Counters, in which a
+    user is in many sums, get Gaussian noise, or Laplace noise at delta = 0.
     """
     check_privacy_request(privacy)
     relation = Relation(privacy.relation)
@@ -241,20 +304,17 @@ def least_noise(
     )
     if isinstance(privacy, NoPrivacy) or query.column_norm(1) > 1:
         return usual
-    return min(
-        usual,
-        pure_noise(bound, privacy.epsilon, relation, discrete=discrete, users=users),
-        key=lambda noise: noise.std,
-    )
+    pure = pure_noise(bound, privacy.epsilon, relation, discrete=discrete, users=users)
+    return min(usual, pure, key=lambda noise: noise.std)
 
 
-def _epsilon(value: float) -> float:
+def _check_epsilon(value: float) -> float:
     if not (value > 0 and math.isfinite(value)):
         raise InvalidParameter.of("epsilon", "must be positive and finite", got=f"{value}")
     return value
 
 
-def _made(
+def _calibrate(
     distribution: str,
     amount: float,
     bound: "Bound",
@@ -263,43 +323,53 @@ def _made(
     *,
     discrete: bool,
 ) -> AdditiveNoise:
-    """Noise of one kind for a loss of this amount, mu or epsilon; `query` None: a user is in one release."""
-    norm, step = NORMS[distribution], bound.grid if discrete else None
-    stream_norm = (
-        1.0 if query is None else query.column_norm(2 if distribution == "gaussian" else 1)
-    )
+    """Noise of one kind for a loss of this amount, which is mu or epsilon.
+
+    Without a `query` every user is in one release.
+    """
+    norm = NORMS[distribution]
+    step = bound.grid if discrete else None
+    stream_norm = 1.0
+    if query is not None:
+        stream_norm = query.column_norm(2 if distribution == "gaussian" else 1)
     sensitivity = sensitivity_of(bound, norm, relation)
     if distribution == "ball" and step is not None:
-        unit = Fraction(step) * shell_width(bound.size)
-        sensitivity = float(math.ceil(Fraction(sensitivity) / unit) * unit)
+        # Rounded up to whole shells, exactly: see `ball_noise`.
+        shell = Fraction(step) * shell_width(bound.size)
+        sensitivity = float(math.ceil(Fraction(sensitivity) / shell) * shell)
     scale = sensitivity * stream_norm / amount
     if distribution == "gaussian" and step is not None:
-        scale += 2 * step
+        scale += _STEPS_LOST * step
     return AdditiveNoise(distribution, norm, sensitivity, stream_norm, scale, step, bound.size)
 
 
 def check_lattice(
-    made: AdditiveNoise, bound: "Bound", query: LinearQuery | None, users: int
+    noise: AdditiveNoise, bound: "Bound", query: LinearQuery | None, users: int
 ) -> AdditiveNoise:
-    """The noise, unless whole numbers of 64 bits cannot hold it and the sums, or the lattice is too coarse."""
-    step, scale = made.step, made.scale
+    """Return the noise, if 64 bits can hold it and its lattice is fine enough. Refuse it if not."""
+    step = noise.step
+    scale = noise.scale
     if step is None:
-        return made
+        return noise
     if query is not None and not query.integral:
         raise InvalidParameter(
-            "secure noise needs a counter whose coded sums are whole numbers: Tree, HonakerTree or Toeplitz(bits=...)"
+            "secure noise needs a counter whose coded sums are whole numbers: "
+            "Tree, HonakerTree or Toeplitz(bits=...)"
         )
     coefficient = 1.0 if query is None else query.coefficient
-    if max((users + 1) * bound.largest * coefficient, 128 * scale) / step > _INT64:
+    largest_sum = (users + 1) * bound.largest
+    if max(largest_sum * coefficient, _REACH * scale) / step > _LARGEST_INTEGER:
         raise InvalidParameter(
-            f"the sums of {users} users and noise of scale {scale:g} do not fit into 64 bits: use fewer users or bits"
+            f"the sums of {users} users and noise of scale {scale:g} do not fit into 64 bits: "
+            "use fewer users or bits"
         )
-    if (users + 1) * bound.largest / step >= 2.0**53:
+    if largest_sum / step >= _LARGEST_EXACT:
         raise InvalidParameter(
             f"the sums of {users} users are not exact in floating point: use fewer users"
         )
-    if step > _COARSEST * scale:
+    if step > _COARSEST_STEP * scale:
         raise InvalidParameter(
-            f"noise of scale {scale:g} is too small for the lattice of step {step:g}: use a smaller epsilon"
+            f"noise of scale {scale:g} is too small for the lattice of step {step:g}: "
+            "use a smaller epsilon"
         )
-    return made
+    return noise

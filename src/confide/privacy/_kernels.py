@@ -1,4 +1,7 @@
-"""The check of a contribution, in one pass."""
+"""The compiled check of a contribution, in one pass over its values.
+
+`tests/privacy/test_bounded.py` compares it with NumPy. It is called for every contribution.
+"""
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +13,7 @@ Array = npt.NDArray[np.float64]
 
 @njit
 def largest_on_grid(values: Array, grid: float) -> float:
-    """The largest absolute value; -1 if some value is not a finite whole multiple of the grid."""
+    """The largest absolute value, or -1 if a value is not a finite whole multiple of the grid."""
     largest = 0.0
     for value in values:
         if not np.isfinite(value) or np.rint(value / grid) * grid != value:

@@ -1,4 +1,9 @@
-"""What a guarantee assumes besides the numbers of its certificate."""
+"""What a guarantee assumes besides the numbers of its certificate.
+
+An assumption leaves this file in certificates, as `kind`, `values` and `text`. Code looks at the
+kind and the values only. The texts of the kinds below are in `words.py` and may be rewritten
+freely. The kinds themselves are part of the format of a certificate and must stay as they are.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,14 +13,15 @@ from confide.identity import Identity
 from confide.privacy import words
 from confide.privacy.trust import Trust
 
-# Of an assumption that nothing looks for.
+# The kind of an assumption that is only stated in words. No code looks for it.
 STATED = "stated"
+# The kind of the assumption that users or devices were simulated.
 SIMULATED = "simulated"
 
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """One assumption. Code looks at `kind` and `values`; `text` says the same to people, and decides nothing."""
+    """One assumption: its `kind` and `values` for code, and its `text` for people."""
 
     kind: str
     text: str = field(compare=False)
@@ -25,12 +31,18 @@ class Assumption:
         return Identity("assumption", 1, kind=self.kind, values=dict(self.values))
 
     def to_json(self) -> dict[str, Any]:
-        values = {"values": dict(self.values)} if self.values else {}
-        return {"kind": self.kind, "text": self.text, **values}
+        facts: dict[str, Any] = {"kind": self.kind, "text": self.text}
+        if self.values:
+            facts["values"] = dict(self.values)
+        return facts
 
     @classmethod
     def from_json(cls, facts: dict[str, Any]) -> "Assumption":
-        """A standing assumption gets the words of this version, because anybody can write others into a file."""
+        """Read an assumption from a certificate.
+
+        A standing assumption gets the words of this version, because anybody can write other words
+        into a file.
+        """
         text = words.ASSUMPTIONS.get(facts["kind"], facts["text"])
         return cls(facts["kind"], text, facts.get("values", {}))
 
@@ -39,7 +51,7 @@ class Assumption:
 
 
 def standing_assumptions(trust: Trust, source: str) -> list[Assumption]:
-    """The assumptions of every guarantee with this trust model and this noise."""
+    """The assumptions of every guarantee with this trust model and this source of noise."""
     return [Assumption(kind, words.ASSUMPTIONS[kind]) for kind in _kinds(trust, source)]
 
 

@@ -1,6 +1,10 @@
-"""Certificates: a document that states a guarantee and the numbers from which it can be recomputed.
+"""Certificates: a document that states a guarantee and the numbers it can be recomputed from.
 
-The stated epsilon is that of the noise that is added, never the nominal one of a printed constant. It contains public values only.
+The stated epsilon is that of the noise that is added, never the nominal one of a printed constant.
+A certificate contains public values only.
+
+What leaves this file is a JSON document. `certificate.schema.json` describes it, `FORMAT` names it,
+and `confide.audit.verify` recomputes it, so keys and kinds may not change without a new format.
 """
 
 import json
@@ -26,23 +30,28 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Mechanism:
-    """One mechanism of a certificate: its query, its sensitivity and its noise."""
+    """One mechanism of a certificate: its query, its sensitivity and its noise.
 
-    name: str  # a counter's factorisation, "rounds", "local", "distributed" or "smooth"
+    `name` is a counter's factorisation, "rounds", "local", "distributed" or "smooth".
+    """
+
+    name: str
     distribution: str
     norm: int | str | None
-    sensitivity: float | None  # of one user's contribution
+    # The sensitivity of one user's contribution, in `norm`.
+    sensitivity: float | None
     scale: float | None
     parameters: Json = field(default_factory=dict)
+    # The step of the lattice of discrete noise.
     lattice: float | None = None
-    # what a contribution is clipped to: its sensitivity can be computed again
+    # The set that a contribution is clipped to. The sensitivity can be computed again from it.
     bound: Json | None = None
     query: str = ""
-    # Whether there were no users, or no devices, whose data or noise were drawn one by one.
+    # True if users or devices were simulated together, so nobody's data or noise were drawn alone.
     simulated: bool = False
 
     def to_json(self) -> Json:
-        return {
+        facts: Json = {
             "name": self.name,
             "distribution": self.distribution,
             "norm": self.norm,
@@ -52,8 +61,10 @@ class Mechanism:
             "lattice": self.lattice,
             "bound": self.bound,
             "query": self.query,
-            **({"simulated": True} if self.simulated else {}),
         }
+        if self.simulated:
+            facts["simulated"] = True
+        return facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +84,7 @@ class Certificate:
 
     @property
     def guarantee(self) -> Guarantee:
-        """As it is stated; `confide.audit.verify` recomputes it."""
+        """The guarantee as it is stated. `confide.audit.verify` recomputes it."""
         return Guarantee.from_json(self.document["guarantee"])
 
     @property
@@ -81,18 +92,23 @@ class Certificate:
         return [Assumption.from_json(facts) for facts in self.document["assumptions"]]
 
     def save(self, path: str | Path) -> None:
-        replace(Path(path), (json.dumps(self.document, indent=2, allow_nan=False) + "\n").encode())
+        """Write the certificate to a file, whole or not at all."""
+        text = json.dumps(self.document, indent=2, allow_nan=False) + "\n"
+        replace(Path(path), text.encode())
 
     @classmethod
     def load(cls, path: str | Path) -> "Certificate":
-        """The certificate in a file, valid under the schema; `confide.audit.verify` checks its arithmetic."""
+        """Read a certificate from a file and check that it follows the schema.
+
+        Its arithmetic is not checked. `confide.audit.verify` does that.
+        """
         try:
             document = json.loads(
                 read_text(path),
-                parse_constant=_refuse,
-                parse_float=_finite_float,
-                parse_int=_tame_int,
-                object_pairs_hook=_unique,
+                parse_constant=_refuse_number,
+                parse_float=_parse_float,
+                parse_int=_parse_int,
+                object_pairs_hook=_parse_object,
             )
         except OSError as error:
             raise CertificateError(f"cannot read {path}: {error.strerror}") from None
@@ -111,24 +127,31 @@ def certify(
     checked: Sequence[str] = (),
     on_trust: Sequence[str] = (),
 ) -> Certificate:
-    """The certificate of a guarantee; `assumptions` come on top of the ones that every guarantee of its kind has.
+    """Make the certificate of a guarantee.
 
-    `on_trust` is what nobody can recompute from the numbers: code that is not part of confide; `checked` is what was tested of it.
+    `assumptions` come on top of the ones that every guarantee of its kind has. `on_trust` is what
+    nobody can recompute from the numbers, such as code that is not part of confide, and `checked`
+    is what was tested of it.
     """
     import confide
 
     kind("guarantee", guarantee, Guarantee)
     text("subject", subject)
     mechanisms = listed("mechanisms", mechanisms, Mechanism)
-    assumed = [
-        Assumption(STATED, each) if isinstance(each, str) else each
-        for each in listed("assumptions", assumptions, Assumption, str)
+    own_assumptions = [
+        Assumption(STATED, assumption) if isinstance(assumption, str) else assumption
+        for assumption in listed("assumptions", assumptions, Assumption, str)
     ]
     if guarantee.times > 1:
         raise InvalidParameter(
-            "a certificate states the guarantee for one participation: certify the guarantee with times=1"
+            "a certificate states the guarantee for one participation: "
+            "certify the guarantee with times=1"
         )
-    stated = [*standing_assumptions(guarantee.trust, guarantee.source), *assumed]
+    all_assumptions = [
+        *standing_assumptions(guarantee.trust, guarantee.source),
+        *own_assumptions,
+        *_simulations(mechanisms, own_assumptions),
+    ]
     document: Json = {
         "format": FORMAT,
         "confide_version": confide.__version__,
@@ -136,20 +159,24 @@ def certify(
         "subject": subject,
         "guarantee": guarantee.to_json(),
         "mechanisms": [mechanism.to_json() for mechanism in mechanisms],
-        "assumptions": [
-            assumption.to_json() for assumption in (*stated, *_simulations(mechanisms, assumed))
-        ],
+        "assumptions": [assumption.to_json() for assumption in all_assumptions],
     }
-    document |= {
-        name: list(said) for name, said in (("checked", checked), ("on_trust", on_trust)) if said
-    }
+    if checked:
+        document["checked"] = list(checked)
+    if on_trust:
+        document["on_trust"] = list(on_trust)
     check_schema(document)
     return Certificate(document)
 
 
-def _simulations(mechanisms: Sequence[Mechanism], said: Sequence[Assumption]) -> list[Assumption]:
-    """What a mechanism says of simulated users, unless it was said already: no certificate hides that there were none."""
-    if any(assumption.kind == SIMULATED for assumption in said):
+def _simulations(
+    mechanisms: Sequence[Mechanism], own_assumptions: Sequence[Assumption]
+) -> list[Assumption]:
+    """An assumption for each mechanism whose users were simulated, unless there is one already.
+
+    So no certificate hides that there were no users.
+    """
+    if any(assumption.kind == SIMULATED for assumption in own_assumptions):
         return []
     return [
         Assumption(SIMULATED, f"Simulated: {mechanism.query}")
@@ -159,18 +186,20 @@ def _simulations(mechanisms: Sequence[Mechanism], said: Sequence[Assumption]) ->
 
 
 def check_schema(document: Any) -> None:
-    """Raise where a document does not follow the published schema, naming the place."""
+    """Refuse a document that does not follow the published schema, and name the place."""
     written = document.get("format", FORMAT) if isinstance(document, dict) else FORMAT
     if written != FORMAT:
         raise CertificateError(
-            f"not a confide certificate that this version can read: its format is {shown(written)}, not {FORMAT!r}"
+            "not a confide certificate that this version can read: "
+            f"its format is {shown(written)}, not {FORMAT!r}"
         )
     errors = sorted(
         _validator().iter_errors(document), key=lambda error: list(map(str, error.path))
     )
     if errors:
-        place = "/".join(map(str, errors[0].path)) or "the document"
-        raise CertificateError(f"not a confide certificate: {place}: {errors[0].message[:200]}")
+        first = errors[0]
+        place = "/".join(map(str, first.path)) or "the document"
+        raise CertificateError(f"not a confide certificate: {place}: {first.message[:200]}")
 
 
 @cache
@@ -182,38 +211,36 @@ def _validator() -> Any:
 
 def schema() -> Json:
     """The published JSON Schema of certificates."""
-    loaded: Json = json.loads(
-        Path(__file__).with_name("certificate.schema.json").read_text(encoding="utf-8")
-    )
-    return loaded
+    path = Path(__file__).with_name("certificate.schema.json")
+    published: Json = json.loads(path.read_text(encoding="utf-8"))
+    return published
 
 
 def describe(bound: Identified) -> Json | None:
-    """A bound by its kind and its parameters, if they are plain numbers."""
+    """A bound by its kind and its parameters, or None if they are not all plain numbers."""
     identity = identity_of(bound)
-    plain = all(isinstance(value, bool | int | float) for value in identity.values.values())
-    return {"name": identity.kind, **identity.values} if plain else None
+    parameters = identity.values
+    if not all(isinstance(value, bool | int | float) for value in parameters.values()):
+        return None
+    return {"name": identity.kind, **parameters}
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _refuse_number(text: str) -> float:
+    raise ValueError(f"{text} is not allowed")
 
 
-def _refuse(name: str) -> float:
-    raise ValueError(f"{name} is not allowed")
-
-
-def _finite_float(text: str) -> float:
+def _parse_float(text: str) -> float:
     value = float(text)
-    return value if math.isfinite(value) else _refuse(text)
+    return value if math.isfinite(value) else _refuse_number(text)
 
 
-def _tame_int(text: str) -> int:
-    return int(text) if len(text) < 20 else int(_refuse(f"{text[:20]}..."))
+def _parse_int(text: str) -> int:
+    # Whole numbers of more digits do not fit into 64 bits, and take long to read.
+    return int(text) if len(text) < 20 else int(_refuse_number(f"{text[:20]}..."))
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> Json:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+def _parse_object(pairs: list[tuple[str, Any]]) -> Json:
+    facts = dict(pairs)
+    if len(facts) < len(pairs):
         raise ValueError("a key appears twice")
-    return made
+    return facts

@@ -1,4 +1,9 @@
-"""The guarantee for a whole stream of releases; every release carries it."""
+"""The guarantee for a whole stream of releases. Every release carries it.
+
+A guarantee leaves this file as `to_json`, which stands in every certificate and in run folders. The
+names in it and `FORMAT` are a published format (`certificate.schema.json`). How a guarantee is
+written for people is decided in `words.py` and can be changed freely.
+"""
 
 import math
 from dataclasses import dataclass, replace
@@ -32,10 +37,14 @@ from confide.privacy.request import (
 
 FORMAT = "confide-guarantee/1"
 
-# Relative: how far a number that a file states may be from the one that this machine computes.
-_ROUNDING = 1e-6
-SLACK = 1e-9  # relative: what rounding in the accounting may add up to
-# which ways of keeping data serve which request; a central guarantee becomes joint by the billboard lemma
+# How far a number that a file states may be from the one that this machine computes, relative to
+# the number. Taste: the arithmetic of another processor is off by much less, a forgery by more.
+_ROUNDING_IN_FILES = 1e-6
+# A loss may exceed its request by this share, because the accounting rounds. Measured: the
+# accounting is good to 1e-9 (tests/privacy/test_accounting.py). Privacy depends on it by so much.
+SLACK = 1e-9
+# Which trust models satisfy which request. A central guarantee becomes joint by the billboard
+# lemma.
 _SERVES = {
     NoPrivacy: {Trust.NONE},
     LocalDP: {Trust.LOCAL},
@@ -47,18 +56,24 @@ _SERVES = {
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """Everything released for `users` users, read together, loses at most `loss` about any one of them.
+    """What holds for everything that is released for `users` users, read together.
 
-    A guarantee whose loss exceeds its request cannot be made: printed constants whose true epsilon exceeds the nominal one
-    are refused, with an error that states the true epsilon.
+    Guarantee: a reader of all releases learns at most `loss` about any one user, under the relation
+    of the request.
+
+    A guarantee whose loss exceeds its request cannot be made. So printed constants whose true
+    epsilon exceeds the nominal one are refused, with an error that states the true epsilon.
+
+    `source` is the kind of noise, "fast" or "secure" (`mechanisms/sources.py`). `times` is more
+    than one in the guarantee for a person who took part so many times (`participations`).
     """
 
     loss: Loss
     request: Request
     trust: Trust
     users: int
-    source: str  # fast | secure: see mechanisms/sources.py
-    times: int = 1  # for a person who took part so many times
+    source: str
+    times: int = 1
 
     def __post_init__(self) -> None:
         check_loss(self.loss)
@@ -69,12 +84,13 @@ class Guarantee:
         whole("times", self.times, at_least=1)
         if self.trust not in _SERVES[type(self.request)]:
             raise PromiseBroken(
-                f"{type(self.request).__name__} was requested, which {self.trust.value} trust does not give"
+                f"{self.request.kind} was requested, which {self.trust.value} trust does not give"
             )
         own_delta = self.loss.delta if isinstance(self.loss, ApproxDP) else 0.0
         if self.times == 1 and own_delta > self.request.delta:
             raise PromiseBroken(
-                f"this noise gives delta={own_delta:g}, more than the requested delta={self.request.delta:g}"
+                f"this noise gives delta={own_delta:g}, "
+                f"more than the requested delta={self.request.delta:g}"
             )
         if self.times == 1 and self.epsilon > self.request.epsilon * (1 + SLACK):
             raise PromiseBroken(
@@ -84,15 +100,20 @@ class Guarantee:
 
     @property
     def delta(self) -> float:
-        """The requested delta; more only for a person who took part several times under an (epsilon, delta) loss."""
-        grows = self.times > 1 and isinstance(self.loss, ApproxDP)
-        return (
-            max(self.request.delta, self.loss.delta_at(math.inf)) if grows else self.request.delta
-        )
+        """The requested delta.
+
+        It is larger only for a person who took part several times under an (epsilon, delta) loss.
+        """
+        if self.times > 1 and isinstance(self.loss, ApproxDP):
+            return max(self.request.delta, self.loss.delta_at(math.inf))
+        return self.request.delta
 
     @property
     def epsilon(self) -> float:
-        """The epsilon of the noise that is added, at `delta`. It may be smaller than the requested epsilon."""
+        """The epsilon of the noise that is added, at `delta`.
+
+        It may be smaller than the requested epsilon.
+        """
         return self.loss.epsilon_at(self.delta)
 
     @property
@@ -106,7 +127,10 @@ class Guarantee:
 
     @property
     def stated(self) -> tuple[float, float]:
-        """Epsilon and delta as people write them: a pure loss has its own epsilon and delta zero, whatever was requested."""
+        """Epsilon and delta as people write them.
+
+        A pure loss has its own epsilon and delta = 0, whatever was requested.
+        """
         if isinstance(self.loss, PureDP):
             return self.loss.epsilon, 0.0
         return self.epsilon, self.delta
@@ -114,7 +138,8 @@ class Guarantee:
     def to_json(self) -> dict[str, Any]:
         """The one form of a guarantee in files and certificates.
 
-        `epsilon`, `delta` and `relation` are for readers; they follow from the loss and the request.
+        `epsilon`, `delta` and `relation` are for readers. They follow from the loss and the
+        request.
         """
         return {
             "format": FORMAT,
@@ -131,14 +156,18 @@ class Guarantee:
 
     @classmethod
     def from_json(cls, facts: Any) -> "Guarantee":
-        """The guarantee that `to_json` wrote. Numbers for readers that do not follow from the loss and the request are refused."""
+        """The guarantee that `to_json` wrote.
+
+        It is refused if its numbers for readers do not follow from its loss and its request.
+        """
         if not isinstance(facts, dict) or facts.get("format") != FORMAT:
             written = facts.get("format") if isinstance(facts, dict) else None
             raise InvalidParameter(
-                f"this guarantee has format {shown(written)}, this version of confide reads {FORMAT}"
+                f"this guarantee has format {shown(written)}, "
+                f"this version of confide reads {FORMAT}"
             )
         try:
-            made = cls(
+            guarantee = cls(
                 loss=loss_from_json(facts["loss"]),
                 request=request_from_json(facts["request"]),
                 trust=Trust(choice("trust", facts["trust"], tuple(each.value for each in Trust))),
@@ -146,42 +175,49 @@ class Guarantee:
                 source=facts["source"],
                 times=facts["times"],
             )
-            told = {name: facts[name] for name in ("epsilon", "delta", "relation")}
+            for_readers = {name: facts[name] for name in ("epsilon", "delta", "relation")}
         except (KeyError, TypeError) as error:
             raise InvalidParameter(f"this guarantee is not complete: {error}") from None
-        for name, value in told.items():
-            if not _same(value, made.to_json()[name]):
+        computed = guarantee.to_json()
+        for name, value in for_readers.items():
+            if not _is_same(value, computed[name]):
                 raise InvalidParameter(
-                    f"this guarantee states {name}={shown(value)}, which does not follow from its loss and its request"
+                    f"this guarantee states {name}={shown(value)}, "
+                    "which does not follow from its loss and its request"
                 )
-        return made
+        return guarantee
 
     def __str__(self) -> str:
         return words.guarantee(self)
 
 
-def _same(told: Any, computed: Any) -> bool:
+def _is_same(stated: Any, computed: Any) -> bool:
     """Numbers may differ by what rounding in the accounting adds up to on another processor."""
-    both = isinstance(told, float) and isinstance(computed, float)
-    return bool(told == computed) or (both and math.isclose(told, computed, rel_tol=_ROUNDING))
+    if stated == computed:
+        return True
+    if not (isinstance(stated, float) and isinstance(computed, float)):
+        return False
+    return math.isclose(stated, computed, rel_tol=_ROUNDING_IN_FILES)
 
 
 def no_guarantee(users: int) -> Guarantee:
-    """The guarantee of a baseline that adds no noise: none, and it says so."""
+    """The guarantee of a baseline that adds no noise. It says that there is none."""
     return Guarantee(NO_PRIVACY, NoPrivacy(), Trust.NONE, users, "none")
 
 
 def billboard(guarantee: Guarantee) -> Guarantee:
     """Joint privacy, derived from the privacy of what is published [Hsu16, Lemma 2.1].
 
-    If everything that is published is private in the central sense, and each user's actions are a function of what is
-    published and of that user's own data, then the actions of all OTHER users are private for every user, with the same
-    loss. A local or distributed guarantee also holds against the server, and is returned unchanged; so is no guarantee.
+    If everything that is published is private in the central sense, and each user's actions are a
+    function of what is published and of that user's own data, then the actions of all OTHER users
+    are private for every user, with the same loss.
+
+    A local or distributed guarantee also holds against the server, and is returned unchanged. So is
+    the guarantee of a baseline, which is none.
     """
     kind("guarantee", guarantee, Guarantee)
     if guarantee.trust is not Trust.CENTRAL:
         return guarantee
-    asked = guarantee.request
-    return replace(
-        guarantee, trust=Trust.JOINT, request=JointDP(asked.epsilon, asked.delta, asked.relation)
-    )
+    central = guarantee.request
+    request = JointDP(central.epsilon, central.delta, central.relation)
+    return replace(guarantee, trust=Trust.JOINT, request=request)

@@ -1,26 +1,49 @@
 """The privacy ledger: one total budget for a data set or a service, in one SQLite file.
 
-Guarantee: all releases together are (E, D)-DP under the ledger's relation, although what to ask next, and with which loss, may
-depend on every answer so far: a privacy filter [Rogers16]. The total (E, D) and what is set aside for noise that is not Gaussian
-are fixed when the ledger is made. Other noise adds up (epsilon, delta), and may use all of (E, D) until the first Gaussian
-spend. That one divides the total for good: other noise keeps (E_o, D_o), the larger of what it has spent and what was set aside;
-Gaussian noise gets (E_g, D_g) = (E, D) - (E_o, D_o), that is, a sum of mu^2 of at most B = gaussian_mu(E_g, D_g)^2.
+Symbols, and their names in the code: (E, D) is `Total.epsilon` and `Total.delta`. (E_o, D_o) and
+(E_g, D_g) are the caps for other noise and for Gaussian noise, once the total is divided. E_o and
+D_o are `caps.epsilon` and `caps.delta`, and sqrt(B) is `caps.mu`.
 
-Proof. Fix two neighbours; P and Q are the laws of all answers on the one and on the other. Gaussian noise alone: a mu-GDP answer
-can be computed from one draw of N(0, 1) or N(mu, 1) [Dong22, Thm. 2.10], so from the increment, over a time mu^2, of a Brownian
-motion with drift 0 or 1. The next mu may depend on the past of the motion, so adaptive answers with a sum of mu^2 up to B can be
-computed from its path on [0, B], for which the end point is sufficient: N(0, B) or N(B, B). Other noise alone: an (e, d)-DP
-answer fails openly with probability d, and otherwise has a likelihood ratio of at most e^e [Kairouz15, Thm. 3.1]; on every path
-the ratios multiply to at most e^E_o, the d add up to at most D_o. Interleaved: let R answer Gaussian questions as Q does, others
-as P does. Given the answers up to the division, P and R differ in Gaussian answers only, so for every event S
-    P(S, no failure) <= e^E_g R(S, no failure) + D_g    and    R(S, no failure) <= e^E_o Q(S).
-Failures have P-mass at most D_o, so P(S) <= e^(E_g + E_o) Q(S) + D_g + D_o: whatever the division, e^E Q(S) + D on every path.
+Guarantee: all releases together are (E, D)-DP under the ledger's relation. This holds although what
+to ask next, and with which loss, may depend on every answer so far: the ledger is a privacy filter
+[Rogers16]. The total (E, D), and what is set aside for noise that is not Gaussian, are fixed when
+the ledger is made. Other noise adds up (epsilon, delta), and may use all of (E, D) until the first
+Gaussian spend. That spend divides the total for good:
 
-Parts of different people. A spend may be on one part of a split, as (name of the split, name of the part): the split says for every
-person, by what neighbours have in common, in which one part they are. Two neighbours differ in one person, and answers on other parts
-than theirs have the same law on both, given the answers before: they are a function of those and of common data, and the proof above
-needs the answers that see this person only. So a spend on a part is admitted if the spends that its people are in, with it, keep the
-caps: all but those on other parts of the same split. What is spent in all is, of each split, the most that any of its parts has spent.
+- Other noise keeps (E_o, D_o), the larger of what it has spent and what was set aside.
+- Gaussian noise gets (E_g, D_g) = (E, D) - (E_o, D_o). So the sum of its mu^2 may be at most
+  B = gaussian_mu(E_g, D_g)^2.
+
+Proof. Fix two neighbours. P and Q are the laws of all answers on the one and on the other.
+
+1. Gaussian noise alone. A mu-GDP answer can be computed from one draw of N(0, 1) or N(mu, 1)
+   [Dong22, Thm. 2.10]. So it can be computed from the increment, over a time mu^2, of a Brownian
+   motion with drift 0 or 1. The next mu may depend on the past of the motion. So adaptive answers
+   with a sum of mu^2 up to B can be computed from its path on [0, B]. The end point is sufficient
+   for this path: N(0, B) or N(B, B).
+2. Other noise alone. An (e, d)-DP answer fails openly with probability d, and otherwise has a
+   likelihood ratio of at most e^e [Kairouz15, Thm. 3.1]. On every path the ratios multiply to at
+   most e^E_o, and the d add up to at most D_o.
+3. Interleaved. Let R answer Gaussian questions as Q does, and others as P does. Given the answers
+   up to the division, P and R differ in Gaussian answers only, so for every event S
+
+       P(S, no failure) <= e^E_g R(S, no failure) + D_g   and   R(S, no failure) <= e^E_o Q(S).
+
+   Failures have a P-mass of at most D_o, so P(S) <= e^(E_g + E_o) Q(S) + D_g + D_o. Whatever the
+   division is, this is e^E Q(S) + D on every path.
+
+Parts of different people. A spend may be on one part of a split, which is given as (name of the
+split, name of the part). The split says for every person, by what neighbours have in common, in
+which one part they are. Two neighbours differ in one person. Answers on other parts than this
+person's have the same law on both, given the answers before, because they are a function of those
+and of common data. So the proof above needs only the answers that see this person. A spend on a
+part is therefore admitted if it keeps the caps together with the spends that the people of the part
+are in: all spends but those on other parts of the same split. What is spent in all is, for each
+split, the most that any of its parts has spent.
+
+What leaves this file: the SQLite file with the tables in `_TABLES`, the ids and descriptions in it,
+and the stored releases. Ledgers in use must stay readable, so a change of the tables needs a new
+version. Errors and messages may be changed freely, and contain public values only.
 """
 
 import contextlib
@@ -41,21 +64,39 @@ from confide.privacy.guarantee import SLACK
 from confide.privacy.loss import ApproxDP, GaussianDP, Loss, PureDP
 from confide.privacy.request import CentralDP, Relation, parse_relation
 
-_APPLICATION, _VERSION = 0x636F6E66, 2  # "conf"
+# The file says with these two numbers that it is a ledger ("conf" in ASCII), and of which version.
+_APPLICATION = 0x636F6E66
+_VERSION = 2
+# Another transaction may hold the file for so many seconds. Taste.
+_SECONDS_TO_WAIT = 60.0
 _TABLES = {
+    # One row: what may be spent in all.
     "total": "epsilon REAL, delta REAL, relation TEXT, others_epsilon REAL, others_delta REAL",
-    "division": "one INTEGER PRIMARY KEY CHECK (one = 1), mu REAL NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL",
-    "spend": """number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, at TEXT NOT NULL, what TEXT NOT NULL, relation TEXT NOT NULL,
-                kind TEXT NOT NULL CHECK (kind IN ('gaussian', 'pure', 'approx')), mu REAL NOT NULL CHECK (mu >= 0),
-                epsilon REAL NOT NULL CHECK (epsilon >= 0), delta REAL NOT NULL CHECK (delta >= 0)""",
-    "part": "number INTEGER PRIMARY KEY REFERENCES spend (number), split TEXT NOT NULL, part TEXT NOT NULL",
+    # One row, once the first Gaussian spend has divided the total: the caps.
+    "division": """one INTEGER PRIMARY KEY CHECK (one = 1), mu REAL NOT NULL,
+                   epsilon REAL NOT NULL, delta REAL NOT NULL""",
+    "spend": """number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, at TEXT NOT NULL,
+                what TEXT NOT NULL, relation TEXT NOT NULL,
+                kind TEXT NOT NULL CHECK (kind IN ('gaussian', 'pure', 'approx')),
+                mu REAL NOT NULL CHECK (mu >= 0), epsilon REAL NOT NULL CHECK (epsilon >= 0),
+                delta REAL NOT NULL CHECK (delta >= 0)""",
+    # For spends on one part of a split. Ledgers of earlier versions do not have this table.
+    "part": """number INTEGER PRIMARY KEY REFERENCES spend (number),
+               split TEXT NOT NULL, part TEXT NOT NULL""",
     "release": "number INTEGER PRIMARY KEY REFERENCES spend (number), bytes BLOB NOT NULL",
 }
+# What says that two spends under one id are the same.
+_LINE_COLUMNS = "what, relation, kind, mu, epsilon, delta"
+# A part of a split: (name of the split, name of the part).
+Part = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """What may be spent in all, and the part of it that is set aside for noise that is not Gaussian."""
+    """What may be spent in all.
+
+    `others_epsilon` and `others_delta` are set aside for noise that is not Gaussian.
+    """
 
     epsilon: float
     delta: float
@@ -64,23 +105,27 @@ class Total:
     others_delta: float = 0.0
 
     def __post_init__(self) -> None:
-        # checks all three
-        object.__setattr__(
-            self, "relation", CentralDP(self.epsilon, self.delta, self.relation).relation
-        )
+        # The request checks all three values.
+        request = CentralDP(self.epsilon, self.delta, self.relation)
+        object.__setattr__(self, "relation", request.relation)
         arguments.real("others_epsilon", self.others_epsilon)
         arguments.real("others_delta", self.others_delta)
         if not (0 <= self.others_epsilon <= self.epsilon and 0 <= self.others_delta <= self.delta):
             raise InvalidParameter(
-                f"others_epsilon and others_delta must be non-negative and within the total, got {self}"
+                "others_epsilon and others_delta must be non-negative and within the total, "
+                f"got {self}"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Gaussian noise and other noise, counted apart."""
+    """How much Gaussian noise and how much other noise, counted apart.
 
-    mu: float  # the root of the sum of squares
+    `mu` is the root of the sum of squares of the Gaussian losses. `epsilon` and `delta` are sums
+    over the other losses.
+    """
+
+    mu: float
     epsilon: float
     delta: float
 
@@ -90,96 +135,122 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """One line of the ledger."""
+    """One line of the ledger.
+
+    `when` is the time of the charge in UTC (ISO 8601). `released` is False if the loss is charged
+    and no release is stored yet. If there is a `part`, only the data of its users were used.
+    """
 
     id: str
-    when: str  # it was charged: UTC, ISO 8601
+    when: str
     what: str
     relation: Relation
     loss: Loss
-    released: bool  # False: charged, and no release is stored yet
-    # of which split, and which part: nobody else's data were used
-    part: tuple[str, str] | None = None
+    released: bool
+    part: Part | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The filter of this module's docstring, as it stands: with `caps` once the first Gaussian spend has divided the total."""
+    """The privacy filter of this module's docstring at one moment.
+
+    `caps` is None until the first Gaussian spend has divided the total.
+    """
 
     total: Total
     spent: Amount
     caps: Amount | None = None
 
     def admit(self, loss: Loss) -> Amount | None:
-        """The caps that hold once `loss` is spent; a loss that does not fit is refused."""
-        gaussian = isinstance(loss, GaussianDP)
-        caps, (_, mu, epsilon, delta) = self._caps_for(gaussian), _columns(loss)
+        """Return the caps that hold once `loss` is spent, and refuse a loss that does not fit."""
+        is_gaussian = isinstance(loss, GaussianDP)
+        caps = self._caps_for(is_gaussian)
+        _, mu, epsilon, delta = _columns(loss)
         after = (
             math.hypot(self.spent.mu, mu),
             self.spent.epsilon + epsilon,
             self.spent.delta + delta,
         )
         fits = all(spent <= cap * (1 + SLACK) for spent, cap in zip(after, caps.row(), strict=True))
-        # without delta there is no Gaussian noise, however little
-        if not fits or (gaussian and caps.mu == 0):
+        # Without delta there can be no Gaussian noise, however small its loss is.
+        if not fits or (is_gaussian and caps.mu == 0):
             raise BudgetExceeded(str(loss), self.left)
-        return caps if gaussian else self.caps
+        return caps if is_gaussian else self.caps
 
     @property
     def epsilon(self) -> float:
-        """What all spends so far amount to at the total delta: NOMINAL. It is a guarantee only if they were fixed in advance.
+        """The NOMINAL epsilon of all spends so far, at the total delta.
 
-        Whoever stops when the answers look worst has several times as large a delta at this epsilon (tests/privacy/test_ledger.py). The
-        filter guarantees the total, and nothing smaller on the way.
+        It is a guarantee only if the spends were fixed in advance. Somebody who stops when the
+        answers look worst has a delta that is several times as large at this epsilon
+        (tests/privacy/test_ledger.py). The filter guarantees the total, and nothing smaller before
+        the total is spent.
         """
-        return self.spent.epsilon + gaussian_epsilon(
-            self.spent.mu, max(0.0, self.total.delta - self.spent.delta)
-        )
+        delta_left = max(0.0, self.total.delta - self.spent.delta)
+        return self.spent.epsilon + gaussian_epsilon(self.spent.mu, delta_left)
 
     @property
     def remaining(self) -> Amount:
-        """Undivided, this is a choice: so much Gaussian noise if no other noise comes before it, or so much other noise."""
-        spent, most, others = self.spent, self._caps_for(True).mu, self._caps_for(False)
-        mu = math.sqrt(max(0.0, most - spent.mu) * (most + spent.mu))
-        return Amount(
-            mu, max(0.0, others.epsilon - spent.epsilon), max(0.0, others.delta - spent.delta)
-        )
+        """What the next spends may be.
+
+        While the total is not divided, this is a choice: so much Gaussian noise if no other noise
+        comes before it, or so much other noise.
+        """
+        spent = self.spent
+        largest_mu = self._caps_for(True).mu
+        others = self._caps_for(False)
+        # The root of largest_mu^2 - spent.mu^2, without cancellation.
+        mu = math.sqrt(max(0.0, largest_mu - spent.mu) * (largest_mu + spent.mu))
+        epsilon = max(0.0, others.epsilon - spent.epsilon)
+        delta = max(0.0, others.delta - spent.delta)
+        return Amount(mu, epsilon, delta)
 
     @property
     def left(self) -> str:
         """`remaining` in words."""
-        left, word = self.remaining, "or" if self.caps is None else "and"
+        left = self.remaining
+        conjunction = "or" if self.caps is None else "and"
         divided = "" if self.caps is None else " (divided for good by the first Gaussian spend)"
-        return f"mu={left.mu:.6g} for Gaussian noise {word} (epsilon={left.epsilon:.6g}, delta={left.delta:.6g}) for other noise{divided}"
+        return (
+            f"mu={left.mu:.6g} for Gaussian noise {conjunction} (epsilon={left.epsilon:.6g}, "
+            f"delta={left.delta:.6g}) for other noise{divided}"
+        )
 
-    def _caps_for(self, gaussian: bool) -> Amount:
-        """The caps for the next spend: those set already, those that a Gaussian one would set, or the whole total."""
-        total, spent = self.total, self.spent
-        if self.caps is not None or not gaussian:
-            return self.caps or Amount(0.0, total.epsilon, total.delta)
-        epsilon, delta = (
-            max(spent.epsilon, total.others_epsilon),
-            max(spent.delta, total.others_delta),
-        )
-        if total.delta - delta <= SLACK * total.delta:  # what rounding leaves is no budget
+    def _caps_for(self, is_gaussian: bool) -> Amount:
+        """The caps that the next spend must keep.
+
+        These are the caps that were set by the division. Before the division other noise may use
+        the whole total, and a Gaussian spend keeps the caps that it would set.
+        """
+        total = self.total
+        if self.caps is not None:
+            return self.caps
+        if not is_gaussian:
+            return Amount(0.0, total.epsilon, total.delta)
+        # (E_o, D_o) of the docstring.
+        epsilon = max(self.spent.epsilon, total.others_epsilon)
+        delta = max(self.spent.delta, total.others_delta)
+        # What rounding leaves of delta is no budget.
+        if total.delta - delta <= SLACK * total.delta:
             return Amount(0.0, epsilon, delta)
-        return Amount(
-            gaussian_mu(max(0.0, total.epsilon - epsilon), total.delta - delta), epsilon, delta
-        )
+        mu = gaussian_mu(max(0.0, total.epsilon - epsilon), total.delta - delta)
+        return Amount(mu, epsilon, delta)
 
 
 class Ledger:
     """A privacy budget in the file at `path`, created by `Ledger.init` or `confide ledger init`.
 
-    Every transaction opens the file anew: a ledger may be shared by threads and forked processes, holds no lock while a release
-    is being computed, and never writes to a file that was moved away. It cannot detect that the file was replaced by an older copy.
+    Every transaction opens the file anew. So threads and forked processes may share a ledger, it
+    holds no lock while a release is being computed, and it never writes to a file that was moved
+    away. It cannot detect that the file was replaced by an older copy.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(arguments.path("path", path)).absolute()
         with self._transaction() as db:
-            if (found := db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-                raise LedgerError(f"the ledger {self.path} is damaged: {found}")
+            verdict = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if verdict != "ok":
+                raise LedgerError(f"the ledger {self.path} is damaged: {verdict}")
 
     @classmethod
     def init(
@@ -192,7 +263,10 @@ class Ledger:
         others_epsilon: float = 0.0,
         others_delta: float = 0.0,
     ) -> "Ledger":
-        """Create the file, whole or not at all, readable and writable for its owner only. An existing file is not changed."""
+        """Create the file, whole or not at all. An existing file is not changed.
+
+        Only the owner of the file can read and write it.
+        """
         path = arguments.path("path", path)
         total = Total(epsilon, delta, parse_relation(relation), others_epsilon, others_delta)
         try:
@@ -217,15 +291,20 @@ class Ledger:
         relation: Relation | str,
         *,
         release: Callable[[], bytes],
-        part: tuple[str, str] | None = None,
+        part: Part | None = None,
     ) -> bytes:
-        """Charge `loss`, then make the release and store it; under an id that has a stored release, return that one.
+        """Charge `loss`, then make the release and store it.
 
-        The charge is durable before `release` is called, and the release before it is returned. If `release` raises, or the process
-        dies, the spend stays charged; the same spend, retried under its id, resumes at no further cost. If two calls race under one
-        id, both return the bytes that were stored first, and the other release is discarded. Id, description and release are public.
-        `release` must publish nothing itself, and whether it fails must not depend on the private data. `part`: only the users of this
-        part of a split are in it; see the docstring of the module.
+        If a release is stored under the id already, that one is returned and nothing is charged.
+
+        The charge is durable before `release` is called, and the release is durable before it is
+        returned. If `release` raises an error, or the process dies, the spend stays charged. The
+        same spend, retried under its id, resumes at no further cost. If two calls race under one
+        id, both return the bytes that were stored first, and the other release is discarded.
+
+        The id, the description `what` and the release are public. `release` must publish nothing
+        itself, and whether it fails must not depend on the private data. If there is a `part`, only
+        the users of this part of a split are in the release (see the docstring of the module).
         """
         arguments.text("id", id, empty=False)
         arguments.text("what", what, empty=False)
@@ -233,9 +312,8 @@ class Ledger:
             raise InvalidParameter.of(
                 "release", f"must be a function that returns bytes, got {arguments.shown(release)}"
             )
-        number, stored = self._charge(
-            id, (what, parse_relation(relation).value, *_columns(loss)), loss, _named(part)
-        )
+        line = (what, parse_relation(relation).value, *_columns(loss))
+        number, stored = self._charge(id, line, loss, _check_part(part))
         if stored is not None:
             return stored
         payload = release()
@@ -248,9 +326,8 @@ class Ledger:
             db.execute(
                 "INSERT OR IGNORE INTO release (number, bytes) VALUES (?, ?)", (number, payload)
             )
-            return bytes(
-                db.execute("SELECT bytes FROM release WHERE number = ?", (number,)).fetchone()[0]
-            )
+            query = "SELECT bytes FROM release WHERE number = ?"
+            return bytes(db.execute(query, (number,)).fetchone()[0])
 
     @property
     def account(self) -> Account:
@@ -258,10 +335,13 @@ class Ledger:
         with self._transaction() as db, self._rows():
             return _account(db)
 
-    def account_of(self, part: tuple[str, str] | None) -> Account:
-        """The same for the users of one part of a split, without what was spent on its other parts."""
+    def account_of(self, part: Part | None) -> Account:
+        """The account of the users of one part of a split.
+
+        What was spent on other parts of the same split is left out.
+        """
         with self._transaction() as db, self._rows():
-            return _account(db, _named(part))
+            return _account(db, _check_part(part))
 
     @property
     def total(self) -> Total:
@@ -277,56 +357,53 @@ class Ledger:
 
     @property
     def spends(self) -> tuple[Spend, ...]:
-        columns = "spend.number, id, at, what, relation, kind, mu, epsilon, delta, release.number IS NOT NULL"
+        """All lines of the ledger, in the order of the charges."""
+        query = (
+            "SELECT spend.number, id, at, what, relation, kind, mu, epsilon, delta, "
+            "release.number IS NOT NULL "
+            "FROM spend LEFT JOIN release USING (number) ORDER BY spend.number"
+        )
         with self._transaction() as db, self._rows():
             parts = _parts(db)
-            rows = db.execute(
-                f"SELECT {columns} FROM spend LEFT JOIN release USING (number) ORDER BY spend.number"
-            ).fetchall()
+            rows = db.execute(query).fetchall()
             return tuple(_spend(row, parts.get(number)) for number, *row in rows)
 
     def _charge(
-        self, id: str, line: tuple[str | float, ...], loss: Loss, part: tuple[str, str] | None
+        self, id: str, line: tuple[str | float, ...], loss: Loss, part: Part | None
     ) -> tuple[int, bytes | None]:
-        """The number of the spend, charged now or before, and its release if there is one already."""
-        columns = "what, relation, kind, mu, epsilon, delta"
+        """Charge the spend, unless it was charged before.
+
+        `line` holds the columns what, relation, kind, mu, epsilon and delta. Returned are the
+        number of the spend, and its release if one is stored already.
+        """
         with self._transaction(write=True) as db:
-            query = f"SELECT number, bytes, {columns} FROM spend LEFT JOIN release USING (number) WHERE id = ?"
-            if (known := db.execute(query, (id,)).fetchone()) is not None:
-                if known[2:] != line:
-                    raise LedgerError(
-                        f"the id {id!r} was spent on another description, loss or relation: choose a new id"
-                    )
-                if known[1] is None and _parts(db).get(known[0]) != part:
-                    raise LedgerError(
-                        f"the id {id!r} was spent on another part of the log: choose a new id"
-                    )
-                return known[0], known[1]
+            earlier = _earlier_charge(db, id, line, part)
+            if earlier is not None:
+                return earlier
             with self._rows():
                 account = _account(db, part)
-            if line[1] != account.total.relation:
+            relation = line[1]
+            if relation != account.total.relation:
                 raise LedgerError(
-                    f'the ledger adds up relation "{account.total.relation}", and this release has "{line[1]}"'
+                    f'the ledger adds up relation "{account.total.relation}", '
+                    f'and this release has "{relation}"'
                 )
             caps = account.admit(loss)
-            if caps is not account.caps and caps is not None:
+            if caps is not None and caps is not account.caps:
                 db.execute("INSERT INTO division VALUES (1, ?, ?, ?)", caps.row())
             row = (id, datetime.now(UTC).isoformat(timespec="seconds"), *line)
-            number = (
-                db.execute(
-                    f"INSERT INTO spend (id, at, {columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row
-                ).lastrowid
-                or 0
-            )
+            insert = f"INSERT INTO spend (id, at, {_LINE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+            number = db.execute(insert, row).lastrowid or 0
             if part is not None:
-                if not _has_parts(db):  # made by an earlier version
-                    _grow(db, "part")
+                # A ledger of an earlier version has no such table.
+                if not _has_parts(db):
+                    _create_table(db, "part")
                 db.execute("INSERT INTO part VALUES (?, ?, ?)", (number, *part))
             return number, None
 
     @contextlib.contextmanager
     def _transaction(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
-        """Committed, and durable, when the block ends; undone when an error leaves it."""
+        """A transaction. It is durable when the block ends, and undone when an error leaves it."""
         if not os.path.isfile(self.path):
             raise LedgerError(f"no ledger at {self.path}; create one with confide ledger init")
         with _connect(self.path) as db:
@@ -334,18 +411,19 @@ class Ledger:
                 db.execute(f"PRAGMA {name}").fetchone()[0]
                 for name in ("application_id", "user_version")
             )
-            # SQLite would fill up with zeros
+            # A file that ends within a page is torn. SQLite would fill up the page with zeros.
             torn = os.path.getsize(self.path) % db.execute("PRAGMA page_size").fetchone()[0]
             if application != _APPLICATION or torn:
                 raise LedgerError(f"{self.path} is not a ledger, or it is damaged")
             if version < _VERSION:
                 raise LedgerError(
-                    f"the ledger {self.path} was written by confide 0.2, which named releases differently: "
-                    "create a new one with confide ledger init"
+                    f"the ledger {self.path} was written by confide 0.2, which named releases "
+                    "differently: create a new one with confide ledger init"
                 )
             if version > _VERSION:
                 raise LedgerError(
-                    f"the ledger {self.path} was written by a newer confide: upgrade confide to use it"
+                    f"the ledger {self.path} was written by a newer confide: "
+                    "upgrade confide to use it"
                 )
             db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             yield db
@@ -353,7 +431,7 @@ class Ledger:
 
     @contextlib.contextmanager
     def _rows(self) -> Iterator[None]:
-        """Numbers and texts in the file that confide never wrote are damage, not wrong arguments."""
+        """What confide never wrote into the file is damage of the file, and no wrong argument."""
         try:
             yield
         except (InvalidParameter, TypeError, ValueError, OverflowError):
@@ -364,18 +442,21 @@ class Ledger:
 
 @contextlib.contextmanager
 def _connect(path: Path) -> Iterator[sqlite3.Connection]:
-    # A rollback journal, no write-ahead log: after a commit the one file is the whole ledger, to be copied or put on a share.
-    # EXTRA: a journal whose removal is lost in a power cut would come back and undo the commit. mode=rw never creates a file.
-    pragmas = "PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA; PRAGMA fullfsync = ON; PRAGMA foreign_keys = ON"
+    """Open the file for one transaction. `mode=rw` never creates a file."""
+    # With a rollback journal, and not a write-ahead log, the one file is the whole ledger after a
+    # commit, and can be copied or put on a share. With EXTRA the removal of the journal is on the
+    # disk, too. Otherwise a journal could come back after a power cut and undo the commit.
+    pragmas = """PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA;
+                 PRAGMA fullfsync = ON; PRAGMA foreign_keys = ON"""
+    uri = path.as_uri() + "?mode=rw"
     try:
         with contextlib.closing(
-            sqlite3.connect(
-                path.as_uri() + "?mode=rw", uri=True, timeout=60.0, isolation_level=None
-            )
+            sqlite3.connect(uri, uri=True, timeout=_SECONDS_TO_WAIT, isolation_level=None)
         ) as db:
             db.executescript(pragmas)
             yield db
-    except (sqlite3.Error, UnicodeError) as error:  # a damaged name in the file cannot even be said
+    except (sqlite3.Error, UnicodeError) as error:
+        # The name of a damaged table may not be text, so SQLite's own error cannot be printed.
         why = "it is damaged" if isinstance(error, UnicodeError) else error
         raise LedgerError(f"the ledger {path} cannot be used: {why}") from error
 
@@ -384,7 +465,7 @@ def _empty(total: Total) -> bytes:
     """A ledger without spends, as the bytes of its file."""
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
         for table in _TABLES:
-            _grow(db, table)
+            _create_table(db, table)
         row = (total.epsilon, total.delta, total.relation, total.others_epsilon, total.others_delta)
         db.execute("INSERT INTO total VALUES (?, ?, ?, ?, ?)", row)
         db.execute(f"PRAGMA application_id = {_APPLICATION}")
@@ -392,89 +473,125 @@ def _empty(total: Total) -> bytes:
         return db.serialize()
 
 
-def _grow(db: sqlite3.Connection, table: str) -> None:
+def _create_table(db: sqlite3.Connection, table: str) -> None:
+    """A table whose rows can be neither changed nor deleted."""
     db.execute(f"CREATE TABLE {table} ({_TABLES[table]})")
-    for act in ("UPDATE", "DELETE"):
+    for action in ("UPDATE", "DELETE"):
         db.execute(
-            f"CREATE TRIGGER {table}_{act} BEFORE {act} ON {table} BEGIN SELECT RAISE(ABORT, 'only grows'); END"
+            f"CREATE TRIGGER {table}_{action} BEFORE {action} ON {table} "
+            "BEGIN SELECT RAISE(ABORT, 'only grows'); END"
         )
 
 
 def _has_parts(db: sqlite3.Connection) -> bool:
-    return (
-        db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'part'").fetchone()
-        is not None
-    )
+    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'part'"
+    return db.execute(query).fetchone() is not None
 
 
-def _parts(db: sqlite3.Connection) -> dict[int, tuple[str, str]]:
+def _parts(db: sqlite3.Connection) -> dict[int, Part]:
     """The split and the part of each spend that has one, by the spend's number."""
-    rows = db.execute("SELECT number, split, part FROM part").fetchall() if _has_parts(db) else []
+    if not _has_parts(db):
+        return {}
     return {
         number: (arguments.text("split", split), arguments.text("part", part))
-        for number, split, part in rows
+        for number, split, part in db.execute("SELECT number, split, part FROM part").fetchall()
     }
 
 
-def _named(part: tuple[str, str] | None) -> tuple[str, str] | None:
+def _check_part(part: Part | None) -> Part | None:
+    """Return the argument `part` if it names a part of a split, or None."""
     if part is None:
         return None
     if not isinstance(part, tuple) or len(part) != 2:
         raise InvalidParameter.of(
             "part", f"must be (name of the split, name of the part), got {arguments.shown(part)}"
         )
-    return arguments.text("part", part[0], empty=False), arguments.text(
-        "part", part[1], empty=False
+    split_name, part_name = part
+    return (
+        arguments.text("part", split_name, empty=False),
+        arguments.text("part", part_name, empty=False),
     )
 
 
-def _account(db: sqlite3.Connection, part: tuple[str, str] | None = None) -> Account:
-    """Of all spends, or of those that the people of a part are in."""
-    total = Total(
-        *db.execute(
-            "SELECT epsilon, delta, relation, others_epsilon, others_delta FROM total"
-        ).fetchone()
+def _earlier_charge(
+    db: sqlite3.Connection, id: str, line: tuple[str | float, ...], part: Part | None
+) -> tuple[int, bytes | None] | None:
+    """The number of the spend with this id, and its release if there is one. None: no such spend.
+
+    The id of another spend is refused.
+    """
+    query = (
+        f"SELECT number, bytes, {_LINE_COLUMNS} "
+        "FROM spend LEFT JOIN release USING (number) WHERE id = ?"
     )
-    caps = db.execute("SELECT mu, epsilon, delta FROM division").fetchone()
+    row = db.execute(query, (id,)).fetchone()
+    if row is None:
+        return None
+    number, release, *earlier_line = row
+    if tuple(earlier_line) != line:
+        raise LedgerError(
+            f"the id {id!r} was spent on another description, loss or relation: choose a new id"
+        )
+    if release is None and _parts(db).get(number) != part:
+        raise LedgerError(f"the id {id!r} was spent on another part of the log: choose a new id")
+    return number, release
+
+
+def _account(db: sqlite3.Connection, part: Part | None = None) -> Account:
+    """The account of all spends, or of those that the people of a part are in."""
+    query = "SELECT epsilon, delta, relation, others_epsilon, others_delta FROM total"
+    total = Total(*db.execute(query).fetchone())
+    division = db.execute("SELECT mu, epsilon, delta FROM division").fetchone()
+    caps = None if division is None else Amount(*division)
     spent = _spent(db, part)
-    for amount in (spent, Amount(*caps)) if caps else (spent,):
-        for name in ("mu", "epsilon", "delta"):
-            arguments.real(name, getattr(amount, name), at_least=0)
-    return Account(total, spent, caps and Amount(*caps))
+    # Somebody may have edited the file.
+    for amount in (spent, caps):
+        if amount is not None:
+            arguments.real("mu", amount.mu, at_least=0)
+            arguments.real("epsilon", amount.epsilon, at_least=0)
+            arguments.real("delta", amount.delta, at_least=0)
+    return Account(total, spent, caps)
 
 
-def _spent(db: sqlite3.Connection, part: tuple[str, str] | None) -> Amount:
-    """The spends that the people of a part are in; None: the most of any part."""
-    parts, common = _parts(db), list[tuple[float, ...]]()
-    on_parts: dict[tuple[str, str], list[tuple[float, ...]]] = {}
+def _spent(db: sqlite3.Connection, part: Part | None) -> Amount:
+    """What was spent on the people of a part. None: of each split, the most of any of its parts."""
+    parts = _parts(db)
+    # Rows (mu, epsilon, delta) that count in any case, and those of other parts.
+    common: list[tuple[float, ...]] = []
+    on_parts: dict[Part, list[tuple[float, ...]]] = {}
     for number, *amounts in db.execute("SELECT number, mu, epsilon, delta FROM spend"):
         place = parts.get(number)
         if place is None or place == part:
             common.append(tuple(amounts))
         elif part is None or place[0] != part[0]:
             on_parts.setdefault(place, []).append(tuple(amounts))
-    most: dict[str, Amount] = {}
+    most_of_split: dict[str, Amount] = {}
     for (split, _), rows in on_parts.items():
-        before, here = most.get(split, Amount(0.0, 0.0, 0.0)), _add(rows)
-        most[split] = Amount(*(max(pair) for pair in zip(before.row(), here.row(), strict=True)))
-    return _add([*common, *(amount.row() for amount in most.values())])
+        amount = _add(rows)
+        most = most_of_split.get(split, Amount(0.0, 0.0, 0.0))
+        most_of_split[split] = Amount(*map(max, most.row(), amount.row()))
+    return _add([*common, *(amount.row() for amount in most_of_split.values())])
 
 
-def _spend(row: list[Any], part: tuple[str, str] | None) -> Spend:
-    """A line of the file; what somebody has edited is refused, whatever it is."""
-    id, at, what, relation, *loss, done = row
-    for name, said in (("id", id), ("at", at), ("what", what)):
-        arguments.text(name, said)
-    return Spend(id, at, what, Relation(relation), _loss(*loss), bool(done), part)
+def _spend(row: list[Any], part: Part | None) -> Spend:
+    """A line of the file. What somebody has edited is refused, whatever it is."""
+    id, at, what, relation, *loss, released = row
+    for name, value in (("id", id), ("at", at), ("what", what)):
+        arguments.text(name, value)
+    return Spend(id, at, what, Relation(relation), _loss(*loss), bool(released), part)
 
 
 def _add(rows: Iterable[Iterable[float]]) -> Amount:
-    """The sum of rows (mu, epsilon, delta), taken anew each time: a running sum would gather rounding errors."""
+    """The sum of rows (mu, epsilon, delta).
+
+    It is taken anew each time, because a running sum would gather rounding errors.
+    """
     mu, epsilon, delta = list(zip(*rows, strict=True)) or [(), (), ()]
     return Amount(math.hypot(*mu), math.fsum(epsilon), math.fsum(delta))
 
 
 def _columns(loss: Loss) -> tuple[str, float, float, float]:
+    """A loss as the columns kind, mu, epsilon and delta of a spend."""
     kind = {GaussianDP: "gaussian", PureDP: "pure", ApproxDP: "approx"}.get(type(loss))
     mu, epsilon, delta = (float(getattr(loss, name, 0.0)) for name in ("mu", "epsilon", "delta"))
     if kind is None or not all(map(math.isfinite, (mu, epsilon, delta))):
@@ -486,10 +603,9 @@ def _columns(loss: Loss) -> tuple[str, float, float, float]:
 
 
 def _loss(kind: str, mu: float, epsilon: float, delta: float) -> Loss:
-    return (
-        GaussianDP(mu)
-        if kind == "gaussian"
-        else PureDP(epsilon)
-        if kind == "pure"
-        else ApproxDP(epsilon, delta)
-    )
+    """The loss that `_columns` wrote."""
+    if kind == "gaussian":
+        return GaussianDP(mu)
+    if kind == "pure":
+        return PureDP(epsilon)
+    return ApproxDP(epsilon, delta)

@@ -1,4 +1,9 @@
-"""Privacy requests."""
+"""Privacy requests: which guarantee somebody asks for, before any noise is chosen.
+
+A request leaves this file as its `identity` (in ledgers and saved states) and as `request_to_json`
+(in guarantees and certificates). Both are written from the class variable `kind` and from the
+numbers, so the classes can be renamed and the kinds must stay.
+"""
 
 import math
 from dataclasses import dataclass
@@ -11,21 +16,27 @@ from confide.privacy import words
 from confide.privacy.trust import Relation as Relation
 from confide.privacy.trust import Trust as Trust
 
-# epsilon: beyond, noise or its inverse, squared, leaves the range of floating point
-LEAST_EPSILON, LARGEST_EPSILON = 1e-30, 1e30
+# The range of epsilon and delta. A matter of taste, except that it must not be much wider: beyond
+# it, the square of the noise or of its inverse leaves the range of floating point.
+LEAST_EPSILON = 1e-30
+LARGEST_EPSILON = 1e30
 LEAST_DELTA = 1e-300
-_UNSTATED = float("nan")  # this very object: the caller gave no delta
+# The default of delta. If `delta is _UNSTATED`, the caller gave none.
+_UNSTATED = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
+    """What the four requests with a guarantee have in common: their numbers, and the checks."""
+
     epsilon: float
-    # There is no good default: delta = 0 asks for pure differential privacy, which needs much more noise than delta = 1e-5.
+    # A request without delta is refused, because there is no good default: delta = 0 asks for pure
+    # differential privacy, which needs much more noise than delta = 1e-5.
     delta: float = _UNSTATED
     relation: Relation | str = Relation.REPLACE
 
     trust: ClassVar[Trust]
-    # The name of the class in files, and in every language.
+    # What this kind of request is called in files, in every version and every language.
     kind: ClassVar[str]
 
     def __post_init__(self) -> None:
@@ -38,8 +49,9 @@ class _Request:
         if self.delta is _UNSTATED:
             raise InvalidParameter.of(
                 "delta",
-                f"must be stated, got none. Write {self.kind}({shown(self.epsilon)}, delta=1e-5), with a delta far "
-                "below one divided by the number of users, or delta=0.0 for pure differential privacy, which needs more noise",
+                f"must be stated, got none. Write {self.kind}({shown(self.epsilon)}, delta=1e-5), "
+                "with a delta far below one divided by the number of users, or delta=0.0 for pure "
+                "differential privacy, which needs more noise",
             )
         if 0 < real("delta", self.delta, at_least=0, below=1) < LEAST_DELTA:
             raise InvalidParameter.of(
@@ -59,7 +71,10 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class CentralDP(_Request):
-    """What is published reveals (almost) nothing about any one user; the curator holds the data. delta = 0 asks for pure DP."""
+    """What is published reveals (almost) nothing about any one user. The curator holds the data.
+
+    With delta = 0 this is pure differential privacy.
+    """
 
     trust: ClassVar[Trust] = Trust.CENTRAL
     kind: ClassVar[str] = "CentralDP"
@@ -67,7 +82,10 @@ class CentralDP(_Request):
 
 @dataclass(frozen=True, slots=True)
 class JointDP(_Request):
-    """What all other users see (their actions) reveals (almost) nothing about a user; the user's own actions may."""
+    """What all other users see, their actions, reveals (almost) nothing about a user.
+
+    The actions of the user may reveal something about the same user.
+    """
 
     trust: ClassVar[Trust] = Trust.JOINT
     kind: ClassVar[str] = "JointDP"
@@ -75,7 +93,10 @@ class JointDP(_Request):
 
 @dataclass(frozen=True, slots=True)
 class LocalDP(_Request):
-    """Noise is added on the user's device, so no curator has to be trusted. Requires the relation `replace`."""
+    """Noise is added on the user's device, so no curator has to be trusted.
+
+    It requires the relation `replace`.
+    """
 
     trust: ClassVar[Trust] = Trust.LOCAL
     kind: ClassVar[str] = "LocalDP"
@@ -84,22 +105,27 @@ class LocalDP(_Request):
         _Request.__post_init__(self)
         if self.relation is not Relation.REPLACE:
             raise InvalidParameter(
-                'relation must be "replace" under LocalDP: a device that sends nothing is seen to send nothing'
+                'relation must be "replace" under LocalDP, '
+                "because everybody sees when a device sends nothing"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class DistributedDP(_Request):
-    """Each device adds a share of the noise, and only the sum over a batch of users is seen: there is no curator to trust with raw data.
+    """Each device adds a share of the noise, and only the sum over a batch of users is seen.
 
-    The guarantee assumes an ideal aggregator, which shows the sum of each batch and nothing else. confide does not contain one: the caller
-    provides it (`confide.privatizers.Aggregate`). A single share carries almost no noise.
+    So nobody has to be trusted with raw data. The guarantee assumes an ideal aggregator, which
+    shows the sum of each batch and nothing else. confide does not contain one: the caller provides
+    it (`confide.privatizers.Aggregate`). A single share carries almost no noise.
 
-    `dropouts` is the largest share of a batch whose noise may be missing from the sum, because their devices drop out or collude with
-    the server. A batch with more drop-outs is not opened; fewer give more privacy than requested. Requires delta > 0 and the relation
-    `replace`.
+    `dropouts` is the largest share of a batch whose noise may be missing from the sum, because
+    their devices drop out or collude with the server. A batch with more dropouts is not opened.
+    Fewer dropouts give more privacy than requested.
+
+    It requires delta > 0 and the relation `replace`.
     """
 
+    # The default is a matter of taste. More dropouts need more noise in each share.
     dropouts: float = 0.1
     trust: ClassVar[Trust] = Trust.DISTRIBUTED
     kind: ClassVar[str] = "DistributedDP"
@@ -116,12 +142,13 @@ class DistributedDP(_Request):
             )
         if self.relation is not Relation.REPLACE:
             raise InvalidParameter(
-                'relation must be "replace" under DistributedDP: a device that sends nothing is seen to send nothing'
+                'relation must be "replace" under DistributedDP, '
+                "because everybody sees when a device sends nothing"
             )
 
     def identity(self) -> Identity:
-        asked = _Request.identity(self)
-        return Identity(asked.kind, 1, **asked.values, dropouts=float(self.dropouts))
+        common = _Request.identity(self)
+        return Identity(common.kind, 1, **common.values, dropouts=float(self.dropouts))
 
     def __str__(self) -> str:
         return words.request(self)
@@ -129,7 +156,7 @@ class DistributedDP(_Request):
 
 @dataclass(frozen=True, slots=True)
 class NoPrivacy:
-    """No guarantee: the non-private baseline."""
+    """No privacy: no noise is added, and nobody is protected. For baselines."""
 
     epsilon: ClassVar[float] = math.inf
     delta: ClassVar[float] = 0.0
@@ -148,38 +175,46 @@ Request = CentralDP | JointDP | LocalDP | DistributedDP | NoPrivacy
 
 
 def check_privacy_request(value: object, name: str = "privacy") -> Request:
-    """The argument, if it is a privacy request."""
-    kinds = (CentralDP, JointDP, LocalDP, DistributedDP, NoPrivacy)
-    found: Request = kind(
-        name, value, *kinds, expected="CentralDP, JointDP, LocalDP, DistributedDP or NoPrivacy"
+    """Return the argument if it is a privacy request, and refuse it otherwise."""
+    request: Request = kind(
+        name,
+        value,
+        CentralDP,
+        JointDP,
+        LocalDP,
+        DistributedDP,
+        NoPrivacy,
+        expected="CentralDP, JointDP, LocalDP, DistributedDP or NoPrivacy",
     )
-    return found
+    return request
 
 
 def request_to_json(request: Request) -> dict[str, Any]:
     """A request as plain values, for `Guarantee.to_json`."""
-    facts = {
+    facts: dict[str, Any] = {
         "kind": request.kind,
         "epsilon": float(request.epsilon) if math.isfinite(request.epsilon) else None,
         "delta": float(request.delta),
         "relation": parse_relation(request.relation).value,
     }
-    return facts | (
-        {"dropouts": float(request.dropouts)} if isinstance(request, DistributedDP) else {}
-    )
+    if isinstance(request, DistributedDP):
+        facts["dropouts"] = float(request.dropouts)
+    return facts
 
 
 def request_from_json(facts: dict[str, Any]) -> Request:
-    kinds = (CentralDP, JointDP, LocalDP, DistributedDP)
+    """The request that `request_to_json` wrote."""
     if facts["kind"] == NoPrivacy.kind:
         return NoPrivacy()
-    make = {each.kind: each for each in kinds}[facts["kind"]]
-    return make(**{name: value for name, value in facts.items() if name != "kind"})
+    classes = {each.kind: each for each in (CentralDP, JointDP, LocalDP, DistributedDP)}
+    request_class = classes[facts["kind"]]
+    return request_class(**{name: value for name, value in facts.items() if name != "kind"})
 
 
 def parse_relation(value: "Relation | str") -> Relation:
+    """The relation that a text such as "replace" names."""
     try:
         return Relation(value)
     except (TypeError, ValueError):
-        choices = " or ".join(f'"{r.value}"' for r in Relation)
+        choices = " or ".join(f'"{relation.value}"' for relation in Relation)
         raise InvalidParameter.of("relation", f"must be {choices}, got {shown(value)}") from None

@@ -1,4 +1,8 @@
-"""Which data sets are neighbours, and whom users trust."""
+"""Which data sets are neighbours, and whom users trust.
+
+The values of both enumerations leave this file in certificates, ledgers, saved states and messages.
+They must stay as they are. The words that people read are in `words.py`.
+"""
 
 import enum
 
@@ -6,21 +10,27 @@ import enum
 class Relation(enum.StrEnum):
     """Which streams are neighbours. The unit is always one user's whole trajectory."""
 
-    NULL = "null"  # the user contributes zero, and keeps the slot in the stream
-    REPLACE = "replace"  # the user is somebody else
+    # The user contributes zero, and keeps the slot in the stream.
+    NULL = "null"
+    # The user is somebody else.
+    REPLACE = "replace"
 
 
 class Trust(enum.StrEnum):
     """Whom a user must trust with raw data, and against whom the guarantee holds."""
 
-    NONE = "none"  # no promise
-    CENTRAL = "central"  # the curator sees the data; what is published protects the user
-    JOINT = "joint"  # the curator sees the data; what all OTHER users see protects the user
-    LOCAL = "local"  # nobody but the user's own device sees the data
-    # nobody but the user's own device sees the data, and the server sees sums of many devices only
+    # There is no guarantee.
+    NONE = "none"
+    # The curator sees the data. What is published protects the user.
+    CENTRAL = "central"
+    # The curator sees the data. What all OTHER users see protects the user.
+    JOINT = "joint"
+    # Nobody but the user's own device sees the data.
+    LOCAL = "local"
+    # Nobody but the user's own device sees the data. The server sees sums of many devices only.
     DISTRIBUTED = "distributed"
 
     @property
     def devices(self) -> bool:
-        """Whether users send messages from their own devices, so that no server sees a contribution."""
+        """Whether users send messages from their own devices, so no server sees a contribution."""
         return self in (Trust.LOCAL, Trust.DISTRIBUTED)
