@@ -26,7 +26,7 @@ from confide import CentralDP
 from confide.errors import ConfideWarning
 from confide.offline import ModelRelease
 from confide.offline.gain_planning import Target
-from confide.offline.improvement import chosen_method
+from confide.offline.improvement_question import chosen_method
 from confide.problems import garnet, riverswim
 from offline import DELTA, DISCOUNT, GARNETS, STEPS, grid, narrow, plain
 

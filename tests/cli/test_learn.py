@@ -343,6 +343,13 @@ def test_people_held_out_say_whether_it_is_better_at_no_further_cost(log, call):
         and first["users"] + first["improvement"]["users"] == 2000
     )
     assert [spend.part[1] for spend in Ledger("budget.sqlite").spends] == ["learn", "test"]
+    learned = first["learned"]
+    assert learned == again["learned"] == first["improvement"]["learned"]
+    assert learned["low"] < learned["value"] < learned["high"]
+    saved = json.loads(Path("out/policy.json").read_text())
+    assert saved["learned"] == (learned if first["guess"] is None else saved["logged"])
+    about_values = next(line["text"] for line in first["said"] if line["about"] == "model")
+    assert "come from transitions of the" in about_values
     assert (
         "tested on" in first["improvement"]["text"]
         and json.loads(Path("out/improvement.json").read_text())["level"] == 0.95

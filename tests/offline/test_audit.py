@@ -17,7 +17,7 @@ from confide.audit.mechanisms import Scaled
 from confide.logs import in_memory
 from confide.logs.split import SplitPart
 from confide.mechanisms.sources import FastSource
-from confide.offline import ModelRelease, improvement
+from confide.offline import ModelRelease, improvement_question
 from confide.offline._counting_kernels import PART
 from confide.offline.gain_planning import Mixture, Target
 from confide.release import LogSums, question
@@ -189,7 +189,7 @@ def both_seen(model, who, method, world, noise):
         else np.zeros(0)
     )
     bound = tap(lambda: model.improvement(POLICY, test, method=method, noise=noise.fork()))
-    mixture = improvement._asked(model, None, test, PRIVATE, method).mixture
+    mixture = improvement_question._asked(model, None, test, PRIVATE, method).mixture
     return np.concatenate([released, bound, [] if mixture is None else [mixture.clip]])
 
 
@@ -199,7 +199,7 @@ def both(monkeypatch):
     with monkeypatch.context() as untapped:
         untapped.setattr(question, "LogSums", LogSums)
         model, who = learned()
-    asked = improvement._asked(
+    asked = improvement_question._asked(
         model,
         Target(np.eye(2)[POLICY], np.ones(3, bool)),
         people(1, 0, 1.0).split(0.5)[1],
@@ -209,10 +209,12 @@ def both(monkeypatch):
     fixed = dataclasses.replace(asked, mixture=Mixture(1.0, 2.0, 0.0))
     models = dataclasses.replace(asked, method="model", mixture=None)
     monkeypatch.setattr(
-        improvement, "_check", lambda *_: None
+        improvement_question, "_check", lambda *_: None
     )  # in memory every log has a name of its own: neighbours have the same
     monkeypatch.setattr(
-        improvement, "_asked", lambda *call: fixed if call[-1] == "weights" else models
+        improvement_question,
+        "_asked",
+        lambda *call, **_: fixed if call[-1] == "weights" else models,
     )
     yield lambda method: Subject(functools.partial(both_seen, model, who, method))
     parts.cache_clear()
@@ -235,14 +237,14 @@ def test_an_improvement_bound_survives_and_its_twins_do_not(both, monkeypatch, m
         assert attack(Subject(honest.seen), runs=400).refuted
     # the clip is as large as the largest weight among the people who are tested, instead of the released model's
     else:
-        fixed = improvement._asked(method)
+        fixed = improvement_question._asked(method)
 
-        def recomputed(_, __, holdout, *___):
+        def recomputed(_, __, holdout, *___, **____):
             largest = max(
                 1 / block.probabilities[block.states < 3].min(initial=1.0)
                 for block in holdout.blocks()
             )
             return dataclasses.replace(fixed, mixture=Mixture(1.0, min(1 + largest, 20.0), 0.0))
 
-        monkeypatch.setattr(improvement, "_asked", recomputed)
+        monkeypatch.setattr(improvement_question, "_asked", recomputed)
         assert attack(Subject(honest.seen), runs=100).refuted

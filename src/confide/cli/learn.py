@@ -179,7 +179,7 @@ class PolicyOptions:
         """
         from confide.arguments import real
         from confide.errors import InvalidParameter
-        from confide.offline.improvement import check_returns
+        from confide.offline.improvement_question import check_returns
 
         if self.holdout is None:
             return None
@@ -293,10 +293,15 @@ def _test(release: "FileRelease[PrivateModel]", learned: "Learned", logs: "Logs"
     improvement = learned.model.improvement(
         candidate,
         logs,
+        with_value=True,
         ledger=release.ledger,
         noise=release.noise.source(),
         id=f"{release.id} held out" if release.ledger else None,
     )
+    if improvement.learned.estimated:
+        # Other users chose this policy, so its value has an interval and not only a lower bound.
+        candidate = replace(candidate, learned=improvement.learned)
+        learned = learned.with_best(candidate)
     if improvement.shown and improvement.share == 1:
         return replace(learned, policy=candidate, guess=None, improvement=improvement)
     return replace(learned, improvement=improvement)

@@ -57,6 +57,18 @@ class Counted:
     noise: float
     total_weight: float
 
+    def visits(self) -> tuple[Array, Array]:
+        """Visits of all rows (s, a) that people can be in, and their standard deviations."""
+        return visits_of(
+            self.counts,
+            self.totals,
+            self.noise,
+            self.total_weight,
+            self.table.support,
+            self.cuts,
+            self.table.logged_rows,
+        )
+
 
 def lower_mean(
     sum_: float, squares: float, noise: float, square_noise: float, users: int, z: float = Z
@@ -158,7 +170,7 @@ def value_in(model: Dynamics, held: Counted, policy: Array, horizon: int, users:
     of visits are worth the least.
     """
     table, n = model.table, held.table.support.states * held.table.actions
-    rows = _rows(model, held, policy)
+    rows = policy_rows(model, held, policy)
     low, high = step_ranges(table, horizon)
     rewards = np.zeros((n // table.actions, table.actions))
     rewards[: table.states] = held.rewards
@@ -180,17 +192,30 @@ def value_in(model: Dynamics, held: Counted, policy: Array, horizon: int, users:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
-    """Rows that a policy takes, with weights [s, row]: probabilities P [row, s'] of cells that are seen, and what they are made of."""
+class PolicyRows:
+    """The rows that a policy takes, in the counts of held-out people.
+
+    A row is a state with one action, or a state with several actions together. `weights` [s, row] are the
+    probabilities with which the policy takes it. `members` [row, (s, a)] are the rows of the table of which it
+    consists.
+    """
 
     weights: sparse.csr_matrix
+    members: sparse.csr_matrix
+    # Probabilities [row, s'] of the cells that are looked at (`seen`), and zero elsewhere.
     P: Array
     seen: Bools
+    # Rows with enough visits whose next state is known, and with enough visits at all.
     known: Bools
+    paying: Bools
+    # Visits [row] whose next state is known; 1 where they are too few.
     visits: Array
-    noise: Array  # of a cell [row]
-    cells: Array  # [row], how many there are
+    # Standard deviation of the noise of a cell [row], and the number of cells [row].
+    noise: Array
+    cells: Array
     total_weight: float
+    # Transition probabilities [row, s'] in the model that was learned from other people.
+    learned: Array
 
     def variance(self, W: Array) -> float:
         """Of sum P W, W [row, s'] what a probability is worth in all: noise of cells and totals, and multinomial sampling."""
@@ -208,50 +233,66 @@ class _Rows:
         return float((noise + sampling)[self.known].sum())
 
 
-def _rows(model: Dynamics, held: Counted, policy: Array) -> _Rows:
-    support, A = held.table.support, held.table.actions
-    S, n = support.states, support.states * A
+def policy_rows(model: Dynamics, held: Counted, policy: Array) -> PolicyRows:
+    """The rows of a policy [s, a] for a lower value: those that it takes rarely are pooled in each state."""
+    support = held.table.support
     probability = policy.ravel() * support.open
-    alone = probability > ALONE / A  # of the others, all together
+    alone = probability > ALONE / held.table.actions
+    return counted_rows(model, held, probability, alone, least_cell=CELL)
+
+
+def counted_rows(
+    model: Dynamics, held: Counted, probability: Array, alone: Bools, *, least_cell: float
+) -> PolicyRows:
+    """The rows (s, a) of positive probability: each of its own if it stands `alone`, else together with others of its state.
+
+    Cells are looked at if their expected count in the learned model is above `least_cell` standard deviations of noise.
+    """
+    table, support = held.table, held.table.support
+    S, A = support.states, table.actions
+    n = S * A
     taken = np.flatnonzero(probability > 0)
     group = np.where(alone, np.arange(n), n + np.arange(n) // A)[taken]
-    names, row = np.unique(group, return_inverse=True)
+    names, first, row = np.unique(group, return_index=True, return_inverse=True)
     R = len(names)
-    made = sparse.csr_matrix((np.ones(len(taken)), (row, taken)), shape=(R, n))
+    members = sparse.csr_matrix((np.ones(len(taken)), (row, taken)), shape=(R, n))
     state = np.where(names < n, names // A, names - n)
     weights: sparse.csr_matrix = sparse.csr_matrix(
-        (np.asarray(made @ probability), (state, np.arange(R))), shape=(S, R)
+        (np.asarray(members @ probability), (state, np.arange(R))), shape=(S, R)
     )
     counts = (
-        made @ sparse.csr_matrix((held.counts, support.successors, support.indptr), shape=(n, S))
+        members @ sparse.csr_matrix((held.counts, support.successors, support.indptr), shape=(n, S))
     ).toarray()
-    expected = (made @ sparse.diags(np.maximum(model.visits.ravel(), 0.0)) @ model.P).toarray()
-    visits, std = moves_of(
-        held.cuts,
-        *visits_of(
-            held.counts,
-            held.totals,
-            held.noise,
-            held.total_weight,
-            support,
-            held.cuts,
-            held.table.logged_rows,
-        ),
-        held.noise,
-        support,
-    )
-    visits, std = np.asarray(made @ visits), np.sqrt(np.asarray(made @ std**2))
-    noise = held.noise * np.sqrt(np.asarray(made.sum(axis=1)).ravel())
+    expected = (members @ sparse.diags(np.maximum(model.visits.ravel(), 0.0)) @ model.P).toarray()
+    all_visits, all_std = held.visits()
+    paying = np.asarray(members @ all_visits) > ROW * np.sqrt(np.asarray(members @ all_std**2))
+    visits, std = moves_of(held.cuts, all_visits, all_std, held.noise, support)
+    visits, std = np.asarray(members @ visits), np.sqrt(np.asarray(members @ std**2))
+    noise = held.noise * np.sqrt(np.asarray(members.sum(axis=1)).ravel())
     known = visits > ROW * std
     visits = np.where(known, visits, 1.0)
-    seen = (expected > CELL * noise[:, None]) & known[:, None]
+    seen = (expected > least_cell * noise[:, None]) & known[:, None]
     # E[1/n] is larger than 1/E[n]
     P = np.where(seen, counts, 0.0) / (visits * (1 + (std / visits) ** 2))[:, None]
-    cells = np.diff(support.indptr)[taken[np.unique(row, return_index=True)[1]]].astype(float)
-    return _Rows(weights, P, seen, known, visits, noise, cells, held.total_weight)
+    # A row of a terminal state has no cells, and nothing of it is known.
+    cells = np.maximum(np.diff(support.indptr)[taken[first]], 1).astype(float)
+    learned = expected / np.maximum(expected.sum(axis=1), _NOTHING)[:, None]
+    return PolicyRows(
+        weights,
+        members,
+        P,
+        seen,
+        known,
+        paying,
+        visits,
+        noise,
+        cells,
+        held.total_weight,
+        learned,
+    )
 
 
-def _paths(rows: _Rows, start: Array, V: list[Array], discount: float) -> Array:
+def _paths(rows: PolicyRows, start: Array, V: list[Array], discount: float) -> Array:
     """What a probability [row, s'] is worth: discounted, times how often the row is met and the value after it, over all steps."""
     met = np.zeros(rows.weights.shape[0])
     met[: len(start)] = start

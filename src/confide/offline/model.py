@@ -20,7 +20,8 @@ from confide.logs import Logs
 from confide.logs.labels import Labels
 from confide.mechanisms.sources import NoiseSource
 from confide.offline.gain_planning import Target
-from confide.offline.improvement import Improvement, improvement_question
+from confide.offline.improvement import Improvement
+from confide.offline.improvement_question import improvement_question
 from confide.offline.learned_policy import LearnedPolicy
 from confide.offline.policy_planning import (
     Dynamics,
@@ -161,9 +162,14 @@ class PrivateModel:
     def _z(self) -> float:
         return WIDER * quantile(LEVEL, self.guarantee)
 
-    def _learned(self, improvement: float, std: float, luck: float) -> Value:
-        """The value of a policy that is better by so much in the model: with a lower bound alone, because the same data chose it."""
+    def _learned(self, improvement: float, std: float, luck: float, *, changed: bool) -> Value:
+        """The value of a policy that is better by so much in the model: with a lower bound alone, because the same data chose it.
+
+        A policy that goes on as logged everywhere is the logged policy, and so is its value.
+        """
         logged, z = self.logged, self._z
+        if not changed:
+            return logged
         assert logged.value is not None
         least, most = (float(part[-1]) for part in value_ranges(self.table, self.steps))
         value = min(max(logged.value + improvement, least), most)
@@ -209,12 +215,13 @@ class PrivateModel:
         `tested=False` gives the best guess, whether or not it passes that test.
         """
         pessimism, S = real("pessimism", pessimism, at_least=0, at_most=1e6), self.table.states
+        A = self.table.actions
         flag("tested", tested)
         found = pessimistic(self.dynamics, pessimism, self.start, self.steps)
         choices, gains, gain_std = found.choices[:S], found.gains[:S], found.gain_std[:S]
         improvement, improvement_std, luck = found.improvement, found.improvement_std, found.luck
         if tested and not found.shown:
-            choices, nothing = np.full(S, self.table.actions), np.zeros(S)
+            choices, nothing = np.full(S, A), np.zeros(S)
             gains, gain_std, improvement, improvement_std, luck = nothing, nothing, 0.0, 0.0, 0.0
         policy = followed(self.behaviour, choices)
         return LearnedPolicy(
@@ -229,7 +236,7 @@ class PrivateModel:
             improvement_std,
             self.labels,
             self.logged,
-            self._learned(improvement, improvement_std, luck),
+            self._learned(improvement, improvement_std, luck, changed=bool((choices < A).any())),
             found.shown,
         )
 
@@ -240,6 +247,7 @@ class PrivateModel:
         *,
         privacy: Request | None = None,
         method: str = "auto",
+        with_value: bool = False,
         ledger: Ledger | None = None,
         rng: np.random.Generator | None = None,
         noise: NoiseSource | None = None,
@@ -252,6 +260,9 @@ class PrivateModel:
         a ledger charges the larger loss of the two parts. `method`: "weights" tests a mixture of the policy with the logged one by clipped
         importance weights, and needs the logged probabilities of actions and rewards that are not negative; "model" compares the lower
         value of the policy in a release of the held-out people with their mean return; "auto" takes the one that shows more in this model.
+        The value of the policy itself gets a 90 % interval from counts of the held-out people (`Improvement.learned`). The method
+        "model" releases these counts anyway. With `with_value` the method "weights" releases them, too, on half of the budget,
+        and its bound is lower then.
         """
         weights = self._weights(policy)
         changed = (
@@ -260,7 +271,14 @@ class PrivateModel:
         privacy = self.guarantee.request if privacy is None else privacy
         check_request(privacy)
         check_call(holdout, ledger, progress, id)
-        question = improvement_question(self, Target(weights, changed), holdout, privacy, method)
+        question = improvement_question(
+            self,
+            Target(weights, changed),
+            holdout,
+            privacy,
+            method,
+            with_value=flag("with_value", with_value),
+        )
         return question.release(
             holdout,
             privacy=privacy,

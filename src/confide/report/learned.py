@@ -2,7 +2,7 @@
 
 import csv
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,12 @@ class Learned:
         """The policy that was planned: the exported one, or a guess that was not shown to be better than the logged policy."""
         return self.guess or self.policy
 
+    def with_best(self, policy: LearnedPolicy) -> "Learned":
+        """The same, with other values of the policy that was planned."""
+        if self.guess is None:
+            return replace(self, policy=policy)
+        return replace(self, guess=policy)
+
     @property
     def headline(self) -> str:
         best, users = self.best, self.model.guarantee.users
@@ -119,8 +125,7 @@ def words(learned: Learned) -> list[tuple[str, str]]:
     how = (
         f"rewards are {rewards}; {definition(model.steps, table.discount)}. For the plan, uncertain values are lowered by "
         f"{policy.pessimism:g} standard deviation{'' if policy.pessimism == 1 else 's'}. Intervals of the logged policy hold with 90 % "
-        "probability, noise and the choice of users together; they come from returns of users. The value of the learned policy is the "
-        "logged one and the gain in the model. It has a lower bound alone, because the same data chose the policy."
+        f"probability, noise and the choice of users together; they come from returns of users. {_about_learned(learned)}"
     )
     # The values of states are those of the model, also where the bound is not.
     about_the_log = (
@@ -139,6 +144,20 @@ def words(learned: Learned) -> list[tuple[str, str]]:
         text = f"the {len(members):,} states are public clusters of {sum(map(len, members)):,} labels, which are treated alike"
         lines.append(("clusters", f"{text}; policy.json lists what to do for each label."))
     return [*lines, *learned.said, *(("assumed", assumption.text) for assumption in assumed)]
+
+
+def _about_learned(learned: Learned) -> str:
+    """Where the value of the learned policy comes from, and why it has an interval or only a lower bound."""
+    tested = learned.improvement
+    if tested is not None and tested.learned.estimated:
+        return (
+            f"The value of the learned policy and its 90 % interval come from transitions of the {tested.users:,} users who were held out, "
+            "because the data of the other users chose the policy."
+        )
+    return (
+        "The value of the learned policy is the logged one and the gain in the model. "
+        "It has a lower bound alone, because the same data chose the policy."
+    )
 
 
 def _promised(learned: Learned) -> str:
@@ -187,7 +206,10 @@ def cards(learned: Learned) -> list[tuple[str, str, str]]:
             if learned.guess is None
             else "It was not shown to be better."
         )
-        text = f"Worth {with_interval(best.learned)}, by the logged value and the gain in the model. {state}"
+        how = "by the logged value and the gain in the model"
+        if found is not None and found.learned.estimated:
+            how = "with 90 % probability, by users who were held out"
+        text = f"Worth {with_interval(best.learned)}, {how}. {state}"
         made.append(("Learned policy", worth, text))
     if found is not None:
         level = f"at least +{found.bound:.3g}" if found.shown else "not shown"

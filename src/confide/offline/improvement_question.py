@@ -1,0 +1,403 @@
+"""The question to the users who were held out: by how much is a policy better than the logged one?"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from confide.arguments import choice, kind
+from confide.errors import InvalidParameter
+from confide.identity import Identity
+from confide.logs import Logs
+from confide.offline.gain_contributions import BALANCE, Gains, Moments, Shortfalls
+from confide.offline.gain_planning import (
+    LEVEL,
+    MODEL_Z,
+    MOST_EPSILON,
+    MOST_MU,
+    Counted,
+    Mixture,
+    Target,
+    Z,
+    lower_mean,
+    mixture_for,
+    value_in,
+)
+from confide.offline.reward_planning import lower_rewards, rewards_of
+from confide.offline.row_planning import rows_of
+from confide.offline.table_features import Array, Table, step_ranges
+from confide.offline.transition_contributions import RootCounts, RootTransitions
+from confide.offline.value_planning import HeldOutCounts, value_interval
+from confide.privacy.accounting import gaussian_epsilon
+from confide.privacy.bounded import Released
+from confide.privacy.loss import loss_for
+from confide.privacy.request import NoPrivacy, Relation, Request
+from confide.privatizers import Share
+from confide.release.parameters import first_of_user
+from confide.release.question import LogQuestion
+from confide.release.sums import LogSums
+from confide.release.value import NO_VALUE, Value, quantile
+
+if TYPE_CHECKING:
+    from confide.offline.model import PrivateModel
+
+from confide.offline.improvement import METHODS, VALUE_LEVEL, Improvement, assumptions_of
+
+COUNTS_SHARE = 0.9  # of the budget for counts; the rest is for returns of the logged policy
+# Of the budget for gains, if the method is "weights" and the value of the policy gets an interval. The rest is for counts.
+GAINS_SHARE = 0.5
+_ABOUT_COUNTS = "root-weighted counts of transitions"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldOutTest:
+    """What is asked of the held-out people. All fields are public: they name the release."""
+
+    method: str
+    mixture: Mixture | None
+    weights: Array
+    changed: Any
+    horizon: int
+    transitions: int
+    table: Table
+    with_value: bool
+
+    def identity(self) -> Identity:
+        mixture = self.mixture and [self.mixture.share, self.mixture.clip]
+        return Identity(
+            "improvement",
+            1,
+            method=self.method,
+            mixture=mixture,
+            weights=self.weights,
+            changed=self.changed,
+            horizon=self.horizon,
+            transitions=self.transitions,
+            table=self.table,
+            # The method "model" releases the same with and without the value.
+            **(
+                {"gains_share": GAINS_SHARE} if self.method == "weights" and self.with_value else {}
+            ),
+        )
+
+
+class ImprovementQuestion(LogQuestion[Improvement]):
+    """By how much a policy is better than the logged one. It is asked of people whom the model was not learned from."""
+
+    gaussian = True
+
+    def __init__(self, model: "PrivateModel", target: Target, test: HeldOutTest) -> None:
+        self._model = model
+        self._target = target
+        self._test = test
+
+    def identity(self) -> Identity:
+        return self._test.identity()
+
+    def _how(self) -> "MethodOfTest":
+        by_weights = self._test.method == "weights"
+        return (_weights_test if by_weights else _model_test)(self._model, self._test, self._target)
+
+    def queries(self, logs: Any, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
+        return self._how()[0]
+
+    def answer(self, sums: LogSums) -> Improvement:
+        test = self._test
+        bound, users, value = self._how()[1](sums)
+        mixture = test.mixture
+        return Improvement(
+            bound,
+            test.method,
+            mixture.share if mixture else 1.0,
+            mixture.clip if mixture else None,
+            test.horizon,
+            users,
+            sums.guarantee,
+            sums.certificate(
+                f"an improvement bound, method {test.method}",
+                assumptions_of(test.method, with_value=test.with_value),
+            ),
+            value,
+        )
+
+    def read_answer(self, data: bytes) -> Improvement:
+        return Improvement.from_bytes(data)
+
+    def counted(self, trajectories: int, steps: int) -> str:
+        transitions = f"the first {self._test.transitions} transitions of a user count"
+        return f"{transitions}; {first_of_user(trajectories, steps)}"
+
+
+def improvement_question(
+    model: "PrivateModel",
+    target: Target,
+    holdout: Logs,
+    privacy: Request,
+    method: str,
+    *,
+    with_value: bool = False,
+) -> ImprovementQuestion:
+    """See `PrivateModel.improvement`."""
+    choice("method", method, METHODS)
+    _check(model, holdout, privacy, method)
+    test = _asked(model, target, holdout, privacy, method, with_value=with_value)
+    return ImprovementQuestion(model, target, test)
+
+
+def _check(model: "PrivateModel", holdout: Logs, privacy: Request, method: str) -> None:
+    if isinstance(privacy, NoPrivacy) or isinstance(model.guarantee.request, NoPrivacy):
+        raise InvalidParameter(
+            "improvement bounds need privacy: without noise few people with large weights decide, and the stated level does not hold"
+        )
+    kind("holdout", holdout, Logs, expected="the second part of logs.split(0.5)")
+    people, certificate = holdout.people, model.certificate
+    learned = [] if certificate is None else certificate.assumptions
+    if people is None or not people.test or people.other.assumed not in learned:
+        raise InvalidParameter(
+            "holdout must be people that the model was not learned from: learn, test = logs.split(0.5), release the model from learn, "
+            "and give test here"
+        )
+    check_returns(model.table, holdout.max_steps)
+    if method == "weights" and (reason := _no_weights(model, holdout, privacy)):
+        raise InvalidParameter(f'method="weights" cannot be used: {reason}, or use method="model"')
+
+
+def check_returns(table: Table, horizon: int) -> None:
+    """Refuse a question that has no answer. All of it is public: it can be asked before a model is released."""
+    low, high = step_ranges(table, horizon)
+    if not high[-1] > low[-1]:
+        raise InvalidParameter(
+            "all returns are the same by the stated rewards: no policy is better than another"
+        )
+
+
+def _no_weights(model: "PrivateModel", holdout: Logs, privacy: Request) -> str:
+    """Why weights cannot be used, or nothing. All of it is public."""
+    most = gaussian_epsilon(MOST_MU, privacy.delta) if privacy.delta > 0 else MOST_EPSILON
+    if privacy.epsilon > most:
+        return (
+            f"its confidence of {100 * LEVEL:g} % was shown to hold for epsilon up to {most:.3g} at delta={privacy.delta:g}, got "
+            f"epsilon={privacy.epsilon:g}; choose a smaller epsilon"
+        )
+    table = model.table
+    if not holdout.has_actions:
+        return 'it needs the probabilities with which actions were taken (open the log with probability="probability")'
+    least = table.reward_low if table.rewards is None else float(table.rewards.min())
+    return (
+        ""
+        if least >= 0
+        else "rewards may be negative, and clipping a weight may then raise the value"
+    )
+
+
+def _asked(
+    model: "PrivateModel",
+    target: Target,
+    holdout: Logs,
+    privacy: Request,
+    method: str,
+    *,
+    with_value: bool = False,
+) -> HeldOutTest:
+    """Which method, and which mixture: chosen in the released model alone."""
+    table, horizon = model.table, holdout.max_steps
+    share = holdout.people.holdout if holdout.people else 0.5
+    users = max(1, round(model.guarantee.users * share / (1 - share)))
+    mixture = None
+    if method != "model" and not _no_weights(model, holdout, privacy):
+        mixture = mixture_for(
+            model.dynamics,
+            model.start,
+            target,
+            horizon,
+            users,
+            _noise_of(privacy, GAINS_SHARE if with_value else 1.0),
+        )
+    if method == "auto":
+        other = _predicted(model, target, horizon, users, privacy)
+        method = "weights" if mixture is not None and mixture.predicted >= other else "model"
+    document = model.certificate.document if model.certificate else {}
+    transitions = int(document["mechanisms"][0]["bound"]["transitions"])
+    mixture = mixture if method == "weights" else None
+    return HeldOutTest(
+        method,
+        mixture,
+        target.weights,
+        target.changed,
+        horizon,
+        transitions,
+        table,
+        # Where counts are released anyway, the value costs nothing.
+        with_value or method == "model",
+    )
+
+
+def chosen_method(model: "PrivateModel", target: Target, holdout: Logs, privacy: Request) -> str:
+    """What "auto" is: a function of the released model alone."""
+    return _asked(model, target, holdout, privacy, "auto").method
+
+
+def _noise_of(privacy: Request, share: float = 1.0) -> Callable[[float], tuple[float, float]]:
+    """The noise on sums of gains and of their squares, by the clip; without a delta about that of Laplace noise."""
+    loss, relation = loss_for(privacy), Relation(privacy.relation)
+
+    def noise(clip: float) -> tuple[float, float]:
+        bound = _moments(clip)
+        gaussian = getattr(loss, "mu", None)
+        std = (
+            bound.sensitivity(relation) / (gaussian * math.sqrt(share))
+            if gaussian
+            else math.sqrt(2) * bound.l1_sensitivity(relation) / (privacy.epsilon * share)
+        )
+        return std, std / BALANCE
+
+    return noise
+
+
+def _moments(clip: float) -> Moments:
+    return Moments(-1 / clip, 1 - 1 / clip)
+
+
+def _predicted(
+    model: "PrivateModel", target: Target, horizon: int, users: int, privacy: Request
+) -> float:
+    """About what the method "model" will show, with the learning part in the place of the held-out one."""
+    given = _counted(
+        model,
+        model.counts,
+        model.cuts,
+        model.totals,
+        model.reward_sums,
+        model.starts,
+        model.noise_std,
+    )
+    learned = model.guarantee.users
+    policy, logged = (
+        value_in(model.dynamics, given, _whole(model, each), horizon, learned)
+        for each in (target.weights, model.behaviour)
+    )
+    span = float(step_ranges(model.table, horizon)[1][-1])
+    noise = span * _noise_of(privacy)(1.0)[0] / math.sqrt(1 - COUNTS_SHARE) / users
+    return policy.value - logged.value - MODEL_Z * math.hypot(policy.std, noise)
+
+
+def _whole(model: "PrivateModel", policy: Array) -> Array:
+    """A policy [s, a] with a row for the end."""
+    S, A = model.dynamics.states, model.table.actions
+    return np.vstack([policy, np.zeros((S - len(policy), A))])
+
+
+# The queries of a method, and what it makes of their answers: the bound, the number of users, and the value.
+MethodOfTest = tuple[Sequence[Share], Callable[[LogSums], tuple[float, int, Value]]]
+
+
+def _weights_test(model: "PrivateModel", question: HeldOutTest, target: Target) -> MethodOfTest:
+    mixture, table = question.mixture, model.table
+    assert mixture is not None
+    rest = step_ranges(table, question.horizon)[1]
+    bound = _moments(mixture.clip)
+    gains = Gains(bound, table, target.weights, target.changed, rest, mixture.share, mixture.clip)
+
+    counts = _counts_of(model, question)
+
+    def finish(sums: LogSums) -> tuple[float, int, Value]:
+        answer = sums.release(gains)
+        (total, squares), std, users = answer.values, answer.noise.std, max(answer.users, 1)
+        lower = lower_mean(float(total), float(squares) / BALANCE, std, std / BALANCE, users)
+        value = NO_VALUE
+        if question.with_value:
+            value = _held_out_value(model, target, question, sums.release(counts))
+        return lower * mixture.clip * float(rest[-1]), answer.users, value
+
+    about = "gains of a mixture of the policy with the logged policy, and their squares"
+    if not question.with_value:
+        return [Share(bound, 1.0, about)], finish
+    rest_of_budget = Share(counts.bound, 1 - GAINS_SHARE, _ABOUT_COUNTS)
+    return [Share(bound, GAINS_SHARE, about), rest_of_budget], finish
+
+
+def _counts_of(model: "PrivateModel", question: HeldOutTest) -> RootTransitions:
+    """Counts of the held-out users, as those of the users from whom the model was learned."""
+    table, support = model.table, model.table.support
+    bound = RootCounts(
+        support.cells,
+        support.pairs,
+        table.states if table.start is None else 0,
+        question.transitions,
+        model.total_weight,
+        model.reward_weight,
+        cuts=True,
+    )
+    centre = (table.reward_low + table.reward_high) / 2
+    radius = (table.reward_high - table.reward_low) / 2
+    return RootTransitions(bound, support, table.states, question.horizon, centre, radius)
+
+
+def _held_out_value(
+    model: "PrivateModel", target: Target, question: HeldOutTest, answer: Released
+) -> Value:
+    """The value of the policy with its interval, from released counts of the held-out users."""
+    bound = _counts_of(model, question).bound
+    counts, cuts, totals, reward_sums, starts = bound.unpack(answer.values)
+    std = answer.noise.std
+    nothing = np.zeros((model.table.states, model.table.actions))
+    held = HeldOutCounts(
+        Counted(model.table, counts, cuts, totals, starts, nothing, std, model.total_weight),
+        reward_sums,
+        std / (model.reward_weight or 1.0),
+        max(answer.users, 1),
+    )
+    changed = np.append(target.changed, np.zeros(model.dynamics.states - len(target.changed), bool))
+    whole_policy = Target(_whole(model, target.weights), changed)
+    z = quantile(VALUE_LEVEL, answer.guarantee)
+    return value_interval(model.dynamics, held, whole_policy, question.horizon, z)
+
+
+def _model_test(model: "PrivateModel", question: HeldOutTest, target: Target) -> MethodOfTest:
+    table, horizon = model.table, question.horizon
+    low, high = step_ranges(table, horizon)
+    counts = _counts_of(model, question)
+    bound = counts.bound
+    returns = Shortfalls(Moments(0.0, 1.0), table, high, float(low[-1]))
+    shares = [
+        Share(bound, COUNTS_SHARE, _ABOUT_COUNTS),
+        Share(returns.bound, 1 - COUNTS_SHARE, "returns of the logged policy, and their squares"),
+    ]
+
+    def finish(sums: LogSums) -> tuple[float, int, Value]:
+        answer, short = sums.release(counts), sums.release(returns)
+        given = _counted(model, *bound.unpack(answer.values), answer.noise.std)
+        std, users, span = short.noise.std, max(short.users, 1), float(high[-1] - low[-1])
+        mean = float(short.values[0]) / users
+        second = max(float(short.values[1]) + Z * std, 0.0) / (BALANCE * users)
+        done = float(high[-1]) - span * mean
+        done_std = span * math.sqrt(max(second - mean**2, 0.0) / users + (std / users) ** 2)
+        found = value_in(model.dynamics, given, _whole(model, target.weights), horizon, users)
+        bound_of_gain = found.value - done - MODEL_Z * math.hypot(found.std, done_std)
+        value = _held_out_value(model, target, question, answer)
+        return bound_of_gain, answer.users, value
+
+    return shares, finish
+
+
+def _counted(
+    model: "PrivateModel",
+    counts: Array,
+    cuts: Array,
+    totals: Array,
+    reward_sums: Array,
+    starts: Array,
+    noise: float,
+) -> Counted:
+    table, weight = model.table, model.total_weight
+    if table.rewards is not None:
+        return Counted(table, counts, cuts, totals, starts, table.rewards, noise, weight)
+    rows = rows_of(counts, totals, noise, weight, table.support, cuts, table.logged_rows)
+    mean, std = rewards_of(
+        table, model.rows, model.reward_sums, model.noise_std / model.reward_weight
+    )
+    paying = mean - std > table.reward_low  # by the learning part
+    rewards = lower_rewards(table, paying, rows, reward_sums, noise / model.reward_weight, MODEL_Z)
+    return Counted(table, counts, cuts, totals, starts, rewards[: table.states], noise, weight)
