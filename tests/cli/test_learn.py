@@ -482,3 +482,13 @@ def test_a_guess_that_is_not_shown_is_printed_and_not_exported(log, call):
     assert "It was not shown to be better: keep the logged policy" in found["said"][0]["text"]
     held = json.loads(Path("out/policy.json").read_text())
     assert set(held["policy"].values()) == {"as logged"}
+
+
+def test_the_table_breaks_no_word_on_a_terminal_of_80_columns(log, call, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = call("learn", log, *ASK, *FAST, "--rewards", "rewards.csv", "--max-steps", 21)
+    # Four states of at most two lines, and a head of at most three.
+    table = shown.splitlines()[-13:]
+    assert all(len(line) <= 80 for line in table)
+    for word in ("before", "positive", "logged", "visits", "(noisy)"):
+        assert word in " ".join(table).split()

@@ -9,7 +9,7 @@ from confide.logs.labels import Labels
 from confide.offline import ModelRelease
 from confide.policy import uniform_policy
 from confide.problems import riverswim
-from confide.report.learned import Learned, cards, record, words, write_learned
+from confide.report.learned import HEADS, Learned, cards, record, rows, words, write_learned
 
 EVIL = "<img src=x onerror=alert(1)>"
 
@@ -45,6 +45,13 @@ def test_the_cards_say_what_is_predicted_what_was_tested_and_what_is_revealed(le
     # there is nothing to test
     assert [card[0] for card in cards(as_before)] == ["Logged policy", "Revealed about one user"]
     assert "keep the logged policy" in as_before.headline
+
+
+def test_a_state_whose_value_is_only_bounded_has_an_interval_without_a_guess(learned):
+    """Without ends nobody knows what followed a short trajectory, and the guess in the interval is the model's."""
+    assert learned.model.values_are_bounded
+    values = [row[HEADS.index("logged value (90 %)")] for row in rows(learned)]
+    assert all(" to " in value and "(" not in value for value in values)
 
 
 def test_the_report_states_what_it_assumes_of_the_log(learned, tmp_path):

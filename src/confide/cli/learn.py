@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import typer
 
@@ -366,10 +366,15 @@ def _print(learned: "Learned") -> None:
 
     console = print_summary(learned.title, words(learned))
     table = Table(box=box.SIMPLE, pad_edge=False)
-    for column, head in enumerate(HEADS):
-        table.add_column(head, justify="left" if column < 2 else "right")
     all_rows = rows(learned)
-    for row in all_rows[:TABLE_ROWS]:
+    shown_rows = all_rows[:TABLE_ROWS]
+    for column, head in enumerate(HEADS):
+        cells = [head, *(row[column] for row in shown_rows)]
+        # On a narrow terminal a cell is wrapped between its words, and no word is broken.
+        longest_word = max(len(word) for cell in cells for word in cell.split() or [""])
+        justify: Literal["left", "right"] = "left" if column < 2 else "right"
+        table.add_column(head, justify=justify, min_width=longest_word)
+    for row in shown_rows:
         table.add_row(*map(Text, row))
     console.print(table)
     more = len(all_rows) - TABLE_ROWS

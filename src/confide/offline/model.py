@@ -159,6 +159,15 @@ class PrivateModel:
         return self.state_returns.values(guesses, self._z, direct=self.noise_std == 0)
 
     @property
+    def values_are_bounded(self) -> bool:
+        """Whether returns of users only bound the value of a state, because what followed a row may be unknown.
+
+        Between the bounds, the value of a state is the model's guess, moved into the interval. It often stands
+        at an end of it, so the interval says more than the guess.
+        """
+        return self.state_returns is not None and len(self.state_returns.sums) > 1
+
+    @property
     def _z(self) -> float:
         return WIDER * quantile(LEVEL, self.guarantee)
 

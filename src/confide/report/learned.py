@@ -180,12 +180,18 @@ def rows(learned: Learned, most: int | None = None) -> list[list[str]]:
         if (found := why.get(state)) is not None:
             share, gain = f"{100 * found.logged:.0f} %", " ".join(_gain(found))
             row = [found.state, found.action, share, gain, f"{min(100 * found.chance, 99.9):.1f} %"]
-        made.append([*row, _of_state(values[state]), f"{policy.visits[state]:,.0f}"])
+        value = _of_state(values[state], bounded=learned.model.values_are_bounded)
+        made.append([*row, value, f"{policy.visits[state]:,.0f}"])
     return made
 
 
-def _of_state(value: Value) -> str:
-    return with_interval(value) if value.estimated else "not estimated"
+def _of_state(value: Value, *, bounded: bool) -> str:
+    """The value of a state from returns of users. Where returns only bound it, the interval stands alone."""
+    if not value.estimated:
+        return "not estimated"
+    if bounded:
+        return f"{value.low:.3g} to {value.high:.3g}"
+    return with_interval(value)
 
 
 def _gain(departure: Departure) -> tuple[str, str]:
