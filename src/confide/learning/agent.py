@@ -1,4 +1,7 @@
-"""What the runner needs from an agent: two methods and a guarantee. Everything else is optional and declared."""
+"""What the runner needs from an agent: two methods and a guarantee.
+
+Everything else is optional, and the agent declares it.
+"""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -11,7 +14,7 @@ from confide.trajectory import Trajectories, TransitionCounts
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """This policy, for so many users, until the next replanning."""
+    """A policy, and how many users it serves until the next one follows."""
 
     policy: Policy
     users: int
@@ -19,7 +22,10 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """How one user is served, and the generation of the release that it was planned with: a report must name it."""
+    """How one user is served, and the release that the policy was planned with.
+
+    The user's report must name the generation of the release.
+    """
 
     policy: Policy
     generation: int
@@ -27,56 +33,67 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What there is to know about the agents of a class before one is made. `confide list` shows it."""
+    """What is known about the agents of a class before one is made. `confide list` shows it."""
 
+    # What they do, in a few words.
     about: str = ""
-    # of problems that it learns: `problem.public.family`; empty: any
+    # The family of problems that they learn (`problem.public.family`). Empty: any family.
     family: str = ""
-    # its reference, or "confide"; empty: it learns from nobody
+    # Their reference, or "confide". Empty: they do not learn.
     paper: str = ""
-    # whether it can keep a local guarantee
+    # Whether they can keep a local guarantee.
     local: bool = True
-    # whether rewards must be public
+    # Whether they need public rewards.
     known_rewards: bool = False
-    # whether a mixture must be one of probability kernels, with weights on the simplex
+    # Whether they need a mixture of probability kernels, with weights on the simplex.
     kernels: bool = False
-    # whether it also learns from features of observations, where states are not numbered
+    # Whether they also learn from features of observations, where states are not numbered.
     observations: bool = False
-    # made from the problem itself: a yardstick, not a learner
+    # Whether they are made from the problem itself, so that they are a yardstick and no learner.
     knows_truth: bool = False
-    # problems on which `benchmarks/stuck.py` found runs that stay away from optimal
+    # The problems on which `benchmarks/stuck.py` found runs that stay away from the optimum.
     stuck: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What an agent can do beyond `next_batch` and `observe`. An agent declares it as the attribute `abilities`."""
+    """What an agent can do beyond `next_batch` and `observe`: its attribute `abilities`."""
 
-    counts: bool = False  # `observe` takes exact TransitionCounts of a simulated batch
-    ignores_data: bool = False  # it only counts users: nobody has to be simulated for it
-    # it has attributes `noise` and `rng`, which the runner fills once, where they are None
+    # `observe` takes exact TransitionCounts of a simulated batch.
+    counts: bool = False
+    # It only counts users, so nobody has to be simulated for it.
+    ignores_data: bool = False
+    # It has attributes `noise` and `rng`. The runner sets them once, if they are None.
     noise: bool = False
-    mechanisms: bool = False  # `mechanisms() -> list[Mechanism]`, for the certificate
-    saves: bool = False  # `save() -> bytes` and `restore(bytes)`, for runs that can be interrupted
-    # it accepts DistributedDP: its planner knows that fewer users are in the sums than were served
+    # It has `mechanisms() -> list[Mechanism]` for the certificate.
+    mechanisms: bool = False
+    # It has `save() -> bytes` and `restore(bytes)`, so that runs can be interrupted.
+    saves: bool = False
+    # It accepts DistributedDP: its planner knows that fewer users may be in the sums than were
+    # served.
     distributed: bool = False
-    # Users have devices: `client()` and `absorb(bytes)`, or under `DistributedDP` `shares.client()` and
-    # `shares.simulate_aggregation(batch, share)`; also `current_round()`, `released()` and `observe_crowd(users)`.
+    # Its users have devices: `client()` and `absorb(bytes)`, or under `DistributedDP`
+    # `shares.client()` and `shares.simulate_aggregation(batch, share)`. It also has
+    # `current_round()`, `released()` and `observe_crowd(users)`.
     devices: bool = False
-    # `questions() -> list[Question]`: what users were asked, for the report
+    # It has `questions() -> list[Question]` for the report: what users were asked.
     questions: bool = False
-    # a service may add up contributions itself: `contribution`, `decoded`, `close(total, users)`
+    # A service may add up contributions itself, with `contribution`, `decoded` and
+    # `close(total, users)`.
     sums: bool = False
-    levels: bool = False  # `noise_level` and `signal` of the last release, for the report
+    # It has `noise_level` and `signal` of the newest release, for the report.
+    levels: bool = False
 
 
 class Agent(Protocol):
     """Serves batches of users and learns from them.
 
-    Optional attributes: `name` (default: the class's), `profile`, `abilities` (default: none),
-    `settings` (a text that tells agents with the same name apart), and `private` (names of public
-    members that hold private state, each with the reason: an audit does not compare them, and lists
-    them).
+    Optional attributes:
+
+    - `name` (default: that of the class), `profile`, and `abilities` (default: none)
+    - `settings`, a text that differs between agents of the same name
+    - `private`, the names of public members that hold private state, each with the reason. An audit
+      lists them and does not compare them.
     """
 
     guarantee: Guarantee
@@ -84,7 +101,7 @@ class Agent(Protocol):
 
     def next_batch(self) -> Batch: ...
     def observe(self, users: Trajectories | TransitionCounts) -> None:
-        """1 to `users` users of the batch at a time: clip, absorb, release, replan."""
+        """Learn from 1 to `users` users of the batch at a time: clip, absorb, release, replan."""
 
 
 def agent_name(agent: Any) -> str:
@@ -92,7 +109,10 @@ def agent_name(agent: Any) -> str:
 
 
 def abilities_of(agent: Any) -> Abilities:
-    """What the agent declares. One that declares nothing is given noise if it has an attribute for it, and can do nothing else."""
+    """Return the abilities that the agent declares.
+
+    An agent that declares nothing is given noise if it has an attribute for it.
+    """
     declared = getattr(agent, "abilities", None)
     if declared is None:
         return Abilities(noise=hasattr(agent, "noise"))

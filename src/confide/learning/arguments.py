@@ -6,19 +6,19 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.arguments import choice, has, integers, kind, real, shown, whole
-from confide.errors import AnotherRound, InvalidParameter, PrivacyError
+from confide.errors import InvalidParameter, PrivacyError
 from confide.privacy.request import CentralDP, DistributedDP, JointDP, LocalDP, NoPrivacy
-from confide.privatizers import AtMost, Message, Schedule
+from confide.privatizers import AtMost, Schedule
 
 CALIBRATIONS = ("tight", "paper")
-
-
-# Contributions are whole multiples of 2^-24 of the largest one, so the sums of so many users are exact.
+# The sums of so many users are exact, because contributions are whole multiples of 2^-24 of the
+# largest one. Required for privacy: otherwise rounding could depend on one user by more than the
+# noise allows for.
 EXACT_USERS = 2**29 - 1
 
 
 def check_exact(episodes: int) -> None:
-    """Refuse more users than can be added up exactly: rounding could depend on one user more than the noise allows for."""
+    """Raise an error if there are more users than can be added up exactly."""
     whole("episodes", episodes, at_most=EXACT_USERS)
 
 
@@ -30,7 +30,10 @@ def check_choices(calibration: str, bonus_scale: float | None, failure: float = 
 
 
 def check_asked(episodes: Any, privacy: Any, *, distributed: bool = False) -> None:
-    """Check the arguments of every learner. `Learner` does; an agent that computes with them before that calls it first."""
+    """Check the arguments that every learner has.
+
+    `Learner` calls this. An agent that computes with the arguments before that calls it first.
+    """
     if isinstance(privacy, DistributedDP) and not distributed:
         raise PrivacyError(
             "this agent does not support DistributedDP yet: use LikelihoodVI, or JointDP or LocalDP"
@@ -43,7 +46,7 @@ def check_asked(episodes: Any, privacy: Any, *, distributed: bool = False) -> No
 
 
 def check_calibration(calibration: Any, privacy: Any, *, distributed: bool) -> None:
-    """What every learner is made from: an algorithm, and a schedule of releases."""
+    """Check what every learner is made from: an algorithm and a schedule of releases."""
     kind("schedule", calibration.schedule, Schedule, AtMost)
     has(
         "algorithm",
@@ -55,7 +58,7 @@ def check_calibration(calibration: Any, privacy: Any, *, distributed: bool) -> N
 
 
 def check_policies(policies: Any) -> None:
-    """The policies of one round, of which there is at least one."""
+    """Check the policies of one round: there must be at least one."""
     if not isinstance(policies, tuple) or not policies:
         raise InvalidParameter(
             f"policies must be a tuple of at least one policy, got {shown(policies)}"
@@ -63,10 +66,11 @@ def check_policies(policies: Any) -> None:
 
 
 def choose_schedule(schedule: Schedule | None, default: Schedule) -> Schedule:
-    """The caller's schedule, if it covers as many users as the default."""
+    """Return the caller's schedule, if it covers as many users as the default, or the default."""
     if schedule is not None and not isinstance(schedule, Schedule):
         raise InvalidParameter(
-            f"schedule must be a Schedule, got {type(schedule).__name__}: only lsvi-ucb takes plans of batches"
+            f"schedule must be a Schedule, got {type(schedule).__name__}: "
+            "only lsvi-ucb takes plans of batches"
         )
     if schedule is not None and schedule.users != default.users:
         raise InvalidParameter(
@@ -76,7 +80,10 @@ def choose_schedule(schedule: Schedule | None, default: Schedule) -> Schedule:
 
 
 def whole_steps(total: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """A sum in whole steps of the grid. Sums of a service are 64-bit integers, which are taken whatever they are: see `clip_sum`."""
+    """Return a sum in whole steps of the grid.
+
+    Sums of a service are 64-bit integers. They are taken whatever they are (see `clip_sum`).
+    """
     if isinstance(total, np.ndarray) and total.dtype == np.int64:
         return total
     try:
@@ -84,14 +91,3 @@ def whole_steps(total: npt.ArrayLike) -> npt.NDArray[np.int64]:
     except InvalidParameter as error:
         # The sum is private, so an error says what is wrong with it without its numbers.
         raise InvalidParameter.of("total", error.problem) from None
-
-
-def read_message(data: bytes | Message, generation: int, expected: bytes) -> Message:
-    """A device's message. One to another round is refused: it would be decoded as an answer to another question."""
-    message = data if isinstance(data, Message) else Message.from_bytes(data)
-    if message.generation == generation and message.round != expected:
-        raise AnotherRound(
-            "the message answers another round than the one that this server planned from the same release: it was not counted. "
-            "The device planned on another kind of processor, or with another version; confide serve publishes rounds as tables"
-        )
-    return message

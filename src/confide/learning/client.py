@@ -1,15 +1,20 @@
-"""A user's device under local privacy: it plans from releases, and sends one noisy message in total."""
+"""A user's device under local privacy: it plans from releases, and sends one noisy message.
+
+What leaves this file: the message, and the saved state of the device, which has nothing but what
+was sent. If the content of the state changes, its name in `pack` must change.
+"""
 
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
 from confide.arguments import has, kind
 from confide.errors import InvalidParameter, PrivacyError, StateError
 from confide.identity import identify
+from confide.learning.algorithm import Algorithm, Round
 from confide.learning.device import contribution_on_device, plan_on_device
 from confide.mechanisms.sources import NoiseSource, SecureSource, check_source
 from confide.mechanisms.state import StateFile, pack, unpack
@@ -21,27 +26,29 @@ from confide.privacy.request import Request, check_privacy_request
 from confide.privatizers.message import Channel, open_channel, report_channel
 from confide.trajectory import Trajectories
 
-if TYPE_CHECKING:
-    from confide.learning.algorithm import Algorithm, Round
-
 
 class LocalClient:
     """One device, one user, one report.
 
-    Guarantee: everything that ever leaves the device about the user is one message, and that keeps `privacy` against everybody, whatever
-    the server sends to be planned with. What the user did is bounded and noised here; an episode that makes no sense contributes zero
-    under the same noise, without an error that somebody could see.
+    Guarantee: one message is all that ever leaves the device about the user. It keeps `privacy`
+    against everybody, whatever the server sends for planning. What the user did is bounded and
+    noised here. An episode that makes no sense contributes zero under the same noise, without an
+    error that somebody could see.
 
-    Without `noise` the device uses the secure source. `loss` is the server's (`server.loss`): None but for printed constants, which add
-    more noise than is needed; a message with other noise than the server counts on is refused there. A device that may restart needs a
-    `store` (or keeps `save()` itself before it sends): a message that was forgotten would be noised again, and two of them tell more than
-    one. Without a store, nobody knows of a second device of the same user: keep one, and make it after a fork, because a process that was
-    forked refuses to report. A person with k devices is k users. Under `DistributedDP` a device is a `ShareClient`.
+    - `noise` None: the device uses the secure source.
+    - `loss` is that of the server (`server.loss`). It is None unless the constants of a paper add
+      more noise than is needed. The server refuses messages with other noise than its own.
+    - `store`: a device that may restart needs one, or keeps `save()` itself before it sends.
+      Otherwise a message that was forgotten would be noised again, and two messages tell more than
+      one. Without a store nobody knows of a second device of the same user. Such a device must be
+      made after a fork, because a process that was forked refuses to report.
+
+    A person with k devices is k users. Under `DistributedDP` a device is a `ShareClient`.
     """
 
     def __init__(
         self,
-        algorithm: "Algorithm",
+        algorithm: Algorithm,
         privacy: Request,
         noise: NoiseSource | None = None,
         *,
@@ -57,24 +64,27 @@ class LocalClient:
         if store is not None:
             kind("store", store, StateFile, str, Path)
         self._algorithm = algorithm
-        # what a round's users contribute is decided from releases
-        self._changing = bool(getattr(algorithm, "changing", False))
-        self._channel = channel or self._opened(algorithm.bound, privacy, loss)
-        fits = self._changing or self._channel.bound == algorithm.bound
+        # Whether releases decide the bound of what the users of a round contribute.
+        self._bound_changes = bool(getattr(algorithm, "changing", False))
+        self._channel = channel or self._open_channel(algorithm.bound, privacy, loss)
+        fits = self._bound_changes or self._channel.bound == algorithm.bound
         if self._channel.guarantee.request != privacy or not fits:
             raise InvalidParameter("the channel was made for another guarantee or another bound")
-        # of several policies: drawn once, before there are any data
-        self._which = int.from_bytes(self._source.token(16))
-        self._planned: tuple[Round, int] | None = None  # with the generation of its release
+        # It chooses one of a round's policies. It is drawn once, before there are data.
+        self._policy_number = int.from_bytes(self._source.token(16))
+        # The round that was planned last, with the generation of its release.
+        self._planned: tuple[Round, int] | None = None
+        # The message, once it was made.
         self._sent = b""
         self._process = os.getpid()
-        self._lock = threading.Lock()  # two threads that ask at once must not make two messages
+        # Two threads that ask at once must not make two messages.
+        self._lock = threading.Lock()
         self._store = StateFile(store) if isinstance(store, str | Path) else store
         if self._store is not None and self._store.exists():
             self.restore(self._store.read())
 
-    def _opened(self, bound: Bound, privacy: Request, loss: Loss | None) -> Channel:
-        if self._changing:
+    def _open_channel(self, bound: Bound, privacy: Request, loss: Loss | None) -> Channel:
+        if self._bound_changes:
             return report_channel(bound, privacy, source=self._source)
         return open_channel(bound, privacy, source=self._source, loss=loss)
 
@@ -88,72 +98,93 @@ class LocalClient:
         return self._channel
 
     def plan(self, released: Released | bytes) -> Policy:
-        """The policy of this device's user, from what is public: each of a round's policies serves its share of the users."""
-        size = None if self._changing else self._channel.bound.size
+        """Return the policy of this device's user, planned from what is public.
+
+        Each of a round's policies serves its share of the users.
+        """
+        size = None if self._bound_changes else self._channel.bound.size
         return self.adopt(*plan_on_device(self._algorithm, released, self._channel.guarantee, size))
 
-    def adopt(self, planned: "Round", generation: int) -> Policy:
-        """`plan`, by somebody who has planned from the same release already: a simulation does not do it again for every user."""
-        if self._changing and planned.size is not None and planned.size[0] != self._channel.bound:
-            self._channel = report_channel(
-                planned.size[0], self._channel.guarantee.request, source=self._source
-            )
+    def adopt(self, planned: Round, generation: int) -> Policy:
+        """Do what `plan` does, with a round that somebody has planned from the same release.
+
+        A simulation does not plan again for every user.
+        """
+        if self._bound_changes and planned.size is not None:
+            bound, _ = planned.size
+            if bound != self._channel.bound:
+                request = self._channel.guarantee.request
+                self._channel = report_channel(bound, request, source=self._source)
         self._planned = planned, generation
-        return planned.draw_policy(self._which)
+        return planned.draw_policy(self._policy_number)
 
     def report(self, trajectory: Trajectories) -> bytes:
-        """The message about this user's episode. Asked again, about whatever episode, it is the same one."""
+        """Return the message about this user's episode.
+
+        Every later call returns the same message, whatever episode it is about.
+        """
         with self._lock:
             if not self._sent:
                 self._check_alone()
             if not self._sent:
-                if self._planned is None:
-                    raise InvalidParameter(
-                        "a report is about an episode that was planned: call plan first"
-                    )
-                planned, generation = self._planned
-                contribution = contribution_on_device(planned, trajectory, self._channel.bound)
-                sent = self._channel.message(
-                    contribution, generation, self._source, planned.digest
-                ).to_bytes()
+                message = self._make_message(trajectory)
                 if self._store is not None:
-                    self._store.write(self._pack(sent))
-                self._sent = sent
+                    self._store.write(self._pack(message))
+                self._sent = message
             return self._sent
 
+    def _make_message(self, trajectory: Trajectories) -> bytes:
+        """Draw the noise. This happens once in the life of a device."""
+        if self._planned is None:
+            raise InvalidParameter("a report is about an episode that was planned: call plan first")
+        planned, generation = self._planned
+        contribution = contribution_on_device(planned, trajectory, self._channel.bound)
+        message = self._channel.message(contribution, generation, self._source, planned.digest)
+        return message.to_bytes()
+
     def _check_alone(self) -> None:
-        """Before noise is drawn: what another device with this store has sent is taken over, and a copy that a fork made is refused."""
+        """Make sure, before noise is drawn, that no other device of the user has sent anything.
+
+        What another device with this store has sent is taken over. A copy that a fork made is
+        refused.
+        """
         if self._store is not None:
             if self._store.exists():
                 self.restore(self._store.read())
         elif os.getpid() != self._process:
             raise PrivacyError(
-                "a device without a store was copied by a fork, and both copies would noise the same data: pass store="
+                "a device without a store was copied by a fork, and both copies would noise "
+                "the same data: pass store="
             )
 
     def save(self) -> bytes:
-        """What was sent, if anything was: after a restart the same bytes. No data, and nothing that was not sent."""
+        """Return what was sent, so that the device sends the same bytes after a restart.
+
+        There are no data in it, and nothing that was not sent.
+        """
         return self._pack(self._sent)
 
     def restore(self, data: bytes) -> None:
+        """Go on from what `save` returned."""
         state = unpack(data, "client", released=1 if self._sent else 0)
         sent = state.arrays["sent"].tobytes()
         if state.facts["made_for"] != self._made_for():
             raise StateError("the state is of a device with another guarantee or another bound")
         if self._sent not in (b"", sent):
             raise StateError("this device has sent another message already")
-        self._sent, self._which = sent, int(state.facts["which"])
+        self._sent = sent
+        self._policy_number = int(state.facts["which"])
 
     def __reduce__(self) -> NoReturn:
         raise PrivacyError(
-            "a device cannot be copied or pickled: two copies would noise the same data twice; use save and restore"
+            "a device cannot be copied or pickled: two copies would noise the same data twice; "
+            "use save and restore"
         )
 
     def _pack(self, sent: bytes) -> bytes:
-        facts = {"made_for": self._made_for(), "which": str(self._which)}
-        return pack(
-            "client", 1 if sent else 0, facts, {"sent": np.frombuffer(sent, dtype=np.uint8)}
-        )
+        facts = {"made_for": self._made_for(), "which": str(self._policy_number)}
+        arrays = {"sent": np.frombuffer(sent, dtype=np.uint8)}
+        return pack("client", 1 if sent else 0, facts, arrays)
 
     def _made_for(self) -> str:
         return identify(self._channel.guarantee.request, self._algorithm.bound)

@@ -1,54 +1,68 @@
-"""What every device does before anything leaves it: it plans from a release, and bounds what its user did."""
+"""What every device does before anything leaves it: it plans, and bounds what its user did.
 
-from typing import TYPE_CHECKING
+`LocalClient` and `ShareClient` call both functions. The first one protects the device from a server
+that sends nonsense. The second one is required for privacy: whatever the user did, it returns a
+contribution within the bound. It raises no error and no warning that depends on the data, because
+somebody could see them, or miss the message.
+"""
 
 import numpy as np
 
 from confide.errors import ConfideError, InvalidParameter
+from confide.learning.algorithm import Algorithm, Round
 from confide.privacy.bounded import Bound, Bounded, Released
 from confide.privacy.guarantee import Guarantee
 from confide.privatizers.wire import decode_release
 from confide.trajectory import Trajectories
 
-if TYPE_CHECKING:
-    from confide.learning.algorithm import Algorithm, Round
+# Generations and numbers of users are 64-bit integers in messages and saved states.
+_MAX_COUNT = 2**63 - 1
 
 
 def plan_on_device(
-    algorithm: "Algorithm", released: Released | bytes, guarantee: Guarantee, size: int | None
-) -> "tuple[Round, int]":
-    """The round that follows from what a server sent, and the generation of the release. Both are checked.
+    algorithm: Algorithm, released: Released | bytes, guarantee: Guarantee, size: int | None
+) -> tuple[Round, int]:
+    """Return the round that follows from what a server sent, and the generation of the release.
 
-    `size` says how many numbers a release has; None if that changes from round to round.
+    `guarantee` is the one that the device knows. `size` is how many numbers a release has. None:
+    the number changes from round to round.
     """
     if not isinstance(released, Released):
         released = decode_release(released, guarantee)
-    if size is not None and released.values.shape != (size,):
-        raise InvalidParameter(
-            f"a release must have {size} numbers, got shape {released.values.shape}"
-        )
-    if not (np.isfinite(released.values).all() and 0 <= released.noise.std < np.inf):
-        raise InvalidParameter("a release must be finite, and so must its noise")
-    if not (0 <= released.generation < 2**63 and 0 <= released.users < 2**63):
-        raise InvalidParameter("a release must be of a whole number of users and generations")
+    _check_release(released, size)
     try:
         planned = algorithm.plan(released)
     except ConfideError:
         raise
-    except Exception as error:  # of what a server sent: the user's data are not in it
+    except Exception as error:
+        # The error is about what the server sent. The user's data are not in it.
         raise InvalidParameter(
             f"the release does not fit this algorithm: {type(error).__name__}"
         ) from None
     return planned, released.generation
 
 
-def contribution_on_device(planned: "Round", trajectory: Trajectories, bound: Bound) -> Bounded:
-    """What one user contributes. An episode that makes no sense contributes zero, without an error that somebody could see."""
+def _check_release(released: Released, size: int | None) -> None:
+    if size is not None and released.values.shape != (size,):
+        raise InvalidParameter(
+            f"a release must have {size} numbers, got shape {released.values.shape}"
+        )
+    if not (np.isfinite(released.values).all() and 0 <= released.noise.std < np.inf):
+        raise InvalidParameter("a release must be finite, and so must its noise")
+    if not (0 <= released.generation <= _MAX_COUNT and 0 <= released.users <= _MAX_COUNT):
+        raise InvalidParameter("a release must be of a whole number of users and generations")
+
+
+def contribution_on_device(planned: Round, trajectory: Trajectories, bound: Bound) -> Bounded:
+    """Return what one user contributes. PRIVATE.
+
+    An episode that makes no sense contributes zero.
+    """
     if not isinstance(trajectory, Trajectories) or trajectory.users != 1:
         raise InvalidParameter("a device reports the Trajectories of exactly one user")
     try:
-        with np.errstate(all="ignore"):  # neither may a warning depend on the data
+        with np.errstate(all="ignore"):
             return planned.statistic.contribution(trajectory)
-    # an error tells whoever sees it, or misses the message, something about the data
     except Exception:
+        # Whatever it was, nobody may learn that it happened.
         return Bounded(np.zeros(bound.size), bound)

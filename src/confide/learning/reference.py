@@ -15,46 +15,49 @@ from confide.trajectory import Trajectories, TransitionCounts
 
 
 class _FixedPolicy:
-    """One policy for everybody; nothing is learned, so nothing is revealed, and nothing is promised either."""
+    """Serves everybody by one policy.
+
+    It learns nothing, so it reveals nothing. It states no guarantee either.
+    """
 
     abilities = Abilities(counts=True, ignores_data=True, saves=True)
 
     def __init__(self, policy: Policy, episodes: int, name: str) -> None:
         whole("episodes", episodes, at_least=1)
-        self.episodes, self.name = episodes, name
+        self.episodes = episodes
+        self.name = name
         self.guarantee = no_guarantee(episodes)
-        self._policy, self._left = policy, episodes
+        self._policy = policy
+        self._users_left = episodes
 
     def next_batch(self) -> Batch:
-        return Batch(self._policy, self._left)
+        return Batch(self._policy, self._users_left)
 
     def observe(self, users: Trajectories | TransitionCounts) -> None:
-        self._left -= private_kind("users", users, Trajectories, TransitionCounts).users
+        self._users_left -= private_kind("users", users, Trajectories, TransitionCounts).users
 
     def save(self) -> bytes:
-        return str(self._left).encode()
+        return str(self._users_left).encode()
 
     def restore(self, data: bytes) -> None:
         left = kind("data", data, bytes)
         if not left.isdigit():
             raise StateError("this is not the state of an agent with a fixed policy")
-        self._left = int(left)
+        self._users_left = int(left)
 
 
 class Uniform(_FixedPolicy):
-    """Plays every action with the same probability; in a linear system, does nothing."""
+    """Plays every action with the same probability. In a linear system it does nothing."""
 
     profile = Profile("plays uniformly random actions (linear control: zero input)")
 
     def __init__(self, public: Any, *, episodes: int) -> None:
         if hasattr(public, "inputs"):
             policy: Policy = LinearPolicy(np.zeros((public.horizon, public.inputs, public.states)))
-        elif not hasattr(public, "states"):  # a world that is played step by step
-            policy = RandomPolicy(
-                has(
-                    "public", public, ("actions",), "what agents know of a problem: problem.public"
-                ).actions
-            )
+        elif not hasattr(public, "states"):
+            # A world that is played step by step.
+            has("public", public, ("actions",), "what agents know of a problem: problem.public")
+            policy = RandomPolicy(public.actions)
         else:
             policy = uniform_policy(public.horizon, public.states, public.actions)
         super().__init__(policy, episodes, "uniform")
@@ -68,7 +71,7 @@ class SolvedProblem(Problem, Protocol):
 
 
 class Oracle(_FixedPolicy):
-    """Plays the optimal policy: made from the problem itself, not from its public part."""
+    """Plays the optimal policy. It is made from the problem itself, not from its public part."""
 
     profile = Profile("plays the optimal policy", knows_truth=True)
 

@@ -1,4 +1,8 @@
-"""What a learner needs in memory and time, from sizes alone: nothing of the problem's size is allocated for it."""
+"""What a learner needs in memory and time, computed from sizes alone.
+
+Nothing of the problem's size is allocated for it. All numbers are measured (docs/benchmarks/memory)
+and only decide whether a run is refused in advance.
+"""
 
 from dataclasses import dataclass
 
@@ -11,7 +15,8 @@ from confide.privatizers import AtMost, Schedule, best_counter
 COMPILED = 65 * 10**6
 # Users whose trajectories are in memory at the same time (`runs/loop.py`).
 SAMPLED_USERS = 65_536
-# Numbers of eight bytes for one step of a trajectory: as it is sampled, and as indices and rewards that are checked.
+# Numbers of eight bytes for one step of a trajectory: as it is sampled, and as indices and rewards
+# that are checked.
 NUMBERS_PER_STEP = 6
 
 
@@ -19,8 +24,10 @@ NUMBERS_PER_STEP = 6
 class Footprint:
     """What one agent needs on problems of some sizes.
 
-    `released` are the numbers of one release. The privatizer keeps a multiple of them, which depends on its counter.
-    `numbers` are all other numbers of eight bytes that exist at the peak.
+    - `released` is how many numbers a release has. The privatizer keeps a multiple of them, which
+      depends on its counter.
+    - `numbers` is how many other numbers of eight bytes exist at the peak.
+    - `planning_seconds` is the time of planning after one release.
     """
 
     released: int
@@ -30,13 +37,13 @@ class Footprint:
     counter: Factorisation | None = None
 
     def memory(self, privacy: Request, *, discrete: bool) -> int:
-        """The bytes at the peak; `discrete`: with secure noise."""
+        """Return the bytes at the peak. `discrete` says that noise is secure."""
         return COMPILED + int(
             BYTES_PER_NUMBER * (self.numbers + self._numbers_of_counter(privacy, discrete))
         )
 
     def _numbers_of_counter(self, privacy: Request, discrete: bool) -> int:
-        """What the privatizer keeps between releases."""
+        """Return how many numbers the privatizer keeps between releases."""
         if privacy.trust.devices or isinstance(self.schedule, AtMost):
             return 0
         counter = self.counter
@@ -47,12 +54,13 @@ class Footprint:
         if isinstance(counter, Discounted) and discrete:
             # In whole numbers it must remember every leaf.
             return self.released * counter.leaves
-        kept = [*counter.private_memory(1, float).values(), *counter.public_memory(1).values()]
-        return self.released * sum(array.size for array in kept)
+        private = counter.private_memory(1, float).values()
+        public = counter.public_memory(1).values()
+        return self.released * sum(array.size for array in (*private, *public))
 
 
 def numbers_of_users(schedule: Schedule | AtMost, horizon: int, policies: int = 1) -> int:
-    """The trajectories of the largest group of users who are simulated together."""
+    """Return how many numbers the trajectories have that are simulated together at most."""
     if isinstance(schedule, AtMost):
         largest = schedule.users
     else:

@@ -1,4 +1,8 @@
-"""The digest of a round: what a device's message names, so that a server never takes an answer to another question."""
+"""The digest of a round. A device's message names it, so that a server refuses other answers.
+
+The digest is part of messages, so everything in this file is a protocol: a change makes devices and
+servers of different versions refuse each other. The first bytes that are hashed name the version.
+"""
 
 import hashlib
 import struct
@@ -18,12 +22,13 @@ from confide.policy import (
     is_rule,
 )
 
-# Two processors compute the same number with different last bits. Here a number counts to this
-# share of the largest one in its table, so that such rounds have the same digest.
+# Two processors compute the same number with different last bits. A number counts to so many bits
+# of the largest one in its table, so that such rounds have the same digest.
 _BITS = 20
-# The largest number of a table is rounded up to a power of two. A number that is one up to its last
-# bits must not be rounded up on one processor only.
+# The largest number of a table is rounded up to a power of two. It is first made larger by this
+# factor: a number that is one but for its last bits must not be rounded up on one processor only.
 _ROOM = 1 + 2.0**-10
+# The place of a kind in this tuple is hashed.
 _KINDS: tuple[type, ...] = (
     TabularPolicy,
     StochasticPolicy,
@@ -36,10 +41,10 @@ _KINDS: tuple[type, ...] = (
 def round_digest(
     policies: Sequence[Policy], shares: Sequence[float] | None, statistic: Any, size: int | None
 ) -> bytes:
-    """32 bytes, from all tables by which users are served and their episodes become contributions.
+    """Return 32 bytes for all tables that serve users and turn episodes into contributions.
 
-    A statistic gives its tables by `tables()`. One without them is the same in all rounds, and its
-    size is all that counts.
+    A statistic gives its tables by `tables()`. A statistic without them is the same in all rounds,
+    and only the number of coordinates `size` counts.
     """
     digest = hashlib.sha256(b"confide-round-digest/1")
     tables = getattr(statistic, "tables", None)
@@ -75,14 +80,14 @@ def _policy_tables(policy: Policy) -> Iterator[Any]:
 
 
 def _plain_bytes(table: npt.NDArray[Any]) -> bytes:
-    """The shape, the exponent of the largest number, and all numbers as whole ones."""
+    """Return the shape, the exponent of the largest number, and all numbers as whole ones."""
     largest = float(np.abs(table.astype(float)).max(initial=0.0))
     if table.dtype.kind in "biu" and largest < 2**_BITS:
-        exponent, whole = 0, table.astype(np.int64)
+        exponent = 0
+        whole_numbers = table.astype(np.int64)
     else:
         exponent = int(np.frexp(largest * _ROOM)[1])
-        whole = np.rint(np.ldexp(np.nan_to_num(table.astype(float)), _BITS - exponent)).astype(
-            np.int64
-        )
+        scaled = np.ldexp(np.nan_to_num(table.astype(float)), _BITS - exponent)
+        whole_numbers = np.rint(scaled).astype(np.int64)
     head = struct.pack(f"<{table.ndim + 2}q", table.ndim, *table.shape, exponent)
-    return head + np.ascontiguousarray(whole).astype("<i8").tobytes()
+    return head + np.ascontiguousarray(whole_numbers).astype("<i8").tobytes()

@@ -1,12 +1,17 @@
-"""A user's device under distributed privacy: it plans from releases, and hands one share to secure aggregation."""
+"""A user's device under distributed privacy: it hands one share to secure aggregation.
+
+What leaves this file: the share, to the caller's function alone, and a mark in a store, which says
+that the device has contributed.
+"""
 
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from confide.arguments import has, kind
 from confide.errors import AnotherRound, InvalidParameter, PrivacyError, StaleMessage, StateError
+from confide.learning.algorithm import Algorithm, Round
 from confide.learning.device import contribution_on_device, plan_on_device
 from confide.mechanisms.shares import share_noise
 from confide.mechanisms.sources import NoiseSource, SecureSource, check_source
@@ -18,25 +23,24 @@ from confide.privacy.request import DistributedDP, Trust
 from confide.privatizers.aggregation import Aggregate, DeviceShare, ShareBatch
 from confide.trajectory import Trajectories
 
-if TYPE_CHECKING:
-    from confide.learning.algorithm import Algorithm, Round
-
 
 class ShareClient:
     """One device, one user, one share of the noise.
 
-    Guarantee: the sum of the device's batch keeps `privacy` against everybody, under the assumption of an ideal aggregator
-    (`confide.privatizers.ShareBatch`). The share alone carries almost no noise. It is given to the function `aggregate` of the caller,
-    which must run secure aggregation, and it must not leave the device in any other way: not in a message, a log or a file.
+    Guarantee: the sum of the device's batch keeps `privacy` against everybody, if the aggregator is
+    ideal (`confide.privatizers.aggregation`). The share alone carries almost no noise. It is given
+    to the caller's function `aggregate`, which must run secure aggregation. It must not leave the
+    device in any other way: not in a message, a log or a file.
 
-    The device computes its noise itself, and refuses a batch that does not fit `privacy`. It contributes once. Before a second attempt
-    could draw other noise for the same data, it refuses, and counts as a device that dropped out. With a `store` this holds after a
-    restart, too; the store never contains the share. Without `noise` the device uses the secure source.
+    The device computes its noise itself, and refuses a batch that does not fit `privacy`. It
+    contributes once. It refuses a second attempt, which would draw other noise for the same data,
+    and then counts as a device that dropped out. With a `store` this also holds after a restart.
+    The store never contains the share. Without `noise` the device uses the secure source.
     """
 
     def __init__(
         self,
-        algorithm: "Algorithm",
+        algorithm: Algorithm,
         privacy: DistributedDP,
         batch: ShareBatch,
         noise: NoiseSource | None = None,
@@ -60,41 +64,52 @@ class ShareClient:
             batch.users,
             self._source.name,
         )
-        # Of several policies one is chosen before there are any data.
+        # It chooses one of a round's policies. It is drawn once, before there are data.
         self._policy_number = int.from_bytes(self._source.token(16))
         # The round that was planned last, with the generation of its release.
         self._planned: tuple[Round, int] | None = None
         self._contributed = False
-        # Two threads that ask at once must not draw two shares, and neither may a fork of this process.
-        self._lock, self._process = threading.Lock(), os.getpid()
+        # Two threads that ask at once must not draw two shares.
+        self._lock = threading.Lock()
+        # A fork of this process must not draw another share.
+        self._process = os.getpid()
         if store is not None:
             kind("store", store, StateFile, str, Path)
         self._store = StateFile(store) if isinstance(store, str | Path) else store
 
     def plan(self, released: Released | bytes) -> Policy:
-        """The policy of this device's user, from what is public: each of a round's policies serves its share of the users."""
+        """Return the policy of this device's user, planned from what is public.
+
+        Each of a round's policies serves its share of the users.
+        """
         return self.adopt(
             *plan_on_device(self._algorithm, released, self.guarantee, self.batch.size)
         )
 
-    def adopt(self, planned: "Round", generation: int) -> Policy:
-        """`plan`, by somebody who has planned from the same release already: a simulation does not do it again for every user."""
+    def adopt(self, planned: Round, generation: int) -> Policy:
+        """Do what `plan` does, with a round that somebody has planned from the same release.
+
+        A simulation does not plan again for every user.
+        """
         if generation != self.batch.generation:
             raise StaleMessage(
-                f"the batch plans from release {self.batch.generation}, got release {generation}: use the batch of that release"
+                f"the batch plans from release {self.batch.generation}, "
+                f"got release {generation}: use the batch of that release"
             )
         if planned.digest != self.batch.round:
             raise AnotherRound(
-                "the batch is of another round than this device plans from the same release, because the server has another "
-                "kind of processor or other versions: this device cannot take part"
+                "the batch is of another round than this device plans from the same release, "
+                "because the server has another kind of processor or other versions: "
+                "this device cannot take part"
             )
         self._planned = planned, generation
         return planned.draw_policy(self._policy_number)
 
     def contribute(self, trajectory: Trajectories, aggregate: Aggregate) -> None:
-        """Bounds what this user did, adds a share of the noise, and hands the share to `aggregate(batch, share)`, once.
+        """Bound what this user did, add a share of the noise, and call `aggregate(batch, share)`.
 
-        If `aggregate` fails, nobody knows what it has sent. The device does not try again.
+        This happens once. If `aggregate` fails, nobody knows what it has sent, so the device does
+        not try again.
         """
         if not callable(aggregate):
             raise InvalidParameter(
@@ -111,17 +126,19 @@ class ShareClient:
         aggregate(self.batch, DeviceShare(numbers % self.batch.modulus))
 
     def _contribute_once(self) -> None:
-        """Records, on the disk if there is a store, that no further share may be drawn."""
+        """Record that no further share may be drawn, on the disk if there is a store."""
         if os.getpid() != self._process:
             raise StateError(
-                "a fork of the process has a copy of this device: contribute in the process that made it"
+                "a fork of the process has a copy of this device: "
+                "contribute in the process that made it"
             )
         if self._contributed or (self._store is not None and self._store.exists()):
             raise PrivacyError(
                 "this device has contributed: another share of its data would have other noise"
             )
         if self._store is not None:
-            # The store refuses to write one generation twice, so that of two devices with one store only one goes on.
+            # The store refuses to write one generation twice. So only one of two devices with the
+            # same store goes on.
             self._store.write(pack("share-client", 1, {"batch": self.batch.id.hex()}, {}))
         self._contributed = True
 

@@ -1,4 +1,7 @@
-"""The server's half of distributed privacy: it describes batches to devices, and takes the sums that an aggregator opens."""
+"""The server's half of distributed privacy.
+
+It describes batches to devices, and takes the sums that an aggregator opens.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -19,7 +22,8 @@ class ShareServer:
     """What a learner does under `DistributedDP`, as `agent.shares`."""
 
     def __init__(self, learner: "Learner", privatizer: DistributedPrivatizer) -> None:
-        self._learner, self._privatizer = learner, privatizer
+        self._learner = learner
+        self._privatizer = privatizer
 
     @property
     def batch(self) -> ShareBatch:
@@ -27,40 +31,46 @@ class ShareServer:
         return self._privatizer.share_batch(self._learner.current_round().digest)
 
     def absorb_sum(self, batch_id: bytes, total: npt.ArrayLike, devices: int) -> None:
-        """The sum of the open batch, as the aggregator opened it, with so many devices in it. The next release follows.
+        """Take in the sum of the open batch, with so many devices in it, and make a release.
 
-        If too few devices are in it, `BatchNotOpened` is raised: nothing is released, and the batch begins again.
+        The aggregator has opened the sum. If too few devices are in it, `BatchNotOpened` is raised:
+        nothing is released, and the batch begins again.
         """
         self._learner._prepare_release()
         self._privatizer.receive_sum(batch_id, total, devices)
 
     def client(self) -> ShareClient:
-        """One more user's device of the open batch, for devices that live in the same process."""
+        """Make one more user's device of the open batch, which lives in the same process."""
         privatizer = self._privatizer
         return ShareClient(
             self._learner.algorithm, privatizer.privacy, self.batch, privatizer.device_source()
         )
 
     def simulate_aggregation(self, batch: ShareBatch, share: DeviceShare) -> None:
-        """SIMULATION of an ideal aggregator, for `ShareClient.contribute`. It sees every share: never use it for real users."""
+        """SIMULATION of an ideal aggregator, for `ShareClient.contribute`.
+
+        It sees every share, so never use it for real users.
+        """
         self._learner._prepare_release()
         if kind("batch", batch, ShareBatch).round != self._learner.current_round().digest:
             raise AnotherRound("the share answers another round than that of the open batch")
         self._privatizer.simulate_aggregation(batch, share)
 
     def stay_away(self, users: int) -> None:
-        """SIMULATION: so many more devices of the open batch do not take part, and the batch is opened without them.
+        """SIMULATION: so many more devices of the open batch do not take part.
 
-        If more of them stay away than the guarantee allows, `BatchNotOpened` is raised: nothing is released, and the batch begins again.
+        The batch is opened without them. If more of them stay away than the guarantee allows,
+        `BatchNotOpened` is raised: nothing is released, and the batch begins again.
         """
         self._learner._prepare_release()
         self._privatizer.stay_away(users)
 
 
 def share_server(learner: "Learner", privatizer: Batches) -> ShareServer:
-    """There is one only where devices send shares of noise."""
+    """Return the server of a learner whose devices send shares; raise an error for others."""
     if not isinstance(privatizer, DistributedPrivatizer):
         raise PrivacyError(
-            f"shares of noise are for DistributedDP, but this agent has {type(learner.privacy).__name__}"
+            "shares of noise are for DistributedDP, "
+            f"but this agent has {type(learner.privacy).__name__}"
         )
     return ShareServer(learner, privatizer)
