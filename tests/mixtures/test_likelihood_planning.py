@@ -7,7 +7,7 @@ from confide.mixtures._likelihood_kernels import filtered
 from confide.mixtures.code_features import directions, means
 from confide.mixtures.likelihood_planning import CodeSums, posterior, prior
 from confide.planners.history import History, Layout
-from confide.planners.visits import SERVED, Served, fold, served_in
+from confide.planners.visits import SERVED, ServedPolicies, fold, recall_served_policies
 from confide.policy import TabularPolicy
 from confide.problems import LinearMixtureMDP, rand
 
@@ -40,7 +40,7 @@ def expected_sums(users):
 
 
 def served(users):
-    return Served(POLICIES, np.asarray(users, dtype=float), np.zeros((3, 6, 2)))
+    return ServedPolicies(POLICIES, np.asarray(users, dtype=float), np.zeros((3, 6, 2)))
 
 
 def estimated(sums, served, *, noise_std, **common):
@@ -101,7 +101,7 @@ def test_exact_sums_of_many_users_give_the_weights_back():
 def test_nobody_served_means_equal_weights_and_the_prior():
     known = estimated(
         np.zeros((3, 3)),
-        Served(POLICIES[:0], np.zeros(0), np.zeros((3, 6, 2))),
+        ServedPolicies(POLICIES[:0], np.zeros(0), np.zeros((3, 6, 2))),
         noise_std=0.0,
         **COMMON,
     )
@@ -146,7 +146,7 @@ def test_folding_keeps_the_expected_visits():
     folded = fold(history, before.states, 2)
     assert folded.count("policy") == 2 and folded["earlier"].sum() == pytest.approx(3 * 6e6)
     assert fold(folded, before.states, 2) is folded
-    after = estimated(expected_sums(users), served_in(folded), noise_std=0.0, **COMMON)
+    after = estimated(expected_sums(users), recall_served_policies(folded), noise_std=0.0, **COMMON)
     assert after.weights == pytest.approx(before.weights, abs=1e-6)
 
 
@@ -165,7 +165,9 @@ def test_what_nobody_tried_stays_unknown_however_many_come():
     kernels[0, 0, 0] = [0.0, 0.0, 1.0]
     kernels[2, 0, 1] = [1.0, 0.0, 0.0]
     codes = directions(kernels)
-    all_of_them = Served(np.zeros((1, 2, 3), dtype=np.int64), np.array([1e7]), np.zeros((1, 3, 2)))
+    all_of_them = ServedPolicies(
+        np.zeros((1, 2, 3), dtype=np.int64), np.array([1e7]), np.zeros((1, 3, 2))
+    )
     sums = 1e7 * codes[0, 0, 1][None]  # kernel 0 has no weight
     known = estimated(
         sums,

@@ -15,7 +15,7 @@ from confide.mixtures.value_features import (
     value_features,
     visited,
 )
-from confide.planners.regression import NO_BONUS, Estimate, Width, bonus, least_squares
+from confide.planners.regression import NO_BONUS, RegressionEstimate, Width, bonus, least_squares
 from confide.planners.regression import tight_width as tight
 from confide.policy import uniform_policy
 from confide.problems import LinearMixtureMDP, lock
@@ -35,7 +35,7 @@ def mixture(seed, *, d=3, S=4, A=3, H=4):
 def known(problem, fm, confidence=1e4):
     """An estimate that is right."""
     steps = problem.horizon - 1
-    return Estimate(
+    return RegressionEstimate(
         fm.coordinates(problem.weights[:steps]),
         np.repeat(confidence * np.eye(fm.dimension)[None], steps, axis=0),
     )
@@ -210,12 +210,12 @@ def test_a_bonus_makes_it_optimistic_but_never_more_than_possible(make):
         width=Width(50.0, 0.0, factor=1.0),
     )
     assert (hopeful.Q >= exact.Q - 1e-12).all() and (hopeful.Q[0] > exact.Q[0] + 1e-3).any()
-    wild = Estimate(100 * np.ones((3, fm.dimension)), known(problem, fm).precision)
+    wild = RegressionEstimate(100 * np.ones((3, fm.dimension)), known(problem, fm).precision)
     for sign in (1, -1):
         made = optimistic(
             problem.kernels,
             problem.rewards,
-            Estimate(sign * wild.weights, wild.precision),
+            RegressionEstimate(sign * wild.weights, wild.precision),
             feature_map=fm,
             width=NO_BONUS,
         )
@@ -286,7 +286,7 @@ def test_arrays_of_any_layout():
     kernels = np.asfortranarray(problem.kernels)
     frozen = problem.rewards.copy()
     frozen.flags.writeable = False
-    one = Estimate(
+    one = RegressionEstimate(
         estimate.weights[:, ::-1].copy()[:, ::-1],
         np.broadcast_to(estimate.precision[0], estimate.precision.shape),
     )
@@ -308,7 +308,7 @@ def test_bad_arguments_are_refused():
     ):
         plan(rewards=problem.rewards[:, :3])
     with pytest.raises(InvalidParameter, match=r"estimates must have shapes \(3, 2\)"):
-        plan(estimate=Estimate(good.weights[:2], good.precision[:2]))
+        plan(estimate=RegressionEstimate(good.weights[:2], good.precision[:2]))
     with pytest.raises(InvalidParameter, match=r"ceiling must have shape \(4,\)"):
         plan(ceiling=[1.0])
     with pytest.raises(InvalidParameter, match=r"values must have shape \(steps, 4\)"):

@@ -7,7 +7,7 @@ from confide.mixtures.planning import optimistic
 from confide.mixtures.policy_planning import evaluate
 from confide.mixtures.value_features import raw, reduced
 from confide.planners.mirror_descent import improve, softmax
-from confide.planners.regression import NO_BONUS, Estimate, Width, bonus, least_squares
+from confide.planners.regression import NO_BONUS, RegressionEstimate, Width, bonus, least_squares
 from confide.policy import StochasticPolicy
 from confide.problems import LinearMixtureMDP
 
@@ -50,7 +50,9 @@ def test_evaluation_equals_its_twin(fm):
 
 def test_the_true_weights_give_the_true_values():
     problem, fm, logits = mixture(2), reduced(3), np.random.default_rng(0).normal(size=(4, 4, 3))
-    known = Estimate(fm.coordinates(problem.weights[:3]), np.repeat(np.eye(2)[None], 3, axis=0))
+    known = RegressionEstimate(
+        fm.coordinates(problem.weights[:3]), np.repeat(np.eye(2)[None], 3, axis=0)
+    )
     found = evaluate(
         problem.kernels, problem.rewards, known, logits, feature_map=fm, width=NO_BONUS
     )
@@ -61,7 +63,9 @@ def test_the_true_weights_give_the_true_values():
 
 def test_improvement_is_mirror_descent_and_ends_at_the_greedy_plan():
     problem, fm = mixture(3), reduced(3)
-    known = Estimate(fm.coordinates(problem.weights[:3]), np.repeat(np.eye(2)[None], 3, axis=0))
+    known = RegressionEstimate(
+        fm.coordinates(problem.weights[:3]), np.repeat(np.eye(2)[None], 3, axis=0)
+    )
     logits = np.random.default_rng(0).normal(size=(4, 4, 3))
     Q = evaluate(problem.kernels, problem.rewards, known, logits, feature_map=fm, width=NO_BONUS).Q
     expected = softmax(logits) * np.exp(0.7 * Q)

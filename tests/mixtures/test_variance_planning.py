@@ -9,7 +9,7 @@ from confide.mixtures.variance_planning import (
     moment,
     variance_weights,
 )
-from confide.planners.regression import NO_BONUS, Estimate, Width
+from confide.planners.regression import NO_BONUS, RegressionEstimate, Width
 from confide.problems import rand
 
 PROBLEM = rand(0)
@@ -18,7 +18,7 @@ VALUES = np.random.default_rng(0).uniform(size=(4, PROBLEM.states))
 
 def truth(features):
     weights = features.coordinates(PROBLEM.weights[:4])
-    return Estimate(weights, np.tile(np.eye(features.dimension), (4, 1, 1)))
+    return RegressionEstimate(weights, np.tile(np.eye(features.dimension), (4, 1, 1)))
 
 
 @pytest.mark.parametrize("features", [raw(5), reduced(5)])

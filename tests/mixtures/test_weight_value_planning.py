@@ -6,7 +6,7 @@ import pytest
 from confide import JointDP
 from confide.agents import LikelihoodVI
 from confide.mechanisms.sources import FastSource
-from confide.planners.policy_value import Played
+from confide.planners.policy_value import PlayedRound
 from confide.privatizers import every
 from confide.problems import lock
 
@@ -25,12 +25,12 @@ def after(users, epsilon, seed=0):
     rng, played = np.random.default_rng(seed), []
     for _ in range(4):
         current = agent.current_round()
-        played.append(Played(current.policies, current.shares, users // 4))
+        played.append(PlayedRound(current.policies, current.shares, users // 4))
         for count, policy in zip(current.serves(users // 4), current.policies, strict=True):
             if count:
                 agent.observe(WORLD.sample(policy, count, rng))
     current = agent.current_round()
-    played.append(Played(current.policies, current.shares, 0))
+    played.append(PlayedRound(current.policies, current.shares, 0))
     found = agent.algorithm.valued(agent.released(), played)
     true = sum(
         share * WORLD.value(policy)

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from confide.planners.policy_value import Model, Played
+from confide.planners.policy_value import FiniteModel, PlayedRound
 from confide.policy import StochasticPolicy, TabularPolicy
 
 pytestmark = pytest.mark.kernels
 
 RNG = np.random.default_rng(3)
 H, S, A = 4, 3, 2
-MODEL = Model(
+MODEL = FiniteModel(
     RNG.dirichlet(np.ones(S), (H - 1, S, A)), RNG.random((H, S, A)), RNG.dirichlet(np.ones(S))
 )
 POLICIES = (
@@ -23,7 +23,7 @@ def test_a_value_is_the_reward_at_expected_visits():
     for policy in POLICIES:
         value, _ = MODEL.value(policy)
         assert value == pytest.approx((MODEL.visits(policy) * MODEL.rewards).sum())
-    played = Played(POLICIES, (3.0, 1.0), 0)
+    played = PlayedRound(POLICIES, (3.0, 1.0), 0)
     assert MODEL.mean_value(played) == pytest.approx(
         0.75 * MODEL.value(POLICIES[0])[0] + 0.25 * MODEL.value(POLICIES[1])[0]
     )
@@ -31,12 +31,12 @@ def test_a_value_is_the_reward_at_expected_visits():
 
 
 def test_slopes_are_the_derivative():
-    played, step = Played(POLICIES, (0.5, 0.5), 0), 1e-6
+    played, step = PlayedRound(POLICIES, (0.5, 0.5), 0), 1e-6
     slopes = MODEL.slopes(played)
     for at in [(0, 1, 0, 2), (2, 0, 1, 1)]:
         more = MODEL.transitions.copy()
         more[at] += step
-        moved = Model(more, MODEL.rewards, MODEL.start).mean_value(played)
+        moved = FiniteModel(more, MODEL.rewards, MODEL.start).mean_value(played)
         assert (moved - MODEL.mean_value(played)) / step == pytest.approx(slopes[at], rel=1e-4)
 
 

@@ -13,7 +13,7 @@ from confide.mixtures.value_features import raw, reduced
 from confide.planners import _regression_kernels as _kernels
 from confide.planners.regression import (
     NO_BONUS,
-    Estimate,
+    RegressionEstimate,
     Width,
     bonus,
     least_squares,
@@ -223,7 +223,7 @@ def test_estimates_of_a_batch_are_those_of_its_members():
     Lambda, u = goe(rng, (4,), 3, 5.0) + 10 * np.eye(3), rng.normal(scale=9.0, size=(4, 3))
     for choice in ({}, {"simplex": True}, {"simplex": True, "coordinates": reduced(4)}):
         made = least_squares(Lambda, u, noise_std=5.0, **choice)
-        assert isinstance(made, Estimate)
+        assert isinstance(made, RegressionEstimate)
         for h in range(4):
             one = least_squares(Lambda[h], u[h], noise_std=5.0, **choice)
             np.testing.assert_allclose(made.weights[h], one.weights, atol=1e-14)

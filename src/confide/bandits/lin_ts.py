@@ -23,7 +23,7 @@ from confide.errors import InvalidParameter
 from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.algorithm import Calibration, Description, Round
-from confide.learning.arguments import check_asked, check_choices, choose_schedule
+from confide.learning.arguments import check_choices, check_episodes_and_privacy, choose_schedule
 from confide.learning.learner import Learner
 from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
@@ -197,7 +197,7 @@ class LinTS(Learner):
         noise: NoiseSource | None = None,
     ) -> None:
         check_bandit(public, self.name)
-        check_asked(episodes, privacy)
+        check_episodes_and_privacy(episodes, privacy)
         check_choices("tight", bonus_scale)
         spread = SAMPLE_SPREAD if bonus_scale is None else float(bonus_scale)
         calibrated = calibrate_tight(

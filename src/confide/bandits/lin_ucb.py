@@ -15,7 +15,7 @@ from confide.bandits.printed import PrintedBandit, printed_bandit
 from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.algorithm import Calibration, Description, Round
-from confide.learning.arguments import check_asked, check_choices, choose_schedule
+from confide.learning.arguments import check_choices, check_episodes_and_privacy, choose_schedule
 from confide.learning.learner import Learner
 from confide.learning.resources import Footprint
 from confide.mechanisms.counters import Tree
@@ -141,7 +141,7 @@ class LinUCB(Learner):
         noise: NoiseSource | None = None,
     ) -> None:
         check_bandit(public, self.name)
-        check_asked(episodes, privacy)
+        check_episodes_and_privacy(episodes, privacy)
         check_choices(calibration, bonus_scale, failure)
         if bonus_scale is not None:
             scale = float(bonus_scale)

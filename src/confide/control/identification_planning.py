@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.control import _identification_kernels as _kernels
-from confide.planners.optimistic_policy import projected
+from confide.planners.optimistic_policy import project_gains
 
 Array = npt.NDArray[np.float64]
 MODEL_ERROR = 0.1  # relative, of predicted second moments, however sure the model is
@@ -297,7 +297,7 @@ def draw_scenarios(estimate: Estimate, costs: Costs, rng: np.random.Generator) -
 
 def certainty_equivalent_gains(estimate: Estimate, costs: Costs, caution: float = 1.0) -> Array:
     """Riccati gains that account for the estimate's covariance, inflated by `caution`; no longer than gamma."""
-    return projected(
+    return project_gains(
         _kernels.cautious(
             estimate.mean, caution * estimate.covariance, costs.Q, costs.R, costs.horizon
         ),
@@ -375,7 +375,7 @@ def with_exploration(
     allowed = EXCESS_ALLOWED * (budget.served + share * np.arange(1, len(base) + 1))
     size = min(LARGEST, costs.gain_bound)
     for _ in range(HALVINGS):
-        gains = np.stack([projected(each, costs.gain_bound) for each in base + size * moves])
+        gains = np.stack([project_gains(each, costs.gain_bound) for each in base + size * moves])
         excess = scenarios.excess(gains)
         so_far = budget.spent[:, None] + share * np.cumsum(excess, axis=1)
         price = budget.users * (excess.mean(axis=1) - before)

@@ -18,7 +18,7 @@ from confide.errors import InvalidParameter
 from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.algorithm import Calibration, Description, Round
-from confide.learning.arguments import check_asked, check_choices, choose_schedule
+from confide.learning.arguments import check_choices, check_episodes_and_privacy, choose_schedule
 from confide.learning.learner import Learner
 from confide.learning.resources import Footprint
 from confide.mechanisms.additive import least_noise
@@ -129,7 +129,7 @@ def tight(
         raise InvalidParameter(
             f"{name} needs a linear system with quadratic costs (LQSystem.public), got {type(public).__name__}"
         )
-    check_asked(episodes, privacy)
+    check_episodes_and_privacy(episodes, privacy)
     bound = residual_bound(public, privacy)
     exact = isinstance(privacy, NoPrivacy)
     reach = FAR if exact else REACH

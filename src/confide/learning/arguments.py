@@ -29,7 +29,7 @@ def check_choices(calibration: str, bonus_scale: float | None, failure: float = 
     real("failure", failure, above=0, below=1)
 
 
-def check_asked(episodes: Any, privacy: Any, *, distributed: bool = False) -> None:
+def check_episodes_and_privacy(episodes: Any, privacy: Any, *, distributed: bool = False) -> None:
     """Check the arguments that every learner has.
 
     `Learner` calls this. An agent that computes with the arguments before that calls it first.
@@ -54,7 +54,7 @@ def check_calibration(calibration: Any, privacy: Any, *, distributed: bool) -> N
         ("bound",),
         "an algorithm: a bound, and a function from releases to rounds",
     )
-    check_asked(calibration.schedule.users, privacy, distributed=distributed)
+    check_episodes_and_privacy(calibration.schedule.users, privacy, distributed=distributed)
 
 
 def check_policies(policies: Any) -> None:

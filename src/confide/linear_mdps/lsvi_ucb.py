@@ -12,7 +12,7 @@ from confide.errors import InvalidParameter, PrivacyError
 from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.algorithm import Calibration, Description, Round, Statistic
-from confide.learning.arguments import check_asked, check_choices, choose_schedule
+from confide.learning.arguments import check_choices, check_episodes_and_privacy, choose_schedule
 from confide.learning.learner import Learner
 from confide.learning.resources import NUMBERS_PER_STEP, Footprint, numbers_of_users
 from confide.linear_mdps.batches import BatchPlan, at_every, first_release, growing, static
@@ -368,7 +368,7 @@ class LSVIUCB(Learner):
                 "LSVI-UCB needs a linear MDP (LinearMDP.public) or features of observations "
                 f"(GymProblem.public), got {type(public).__name__}"
             )
-        check_asked(episodes, privacy)
+        check_episodes_and_privacy(episodes, privacy)
         if isinstance(privacy, LocalDP):
             raise PrivacyError(_LOCAL)
         check_choices(calibration, bonus_scale, failure)

@@ -24,9 +24,9 @@ from confide.planners.history import Layout
 from confide.planners.public_round import PublicRound
 from confide.planners.visits import (
     SERVED,
-    Served,
+    ServedPolicies,
     fold,
-    served_in,
+    recall_served_policies,
     users_of_round,
     with_open_round,
 )
@@ -113,7 +113,7 @@ class Fitted:
 def fit(
     moves: Array,
     rewards: Array,
-    served: Served,
+    served: ServedPolicies,
     *,
     noise_std: float,
     reward_noise_std: float,
@@ -204,7 +204,7 @@ def plan_round(
         fitted = fit(
             moves,
             rewards,
-            served_in(history),
+            recall_served_policies(history),
             noise_std=released.noise.std,
             reward_noise_std=released.noise.std / reward_weight,
             table=table,

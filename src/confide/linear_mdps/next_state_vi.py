@@ -7,7 +7,7 @@ from confide.errors import InvalidParameter
 from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.algorithm import Calibration, Description, Round
-from confide.learning.arguments import check_asked, check_choices, choose_schedule
+from confide.learning.arguments import check_choices, check_episodes_and_privacy, choose_schedule
 from confide.learning.learner import Learner
 from confide.learning.resources import Footprint, numbers_of_users
 from confide.linear_mdps.batches import first_release
@@ -126,7 +126,7 @@ class NextStateVI(Learner):
                 f'NextStateVI is in no paper: calibration must be "tight", got calibration={calibration!r}'
             )
         check_choices(calibration, bonus_scale)
-        check_asked(episodes, privacy)
+        check_episodes_and_privacy(episodes, privacy)
         statistic = NextStates(public.features, public.horizon)
         whole = NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy)
         soon = first_release(

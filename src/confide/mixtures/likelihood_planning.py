@@ -20,7 +20,7 @@ from scipy.linalg import null_space
 from confide.mixtures import _likelihood_kernels as _kernels
 from confide.planners import _visit_kernels as _visits
 from confide.planners.regression import project_simplex
-from confide.planners.visits import Served
+from confide.planners.visits import ServedPolicies
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -69,7 +69,7 @@ class WeightPosterior:
 
 def posterior(
     leaves: CodeSums,
-    served: Served,
+    served: ServedPolicies,
     before: FilterState,
     *,
     ratio: float,
@@ -111,7 +111,7 @@ def posterior(
     return WeightPosterior(weights, covariance, states, float(signals.mean()), first)
 
 
-def _expected(leaves: CodeSums, served: Served, h: int, at: Array) -> Array:
+def _expected(leaves: CodeSums, served: ServedPolicies, h: int, at: Array) -> Array:
     """How many users of each round take each action in each state [t, s, a]."""
     S, A = served.earlier.shape[1:]
     expected = np.zeros((len(leaves.sums), S, A))

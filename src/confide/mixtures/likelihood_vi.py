@@ -8,7 +8,7 @@ from confide.errors import InvalidParameter
 from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.algorithm import Calibration, Description, Round
-from confide.learning.arguments import check_asked, check_choices, choose_schedule
+from confide.learning.arguments import check_choices, check_episodes_and_privacy, choose_schedule
 from confide.learning.learner import Learner
 from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
@@ -25,7 +25,7 @@ from confide.mixtures.sampling_planning import (
     value_policies,
 )
 from confide.mixtures.value_features import by_transition, reduced, sparse, value_steps
-from confide.planners.policy_value import Played, Valued
+from confide.planners.policy_value import PlayedRound, RoundValues
 from confide.privacy.bounded import Released
 from confide.privacy.request import LocalDP, NoPrivacy, Request
 from confide.privatizers import Schedule, counter_of_rates, geometric
@@ -50,7 +50,7 @@ class PosteriorSampling:
             planned.policies, self.statistic, planned.memory, planned.signal, planned.shares
         )
 
-    def valued(self, released: Released, played: Sequence[Played]) -> Valued:
+    def valued(self, released: Released, played: Sequence[PlayedRound]) -> RoundValues:
         """What the model of this release says about the policies of all rounds so far, the one that it opens included."""
         return value_policies(self.problem, released, played)
 
@@ -107,7 +107,7 @@ class LikelihoodVI(Learner):
     ) -> None:
         require_mixture(public, "LikelihoodVI")
         require_simplex(public, "LikelihoodVI")
-        check_asked(episodes, privacy, distributed=True)
+        check_episodes_and_privacy(episodes, privacy, distributed=True)
         if not isinstance(calibration, str) or calibration != "tight":
             raise InvalidParameter(
                 f'LikelihoodVI is in no paper: calibration must be "tight", got calibration={calibration!r}'

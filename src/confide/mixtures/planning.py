@@ -13,7 +13,7 @@ import numpy.typing as npt
 from confide.errors import InvalidParameter
 from confide.mixtures import _kernels
 from confide.mixtures.value_features import FeatureMap, SparseKernels, sparse
-from confide.planners.regression import Estimate, Width, bonus, parameters
+from confide.planners.regression import RegressionEstimate, Width, bonus, parameters
 from confide.planners.reward_features import RewardFeatures
 from confide.policy import TabularPolicy
 
@@ -35,7 +35,7 @@ class OptimisticPlan:
 def optimistic(
     kernels: Array | SparseKernels,
     rewards: Array,
-    estimate: Estimate,
+    estimate: RegressionEstimate,
     *,
     feature_map: FeatureMap,
     width: Width,
@@ -80,7 +80,7 @@ def optimistic(
 
 
 def optimistic_rewards(
-    features: RewardFeatures, estimate: Estimate, width: Width, *, clip: bool
+    features: RewardFeatures, estimate: RegressionEstimate, width: Width, *, clip: bool
 ) -> Array:
     """varphi.theta + bonus [h, s, a], from estimates for all steps; `clip` knows that rewards are in [0, 1], before the bonus and after."""
     means = features.offset + np.einsum("saj,hj->hsa", features.rows, estimate.weights)

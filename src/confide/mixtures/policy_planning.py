@@ -16,7 +16,7 @@ from confide.mixtures.regression_planning import Knowledge, MixturePlanner, Valu
 from confide.mixtures.value_features import FeatureMap, SparseKernels, sparse
 from confide.planners.mirror_descent import improve, softmax
 from confide.planners.public_round import PublicRound
-from confide.planners.regression import Estimate, Width, bonus
+from confide.planners.regression import RegressionEstimate, Width, bonus
 from confide.policy import StochasticPolicy
 from confide.privacy.bounded import Released
 from confide.privatizers.schedule import Schedule
@@ -35,7 +35,7 @@ class Evaluation:
 def evaluate(
     kernels: Array | SparseKernels,
     rewards: Array,
-    estimate: Estimate,
+    estimate: RegressionEstimate,
     logits: Array,
     *,
     feature_map: FeatureMap,

@@ -13,7 +13,7 @@ from confide.mixtures.explorer_planning import served, targets, wider
 from confide.mixtures.planning import OptimisticPlan, optimistic, optimistic_rewards
 from confide.mixtures.value_features import FeatureMap, SparseKernels, known_features, sparse
 from confide.planners.public_round import PublicRound
-from confide.planners.regression import Estimate, Regularizer, Width, mean_eigenvalue
+from confide.planners.regression import RegressionEstimate, Regularizer, Width, mean_eigenvalue
 from confide.planners.reward_features import RewardFeatures
 from confide.policy import Policy
 from confide.privatizers.schedule import Schedule
@@ -37,7 +37,7 @@ class RegressionSums:
 class Knowledge:
     """What one release says: estimates for the transitions, and the rewards, known or estimated with their bonus. Public."""
 
-    estimate: Estimate
+    estimate: RegressionEstimate
     width: Width
     rewards: Array  # [h, s, a]
     hoped: Array  # the same with an explorer's bonus

@@ -20,10 +20,10 @@ from confide.mixtures.questions._kernels import hopeful
 from confide.mixtures.value_features import SparseKernels
 from confide.mixtures.weight_value_planning import valued
 from confide.planners.history import History
-from confide.planners.policy_value import Played, Valued
+from confide.planners.policy_value import PlayedRound, RoundValues
 from confide.planners.public_round import PublicRound
-from confide.planners.regression import NO_BONUS, Estimate, project_simplex
-from confide.planners.visits import served_in, with_open_round
+from confide.planners.regression import NO_BONUS, RegressionEstimate, project_simplex
+from confide.planners.visits import recall_served_policies, with_open_round
 from confide.policy import TabularPolicy
 from confide.privacy.bounded import Released
 
@@ -72,7 +72,7 @@ def plan_round(problem: LikelihoodProblem, released: Released) -> PublicRound:
 def estimate_weights(problem: LikelihoodProblem, history: History) -> WeightPosterior:
     return posterior(
         leaves_in(history),
-        served_in(history),
+        recall_served_policies(history),
         evidence_in(history),
         ratio=problem.shape.ratio or 0.0,
         kernels=problem.kernels,
@@ -102,7 +102,7 @@ def best_actions(
     """The best policy for these weights [h, s]."""
     features = problem.sparse_kernels.feature_map
     m = features.dimension
-    certain = Estimate(
+    certain = RegressionEstimate(
         features.coordinates(weights), np.broadcast_to(np.eye(m), (len(weights), m, m))
     )
     rewards = undecided_rewards(problem, rng)
@@ -129,8 +129,8 @@ def undecided_rewards(problem: LikelihoodProblem, rng: np.random.Generator) -> A
 
 
 def value_policies(
-    problem: LikelihoodProblem, released: Released, played: Sequence[Played]
-) -> Valued:
+    problem: LikelihoodProblem, released: Released, played: Sequence[PlayedRound]
+) -> RoundValues:
     """What the model of this release says about the policies of all rounds so far, the one that it opens included."""
     known = estimate_weights(problem, recall_rounds(released, problem.shape))
     return valued(

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.mixtures.value_features import FeatureMap, SparseKernels, value_features
-from confide.planners.regression import Estimate, Width, bonus
+from confide.planners.regression import RegressionEstimate, Width, bonus
 
 Array = npt.NDArray[np.float64]
 
@@ -23,7 +23,7 @@ def moment(
     feature_map: FeatureMap,
     kernels: Array | SparseKernels,
     values: Array,
-    estimate: Estimate,
+    estimate: RegressionEstimate,
     width: Width,
 ) -> Moment:
     """Of f = values [h, s'] after each step, from the estimate of the mixture."""

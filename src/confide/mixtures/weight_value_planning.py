@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.mixtures.likelihood_planning import WeightPosterior, mixture, sampling, within
-from confide.planners.policy_value import Model, Played, Valued
+from confide.planners.policy_value import FiniteModel, PlayedRound, RoundValues
 
 Array = npt.NDArray[np.float64]
 
 
 def valued(
-    played: Sequence[Played],
+    played: Sequence[PlayedRound],
     known: WeightPosterior,
     *,
     rewards: Array,
@@ -26,9 +26,9 @@ def valued(
     codes: Array,
     code_means: Array,
     start: Array,
-) -> Valued:
+) -> RoundValues:
     """Of all rounds, the open one last. Kernels [i, s, a, s'], codes [s, a, s', c] with their means [s, a, c, i]."""
-    model = Model(
+    model = FiniteModel(
         np.stack([mixture(kernels, weights) for weights in known.weights]), rewards, start
     )
     slopes = np.tensordot(model.slopes(played[-1]), kernels, axes=([1, 2, 3], [1, 2, 3]))  # [h, i]
@@ -38,7 +38,7 @@ def valued(
     total = float(np.einsum("hi,hij,hj->", slopes, known.covariance, slopes))
     left = min(float(np.einsum("hi,hij,hj->", slopes, exact, slopes)), total)
     best, uniform = model.bounds()
-    return Valued(
+    return RoundValues(
         tuple(map(model.mean_value, played)),
         math.sqrt(left),
         math.sqrt(total - left),
@@ -48,8 +48,8 @@ def valued(
 
 
 def _without_noise(
-    model: Model,
-    closed: Sequence[Played],
+    model: FiniteModel,
+    closed: Sequence[PlayedRound],
     known: WeightPosterior,
     *,
     codes: Array,

@@ -133,13 +133,13 @@ class OptimisticPolicy:
 
 
 def within_bound(gains: Array, gain_bound: float) -> Array:
-    """`projected`, and first a look at the Frobenius norm, which is larger, and fast."""
+    """`project_gains`, and first a look at the Frobenius norm, which is larger, and fast."""
     if float(np.square(gains).sum(axis=(1, 2)).max()) <= gain_bound**2:
         return gains
-    return projected(gains, gain_bound)
+    return project_gains(gains, gain_bound)
 
 
-def projected(gains: Array, gain_bound: float) -> Array:
+def project_gains(gains: Array, gain_bound: float) -> Array:
     """Gains [h, d, n], each no longer than gamma."""
     sizes = np.linalg.norm(gains, 2, axis=(1, 2))
     result: Array = gains * np.minimum(1.0, gain_bound / np.maximum(sizes, 1e-300))[:, None, None]

@@ -13,7 +13,7 @@ Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Played:
+class PlayedRound:
     """A round: its policies, the share of its users that each serves, and how many users there were (0: it is open)."""
 
     policies: tuple[FinitePolicy, ...]
@@ -22,7 +22,7 @@ class Played:
 
 
 @dataclass(frozen=True, slots=True)
-class Valued:
+class RoundValues:
     """The expected return of a user of each round, the newest last, as the newest model sees it.
 
     `sampling` and `privacy` are standard deviations of the last of the values. The first is what would be left if the same users had been
@@ -37,7 +37,7 @@ class Valued:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Model:
+class FiniteModel:
     """Transitions [h, s, a, s'] for all steps but the last, which decides nothing; rewards [h, s, a]; start [s]."""
 
     transitions: Array
@@ -54,7 +54,7 @@ class Model:
         values = policy_values(self.expect, self.rewards, policy)
         return float(self.start @ values[0]), values
 
-    def mean_value(self, played: Played) -> float:
+    def mean_value(self, played: PlayedRound) -> float:
         return float(sum(share * self.value(policy)[0] for policy, share in _shared(played)))
 
     def visits(self, policy: FinitePolicy) -> Array:
@@ -67,10 +67,10 @@ class Model:
                 at = np.tensordot(found[h], self.transitions[h], axes=2)
         return found
 
-    def mean_visits(self, played: Played) -> Array:
+    def mean_visits(self, played: PlayedRound) -> Array:
         return np.asarray(sum(share * self.visits(policy) for policy, share in _shared(played)))
 
-    def slopes(self, played: Played) -> Array:
+    def slopes(self, played: PlayedRound) -> Array:
         """How the value of the round changes with the transitions [h, s, a, s']: visits times the value of what comes next."""
         found = np.zeros_like(self.transitions)
         for policy, share in _shared(played):
@@ -86,7 +86,7 @@ class Model:
         return float(self.start @ best[0]), self.value(even)[0]
 
 
-def _shared(played: Played) -> Sequence[tuple[FinitePolicy, float]]:
+def _shared(played: PlayedRound) -> Sequence[tuple[FinitePolicy, float]]:
     return list(
         zip(played.policies, np.divide(played.shares, np.sum(played.shares)).tolist(), strict=True)
     )

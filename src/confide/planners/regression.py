@@ -90,7 +90,7 @@ def parameters(width: Width) -> tuple[float, float, float, float]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Estimate:
+class RegressionEstimate:
     """What releases say about the parameter of a regression. Public.
 
     Shapes: weights [..., m], precision [..., m, m] (the repaired Lambda plus the ridge: positive definite).
@@ -109,7 +109,7 @@ def least_squares(
     floor: float = 1.0,
     simplex: bool = False,
     coordinates: Coordinates | None = None,
-) -> Estimate:
+) -> RegressionEstimate:
     """theta = P^-1 u with P = (Lambda)_+ + rho I, from Lambda [..., m, m] and u [..., m].
 
     GOE noise with diagonal N(0, noise_std^2) has spectral norm about noise_std sqrt(2m); rho is `ridge` times half of that, at least
@@ -137,7 +137,7 @@ def least_squares(
         theta, precision = _kernels.repaired_on_simplex(matrices, vectors, rho, origin, basis)
     else:
         theta, precision = _kernels.repaired(matrices, vectors, rho)
-    return Estimate(theta.reshape(u.shape), precision.reshape(Lambda.shape))
+    return RegressionEstimate(theta.reshape(u.shape), precision.reshape(Lambda.shape))
 
 
 def optimistic_values(
@@ -207,7 +207,7 @@ def project_simplex(weights: Array, precision: Array) -> Array:
 class Regularizer(Protocol):
     """What stands between a release and a plan."""
 
-    def estimate(self, Lambda: Array, u: Array, *, noise_std: float) -> Estimate:
+    def estimate(self, Lambda: Array, u: Array, *, noise_std: float) -> RegressionEstimate:
         """From Lambda [h, m, m] and u [h, m]; noise_std is that of a diagonal entry of Lambda."""
 
     def width(self, *, noise_std: float) -> Width:
@@ -251,7 +251,7 @@ class Repair:
                 "bonus_scale", "must not be negative", got=f"{self.bonus_scale}"
             )
 
-    def estimate(self, Lambda: Array, u: Array, *, noise_std: float) -> Estimate:
+    def estimate(self, Lambda: Array, u: Array, *, noise_std: float) -> RegressionEstimate:
         on_simplex = self.simplex is not None
         return least_squares(
             Lambda,
@@ -283,7 +283,7 @@ class Shift:
     shift: float
     beta: float
 
-    def estimate(self, Lambda: Array, u: Array, *, noise_std: float) -> Estimate:  # noqa: ARG002 - the shift was chosen before
+    def estimate(self, Lambda: Array, u: Array, *, noise_std: float) -> RegressionEstimate:  # noqa: ARG002 - the shift was chosen before
         m = u.shape[-1]
         eigenvalues, vectors = np.linalg.eigh(Lambda + self.shift * np.eye(m))
         # with probability 1 - failure nothing is changed here
@@ -291,7 +291,7 @@ class Shift:
         transposed = vectors.swapaxes(-1, -2)
         precision = (vectors * positive[..., None, :]) @ transposed
         weights = (vectors @ ((transposed @ u[..., None]) / positive[..., None]))[..., 0]
-        return Estimate(weights, precision)
+        return RegressionEstimate(weights, precision)
 
     def width(self, *, noise_std: float) -> Width:  # noqa: ARG002 - proved for the shift
         return Width(self.beta**2, 0.0, factor=1.0, cap=np.inf)
@@ -328,7 +328,7 @@ class Proven:
         m = self.dimension
         return std * (math.sqrt(2 * m) + t), std / self.balance * (math.sqrt(m) + t)
 
-    def estimate(self, Lambda: Array, u: Array, *, noise_std: float) -> Estimate:
+    def estimate(self, Lambda: Array, u: Array, *, noise_std: float) -> RegressionEstimate:
         return Shift(2 * self._noise(noise_std)[0] + 1.0, 0.0).estimate(
             Lambda, u, noise_std=noise_std
         )

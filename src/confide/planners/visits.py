@@ -27,7 +27,7 @@ SERVED: Arrays = OPEN_ROUND | {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Served:
+class ServedPolicies:
     """Who was served how, all public: policies [q, h, s] for users [q], and the expected visits [h, s, a] of those before them."""
 
     policies: Ints
@@ -54,8 +54,8 @@ def users_of_round(history: History, released: Released) -> Array:
     return np.array(divide_users(users, history["shares"]), dtype=np.float64)
 
 
-def served_in(history: History) -> Served:
-    return Served(history["policies"], history["users"], history["earlier"])
+def recall_served_policies(history: History) -> ServedPolicies:
+    return ServedPolicies(history["policies"], history["users"], history["earlier"])
 
 
 def with_open_round(history: History, shown: Ints, shares: Array, users: int) -> History:

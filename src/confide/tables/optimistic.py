@@ -14,7 +14,7 @@ from confide.errors import InvalidParameter
 from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.algorithm import Calibration, Description, Round
-from confide.learning.arguments import check_asked, check_choices, choose_schedule
+from confide.learning.arguments import check_choices, check_episodes_and_privacy, choose_schedule
 from confide.learning.learner import Learner
 from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
@@ -102,7 +102,7 @@ def calibrate(
             f'{name} has no calibration="paper", because nobody has compared its constants with the '
             f'text of [{rule.paper}]: use calibration="tight"'
         )
-    check_asked(episodes, privacy)
+    check_episodes_and_privacy(episodes, privacy)
     footprint = optimistic_footprint(
         sizes_of(public), episodes=episodes, privacy=privacy, schedule=schedule
     )

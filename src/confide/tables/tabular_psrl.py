@@ -13,7 +13,7 @@ from confide.errors import InvalidParameter
 from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.algorithm import Calibration, Description, Round
-from confide.learning.arguments import check_asked, check_choices, choose_schedule
+from confide.learning.arguments import check_choices, check_episodes_and_privacy, choose_schedule
 from confide.learning.learner import Learner
 from confide.learning.resources import Footprint, numbers_of_users
 from confide.mechanisms.sources import NoiseSource, check_source
@@ -155,7 +155,7 @@ class TabularPSRL(Learner):
                 f"got calibration={calibration!r}"
             )
         check_choices(calibration, None)
-        check_asked(episodes, privacy, distributed=True)
+        check_episodes_and_privacy(episodes, privacy, distributed=True)
         discrete = noise is not None and check_source(noise).discrete
         footprint = self.footprint(
             sizes_of(public), episodes=episodes, privacy=privacy, support=support, schedule=schedule

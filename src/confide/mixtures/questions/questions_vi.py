@@ -8,7 +8,7 @@ from confide.errors import InvalidParameter
 from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.algorithm import Calibration, Description, Round
-from confide.learning.arguments import check_asked, check_choices
+from confide.learning.arguments import check_choices, check_episodes_and_privacy
 from confide.learning.learner import Learner
 from confide.learning.question import Question
 from confide.learning.resources import Footprint
@@ -131,7 +131,7 @@ class QuestionsVI(Learner):
                 f'QuestionsVI is in no paper: calibration must be "tight", got calibration={calibration!r}'
             )
         check_choices(calibration, bonus_scale)
-        check_asked(episodes, privacy)
+        check_episodes_and_privacy(episodes, privacy)
         schedule = rounds_of(episodes)
         steps, d = value_steps(public.horizon), public.dimension
         rewards = _unknown_rewards(public)

@@ -19,7 +19,7 @@ from confide.errors import ConfideError
 from confide.learning.algorithm import Round
 from confide.learning.learner import Learner
 from confide.mechanisms.sources import noise_source
-from confide.planners.policy_value import Played, Valued
+from confide.planners.policy_value import PlayedRound, RoundValues
 from confide.policy import StochasticPolicy, TabularPolicy
 from confide.privatizers import Schedule
 from confide.privatizers.wire import decode_release
@@ -57,7 +57,7 @@ class Estimates:
 
     generations: tuple[int, ...]
     signals: dict[int, float]
-    valued: Valued | None
+    valued: RoundValues | None
     reason: str
     next_batch: int | None = None
 
@@ -92,14 +92,14 @@ def estimates(manifest: bytes, releases: Sequence[ReleaseRow]) -> Estimates:
 
 def _estimate_values(
     learner: Learner, rows: Sequence[ReleaseRow], rounds: Sequence[Round | None]
-) -> tuple[Valued | None, str]:
+) -> tuple[RoundValues | None, str]:
     """Return the values of the policies of these rounds, or why there are none."""
     estimate_values = getattr(learner.algorithm, "valued", None)
     if estimate_values is None:
         return None, NO_MODEL
     # A release says how many users it and all before it have. Nobody was served the newest round.
     users = np.diff([_users(row) for row in rows], append=_users(rows[-1])).tolist()
-    played: list[Played] = []
+    played: list[PlayedRound] = []
     for planned, users_of_round in zip(rounds, users, strict=True):
         policies = _played_policies(planned, users_of_round)
         if policies is None:
@@ -173,7 +173,7 @@ def _users(row: ReleaseRow) -> int:
     return int(unpack(row.body, "release", released=0).facts["users"])
 
 
-def _played_policies(planned: Round | None, users: int) -> Played | None:
+def _played_policies(planned: Round | None, users: int) -> PlayedRound | None:
     """Return how users were served in a round, if all of its policies are for finite problems."""
     if planned is None:
         return None
@@ -185,4 +185,4 @@ def _played_policies(planned: Round | None, users: int) -> Played | None:
     if len(finite_policies) < len(planned.policies):
         return None
     shares = planned.shares or (1.0,) * len(finite_policies)
-    return Played(finite_policies, shares, users)
+    return PlayedRound(finite_policies, shares, users)
