@@ -20,7 +20,7 @@ from confide.privacy.loss import ApproxDP, Loss
 from confide.privacy.request import CentralDP, Request, Trust
 from confide.privatizers import Share
 from confide.release.parameters import keep
-from confide.release.sums import Logs, LogSums, delta_warning
+from confide.release.sums import LogSource, LogSums, delta_warning
 from confide.trajectory import LoggedUsers
 
 
@@ -65,7 +65,7 @@ class Subsample(Estimator):
         return ApproxDP(0.0, privacy.delta)
 
     def release(
-        self, logs: Logs, *, noise: NoiseSource | None = None, **more: Any
+        self, logs: LogSource, *, noise: NoiseSource | None = None, **more: Any
     ) -> ValueEstimate:
         if not isinstance(noise, FastSource | SecureSource | None):
             raise InvalidParameter(
@@ -73,7 +73,7 @@ class Subsample(Estimator):
             )
         return Estimator.release(self, logs, noise=noise, **more)
 
-    def queries(self, logs: Logs, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
+    def queries(self, logs: LogSource, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
         """None: no noise is added to a sum."""
         if not isinstance(privacy, CentralDP) or privacy.delta == 0:
             raise InvalidParameter(
@@ -96,7 +96,7 @@ class Subsample(Estimator):
         )
 
     def _chosen(
-        self, logs: Logs, share: float, source: FastSource | SecureSource
+        self, logs: LogSource, share: float, source: FastSource | SecureSource
     ) -> tuple[int, Bounded]:
         statistic, users = self._statistic(), 0
         total = Bounded(np.zeros(statistic.bound.size), statistic.bound, 0)

@@ -23,7 +23,7 @@ from confide.privacy.request import NoPrivacy, Relation, Request, check_privacy_
 from confide.privatizers import Share
 from confide.release.parameters import keep
 from confide.release.question import LogQuestion
-from confide.release.sums import Logs, LogSums
+from confide.release.sums import LogSource, LogSums
 from papers.qiao22.contributions import StepTransitions
 from papers.qiao22.planning import Pessimistic, pessimistic, steps_of
 from papers.qiao22.printed import APVISetting
@@ -215,7 +215,7 @@ class DPAPVI(LogQuestion[PessimisticPlan]):
             bound.sensitivity(Relation(privacy.relation)) / self.setting(privacy).noise_std
         )
 
-    def queries(self, logs: Logs, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
+    def queries(self, logs: LogSource, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
         if not all(part.layout.columns.action for part in getattr(logs, "parts", ())):
             raise LogError('DP-APVI needs the column of actions: open the log with action="action"')
         query = "counts of states, actions and transitions at each step"

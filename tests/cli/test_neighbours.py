@@ -361,11 +361,14 @@ def leak_size_of_file(patch):
     """The certificate names the log by a digest that contains its size, as it once named a split."""
     from confide.release import sums
 
-    said = sums.said
+    log_assumptions = sums.log_assumptions
     patch.setattr(
         sums,
-        "said",
-        lambda logs, privacy: [*said(logs, privacy), str(os.path.getsize("log.parquet"))],
+        "log_assumptions",
+        lambda logs, privacy: [
+            *log_assumptions(logs, privacy),
+            str(os.path.getsize("log.parquet")),
+        ],
     )
 
 

@@ -33,7 +33,7 @@ from confide.mixtures.questions.contributions import AnswerSums
 from confide.mixtures.value_features import raw, reduced
 from confide.offline.gain_contributions import Gains, Moments, Shortfalls
 from confide.offline.return_contributions import TableReturns
-from confide.offline.table_features import Table, step_ranges
+from confide.offline.table_features import LoggedTable, step_ranges
 from confide.offline.transition_contributions import RootCounts, RootTransitions
 from confide.planners.reward_features import centred_rewards
 from confide.privacy import CentralDP, Relation
@@ -296,7 +296,7 @@ def root_counts(
 def paying(low=0.0, high=1.0):
     """Two states and actions, rewards in a range, the second state terminal."""
     support = support_of(None, layers=1, states=2, actions=2, terminal=np.array([False, True]))
-    return Table(2, 2, 0.5, support, np.array([False, True]), None, low, high, -10.0, 10.0)
+    return LoggedTable(2, 2, 0.5, support, np.array([False, True]), None, low, high, -10.0, 10.0)
 
 
 def gains(clip):

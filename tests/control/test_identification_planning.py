@@ -11,9 +11,9 @@ from confide.control import _identification_kernels as kernels
 from confide.control import identification_planning as lq_posterior
 from confide.control.identification_planning import (
     Costs,
-    Estimate,
     ExplorationBudget,
     InformationForm,
+    SystemEstimate,
 )
 from confide.mechanisms.sources import noise_source
 from confide.policy import LinearPolicy
@@ -41,7 +41,7 @@ def theta_of(system):
 
 
 def sure(system, width=1e-4):
-    return Estimate(theta_of(system), width**2 * np.eye(len(system.A) + len(system.R)))
+    return SystemEstimate(theta_of(system), width**2 * np.eye(len(system.A) + len(system.R)))
 
 
 @pytest.mark.parametrize("system", [oscillator(), UNSTABLE], ids=["stable", "unstable"])
@@ -124,7 +124,7 @@ def test_a_jury_knows_what_gains_cost():
 def test_gains_are_played_only_if_nearly_all_plausible_systems_are_better_for_it():
     system, rng = oscillator(), np.random.default_rng(0)
     costs = costs_of(system)
-    known, vague = sure(system), Estimate(theta_of(system), np.diag([1e-6, 1e-6, 0.25]))
+    known, vague = sure(system), SystemEstimate(theta_of(system), np.diag([1e-6, 1e-6, 0.25]))
     safe = lq_posterior.safe_gains(known, lq_posterior.draw_scenarios(known, costs, rng))
     np.testing.assert_allclose(safe, lq_posterior.certainty_equivalent_gains(known, costs))
     assert system.cost(LinearPolicy(safe)) < -system.uniform_value
@@ -165,7 +165,7 @@ def test_noise_in_many_directions_is_not_taken_for_inputs_that_work():
 def test_what_is_tried_can_be_afforded():
     system, rng = oscillator(), np.random.default_rng(0)
     costs = costs_of(system)
-    estimate = Estimate(theta_of(system), np.diag([1e-4, 1e-4, 0.1]))
+    estimate = SystemEstimate(theta_of(system), np.diag([1e-4, 1e-4, 0.1]))
     scenarios = lq_posterior.draw_scenarios(estimate, costs, rng)
     base, moves = np.zeros((6, system.horizon, 1, 2)), lq_posterior.excitation_gains(costs, 3, rng)
     np.testing.assert_allclose(moves[::2], -moves[1::2])

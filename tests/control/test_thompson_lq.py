@@ -9,8 +9,8 @@ import confide
 from confide.agents import CertaintyEquivalentLQ, ThompsonLQ
 from confide.control.identification_planning import (
     Costs,
-    Estimate,
     Scenarios,
+    SystemEstimate,
     certainty_equivalent_gains,
     clipping_limits,
 )
@@ -127,11 +127,13 @@ def test_certain_beliefs_give_the_optimal_gains_and_uncertain_ones_are_careful()
     theta = np.ascontiguousarray(np.concatenate([system.A, system.B], axis=1).T)
     optimal = riccati(system.A, system.B, system.Q, system.R, system.horizon)[1].gains
     np.testing.assert_allclose(
-        certainty_equivalent_gains(Estimate(theta, np.zeros((3, 3))), costs), optimal, atol=1e-12
+        certainty_equivalent_gains(SystemEstimate(theta, np.zeros((3, 3))), costs),
+        optimal,
+        atol=1e-12,
     )
-    careful = certainty_equivalent_gains(Estimate(theta, np.diag([0.0, 0.0, 1.0])), costs)
+    careful = certainty_equivalent_gains(SystemEstimate(theta, np.diag([0.0, 0.0, 1.0])), costs)
     assert np.linalg.norm(careful) < 0.3 * np.linalg.norm(optimal)
-    assert not certainty_equivalent_gains(Estimate(np.zeros((3, 2)), np.eye(3)), costs).any()
+    assert not certainty_equivalent_gains(SystemEstimate(np.zeros((3, 2)), np.eye(3)), costs).any()
 
 
 def test_clips_shrink_with_what_is_not_known():
@@ -140,7 +142,7 @@ def test_clips_shrink_with_what_is_not_known():
     theta = np.ascontiguousarray(np.concatenate([system.A, system.B], axis=1).T)
     still = np.zeros((1, system.horizon, 1, 2))
     vague, sure = (
-        clipping_limits(Estimate(theta, scale * np.eye(3)), still, np.ones(3), costs, rng)[0]
+        clipping_limits(SystemEstimate(theta, scale * np.eye(3)), still, np.ones(3), costs, rng)[0]
         for scale in (0.1, 1e-6)
     )
     assert sure < 0.3 * vague

@@ -15,11 +15,11 @@ from confide.errors import BudgetExceeded, ConfideWarning, InvalidParameter, Sta
 from confide.logs import in_memory, simulate
 from confide.offline import Improvement, ModelRelease
 from confide.offline.gain_contributions import Gains, Moments, Shortfalls
-from confide.offline.gain_planning import LEVEL, MOST_EPSILON, MOST_MU, Target, lower_mean
+from confide.offline.gain_planning import LEVEL, MOST_EPSILON, MOST_MU, TestedPolicy, lower_mean
 from confide.offline.improvement_question import chosen_method
 from confide.offline.reward_planning import lower_rewards
-from confide.offline.row_planning import Rows
-from confide.offline.table_features import Table, step_ranges
+from confide.offline.row_planning import EstimatedRows
+from confide.offline.table_features import LoggedTable, step_ranges
 from confide.policy import StochasticPolicy, uniform_policy
 from confide.privacy import Ledger
 from confide.privacy.accounting import gaussian_mu
@@ -240,7 +240,7 @@ def test_weights_are_refused_where_their_level_was_not_shown_before_anything_is_
                     rng=np.random.default_rng(2),
                 )
             assert (
-                chosen_method(model, Target(policy.weights, policy.changed), test, privacy)
+                chosen_method(model, TestedPolicy(policy.weights, policy.changed), test, privacy)
                 == "model"
             )
         assert ledger.spends == ()
@@ -410,7 +410,9 @@ def test_a_record_that_stops_early_shows_no_gain(ends):
 def test_a_probability_that_is_almost_zero_does_not_hide_a_loss():
     """A weight that is huge, then zero, is zero: what is paid after it is lost."""
     support = support_of(None, layers=1, states=1, actions=2, terminal=None)
-    table = Table(1, 2, 1.0, support, np.zeros(1, bool), np.array([[0.0, 1.0]]), 0.0, 1.0, 0.0, 2.0)
+    table = LoggedTable(
+        1, 2, 1.0, support, np.zeros(1, bool), np.array([[0.0, 1.0]]), 0.0, 1.0, 0.0, 2.0
+    )
     user = LoggedUsers(
         np.zeros(2, np.int64),
         np.zeros(2),
@@ -564,7 +566,7 @@ def test_noise_on_learned_rewards_does_not_raise_a_lower_value():
     table = made.table()
     size = table.support.pairs
     rng, visits = np.random.default_rng(0), np.full(size, 100.0)
-    rows = Rows(
+    rows = EstimatedRows(
         np.zeros(table.support.cells),
         np.zeros(table.support.cells),
         visits,

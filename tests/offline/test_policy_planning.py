@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from confide.offline.policy_planning import dynamics, followed, pessimistic, state_values
-from confide.offline.row_planning import Rows
-from confide.offline.table_features import Table, value_ranges
+from confide.offline.row_planning import EstimatedRows
+from confide.offline.table_features import LoggedTable, value_ranges
 from confide.tables.support_features import support_of
 
 S, A = 5, 2
@@ -15,10 +15,10 @@ STEPS = 150
 
 def model(P, rewards, visits, std=1.0, variance=0.0, terminal=NO_END, discount=0.9, hidden=0.0):
     support = support_of(None, layers=1, states=S, actions=A, terminal=terminal)
-    table = Table(S, A, discount, support, terminal, rewards, 0.0, 1.0, None, None)
+    table = LoggedTable(S, A, discount, support, terminal, rewards, 0.0, 1.0, None, None)
     cells = P[~terminal].ravel()
     each = (np.full(S * A, value) for value in (std, hidden))
-    rows = Rows(
+    rows = EstimatedRows(
         cells,
         np.full(cells.size, variance),
         visits.ravel(),
@@ -98,7 +98,7 @@ def test_ranges_of_returns():
     support = support_of(None, layers=1, states=2, actions=2, terminal=terminal)
 
     def ranges(rewards, discount, ends=terminal, bounds=(None, None)):
-        table = Table(2, 2, discount, support, ends, rewards, 0.0, 1.0, *bounds)
+        table = LoggedTable(2, 2, discount, support, ends, rewards, 0.0, 1.0, *bounds)
         return np.array(value_ranges(table, 3)).T.tolist()
 
     # paid once, at the end

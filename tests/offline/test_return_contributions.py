@@ -7,7 +7,7 @@ import pytest
 
 from confide.evaluation.visit_contributions import FirstVisits
 from confide.offline.return_contributions import TableReturns
-from confide.offline.table_features import Table, step_ranges
+from confide.offline.table_features import LoggedTable, step_ranges
 from confide.tables.support_features import support_of
 from confide.trajectory import LoggedUsers
 
@@ -18,7 +18,7 @@ TERMINAL = np.arange(STATES) == 3
 def table_with(*, ends):
     closed = np.append(TERMINAL, [True] * ends)
     support = support_of(None, layers=1, states=STATES + ends, actions=ACTIONS, terminal=closed)
-    return Table(STATES, ACTIONS, DISCOUNT, support, TERMINAL, None, -0.5, 1.0, None, None)
+    return LoggedTable(STATES, ACTIONS, DISCOUNT, support, TERMINAL, None, -0.5, 1.0, None, None)
 
 
 def statistic(table, rest, *, whole):

@@ -15,9 +15,9 @@ from confide.control.identification_planning import (
     EXCESS_ALLOWED,
     SURE,
     Costs,
-    Estimate,
     Experiment,
     ExplorationBudget,
+    SystemEstimate,
     clipping_limits,
     draw_scenarios,
     excitation_gains,
@@ -116,8 +116,8 @@ def plan_batch(problem: ControlProblem, released: Released) -> ControlRound:
 def choose_gains(
     problem: ControlProblem,
     experiments: list[Experiment],
-    estimate: Estimate,
-    conservative: Estimate,
+    estimate: SystemEstimate,
+    conservative: SystemEstimate,
     released: Released,
     rng: np.random.Generator,
 ) -> Array:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from confide.control.identification_planning import NOT_RELEASED, Estimate, Experiment
+from confide.control.identification_planning import NOT_RELEASED, Experiment, SystemEstimate
 from confide.control.residual_features import released_moments, unpack_residuals
 from confide.planners.history import LAST_RELEASE, History, Layout, Reals, Wholes
 from confide.privacy.bounded import Released
@@ -92,6 +92,6 @@ def experiments_in(history: History) -> list[Experiment]:
     ]
 
 
-def last_estimate(history: History) -> Estimate:
+def last_estimate(history: History) -> SystemEstimate:
     """The estimate from which the batch was planned that the release has just closed."""
-    return Estimate(history["open_guess"], history["open_covariance"])
+    return SystemEstimate(history["open_guess"], history["open_covariance"])

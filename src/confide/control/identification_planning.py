@@ -101,7 +101,7 @@ class Experiment:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Estimate:
+class SystemEstimate:
     """Theta ~ N(mean, covariance x I_n). Public."""
 
     mean: Array
@@ -123,7 +123,7 @@ class InformationForm:
     precision: Array
     information: Array
 
-    def posterior(self, scale: float, costs: Costs) -> tuple[Estimate, float]:
+    def posterior(self, scale: float, costs: Costs) -> tuple[SystemEstimate, float]:
         """(the posterior, the log-likelihood of the data) under a prior in which B is `scale` times as large as it may be."""
         variances = prior_variances(costs, scale)
         precision = self.precision + np.diag(1 / variances)
@@ -134,11 +134,11 @@ class InformationForm:
             np.linalg.slogdet(precision)[1] + np.log(variances).sum()
         )
         symmetric = np.asarray((covariance + covariance.T) / 2, dtype=np.float64)
-        return Estimate(
+        return SystemEstimate(
             costs.within(np.asarray(mean[None], dtype=np.float64), symmetric)[0], symmetric
         ), fit / 2
 
-    def conservative(self, costs: Costs) -> Estimate:
+    def conservative(self, costs: Costs) -> SystemEstimate:
         """Under the prior that makes the data most likely (empirical Bayes). A prior with B anywhere within its bound takes noise in many
         directions for a large B, and prefers gains that fit the noise."""
         return max(
@@ -151,14 +151,14 @@ def prior_variances(costs: Costs, scale: float = 1.0) -> Array:
     return np.concatenate([np.ones(n), np.full(d, scale**2)]) * costs.bound**2 / (n * (n + d))
 
 
-def prior(costs: Costs) -> Estimate:
+def prior(costs: Costs) -> SystemEstimate:
     n, d = len(costs.Q), len(costs.R)
-    return Estimate(np.zeros((n + d, n)), np.diag(prior_variances(costs)))
+    return SystemEstimate(np.zeros((n + d, n)), np.diag(prior_variances(costs)))
 
 
 def identify(
-    experiments: list[Experiment], before: Estimate, costs: Costs, rng: np.random.Generator
-) -> tuple[Estimate, InformationForm]:
+    experiments: list[Experiment], before: SystemEstimate, costs: Costs, rng: np.random.Generator
+) -> tuple[SystemEstimate, InformationForm]:
     """From all experiments. Two passes: S of an experiment is predicted with the estimate itself, at first with the one before."""
     estimate, n = before, len(costs.Q)
     system = costs.noise_radius**2 / (n + 2)
@@ -264,9 +264,9 @@ class Scenarios:
         """What the best gains for each system would cost less than the open loop, relative to it [i]."""
         certain, c = np.zeros((self.systems.shape[1],) * 2), self.costs
         best = [
-            _costs(each[None], certainty_equivalent_gains(Estimate(each, certain), c)[None], c)[
-                0, 0
-            ]
+            _costs(
+                each[None], certainty_equivalent_gains(SystemEstimate(each, certain), c)[None], c
+            )[0, 0]
             for each in self.systems
         ]
         saved: Array = 1 - np.array(best) / self.open_loop
@@ -287,7 +287,7 @@ class Scenarios:
         return max(float(np.quantile(excess, SURE)), float(excess.mean())) <= 1e-12
 
 
-def draw_scenarios(estimate: Estimate, costs: Costs, rng: np.random.Generator) -> Scenarios:
+def draw_scenarios(estimate: SystemEstimate, costs: Costs, rng: np.random.Generator) -> Scenarios:
     systems = estimate.draws(1.0, SCENARIOS, costs, rng)
     open_loop = _costs(systems, np.zeros((1, costs.horizon, len(costs.R), len(costs.Q))), costs)[
         :, 0
@@ -295,7 +295,9 @@ def draw_scenarios(estimate: Estimate, costs: Costs, rng: np.random.Generator) -
     return Scenarios(costs, systems, np.maximum(open_loop, 1e-300))
 
 
-def certainty_equivalent_gains(estimate: Estimate, costs: Costs, caution: float = 1.0) -> Array:
+def certainty_equivalent_gains(
+    estimate: SystemEstimate, costs: Costs, caution: float = 1.0
+) -> Array:
     """Riccati gains that account for the estimate's covariance, inflated by `caution`; no longer than gamma."""
     return project_gains(
         _kernels.cautious(
@@ -305,7 +307,7 @@ def certainty_equivalent_gains(estimate: Estimate, costs: Costs, caution: float 
     )
 
 
-def safe_gains(estimate: Estimate, scenarios: Scenarios) -> Array:
+def safe_gains(estimate: SystemEstimate, scenarios: Scenarios) -> Array:
     """The least cautious gains [h, d, n] that are safe in the scenarios; zero if there are none."""
     for caution in CAUTIONS:
         gains = certainty_equivalent_gains(estimate, scenarios.costs, caution)
@@ -315,7 +317,7 @@ def safe_gains(estimate: Estimate, scenarios: Scenarios) -> Array:
 
 
 def sampled_gains(
-    estimate: Estimate,
+    estimate: SystemEstimate,
     scenarios: Scenarios,
     safe: Array,
     count: int,
@@ -325,7 +327,7 @@ def sampled_gains(
     """Gains [count, h, d, n] for draws of the estimate, each moved towards the safe ones until it is safe itself."""
     costs, chosen = scenarios.costs, []
     for theta in estimate.draws(spread, count, costs, rng):
-        gains = certainty_equivalent_gains(Estimate(theta, estimate.covariance), costs)
+        gains = certainty_equivalent_gains(SystemEstimate(theta, estimate.covariance), costs)
         for _ in range(4):
             if scenarios.is_safe(gains):
                 break
@@ -398,7 +400,7 @@ def input_scales(gains: Array) -> Array:
 
 
 def clipping_limits(
-    estimate: Estimate,
+    estimate: SystemEstimate,
     gains: Array,
     scales: Array,
     costs: Costs,

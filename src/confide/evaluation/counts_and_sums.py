@@ -43,7 +43,7 @@ from confide.privatizers import Share
 from confide.release.logged_returns import LOGGED_SHARE
 from confide.release.parameters import first_of_user, keep
 from confide.release.question import check_request
-from confide.release.sums import Logs, LogSums
+from confide.release.sums import LogSource, LogSums
 
 # Of squared returns in the query, beside returns.
 SQUARES = 1.0
@@ -140,7 +140,7 @@ class CountsAndSums(Estimator):
     def _centre(self) -> float:
         return self.return_bound / 2 if self.centre is None else self.centre
 
-    def queries(self, logs: Logs, privacy: Request) -> Sequence[Share]:
+    def queries(self, logs: LogSource, privacy: Request) -> Sequence[Share]:
         bound = self._statistic_of(logs, privacy).bound
         return with_logged_value([Share(bound, 1.0, "first visits: counts and sums of returns")])
 
@@ -148,7 +148,7 @@ class CountsAndSums(Estimator):
     def _returns(self) -> Returns:
         return Returns(self._centre, self.return_bound / 2)
 
-    def _statistic_of(self, logs: Logs, privacy: Request) -> FirstVisitReturns:
+    def _statistic_of(self, logs: LogSource, privacy: Request) -> FirstVisitReturns:
         return self.statistic(getattr(logs, "max_trajectories", 1), pure=is_pure(privacy))
 
     def answer(self, sums: LogSums) -> ValueEstimate:

@@ -22,7 +22,7 @@ from confide.evaluation.smooth_release import (
 from confide.identity import Identity
 from confide.privacy.bounded import Array
 from confide.privacy.request import NoPrivacy
-from confide.release.sums import Logs, Progress
+from confide.release.sums import LogSource, Progress
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
@@ -105,7 +105,7 @@ class LSW(_WeightedFit):
         )
 
     def release(
-        self, logs: Logs, *, privacy: NoPrivacy | None = None, progress: Progress | None = None
+        self, logs: LogSource, *, privacy: NoPrivacy | None = None, progress: Progress | None = None
     ) -> ValueEstimate:
         check_no_privacy(privacy)
         return release_exactly(self, logs, progress)

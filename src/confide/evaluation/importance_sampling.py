@@ -31,7 +31,7 @@ from confide.privacy.bounded import Array
 from confide.privacy.request import Relation, Request
 from confide.privatizers import Share
 from confide.release.parameters import first_of_user, keep
-from confide.release.sums import Logs, LogSums
+from confide.release.sums import LogSource, LogSums
 
 _RARE = 1e-4  # the least probability of an action that was logged
 _MANY = 0.05  # of the weight: beyond that a clip is worth a warning
@@ -116,7 +116,7 @@ class PolicyEstimator(TwoReleases):
     def warnings(self, estimate: ValueEstimate) -> list[ConfideWarning]:
         return _clipped(estimate)
 
-    def queries(self, logs: Logs, privacy: Request) -> Sequence[Share]:
+    def queries(self, logs: LogSource, privacy: Request) -> Sequence[Share]:
         policies = self.policies
         _check_log(logs, policies.shape[1], known=self.behaviour is not None)
         bound = self.statistic(Relation(privacy.relation)).bound
@@ -189,7 +189,7 @@ class ImportanceSampling(PolicyEstimator):
     and one of second moments, on one budget. The number of users in the log is public.
 
     `target` is public: a policy, or probabilities [s, a] or [h, s, a]; a policy with one step holds at every step. A user counts once, with
-    the mean over trajectories, so the value is that of a user drawn at random, from the states where users started. Logs need
+    the mean over trajectories, so the value is that of a user drawn at random, from the states where users started. LogSource need
     actions and the probabilities with which they were taken. `values` has the one value. Without noise it is the textbook's estimate
     over the users whose rows are complete, with clipped weights, and not outside the range of returns. How many users count is released.
 
@@ -350,7 +350,7 @@ def _probabilities(name: str, target: npt.ArrayLike | FinitePolicy) -> Array:
     return StochasticPolicy(weights[None] if weights.ndim == 2 else weights).weights
 
 
-def _check_log(logs: Logs, horizon: int, *, known: bool) -> None:
+def _check_log(logs: LogSource, horizon: int, *, known: bool) -> None:
     """Before anything is paid. Users with more steps than the target would silently count as nobody, and the rest as everybody."""
     acted = all(part.layout.columns.action for part in getattr(logs, "parts", ()))
     if not acted or not (known or getattr(logs, "has_actions", True)):

@@ -31,7 +31,7 @@ from confide.privacy.bounded import Array, L2Ball
 from confide.privacy.request import Request
 from confide.privatizers import Share
 from confide.release.parameters import first_of_user, keep
-from confide.release.sums import Logs, LogSums
+from confide.release.sums import LogSource, LogSums
 
 # how far above the noise's own largest singular value, 2 s sqrt(d), all those of A must be
 _CLEAR = 1.5
@@ -111,7 +111,7 @@ class PrivateLSTD(TwoReleases):
             f"{clipped}; {first_of_user(trajectories, steps)}; {kept}; {nobody(len(self.features))}"
         )
 
-    def queries(self, logs: Logs, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
+    def queries(self, logs: LogSource, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
         where = coordinates(self.features, self.weights)
         shares = self._shares(
             self.statistic(where).bound,

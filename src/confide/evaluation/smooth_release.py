@@ -22,7 +22,7 @@ from confide.privacy.request import CentralDP, NoPrivacy, Request, Trust
 from confide.privatizers import Share
 from confide.release.parameters import described, first_of_user, keep
 from confide.release.question import check_call
-from confide.release.sums import Logs, LogSums, Progress, delta_warning, said
+from confide.release.sums import LogSource, LogSums, Progress, delta_warning, log_assumptions
 
 # Of S(x): the computed fit may be off by 5e-7 S(x), where the average of a table is off by 4e-16 users S(x) at most. A factor keeps beta.
 _ROUNDING = 1 + 1e-6
@@ -124,14 +124,14 @@ def visits_and_sums(model: LinearMonteCarlo, total: Bounded) -> tuple[Array, Arr
 
 
 def release_exactly(
-    model: LinearMonteCarlo, logs: Logs, progress: Progress | None = None
+    model: LinearMonteCarlo, logs: LogSource, progress: Progress | None = None
 ) -> ValueEstimate:
     """The non-private fit: its guarantee states that there is none."""
     check_call(logs, progress=progress)
     return exact_estimate(model, logs, logs.total(first_visit_returns(model), progress=progress))
 
 
-def exact_estimate(model: LinearMonteCarlo, logs: Logs, total: Bounded) -> ValueEstimate:
+def exact_estimate(model: LinearMonteCarlo, logs: LogSource, total: Bounded) -> ValueEstimate:
     counts, returns = visits_and_sums(model, total)
     guarantee = no_guarantee(max(total.users, 1))
     plain = Mechanism("exact", "none", 2, 1.0, 0.0, {"leaves": 1})
@@ -175,7 +175,7 @@ class SmoothEstimator(Estimator, LinearMonteCarlo):
             dimension = feature_matrix(self).shape[1]
         return SmoothGaussian(privacy.epsilon, privacy.delta, dimension, self.calibration)
 
-    def queries(self, logs: Logs, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
+    def queries(self, logs: LogSource, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
         """None that have noise of a size known in advance."""
         return ()
 
@@ -203,7 +203,7 @@ class SmoothEstimator(Estimator, LinearMonteCarlo):
             guarantee,
             [Mechanism("smooth", "gaussian", None, None, None, parts)],
             subject=f"{self.identity().kind}, {self.calibration} calibration",
-            assumptions=said(sums.logs, privacy),
+            assumptions=log_assumptions(sums.logs, privacy),
         )
         return ValueEstimate(
             values_of(self, theta),

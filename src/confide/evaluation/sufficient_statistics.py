@@ -32,7 +32,7 @@ from confide.privacy.bounded import Array
 from confide.privacy.request import Relation, Request
 from confide.privatizers import Share
 from confide.release.parameters import first_of_user, keep
-from confide.release.sums import Logs, LogSums
+from confide.release.sums import LogSource, LogSums
 
 _BALANCES = tuple(2.0 ** (k / 2) for k in range(-4, 7))
 
@@ -98,7 +98,7 @@ class SufficientStatistics(TwoReleases):
             kept = f"the first {self.visits} different states of a user count, once each, and values and intervals refer to those visits"
         return f"returns are clipped to {self._range}; {first_of_user(trajectories, steps)}; {kept}; {nobody(states)}"
 
-    def queries(self, logs: Logs, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
+    def queries(self, logs: LogSource, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
         where = coordinates(self.features, self.weights)
         shares = self._shares(
             self.statistic(where, Relation(privacy.relation)).bound,

@@ -9,7 +9,7 @@ from confide.arguments import real
 from confide.errors import InvalidParameter
 from confide.identity import Identity
 from confide.offline import _gain_kernels as _kernels
-from confide.offline.table_features import Array, Bools, Table
+from confide.offline.table_features import Array, Bools, LoggedTable
 from confide.privacy.bounded import Bounded, grid_for
 from confide.privacy.request import Relation, parse_relation
 from confide.trajectory import LoggedUsers
@@ -110,7 +110,7 @@ class Gains:
     """
 
     bound: Moments
-    table: Table
+    table: LoggedTable
     target: Array = field(repr=False)
     changed: Bools = field(repr=False)
     rest: Array = field(repr=False)
@@ -157,7 +157,7 @@ class Shortfalls:
     """
 
     bound: Moments
-    table: Table
+    table: LoggedTable
     rest: Array = field(repr=False)
     lowest: float
 
@@ -191,5 +191,5 @@ def _gaps(users: LoggedUsers) -> Bools:
     return np.zeros(0, dtype=np.bool_) if users.gaps is None else users.gaps
 
 
-def _known(table: Table) -> Array:
+def _known(table: LoggedTable) -> Array:
     return np.zeros((0, 0)) if table.rewards is None else table.rewards

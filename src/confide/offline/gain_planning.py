@@ -9,7 +9,7 @@ from scipy import sparse
 
 from confide.offline.policy_planning import Dynamics
 from confide.offline.row_planning import Array, moves_of, visits_of
-from confide.offline.table_features import Bools, Table, step_ranges
+from confide.offline.table_features import Bools, LoggedTable, step_ranges
 
 # one-sided; at the normal 1.645 the worst two-point law of gains has an error of .052
 LEVEL, Z = 0.95, 1.75
@@ -28,7 +28,7 @@ _SEED = 18  # public: a rehearsal is a function of the release
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Target:
+class TestedPolicy:
     """The policy to test [s, a]; where `changed` [s] is False it goes on as logged."""
 
     weights: Array = field(repr=False)
@@ -48,7 +48,7 @@ class Mixture:
 class Counted:
     """The released counts of the held-out people; `rewards` [s, a] are known, or lower values."""
 
-    table: Table
+    table: LoggedTable
     counts: Array = field(repr=False)
     cuts: Array = field(repr=False)
     totals: Array = field(repr=False)
@@ -81,7 +81,7 @@ def lower_mean(
 def mixture_for(
     model: Dynamics,
     start: Array,
-    target: Target,
+    target: TestedPolicy,
     horizon: int,
     users: int,
     noise: Callable[[float], tuple[float, float]],

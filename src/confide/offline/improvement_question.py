@@ -19,7 +19,7 @@ from confide.offline.gain_planning import (
     MOST_MU,
     Counted,
     Mixture,
-    Target,
+    TestedPolicy,
     Z,
     lower_mean,
     mixture_for,
@@ -27,7 +27,7 @@ from confide.offline.gain_planning import (
 )
 from confide.offline.reward_planning import lower_rewards, rewards_of
 from confide.offline.row_planning import rows_of
-from confide.offline.table_features import Array, Table, step_ranges
+from confide.offline.table_features import Array, LoggedTable, step_ranges
 from confide.offline.transition_contributions import RootCounts, RootTransitions
 from confide.offline.value_planning import HeldOutCounts, value_interval
 from confide.privacy.accounting import gaussian_epsilon
@@ -61,7 +61,7 @@ class HeldOutTest:
     changed: Any
     horizon: int
     transitions: int
-    table: Table
+    table: LoggedTable
     with_value: bool
 
     def identity(self) -> Identity:
@@ -88,7 +88,7 @@ class ImprovementQuestion(LogQuestion[Improvement]):
 
     gaussian = True
 
-    def __init__(self, model: "PrivateModel", target: Target, test: HeldOutTest) -> None:
+    def __init__(self, model: "PrivateModel", target: TestedPolicy, test: HeldOutTest) -> None:
         self._model = model
         self._target = target
         self._test = test
@@ -132,7 +132,7 @@ class ImprovementQuestion(LogQuestion[Improvement]):
 
 def improvement_question(
     model: "PrivateModel",
-    target: Target,
+    target: TestedPolicy,
     holdout: Logs,
     privacy: Request,
     method: str,
@@ -164,7 +164,7 @@ def _check(model: "PrivateModel", holdout: Logs, privacy: Request, method: str) 
         raise InvalidParameter(f'method="weights" cannot be used: {reason}, or use method="model"')
 
 
-def check_returns(table: Table, horizon: int) -> None:
+def check_returns(table: LoggedTable, horizon: int) -> None:
     """Refuse a question that has no answer. All of it is public: it can be asked before a model is released."""
     low, high = step_ranges(table, horizon)
     if not high[-1] > low[-1]:
@@ -194,7 +194,7 @@ def _no_weights(model: "PrivateModel", holdout: Logs, privacy: Request) -> str:
 
 def _asked(
     model: "PrivateModel",
-    target: Target,
+    target: TestedPolicy,
     holdout: Logs,
     privacy: Request,
     method: str,
@@ -234,7 +234,9 @@ def _asked(
     )
 
 
-def chosen_method(model: "PrivateModel", target: Target, holdout: Logs, privacy: Request) -> str:
+def chosen_method(
+    model: "PrivateModel", target: TestedPolicy, holdout: Logs, privacy: Request
+) -> str:
     """What "auto" is: a function of the released model alone."""
     return _asked(model, target, holdout, privacy, "auto").method
 
@@ -261,7 +263,7 @@ def _moments(clip: float) -> Moments:
 
 
 def _predicted(
-    model: "PrivateModel", target: Target, horizon: int, users: int, privacy: Request
+    model: "PrivateModel", target: TestedPolicy, horizon: int, users: int, privacy: Request
 ) -> float:
     """About what the method "model" will show, with the learning part in the place of the held-out one."""
     given = _counted(
@@ -293,7 +295,9 @@ def _whole(model: "PrivateModel", policy: Array) -> Array:
 MethodOfTest = tuple[Sequence[Share], Callable[[LogSums], tuple[float, int, Value]]]
 
 
-def _weights_test(model: "PrivateModel", question: HeldOutTest, target: Target) -> MethodOfTest:
+def _weights_test(
+    model: "PrivateModel", question: HeldOutTest, target: TestedPolicy
+) -> MethodOfTest:
     mixture, table = question.mixture, model.table
     assert mixture is not None
     rest = step_ranges(table, question.horizon)[1]
@@ -336,7 +340,7 @@ def _counts_of(model: "PrivateModel", question: HeldOutTest) -> RootTransitions:
 
 
 def _held_out_value(
-    model: "PrivateModel", target: Target, question: HeldOutTest, answer: Released
+    model: "PrivateModel", target: TestedPolicy, question: HeldOutTest, answer: Released
 ) -> Value:
     """The value of the policy with its interval, from released counts of the held-out users."""
     bound = _counts_of(model, question).bound
@@ -350,12 +354,12 @@ def _held_out_value(
         max(answer.users, 1),
     )
     changed = np.append(target.changed, np.zeros(model.dynamics.states - len(target.changed), bool))
-    whole_policy = Target(_whole(model, target.weights), changed)
+    whole_policy = TestedPolicy(_whole(model, target.weights), changed)
     z = quantile(VALUE_LEVEL, answer.guarantee)
     return value_interval(model.dynamics, held, whole_policy, question.horizon, z)
 
 
-def _model_test(model: "PrivateModel", question: HeldOutTest, target: Target) -> MethodOfTest:
+def _model_test(model: "PrivateModel", question: HeldOutTest, target: TestedPolicy) -> MethodOfTest:
     table, horizon = model.table, question.horizon
     low, high = step_ranges(table, horizon)
     counts = _counts_of(model, question)

@@ -19,7 +19,7 @@ from confide.evaluation.estimate import DAMAGED
 from confide.logs import Logs
 from confide.logs.labels import Labels
 from confide.mechanisms.sources import NoiseSource
-from confide.offline.gain_planning import Target
+from confide.offline.gain_planning import TestedPolicy
 from confide.offline.improvement import Improvement
 from confide.offline.improvement_question import improvement_question
 from confide.offline.learned_policy import LearnedPolicy
@@ -33,8 +33,8 @@ from confide.offline.policy_planning import (
 )
 from confide.offline.return_planning import ReleasedReturns
 from confide.offline.reward_planning import rewards_of
-from confide.offline.row_planning import Rows, rows_of, simplex
-from confide.offline.table_features import Table, value_ranges
+from confide.offline.row_planning import EstimatedRows, rows_of, simplex
+from confide.offline.table_features import LoggedTable, value_ranges
 from confide.policy import StochasticPolicy, TabularPolicy
 from confide.privacy.bounded import Array
 from confide.privacy.certificate import Certificate
@@ -59,7 +59,7 @@ AnyPolicy = LearnedPolicy | TabularPolicy | StochasticPolicy | npt.ArrayLike
 
 def _check_release(model: "PrivateModel") -> None:
     """What was released has the shapes of the table, and its noise is known."""
-    arguments.kind("table", model.table, Table)
+    arguments.kind("table", model.table, LoggedTable)
     arguments.kind("guarantee", model.guarantee, Guarantee)
     support = model.table.support
     lengths = {
@@ -91,7 +91,7 @@ class PrivateModel:
     (empty if not released), first states [s] (empty if the start is public); `noise_std` of a count. `steps` is the log's max_steps.
     """
 
-    table: Table
+    table: LoggedTable
     counts: Array = field(repr=False)
     cuts: Array = field(repr=False)
     totals: Array = field(repr=False)
@@ -106,7 +106,7 @@ class PrivateModel:
     logged_returns: ReleasedReturns | None = field(default=None, repr=False)
     state_returns: ReleasedReturns | None = field(default=None, repr=False)
     labels: Labels = field(default_factory=Labels, repr=False)
-    rows: Rows = field(init=False, repr=False)
+    rows: EstimatedRows = field(init=False, repr=False)
     dynamics: Dynamics = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -282,7 +282,7 @@ class PrivateModel:
         check_call(holdout, ledger, progress, id)
         question = improvement_question(
             self,
-            Target(weights, changed),
+            TestedPolicy(weights, changed),
             holdout,
             privacy,
             method,
@@ -364,7 +364,7 @@ class PrivateModel:
                 )
             layers, states, actions, known = facts["support"]
             support = Support(layers, states, actions, held["indptr"], held["successors"], known)
-            table = Table(
+            table = LoggedTable(
                 support=support,
                 terminal=held["terminal"],
                 rewards=held.get("rewards"),
@@ -423,7 +423,7 @@ def _returns_in(held: dict[str, Any], name: str) -> ReleasedReturns | None:
     return ReleasedReturns(sums, noise, float(ends[0]), float(ends[1]))
 
 
-def _check_sizes(table: Table, held: dict[str, Any]) -> None:
+def _check_sizes(table: LoggedTable, held: dict[str, Any]) -> None:
     """Loops index with what a file says: sizes and successors must fit."""
     support = table.support
     S, rows = support.states, support.states * support.actions

@@ -16,7 +16,7 @@ from confide.logs.labels import NO_LABELS, Labels
 from confide.offline.model import PrivateModel
 from confide.offline.return_contributions import TableReturns
 from confide.offline.return_planning import ReleasedReturns
-from confide.offline.table_features import Array, Bools, Table, step_ranges
+from confide.offline.table_features import Array, Bools, LoggedTable, step_ranges
 from confide.offline.transition_contributions import (
     MOST_TRANSITIONS,
     RootCounts,
@@ -26,7 +26,7 @@ from confide.privacy.request import NoPrivacy, Request
 from confide.privatizers import Share
 from confide.release.parameters import first_of_user, keep
 from confide.release.question import LogQuestion
-from confide.release.sums import Logs, LogSums
+from confide.release.sums import LogSource, LogSums
 from confide.tables.support_features import support_of
 
 USUAL_WEIGHT = 0.5
@@ -134,7 +134,7 @@ class ModelRelease(LogQuestion[PrivateModel]):
         assert self.reward_range is not None  # since `__post_init__`
         return self.reward_range
 
-    def table(self) -> Table:
+    def table(self) -> LoggedTable:
         """Everything public about the table."""
         S, A = self.states, self.actions
         size = S + bool(self.ends)
@@ -154,7 +154,7 @@ class ModelRelease(LogQuestion[PrivateModel]):
         rewards: Array | None = self.rewards  # type: ignore[assignment]
         lowest, highest = self.return_bound or (None, None)
         start: Array | None = self.start  # type: ignore[assignment]
-        return Table(
+        return LoggedTable(
             S, A, self.discount, support, terminal, rewards, low, high, lowest, highest, start
         )
 
@@ -185,7 +185,7 @@ class ModelRelease(LogQuestion[PrivateModel]):
             bound, support, self.states, longest, (low + high) / 2, (high - low) / 2
         )
 
-    def queries(self, logs: Logs, privacy: Request) -> Sequence[Share]:
+    def queries(self, logs: LogSource, privacy: Request) -> Sequence[Share]:
         if not all(part.layout.columns.action for part in getattr(logs, "parts", ())):
             raise LogError('a model needs the column of actions: open the log with action="action"')
         self._check_labels(_labels_of(logs))
@@ -218,7 +218,7 @@ class ModelRelease(LogQuestion[PrivateModel]):
         centre, radius = float(low[-1] + high[-1]) / 2, float(high[-1] - low[-1]) / 2
         return TableReturns(bound, table, rest, centre, max(radius, 1e-9), whole)
 
-    def _rests(self, logs: Logs) -> list[Array]:
+    def _rests(self, logs: LogSource) -> list[Array]:
         """What k steps that are not known can pay [k]: the least, and the most; the least alone if all steps are known."""
         steps = _steps_of(logs)
         least, most = step_ranges(self.table(), steps)
@@ -240,7 +240,7 @@ class ModelRelease(LogQuestion[PrivateModel]):
             np.stack(found), np.array(noises), statistic.centre, statistic.radius
         )
 
-    def _statistic_of(self, logs: Logs, privacy: Request) -> RootTransitions:
+    def _statistic_of(self, logs: LogSource, privacy: Request) -> RootTransitions:
         return self.statistic(
             _steps_of(logs),
             getattr(logs, "max_trajectories", 1),
@@ -314,12 +314,12 @@ class ModelRelease(LogQuestion[PrivateModel]):
         )
 
 
-def _labels_of(logs: Logs) -> Labels:
+def _labels_of(logs: LogSource) -> Labels:
     labels: Labels = getattr(logs, "labels", NO_LABELS)
     return labels
 
 
-def _steps_of(logs: Logs) -> int:
+def _steps_of(logs: LogSource) -> int:
     steps: int = getattr(logs, "max_steps", 10_000)
     return steps
 

@@ -8,8 +8,8 @@ from scipy import sparse
 from scipy.special import ndtr
 
 from confide.errors import InvalidParameter
-from confide.offline.row_planning import Rows
-from confide.offline.table_features import Table, value_ranges
+from confide.offline.row_planning import EstimatedRows
+from confide.offline.table_features import LoggedTable, value_ranges
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -31,7 +31,7 @@ class Dynamics:
     states, the end included.
     """
 
-    table: Table
+    table: LoggedTable
     P: sparse.csr_matrix = field(repr=False)
     variances: sparse.csr_matrix = field(repr=False)
     rewards: Array = field(repr=False)
@@ -49,7 +49,9 @@ class Dynamics:
         return self.table.support.states
 
 
-def dynamics(table: Table, rows: Rows, rewards: Array, reward_std: Array) -> Dynamics:
+def dynamics(
+    table: LoggedTable, rows: EstimatedRows, rewards: Array, reward_std: Array
+) -> Dynamics:
     """From rows; rewards [s, a] and their standard deviations are of all states of the support."""
     support = table.support
     S, A = support.states, support.actions
@@ -115,7 +117,7 @@ def _chosen(policy: Array) -> sparse.csr_matrix:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class PlannedChoices:
     """The best choice [s] among the actions and, as number A, what was logged.
 
     `gains` [s] are how much better the choice is than what was logged, in the model and without pessimism, then on with the plan: a mean
@@ -134,7 +136,7 @@ class Plan:
     shown: bool
 
 
-def pessimistic(model: Dynamics, pessimism: float, start: Array, steps: int) -> Plan:
+def pessimistic(model: Dynamics, pessimism: float, start: Array, steps: int) -> PlannedChoices:
     """Value iteration with A + 1 choices: each action, and going on as logged; each worth its mean minus `pessimism` standard deviations.
 
     Q = r + discount clip(P V - pessimism Gamma), Gamma^2 = Var(P V given the release) + (range / 2n)^2, the latter for what n visits may
@@ -177,7 +179,7 @@ def pessimistic(model: Dynamics, pessimism: float, start: Array, steps: int) -> 
     # The best of several actions that are alike looks better than they are, in every state.
     luck = largest_of(A) * float(logged_visits @ gain_std)
     shown = improvement > luck + SURE * max(pessimism, 1.0) * doubt
-    return Plan(choices, gains, gain_std, improvement, spread, luck, shown)
+    return PlannedChoices(choices, gains, gain_std, improvement, spread, luck, shown)
 
 
 def largest_of(number: int) -> float:

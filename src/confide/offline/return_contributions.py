@@ -7,7 +7,7 @@ import numpy as np
 from confide.errors import InvalidParameter
 from confide.evaluation.visit_contributions import FirstVisits
 from confide.offline import _return_kernels as _kernels
-from confide.offline.table_features import Array, Table
+from confide.offline.table_features import Array, LoggedTable
 from confide.privacy.bounded import Bounded
 from confide.trajectory import LoggedUsers
 
@@ -27,7 +27,7 @@ class TableReturns:
     """
 
     bound: FirstVisits
-    table: Table
+    table: LoggedTable
     rest: Array = field(repr=False)
     centre: float
     radius: float

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from confide.offline.row_planning import Array, Rows
-from confide.offline.table_features import Table
+from confide.offline.row_planning import Array, EstimatedRows
+from confide.offline.table_features import LoggedTable
 
 Bools = npt.NDArray[np.bool_]
 # Standard deviations of a prior go from this share of the smallest standard error up to the range of rewards, by factors of STEP.
@@ -25,7 +25,9 @@ USUAL = 2.5  # standard errors of a median, within which the common reward is ta
 _WIDEST, _TINY = 5.0, 1e-300
 
 
-def rewards_of(table: Table, rows: Rows, sums: Array, noise: float) -> tuple[Array, Array]:
+def rewards_of(
+    table: LoggedTable, rows: EstimatedRows, sums: Array, noise: float
+) -> tuple[Array, Array]:
     """Mean rewards [s, a] of all states of the support, and their standard deviations; the end pays nothing.
 
     Learned rewards: sums [row] of (r - centre)/radius in [-1, 1] over noisy visits. Standard deviations are those of the posterior: they
@@ -51,7 +53,7 @@ def rewards_of(table: Table, rows: Rows, sums: Array, noise: float) -> tuple[Arr
     return rewards, std
 
 
-def _estimates(rows: Rows, sums: Array, noise: float) -> tuple[Array, Array]:
+def _estimates(rows: EstimatedRows, sums: Array, noise: float) -> tuple[Array, Array]:
     """Mean rewards [row] in units of their range, not shrunk, and their standard errors: noise, and chance.
 
     The variance of one reward in [0, 1] with mean m is at most m (1 - m), which two-valued rewards have. m is taken as near to 1/2 as its
@@ -150,7 +152,7 @@ def _density(differences: Array, errors: Array, std: Array) -> Array:
     return density
 
 
-def _ratios(rows: Rows, sums: Array, noise: float) -> tuple[Array, Array]:
+def _ratios(rows: EstimatedRows, sums: Array, noise: float) -> tuple[Array, Array]:
     """Sums over visits [row], in [-1, 1] but for noise, and their standard deviations, noise and sampling together."""
     visits = np.maximum(np.maximum(rows.visits, rows.visit_std / 2), 1e-9)
     ratio = np.clip(sums / visits, -_WIDEST, _WIDEST)
@@ -163,7 +165,12 @@ def _ratios(rows: Rows, sums: Array, noise: float) -> tuple[Array, Array]:
 
 
 def lower_rewards(
-    table: Table, chosen: npt.NDArray[np.bool_], rows: Rows, sums: Array, noise: float, z: float
+    table: LoggedTable,
+    chosen: npt.NDArray[np.bool_],
+    rows: EstimatedRows,
+    sums: Array,
+    noise: float,
+    z: float,
 ) -> Array:
     """Rewards [s, a] that are z standard deviations below what these sums say in `chosen` rows [s, a], and the least reward elsewhere.
 

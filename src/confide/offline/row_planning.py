@@ -35,7 +35,7 @@ _SURE = 100.0  # the largest logarithm of odds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class EstimatedRows:
     """Transition probabilities [cell] and their variances given the release; visits [row], noisy, with standard deviations.
 
     Visits count all rows. Those whose next state is known are `moves` [row]; transition probabilities are estimated from them.
@@ -102,7 +102,7 @@ def rows_of(
     support: Support,
     cuts: Array | None = None,
     counted: npt.NDArray[np.bool_] | None = None,
-) -> Rows:
+) -> EstimatedRows:
     """From noisy counts [cell] and row totals [row] (empty if total_weight is zero), with this standard deviation of noise.
 
     `cuts` [row], if they are released, are rows whose next state is not known; `counted` [row] says which rows people can be in: without it
@@ -124,7 +124,7 @@ def rows_of(
     hidden = np.minimum(noise / np.maximum(visits, visit_std / 2), 1.0)
     if missed > MISSED:
         p, spread = _projected(counts, visits, visit_std, noise, support)
-        return Rows(p, spread, all_visits, all_std, hidden, missed, "projection", visits)
+        return EstimatedRows(p, spread, all_visits, all_std, hidden, missed, "projection", visits)
     if step > 1:
         mean, variance = _moments(
             _cells(counts, visits, visit_std, noise, support, np.ones(support.pairs, bool)), *fitted
@@ -135,7 +135,7 @@ def rows_of(
     even = 1 / np.maximum(np.diff(support.indptr), 1)[row]
     empty = (sums <= 0)[row]
     probabilities = np.where(empty, even, mean / scale)
-    return Rows(
+    return EstimatedRows(
         probabilities,
         np.where(empty, even, variance / scale**2),
         all_visits,
@@ -147,7 +147,7 @@ def rows_of(
     )
 
 
-def _exact(counts: Array, cuts: Array, support: Support) -> Rows:
+def _exact(counts: Array, cuts: Array, support: Support) -> EstimatedRows:
     """Shares of exact counts, with multinomial variances; a row that nobody was in is even."""
     row = _row(support)
     # Exact counts are not negative. This also makes distributions of other numbers.
@@ -158,7 +158,7 @@ def _exact(counts: Array, cuts: Array, support: Support) -> Rows:
     empty = (moves <= 0)[row]
     p = np.where(empty, even, counts / n)
     none = np.zeros(support.pairs)
-    return Rows(
+    return EstimatedRows(
         p,
         np.where(empty, even, p * (1 - p) / n),
         moves + cuts if cuts.size else moves,

@@ -13,7 +13,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class LoggedTable:
     """States 0..states - 1 and actions 0..actions - 1, as logged; the support has one more state, the end, if ends are transitions.
 
     A terminal state [s] has no row: it pays its reward once, and nothing follows. `rewards` [s, a] are None if they are learned, from
@@ -59,7 +59,7 @@ class Table:
         return logged
 
 
-def step_ranges(table: Table, horizon: int) -> tuple[Array, Array]:
+def step_ranges(table: LoggedTable, horizon: int) -> tuple[Array, Array]:
     """The least and the largest return of k steps [k], k = 0..horizon, whatever follows what; a trajectory may stop before."""
     rewards = (
         np.array([[table.reward_low, table.reward_high]])
@@ -77,7 +77,7 @@ def step_ranges(table: Table, horizon: int) -> tuple[Array, Array]:
     return low, high
 
 
-def value_ranges(table: Table, horizon: int) -> tuple[Array, Array]:
+def value_ranges(table: LoggedTable, horizon: int) -> tuple[Array, Array]:
     """As `step_ranges`, and no return is outside the range that was stated for all of them. For values in a model, never for a clip."""
     low, high = step_ranges(table, horizon)
     if table.lowest is None or table.highest is None:

@@ -6,7 +6,7 @@ from confide._lazy import lazy
 
 if TYPE_CHECKING:
     from confide.release.question import LogQuestion, release
-    from confide.release.sums import DeltaWarning, Logs, LogSums, delta_warning
+    from confide.release.sums import DeltaWarning, LogSource, LogSums, delta_warning
 
 __all__ = [
     "DeltaWarning",

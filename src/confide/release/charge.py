@@ -9,7 +9,7 @@ from confide.privacy.assumption import Assumption
 from confide.privacy.ledger import Ledger
 from confide.privacy.loss import Loss
 from confide.privacy.request import NoPrivacy, Relation, Request
-from confide.release.sums import Logs
+from confide.release.sums import LogSource
 
 
 class Published(Protocol):
@@ -23,7 +23,7 @@ Answer = TypeVar("Answer", bound=Published)
 
 def answer_once(
     question: Identity,
-    logs: Logs,
+    logs: LogSource,
     *,
     make: Callable[[], Answer],
     read: Callable[[bytes], Answer],

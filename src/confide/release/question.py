@@ -22,7 +22,7 @@ from confide.privatizers import Share
 from confide.release.charge import Answer, answer_once, release_id
 from confide.release.noise import given_source, source_for
 from confide.release.parameters import described
-from confide.release.sums import Logs, LogSums, Progress
+from confide.release.sums import LogSource, LogSums, Progress
 
 
 class LogQuestion(ABC, Generic[Answer]):
@@ -43,7 +43,7 @@ class LogQuestion(ABC, Generic[Answer]):
         return described(self)
 
     @abstractmethod
-    def queries(self, logs: Logs, privacy: Request) -> Sequence[Share]:
+    def queries(self, logs: LogSource, privacy: Request) -> Sequence[Share]:
         """The sums over users that will be released, in their order, each on its share of the budget.
 
         Whatever can be refused without the data is refused here.
@@ -75,7 +75,7 @@ class LogQuestion(ABC, Generic[Answer]):
 
     def release(
         self,
-        logs: Logs,
+        logs: LogSource,
         *,
         privacy: Request,
         ledger: Ledger | None = None,
@@ -96,7 +96,7 @@ class LogQuestion(ABC, Generic[Answer]):
 
 def release(
     question: LogQuestion[Answer],
-    logs: Logs,
+    logs: LogSource,
     *,
     privacy: Request,
     budget: Ledger | None = None,
@@ -157,7 +157,7 @@ def check_request(privacy: Request) -> None:
 
 
 def check_call(
-    logs: Logs,
+    logs: LogSource,
     ledger: Ledger | None = None,
     progress: Progress | None = None,
     id: str | None = None,

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from confide.arguments import real, whole
 from confide.errors import ConfideWarning
@@ -16,16 +16,13 @@ from confide.privacy.request import NoPrivacy, Request
 from confide.privatizers import Share, SharedBudget
 from confide.trajectory import LoggedUsers
 
+if TYPE_CHECKING:
+    from confide.logs.log import LogStatistic
+
 Progress = Callable[..., None]
 
 
-class Statistic(Protocol):
-    """Turns whole users into one bounded contribution; picklable, so that partitions of a log can be added up anywhere."""
-
-    def contribution(self, users: LoggedUsers) -> Bounded: ...
-
-
-class Logs(Protocol):
+class LogSource(Protocol):
     """Logged users, as `confide.logs.open` gives them."""
 
     @property
@@ -66,7 +63,7 @@ class LogSums:
 
     def __init__(
         self,
-        logs: Logs,
+        logs: LogSource,
         shares: Sequence[Share],
         *,
         privacy: Request,
@@ -81,14 +78,14 @@ class LogSums:
         # refuses what can be refused before the log is read
         self._budget = SharedBudget(shares, privacy=privacy, noise=source, loss=loss)
 
-    def release(self, statistic: Statistic) -> Released:
+    def release(self, statistic: "LogStatistic") -> Released:
         """The sum of the statistic over all users, with the noise of the next share."""
         total = self.total(statistic)
         if self._budget.asked == 0:
             delta_warning(total.users, self.privacy.delta)
         return self._budget.release(total)
 
-    def total(self, statistic: Statistic) -> Bounded:
+    def total(self, statistic: "LogStatistic") -> Bounded:
         """The sum of the statistic over all users, without noise. PRIVATE."""
         return self.logs.total(statistic, progress=self._progress)
 
@@ -98,13 +95,13 @@ class LogSums:
 
     def certificate(self, subject: str, more: Sequence[Assumption | str] = ()) -> Certificate:
         """Of what was released; `more` are assumptions that its reader must know."""
-        assumptions = [*said(self.logs, self.privacy), *more]
+        assumptions = [*log_assumptions(self.logs, self.privacy), *more]
         return certify(
             self.guarantee, self._budget.mechanisms(), subject=subject, assumptions=assumptions
         )
 
 
-def said(logs: Logs, privacy: Request) -> list[Assumption]:
+def log_assumptions(logs: LogSource, privacy: Request) -> list[Assumption]:
     """What a certificate assumes on top of the standing assumptions."""
     ids = Assumption(
         "public-ids",
