@@ -1,8 +1,9 @@
 """The post-processing theorem, mechanised: who may import whom.
 
-Three floors: the foundation, the families, the roof. Inside a family a file's imports say which side it is on. Files that import
-trajectories, statistics or contributions are PRIVATE. Files that import planners, policies or releases are PUBLIC. No file is both, except
-those that define an agent. `*features*` is public knowledge that both sides use.
+Three floors: the foundation, the families, the roof. Inside a family a file's imports say which
+side it is on. Files that import trajectories, statistics or contributions are PRIVATE. Files that
+import planners, policies or releases are PUBLIC. No file is both, except those that define an
+agent. `*features*` is public knowledge that both sides use.
 """
 
 import ast
@@ -52,7 +53,8 @@ FAMILIES = ("mixtures", "linear_mdps", "bandits", "tables", "control")
 LOGGED = ("logs", "release", "evaluation", "offline")
 ROOF = ("agents", "audit", "report", "runs", "comparison", "service", "doctor", "cli", "__main__")
 ORDER = (*FOUNDATION, *FAMILIES, *LOGGED, *ROOF)
-# rooms that know no reinforcement learning, and what of the foundation a family of learners must not see
+# rooms that know no reinforcement learning, and what of the foundation a family of learners must
+# not see
 NO_RL = {"privacy": set(), "mechanisms": {"privacy"}, "privatizers": {"privacy", "mechanisms"}}
 PRIVATE_TYPES = {
     "confide.trajectory",
@@ -93,7 +95,7 @@ def is_features(module):
 
 @cache
 def is_private(module):
-    """From trajectories to contributions: whatever imports them, in a family, and defines no agent."""
+    """Whether a file of a family imports trajectories or contributions, and defines no agent."""
     if room(module) in ("statistics", "trajectory"):
         return True
     return (
@@ -108,7 +110,9 @@ def is_private(module):
 
 @cache
 def is_public(module):
-    """From releases to policies: planners, and whatever imports a planner, a policy or a release, in a family, and defines no agent."""
+    """From releases to policies: planners, and whatever imports a planner, a policy or a release,
+    in a family, and defines no agent.
+    """
     if room(module) in ("planners", "policy") or is_features(module):
         return True
     return (
@@ -124,12 +128,14 @@ def is_public(module):
 
 @cache
 def imported(module):
-    """(module, name) pairs that a module imports, wherever in the file; type-checking imports do not run, and are left out."""
+    """(module, name) pairs that a module imports, wherever in the file; type-checking imports do
+    not run, and are left out.
+    """
     tree = ast.parse(MODULES[module].read_text())
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             node.body = []
-    found = []
+    pairs = []
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.ImportFrom)
@@ -138,12 +144,12 @@ def imported(module):
         ):
             for name in node.names:
                 whole = f"{node.module}.{name.name}"
-                found.append((whole, None) if whole in MODULES else (node.module, name.name))
+                pairs.append((whole, None) if whole in MODULES else (node.module, name.name))
         elif isinstance(node, ast.Import):
-            found += [
+            pairs += [
                 (name.name, None) for name in node.names if name.name.split(".")[0] == "confide"
             ]
-    return tuple(found)
+    return tuple(pairs)
 
 
 def reaches(module):
@@ -199,7 +205,9 @@ def test_there_are_no_cycles():
 
 
 def test_planning_sees_no_user_and_no_noise():
-    """What is planned is a function of releases: nothing here can name a trajectory, a contribution or a source of noise."""
+    """What is planned is a function of releases: nothing here can name a trajectory, a contribution
+    or a source of noise.
+    """
     wrong = [
         f"{module} sees {seen}"
         for module in filter(is_public, MODULES)
@@ -212,7 +220,9 @@ def test_planning_sees_no_user_and_no_noise():
 
 
 def test_what_everybody_sees_of_a_service_is_a_function_of_manifest_and_releases():
-    """The page's public part can name neither the store nor the service, nor anything that holds people's data."""
+    """The page's public part can name neither the store nor the service, nor anything that holds
+    people's data.
+    """
     for seen in ("confide.service.web.public_view", *reaches("confide.service.web.public_view")):
         assert room(seen) in {*BASE, "service", "mechanisms"}, seen
         if room(seen) == "service":
@@ -229,7 +239,9 @@ def test_what_everybody_sees_of_a_service_is_a_function_of_manifest_and_releases
 
 
 def test_pages_of_a_service_see_public_modules_of_it_alone():
-    """They plan as devices do, so they reach learners; what holds people's data in a service is the rest of `service`."""
+    """They plan as devices do, so they reach learners; what holds people's data in a service is the
+    rest of `service`.
+    """
     pages = ("public_page", "public_view", "estimates")
     allowed = {
         "confide.service.documents",
@@ -243,7 +255,8 @@ def test_pages_of_a_service_see_public_modules_of_it_alone():
     assert not {module for module in seen if room(module) in ("cli", "audit", "runs", "comparison")}
 
 
-# The folders of a service. Each may import those before it. An attack uses the service and its devices from outside.
+# The folders of a service. Each may import those before it. An attack uses the service and its
+# devices from outside.
 SERVICE = ("documents", "device", "store", "core", "web", "target", "attacks")
 
 
@@ -296,7 +309,9 @@ def test_agents_compute_nothing():
 
 
 def test_learners_draw_no_privacy_noise():
-    """Agents hold a source of noise for their privatizer; only `mechanisms` and `privatizers` draw from one."""
+    """Agents hold a source of noise for their privatizer; only `mechanisms` and `privatizers` draw
+    from one.
+    """
     wrong = [
         f"{module} calls {ast.unparse(node.func)}"
         for module in MODULES
@@ -368,8 +383,14 @@ def run(code):
 def test_help_is_instant():
     """Imports, not seconds: machines are noisy."""
     loaded = run(
-        "import sys\nfrom confide.cli import main\ntry:\n    main(['--help'])\nexcept SystemExit as stop:\n    assert not stop.code\n"
-        "print(sorted(m for m in ('numba', 'scipy', 'pyarrow', 'plotly', 'dp_accounting', 'opendp', 'jsonschema') if m in sys.modules))"
+        "import sys\n"
+        "from confide.cli import main\n"
+        "try:\n"
+        "    main(['--help'])\n"
+        "except SystemExit as stop:\n"
+        "    assert not stop.code\n"
+        "slow = {'numba', 'scipy', 'pyarrow', 'plotly', 'dp_accounting', 'opendp', 'jsonschema'}\n"
+        "print(sorted(slow & set(sys.modules)))"
     )
     assert "Differentially private reinforcement learning" in loaded
     assert loaded.strip().endswith("[]")
@@ -378,7 +399,8 @@ def test_help_is_instant():
 def test_import_confide_is_light():
     assert (
         run(
-            "import sys, confide\nprint([m for m in ('numba', 'scipy', 'dp_accounting') if m in sys.modules])"
+            "import sys, confide\n"
+            "print([m for m in ('numba', 'scipy', 'dp_accounting') if m in sys.modules])"
         ).strip()
         == "[]"
     )
@@ -404,7 +426,8 @@ def test_completion_shows_the_public_names():
     code = (
         "import confide, importlib\n"
         f"assert {set(PACKAGES)} <= set(dir(confide))\n"
-        f"for module in (confide, *(importlib.import_module('confide.' + name) for name in {PACKAGES})):\n"
+        f"packages = [importlib.import_module('confide.' + name) for name in {PACKAGES}]\n"
+        "for module in (confide, *packages):\n"
         "    assert set(module.__all__) <= set(dir(module)), module\n"
         "    assert all(hasattr(module, each) for each in dir(module)), module\n"
     )
@@ -412,20 +435,20 @@ def test_completion_shows_the_public_names():
 
 
 def test_documents_import_public_names_only():
-    """What a page or an example takes from a package is a promise, so it stands in its `__all__`."""
+    """Pages and examples import public names only: those in the `__all__` of a package."""
     public = {f"confide.{name}": getattr(confide, name).__all__ for name in PACKAGES}
     public["confide"] = [*confide.__all__, *PACKAGES]
     root = Path(__file__).parents[1]
     documents = [root / "README.md", *root.glob("docs/**/*.md"), *root.glob("examples/*.py")]
-    found = [
+    private_imports = [
         (document.name, module, name)
         for document in documents
         for module, names in IMPORT.findall(document.read_text())
         for name in re.findall(r"(\w+)(?: as \w+)?", names)
         if module in public
     ]
-    assert len(found) > 50
-    assert [each for each in found if each[2] not in public[each[1]]] == []
+    assert len(private_imports) > 50
+    assert [each for each in private_imports if each[2] not in public[each[1]]] == []
 
 
 # Imports in one line, as pages and examples write them.

@@ -1,4 +1,5 @@
-"""Machines die in the middle of the work, and nothing is lost: logs add up to the same bits, and sweeps give the same table.
+"""Machines die in the middle of the work, and nothing is lost: logs add up to the same bits, and
+sweeps give the same table.
 
 On a real cluster of Ray and one of Dask, each started once, in a process of its own.
 """
@@ -26,11 +27,22 @@ from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisit
 
 marks = Path("marks").resolve()
 statistic = FirstVisitReturns(FirstVisits(9, 3), discount=0.9, centre=1.0, radius=3.0)
-sweep = Sweep(agents=["likelihood-vi", "mine:Held"], problems=["lock"], seeds=4, episodes=200, epsilons=[1.0], no_privacy=False)
+sweep = Sweep(
+    agents=["likelihood-vi", "mine:Held"],
+    problems=["lock"],
+    seeds=4,
+    episodes=200,
+    epsilons=[1.0],
+    no_privacy=False,
+)
 
 
 class Slow:
-    '''The one who will die is held in its first part; the other does two, then waits until it is dead. No race, whoever is slow.'''
+    '''The worker that will die is held in its first part.
+
+    The other one does two parts, and then waits until the first one is dead. So there is no race,
+    whichever is slower.
+    '''
 
     def __init__(self, statistic, who, victim):
         self.bound, self.statistic, self.who, self.victim = statistic.bound, statistic, who, victim
@@ -69,20 +81,23 @@ def add_up(backend, who_am_i, who, kill):
     logs = open_logs("log.parquet")
     assert len(logs.parts) == 10
     expected = logs.on("local", workers=1).total(statistic)
-    total = logs.on(backend).total(Slow(statistic, who_am_i, who), progress=lambda done, _: once(kill, done, "held"))
+    slow = Slow(statistic, who_am_i, who)
+    total = logs.on(backend).total(slow, progress=lambda done, _: once(kill, done, "held"))
     assert total.values.tobytes() == expected.values.tobytes() and total.users == expected.users
     assert (marks / "killed").exists() and ended() >= 10  # what was held was begun again
     try:
         logs.on(backend).total(Fails(statistic, who_am_i, who))
     except Exception as error:
-        assert type(error).__name__ == "LogError" and "secret" not in str(error) and "ValueError" in str(error), repr(error)
+        assert type(error).__name__ == "LogError", repr(error)
+        assert "secret" not in str(error) and "ValueError" in str(error), repr(error)
     else:
         raise AssertionError("no error")
     print("same sums")
 
 
 def run_all(backend, kill):
-    compare(sweep, backend=backend, store="kept", progress=lambda standing: once(kill, standing.done, "held run")).save("there.parquet")
+    kill_once = lambda standing: once(kill, standing.done, "held run")
+    compare(sweep, backend=backend, store="kept", progress=kill_once).save("there.parquet")
     assert (marks / "killed run").exists()
     (marks / "alone").touch()  # nobody is held any more
     compare(sweep, workers=1, store="local").save("here.parquet")
@@ -113,7 +128,7 @@ class Held(Uniform):
         if not (marks / "alone").exists() and me() == victim:
             (marks / "held run").touch()
             time.sleep(600)
-        while not ((marks / "killed run").exists() or (marks / "alone").exists() or (marks / "held run").exists()):
+        while not any((marks / name).exists() for name in ("killed run", "alone", "held run")):
             time.sleep(0.01)  # whoever will die has a run, too
         return super().next_batch()
 '''
@@ -164,7 +179,8 @@ if __name__ == "__main__":
 """
 
 
-# Ray takes a machine for dead after five checks, one every three seconds; here after two, five in a second.
+# Ray takes a machine for dead after five checks, one every three seconds; here after two, five in a
+# second.
 SOON_DEAD = {
     "RAY_health_check_period_ms": "200",
     "RAY_health_check_failure_threshold": "2",

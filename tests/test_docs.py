@@ -57,7 +57,8 @@ def test_snippets_run(page, folder, capsys, monkeypatch):
 
 
 def stated_output(code):
-    """Comment lines that state what was printed. They stand directly after a call or a statement that prints, or before a blank line.
+    """Comment lines that state what was printed. They stand directly after a call or a statement
+    that prints, or before a blank line.
 
     All other comment lines are about the code below them.
     """
@@ -119,7 +120,7 @@ def code_samples():
 
 
 def misuses_fast_noise(code):
-    """Whether code draws predictable noise for people, or does not say that its data are simulated."""
+    """Whether code draws predictable noise and does not say that its data are simulated."""
     if not FAST_NOISE.search(code):
         return False
     comments = " ".join(re.findall(r"#(.*)", code))
@@ -152,7 +153,8 @@ def test_links_and_named_files_exist(page):
         if "://" not in target:
             assert (page.parent / target).exists(), target
     for named in re.findall(
-        r"`((?:tests|agents|mechanisms|planners|privacy|benchmarks|examples|evaluation)/[\w/]+\.(?:py|md))`",
+        r"`((?:tests|agents|mechanisms|planners|privacy|benchmarks|examples|evaluation)"
+        r"/[\w/]+\.(?:py|md))`",
         text,
     ):
         assert any((base / named).exists() for base in (ROOT, ROOT / "src/confide")), named

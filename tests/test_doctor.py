@@ -15,10 +15,10 @@ from confide.policy import LinearPolicy
 def test_a_sound_installation(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["doctor", "--json"])
-    said = json.loads(capsys.readouterr().out)
+    report = json.loads(capsys.readouterr().out)
     assert stop.value.code == 0
-    assert all(check["holds"] for check in said["checks"]) and len(said["checks"]) == 3
-    assert all(said["core"].values()) and said["extras"]["secure"]["opendp"]
+    assert all(check["holds"] for check in report["checks"]) and len(report["checks"]) == 3
+    assert all(report["core"].values()) and report["extras"]["secure"]["opendp"]
 
 
 BROKEN = {

@@ -1,4 +1,6 @@
-"""Results that are whole or not there, wherever a process is killed. `benchmarks/crash_points.py` kills whole commands."""
+"""Results that are whole or not there, wherever a process is killed. `benchmarks/crash_points.py`
+kills whole commands.
+"""
 
 import errno
 import io
@@ -21,7 +23,9 @@ CALLS = ("open", "fsync", "replace", "link", "unlink", "mkdir", "rmdir")
 
 
 def killed(work, at):
-    """Work in a forked process that ends at its call `at` of those that change files; False if there are fewer calls."""
+    """Work in a forked process that ends at its call `at` of those that change files; False if
+    there are fewer calls.
+    """
     child = os.fork()
     if child:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -53,11 +57,11 @@ def killed(work, at):
 def whole(folder, *accepted):
     """Which of these runs is in the folder, with all its files; None if readers find no run."""
     try:
-        found = Run.load(folder)
+        loaded = Run.load(folder)
     except InvalidParameter:
         return None
-    (same,) = [run for run in accepted if run.seed == found.seed]
-    assert (found.certificate, found.segments) == (same.certificate, same.segments)
+    (same,) = [run for run in accepted if run.seed == loaded.seed]
+    assert (loaded.certificate, loaded.segments) == (same.certificate, same.segments)
     assert (folder / "curve.csv").read_text() == same.csv()
     return same
 
@@ -78,14 +82,14 @@ def runs():
 @pytest.mark.parametrize("over", [False, True])
 def test_a_run_that_is_killed_while_it_is_saved_is_whole_or_not_there(runs, tmp_path, over):
     old, new = runs
-    points, found = 0, set()
+    points, versions = 0, set()
     for at in range(1, 100, 3):
         folder = tmp_path / f"{at}" / "run"
         if over:
             old.save(folder)
         if not killed(lambda folder=folder: new.save(folder), at):
             break
-        points, found = points + 1, found | {whole(folder, old, new)}
+        points, versions = points + 1, versions | {whole(folder, old, new)}
         new.save(folder)
         assert whole(folder, new) is new
         assert sorted(path.name for path in folder.iterdir()) == [
@@ -94,7 +98,7 @@ def test_a_run_that_is_killed_while_it_is_saved_is_whole_or_not_there(runs, tmp_
             "policy.npz",
             "run.json",
         ]
-    assert points > 10 and found == ({None, old, new} if over else {None, new})
+    assert points > 10 and versions == ({None, old, new} if over else {None, new})
 
 
 @pytest.mark.parametrize("room", range(5))
@@ -157,11 +161,11 @@ def test_one_process_at_a_time_and_the_dead_lock_nobody_out(tmp_path):
 
 def test_a_folder_that_cannot_be_written_to_is_an_error_before_the_work(tmp_path):
     (tmp_path / "file").write_text("mine")
-    for folder, said in (
+    for folder, message in (
         (tmp_path / "file", "a file has this name"),
         (tmp_path / "file" / "below", "a file has this name"),
     ):
-        with pytest.raises(InvalidParameter, match=said), output(folder):
+        with pytest.raises(InvalidParameter, match=message), output(folder):
             pytest.fail("the work began")
     with pytest.raises(InvalidParameter, match="cannot write into"), output(Path("/proc/nowhere")):
         pytest.fail("the work began")
@@ -195,7 +199,9 @@ def test_whoever_uses_a_store_alone_cleans_it(tmp_path):
 
 
 def test_a_large_file_that_is_built_and_killed_at_any_call(tmp_path):
-    """It is the old one or the new one, and the next build removes what is left; two builds of one file at a time are refused."""
+    """It is the old one or the new one, and the next build removes what is left; two builds of one
+    file at a time are refused.
+    """
     path = tmp_path / "log.parquet"
 
     def build(text):

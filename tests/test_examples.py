@@ -1,4 +1,6 @@
-"""Every script of examples/ runs from end to end, in an empty folder; and the adversary of glucose.py reads what a learner releases."""
+"""Every script of examples/ runs from end to end, in an empty folder; and the adversary of
+glucose.py reads what a learner releases.
+"""
 
 import importlib.util
 import subprocess
@@ -69,9 +71,9 @@ def test_without_privacy_the_adversary_reads_the_patient(glucose):
 
 def run_of(*segments):
     """Doing nothing costs 1; users and their cost, one stretch after another."""
-    made = [SimpleNamespace(users=users, value=-cost) for users, cost in segments]
+    batches = [SimpleNamespace(users=users, value=-cost) for users, cost in segments]
     return SimpleNamespace(
-        segments=made, uniform_value=-1.0, episodes=sum(users for users, _ in segments)
+        segments=batches, uniform_value=-1.0, episodes=sum(users for users, _ in segments)
     )
 
 

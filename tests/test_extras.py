@@ -1,4 +1,6 @@
-"""Extras: what is missing is named with the extra that has it, before anything is charged or computed."""
+"""Extras: what is missing is named with the extra that has it, before anything is charged or
+computed.
+"""
 
 import tomllib
 from importlib import metadata
@@ -21,12 +23,12 @@ def without(monkeypatch):
     """As if a package were not installed."""
 
     def hide(*packages):
-        found = metadata.version
+        real_version = metadata.version
 
         def version(package):
             if package in packages:
                 raise metadata.PackageNotFoundError(package)
-            return found(package)
+            return real_version(package)
 
         monkeypatch.setattr(metadata, "version", version)
 

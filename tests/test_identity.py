@@ -1,4 +1,4 @@
-"""Identities are equal for equal facts, different for different ones, and never read off the code."""
+"""Identities are equal for equal facts only, and they are never read off the code."""
 
 import inspect
 import json
@@ -102,7 +102,9 @@ GOLDEN = json.loads((Path(__file__).parent / "golden" / "written.json").read_tex
 
 @pytest.mark.process
 def test_states_ids_messages_and_certificates_are_those_of_the_golden_file():
-    """If this change is meant: python tests/golden/written.py --write, and say in the changelog what became incompatible."""
+    """If this change is meant: python tests/golden/written.py --write, and say in the changelog
+    what became incompatible.
+    """
     assert written() == GOLDEN
 
 

@@ -1,4 +1,6 @@
-"""Locks on files: one holder, or several that share; and the same by ranges of bytes, as Windows has them."""
+"""Locks on files: one holder, or several that share; and the same by ranges of bytes, as Windows
+has them.
+"""
 
 import os
 import subprocess
@@ -11,7 +13,9 @@ from confide import _locks
 
 
 class Ranges:
-    """`msvcrt.locking` on files of this process: ranges of bytes from the current place, each of one handle."""
+    """`msvcrt.locking` on files of this process: ranges of bytes from the current place, each of
+    one handle.
+    """
 
     LK_NBLCK, LK_UNLCK = 2, 0
 
@@ -43,9 +47,9 @@ def lock(request, monkeypatch):
 
 @pytest.fixture
 def handles(tmp_path):
-    made = [_locks.open_lock(tmp_path / "lock") for _ in range(3)]
-    yield made
-    for handle in made:
+    handles = [_locks.open_lock(tmp_path / "lock") for _ in range(3)]
+    yield handles
+    for handle in handles:
         os.close(handle)
 
 
@@ -68,7 +72,9 @@ def test_a_shared_lock_takes_the_place_of_an_exclusive_one(lock, handles):
 def test_a_lock_ends_with_its_process(tmp_path):
     code = (
         "import sys; from pathlib import Path; from confide import _locks\n"
-        f"_locks.lock(_locks.open_lock(Path({str(tmp_path / 'lock')!r})))\nprint('held', flush=True)\nsys.stdin.read()"
+        f"_locks.lock(_locks.open_lock(Path({str(tmp_path / 'lock')!r})))\n"
+        "print('held', flush=True)\n"
+        "sys.stdin.read()"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE

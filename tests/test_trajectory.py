@@ -40,17 +40,20 @@ def test_nobody_elses_episode_depends_on_what_one_user_sends():
 
 
 def test_vectors_have_their_public_shape():
-    made = collect(
+    trajectories = collect(
         [([[1, 2], [3, 4]], [[5]], [0.0]), ([[1, 2, 3], [3, "x"]], [[None]], [1.0])],
         1,
         state_shape=(2,),
         action_shape=(1,),
     )
-    assert np.array_equal(made.states[0], [[1, 2], [3, 4]]) and np.isnan(made.states[1, 0]).all()
     assert (
-        made.states[1, 1, 0] == 3
-        and np.isnan(made.states[1, 1, 1])
-        and np.isnan(made.actions[1]).all()
+        np.array_equal(trajectories.states[0], [[1, 2], [3, 4]])
+        and np.isnan(trajectories.states[1, 0]).all()
+    )
+    assert (
+        trajectories.states[1, 1, 0] == 3
+        and np.isnan(trajectories.states[1, 1, 1])
+        and np.isnan(trajectories.actions[1]).all()
     )
 
 
@@ -64,10 +67,12 @@ def test_public_arguments_are_checked(wrong):
 
 
 def test_steps_that_are_missing_do_not_exist_and_more_are_left_out():
-    made = Trajectories(np.array([[1, 2]]), np.array([[0, 1, 1]]), np.array([[0.0, 1.0]]))
-    assert made.states.tolist() == [[1, 2, -1]] and made.actions.tolist() == [[0, 1]]
-    made = Trajectories(np.array([[1.0]]), np.zeros((1, 0)), np.array([[0.5]]))
-    assert np.isnan(made.states[0, 1]) and np.isnan(made.actions[0, 0])
+    trajectories = Trajectories(np.array([[1, 2]]), np.array([[0, 1, 1]]), np.array([[0.0, 1.0]]))
+    assert trajectories.states.tolist() == [[1, 2, -1]] and trajectories.actions.tolist() == [
+        [0, 1]
+    ]
+    trajectories = Trajectories(np.array([[1.0]]), np.zeros((1, 0)), np.array([[0.5]]))
+    assert np.isnan(trajectories.states[0, 1]) and np.isnan(trajectories.actions[0, 0])
     with pytest.raises(InvalidParameter, match="same users"):
         Trajectories(np.zeros((2, 3)), np.zeros((1, 2)), np.zeros((2, 2)))
     with pytest.raises(InvalidParameter, match="collect"):
@@ -91,7 +96,9 @@ def test_steps_that_are_missing_do_not_exist_and_more_are_left_out():
     ids=str,
 )
 def test_plain_lists_are_read_as_one_by_one(part):
-    """The quick way for lists of numbers gives what a tuple of the same gives, which is read number by number."""
+    """The quick way for lists of numbers gives what a tuple of the same gives, which is read number
+    by number.
+    """
     quick, slow = (collect([(each, each, each)], 3) for each in (part, tuple(part)))
     for name in ("states", "actions", "rewards"):
         np.testing.assert_array_equal(getattr(quick, name), getattr(slow, name))
@@ -111,7 +118,8 @@ def logged(**changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        # The differences of these offsets overflow and look non-negative. A compiled loop that used them would crash.
+        # The differences of these offsets overflow and look non-negative. A compiled loop that used
+        # them would crash.
         (
             {"trajectories": np.array([0, 2**63 - 1, -(2**63), 3]), "users": np.array([0, 2, 3])},
             "never decrease",
@@ -150,7 +158,7 @@ def test_the_structure_of_a_log_is_checked_before_compiled_loops_read_it(changes
     ],
 )
 def test_harmless_types_are_converted(states):
-    made = logged(
+    users = logged(
         states=states,
         trajectories=[0, 2, 3],
         users=np.array([0, 1, 2], dtype=np.uint16),
@@ -162,18 +170,20 @@ def test_harmless_types_are_converted(states):
         "users": np.int64,
         "valid": np.bool_,
     }.items():
-        column = getattr(made, name)
+        column = getattr(users, name)
         assert type(column) is np.ndarray and column.dtype == dtype and column.flags.c_contiguous
-    assert made.states.tolist() == [0, 1, 2] and made.valid.all()
+    assert users.states.tolist() == [0, 1, 2] and users.valid.all()
 
 
 def test_values_of_users_never_raise():
-    """A state that is no whole number does not exist, and a reward that is no number is NaN: their users contribute zero."""
-    made = logged(
+    """A state that is no whole number does not exist, and a reward that is no number is NaN: their
+    users contribute zero.
+    """
+    users = logged(
         states=[0, "x", 2.5], rewards=[None, 2**70, 1j], actions=np.array([np.nan, -np.inf, 2**63])
     )
-    assert made.states.tolist() == [0, -1, -1] and made.actions.tolist() == [-1, -1, -1]
-    assert np.isnan(made.rewards[[0, 2]]).all() and made.rewards[1] == 2.0**70
+    assert users.states.tolist() == [0, -1, -1] and users.actions.tolist() == [-1, -1, -1]
+    assert np.isnan(users.rewards[[0, 2]]).all() and users.rewards[1] == 2.0**70
     assert logged(valid=[None, "x"]).valid.tolist() == [False, False]
     assert logged(gaps=[None, 0, 1]).gaps.tolist() == [True, False, True]
 
@@ -209,9 +219,9 @@ def test_the_structure_of_counts_is_checked(changes, message):
 
 
 def test_counted_transitions_of_steps_that_do_not_exist_are_left_out():
-    made = counted(step=[0, "x"], reward=[None, 1.0], count=np.array([3, 3], dtype=np.uint8))
-    assert made.step.tolist() == [0, -1] and made.count.dtype == np.int64
-    assert valid_transitions(made, 2, 3, 1).step.tolist() == [0]
+    counts = counted(step=[0, "x"], reward=[None, 1.0], count=np.array([3, 3], dtype=np.uint8))
+    assert counts.step.tolist() == [0, -1] and counts.count.dtype == np.int64
+    assert valid_transitions(counts, 2, 3, 1).step.tolist() == [0]
     with pytest.raises(InvalidParameter, match="at most one transition per step"):
         valid_transitions(counted(step=[0, 0]), 2, 3, 1)
 

@@ -1,4 +1,6 @@
-"""Mixtures of signed features for tests: probabilities are a base plus moves that sum to zero, so features have both signs."""
+"""Mixtures of signed features for tests: probabilities are a base plus moves that sum to zero, so
+features have both signs.
+"""
 
 import numpy as np
 
@@ -8,7 +10,9 @@ from confide.problems import FeatureMixtureMDP, SuccessorFeatures
 def signed_mixture(
     seed=0, *, states=6, actions=3, moves=3, horizon=4, successors=3, length=1.0, **more
 ):
-    """P = base + sum_i w_i move_i with few successors for each pair; the largest ||phi_v|| is one, and ||w|| grows with 1 / `length`."""
+    """P = base + sum_i w_i move_i with few successors for each pair; the largest ||phi_v|| is one,
+    and ||w|| grows with 1 / `length`.
+    """
     rng = np.random.default_rng(seed)
     rows = states * actions
     after = np.concatenate([rng.choice(states, successors, replace=False) for _ in range(rows)])

@@ -1,7 +1,8 @@
 """Looking for the two neighbours whose contributions are farthest apart.
 
-A user's raw data are a dict of arrays, drawn from a dict of `Reals` and `Choices`. The search starts from random users and climbs: a change
-of one user's data is kept if it takes the pair farther apart.
+A user's raw data are a dict of arrays, drawn from a dict of `Reals` and `Choices`. The search
+starts from random users and climbs: a change of one user's data is kept if it takes the pair
+farther apart.
 """
 
 from dataclasses import dataclass
@@ -68,7 +69,9 @@ def drawn(kinds, rng):
 
 
 def changed(kinds, user, rng, size):
-    """The user with one part changed, or with what is at one place (a step, a trajectory) also at another."""
+    """The user with one part changed, or with what is at one place (a step, a trajectory) also at
+    another.
+    """
     rows = max((len(part) for part in user.values()), default=1)
     if rows > 1 and rng.random() < 0.15:
         here, there = rng.integers(rows, size=2)
@@ -103,8 +106,8 @@ def hostile_users(kinds, rng):
 
 
 def farthest(kinds, sent, *, order, nobody=None, seed=0, enough=np.inf):
-    """The largest distance that is found between sent(user) and sent(other), or between sent(user) and what `nobody` sends. There is no
-    third start if two found `enough`."""
+    """The largest distance that is found between sent(user) and sent(other), or between sent(user)
+    and what `nobody` sends. There is no third start if two found `enough`."""
     rng = np.random.default_rng(seed)
     found = 0.0
     for start in range(STARTS):

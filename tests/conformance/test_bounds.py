@@ -1,7 +1,9 @@
-"""One suite for every bound: a search for the worst pair of neighbours, hostile data, exact sums, and what a certificate says of it.
+"""One suite for every bound: a search for the worst pair of neighbours, hostile data, exact sums,
+and what a certificate says of it.
 
-A bound is listed below once for each statistic that fills it, with a factory that says what a user's raw data are. `attained` is how much
-of the stated sensitivity the search finds: (L2 null, L2 replace, L1 null, L1 replace). Where that is less than .999 the line says why.
+A bound is listed below once for each statistic that fills it, with a factory that says what a
+user's raw data are. `attained` is how much of the stated sensitivity the search finds: (L2 null, L2
+replace, L1 null, L1 replace). Where that is less than .999 the line says why.
 """
 
 import dataclasses
@@ -56,7 +58,9 @@ EXACT = (0.999,) * 4
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A bound, the raw data of one user (`kinds`), and how a list of users is turned into a contribution."""
+    """A bound, the raw data of one user (`kinds`), and how a list of users is turned into a
+    contribution.
+    """
 
     bound: object
     kinds: dict
@@ -80,8 +84,8 @@ def vector(ball, *, attained=EXACT, because=""):
     """One vector per user."""
 
     def contribution(users):
-        made = [ball.clip(user["vector"]) for user in users]
-        return sum(made[1:], start=made[0])
+        contributions = [ball.clip(user["vector"]) for user in users]
+        return sum(contributions[1:], start=contributions[0])
 
     return Case(ball, {"vector": Reals((ball.size,), ball.radius)}, contribution, attained, because)
 
@@ -138,7 +142,9 @@ def table(statistic, states, actions, horizon, *, attained=EXACT, because=""):
 
 
 def responses(features, values, *, attained=EXACT, because=""):
-    """A response of stored transitions, for a public question about values alone: with rewards it is rounded as a whole."""
+    """A response of stored transitions, for a public question about values alone: with rewards it
+    is rounded as a whole.
+    """
 
     def contribution(users):
         stored = StoredTransitions(features, 1)
@@ -320,7 +326,8 @@ def shortfalls(low):
 
 
 def feature_targets(directions, *, length=5.0, nonnegative=False):
-    """Rows of features in R^2 that a function returns: along the angle `directions[s]`, turned by a right angle for the second action.
+    """Rows of features in R^2 that a function returns: along the angle `directions[s]`, turned by a
+    right angle for the second action.
 
     They are longer than the bound allows, so all of them are clipped to it.
     """
@@ -329,11 +336,15 @@ def feature_targets(directions, *, length=5.0, nonnegative=False):
         angle = directions[s] + a * math.pi / 2
         return [0], [[length * math.cos(angle), length * math.sin(angle)]]
 
-    known = SuccessorFeatures.from_function(features, states=3, actions=2, dimension=2)
+    kernel_features = SuccessorFeatures.from_function(features, states=3, actions=2, dimension=2)
     if nonnegative:
-        known = replace_features(known, np.abs(np.round(known.features, 12)))
+        kernel_features = replace_features(
+            kernel_features, np.abs(np.round(kernel_features.features, 12))
+        )
     bound = RegressionRows(1, 2, 1.0, 1.0, math.sqrt(2), nonnegative)
-    return ValueTargets(bound, raw(2), known, np.array([[0.0] * 3, [1.0, -1.0, 1.0]]), 1.0)
+    return ValueTargets(
+        bound, raw(2), kernel_features, np.array([[0.0] * 3, [1.0, -1.0, 1.0]]), 1.0
+    )
 
 
 def replace_features(known, features):
@@ -652,8 +663,8 @@ def case(request):
 
 
 def shares(case, order):
-    """Of what is stated: how far apart the worst pairs are, under null and under replace. Somebody whose data make no sense may be either
-    of two neighbours, too."""
+    """Of what is stated: how far apart the worst pairs are, under null and under replace. Somebody
+    whose data make no sense may be either of two neighbours, too."""
     null, replace = (case.stated(order, relation) for relation in (Relation.NULL, Relation.REPLACE))
     claimed = case.attained[:2] if order == 2 else case.attained[2:]
     alone = farthest(
@@ -665,7 +676,9 @@ def shares(case, order):
 
 @pytest.mark.parametrize("order", [2, 1])
 def test_the_worst_pairs_are_as_far_apart_as_is_stated(case, order):
-    """Never farther. As far as the line says, and less than 3 % above that, so that lines stay true."""
+    """Never farther. As far as the line says, and less than 3 % above that, so that lines stay
+    true.
+    """
     for share, claimed in zip(
         shares(case, order), case.attained[:2] if order == 2 else case.attained[2:], strict=True
     ):
@@ -674,7 +687,9 @@ def test_the_worst_pairs_are_as_far_apart_as_is_stated(case, order):
 
 
 def test_hostile_data_stay_within_the_bound(case):
-    """Not a number, infinite, huge, tiny, an index that does not exist: no error, no warning, and no pair farther apart than stated."""
+    """Not a number, infinite, huge, tiny, an index that does not exist: no error, no warning, and
+    no pair farther apart than stated.
+    """
     with np.errstate(all="raise"):
         sent = [case.sent(user) for user in hostile_users(case.kinds, np.random.default_rng(1))]
     everybody = np.stack(
@@ -722,10 +737,10 @@ def test_sums_are_the_same_bits_as_users_one_by_one(case):
 
 
 def test_contributions_hide_their_values_and_cannot_be_made_by_hand(case):
-    made = case.contribution([drawn(case.kinds, np.random.default_rng(3))])
-    assert repr(made) == f"Bounded(bound={case.bound!r}, users=1)"
+    contribution = case.contribution([drawn(case.kinds, np.random.default_rng(3))])
+    assert repr(contribution) == f"Bounded(bound={case.bound!r}, users=1)"
     with pytest.raises(ValueError, match="read-only"):
-        made.values[:] = 1e9
+        contribution.values[:] = 1e9
     off_grid, too_large = np.full((2, case.bound.size), case.bound.grid / 2)
     too_large += 4 * math.ceil(case.bound.largest) - case.bound.grid / 2
     for values, message in ((off_grid, "not on the bound's grid"), (too_large, "too large")):
@@ -738,7 +753,9 @@ def on_grid(bound, values):
 
 
 def shrunk(kinds, user, factor):
-    """The user with all real numbers multiplied: rows so short that rounding eats them, and everything in between."""
+    """The user with all real numbers multiplied: rows so short that rounding eats them, and
+    everything in between.
+    """
     return {
         name: part * factor if isinstance(kinds[name], Reals) else part
         for name, part in user.items()
@@ -746,7 +763,7 @@ def shrunk(kinds, user, factor):
 
 
 def test_the_bound_contains_what_its_clip_yields(case):
-    """Of ordinary, hostile and tiny data, and of nobody: otherwise one person's data would raise."""
+    """Contributions of ordinary, hostile and tiny data, and of nobody, are in the bound's set."""
     rng = np.random.default_rng(4)
     users = [*(drawn(case.kinds, rng) for _ in range(100)), *hostile_users(case.kinds, rng)]
     users += [
@@ -759,7 +776,9 @@ def test_the_bound_contains_what_its_clip_yields(case):
 
 
 def test_the_bound_contains_no_point_beyond(case):
-    """What is farther from zero than a contribution can be, in the direction of one or in any. What is said of it quotes no number."""
+    """What is farther from zero than a contribution can be, in the direction of one or in any. What
+    is said of it quotes no number.
+    """
     rng = np.random.default_rng(5)
     bound, null = case.bound, case.stated(2, Relation.NULL)
     points = [case.sent(drawn(case.kinds, rng)) for _ in range(30)]
@@ -778,13 +797,13 @@ def test_the_bound_contains_no_point_beyond(case):
 
 
 def test_points_that_the_bound_contains_are_no_farther_apart_than_stated(case):
-    """A search over points, not over data: whatever would be accepted. A bound of a public table does not know its rows, and so it knows
-    the distance from zero only."""
+    """A search over points, not over data: whatever would be accepted. A bound of a public table
+    does not know its rows, and so it knows the distance from zero only."""
     rng, bound = np.random.default_rng(6), case.bound
-    known = not getattr(bound, "of_table", False)
+    knows_rows = not getattr(bound, "of_table", False)
     points = [case.sent(drawn(case.kinds, rng)) for _ in range(40)]
     for order, relation in ORDERS:
-        if relation is Relation.REPLACE and not known:
+        if relation is Relation.REPLACE and not knows_rows:
             continue
         pair = [points[0], case.absent if relation is Relation.NULL else points[1]]
         best, size = np.linalg.norm(pair[0] - pair[1], ord=order), 1.0
@@ -815,7 +834,9 @@ def changed_point(point, points, rng, size):
 
 
 class Forgetful(Case):
-    """A statistic that clips every coordinate and not the whole: the largest coordinate is within the bound, the contribution is not."""
+    """A statistic that clips every coordinate and not the whole: the largest coordinate is within
+    the bound, the contribution is not.
+    """
 
     def sent(self, user):
         grid = self.bound.grid
@@ -834,7 +855,9 @@ def test_a_clip_that_is_left_out_is_refused_for_a_single_user():
 
 
 def test_bounds_are_values(case):
-    """Equal where all fields are, and never otherwise: what a counter takes, and what a device was told, is compared."""
+    """Equal where all fields are, and never otherwise: what a counter takes, and what a device was
+    told, is compared.
+    """
     again = dataclasses.replace(case.bound)
     assert again == case.bound and hash(again) == hash(case.bound)
     for other in CASES.values():
@@ -854,14 +877,18 @@ def test_a_certificate_says_what_the_bound_is_and_is_verified(case, request_, tm
         noise=noise_source("fast", 0),
         counter=Exact(4),
     )
-    made = certify(privatizer.guarantee, [privatizer.mechanism()])
-    made.save(tmp_path / "certificate.json")
+    certificate = certify(privatizer.guarantee, [privatizer.mechanism()])
+    certificate.save(tmp_path / "certificate.json")
     loaded = Certificate.load(tmp_path / "certificate.json")
     assert loaded.document["mechanisms"][0]["bound"] == describe(case.bound)
     assert verify(loaded).epsilon == pytest.approx(1.0, rel=1e-6)
-    trusted = [said for said in taken_on_trust(loaded) if "the sensitivity of mechanism" in said]
+    trusted = [
+        sentence
+        for sentence in taken_on_trust(loaded)
+        if "the sensitivity of mechanism" in sentence
+    ]
     assert not trusted, (
-        "list the bound in _BOUNDS of audit/verify.py, so that its sensitivity can be computed again"
+        "list the bound in _BOUNDS of audit/verify.py, so that its sensitivity can be recomputed"
     )
     lowered = json.loads(json.dumps(loaded.document))
     lowered["mechanisms"][0]["sensitivity"] *= 0.99
@@ -881,14 +908,14 @@ class Unclipped:
             [np.append(user["rows"] ** 2, user["rows"] * user["targets"]) for user in users]
         )
         grid = self.bound.grid
-        made = object.__new__(Bounded)
+        unchecked = object.__new__(Bounded)
         for name, value in (
             ("values", np.rint(values / grid) * grid),
             ("bound", self.bound),
             ("users", len(users)),
         ):
-            object.__setattr__(made, name, value)
-        return made
+            object.__setattr__(unchecked, name, value)
+        return unchecked
 
 
 def test_the_search_catches_a_clip_that_is_left_out():

@@ -45,7 +45,9 @@ BOUND = L2Ball(2.0, 3)
 
 
 def combined(kind, leaves):
-    """What release t counts leaf j with [t, j]: prefix sums, or discounted ones, whose whole coefficients are rounded up."""
+    """What release t counts leaf j with [t, j]: prefix sums, or discounted ones, whose whole
+    coefficients are rounded up.
+    """
     if not kind.startswith("discounted"):
         return np.tril(np.ones((leaves, leaves)))
     ages = np.subtract.outer(np.arange(leaves), np.arange(leaves))
@@ -157,8 +159,8 @@ def test_the_guarantee_is_what_an_independent_accountant_computes(kind, name, re
 @pytest.mark.parametrize("request_name", ["gaussian", "laplace"])
 @pytest.mark.parametrize(("kind", "name"), CASES)
 def test_noise_has_the_stated_scale_and_is_independent_over_coordinates(kind, name, request_name):
-    """4000 coordinates, 13 releases. False alarm below 1e-6 per case (5.5 standard errors of a variance with kurtosis at most 6); the
-    same test must reject noise that is 20 % off."""
+    """4000 coordinates, 13 releases. False alarm below 1e-6 per case (5.5 standard errors of a
+    variance with kurtosis at most 6); the same test must reject noise that is 20 % off."""
     runs = 4000
     bound = L2Ball(1.0, runs)
     counter = make(kind, REQUESTS[request_name], noise=source(name, 3), bound=bound)
@@ -261,7 +263,9 @@ def test_a_state_of_another_counter_is_refused():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_leaf_that_failed_half_way_cannot_be_retried(kind):
-    """Encoding changes private memory before the noise is drawn: a retry would count the leaf twice."""
+    """Encoding changes private memory before the noise is drawn: a retry would count the leaf
+    twice.
+    """
     counter = make(kind)
     state = counter.save()
     draw, counter._source.gaussian = (

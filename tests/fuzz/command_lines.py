@@ -1,4 +1,6 @@
-"""Random command lines, and what became of them: options and files come from the real parsers, their values are hostile."""
+"""Random command lines, and what became of them: options and files come from the real parsers,
+their values are hostile.
+"""
 
 import copy
 import io
@@ -19,12 +21,21 @@ from confide.cli import app, main
 
 LONGEST = 2_000  # characters of an error
 INTERNAL = 70  # exit code of an error that nobody foresaw
-SWEEP = 'agents = ["ucrl-vtr"]\nproblems = ["lock"]\nepisodes = 40\nseeds = 1\n[privacy]\nepsilons = [1.0]\ndelta = 1e-5\n'
+SWEEP = """agents = ["ucrl-vtr"]
+problems = ["lock"]
+episodes = 40
+seeds = 1
+[privacy]
+epsilons = [1.0]
+delta = 1e-5
+"""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a command line. `kind`: done, refused (one line on stderr, exit code 2), and everything else is a defect."""
+    """What became of a command line. `kind`: done, refused (one line on stderr, exit code 2), and
+    everything else is a defect.
+    """
 
     kind: str
     where: str = ""  # of an exception: its type and the last line of confide
@@ -282,7 +293,7 @@ def _services(place: Path, mutants: int, rng: np.random.Generator) -> list[str]:
     )
     service.stop()
     made.let_go()
-    found = [str(place)]
+    arguments = [str(place)]
     for number in range(mutants):
         copied = place.with_name(f"service-{number}")
         shutil.copytree(place, copied)
@@ -298,9 +309,9 @@ def _services(place: Path, mutants: int, rng: np.random.Generator) -> list[str]:
             ]
             with sqlite3.connect(database) as db:
                 db.execute("DROP TRIGGER release_is_not_changed")
-                db.execute(
-                    f"UPDATE {rng.choice(places)} = {rng.choice(['0', '-1', '1e999', *LEDGER_VALUES[5:7]])}"
-                )
+                place = rng.choice(places)
+                value = rng.choice(["0", "-1", "1e999", *LEDGER_VALUES[5:7]])
+                db.execute(f"UPDATE {place} = {value}")
                 db.execute(f"DELETE FROM open_sum WHERE {rng.integers(2)}")
             db.close()
         else:
@@ -310,11 +321,12 @@ def _services(place: Path, mutants: int, rng: np.random.Generator) -> list[str]:
             database.write_bytes(
                 bytes(data[: int(rng.integers(len(data) + 1))] if rng.random() < 0.3 else data)
             )
-        found.append(str(copied))
-    return found
+        arguments.append(str(copied))
+    return arguments
 
 
-# A quick, valid command line for every command: (arguments, what the value of each file argument is). Names in braces are files.
+# A quick, valid command line for every command: (arguments, what the value of each file argument
+# is). Names in braces are files.
 BASES = {
     ("run",): ["ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "40"],
     ("compare",): ["{sweep}", "--dry-run"],
@@ -480,17 +492,17 @@ NEVER = {
 
 def commands():
     """Every command with its parameters, as the parser has them."""
-    found = {}
+    commands_by_path = {}
 
     def walk(command, path):
         inner = getattr(command, "commands", None)
         if inner is None:
-            found[path] = command.get_params(typer.Context(command))
+            commands_by_path[path] = command.get_params(typer.Context(command))
         for name, sub in (inner or {}).items():
             walk(sub, (*path, name))
 
     walk(typer.main.get_command(app), ())
-    return found
+    return commands_by_path
 
 
 def command_line(rng: np.random.Generator, files: Files, known=None) -> list[str]:
@@ -568,7 +580,9 @@ def _value(param, files: Files, rng: np.random.Generator) -> str:
 
 
 def call(arguments: list[str], seconds: float, *, encoding: str = "utf-8") -> Outcome:
-    """Call the command in this process, as from a shell; an endless one is stopped after so many seconds."""
+    """Call the command in this process, as from a shell; an endless one is stopped after so many
+    seconds.
+    """
     before, argv = (sys.stdout, sys.stderr), sys.argv
     out, err = (
         io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True) for _ in range(2)
@@ -587,8 +601,8 @@ def call(arguments: list[str], seconds: float, *, encoding: str = "utf-8") -> Ou
         return Outcome("traceback", place(error), repr(error)[:300])
     finally:
         (sys.stdout, sys.stderr), sys.argv = before, argv
-    said = [stream.buffer.getvalue().decode("utf-8", "replace") for stream in (out, err)]
-    return _judged(code, *said)
+    outputs = [stream.buffer.getvalue().decode("utf-8", "replace") for stream in (out, err)]
+    return _judged(code, *outputs)
 
 
 def _judged(code: object, out: str, err: str) -> Outcome:
@@ -611,13 +625,13 @@ def _judged(code: object, out: str, err: str) -> Outcome:
 def fuzz(folder: Path, *, calls: int, seed: int, mutants: int, seconds: float, watch=None):
     """The outcomes of so many command lines, as a count, and the defects among them."""
     rng = np.random.default_rng(seed)
-    files, known = write_files(folder, rng, mutants), commands()
+    files, all_commands = write_files(folder, rng, mutants), commands()
     counts, defects = Counter(), []
     before = Path.cwd()
     os.chdir(folder)
     try:
         for number in range(calls):
-            arguments = command_line(rng, files, known)
+            arguments = command_line(rng, files, all_commands)
             encoding = "ascii" if rng.random() < 0.1 else "utf-8"
             if watch:
                 watch(number, arguments)

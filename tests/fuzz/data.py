@@ -1,6 +1,8 @@
-"""Objects with users' data made from hostile columns, and what becomes of them where compiled loops read them.
+"""Objects with users' data made from hostile columns, and what becomes of them where compiled loops
+read them.
 
-Each group of objects is handled in a process of its own: a column that is not checked can crash the interpreter.
+Each group of objects is handled in a process of its own: a column that is not checked can crash the
+interpreter.
 """
 
 import json
@@ -56,8 +58,8 @@ def trajectories(rng):
 def counts(rng):
     rows = int(rng.integers(1, 6))
     columns = {"step": STEPS, "state": STATES, "action": ACTIONS, "next_state": STATES}
-    made = {name: rng.integers(most, size=rows) for name, most in columns.items()}
-    return made | {
+    numbers = {name: rng.integers(most, size=rows) for name, most in columns.items()}
+    return numbers | {
         "reward": rng.random(rows),
         "count": rng.integers(5, size=rows),
         "users": 5,
@@ -244,7 +246,9 @@ def fuzz_data(*, objects, seed):
 
 
 def _in_a_child(readers, numbers, seed):
-    """The outcomes of these objects; a child that was killed by a signal ends the list with a crash."""
+    """The outcomes of these objects; a child that was killed by a signal ends the list with a
+    crash.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

@@ -17,9 +17,9 @@ from confide.trajectory import Trajectories
 
 PRIVATE = confide.JointDP(1.0, 1e-5)
 CENTRAL = confide.CentralDP(1.0, 1e-6)
-# Methods of protocols that only the library calls, with what it has checked: a counter and a source of noise are
-# called in inner loops, a learner's `footprint` by the estimate of its memory, and `queries` and `answer` of a question to
-# a log by `release`.
+# Methods of protocols that only the library calls, with what it has checked: a counter and a source
+# of noise are called in inner loops, a learner's `footprint` by the estimate of its memory, and
+# `queries` and `answer` of a question to a log by `release`.
 INTERNAL = {
     "adopt",
     "answer",
@@ -52,7 +52,7 @@ def source():
 
 def makers(folder: Path):
     """Functions that make one object each, by its name: a call may use it up."""
-    made = {
+    builders = {
         **_learners(),
         **_policies(),
         **_problems(),
@@ -60,12 +60,12 @@ def makers(folder: Path):
         **_statistics(),
         **_data(folder),
     }
-    made |= {"StateFile": lambda: mechanisms.StateFile(folder / "state")}
-    return made
+    builders |= {"StateFile": lambda: mechanisms.StateFile(folder / "state")}
+    return builders
 
 
 def _learners():
-    found = {}
+    cases_by_name = {}
     worlds = [
         problems.make(name)
         for name in ("lock", "lock-rewards", "one-hot", "riverswim", "linear-bandit", "oscillator")
@@ -81,15 +81,15 @@ def _learners():
                 agent.next_batch()
             return agent
 
-        found[type(make()).__name__] = make
+        cases_by_name[type(make()).__name__] = make
     local = confide.LocalDP(1.0, 1e-5)
     river = worlds[3]
-    found["TabularPSRL, local"] = lambda: confide.agents.TabularPSRL(
+    cases_by_name["TabularPSRL, local"] = lambda: confide.agents.TabularPSRL(
         river.public, episodes=50, privacy=local, noise=source()
     )
-    found["LocalClient"] = lambda: found["TabularPSRL, local"]().client()
+    cases_by_name["LocalClient"] = lambda: cases_by_name["TabularPSRL, local"]().client()
     assert len(PROBLEMS) > len(worlds)
-    return found
+    return cases_by_name
 
 
 def _policies():
@@ -117,20 +117,20 @@ def _privatizers():
     central = privatizers.CentralPrivatizer, CENTRAL
     local = privatizers.LocalPrivatizer, confide.LocalDP(1.0, 1e-5)
     distributed = privatizers.DistributedPrivatizer, confide.DistributedDP(1.0, 1e-5)
-    found = {}
+    cases_by_name = {}
     for kind, privacy in (central, local, distributed):
-        found[kind.__name__] = lambda kind=kind, privacy=privacy: kind(
+        cases_by_name[kind.__name__] = lambda kind=kind, privacy=privacy: kind(
             bound, schedule, privacy=privacy, noise=source()
         )
     shares = [privatizers.Share(bound, 0.5, "x")] * 2
-    found["SharedBudget"] = lambda: privatizers.SharedBudget(
+    cases_by_name["SharedBudget"] = lambda: privatizers.SharedBudget(
         shares, privacy=CENTRAL, noise=source(), users=10
     )
-    found["Schedule"] = lambda: schedule
+    cases_by_name["Schedule"] = lambda: schedule
     for name in ("Tree", "Buffered", "Toeplitz", "Discounted"):
-        found[name] = lambda name=name: getattr(mechanisms, name)(4)
-    found["FastSource"], found["SecureSource"] = source, mechanisms.SecureSource
-    return found
+        cases_by_name[name] = lambda name=name: getattr(mechanisms, name)(4)
+    cases_by_name["FastSource"], cases_by_name["SecureSource"] = source, mechanisms.SecureSource
+    return cases_by_name
 
 
 def _statistics():
@@ -165,24 +165,24 @@ def _data(folder):
     )
     model = model_release.release(log, privacy=confide.NoPrivacy(), rng=rng())
     objects = [*estimators, estimate, model_release, model, model.plan(), users]
-    found = {type(one).__name__: (lambda one=one: one) for one in objects}
-    found["Logs"] = lambda: log
+    builders = {type(one).__name__: (lambda one=one: one) for one in objects}
+    builders["Logs"] = lambda: log
     numbers = count()
-    found["Ledger"] = lambda: confide.Ledger.init(
+    builders["Ledger"] = lambda: confide.Ledger.init(
         folder / f"{next(numbers)}.sqlite", epsilon=1.0, delta=1e-5
     )
-    return found
+    return builders
 
 
 def methods(one: object) -> list[str]:
     """The names of its public methods."""
-    found = []
+    method_names = []
     for name in dir(type(one)):
         member = inspect.getattr_static(type(one), name)
         is_method = inspect.isfunction(member) or isinstance(member, classmethod | staticmethod)
         if not name.startswith("_") and is_method and name not in INTERNAL:
-            found.append(name)
-    return found
+            method_names.append(name)
+    return method_names
 
 
 def parameters(method) -> list[inspect.Parameter]:
@@ -193,10 +193,12 @@ def parameters(method) -> list[inspect.Parameter]:
 
 
 def fuzz_methods(folder: Path, *, calls: int, seed: int, seconds: float, watch=None):
-    """The outcomes of so many calls, as a count, and those that were not returned. Every method gets its turn."""
+    """The outcomes of so many calls, as a count, and those that were not returned. Every method
+    gets its turn.
+    """
     objects = makers(folder)
     every = [(kind, name) for kind, make in objects.items() for name in methods(make())]
-    draws, counts, found = np.random.default_rng(seed), Counter(), []
+    draws, counts, failures = np.random.default_rng(seed), Counter(), []
     for number in range(calls):
         kind, name = every[number % len(every)]
         method = getattr(objects[kind](), name)
@@ -222,10 +224,10 @@ def fuzz_methods(folder: Path, *, calls: int, seed: int, seconds: float, watch=N
         )
         counts[outcome.kind] += 1
         if outcome.kind not in ("returned", "refused"):
-            found.append(
+            failures.append(
                 (outcome, f"{kind}.{name}", {key: short(value) for key, value in chosen.items()})
             )
-    return counts, found
+    return counts, failures
 
 
 USERS_DATA = [

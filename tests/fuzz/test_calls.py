@@ -26,8 +26,8 @@ def test_every_public_name_has_a_case(tmp_path):
 
 def test_no_call_ends_in_a_raw_error(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # a text is a valid name of a file
-    counts, found = fuzz(tmp_path, calls=600, seed=5, seconds=60)
-    raw = [one for one in found if one[0].kind == "raw"]
+    counts, failures = fuzz(tmp_path, calls=600, seed=5, seconds=60)
+    raw = [one for one in failures if one[0].kind == "raw"]
     assert counts["endless"] == 0
     assert raw == []
     assert counts["refused"] > 300  # else the fuzzer has lost its teeth
@@ -103,8 +103,8 @@ def test_the_argument_is_named(called, message):
 
 def test_no_method_of_a_public_object_ends_in_a_raw_error(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    counts, found = fuzz_methods(tmp_path, calls=500, seed=5, seconds=60)
-    assert [one for one in found if one[0].kind in ("raw", "endless")] == []
+    counts, failures = fuzz_methods(tmp_path, calls=500, seed=5, seconds=60)
+    assert [one for one in failures if one[0].kind in ("raw", "endless")] == []
     assert counts["refused"] > 150
 
 
@@ -179,7 +179,9 @@ CHECKS = {
 
 @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS)
 def test_checks_take_anything(check):
-    """A value is returned, or refused in one short line that names the argument; most hostile values are refused."""
+    """A value is returned, or refused in one short line that names the argument; most hostile
+    values are refused.
+    """
     refused = []
     for value in [*VALUES, 10**5000]:
         try:
@@ -188,7 +190,7 @@ def test_checks_take_anything(check):
             refused.append(str(error))
     assert len(refused) > len(VALUES) / 3
     assert all(
-        said.startswith("x must be ") and len(said) < 250 and said.isprintable() for said in refused
+        text.startswith("x must be ") and len(text) < 250 and text.isprintable() for text in refused
     )
 
 

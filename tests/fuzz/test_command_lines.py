@@ -1,4 +1,6 @@
-"""The command line under hostile arguments and files: a bounded part of what benchmarks/fuzz_cli.py does."""
+"""The command line under hostile arguments and files: a bounded part of what benchmarks/fuzz_cli.py
+does.
+"""
 
 import json
 import os
@@ -30,7 +32,9 @@ def test_every_command_is_fuzzed():
 
 
 def test_no_command_line_ends_in_a_traceback_or_never(tmp_path):
-    """Every call is judged: one clean line, no control characters, no error that nobody foresaw, an end in time."""
+    """Every call is judged: one clean line, no control characters, no error that nobody foresaw, an
+    end in time.
+    """
     counts, defects = fuzz(tmp_path, calls=120, seed=20, mutants=6, seconds=60)
     assert not defects, defects[:3]
     assert counts["refused"] > 40 and counts["done"] > 5  # else the fuzzer has lost its teeth
@@ -68,7 +72,9 @@ WRONG = [None, True, -1, 1.5, "x", "", [], {}, {"a": 1}, 10**400, 1e300, TITLE]
 
 
 def test_wrong_types_in_run_json_give_one_line(saved, tmp_path):
-    """Every key of run.json with every kind of wrong value: refused in one line, or shown; never anything else."""
+    """Every key of run.json with every kind of wrong value: refused in one line, or shown; never
+    anything else.
+    """
     document = json.loads((saved / "run.json").read_text())
     refused = 0
     for number, key in enumerate([*document, "segments[0]", "users"]):
@@ -151,18 +157,20 @@ def test_an_error_that_nobody_foresaw_shows_no_data(monkeypatch, capsys):
     )
     with pytest.raises(SystemExit) as stop:
         main(["show", "x"])
-    said = capsys.readouterr()
-    assert stop.value.code == INTERNAL and said.out == "" and said.err.count("\n") == 1
+    captured = capsys.readouterr()
+    assert stop.value.code == INTERNAL and captured.out == "" and captured.err.count("\n") == 1
     assert (
-        "patient" not in said.err
-        and "internal error in confide.cli.results:" in said.err
-        and "RuntimeError" in said.err
+        "patient" not in captured.err
+        and "internal error in confide.cli.results:" in captured.err
+        and "RuntimeError" in captured.err
     )
 
 
 @pytest.mark.process
 def test_the_c_locale_works(saved):
-    """Python's own answer to LC_ALL=C is ASCII: nothing may fail there, whatever a name or a table contains."""
+    """Python's own answer to LC_ALL=C is ASCII: nothing may fail there, whatever a name or a table
+    contains.
+    """
     settings = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     for arguments, code in ((["show", str(saved)], 0), (["show", "é-ε"], 2)):
         done = subprocess.run(

@@ -1,4 +1,5 @@
-"""What confide writes, in a form that can be compared between machines, versions and names of classes.
+"""What confide writes, in a form that can be compared between machines, versions and names of
+classes.
 
     python tests/golden/written.py --write      writes tests/golden/written.json again
     python tests/golden/written.py --renamed    prints the same, with other names for all classes
@@ -42,7 +43,9 @@ def main():
 
 
 def rename_everything():
-    """Every class of the package gets another name, and neither repr nor the list of fields works any more."""
+    """Every class of the package gets another name, and neither repr nor the list of fields works
+    any more.
+    """
     import confide
 
     for module in pkgutil.walk_packages(confide.__path__, "confide."):
@@ -149,10 +152,12 @@ def make(kind, world, privacy):
 
 
 def learners():
-    """The settings of every learner, its saved state before and after a release, and what it publishes."""
+    """The settings of every learner, its saved state before and after a release, and what it
+    publishes.
+    """
     from confide import JointDP
 
-    found = {}
+    digests = {}
     for family, world in worlds().items():
         for kind in kinds()[family]:
             agent = make(kind, world, JointDP(1.0, 1e-5))
@@ -160,12 +165,12 @@ def learners():
             while agent.released().generation == 0:
                 batch = agent.next_batch()
                 agent.observe(world.sample(batch.policy, batch.users, rng))
-            found[agent.name] = {
+            digests[agent.name] = {
                 "settings": agent.settings,
                 "state": state(agent.save()),
                 "published": state(agent.publish("a run")),
             }
-    return found
+    return digests
 
 
 def state(data):
@@ -187,7 +192,7 @@ def devices():
     from confide import LocalDP, agents
     from confide.privatizers import Message
 
-    found = {}
+    digests = {}
     for family, kind in [
         ("mixture", agents.UCRLVTR),
         ("mixture", agents.LikelihoodVI),
@@ -212,12 +217,12 @@ def devices():
             if kind is agents.QuestionsVI:
                 # Processors choose different questions. The header holds the digest of the round.
                 facts = {"numbers": sent.values.size}
-            found[f"{agent.name}, delta={delta}"] = facts | {
+            digests[f"{agent.name}, delta={delta}"] = facts | {
                 "client": state(client.save()),
                 "server": state(agent.save()),
                 "certificate": certificate(agent),
             }
-    return found
+    return digests
 
 
 def certificate(agent):
@@ -250,7 +255,7 @@ def runs():
     import confide
     from confide.mechanisms.state import StateFile
 
-    found = {}
+    digests = {}
     world = worlds()["mixture"]
     # QuestionsVI is not among them, because processors choose different questions.
     for number, kind in enumerate((confide.agents.UCRLVTR, confide.agents.LikelihoodVI)):
@@ -264,14 +269,14 @@ def runs():
         for name in ("seconds", "versions"):
             del facts[name]
         document = json.loads((Path(agent.name) / "certificate.json").read_text())
-        found[agent.name] = {
+        digests[agent.name] = {
             "run": rounded(facts),
             "state": saved,
             "certificate": rounded(
                 {name: each for name, each in document.items() if name not in OF_THE_DAY}
             ),
         }
-    return found
+    return digests
 
 
 def ledger():
@@ -287,7 +292,7 @@ def ledger():
     log = logs.open("log.parquet", max_steps=6, action="action", probability="probability")
     common = {"discount": 0.9, "return_bound": 6.0}
     features, target = np.eye(3), np.tile([0.7, 0.3], (3, 1))
-    asked = {
+    questions = {
         "counts-and-sums": evaluation.CountsAndSums(states=3, **common),
         "dp-lsw": evaluation.DPLSW(states=3, **common),
         "dp-lsl": evaluation.DPLSL(states=3, ridge=500.0, **common),
@@ -299,8 +304,9 @@ def ledger():
     learned = offline.ModelRelease(
         states=3, actions=2, discount=0.9, rewards=world.rewards[0], ends=False
     )
-    privacy, found = confide.CentralDP(1.0, 1e-6), {}
-    # The id of a release contains the place of the log, and the name of a split the times of its files.
+    privacy, digests = confide.CentralDP(1.0, 1e-6), {}
+    # The id of a release contains the place of the log, and the name of a split the times of its
+    # files.
     places = mock.patch("os.path.realpath", lambda path, **_: os.path.basename(path))
     times = mock.patch("confide.logs.log.Logs._stamps", property(lambda _: [0]))
     with places, times:
@@ -308,17 +314,17 @@ def ledger():
             "budget.sqlite", epsilon=50.0, delta=1e-4, others_epsilon=10.0, others_delta=1e-5
         )
         with confide.Ledger("budget.sqlite") as budget:
-            for name, question in asked.items():
+            for name, question in questions.items():
                 estimate = question.release(
                     log, privacy=privacy, ledger=budget, rng=np.random.default_rng(6)
                 )
-                found[name] = rounded(estimate.values.tolist())
+                digests[name] = rounded(estimate.values.tolist())
             first, second = log.split(0.5)
             model = learned.release(
                 first, privacy=privacy, ledger=budget, rng=np.random.default_rng(7)
             )
             plan = model.plan()
-            found["policy"] = rounded(plan.to_json())
+            digests["policy"] = rounded(plan.to_json())
             for method in ("weights", "model"):
                 bound = model.improvement(
                     plan,
@@ -327,36 +333,39 @@ def ledger():
                     ledger=budget,
                     rng=np.random.default_rng(8),
                 )
-                found[f"bound, {method}"] = rounded(bound.bound)
-                found[f"certificate, {method}"] = rounded(
+                digests[f"bound, {method}"] = rounded(bound.bound)
+                digests[f"certificate, {method}"] = rounded(
                     {
                         name: each
                         for name, each in bound.certificate.document.items()
                         if name not in OF_THE_DAY
                     }
                 )
-            found["spends"] = [
+            digests["spends"] = [
                 rounded([spend.id, spend.what, str(spend.relation), spend.part])
                 for spend in budget.spends
             ]
-    return found
+    return digests
 
 
 def problems():
     """The names of the arrays in a saved problem, and its identity."""
-    found = {}
+    digests = {}
     for name, world in worlds().items():
         world.save(f"{name}.npz")
         with np.load(f"{name}.npz") as file:
-            found[name] = {"arrays": sorted(file.files), "public": world.public.identity().digest()}
-    return found
+            digests[name] = {
+                "arrays": sorted(file.files),
+                "public": world.public.identity().digest(),
+            }
+    return digests
 
 
 def documents():
     from confide.service.documents import Statement
 
-    made = Statement("release", "demo", "a" * 64, 3, "b" * 64, "c" * 64)
-    return {"statement": made.to_bytes().decode()}
+    statement = Statement("release", "demo", "a" * 64, 3, "b" * 64, "c" * 64)
+    return {"statement": statement.to_bytes().decode()}
 
 
 def rounded(value):

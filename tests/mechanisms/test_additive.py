@@ -59,7 +59,9 @@ def test_the_loss_is_what_was_asked_for_never_more(amount, gaussian, discrete):
 @settings(max_examples=40)
 @given(st.floats(0.02, 3), st.floats(0.05, 5), st.integers(256, 3000))
 def test_discrete_gaussian_noise_keeps_the_profile_of_the_margin(mu, epsilon, scale):
-    """The exact hockey-stick divergence of two discrete Gaussians, at steps as coarse as 2^-8 of the noise."""
+    """The exact hockey-stick divergence of two discrete Gaussians, at steps as coarse as 2^-8 of
+    the noise.
+    """
     shift = max(1, round(mu * scale))
     z = np.arange(-12 * scale - shift, 12 * scale + shift)
     log_p = -((z - shift) ** 2) / (2 * scale**2)
@@ -72,7 +74,9 @@ def test_discrete_gaussian_noise_keeps_the_profile_of_the_margin(mu, epsilon, sc
 
 
 def test_the_margin_is_needed():
-    """Without it there are pairs whose discrete profile exceeds the continuous one: the margin is not decoration."""
+    """Without it there are pairs whose discrete profile exceeds the continuous one: the margin is
+    not decoration.
+    """
     exceeded = []
     for shift in range(1, 40):
         z = np.arange(-800, 800)
@@ -83,30 +87,37 @@ def test_the_margin_is_needed():
 
 
 def test_rounding_to_the_lattice_is_paid_for():
-    """Two neighbours, rounded: their distance never exceeds the sensitivity that the noise was made for."""
-    made = noise(GaussianDP(1.0), discrete=True)
+    """Two neighbours, rounded: their distance never exceeds the sensitivity that the noise was made
+    for.
+    """
+    gaussian = noise(GaussianDP(1.0), discrete=True)
     rng = np.random.default_rng(0)
     for _ in range(300):
         one = rng.normal(size=4)
         one /= np.linalg.norm(one)
         ball = L2Ball(1.0, 4)
         distance = np.linalg.norm(
-            (made.to_lattice(ball.clip(one).values) - made.to_lattice(ball.clip(-one).values))
-            * made.step
+            (
+                gaussian.to_lattice(ball.clip(one).values)
+                - gaussian.to_lattice(ball.clip(-one).values)
+            )
+            * gaussian.step
         )
-        assert distance <= made.sensitivity
-    assert made.sensitivity == 2
+        assert distance <= gaussian.sensitivity
+    assert gaussian.sensitivity == 2
 
 
 def test_sums_fit_into_64_bits_or_are_refused():
-    made = noise(GaussianDP(1.0), discrete=True, query=Toeplitz(20, bits=16), users=10**6)
-    assert 10**6 * 1.0 * 2**16 / made.step < 2**62
+    gaussian = noise(GaussianDP(1.0), discrete=True, query=Toeplitz(20, bits=16), users=10**6)
+    assert 10**6 * 1.0 * 2**16 / gaussian.step < 2**62
     with pytest.raises(InvalidParameter, match="do not fit into 64 bits"):
         noise(GaussianDP(1.0), discrete=True, query=Toeplitz(20, bits=30), users=10**12)
 
 
 def test_noise_that_would_saturate_64_bits_is_refused():
-    """OpenDP's draws stop at the ends of int64; with this scale a third of them did, and hid nothing."""
+    """OpenDP's draws stop at the ends of int64; with this scale a third of them did, and hid
+    nothing.
+    """
     with pytest.raises(InvalidParameter, match="do not fit into 64 bits"):
         noise(GaussianDP(1e-4), discrete=True, query=Toeplitz(2, bits=30), users=2)
     with pytest.raises(InvalidParameter, match="not exact in floating point"):
@@ -127,7 +138,9 @@ def test_refusals():
 
 @pytest.mark.parametrize("loss", [GaussianDP(0.5), PureDP(0.5)])
 def test_fast_noise_is_rounded_to_a_public_grid(loss):
-    """Low bits of 1 + z are those of 1 [Mironov12]: without rounding more than 1 % of the releases tell 0 from 1."""
+    """Low bits of 1 + z are those of 1 [Mironov12]: without rounding more than 1 % of the releases
+    tell 0 from 1.
+    """
     noise = additive_noise(L2Ball(1.0, 1), loss, Relation.NULL, Exact(1), discrete=False, users=1)
     source, n = noise_source("fast", 0), 20_000
     draw = source.gaussian if isinstance(loss, GaussianDP) else source.laplace
@@ -140,7 +153,7 @@ def test_fast_noise_is_rounded_to_a_public_grid(loss):
 
 def test_one_seed_gives_each_release_its_own_draws():
     first, same, other = (
-        noise_source("fast", 3).for_release(asked).gaussian(1.0, 1000) for asked in ("a", "a", "b")
+        noise_source("fast", 3).for_release(name).gaussian(1.0, 1000) for name in ("a", "a", "b")
     )
     # false alarms 6e-7
     assert np.array_equal(first, same) and abs(np.corrcoef(first, other)[0, 1]) < 5 / math.sqrt(
@@ -149,7 +162,9 @@ def test_one_seed_gives_each_release_its_own_draws():
 
 
 def test_the_largest_coordinate_where_nobody_sends_something_else_than_zero():
-    """Bands: a user who contributed zero before has a residual here, so that null is no closer than replace: svec(g g^T) of (1, +-1)."""
+    """Bands: a user who contributed zero before has a residual here, so that null is no closer than
+    replace: svec(g g^T) of (1, +-1).
+    """
     bound = Bands(1, 2)
     one, other = (np.array([0.5, sign * math.sqrt(0.5), 0.5]) for sign in (1, -1))
     assert bound.contains(one) and bound.contains(other)
@@ -162,7 +177,9 @@ def test_the_largest_coordinate_where_nobody_sends_something_else_than_zero():
 
 
 def test_the_ratio_of_densities_is_at_most_e_to_the_epsilon_in_the_cube():
-    """Densities normalised by numerical integration for D = 1, 2, 3, at points and shifts all over the cube; e^epsilon is attained."""
+    """Densities normalised by numerical integration for D = 1, 2, 3, at points and shifts all over
+    the cube; e^epsilon is attained.
+    """
     epsilon = 1.3
     for D in (1, 2, 3):
         noise = cube_noise(Answers(D), epsilon, Relation.REPLACE, discrete=False)
@@ -200,8 +217,8 @@ def test_the_standard_deviation_of_cube_noise(D):
 
 @pytest.mark.parametrize(("D", "scale"), [(1, 2.0), (2, 3.0), (3, 2.5)])
 def test_whole_numbers_have_exactly_the_right_probabilities_in_the_cube(D, scale):
-    """Chi-square over the radius ||z||_inf of 4,000 draws against (2m+1)^D - (2m-1)^D times exp(-m/scale): rejected at 1e-6. The same
-    with a scale 20 % smaller is."""
+    """Chi-square over the radius ||z||_inf of 4,000 draws against (2m+1)^D - (2m-1)^D times
+    exp(-m/scale): rejected at 1e-6. The same with a scale 20 % smaller is."""
     rows = noise_source("secure").cube(scale, (4_000, D))
     radius = np.abs(rows).max(axis=1)
 
@@ -242,7 +259,9 @@ REPLACE = Relation.REPLACE
 
 
 def test_the_ratio_of_densities_is_at_most_e_to_the_epsilon_in_the_ball():
-    """Densities normalised by numerical integration for D = 1, 2, 3, at points and shifts all over the ball; e^epsilon is attained."""
+    """Densities normalised by numerical integration for D = 1, 2, 3, at points and shifts all over
+    the ball; e^epsilon is attained.
+    """
     epsilon, rng = 1.3, np.random.default_rng(0)
     for D in (1, 2, 3):
         noise = ball_noise(L2Ball(0.5, D), epsilon, REPLACE, discrete=False)
@@ -268,7 +287,9 @@ def test_the_ratio_of_densities_is_at_most_e_to_the_epsilon_in_the_ball():
 
 @pytest.mark.parametrize("D", [1, 4, 9])
 def test_the_standard_deviation_of_ball_noise(D):
-    """4e4 draws: within 5 standard errors (false alarms 6e-7), and 5 % less is rejected. The radius is Gamma(D)."""
+    """4e4 draws: within 5 standard errors (false alarms 6e-7), and 5 % less is rejected. The radius
+    is Gamma(D).
+    """
     noise = ball_noise(L2Ball(0.5, D), 1.0, REPLACE, discrete=False)
     assert noise.std == pytest.approx(math.sqrt(D + 1))
     rows = noise.add(np.zeros((40_000, D)), noise_source("fast", 0))
@@ -304,7 +325,9 @@ def shells(D: int, most: int) -> np.ndarray:
     ("D", "scale", "draws"), [(1, 30.0, 2_000), (2, 20.0, 1_000), (3, 30.0, 800)]
 )
 def test_whole_numbers_have_exactly_the_right_probabilities_in_the_ball(D, scale, draws):
-    """Chi-square over six groups of shells floor(||z|| / J): false alarms 1e-6. A scale 20 % smaller is rejected (all but 1 in 10^4)."""
+    """Chi-square over six groups of shells floor(||z|| / J): false alarms 1e-6. A scale 20 %
+    smaller is rejected (all but 1 in 10^4).
+    """
     rows = noise_source("secure").ball(scale, (draws, D))
     width = shell_width(D)
     found = np.array([math.isqrt(int(square)) // width for square in (rows**2).sum(axis=1)])
@@ -326,7 +349,9 @@ def test_whole_numbers_have_exactly_the_right_probabilities_in_the_ball(D, scale
 
 
 def test_within_a_ball_all_directions_are_alike():
-    """40 draws of 30 numbers: the mean fourth power of a direction is 3 / (D (D + 2)); within 6 standard errors."""
+    """40 draws of 30 numbers: the mean fourth power of a direction is 3 / (D (D + 2)); within 6
+    standard errors.
+    """
     rows = noise_source("secure").ball(1e5, (40, 30)).astype(float)
     fourth = ((rows / np.linalg.norm(rows, axis=1, keepdims=True)) ** 4).mean(axis=1)
     assert abs(fourth.mean() - 3 / (30 * 32)) < 6 * fourth.std() / math.sqrt(40)
@@ -335,7 +360,9 @@ def test_within_a_ball_all_directions_are_alike():
 
 
 def test_neighbouring_points_of_the_lattice_are_at_most_e_to_the_epsilon_apart():
-    """By the formula of the probabilities, all shifts up to the sensitivity, which is a whole number of shells."""
+    """By the formula of the probabilities, all shifts up to the sensitivity, which is a whole
+    number of shells.
+    """
     for D, epsilon in ((2, 0.7), (3, 1.0)):
         width, T = shell_width(D), 6
         scale = T * width / epsilon
@@ -373,7 +400,9 @@ def chosen(bound, epsilon, delta, *, discrete=False, query=None):
     ("epsilon", "ball", "cube"), [(0.5, 11, 34), (1.0, 12, 38), (2.0, 14, 44), (5.0, 18, 56)]
 )
 def test_the_crossovers(epsilon, ball, cube, discrete):
-    """The largest number of coordinates for which the ball, and the cube, have less noise than the Gaussian of delta = 1e-5."""
+    """The largest number of coordinates for which the ball, and the cube, have less noise than the
+    Gaussian of delta = 1e-5.
+    """
     for D, kind in ((ball, "ball"), (ball + 1, "gaussian")):
         assert chosen(L2Ball(1.0, D), epsilon, 1e-5, discrete=discrete).distribution == kind
     for D, kind in ((cube, "cube"), (cube + 1, "gaussian")):
@@ -383,10 +412,10 @@ def test_the_crossovers(epsilon, ball, cube, discrete):
 def test_the_least_noise_is_the_least_of_all_four():
     for D in (1, 2, 5, 12, 40, 100):
         for bound, delta in itertools.product((L2Ball(1.0, D), Answers(D)), (0.0, 1e-6)):
-            found = chosen(bound, 1.0, delta)
+            noise_level = chosen(bound, 1.0, delta)
             usual = additive_noise(
                 bound,
-                found.loss() if delta == 0 else GaussianDP(0.2),
+                noise_level.loss() if delta == 0 else GaussianDP(0.2),
                 REPLACE,
                 Exact(1),
                 discrete=False,
@@ -397,9 +426,11 @@ def test_the_least_noise_is_the_least_of_all_four():
                 *([usual] if delta == 0 else []),
             ]
             others += [ball_noise(bound, 1.0, REPLACE, discrete=False)] if D <= 64 else []
-            assert found.std <= min(noise.std for noise in others) * (1 + 1e-12)
-            assert found.loss().epsilon_at(delta) <= 1 + 1e-9
-            assert isinstance(found.loss(), GaussianDP) == (found.distribution == "gaussian")
+            assert noise_level.std <= min(noise.std for noise in others) * (1 + 1e-12)
+            assert noise_level.loss().epsilon_at(delta) <= 1 + 1e-9
+            assert isinstance(noise_level.loss(), GaussianDP) == (
+                noise_level.distribution == "gaussian"
+            )
     # one number: all bodies are the same
     assert chosen(L2Ball(1.0, 1), 1.0, 0.0).distribution == "laplace"
     assert pure_noise(L2Ball(1.0, 3), 2.0, REPLACE, discrete=False, users=1).distribution == "ball"

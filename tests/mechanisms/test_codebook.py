@@ -1,4 +1,6 @@
-"""Reports by a codebook: private by counting, for every codebook and every contribution, and unbiased by rotation invariance."""
+"""Reports by a codebook: private by counting, for every codebook and every contribution, and
+unbiased by rotation invariance.
+"""
 
 import math
 import secrets
@@ -33,7 +35,9 @@ FIRST = [-0.842418, 1.229525, 0.377943]
 
 
 def chances(codebook, values, nonce, far=None):
-    """The exact probability of every index: n weights of one and N - n of `far`, a rational number next to e^-epsilon."""
+    """The exact probability of every index: n weights of one and N - n of `far`, a rational number
+    next to e^-epsilon.
+    """
     far = Fraction(math.exp(-codebook.epsilon)) if far is None else far
     weights = [Fraction(1) if near else far for near in codebook.near(values, nonce)]
     total = sum(weights)
@@ -59,7 +63,9 @@ HOSTILE = [
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
 def test_no_index_is_more_than_e_to_the_epsilon_times_as_likely(epsilon):
-    """By enumeration, with rational numbers, for random and for hostile contributions: also outside the ball."""
+    """By enumeration, with rational numbers, for random and for hostile contributions: also outside
+    the ball.
+    """
     codebook, rng = best_codebook(BALL, epsilon), np.random.default_rng(0)
     most = 1 / Fraction(math.exp(-epsilon))
     with np.errstate(all="ignore"):
@@ -94,7 +100,9 @@ def test_broken_twins_exceed_it():
 @pytest.mark.parametrize("kind", ["fast", "secure"])
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 2.5])
 def test_the_source_chooses_with_these_chances(kind, epsilon):
-    """4000 draws: the share of likely ones within 5 standard errors, false alarm 6e-7; a coin with epsilon 20 % off is rejected."""
+    """4000 draws: the share of likely ones within 5 standard errors, false alarm 6e-7; a coin with
+    epsilon 20 % off is rejected.
+    """
     source, likely = noise_source(kind), np.arange(8) < 3
     drawn = np.array([source.choose(likely, epsilon) for _ in range(4000)])
     share = 3 / (3 + 5 * math.exp(-epsilon))
@@ -123,7 +131,9 @@ def test_the_source_of_a_twin_lies_less():
 
 @pytest.mark.parametrize("contribution", [[0.0, 0.0, 0.0], [1.0, 0.0, -0.5], [2.0, 0.0, 0.0]])
 def test_messages_are_unbiased_and_have_the_stated_noise(contribution):
-    """4000 messages: means within 4.5 standard errors (false alarm 2e-5), standard deviations within 5 / sqrt(8000) = 6 %."""
+    """4000 messages: means within 4.5 standard errors (false alarm 2e-5), standard deviations
+    within 5 / sqrt(8000) = 6 %.
+    """
     codebook, source, values = (
         best_codebook(BALL, 1.0),
         noise_source("fast", 0),
@@ -140,21 +150,25 @@ def test_messages_are_unbiased_and_have_the_stated_noise(contribution):
 def test_the_variance_of_a_coordinate():
     """In units of radius^2: golden values."""
     for epsilon, variance in ((0.5, 25.2), (1.0, 6.34), (2.0, 1.62), (5.0, 0.294), (10.0, 0.104)):
-        made = best_codebook(L2Ball(1.0, 20), epsilon)
-        assert 1 / made.gain**2 == pytest.approx(variance, rel=4e-3)
-        assert made.std**2 == pytest.approx((20 / made.gain**2 + made.along) / 21)
+        report = best_codebook(L2Ball(1.0, 20), epsilon)
+        assert 1 / report.gain**2 == pytest.approx(variance, rel=4e-3)
+        assert report.std**2 == pytest.approx((20 / report.gain**2 + report.along) / 21)
 
 
 def test_order_statistics_are_those_of_a_small_case():
-    """Of two standard normal variables the larger has mean 1/sqrt(pi) and second moment 1: both constants by hand."""
-    made, lied = Codebook(1, 1.0, 1.0, 1, 2), math.exp(-1)
+    """Of two standard normal variables the larger has mean 1/sqrt(pi) and second moment 1: both
+    constants by hand.
+    """
+    report, lied = Codebook(1, 1.0, 1.0, 1, 2), math.exp(-1)
     gain = (1 - lied) / math.sqrt(math.pi) / (1 + lied)
-    assert made.gain == pytest.approx(gain, rel=1e-9)
-    assert made.along == pytest.approx(1 / gain**2 - 1, rel=1e-9)
+    assert report.gain == pytest.approx(gain, rel=1e-9)
+    assert report.along == pytest.approx(1 / gain**2 - 1, rel=1e-9)
 
 
 def test_the_vectors_are_a_fixed_function_of_the_nonce():
-    """Server and device may run different versions of NumPy: the first vector for this nonce, written down once."""
+    """Server and device may run different versions of NumPy: the first vector for this nonce,
+    written down once.
+    """
     codebook = best_codebook(BALL, 1.0)
     np.testing.assert_allclose(
         codebook.decode(0, NONCE) * codebook.gain / codebook.radius, FIRST, rtol=1e-5
@@ -178,8 +192,8 @@ def test_large_contributions_are_measured_in_parts(monkeypatch):
 @given(st.integers(0, 1023), st.sampled_from(HOSTILE[:1] + HOSTILE[4:]))
 def test_the_likelihood_of_an_index_is_at_most_epsilon(index, values):
     drawn = DrawnIndex(best_codebook(BALL, 1.5), NONCE)
-    found = drawn.log_ratio(index, values, np.array([0.0, 1.0, 0.0]))
-    assert found in (-1.5, 0.0, 1.5)
+    log_ratio = drawn.log_ratio(index, values, np.array([0.0, 1.0, 0.0]))
+    assert log_ratio in (-1.5, 0.0, 1.5)
     assert drawn.log_ratio(index, values, values) == 0
 
 
@@ -229,7 +243,9 @@ def test_no_pattern_of_signs_is_more_than_e_to_the_epsilon_times_as_likely(size,
 
 
 def test_signs_are_unbiased():
-    """20,000 reports: by 4.5 standard errors a false alarm of 7e-6 per number; twice the gain would be off by half of each answer."""
+    """20,000 reports: by 4.5 standard errors a false alarm of 7e-6 per number; twice the gain would
+    be off by half of each answer.
+    """
     report, source = best_signs(Answers(4), 2.0), noise_source("fast", 0)
     values = np.array([0.5, -0.5, 0.0, 0.25])
     nonces = [source.token(16) for _ in range(20_000)]
@@ -241,16 +257,18 @@ def test_signs_are_unbiased():
 
 
 def test_the_variance_of_an_answer():
-    """By hand: randomized response on one of D answers at epsilon = 1, on pairs of them at 2; then the codebook is better."""
+    """By hand: randomized response on one of D answers at epsilon = 1, on pairs of them at 2; then
+    the codebook is better.
+    """
     coin = (math.e + 1) / (math.e - 1)
     for size in (1, 5, 12):
-        made = best_report(Answers(size), 1.0)
-        assert (made.sign_count, made.nearest) == (1, 1) and made.std**2 == pytest.approx(
+        report = best_report(Answers(size), 1.0)
+        assert (report.sign_count, report.nearest) == (1, 1) and report.std**2 == pytest.approx(
             size / 4 * coin**2
         )
     pair = (math.e**2 + 3) / (math.e**2 - 1)
-    made = best_report(Answers(6), 2.0)
-    assert (made.sign_count, made.nearest) == (2, 1) and made.std**2 == pytest.approx(
+    report = best_report(Answers(6), 2.0)
+    assert (report.sign_count, report.nearest) == (2, 1) and report.std**2 == pytest.approx(
         6 / 8 * pair**2
     )
     assert isinstance(best_report(Answers(6), 8.0), Codebook) and isinstance(
@@ -259,10 +277,12 @@ def test_the_variance_of_an_answer():
 
 
 def test_patterns_within_one_place():
-    """Three coordinates, those that differ in at most one place: 4 of 8 patterns, E z.x = 3 + 3 of them."""
-    made = SignReport(3, 1.0, 1.0, 3, 4)
-    assert made.gain == pytest.approx((1 - math.exp(-1)) * 6 / (3 * (4 + 4 * math.exp(-1))))
-    assert made.near(np.ones(3), NONCE).tolist() == [
+    """Three coordinates, those that differ in at most one place: 4 of 8 patterns, E z.x = 3 + 3 of
+    them.
+    """
+    report = SignReport(3, 1.0, 1.0, 3, 4)
+    assert report.gain == pytest.approx((1 - math.exp(-1)) * 6 / (3 * (4 + 4 * math.exp(-1))))
+    assert report.near(np.ones(3), NONCE).tolist() == [
         False,
         False,
         False,
@@ -293,19 +313,19 @@ def test_no_such_report_of_signs(made):
 
 @pytest.mark.parametrize("loss", [0.5, 1.0, 4.0, 200.0])
 def test_how_long_a_draw_takes_says_nothing_about_it(loss):
-    """There is one draw from a fixed range, near or far; every number of it belongs to one index, and far ones own e^-loss of a near one,
-    rounded up by 2^-126 at most."""
-    near, asked = np.arange(1024) % 3 == 0, []
+    """There is one draw from a fixed range, near or far; every number of it belongs to one index,
+    and far ones own e^-loss of a near one, rounded up by 2^-126 at most."""
+    near, limits = np.arange(1024) % 3 == 0, []
 
     def below(limit):
-        asked.append(limit)
+        limits.append(limit)
         return secrets.randbelow(limit)
 
     for _ in range(50):
         sources._choose(below, near, loss)
     limit, many = sources._units_above(loss), int(near.sum())
     whole = many * 2**128 + (1024 - many) * limit
-    assert asked == [whole] * 50
+    assert limits == [whole] * 50
     edges = [k * 2**128 for k in range(many)] + [
         many * 2**128 + k * limit for k in range(1024 - many)
     ]
@@ -321,7 +341,7 @@ def test_how_long_a_draw_takes_says_nothing_about_it(loss):
 
 @given(nonce=st.binary(min_size=16, max_size=16), counter=st.integers(0, 2**40))
 def test_the_generator_of_a_nonce_is_philox_with_this_key(nonce, counter):
-    made = codebook._philox(nonce, counter).random_raw(9)
+    numbers = codebook._philox(nonce, counter).random_raw(9)
     assert (
-        made == np.random.Philox(key=int.from_bytes(nonce), counter=counter).random_raw(9)
+        numbers == np.random.Philox(key=int.from_bytes(nonce), counter=counter).random_raw(9)
     ).all()

@@ -1,4 +1,6 @@
-"""Exact draws from a stream of bytes: their probabilities, and that they are a function of the stream."""
+"""Exact draws from a stream of bytes: their probabilities, and that they are a function of the
+stream.
+"""
 
 import itertools
 import sys
@@ -18,18 +20,25 @@ def even(seed):
 
 
 def p_value(draws, weights):
-    """Of a chi-square test on the whole numbers whose expected count is at least 10; all others are one class."""
+    """Of a chi-square test on the whole numbers whose expected count is at least 10; all others are
+    one class.
+    """
     expected = {z: len(draws) * w / sum(weights.values()) for z, w in weights.items()}
     kept = [z for z, count in expected.items() if count >= 10]
     seen = [int((draws == z).sum()) for z in kept]
     rest = len(draws) - sum(expected[z] for z in kept)
-    found, asked = [*seen, len(draws) - sum(seen)], [*(expected[z] for z in kept), rest]
-    return float(stats.chisquare(found, asked).pvalue)
+    observed, expected_counts = (
+        [*seen, len(draws) - sum(seen)],
+        [*(expected[z] for z in kept), rest],
+    )
+    return float(stats.chisquare(observed, expected_counts).pvalue)
 
 
 @pytest.mark.parametrize("scale", [0.3, 0.75, 3.0, 7.3])
 def test_gaussian_draws_have_exactly_the_right_probabilities(scale):
-    """6,000 draws against exp(-z^2 / (2 scale^2)): rejected at 1e-6 (false alarms). A scale that is 20 % off is."""
+    """6,000 draws against exp(-z^2 / (2 scale^2)): rejected at 1e-6 (false alarms). A scale that is
+    20 % off is.
+    """
     fair = even(0)
     draws = np.array([discrete_gaussian(fair, Fraction(scale)) for _ in range(6_000)])
     z = np.arange(-100, 101)
@@ -46,7 +55,9 @@ def test_gaussian_draws_have_exactly_the_right_probabilities(scale):
 
 @pytest.mark.parametrize("scale", [0.4, 1.5, 6.0])
 def test_laplace_draws_have_exactly_the_right_probabilities(scale):
-    """6,000 draws against exp(-|z| / scale): rejected at 1e-6 (false alarms). A scale that is 20 % off is."""
+    """6,000 draws against exp(-|z| / scale): rejected at 1e-6 (false alarms). A scale that is 20 %
+    off is.
+    """
     fair = even(1)
     draws = np.array([discrete_laplace(fair, Fraction(scale)) for _ in range(6_000)])
     z = np.arange(-200, 201)
@@ -57,7 +68,9 @@ def test_laplace_draws_have_exactly_the_right_probabilities(scale):
 
 
 def test_scales_of_devices():
-    """4,000 draws at a scale of 3e6 steps: 6 standard errors of a standard deviation are 6.7 %; a 20 % error is rejected."""
+    """4,000 draws at a scale of 3e6 steps: 6 standard errors of a standard deviation are 6.7 %; a
+    20 % error is rejected.
+    """
     source = ExactSource(np.random.default_rng(2).bytes)
     for draws, std in (
         (source.gaussian(3e6, 4_000), 3e6),
@@ -69,7 +82,9 @@ def test_scales_of_devices():
 
 
 def test_numbers_below_a_limit_by_their_first_bits():
-    """Two bytes have nine bits that count; whole numbers that are not below the limit are drawn again."""
+    """Two bytes have nine bits that count; whole numbers that are not below the limit are drawn
+    again.
+    """
     stream = itertools.chain(b"\xff\xff\x80\x7f\x00\x00")
     assert [below(lambda n: bytes(itertools.islice(stream, n)), 257) for _ in range(2)] == [256, 0]
     assert below(lambda n: b"\x00" * n, 1) == 0

@@ -1,4 +1,6 @@
-"""The exact profile of Gaussian noise under smooth sensitivity, against other arithmetic, sampling and its own inverse."""
+"""The exact profile of Gaussian noise under smooth sensitivity, against other arithmetic, sampling
+and its own inverse.
+"""
 
 import math
 from typing import Any
@@ -36,7 +38,9 @@ def divergence(epsilon: float, distance: float, log_ratio: float, dimension: int
 
 
 def reference(epsilon: float, distance: float, log_ratio: float, dimension: int) -> float:
-    """60 digits, and the other order of integration: along the axis, the odd dimension making the rest's chi-square elementary."""
+    """60 digits, and the other order of integration: along the axis, the odd dimension making the
+    rest's chi-square elementary.
+    """
     with mpmath.workdps(60):
         e, D, log = mpmath.mpf(epsilon), mpmath.mpf(distance), mpmath.mpf(log_ratio)
         r, pairs = mpmath.exp(log), (dimension - 1) // 2
@@ -103,7 +107,9 @@ def test_divergence_agrees_with_60_digits(
 
 @pytest.mark.parametrize(("log_ratio", "dimension"), [(-0.1, 4), (0.1, 4), (-0.02, 40), (0.02, 40)])
 def test_divergence_agrees_with_sampling(log_ratio: float, dimension: int) -> None:
-    """E_p (1 - e^epsilon q/p)^+ from 2e5 draws; false alarms beyond 5 standard errors: 6e-7. A distance 20 % off is rejected."""
+    """E_p (1 - e^epsilon q/p)^+ from 2e5 draws; false alarms beyond 5 standard errors: 6e-7. A
+    distance 20 % off is rejected.
+    """
     epsilon, distance, n, r = 0.2, 0.6, 200_000, math.exp(log_ratio)
     z = np.random.default_rng(5).standard_normal((n, dimension))
     moved = z.copy()
@@ -188,7 +194,9 @@ def test_round_trip(epsilon: float, log10_delta: float, dimension: int, share: f
 
 
 def test_golden_values_of_the_chain() -> None:
-    """epsilon = delta = 0.1, 40 states [Balle16, Sec. 6]. 5.815e-4 is the beta of the paper's lemma: half the largest is 66 times that."""
+    """epsilon = delta = 0.1, 40 states [Balle16, Sec. 6]. 5.815e-4 is the beta of the paper's
+    lemma: half the largest is 66 times that.
+    """
     assert paper_calibration(0.1, 0.1, 40).beta == pytest.approx(5.815e-4, rel=1e-4)
     assert math.ceil(smooth_alpha(0.1, 0.1, 5.815e-4, 40) * 1e4) == 28473
     assert largest_beta(0.1, 0.1, 40) == pytest.approx(0.0772267, rel=1e-6)
@@ -198,7 +206,7 @@ def test_golden_values_of_the_chain() -> None:
 
 
 def test_beta_is_that_of_the_variance() -> None:
-    """Were it that of the deviation, the same constants would give .729 (and alpha = 2.8478 above)."""
+    """With beta of the deviation the same constants would give .729 (and alpha = 2.8478 above)."""
     # [Balle16, Lemma 1]
     alpha, beta = 5 * math.sqrt(2 * math.log(20)) / 55, 55 / (4 * (1 + math.log(20)))
     assert smooth_delta(55, alpha, beta, 1) == pytest.approx(0.132093, rel=1e-5)
@@ -325,7 +333,9 @@ class Recorder:
 
 
 def test_noise_follows_the_smooth_sensitivity_and_nobody_is_told() -> None:
-    """4e4 coordinates: the mean square is within 5 standard deviations (false alarms 6e-7) of alpha S; 20 % less is rejected."""
+    """4e4 coordinates: the mean square is within 5 standard deviations (false alarms 6e-7) of alpha
+    S; 20 % less is rejected.
+    """
     mechanism, source, n = SmoothGaussian(1.0, 1e-5, 40_000), Recorder(), 40_000
     exact, secret = np.linspace(-3, 3, n), 0.123456
     noise = mechanism.release(exact, secret, source, least=secret) - exact
@@ -363,8 +373,9 @@ def test_a_bad_smooth_sensitivity_releases_nothing_and_tells_nothing(secret: Any
 )
 def test_bad_values_release_nothing_and_tell_nothing(values: list[Any]) -> None:
     source = Recorder()
+    mechanism = SmoothGaussian(1.0, 1e-5, 2)
     with pytest.raises(PrivacyError, match="nothing was released") as caught:
-        SmoothGaussian(1.0, 1e-5, 2).release(values, 1.0, source, least=1.0)  # type: ignore[arg-type]
+        mechanism.release(values, 1.0, source, least=1.0)  # type: ignore[arg-type]
     assert "7171" not in str(caught.value) and "secret" not in str(caught.value)
     assert source.calls == []
 
@@ -383,7 +394,9 @@ def test_overflow_shape_and_lattice_are_refused() -> None:
 
 
 def test_secure_noise_is_normal_on_a_grid_that_does_not_know_the_scale() -> None:
-    """4e3 coordinates: the mean square within 5 standard deviations (false alarms 6e-7), and 20 % less is rejected."""
+    """4e3 coordinates: the mean square within 5 standard deviations (false alarms 6e-7), and 20 %
+    less is rejected.
+    """
     n = 4_000
     mechanism, secure = SmoothGaussian(1.0, 1e-5, n), SecureSource(lattice=False)
     exact, grid = np.linspace(-3, 3, n), mechanism.grid(1e-3)
@@ -396,8 +409,9 @@ def test_secure_noise_is_normal_on_a_grid_that_does_not_know_the_scale() -> None
 
 @pytest.mark.parametrize("secure", [False, True])
 def test_low_bits_tell_nothing(secure: bool) -> None:
-    """The attack of [Mironov12] on two neighbours with values 0 and 1. In doubles 1 + z is a whole multiple of 2^-53, and z is often not:
-    what is not tells the neighbours apart, at every epsilon. After rounding to the public grid nothing is."""
+    """The attack of [Mironov12] on two neighbours with values 0 and 1. In doubles 1 + z is a whole
+    multiple of 2^-53, and z is often not: what is not tells the neighbours apart, at every epsilon.
+    After rounding to the public grid nothing is."""
     mechanism, rng, runs = SmoothGaussian(1.0, 1e-6, 1), np.random.default_rng(0), 500
     sigma = mechanism.alpha  # S = 1
 
@@ -417,7 +431,8 @@ def test_low_bits_tell_nothing(secure: bool) -> None:
 
 
 def test_audit() -> None:
-    """The optimal test on the worst two neighbours, 3e4 releases each: delta as claimed; with 3/4 of the noise it is refuted.
+    """The optimal test on the worst two neighbours, 3e4 releases each: delta as claimed; with 3/4
+    of the noise it is refuted.
 
     Bounds 5 standard errors wide: false alarms 3e-7.
     """
@@ -445,10 +460,10 @@ def test_audit() -> None:
             (p * (1 - p) + math.exp(2 * epsilon) * q * (1 - q)) / n
         )
 
-    found, error = lower_bound(1.0)
-    assert abs(found - delta) < 5 * error
-    found, error = lower_bound(0.75)
-    assert found - 5 * error > delta
+    epsilon_below, error = lower_bound(1.0)
+    assert abs(epsilon_below - delta) < 5 * error
+    epsilon_below, error = lower_bound(0.75)
+    assert epsilon_below - 5 * error > delta
 
 
 def test_calibrations_are_values() -> None:

@@ -26,7 +26,9 @@ def test_secure_refuses_a_seed():
 
 @pytest.mark.parametrize(("name", "unit"), [("fast", 3.0), ("secure", 3.0 * 2**20)])
 def test_scales(name, unit):
-    """20 000 draws: 6 standard errors of a standard deviation are 3 % (Gaussian) and 4.8 % (Laplace); a 20 % error is rejected."""
+    """20 000 draws: 6 standard errors of a standard deviation are 3 % (Gaussian) and 4.8 %
+    (Laplace); a 20 % error is rejected.
+    """
     source = noise_source(name, 0 if name == "fast" else None)
     for draws, std, slack in (
         (source.gaussian(unit, 20_000), unit, 0.03),
@@ -51,7 +53,9 @@ def test_state_continues_the_stream_without_touching_the_callers_generator():
 
 
 def test_forks_are_independent_and_restore_apart():
-    """Two mechanisms on one source, saved and restored, must not end up with the same draws: their difference would have no noise."""
+    """Two mechanisms on one source, saved and restored, must not end up with the same draws: their
+    difference would have no noise.
+    """
     source = noise_source("fast", 4)
     one, other = source.fork(), source.fork()
     assert one.state() != other.state()

@@ -48,7 +48,8 @@ def test_wrong_kind_format_and_generation(monkeypatch):
     monkeypatch.undo()
     with pytest.raises(
         StateError,
-        match="has format 2, this version of confide reads format confide-state/3: go on with the version that saved it",
+        match="has format 2, this version of confide reads format confide-state/3: "
+        "go on with the version that saved it",
     ):
         unpack(older, "counter", released=0)
 
@@ -86,7 +87,8 @@ def test_a_file_is_private_whole_and_never_older(tmp_path):
     file.remove()
     assert [path.name for path in tmp_path.iterdir()] == ["agent.state.lock"]
     with pytest.raises(StateError, match="removed or put back after generation 2"):
-        # who had gone on from the state that was removed cannot release what others may have released
+        # who had gone on from the state that was removed cannot release what others may have
+        # released
         file.write(packed(3))
 
 

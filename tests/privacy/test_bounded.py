@@ -94,7 +94,9 @@ def test_each_element_is_converted_on_its_own(junk):
 
 
 def test_only_the_bound_makes_contributions():
-    """By hand one cannot make a wrong size, a value off the grid, a NaN or a negative user; and nobody can write into one."""
+    """By hand one cannot make a wrong size, a value off the grid, a NaN or a negative user; and
+    nobody can write into one.
+    """
     ball = L2Ball(1.0, 2)
     for values, users in (
         (np.zeros(3), 1),
@@ -105,9 +107,9 @@ def test_only_the_bound_makes_contributions():
     ):
         with pytest.raises(InvalidParameter):
             Bounded(values, ball, users)
-    made = ball.clip(np.array([0.5, 0.5]))
+    contribution = ball.clip(np.array([0.5, 0.5]))
     with pytest.raises(ValueError, match="read-only"):
-        made.values[:] = 1e9
+        contribution.values[:] = 1e9
     sent = np.array([0.5, 0.5])
     kept = ball.clip(sent)
     sent[:] = 7.0
@@ -138,7 +140,9 @@ def test_a_relation_may_be_a_word(relation):
     "junk", [np.timedelta64(5, "s"), "x", None, 1j, np.datetime64("2020"), b"x", 2**70]
 )
 def test_lists_are_read_before_numpy_gives_them_one_type(junk):
-    """A duration makes all its neighbours durations, and text writes numbers of sixteen bits with few digits."""
+    """A duration makes all its neighbours durations, and text writes numbers of sixteen bits with
+    few digits.
+    """
     assert real_numbers([np.float16(0.1), 3, junk])[:2].tolist() == [float(np.float16(0.1)), 3.0]
     assert real_numbers(np.array([7, np.timedelta64(5, "s")]))[0] == 7
 

@@ -51,8 +51,8 @@ def counter(factorisation, *, loss=None, request=REQUEST, source="fast"):
 
 
 def certificate(name="tree", **more):
-    made = counter(FACTORISATIONS[name](32), **more)
-    return certify(billboard(made.guarantee), [made.mechanism()], subject="prefix sums")
+    tree = counter(FACTORISATIONS[name](32), **more)
+    return certify(billboard(tree.guarantee), [tree.mechanism()], subject="prefix sums")
 
 
 @pytest.mark.parametrize(
@@ -60,18 +60,18 @@ def certificate(name="tree", **more):
 )
 @pytest.mark.parametrize("name", FACTORISATIONS)
 def test_every_counters_certificate_verifies_after_a_trip_to_disk(tmp_path, name, request_):
-    made = certificate(name, request=request_)
-    made.save(tmp_path / "certificate.json")
+    certified = certificate(name, request=request_)
+    certified.save(tmp_path / "certificate.json")
     loaded = Certificate.load(tmp_path / "certificate.json")
-    assert loaded == made
-    found = verify(loaded)
-    assert found.epsilon == pytest.approx(request_.epsilon)
-    assert found.epsilon <= loaded.epsilon * (1 + 1e-9)
+    assert loaded == certified
+    verified = verify(loaded)
+    assert verified.epsilon == pytest.approx(request_.epsilon)
+    assert verified.epsilon <= loaded.epsilon * (1 + 1e-9)
 
 
 def test_secure_certificates_account_for_the_lattice():
-    made = counter(Toeplitz(32, bits=16), source="secure")
-    stated = certify(billboard(made.guarantee), [made.mechanism()])
+    toeplitz = counter(Toeplitz(32, bits=16), source="secure")
+    stated = certify(billboard(toeplitz.guarantee), [toeplitz.mechanism()])
     assert stated.document["guarantee"]["source"] == "secure"
     assert "fast-noise" not in {assumption.kind for assumption in stated.assumptions}
     assert verify(stated).epsilon == pytest.approx(1.0, abs=1e-6)
@@ -82,11 +82,11 @@ def test_secure_certificates_account_for_the_lattice():
 
 
 def test_fast_noise_says_so():
-    """It claims no secret seed, which a run's own files state. The kind decides, not the sentence."""
-    made = certificate()
-    (fast,) = [each for each in made.assumptions if each.kind == "fast-noise"]
+    """It claims no secret seed, because a run's own files state it. The kind decides."""
+    original = certificate()
+    (fast,) = [each for each in original.assumptions if each.kind == "fast-noise"]
     assert fast.text.startswith("Simulation") and "secret" not in fast.text
-    document = copy.deepcopy(made.document)
+    document = copy.deepcopy(original.document)
     for assumption in document["assumptions"]:
         assumption["text"] = "the same in other words"
     verify(Certificate(document))
@@ -101,16 +101,16 @@ def test_a_certificate_of_an_older_format_is_refused_in_one_sentence():
     document = certificate().document | {"format": "confide-certificate/2"}
     with pytest.raises(CertificateError) as refused:
         check_schema(document)
-    assert (
-        str(refused.value)
-        == "not a confide certificate that this version can read: its format is 'confide-certificate/2', not 'confide-certificate/3'"
+    assert str(refused.value) == (
+        "not a confide certificate that this version can read: "
+        "its format is 'confide-certificate/2', not 'confide-certificate/3'"
     )
 
 
 def test_its_guarantee_is_the_one_that_was_certified():
-    made = counter(Tree(32))
-    assert certify(billboard(made.guarantee), [made.mechanism()]).guarantee == billboard(
-        made.guarantee
+    tree = counter(Tree(32))
+    assert certify(billboard(tree.guarantee), [tree.mechanism()]).guarantee == billboard(
+        tree.guarantee
     )
 
 
@@ -140,7 +140,9 @@ def test_gaussian_beside_laplace_is_composed_by_a_privacy_loss_distribution():
 
 
 def test_k_norm_beside_gaussian_noise_about_the_same_users():
-    """By an independent accountant: a pure loss is no better than randomised response, and never a Gaussian one of the same (1, 1e-5)."""
+    """By an independent accountant: a pure loss is no better than randomised response, and never a
+    Gaussian one of the same (1, 1e-5).
+    """
     half = CentralDP(0.5, 1e-5)
     ball = Counter(
         L2Ball(1.0, 3), Exact(1), loss=None, request=half, users=100, noise=noise_source("fast", 0)
@@ -171,7 +173,7 @@ def test_k_norm_beside_gaussian_noise_about_the_same_users():
 
 @pytest.mark.parametrize("source", ["fast", "secure"])
 def test_a_ball_is_verified_and_less_noise_is_refused(source):
-    made = Counter(
+    tree = Counter(
         L2Ball(1.0, 3),
         Leaves(4),
         loss=None,
@@ -179,20 +181,20 @@ def test_a_ball_is_verified_and_less_noise_is_refused(source):
         users=10,
         noise=noise_source(source),
     )
-    stated = certify(made.guarantee, [made.mechanism()])
+    stated = certify(tree.guarantee, [tree.mechanism()])
     assert verify(stated).losses[0].epsilon == pytest.approx(1.0)
     changes = {"scale": 0.99, "sensitivity": 0.9}
     for name, factor in changes.items():
-        less = made.mechanism().to_json()
+        less = tree.mechanism().to_json()
         less[name] *= factor
         with pytest.raises(CertificateError):
-            verify(certify(made.guarantee, [Mechanism(**less)]))
+            verify(certify(tree.guarantee, [Mechanism(**less)]))
     if source == "secure":
-        between = made.mechanism().to_json() | {
-            "sensitivity": made.noise.sensitivity + made.noise.step
+        between = tree.mechanism().to_json() | {
+            "sensitivity": tree.noise.sensitivity + tree.noise.step
         }
         with pytest.raises(CertificateError, match="whole number of shells"):
-            verify(certify(made.guarantee, [Mechanism(**between)]))
+            verify(certify(tree.guarantee, [Mechanism(**between)]))
 
 
 def test_local_and_smooth_mechanisms():
@@ -234,8 +236,8 @@ def test_local_and_smooth_mechanisms():
 
 
 def test_no_privacy_is_certified_as_none():
-    made = counter(Exact(3), loss=PureDP(math.inf), request=NoPrivacy())
-    stated = certify(made.guarantee, [made.mechanism()])
+    exact = counter(Exact(3), loss=PureDP(math.inf), request=NoPrivacy())
+    stated = certify(exact.guarantee, [exact.mechanism()])
     assert stated.document["guarantee"]["epsilon"] is None
     assert [assumption.kind for assumption in stated.assumptions] == ["no-noise"]
     assert verify(stated).epsilon == math.inf
@@ -321,14 +323,14 @@ def test_the_schema_knows_every_counter():
 
 
 def test_a_certificate_is_about_one_participation():
-    made = counter(Tree(32))
+    tree = counter(Tree(32))
     with pytest.raises(InvalidParameter, match="one participation"):
-        certify(made.guarantee.participations(2), [made.mechanism()])
+        certify(tree.guarantee.participations(2), [tree.mechanism()])
 
 
 def test_central_guarantees_become_joint_certificates():
-    made = counter(Tree(32), request=CentralDP(1.0, 1e-5))
-    assert verify(certify(billboard(made.guarantee), [made.mechanism()])).epsilon == pytest.approx(
+    tree = counter(Tree(32), request=CentralDP(1.0, 1e-5))
+    assert verify(certify(billboard(tree.guarantee), [tree.mechanism()])).epsilon == pytest.approx(
         1.0
     )
 

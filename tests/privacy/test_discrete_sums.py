@@ -1,4 +1,6 @@
-"""The bound on sums of discrete Gaussian variables, against their exact distribution by convolution."""
+"""The bound on sums of discrete Gaussian variables, against their exact distribution by
+convolution.
+"""
 
 import math
 
@@ -28,7 +30,9 @@ def discrete_gaussian(variance, reach):
 
 
 def exact_sum(share, terms):
-    """The distribution of the sum of so many shares, on -R..R; what is cut off has probability below 1e-40."""
+    """The distribution of the sum of so many shares, on -R..R; what is cut off has probability
+    below 1e-40.
+    """
     one = discrete_gaussian(share**2, math.ceil(14 * share) + 2)
     total = np.array([1.0])
     for _ in range(terms):
@@ -37,7 +41,9 @@ def exact_sum(share, terms):
 
 
 def loss_values(p, shift):
-    """(log ratio of probabilities, probability) of a sum against the same sum moved by `shift` steps; infinite where the other has none."""
+    """(log ratio of probabilities, probability) of a sum against the same sum moved by `shift`
+    steps; infinite where the other has none.
+    """
     moved = np.concatenate([np.zeros(shift), p])[: len(p)]
     return np.log(p) - np.log(moved, out=np.full(len(p), -np.inf), where=moved > 0), p
 
@@ -78,7 +84,9 @@ def test_the_exact_divergence_is_at_most_the_bound(share, terms, shift):
 @pytest.mark.parametrize(("share", "terms"), [(LEAST_SHARE, 50), (4.0, 8), (9.0, 2), (15.0, 1)])
 @pytest.mark.parametrize("shifts", [(1,), (4,), (2, 2), (1, 1, 1)])
 def test_epsilon_holds_and_is_close(share, terms, shifts):
-    """The exact hockey-stick divergence at the stated epsilon is at most delta, and at a fifth less it is more."""
+    """The exact hockey-stick divergence at the stated epsilon is at most delta, and at a fifth less
+    it is more.
+    """
     p = exact_sum(share, terms)
     p = p[p > 1e-12] if len(shifts) > 1 else p  # a few hundred points, whose products are counted
     epsilon = sum_epsilon(share, terms, math.hypot(*shifts), len(shifts), DELTA)
@@ -88,7 +96,9 @@ def test_epsilon_holds_and_is_close(share, terms, shifts):
 
 @pytest.mark.parametrize(("share", "terms"), [(30.0, 1), (20.0, 3), (40.0, 2)])
 def test_the_distance_from_a_rounded_gaussian(share, terms):
-    """On a lattice that is fine enough for the second bound to be the smaller one, it still holds, and is within 5 % of the truth."""
+    """On a lattice that is fine enough for the second bound to be the smaller one, it still holds,
+    and is within 5 % of the truth.
+    """
     p, shift = exact_sum(share, terms), math.ceil(0.27 * share * math.sqrt(terms))
     epsilon = rounded_epsilon(share, terms, float(shift), 1, DELTA)
     assert (

@@ -29,7 +29,9 @@ SLACK = 1 + 1e-8
 
 @pytest.fixture(scope="module")
 def memory() -> Iterator[Path]:
-    """No disk, where the system has such a folder: nothing here cuts the power, and 20000 times fsync may take minutes."""
+    """No disk, where the system has such a folder: nothing here cuts the power, and 20000 times
+    fsync may take minutes.
+    """
     folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=folder) as name:
         yield Path(name)
@@ -58,11 +60,13 @@ def contents(path: Path) -> bytes:
     return path.read_bytes()
 
 
-# The filter ---------------------------------------------------------------------------------------------------------------------
+# The filter
 
 
 def assert_within(total: Total, losses: list[Loss]) -> None:
-    """By what the losses are, not by what the ledger keeps: the Gaussian ones at the delta the others leave, plus the others."""
+    """By what the losses are, not by what the ledger keeps: the Gaussian ones at the delta the
+    others leave, plus the others.
+    """
     mu = math.sqrt(sum(loss.mu**2 for loss in losses if isinstance(loss, GaussianDP)))
     epsilon = sum(loss.epsilon for loss in losses if not isinstance(loss, GaussianDP))
     delta = sum(loss.delta for loss in losses if isinstance(loss, ApproxDP))
@@ -248,7 +252,7 @@ def test_another_relation_is_refused(path: Path) -> None:
     ledger.spend("a", "a test", PureDP(0.1), "null", release=lambda: b"")
 
 
-# One spend ----------------------------------------------------------------------------------------------------------------------
+# One spend
 
 
 def test_a_retry_returns_the_stored_release_and_costs_nothing(path: Path) -> None:
@@ -349,7 +353,7 @@ def _seconds(when: str) -> float:
     return datetime.fromisoformat(when).timestamp()
 
 
-# Bad input ----------------------------------------------------------------------------------------------------------------------
+# Bad input
 
 
 @pytest.mark.parametrize(
@@ -542,7 +546,7 @@ def test_a_commit_is_one_whole_file_on_the_disk(path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-# Many writers, and sudden ends --------------------------------------------------------------------------------------------------
+# Many writers, and sudden ends
 
 CHILD = """
 import os, sys
@@ -556,7 +560,8 @@ with Ledger(path) as ledger:
     for i in range(first, last):
         loss = PureDP(0.001) if i % 2 else GaussianDP(0.001)
         try:
-            payload = ledger.spend(str(i), "a test", loss, "replace", release=lambda: os.urandom(16))
+            release = functools.partial(os.urandom, 16)
+            payload = ledger.spend(str(i), "a test", loss, "replace", release=release)
         except BudgetExceeded:
             payload = b"refused"
         os.write(log, f"{i} {payload.hex()}\\n".encode())
@@ -629,7 +634,9 @@ def test_threads_may_share_a_ledger(path: Path) -> None:
 def test_a_spend_that_died_between_charge_and_release_is_finished_by_its_retry(path: Path) -> None:
     ledger = Ledger.init(path, epsilon=1.0, delta=1e-6)
     code = (
-        "import os, signal, sys; from confide.privacy import PureDP; from confide.privacy.ledger import Ledger\n"
+        "import os, signal, sys\n"
+        "from confide.privacy import PureDP\n"
+        "from confide.privacy.ledger import Ledger\n"
         "die = lambda: os.kill(os.getpid(), signal.SIGKILL)\n"
         "Ledger(sys.argv[1]).spend('a', 'a test', PureDP(0.7), 'replace', release=die)"
     )
@@ -642,7 +649,9 @@ def test_a_spend_that_died_between_charge_and_release_is_finished_by_its_retry(p
 
 @pytest.mark.process
 def test_kill_9_in_the_middle_of_1000_spends_loses_none_and_counts_none_twice(path: Path) -> None:
-    """The total covers the 1000 spends and not one more, so that a spend counted twice would end in a refusal."""
+    """The total covers the 1000 spends and not one more, so that a spend counted twice would end in
+    a refusal.
+    """
     count, rng, kills = 1000, random.Random(0), 0
     gaussian = gaussian_epsilon(0.001 * math.sqrt(count / 2), 1e-6)
     ledger = Ledger.init(
@@ -680,8 +689,9 @@ def test_kill_9_in_the_middle_of_1000_spends_loses_none_and_counts_none_twice(pa
 
 
 def test_what_was_spent_is_nominal() -> None:
-    """Up to 400 releases of mu = .1, of which somebody looks at each and stops when the likelihood ratio is .3 above the epsilon that
-    `Account.epsilon` states: at that epsilon delta is more than twice the stated one. 2e4 runs: 2 is more than 5 standard errors away."""
+    """Up to 400 releases of mu = .1, of which somebody looks at each and stops when the likelihood
+    ratio is .3 above the epsilon that `Account.epsilon` states: at that epsilon delta is more than
+    twice the stated one. 2e4 runs: 2 is more than 5 standard errors away."""
     mu, delta, steps, runs = 0.1, 0.01, 400, 20_000
     spent = np.array(
         [
@@ -703,7 +713,9 @@ def test_what_was_spent_is_nominal() -> None:
 
 
 def test_a_ledger_of_an_earlier_version_takes_spends_on_parts(tmp_path, monkeypatch):
-    """Parts of one split cost the most of any, of two splits their sum of squares; the id of a pending spend stays with its part."""
+    """Parts of one split cost the most of any, of two splits their sum of squares; the id of a
+    pending spend stays with its part.
+    """
     from confide.privacy import ledger as module
 
     monkeypatch.setattr(

@@ -1,4 +1,6 @@
-"""Nothing depends on the words: with random text in their place, all numbers, rows and decisions are the same."""
+"""Nothing depends on the words: with random text in their place, all numbers, rows and decisions
+are the same.
+"""
 
 import inspect
 import json
@@ -70,14 +72,16 @@ def without_words(monkeypatch):
         for name, value in vars(words).copy().items():
             if inspect.isfunction(value) and value.__module__ == words.__name__:
                 several = "list" in str(inspect.signature(value).return_annotation)
-                made = (lambda *_, **__: [nonsense()]) if several else (lambda *_, **__: nonsense())
+                nonsense_words = (
+                    (lambda *_, **__: [nonsense()]) if several else (lambda *_, **__: nonsense())
+                )
             elif isinstance(value, dict) and not name.startswith("__"):
-                made = Nonsense(value)
+                nonsense_words = Nonsense(value)
             elif isinstance(value, str) and not name.startswith("__"):
-                made = nonsense()
+                nonsense_words = nonsense()
             else:
                 continue
-            monkeypatch.setattr(words, name, made)
+            monkeypatch.setattr(words, name, nonsense_words)
 
     return replaced
 
@@ -92,8 +96,16 @@ def call(*arguments):
 def values(facts):
     """Numbers, flags and kinds of a JSON document, without its texts for people."""
     if isinstance(facts, dict):
-        told = ("text", "promise", "guarantee_in_words", "seconds", "created", "said", "title")
-        return {name: values(each) for name, each in facts.items() if name not in told}
+        words_for_people = (
+            "text",
+            "promise",
+            "guarantee_in_words",
+            "seconds",
+            "created",
+            "said",
+            "title",
+        )
+        return {name: values(each) for name, each in facts.items() if name not in words_for_people}
     return [values(each) for each in facts] if isinstance(facts, list) else facts
 
 
@@ -129,17 +141,17 @@ def results(capsys):
         ],
         "compared": printed(capsys, "compare", "sweep.toml", "--out", "sweep", "--json"),
     }
-    made = Comparison.load("sweep")
+    comparison = Comparison.load("sweep")
     found |= {
-        "rows": [values(row.plain()) | {"anchor": row.anchor} for row in made.rows],
-        "pairs": [values(pair.plain()) for pair in made.pairs],
+        "rows": [values(row.plain()) | {"anchor": row.anchor} for row in comparison.rows],
+        "pairs": [values(pair.plain()) for pair in comparison.pairs],
         "ladders": [
             [(name, row.anchor) for name, row in ladder.items()]
-            for promise in made.promises
-            for ladder in made.ladders(promise)
+            for promise in comparison.promises
+            for ladder in comparison.ladders(promise)
         ],
-        "promises": [promise.key for promise in made.promises],
-        "ranking": [row.anchor for row in made.ranking("lock", made.chosen)],
+        "promises": [promise.key for promise in comparison.promises],
+        "ranking": [row.anchor for row in comparison.ranking("lock", comparison.chosen)],
     }
     for _ in range(2):  # the second time the ledger answers
         learned = printed(
@@ -176,9 +188,9 @@ def test_random_text_in_the_place_of_all_words_changes_no_result(
     assert again == (expected["shown"], expected["compared"])
     assert verify(Run.load("run").certificate).epsilon == expected["verify"]
     folder_of(tmp_path / "nonsense", monkeypatch)
-    found = results(capsys)
+    before = results(capsys)
     for name, value in expected.items():
-        assert found[name] == value, name
+        assert before[name] == value, name
 
 
 def test_refusals_are_the_same_without_words(tmp_path, without_words):
@@ -189,23 +201,23 @@ def test_refusals_are_the_same_without_words(tmp_path, without_words):
         max_steps=STEPS,
     )
     learn, test = log.split(0.5)
-    asked = confide.offline.ModelRelease(
+    question = confide.offline.ModelRelease(
         states=STATES, actions=2, discount=0.9, rewards=world.rewards[0], ends=False
     )
     privacy = confide.CentralDP(20.0, 1e-6)
-    model = asked.release(learn, privacy=privacy, rng=np.random.default_rng(1))
+    model = question.release(learn, privacy=privacy, rng=np.random.default_rng(1))
     model.improvement(model.plan(), test, method="model", rng=np.random.default_rng(2))
-    whole = asked.release(log, privacy=privacy, rng=np.random.default_rng(1))
+    whole = question.release(log, privacy=privacy, rng=np.random.default_rng(1))
     for from_, other in ((model, learn), (whole, test), (model, log.split(0.4)[1])):
         with pytest.raises(InvalidParameter, match="holdout must be people"):
             from_.improvement(from_.plan(), other, method="model")
     confide.Ledger.init(tmp_path / "small.sqlite", epsilon=25.0, delta=1e-4)
     with confide.Ledger(tmp_path / "small.sqlite") as ledger:
-        first = asked.release(log, privacy=privacy, ledger=ledger, rng=np.random.default_rng(1))
-        again = asked.release(log, privacy=privacy, ledger=ledger, rng=np.random.default_rng(9))
+        first = question.release(log, privacy=privacy, ledger=ledger, rng=np.random.default_rng(1))
+        again = question.release(log, privacy=privacy, ledger=ledger, rng=np.random.default_rng(9))
         assert first.to_bytes() == again.to_bytes()
         with pytest.raises(BudgetExceeded):
-            asked.release(log, privacy=privacy, ledger=ledger, id="again")
+            question.release(log, privacy=privacy, ledger=ledger, id="again")
 
 
 def test_every_word_is_replaced(without_words):

@@ -13,8 +13,11 @@ PRIVACY = CentralDP(1.0, 1e-5)
 
 @pytest.mark.parametrize("name", FACTORISATIONS)
 def test_releases_have_the_covariance_of_the_factorisation(name):
-    """Correlations within 6 standard errors (0.03) for each of 78 pairs: false alarm below 1e-6. A counter that redraws its noise at every
-    release, or has 20 % less, is rejected by the same test."""
+    """Correlations are within 6 standard errors (0.03) for each of 78 pairs.
+
+    A false alarm has a probability below 1e-6. The same test rejects a counter that redraws its
+    noise at every release, or has 20 % less.
+    """
     runs, leaves = 40_000, 12
     bound = L2Ball(1.0, runs)
     counter = Counter(

@@ -81,7 +81,9 @@ def test_users_one_by_one_and_counts_are_the_same_bits_as_all_together():
 @pytest.mark.parametrize("make", [raw_rewards, centred_rewards])
 @pytest.mark.parametrize("weights", [None, 0.5])
 def test_the_regression_is_right(make, weights):
-    """Signed features without a constant in their span: least squares on the exact sums of 4e5 users finds theta within 0.02."""
+    """Signed features without a constant in their span: least squares on the exact sums of 4e5
+    users finds theta within 0.02.
+    """
     rng = np.random.default_rng(0)
     rows, theta = rng.uniform(-0.5, 0.5, size=(6, 2, 3)), rng.normal(size=3)
     rows *= np.sign(rows @ theta)[..., None]  # rewards are not negative

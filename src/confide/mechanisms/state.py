@@ -1,7 +1,11 @@
 """Saved state: private bytes that can be restored later, and never to before a release.
 
-A counter that is re-noised after a crash releases the same data twice. So every draw is part of the state, the state carries a
-generation (how many leaves it has absorbed), and a state older than the last release is refused.
+A counter that adds new noise to the same data after a crash releases them twice. So every draw is
+part of the state, the state carries a generation (how many leaves it has absorbed), and a state
+that is older than the last release is refused.
+
+What leaves this file is the format of a state, which `_FORMAT` names, and the files of a
+`StateFile`. Later versions must read them. All of it is PRIVATE.
 """
 
 import contextlib
@@ -24,12 +28,15 @@ from confide.errors import StateError
 
 _MAGIC = b"confide-state\n"
 _FORMAT = "confide-state/3"
+# The types of arrays that a state may hold.
 _TYPES = {"float64", "int64", "uint8"}
+# A SHA-256 checksum ends the file.
+_CHECKSUM_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """PRIVATE: what `pack` was given, checked."""
+    """What `pack` was given, after `unpack` has checked it. PRIVATE."""
 
     kind: str
     generation: int
@@ -37,16 +44,19 @@ class State:
     arrays: dict[str, npt.NDArray[Any]]
 
     def __repr__(self) -> str:
+        """Without the facts and the arrays, which are private."""
         return f"State(kind={self.kind!r}, generation={self.generation})"
 
 
 def pack(
     kind: str, generation: int, facts: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]
 ) -> bytes:
+    """A state as bytes: a header in JSON, the arrays, and a checksum."""
     for name, array in arrays.items():
         if str(array.dtype) not in _TYPES:
             raise StateError(
-                f"a state holds arrays of {', '.join(sorted(_TYPES))}, {name} is {array.dtype}: it would not open again"
+                f"a state holds arrays of {', '.join(sorted(_TYPES))}, {name} is {array.dtype}: "
+                "it would not open again"
             )
     layout = {name: [str(array.dtype), list(array.shape)] for name, array in arrays.items()}
     header = json.dumps(
@@ -64,33 +74,38 @@ def pack(
 
 
 def unpack(data: bytes, kind: str, *, released: int) -> State:
-    """The state in `data`; refused if it is damaged, of another kind or format, or older than generation `released`."""
+    """The state in `data`.
+
+    It is refused if it is damaged, of another kind or format, or older than generation `released`.
+    """
     arguments.whole("released", released, at_least=0)
     header, body = _open(data)
     if header["kind"] != kind:
         raise StateError(f"the state is of a {header['kind']}, expected a {kind}")
     if header["generation"] < released:
         raise StateError(
-            f"the state is of generation {header['generation']}, but generation {released} was already released: "
-            "going on from here would noise the same data twice"
+            f"the state is of generation {header['generation']}, but generation {released} was "
+            "already released: going on from here would noise the same data twice"
         )
-    arrays, at = {}, 0
+    arrays = {}
+    offset = 0
     for name, (dtype, shape) in header["arrays"].items():
         if dtype not in _TYPES:
             raise StateError("the state holds an array of an unexpected type")
         count = int(np.prod(shape, dtype=np.int64))
-        arrays[name] = (
-            np.frombuffer(body, dtype=dtype, count=count, offset=at).reshape(shape).copy()
-        )
-        at += arrays[name].nbytes
+        flat = np.frombuffer(body, dtype=dtype, count=count, offset=offset)
+        arrays[name] = flat.reshape(shape).copy()
+        offset += arrays[name].nbytes
     return State(kind, header["generation"], header["facts"], arrays)
 
 
 def _open(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """The header of a state and the bytes of its arrays, after the checksum was compared."""
     if not isinstance(data, bytes | bytearray | memoryview):
         raise StateError(f"data must be the bytes of a state, got {type(data).__name__}")
     data = bytes(data)
-    content, digest = data[:-32], data[-32:]
+    content = data[:-_CHECKSUM_BYTES]
+    digest = data[-_CHECKSUM_BYTES:]
     if not content.startswith(_MAGIC):
         raise StateError("this is not a confide state")
     if hashlib.sha256(content).digest() != digest:
@@ -100,16 +115,23 @@ def _open(data: bytes) -> tuple[dict[str, Any], bytes]:
     header: dict[str, Any] = json.loads(content[start : start + length])
     if header["format"] != _FORMAT:
         raise StateError(
-            f"the state has format {header['format']}, this version of confide reads format {_FORMAT}: go on with the version that saved it"
+            f"the state has format {header['format']}, this version of confide reads format "
+            f"{_FORMAT}: go on with the version that saved it"
         )
     return header, content[start + length :]
 
 
 class StateStore(Protocol):
-    """Where a learner keeps its state. Each generation is written once, and an older state than the newest is never read."""
+    """Where a learner keeps its state.
+
+    Each generation is written once, and a state that is older than the newest one is never read.
+    """
 
     def hold(self) -> None:
-        """From now on no other process goes on from this store, until this one ends; `StateError` if another one does already."""
+        """Keep other processes from going on from this store, until this process ends.
+
+        If another process holds it already, this is a `StateError`.
+        """
 
     def exists(self) -> bool:
         """Whether a state was written."""
@@ -117,32 +139,41 @@ class StateStore(Protocol):
     def read(self) -> bytes: ...
 
     def write(self, data: bytes) -> None:
-        """Durable when it returns."""
+        """Write a state. It is durable when this returns."""
 
     def generation(self) -> int:
-        """The newest generation that was written, and so may have been released; 0 if there is none."""
+        """The newest generation that was written, so it may have been released. 0: none was."""
 
 
-# the files that this process holds, by device and inode: the id of the process
+# The files that were locked, by device and inode, and the id of the process that locked them. A
+# forked process sees the id of its parent here, and does not hold the lock.
 _held: dict[tuple[int, int], int] = {}
 
 
 class StateFile:
-    """A state on disk, mode 0600, replaced atomically, beside a mark of the newest generation that was ever written.
+    """A state on disk, and beside it a mark of the newest generation that was ever written.
 
-    `write` takes each generation once, from whoever comes first: two services that go on from one state, or one that starts afresh on an
-    old store, cannot both release the next generation. It returns when state and mark are on the disk, so that a release that leaves
-    afterwards is covered. `read` refuses a state file that was put back from an older copy.
+    Only the owner can read the files, and a file is replaced as a whole.
+
+    `write` takes each generation once, from the first process that writes it. So two services that
+    go on from one state cannot both release the next generation, and neither can a service that
+    starts anew on an old store. `write` returns when the state and the mark are on the disk, so a
+    release that leaves afterwards is covered. `read` refuses a state file that was replaced by an
+    older copy.
     """
 
     def __init__(self, path: str | Path) -> None:
         # One name for the file, whatever links lead to it and wherever the process moves later.
         self.path = Path(os.path.realpath(arguments.path("path", path)))
         self._mark = self.path.with_name(self.path.name + ".generation")
-        self._newest = 0  # that this object has read or written
+        # The newest generation that this object has read or written.
+        self._newest = 0
 
     def hold(self) -> None:
-        """By a lock of the kernel on a file beside the state, which ends with the process, however it ends."""
+        """Take a lock of the kernel on a file beside the state.
+
+        It ends with the process, however the process ends.
+        """
         path = self.path.with_name(self.path.name + ".owner")
         handle = open_lock(path)
         facts = os.fstat(handle)
@@ -155,23 +186,28 @@ class StateFile:
         except OSError:
             os.close(handle)
             raise StateError(
-                f"another process goes on from {self.path.name}: two of them would release the same users twice"
+                f"another process goes on from {self.path.name}: "
+                "two of them would release the same users twice"
             ) from None
-        _held[place] = os.getpid()  # the handle stays open
+        # The handle stays open, because closing it would end the lock.
+        _held[place] = os.getpid()
 
     def exists(self) -> bool:
         return self.path.exists()
 
     def write(self, data: bytes) -> None:
-        generation = _open(data)[0]["generation"]
+        header, _ = _open(data)
+        generation = header["generation"]
         with self._lock():
             if generation <= self.generation():
                 raise StateError(
-                    f"generation {generation} was already written (the newest is {self.generation()}): it must not be drawn twice"
+                    f"generation {generation} was already written (the newest is "
+                    f"{self.generation()}): it must not be drawn twice"
                 )
             if self.generation() < self._newest:
                 raise StateError(
-                    f"{self.path.name} was removed or put back after generation {self._newest}: it cannot go on from there"
+                    f"{self.path.name} was removed or put back after generation {self._newest}: "
+                    "it cannot go on from there"
                 )
             for leftover in self._leftovers():
                 leftover.unlink(missing_ok=True)
@@ -186,34 +222,41 @@ class StateFile:
             raise StateError(
                 f"cannot read the state file {self.path.name}: {error.strerror}"
             ) from None
-        if _open(data)[0]["generation"] < self.generation():
+        header, _ = _open(data)
+        if header["generation"] < self.generation():
             raise StateError(
-                f"the state file {self.path.name} is older than generation {self.generation()}, which was already released"
+                f"the state file {self.path.name} is older than generation {self.generation()}, "
+                "which was already released"
             )
         self._newest = max(self._newest, self.generation())
         return data
 
     def remove(self) -> None:
-        """Nothing will be restored any more. The lock stays: a file that others may hold must not be replaced."""
+        """Remove the state, because nothing will be restored any more.
+
+        The file of the lock stays. Others may hold it, so it must not be replaced.
+        """
         with self._lock():
             for path in (self.path, self._mark, *self._leftovers()):
                 path.unlink(missing_ok=True)
 
     def _leftovers(self) -> list[Path]:
-        """Of a writer that was killed; under the lock nobody else is writing."""
+        """The temporary files of a writer that was killed. The lock keeps other writers out."""
         return leftovers(self.path.parent, self.path.name, self._mark.name)
 
     def generation(self) -> int:
-        """The newest generation that was written, and so may have been released; 0 if there is none."""
+        """The newest generation that was written, so it may have been released. 0: none was."""
         try:
             marked = int(self._mark.read_text())
         except FileNotFoundError:
             marked = 0
         except (OSError, ValueError):
             raise StateError(f"the file {self._mark.name} next to the state is damaged") from None
-        # a crash may come after the state is written and before the mark is
-        written = _open(self.path.read_bytes())[0]["generation"] if self.path.exists() else 0
-        return max(marked, written)
+        if not self.path.exists():
+            return marked
+        # After a crash the state may be newer than the mark, because it is written first.
+        header, _ = _open(self.path.read_bytes())
+        return max(marked, header["generation"])
 
     @property
     def _lock_path(self) -> Path:

@@ -1,4 +1,4 @@
-"""From trajectories to bounded contributions."""
+"""From trajectories to bounded contributions. What stands here serves several families."""
 
 from confide.privacy.bounded import L2Ball
 from confide.statistics.bounds import RegressionRows, WeightedRows

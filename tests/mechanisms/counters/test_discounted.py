@@ -14,7 +14,9 @@ def effective(counter):
 
 
 def test_the_noise_on_a_rate_is_that_of_least_squares():
-    """2000 releases of noise alone: the estimate of the rate, on the whole past, within 5 s.e. of the stated deviation."""
+    """2000 releases of noise alone: the estimate of the rate, on the whole past, within 5 s.e. of
+    the stated deviation.
+    """
     counter, users, rng = Discounted(8), 1.3 ** np.arange(8), np.random.default_rng(0)
     _, coder = dense(counter)
     mean = coder @ users
@@ -42,7 +44,9 @@ def test_the_weights_are_the_rows_of_the_coder(bits):
 
 
 def test_a_flooring_accumulator_would_count_users_too_often():
-    """Why the leaves are kept for whole coefficients: an accumulator that is rounded down moves by up to one more at each release."""
+    """Why the leaves are kept for whole coefficients: an accumulator that is rounded down moves by
+    up to one more at each release.
+    """
     first, other = [1 << 20, 0, 0, 0, 0, 0], [(1 << 20) + 1, 0, 0, 0, 0, 0]
 
     def floored(leaves):

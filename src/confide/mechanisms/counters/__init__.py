@@ -1,4 +1,8 @@
-"""Counters: noisy sums of a stream, by different factorisations of the matrix of prefix sums; discounted sums beside them."""
+"""Counters: noisy sums of a stream, by different factorisations of the matrix of prefix sums.
+
+`Discounted` releases discounted sums instead. The names in `FACTORISATIONS` stand in certificates
+and saved states.
+"""
 
 from confide.mechanisms.counters.buffered import Buffered
 from confide.mechanisms.counters.counter import (

@@ -1,11 +1,18 @@
 """Buffered linear Toeplitz: nearly the square root's noise in constant memory [Dvijotham24].
 
-C(x) = prod_i (1 - v_i x)/(1 - u_i x) approximates (1 - x)^(-1/2) by a few decays 1 > u_1 > v_1 > u_2 > v_2 > ... > 0. By partial fractions
+C and B are lower-triangular Toeplitz matrices with the first columns c_j and b_j. The power series
 
-    c_j = sum_i w_i u_i^(j-1)  (j >= 1, c_0 = 1)        b_j = sum_i b_i' v_i^j  with v_0 = 1,  for B = A C^-1.
+    C(x) = prod_i (1 - v_i x)/(1 - u_i x)
 
-The decays are kept as gaps 1 - u_i, 1 - v_i in increasing order: then every weight and every term of the closed forms of the norms is
-positive, and nothing cancels however close a decay comes to 1.
+approximates (1 - x)^(-1/2) by a few decays 1 > u_1 > v_1 > u_2 > v_2 > ... > 0. By partial
+fractions, with B = A C^-1 and v_0 = 1,
+
+    c_j = sum_i w_i u_i^(j-1)   for j >= 1, and c_0 = 1,
+    b_j = sum_i w'_i v_i^j.
+
+In the code, `coder` has the weights w_i and the gaps 1 - u_i, and `decoder` has w'_i and 1 - v_i.
+The decays are kept as gaps in increasing order. Then every weight, and every term of the closed
+forms of the norms, is positive. Nothing cancels however close a decay comes to 1.
 """
 
 import math
@@ -25,10 +32,12 @@ from confide.privacy.bounded import Array
 
 @dataclass(frozen=True, slots=True)
 class Buffered:
-    """The counter for a release per episode: 2 x `buffers` + 1 arrays of memory, the same work for every leaf.
+    """The counter for a release after each episode.
 
-    `gaps` = (1 - u_1, 1 - v_1, 1 - u_2, ...), increasing, two per buffer; by default four buffers, optimised for the largest noise over
-    the `leaves` releases.
+    Its memory are 2 `buffers` + 1 arrays, and the work is the same for every leaf.
+
+    `gaps` = (1 - u_1, 1 - v_1, 1 - u_2, ...) are increasing, two for each buffer. By default there
+    are four buffers, with the gaps for which the largest noise over all releases is the smallest.
     """
 
     leaves: int
@@ -41,7 +50,8 @@ class Buffered:
     def __post_init__(self) -> None:
         whole("leaves", self.leaves, at_least=1)
         gaps = tuple(array("gaps", self.gaps, ndim=1).tolist()) or optimal_gaps(self.leaves)
-        if len(gaps) % 2 or not all(a < b for a, b in zip((0.0, *gaps), (*gaps, 1.0), strict=True)):
+        increasing = all(a < b for a, b in zip((0.0, *gaps), (*gaps, 1.0), strict=True))
+        if len(gaps) % 2 or not increasing:
             raise InvalidParameter.of(
                 "gaps", f"must be an even number of increasing values in (0, 1), got {gaps}"
             )
@@ -66,10 +76,17 @@ class Buffered:
     def public_memory(self, size: int) -> Memory:
         return {"buffers": np.zeros((len(self.gaps) // 2 + 1, size))}
 
-    def encode(self, t: int, leaf: npt.NDArray[Any], memory: Memory) -> npt.NDArray[Any]:  # noqa: ARG002 - time-invariant
+    # The factorisation is the same at all times.
+    def encode(
+        self,
+        t: int,  # noqa: ARG002
+        leaf: npt.NDArray[Any],
+        memory: Memory,
+    ) -> npt.NDArray[Any]:
         return _kernels.encode(leaf, memory["buffers"], self._parts.coder.recipe)
 
-    def decode(self, t: int, rows: Array, memory: Memory) -> Array:  # noqa: ARG002 - time-invariant
+    # The factorisation is the same at all times.
+    def decode(self, t: int, rows: Array, memory: Memory) -> Array:  # noqa: ARG002
         return _kernels.decode(rows[0], memory["buffers"], self._parts.decoder.recipe)
 
 
@@ -79,13 +96,16 @@ class _Exponentials:
 
     weights: Array
     gaps: Array
-    recipe: Array  # [weights, decays]: as the compiled loops want them
+    # Weights and decays [weight or decay, buffer], as the compiled loops expect them.
+    recipe: Array
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    coder: _Exponentials  # c_1, c_2, ...
-    decoder: _Exponentials  # b_0, b_1, ...
+    # c_1, c_2, ...
+    coder: _Exponentials
+    # b_0, b_1, ...
+    decoder: _Exponentials
 
 
 def _exponentials(weights: Array, gaps: Array) -> _Exponentials:
@@ -94,21 +114,24 @@ def _exponentials(weights: Array, gaps: Array) -> _Exponentials:
 
 @lru_cache(maxsize=64)
 def _parts(gaps: tuple[float, ...]) -> _Parts:
-    u, v = np.array(gaps[0::2]), np.array(gaps[1::2])
-    same = np.eye(len(u), dtype=bool)
-    coder = np.prod(v[None] - u[:, None], axis=1) / np.prod(
-        np.where(same, 1.0, u[None] - u[:, None]), axis=1
+    """The partial fractions of C and B. All products are over k."""
+    # The gaps 1 - u_i and 1 - v_i.
+    u_gaps = np.array(gaps[0::2])
+    v_gaps = np.array(gaps[1::2])
+    same = np.eye(len(u_gaps), dtype=bool)
+    # w_i = prod (u_i - v_k) / prod (u_i - u_k) for k != i.
+    u_differences = np.where(same, 1.0, u_gaps[None] - u_gaps[:, None])
+    coder = np.prod(v_gaps[None] - u_gaps[:, None], axis=1) / np.prod(u_differences, axis=1)
+    # w'_i are the residues of prod (1 - u_k x) / ((1 - x) prod (1 - v_k x)) at 1, and at 1/v_i.
+    at_one = np.prod(u_gaps / v_gaps)
+    v_differences = np.where(same, 1.0, v_gaps[None] - v_gaps[:, None])
+    at_v = (
+        np.prod(u_gaps[None] - v_gaps[:, None], axis=1) / np.prod(v_differences, axis=1) / -v_gaps
     )
-    # residues of prod (1 - u_k x) / ((1 - x) prod (1 - v_k x)): at 1, and at 1/v_i
-    at_one = np.prod(u / v)
-    decoder = (
-        np.prod(u[None] - v[:, None], axis=1)
-        / np.prod(np.where(same, 1.0, v[None] - v[:, None]), axis=1)
-        / -v
-    )
+    decoder = np.concatenate([[at_one], at_v])
     return _Parts(
-        _exponentials(coder, u),
-        _exponentials(np.concatenate([[at_one], decoder]), np.concatenate([[0.0], v])),
+        _exponentials(coder, u_gaps),
+        _exponentials(decoder, np.concatenate([[0.0], v_gaps])),
     )
 
 
@@ -126,20 +149,25 @@ def _energy(sequence: _Exponentials, terms: int) -> float:
 
 @lru_cache(maxsize=64)
 def optimal_gaps(leaves: int, buffers: int = 4) -> tuple[float, ...]:
-    """The gaps with the smallest maximal noise, max_t ||B_t|| max_j ||C e_j|| (row norms increase in t: all b_j > 0)."""
+    """The gaps with the smallest maximal noise max_t ||B_t|| max_j ||C e_j||.
+
+    The row norms ||B_t|| increase in t, because all b_j are positive, so the last one counts. The
+    number of buffers is a matter of taste. Any increasing gaps are valid for privacy.
+    """
     from scipy.optimize import minimize
 
     def gaps_of(x: Array) -> Array:
-        gaps: Array = np.exp(-np.cumsum(np.logaddexp(0, x))[::-1])  # increasing, below one
+        """Increasing gaps below one, for any x."""
+        gaps: Array = np.exp(-np.cumsum(np.logaddexp(0, x))[::-1])
         return gaps
 
     def log_noise(x: Array) -> float:
         parts = _parts(tuple(gaps_of(x)))
-        return math.log1p(_energy(parts.coder, leaves - 1)) + math.log(
-            _energy(parts.decoder, leaves)
-        )
+        log_column = math.log1p(_energy(parts.coder, leaves - 1))
+        log_row = math.log(_energy(parts.decoder, leaves))
+        return log_column + log_row
 
     spread = max(math.log(leaves), 1.0) / (2 * buffers)
     start = np.full(2 * buffers, math.log(math.expm1(spread)))
-    found = minimize(log_noise, start, method="BFGS", options={"gtol": 1e-7, "maxiter": 500})
-    return tuple(float(gap) for gap in gaps_of(found.x))
+    optimum = minimize(log_noise, start, method="BFGS", options={"gtol": 1e-7, "maxiter": 500})
+    return tuple(float(gap) for gap in gaps_of(optimum.x))

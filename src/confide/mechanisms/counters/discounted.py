@@ -8,27 +8,36 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import check_size, real, whole
-from confide.errors import InvalidParameter
-from confide.mechanisms.counters.counter import Memory, check_leaves, check_order, check_time
+from confide.arguments import check_size, real
+from confide.mechanisms.counters.counter import (
+    Memory,
+    check_bits,
+    check_leaves,
+    check_order,
+    check_time,
+)
 from confide.privacy.bounded import Array
 
 
 @dataclass(frozen=True, slots=True)
 class Discounted:
-    """Release t is sum_{j <= t} ratio^(t - j) x_j with noise of its own: C is lower-triangular with geometric columns, and B = I.
+    """Discounted sums: release t is sum_{j <= t} ratio^(t - j) x_j with noise of its own.
 
-    A = C is not the matrix of prefix sums, and nothing in the guarantee of a counter needs it to be: each row of C x is noised once.
+    C is lower triangular with geometric columns, and B = I. A = C is not the matrix of prefix sums.
+    Nothing in the guarantee of a counter needs it to be, because each row of C x is noised once.
 
-    Why: with leaves that grow by a factor g, and ratio = 1/g, least squares over all releases knows the rate of the contributions with the
-    noise (1 + 1/g) x sensitivity / mu on the whole past: 1.77 at g = 1.3. The prefix sums of the square root have 2.17 after 32 releases,
-    and more after more.
+    Why: leaves may grow by a factor g. With ratio = 1/g, least squares over all releases estimates
+    the rate of the contributions with the noise (1 + 1/g) sensitivity / mu on the whole past, which
+    is 1.77 sensitivity / mu at g = 1.3. The prefix sums of the square root have 2.17 after 32
+    releases, and more after more.
 
-    With `bits`, C has entries rounded up to multiples of 2^-bits, scaled to whole numbers (for secure noise). The leaves are kept for it:
-    ratio times a sum is not whole, and rounding it would count a user more often than the columns of C say.
+    With `bits`, C has entries rounded up to multiples of 2^-bits, scaled to whole numbers, for
+    secure noise. All leaves are kept for this. The ratio times a sum is not whole, and rounding it
+    would count a user more often than the columns of C say.
     """
 
     leaves: int
+    # The default is that of schedules that grow by 1.3. Taste.
     ratio: float = 1 / 1.3
     bits: int | None = None
     name: ClassVar[str] = "discounted"
@@ -36,8 +45,7 @@ class Discounted:
     def __post_init__(self) -> None:
         check_leaves(self.leaves)
         real("ratio", self.ratio, above=0, below=1)
-        if self.bits is not None and not 4 <= whole("bits", self.bits) <= 30:
-            raise InvalidParameter.of("bits", "must be between 4 and 30", got=f"{self.bits}")
+        check_bits(self.bits)
 
     @property
     def integral(self) -> bool:
@@ -57,23 +65,22 @@ class Discounted:
         return 1 / self.coefficient
 
     def weights(self, t: int) -> Array:
-        """What release t counts leaf 1, ..., t with."""
+        """The weights of leaf 1, ..., t in release t."""
         check_time(t, self.leaves)
         return _column(self.leaves, self.ratio, self.bits)[:t][::-1] / self.coefficient
 
     def parameters(self) -> dict[str, Any]:
-        return (
-            {"ratio": self.ratio} if self.bits is None else {"ratio": self.ratio, "bits": self.bits}
-        )
+        if self.bits is None:
+            return {"ratio": self.ratio}
+        return {"ratio": self.ratio, "bits": self.bits}
 
     def private_memory(self, size: int, dtype: type) -> Memory:
-        return {
-            "leaves" if self.integral else "sum": np.zeros(
-                (self.leaves, size) if self.integral else size, dtype
-            )
-        }
+        if self.integral:
+            return {"leaves": np.zeros((self.leaves, size), dtype)}
+        return {"sum": np.zeros(size, dtype)}
 
-    def public_memory(self, size: int) -> Memory:  # noqa: ARG002 - nothing to keep
+    # There is nothing to keep.
+    def public_memory(self, size: int) -> Memory:  # noqa: ARG002
         return {}
 
     def encode(self, t: int, leaf: npt.NDArray[Any], memory: Memory) -> npt.NDArray[Any]:
@@ -92,20 +99,25 @@ class Discounted:
 
 
 def best_ratio(sizes: npt.ArrayLike) -> float:
-    """The ratio for leaves of these sizes with the least noise on the rate, against the size of the past, at its worst release."""
+    """The ratio with the least noise on the rate, for leaves of these sizes.
+
+    The noise is that on the whole past, at the worst release. The 60 ratios that are tried are a
+    matter of taste.
+    """
     users = np.asarray(sizes, dtype=np.float64)
-    past = np.cumsum(users)
+    past_users = np.cumsum(users)
 
-    def worst(ratio: float) -> float:
-        known = np.convolve(users, _column(len(users), ratio, None))[: len(users)]
-        return Discounted(len(users), ratio).column_norm(2) * float(
-            (past / np.sqrt(np.cumsum(known**2))).max()
-        )
+    def worst_noise(ratio: float) -> float:
+        discounted_users = np.convolve(users, _column(len(users), ratio, None))[: len(users)]
+        noise_of_releases = past_users / np.sqrt(np.cumsum(discounted_users**2))
+        return Discounted(len(users), ratio).column_norm(2) * float(noise_of_releases.max())
 
-    return min((1 - float(gap) for gap in np.geomspace(0.9, 1 / (1 + len(users)), 60)), key=worst)
+    gaps = np.geomspace(0.9, 1 / (1 + len(users)), 60)
+    return min((1 - float(gap) for gap in gaps), key=worst_noise)
 
 
 @lru_cache(maxsize=16)
 def _column(leaves: int, ratio: float, bits: int | None) -> Array:
+    """The first column of C, which all others are shifted copies of."""
     exact: Array = np.power(ratio, np.arange(leaves, dtype=np.float64))
     return exact if bits is None else np.ceil(exact * 2.0**bits)

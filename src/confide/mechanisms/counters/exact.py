@@ -13,7 +13,11 @@ from confide.privacy.bounded import Array
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """C = A, B = I: exact without privacy; with one leaf the plain mechanism; with more, each release pays anew (the baseline)."""
+    """C = A and B = I: every prefix sum gets noise of its own.
+
+    Without privacy the sums are exact. With one leaf this is the plain mechanism. With more leaves
+    a user is in several noisy sums and pays for each of them, so it serves as a baseline.
+    """
 
     leaves: int
     name: ClassVar[str] = "exact"
@@ -36,10 +40,16 @@ class Exact:
     def private_memory(self, size: int, dtype: type) -> Memory:
         return {"total": np.zeros(size, dtype)}
 
-    def public_memory(self, size: int) -> Memory:  # noqa: ARG002 - nothing to keep
+    # There is nothing to keep.
+    def public_memory(self, size: int) -> Memory:  # noqa: ARG002
         return {}
 
-    def encode(self, t: int, leaf: npt.NDArray[Any], memory: Memory) -> npt.NDArray[Any]:  # noqa: ARG002
+    def encode(
+        self,
+        t: int,  # noqa: ARG002
+        leaf: npt.NDArray[Any],
+        memory: Memory,
+    ) -> npt.NDArray[Any]:
         memory["total"] = memory["total"] + leaf
         return memory["total"][None]
 

@@ -13,9 +13,10 @@ from confide.privacy.bounded import Array
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
-    """C = I, B = A: each leaf is noised once, and prefix sums add up the noise of all leaves so far.
+    """C = I and B = A: each leaf is noised once, and prefix sums add up the noise of all leaves.
 
-    For whoever wants the leaves, as differences of prefix sums, with the least noise there can be: one user is seen once.
+    It is for those who want the leaves themselves, as differences of prefix sums. They have the
+    least noise there can be, because a user is counted once.
     """
 
     leaves: int
@@ -26,7 +27,8 @@ class Leaves:
     def __post_init__(self) -> None:
         check_leaves(self.leaves)
 
-    def column_norm(self, order: int) -> float:  # noqa: ARG002 - one in every norm
+    # It is one in every norm.
+    def column_norm(self, order: int) -> float:  # noqa: ARG002
         return 1.0
 
     def row_norm(self, t: int) -> float:
@@ -35,13 +37,19 @@ class Leaves:
     def parameters(self) -> dict[str, Any]:
         return {}
 
-    def private_memory(self, size: int, dtype: type) -> Memory:  # noqa: ARG002 - nothing to keep
+    # There is nothing to keep.
+    def private_memory(self, size: int, dtype: type) -> Memory:  # noqa: ARG002
         return {}
 
     def public_memory(self, size: int) -> Memory:
         return {"total": np.zeros(size)}
 
-    def encode(self, t: int, leaf: npt.NDArray[Any], memory: Memory) -> npt.NDArray[Any]:  # noqa: ARG002
+    def encode(
+        self,
+        t: int,  # noqa: ARG002
+        leaf: npt.NDArray[Any],
+        memory: Memory,  # noqa: ARG002
+    ) -> npt.NDArray[Any]:
         return leaf[None]
 
     def decode(self, t: int, rows: Array, memory: Memory) -> Array:  # noqa: ARG002

@@ -8,18 +8,29 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import check_size, whole
-from confide.errors import InvalidParameter
-from confide.mechanisms.counters.counter import Memory, check_leaves, check_order, check_time
+from confide.arguments import check_size
+from confide.mechanisms.counters.counter import (
+    Memory,
+    check_bits,
+    check_leaves,
+    check_order,
+    check_time,
+)
 from confide.privacy.bounded import Array
 
 
 @dataclass(frozen=True, slots=True)
 class Toeplitz:
-    """C = B = A^(1/2), lower-triangular Toeplitz with c_0 = 1, c_j = c_{j-1} (2j - 1)/(2j): the noise closest to the optimum for few
-    releases. Memory and time per leaf grow with the number of leaves: meant for schedules, not for a release per episode.
+    """C = B = A^(1/2), the square root of the matrix of prefix sums.
 
-    With `bits`, C has entries rounded up to multiples of 2^-bits, scaled to whole numbers (for secure noise), and B = A C^-1.
+    It is a lower-triangular Toeplitz matrix with c_0 = 1 and c_j = c_{j-1} (2j - 1)/(2j).
+
+    For few releases its noise is the closest to the optimum. Memory and time per leaf grow with the
+    number of leaves. So it is meant for schedules with few releases, and not for a release after
+    each episode.
+
+    With `bits`, C has entries rounded up to multiples of 2^-bits, scaled to whole numbers, for
+    secure noise, and B = A C^-1.
     """
 
     leaves: int
@@ -28,8 +39,7 @@ class Toeplitz:
 
     def __post_init__(self) -> None:
         check_leaves(self.leaves)
-        if self.bits is not None and not 4 <= whole("bits", self.bits) <= 30:
-            raise InvalidParameter.of("bits", "must be between 4 and 30", got=f"{self.bits}")
+        check_bits(self.bits)
 
     @property
     def integral(self) -> bool:
@@ -65,7 +75,7 @@ class Toeplitz:
 
     def decode(self, t: int, rows: Array, memory: Memory) -> Array:
         memory["rows"][t - 1] = rows[0]
-        # backwards it would miss BLAS
+        # A reversed view would not be multiplied by BLAS.
         decoder = np.ascontiguousarray(_decoder(self.leaves, self.bits)[:t][::-1])
         total: Array = decoder @ memory["rows"][:t]
         return total
@@ -73,13 +83,14 @@ class Toeplitz:
 
 @lru_cache(maxsize=16)
 def square_root(leaves: int) -> Array:
-    """The coefficients of (1 - x)^(-1/2); S_n is the sum of their squares."""
+    """The first column of A^(1/2): the coefficients of (1 - x)^(-1/2)."""
     j = np.arange(1, leaves)
     return np.concatenate([[1.0], np.cumprod((2 * j - 1) / (2 * j))])
 
 
 @lru_cache(maxsize=16)
 def _coder(leaves: int, bits: int | None) -> Array:
+    """The first column of C."""
     exact = square_root(leaves)
     return exact if bits is None else np.ceil(exact * 2.0**bits)
 

@@ -1,7 +1,8 @@
 """The binary tree, plain [Chan11, Dwork10] and refined [Honaker15].
 
-Leaves 1..n; the node (i, j) of level i is the sum of the 2^i leaves that end at leaf j 2^i. A leaf is in at most one node per level,
-and there are L = floor(log2 n) + 1 levels: L2 column norm sqrt(L), L1 column norm L, both attained by leaf 1.
+The leaves are 1, ..., n. The node (i, j) of level i is the sum of the 2^i leaves that end at leaf j
+2^i. A leaf is in at most one node per level, and there are L = floor(log2 n) + 1 levels (`levels`).
+So the L2 norm of a column of C is at most sqrt(L), and its L1 norm at most L. Leaf 1 attains both.
 """
 
 import math
@@ -17,7 +18,10 @@ from confide.privacy.bounded import Array
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Notes one node per leaf, the largest that it completes; a prefix is the sum of the nodes of t's binary digits."""
+    """The plain tree: each leaf makes one row of C x, the largest node that it completes.
+
+    A prefix sum is the sum of the nodes of t's binary digits.
+    """
 
     leaves: int
     name: ClassVar[str] = "tree"
@@ -47,14 +51,16 @@ class Tree:
         return {"nodes": np.zeros((self.levels, size))}
 
     def encode(self, t: int, leaf: npt.NDArray[Any], memory: Memory) -> npt.NDArray[Any]:
-        nodes, level = memory["nodes"], _completed(t)
+        nodes = memory["nodes"]
+        level = _completed_level(t)
         nodes[level] = leaf + nodes[:level].sum(axis=0)
         nodes[:level] = 0
         row: npt.NDArray[Any] = nodes[level][None].copy()
         return row
 
     def decode(self, t: int, rows: Array, memory: Memory) -> Array:
-        nodes, level = memory["nodes"], _completed(t)
+        nodes = memory["nodes"]
+        level = _completed_level(t)
         nodes[level] = rows[0]
         nodes[:level] = 0
         total: Array = nodes.sum(axis=0)
@@ -63,29 +69,37 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class HonakerTree(Tree):
-    """Notes every node, and refines each from below: a node and the sum of its two refined children are two independent
-    measurements of the same sum, so they are averaged by inverse variance: v_0 = 1, 1/v_i = 1 + 1/(2 v_{i-1})."""
+    """The refined tree: every node is a row of C x, and improves from the nodes below it.
+
+    A node and the sum of its two refined children are two independent measurements of the same sum.
+    They are averaged by inverse variance. For unit noise on each node, the variances v_i of refined
+    nodes of level i follow from v_0 = 1 and 1/v_i = 1 + 1/(2 v_{i-1}).
+    """
 
     name: ClassVar[str] = "honaker"
 
     def row_norm(self, t: int) -> float:
-        t, variances = check_time(t, self.leaves), _refined_variances(self.levels)
+        t = check_time(t, self.leaves)
+        variances = _refined_variances(self.levels)
         return math.sqrt(sum(variances[i] for i in range(self.levels) if t >> i & 1))
 
     def encode(self, t: int, leaf: npt.NDArray[Any], memory: Memory) -> npt.NDArray[Any]:
-        nodes, level = memory["nodes"], _completed(t)
+        nodes = memory["nodes"]
+        level = _completed_level(t)
         rows = np.empty((level + 1, leaf.size), dtype=nodes.dtype)
         rows[0] = leaf
         for i in range(level):
-            # the left sibling, complete since some time, and the node just completed
+            # A node is the sum of its left child, which was complete before, and of its right
+            # child, which this leaf has completed.
             rows[i + 1] = nodes[i] + rows[i]
         nodes[:level] = 0
         nodes[level] = rows[level]
         return rows
 
     def decode(self, t: int, rows: Array, memory: Memory) -> Array:
-        nodes, level = memory["nodes"], _completed(t)
-        # the weight of a node's own measurement is v_i / 1
+        nodes = memory["nodes"]
+        level = _completed_level(t)
+        # The weight of a node's own measurement, of variance 1, is v_i.
         weights = _refined_variances(self.levels)
         refined = rows[0]
         for i in range(1, level + 1):
@@ -96,12 +110,13 @@ class HonakerTree(Tree):
         return total
 
 
-def _completed(t: int) -> int:
+def _completed_level(t: int) -> int:
     """The level of the largest node that leaf t completes: the number of trailing zeros of t."""
     return (t & -t).bit_length() - 1
 
 
 def _refined_variances(levels: int) -> list[float]:
+    """v_0, v_1, ... of `HonakerTree`."""
     variances = [1.0]
     for _ in range(1, levels):
         variances.append(1 / (1 + 1 / (2 * variances[-1])))
