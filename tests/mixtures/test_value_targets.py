@@ -6,7 +6,7 @@ from confide.mixtures.contributions import ValueTargets
 from confide.mixtures.value_features import raw, reduced
 from confide.problems import lock
 from confide.statistics.bounds import RegressionRows, WeightedRows
-from confide.statistics.transitions import _counted, valid_transitions
+from confide.statistics.transitions import _count_codes, valid_transitions
 from confide.trajectory import Trajectories
 
 PROBLEM = lock(0)
@@ -99,7 +99,7 @@ def test_private_text_contributes_zero_and_nothing_is_printed():
 def test_counting_with_and_without_sorting_is_the_same():
     codes = np.random.default_rng(0).integers(40, size=500)
     for size in (40, 501):
-        present, count = _counted(codes, size)
+        present, count = _count_codes(codes, size)
         expected = np.unique(codes, return_counts=True)
         np.testing.assert_array_equal(present, expected[0])
         np.testing.assert_array_equal(count, expected[1])

@@ -4,18 +4,21 @@ The scale is calibrated exactly. The answer f(x) in R^d leaves as f(x) + N(0, si
 sigma_x = alpha S(x). S bounds the local L2 sensitivity at both ends of every pair of neighbours,
 and changes slowly:
 
-    ||f(x) - f(x')|| <= min(S(x), S(x'))   and   |ln S(x)^2 - ln S(x')^2| <= beta   [Balle16, Lemma
-    1]
+    ||f(x) - f(x')|| <= min(S(x), S(x')),
+    |ln S(x)^2 - ln S(x')^2| <= beta.                                   [Balle16, Lemma 1]
 
 `beta` is the smoothness of S^2, that is of the VARIANCE, as in the paper:
 S(x)^2 = max_k e^(-k beta) (local sensitivity at distance k)^2. Somebody who smooths S itself, as
 [Nissim07] does, must do so with beta/2.
 
-This gives the largest hockey-stick divergence H, to base e^epsilon, of P = N(m1, s1^2 I) from Q =
-N(m2, s2^2 I). The largest is taken over all pairs with |m1 - m2| <= min(s1, s2)/alpha and
-|ln(s2/s1)| <= beta/2, in both orders. In units of s1 let s1 = 1, s2 = r, m1 = 0, m2 = D. The
-densities of P and Q are p and q. In the code, d is `dimension`, D is `distance`, r is `r`, and ln r
-is `logs`.
+What this gives is the largest hockey-stick divergence H, to the base e^epsilon, of the law P from
+the law Q, whose densities are p and q:
+
+    P = N(m1, s1^2 I),   Q = N(m2, s2^2 I),
+    |m1 - m2| <= min(s1, s2)/alpha   and   |ln(s2/s1)| <= beta/2.
+
+The largest is taken over all such pairs, in both orders. In units of s1 let s1 = 1, s2 = r, m1 = 0
+and m2 = D. In the code, d is `dimension`, D is `distance`, r is `r`, and ln r is `logs`.
 
 * The largest D is the worst. The optimal test A = {p > e^epsilon q} is, for r > 1, a ball around c
   = D/(1 - r^2), which lies on the other side of 0 than D. For r < 1 it is the outside of a ball
@@ -56,8 +59,8 @@ from confide.privacy.loss import ApproxDP
 # This probability is left out at either end of the integral, and added to the result. Required for
 # privacy.
 _NEGLECTED = 1e-40
-# This share of the result is added to it. Required for privacy, and measured: it is 1e4 times the
-# error that was seen against 60-digit arithmetic, and 10 times that at d = 1e6.
+# This share of the result is added to it. Required for privacy, and measured against 60-digit
+# arithmetic: it is 1e4 times the largest error that was seen, and 10 times the error at d = 1e6.
 _SLACK = 1e-9
 # Above this beta, delta is 1 except for 1e-40. Proved.
 _LARGEST_BETA = 200.0

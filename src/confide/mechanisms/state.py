@@ -256,7 +256,8 @@ class StateFile:
             return marked
         # After a crash the state may be newer than the mark, because it is written first.
         header, _ = _open(self.path.read_bytes())
-        return max(marked, header["generation"])
+        written: int = header["generation"]
+        return max(marked, written)
 
     @property
     def _lock_path(self) -> Path:

@@ -40,8 +40,8 @@ FORMAT = "confide-guarantee/1"
 # How far a number that a file states may be from the one that this machine computes, relative to
 # the number. Taste: the arithmetic of another processor is off by much less, a forgery by more.
 _ROUNDING_IN_FILES = 1e-6
-# A loss may exceed its request by this share, because the accounting rounds. Measured: the
-# accounting is good to 1e-9 (tests/privacy/test_accounting.py). Privacy depends on it by so much.
+# The epsilon of a loss may exceed the requested one by this share, because the accounting rounds.
+# Measured: the accounting is good to 1e-9 (tests/privacy/test_accounting.py).
 SLACK = 1e-9
 # Which trust models satisfy which request. A central guarantee becomes joint by the billboard
 # lemma.
