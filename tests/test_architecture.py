@@ -23,6 +23,7 @@ MODULES = {
     ): path
     for path in ROOT.rglob("*.py")
 }
+# Below everything. `confide` is the package itself.
 BASE = {
     "arguments",
     "catalogue",
@@ -36,8 +37,8 @@ BASE = {
     "_locks",
     "_memory",
     "confide",
-}  # below everything; `confide` is the package itself
-# each room may import itself and the rooms before it
+}
+# Each package may import itself and the packages before it in this order.
 FOUNDATION = (
     "privacy",
     "mechanisms",

@@ -45,7 +45,8 @@ def test_snippets_run(page, folder, capsys, monkeypatch):
     namespace = {}
     for kind, file, code in BLOCK.findall(page.read_text()):
         if file:
-            (folder / file).write_text(code)  # what readers are asked to save
+            # Readers are told to save this file.
+            (folder / file).write_text(code)
         elif kind == "python":
             exec(compile(code, page.name, "exec"), namespace)
             printed = capsys.readouterr().out

@@ -78,7 +78,9 @@ def run_of(*segments):
 
 
 def test_when_exploring_is_repaid(glucose):
-    assert glucose.repaid(run_of((10, 1.0), (10, 0.5))) == 0  # never owed anything
+    # Nothing was ever owed.
+    assert glucose.repaid(run_of((10, 1.0), (10, 0.5))) == 0
     # 10 owed after 20, half repaid by each patient after
     assert glucose.repaid(run_of((10, 1.0), (10, 2.0), (40, 0.5))) == 40
-    assert glucose.repaid(run_of((10, 2.0), (10, 0.5))) == 21  # more than there are: never
+    # There are fewer than 21, so it is never repaid.
+    assert glucose.repaid(run_of((10, 2.0), (10, 0.5))) == 21

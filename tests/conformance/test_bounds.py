@@ -64,10 +64,12 @@ class Case:
 
     bound: object
     kinds: dict
-    contribution: object  # list of users -> Bounded
+    # A function from a list of users to a `Bounded`.
+    contribution: object
     attained: tuple = EXACT
     because: str = ""
-    nobody: object = None  # what a user sends who is not there; None: zero
+    # What a user sends who is not there. None is zero.
+    nobody: object = None
 
     def sent(self, user):
         return self.contribution([user]).values

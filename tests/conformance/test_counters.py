@@ -181,7 +181,8 @@ def test_asking_again_gives_the_same_answer(kind, name):
     counter = make(kind, noise=source(name))
     counter.absorb(stream(1)[0])
     np.testing.assert_array_equal(counter.release().values, counter.release().values)
-    counter.release().values[:] = 17.0  # a release is a copy: nobody can write into the counter
+    # A release is a copy, so nobody can write into the counter.
+    counter.release().values[:] = 17.0
     assert not (counter.release().values == 17.0).any()
 
 

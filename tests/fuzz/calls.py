@@ -94,8 +94,10 @@ class Fresh:
 @dataclass(frozen=True)
 class Case:
     call: object
-    valid: dict  # by name; "*" are positional ones
-    data: frozenset = frozenset()  # arguments that are somebody's data: not replaced here
+    # Arguments by name. "*" are the positional ones.
+    valid: dict
+    # The names of arguments that are somebody's data, which are not replaced here.
+    data: frozenset = frozenset()
 
     def replaced(self, chosen):
         given = {
@@ -1005,7 +1007,8 @@ def public_names():
 
 @dataclass(frozen=True)
 class Outcome:
-    kind: str  # returned, refused, raw or endless
+    # "returned", "refused", "raw" or "endless".
+    kind: str
     where: str = ""
     said: str = ""
 

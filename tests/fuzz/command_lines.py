@@ -19,8 +19,10 @@ from hostile import NUMBERS, TEXTS, TITLE, WHOLE, TooLong, limit, place
 
 from confide.cli import app, main
 
-LONGEST = 2_000  # characters of an error
-INTERNAL = 70  # exit code of an error that nobody foresaw
+# An error has at most so many characters.
+LONGEST = 2_000
+# The exit code of an error that nobody foresaw.
+INTERNAL = 70
 SWEEP = """agents = ["ucrl-vtr"]
 problems = ["lock"]
 episodes = 40
@@ -38,7 +40,8 @@ class Outcome:
     """
 
     kind: str
-    where: str = ""  # of an exception: its type and the last line of confide
+    # The type of an exception, and the last line of confide in it.
+    where: str = ""
     said: str = ""
 
 
@@ -404,6 +407,7 @@ WEIGHTS = {
     ("ledger", "show"): 2,
     ("verify",): 2,
 }
+# Of these commands the file is the hostile part.
 READS = {
     ("show",),
     ("verify",),
@@ -412,7 +416,7 @@ READS = {
     ("logs", "check"),
     ("service", "verify"),
     ("logs", "import"),
-}  # where the file is the hostile part
+}
 FILE_OPTIONS = {
     "features": "table",
     "weights": "table",
@@ -516,9 +520,11 @@ def command_line(rng: np.random.Generator, files: Files, known=None) -> list[str
     for _ in range(int(rng.integers(2) if reads else rng.integers(1, 4))):
         arguments = _changed(arguments, known[name], files, rng)
     if name == ("compare",) and "--dry-run" not in arguments:
-        arguments.append("--dry-run")  # nobody has time for sweeps
+        # There is no time for whole sweeps.
+        arguments.append("--dry-run")
     if name == ("audit",) and "--runs" not in arguments:
-        arguments += ["--runs", "100"]  # nor for 200 000 runs
+        # There is no time for 200,000 runs.
+        arguments += ["--runs", "100"]
     return [*name, *arguments]
 
 

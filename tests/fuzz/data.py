@@ -21,7 +21,8 @@ from confide.problems import lock, lock_rewards, riverswim
 from confide.trajectory import LoggedUsers, Trajectories, TransitionCounts, collect
 
 STATES, ACTIONS, STEPS = 6, 2, 20
-GROUP = 100  # objects in one process
+# So many objects are tried in one process.
+GROUP = 100
 LARGE = [2**63 - 1, -(2**63), 2**62, -1, 0, 1, 2**31, 10**6]
 
 

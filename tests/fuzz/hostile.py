@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 WIDE = "wide" * 50_000
-TITLE = "\x1b]0;owned\x07"  # a terminal that is sent this changes its title
+# A terminal that prints this changes its title.
+TITLE = "\x1b]0;owned\x07"
 
 NUMBERS = [
     "-1",

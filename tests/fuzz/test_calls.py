@@ -25,12 +25,14 @@ def test_every_public_name_has_a_case(tmp_path):
 
 
 def test_no_call_ends_in_a_raw_error(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # a text is a valid name of a file
+    # A text is a valid name of a file, so files may be written.
+    monkeypatch.chdir(tmp_path)
     counts, failures = fuzz(tmp_path, calls=600, seed=5, seconds=60)
     raw = [one for one in failures if one[0].kind == "raw"]
     assert counts["endless"] == 0
     assert raw == []
-    assert counts["refused"] > 300  # else the fuzzer has lost its teeth
+    # Otherwise the fuzzer has lost its teeth.
+    assert counts["refused"] > 300
 
 
 @pytest.mark.parametrize(
@@ -158,7 +160,8 @@ def test_numbers_are_not_names_of_files():
         ):
             with pytest.raises(InvalidParameter, match="must be"):
                 called(wrong)
-    os.fstat(1)  # still open
+    # The standard output is still open.
+    os.fstat(1)
 
 
 CHECKS = {

@@ -37,7 +37,8 @@ def test_no_command_line_ends_in_a_traceback_or_never(tmp_path):
     """
     counts, defects = fuzz(tmp_path, calls=120, seed=20, mutants=6, seconds=60)
     assert not defects, defects[:3]
-    assert counts["refused"] > 40 and counts["done"] > 5  # else the fuzzer has lost its teeth
+    # Otherwise the fuzzer has lost its teeth.
+    assert counts["refused"] > 40 and counts["done"] > 5
 
 
 EVALUATE = ["--states", "5", "--epsilon", "1", "--delta", "1e-6", "--return-bound", "1"]

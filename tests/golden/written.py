@@ -373,9 +373,8 @@ def rounded(value):
         return {name: rounded(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [rounded(each) for each in value]
-    if isinstance(value, str) and value.startswith(
-        "{"
-    ):  # a state keeps what its noise was made for as JSON
+    # A state keeps what its noise was made for as JSON.
+    if isinstance(value, str) and value.startswith("{"):
         return json.dumps(rounded(json.loads(value)))
     if isinstance(value, float):
         return float(f"{value:.9g}") if math.isfinite(value) else str(value)

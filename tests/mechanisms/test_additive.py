@@ -41,7 +41,8 @@ def noise(loss, *, bound=None, discrete=False, query=None, users=1000):
 
 def test_gaussian_and_laplace_scales():
     assert noise(GaussianDP(0.5)).scale == pytest.approx(2 / 0.5)
-    assert noise(PureDP(0.5)).scale == pytest.approx(4 / 0.5)  # L1: sqrt(4) x 2
+    # The L1 sensitivity is sqrt(4) x 2.
+    assert noise(PureDP(0.5)).scale == pytest.approx(4 / 0.5)
     assert noise(PureDP(0.5)).std == pytest.approx(8 * math.sqrt(2))
     assert noise(GaussianDP(0.5), query=Tree(7)).scale == pytest.approx(2 * math.sqrt(3) / 0.5)
     assert noise(PureDP(math.inf)).scale == 0
@@ -193,7 +194,8 @@ def test_the_ratio_of_densities_is_at_most_e_to_the_epsilon_in_the_cube():
         )
         assert mass == pytest.approx(math.factorial(D) * (2 * noise.scale) ** D)
         points = np.random.default_rng(0).normal(0, 3 * noise.scale, size=(500, D))
-        shifts = np.array(list(itertools.product([-1, 0, 1], repeat=D)))  # two users' answers
+        # A user's answers become another user's.
+        shifts = np.array(list(itertools.product([-1, 0, 1], repeat=D)))
         ratios = [density(z) / density(z + v) for z in points for v in shifts]
         assert math.exp(epsilon) * (1 - 1e-5) < max(ratios) <= math.exp(epsilon) * (1 + 1e-12)
         assert noise.loss() == PureDP(epsilon)
@@ -236,7 +238,8 @@ def test_whole_numbers_have_exactly_the_right_probabilities_in_the_cube(D, scale
 
     assert p_value(scale) > 1e-6 > p_value(0.8 * scale)
     inside = rows[radius == radius.max() // 2] if D > 1 else rows
-    assert abs(np.sign(rows).mean(axis=0)).max() < 5 / math.sqrt(len(rows))  # symmetric
+    # The noise is symmetric.
+    assert abs(np.sign(rows).mean(axis=0)).max() < 5 / math.sqrt(len(rows))
     assert inside.dtype == np.int64
 
 
@@ -344,7 +347,8 @@ def test_whole_numbers_have_exactly_the_right_probabilities_in_the_ball(D, scale
         return stats.chisquare(seen, expected * len(rows)).pvalue
 
     assert p_value(scale) > 1e-6 > p_value(0.8 * scale)
-    assert abs(np.sign(rows).mean(axis=0)).max() < 5 / math.sqrt(len(rows))  # symmetric
+    # The noise is symmetric.
+    assert abs(np.sign(rows).mean(axis=0)).max() < 5 / math.sqrt(len(rows))
     assert rows.dtype == np.int64
 
 

@@ -82,7 +82,8 @@ def test_no_index_is_more_than_e_to_the_epsilon_times_as_likely(epsilon):
                 == codebook.nearest
             )
             assert ratio(codebook, one, other, nonce) <= most
-    assert ratio(codebook, HOSTILE[4], -HOSTILE[4], NONCE) == most  # attained
+    # The bound is attained.
+    assert ratio(codebook, HOSTILE[4], -HOSTILE[4], NONCE) == most
     assert codebook.loss() == PureDP(epsilon)
 
 

@@ -53,7 +53,8 @@ def reference(epsilon: float, distance: float, log_ratio: float, dimension: int)
             return 0.0
         radius = mpmath.sqrt(square)
 
-        def within(rest: Any) -> Any:  # P(chi2 with 2 pairs degrees of freedom < 2 rest)
+        def within(rest: Any) -> Any:
+            """The probability of a chi-square variable (2 pairs degrees of freedom) below 2 rest."""
             term = total = mpmath.mpf(1)
             for j in range(1, pairs):
                 term *= rest / j
@@ -130,7 +131,8 @@ def test_without_change_of_variance_it_is_the_gaussian_mechanism(
 ) -> None:
     plain = gaussian_delta(epsilon, 1 / alpha)
     assert smooth_delta(epsilon, alpha, 0.0, dimension) == pytest.approx(plain, rel=2e-9)
-    for beta in (1e-8, 1e-12, 1e-300):  # where the noncentral chi-square is of no use
+    # The noncentral chi-square distribution is of no use for these.
+    for beta in (1e-8, 1e-12, 1e-300):
         assert (
             plain
             <= smooth_delta(epsilon, alpha, beta, dimension)
@@ -413,7 +415,8 @@ def test_low_bits_tell_nothing(secure: bool) -> None:
     multiple of 2^-53, and z is often not: what is not tells the neighbours apart, at every epsilon.
     After rounding to the public grid nothing is."""
     mechanism, rng, runs = SmoothGaussian(1.0, 1e-6, 1), np.random.default_rng(0), 500
-    sigma = mechanism.alpha  # S = 1
+    # Here S = 1.
+    sigma = mechanism.alpha
 
     def fine(values: npt.NDArray[np.float64]) -> int:
         """How many are not whole multiples of 2^-53."""

@@ -81,7 +81,8 @@ def test_a_file_is_private_whole_and_never_older(tmp_path):
     for generation in (1, 2):
         with pytest.raises(StateError, match="must not be drawn twice"):
             file.write(packed(generation))
-    file.path.write_bytes(copy)  # somebody puts a backup back
+    # Somebody restores a backup.
+    file.path.write_bytes(copy)
     with pytest.raises(StateError, match="older than generation 2"):
         file.read()
     file.remove()

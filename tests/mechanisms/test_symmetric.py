@@ -24,7 +24,8 @@ def test_isotropic_noise_is_goe():
     np.testing.assert_array_equal(noise, noise.swapaxes(1, 2))
     assert np.std(noise[:, 0, 0]) == pytest.approx(1.0, rel=0.03)
     assert np.std(noise[:, 0, 1]) == pytest.approx(0.5**0.5, rel=0.03)
-    assert np.std(noise[:, 0, 1]) != pytest.approx(1.0, rel=0.03)  # mirrored noise of full variance
+    # Mirrored noise would have the full variance.
+    assert np.std(noise[:, 0, 1]) != pytest.approx(1.0, rel=0.03)
 
 
 def test_mirrored_noise_has_one_standard_deviation_in_every_entry():

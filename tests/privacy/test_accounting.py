@@ -91,7 +91,8 @@ def test_safe_side_far_outside_the_range(epsilon, delta):
 def test_edges():
     assert gaussian_delta(1.0, 0.0) == 0
     assert gaussian_delta(1.0, math.inf) == 1
-    assert gaussian_epsilon(0.1, 0.5) == 0  # delta alone covers it
+    # This delta alone covers it.
+    assert gaussian_epsilon(0.1, 0.5) == 0
     assert gaussian_epsilon(0.1, 0.0) == math.inf
     assert gaussian_epsilon(math.inf, 1e-5) == math.inf
 

@@ -23,7 +23,8 @@ def test_whatever_a_user_sends_lands_in_the_ball(sent, radius):
 
 
 def test_what_is_inside_is_not_touched():
-    inside = np.array([0.625, -0.75])  # on the grid
+    # These values are on the grid.
+    inside = np.array([0.625, -0.75])
     assert (L2Ball(1.0, 2).clip(inside).values == inside).all()
 
 
@@ -36,7 +37,8 @@ def test_overflow_does_not_slip_through(huge):
 def test_sensitivities():
     ball = L2Ball(3.0, 4)
     assert (ball.sensitivity(Relation.NULL), ball.sensitivity(Relation.REPLACE)) == (3.0, 6.0)
-    assert ball.l1_sensitivity(Relation.REPLACE) == 12.0  # attained by the corners (+-1.5)^4
+    # The corners (±1.5)^4 attain it.
+    assert ball.l1_sensitivity(Relation.REPLACE) == 12.0
 
 
 def test_adding_counts_the_users():

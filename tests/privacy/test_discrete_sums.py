@@ -62,7 +62,8 @@ def hockey_stick(p, shifts, epsilon):
 def test_the_sum_is_as_close_to_a_discrete_gaussian_as_the_bound_says(share, terms):
     exact = exact_sum(share, terms)
     near = discrete_gaussian(terms * share**2, len(exact) // 2)
-    seen = exact > 1e-12  # where rounding of the convolution does not matter
+    # Below this, rounding of the convolution matters.
+    seen = exact > 1e-12
     apart = np.abs(np.log(exact[seen] / near[seen])).max()
     assert apart <= distance_from_gaussian(share, terms) / 2 + 1e-6
 
@@ -88,7 +89,8 @@ def test_epsilon_holds_and_is_close(share, terms, shifts):
     it is more.
     """
     p = exact_sum(share, terms)
-    p = p[p > 1e-12] if len(shifts) > 1 else p  # a few hundred points, whose products are counted
+    # A few hundred points are left, whose products are counted.
+    p = p[p > 1e-12] if len(shifts) > 1 else p
     epsilon = sum_epsilon(share, terms, math.hypot(*shifts), len(shifts), DELTA)
     assert hockey_stick(p, shifts, epsilon) <= DELTA * (1 + 1e-6)
     assert hockey_stick(p, shifts, 0.8 * epsilon) > DELTA
@@ -115,7 +117,8 @@ def test_a_rounded_gaussian_is_as_close_as_the_proof_says(S):
 
     R = 6.0
     z = np.arange(-math.floor(R * S), math.floor(R * S) + 1)
-    upper = np.abs(z)  # by symmetry, where differences of tails do not cancel
+    # By symmetry, and because differences of tails do not cancel there.
+    upper = np.abs(z)
     rounded = norm.sf((upper - 0.5) / S) - norm.sf((upper + 0.5) / S)
     exact = discrete_gaussian(S**2, math.ceil(14 * S))
     middle = len(exact) // 2

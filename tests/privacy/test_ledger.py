@@ -87,7 +87,8 @@ def spend_all(total: Total, losses: list[Loss]) -> tuple[list[Loss], Account]:
             caps = account.admit(loss)
         except BudgetExceeded:
             continue
-        assert account.caps is None or caps == account.caps  # set once
+        # The caps are set once.
+        assert account.caps is None or caps == account.caps
         accepted.append(loss)
         mu = math.sqrt(sum(x.mu**2 for x in accepted if isinstance(x, GaussianDP)))
         epsilon = sum(x.epsilon for x in accepted if not isinstance(x, GaussianDP))
@@ -159,7 +160,8 @@ def test_the_ledger_accepts_what_the_filter_accepts_and_a_refusal_changes_nothin
     for i, loss in enumerate(attempts):
         before = contents(path)
         try:
-            spend(Ledger(path), str(i), loss)  # opened anew: all that counts is in the file
+            # The ledger is opened anew, because all that counts is in the file.
+            spend(Ledger(path), str(i), loss)
         except BudgetExceeded:
             assert contents(path) == before
     ledger = Ledger(path)
@@ -313,7 +315,8 @@ def test_the_charge_is_in_the_file_before_the_noise_is_drawn_and_no_lock_is_held
 
     def draw() -> bytes:
         seen.append(tuple(line.released for line in Ledger(path).spends))
-        spend(ledger, "inner", PureDP(0.1))  # would wait forever for a lock
+        # With a lock this would wait forever.
+        spend(ledger, "inner", PureDP(0.1))
         return b"outer"
 
     assert spend(ledger, "outer", PureDP(0.1), draw) == b"outer"
@@ -660,13 +663,15 @@ def test_kill_9_in_the_middle_of_1000_spends_loses_none_and_counts_none_twice(pa
     handed_out: list[tuple[str, bytes]] = []
     for life in range(8):
         log, done = path.with_name(f"log {life}"), len(stored(path))
-        child = start(path, log, max(0, done - 50), count)  # the last 50 are asked for again
+        # The last 50 are requested again.
+        child = start(path, log, max(0, done - 50), count)
         target = 50 + rng.randrange(1, 120)
         while (
             child.poll() is None and (log.read_bytes().count(b"\n") if log.exists() else 0) < target
         ):
             time.sleep(0.001)
-        time.sleep(rng.uniform(0, 0.004))  # anywhere within a spend
+        # The process is killed anywhere within a spend.
+        time.sleep(rng.uniform(0, 0.004))
         child.kill()
         kills += child.wait(60) == -9
         handed_out += lines(log)
@@ -689,9 +694,12 @@ def test_kill_9_in_the_middle_of_1000_spends_loses_none_and_counts_none_twice(pa
 
 
 def test_what_was_spent_is_nominal() -> None:
-    """Up to 400 releases of mu = .1, of which somebody looks at each and stops when the likelihood
-    ratio is .3 above the epsilon that `Account.epsilon` states: at that epsilon delta is more than
-    twice the stated one. 2e4 runs: 2 is more than 5 standard errors away."""
+    """`Account.epsilon` is no guarantee for somebody who decides after each release whether to stop.
+
+    There are up to 400 releases of mu = 0.1. The reader stops when the log-likelihood ratio is 0.3
+    above the epsilon that `Account.epsilon` states. At that epsilon, delta is more than twice the
+    stated one. With 20,000 runs, this is more than 5 standard errors away from the stated delta.
+    """
     mu, delta, steps, runs = 0.1, 0.01, 400, 20_000
     spent = np.array(
         [
@@ -699,16 +707,17 @@ def test_what_was_spent_is_nominal() -> None:
             for t in range(1, steps + 1)
         ]
     )
-    ratio = np.cumsum(
-        mu**2 / 2 + mu * np.random.default_rng(0).normal(size=(runs, steps)), axis=1
-    )  # the log-likelihood ratio, under P
-    stops = ratio > spent + 0.3
-    at = stops.argmax(axis=1), stops.any(axis=1)
-    gained = (1 - np.exp(np.minimum(0.0, spent[at[0]] - ratio[np.arange(runs), at[0]]))) * at[
-        1
-    ]  # P - e^epsilon Q, where they stop
+    # The logarithm of the likelihood ratio under P [run, release].
+    normal = np.random.default_rng(0).normal(size=(runs, steps))
+    log_ratio = np.cumsum(mu**2 / 2 + mu * normal, axis=1)
+    would_stop = log_ratio > spent + 0.3
+    stops = would_stop.any(axis=1)
+    last_release = would_stop.argmax(axis=1)
+    # P - e^epsilon Q, as a share of P, at the release at which the reader stops.
+    excess = spent[last_release] - log_ratio[np.arange(runs), last_release]
+    gained = (1 - np.exp(np.minimum(0.0, excess))) * stops
     assert gained.mean() - 5 * gained.std() / math.sqrt(runs) > 2 * delta
-    # fixed in advance, all of them have this delta
+    # If the number of releases is fixed in advance, all of them together have the stated delta.
     assert gaussian_epsilon(mu * math.sqrt(steps), delta) == spent[-1]
 
 

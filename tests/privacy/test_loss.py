@@ -105,7 +105,8 @@ def test_groups(k, amount):
     assert PureDP(amount).group(k).epsilon == pytest.approx(k * amount)
     chain, delta = ApproxDP(amount, 1e-9), 0.0
     for _ in range(k):
-        delta = math.exp(amount) * delta + 1e-9  # one more neighbour
+        # This is one more neighbour.
+        delta = math.exp(amount) * delta + 1e-9
     assert chain.group(k).delta == pytest.approx(delta)
 
 

@@ -153,7 +153,8 @@ def results(capsys):
         "promises": [promise.key for promise in comparison.promises],
         "ranking": [row.anchor for row in comparison.ranking("lock", comparison.chosen)],
     }
-    for _ in range(2):  # the second time the ledger answers
+    # The second time the ledger has the answer.
+    for _ in range(2):
         learned = printed(
             capsys, "learn", "log.parquet", *LEARN, "--ledger", "budget.sqlite", "--json"
         )

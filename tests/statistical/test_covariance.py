@@ -42,5 +42,6 @@ def test_releases_have_the_covariance_of_the_factorisation(name):
     found = np.cov(seen)
     assert deviation(found) < 6 * np.sqrt(2 / runs)
     assert deviation(0.64 * found) > 6 * np.sqrt(2 / runs)
-    if name not in ("exact", "discounted"):  # whose releases are independent
+    # The releases of these two are independent.
+    if name not in ("exact", "discounted"):
         assert deviation(np.diag(np.diag(found))) > 6 * np.sqrt(2 / runs)

@@ -86,7 +86,8 @@ def test_the_regression_is_right(make, weights):
     """
     rng = np.random.default_rng(0)
     rows, theta = rng.uniform(-0.5, 0.5, size=(6, 2, 3)), rng.normal(size=3)
-    rows *= np.sign(rows @ theta)[..., None]  # rewards are not negative
+    # Rewards are not negative.
+    rows *= np.sign(rows @ theta)[..., None]
     theta *= 0.9 / (rows @ theta).max()
     features, bound = make(rows), WeightedRows(1, 3, 1.0)
     state, action = rng.integers(6, size=(400_000, 1)), rng.integers(2, size=(400_000, 1))
