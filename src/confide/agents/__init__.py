@@ -1,5 +1,8 @@
-"""The agents by their public names; each is defined in its family (confide.mixtures, confide.linear_mdps, confide.bandits,
-confide.tables, confide.control)."""
+"""The agents by their public names.
+
+Each of them is defined in its family: confide.mixtures, confide.linear_mdps, confide.bandits,
+confide.tables or confide.control.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,7 @@
-"""Agents by name, for the command line: importable without importing any of them."""
+"""Agents by name, for the command line. Importing this file imports none of them.
+
+The names are public: commands, sweeps and saved runs contain them.
+"""
 
 import importlib.resources
 import inspect
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from confide.privatizers import Schedule
     from confide.problems.problem import Problem
 
-# options that some agents take only into their arithmetic, where a text fails late
+# Options that must be numbers. Some agents only compute with them, where a text would fail late.
 _NUMBERS = ("bonus_scale", "failure")
 
 
@@ -50,10 +53,13 @@ AGENTS = Catalogue(
     others=", or package.module:Class",
 )
 
-NEEDS = {  # what agents of a family must know of a problem
+# What agents of a family must know of a problem.
+NEEDS = {
     "mixture": "kernels are known, their weights are not",
     "linear MDP": "transitions and rewards are linear in known features",
-    "linear bandit": "one step; a reward is linear in the context of the action, by unknown weights",
+    "linear bandit": (
+        "one step; a reward is linear in the context of the action, by unknown weights"
+    ),
     "linear control": "a linear system with quadratic costs, dynamics unknown",
     "table": "finitely many states and actions, transitions unknown",
     "": "any problem",
@@ -66,7 +72,7 @@ def fits(name: str, public: Any) -> bool:
 
 
 def _check_fit(name: str, problem: "Problem") -> None:
-    """Refuse an agent that does not fit the problem, and name those that do."""
+    """Raise an error for an agent that does not fit the problem, and name those that do."""
     public = problem.public
     if name not in AGENTS or fits(name, public):
         return
@@ -84,13 +90,16 @@ def _check_fit(name: str, problem: "Problem") -> None:
         if fitting
         else "no private learner supports it; use uniform or oracle"
     )
-    asked = problem.name.partition(",")[0]
-    hint = "" if observed else f"; confide list --for {asked}"
+    problem_name = problem.name.partition(",")[0]
+    hint = "" if observed else f"; confide list --for {problem_name}"
     raise InvalidParameter(f"{name} is for {needs}, but {problem.name} is {kind}: {others}{hint}")
 
 
 def why_not(name: str, public: Any) -> str:
-    """Why an agent of the catalogue does not fit a problem with this public part; empty if it does."""
+    """Say why an agent of the catalogue does not fit a problem; empty if it does.
+
+    `public` is the public part of the problem.
+    """
     profile: Profile = AGENTS[name].profile
     if public.family == "features":
         learns = profile.observations or not profile.family
@@ -103,27 +112,28 @@ def why_not(name: str, public: Any) -> str:
 
 
 def users_needed(name: str, problem: "Problem") -> dict[str, Any] | None:
-    """What `benchmarks/which_learner.py` measured at epsilon = 1, delta = 1e-5: the median of the numbers of users after which policies
-    are, lastingly, 90 % of the way from uniform to optimal play (`users`; None if not within `episodes`). None: not measured.
+    """Return how many users an agent needed on a problem; None if nobody has measured it.
+
+    `benchmarks/which_learner.py` measured it at epsilon = 1 and delta = 1e-5. `users` is the median
+    number of users after which policies are, lastingly, 90 % of the way from uniform to optimal
+    play. It is None if this does not happen within `episodes`.
 
     A figure is for the problem on which it was measured. Another problem of the same name has none.
     """
-    written = (
-        importlib.resources.files("confide.agents")
-        .joinpath("users_needed.json")
-        .read_text(encoding="utf-8")
-    )
-    of_problem: dict[str, Any] = json.loads(written).get(
-        f"{problem.name}, H = {problem.horizon}", {}
-    )
+    file = importlib.resources.files("confide.agents").joinpath("users_needed.json")
+    measurements: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    of_problem: dict[str, Any] = measurements.get(f"{problem.name}, H = {problem.horizon}", {})
     if name not in of_problem or not _is_measured(problem):
         return None
-    found: dict[str, Any] = of_problem[name]
-    return found
+    measurement: dict[str, Any] = of_problem[name]
+    return measurement
 
 
 def _is_measured(problem: Any) -> bool:
-    """Whether this is the problem that the catalogue makes under its name, on which figures were measured."""
+    """Whether this is the problem that the catalogue makes under its name.
+
+    Figures were measured on that problem.
+    """
     identity = getattr(problem, "identity", None)
     if identity is None:
         return False
@@ -135,22 +145,23 @@ def _digest_of(name: str, horizon: int) -> str | None:
     from confide.problems.catalogue import PROBLEMS, make
 
     try:
-        made: Any = make(name) if name in PROBLEMS else make(name, horizon=horizon)
+        problem: Any = make(name) if name in PROBLEMS else make(name, horizon=horizon)
     except ConfideError:
         return None
-    digest: str = made.identity().digest()
+    digest: str = problem.identity().digest()
     return digest
 
 
 def make_agent(
     name: str, problem: "Problem", *, episodes: int, privacy: Request, **options: Any
 ) -> Any:
-    """The agent of that name, or of a class given as package.module:Class, for a problem.
+    """Make the agent of that name, or of a class given as package.module:Class, for a problem.
 
-    Options that are None are left to the agent; privacy goes to agents that take it; a schedule may be given as `schedule_of` reads it.
+    The agent decides about options that are None. Agents that take no privacy get none. A schedule
+    may be anything that `schedule_of` reads.
     """
-    made = agent_class(name)
-    accepted = inspect.signature(made).parameters
+    kind = agent_class(name)
+    accepted = inspect.signature(kind).parameters
     given = {key: value for key, value in options.items() if value is not None}
     unknown = [key for key in given if key not in accepted]
     if unknown:
@@ -165,7 +176,7 @@ def make_agent(
         raise InvalidParameter(f"{name} is not private and accepts no epsilon: omit it")
     knows_truth = name in AGENTS and AGENTS[name].profile.knows_truth
     try:
-        return made(problem if knows_truth else problem.public, episodes=episodes, **given)
+        return kind(problem if knows_truth else problem.public, episodes=episodes, **given)
     except ConfideError:
         raise
     except (TypeError, AttributeError) as error:
@@ -173,7 +184,7 @@ def make_agent(
 
 
 def _check_types(episodes: Any, privacy: Any, given: dict[str, Any]) -> None:
-    """What an agent would trip over somewhere inside, said here in one line."""
+    """Refuse in one line what would otherwise fail somewhere inside of an agent."""
     if not isinstance(episodes, Integral):
         raise InvalidParameter.of("episodes", "must be a whole number", got=f"{episodes!r}")
     if not isinstance(privacy, Request):
@@ -188,7 +199,7 @@ def _check_types(episodes: Any, privacy: Any, given: dict[str, Any]) -> None:
 
 
 def read_schedule(given: Any, episodes: int) -> "Schedule | BatchPlan":
-    """A schedule as an agent takes it, from one of these or from what `schedule_of` reads."""
+    """Return a schedule as an agent takes it, from a schedule or from what `schedule_of` reads."""
     from confide.linear_mdps.batches import BatchPlan
     from confide.privatizers import Schedule
 
@@ -200,7 +211,10 @@ def read_schedule(given: Any, episodes: int) -> "Schedule | BatchPlan":
 
 
 def schedule_of(text: "str | int", episodes: int) -> "Schedule | BatchPlan":
-    """A schedule by name (geometric, every, or adaptive for lsvi-ucb), or a release after every N users for a number N."""
+    """Return a schedule by its name, or with a release after every N users for a number N.
+
+    The names are geometric, every, and adaptive, which is for lsvi-ucb.
+    """
     from confide.linear_mdps.batches import adaptive
     from confide.privatizers import every, every_episode, geometric
 
@@ -211,12 +225,12 @@ def schedule_of(text: "str | int", episodes: int) -> "Schedule | BatchPlan":
         raise InvalidParameter.of(
             "schedule", f"must be geometric, every, adaptive or a number of users, got {text!r}"
         )
-    made: Schedule | BatchPlan = named[str(text)](episodes)
-    return made
+    schedule: Schedule | BatchPlan = named[str(text)](episodes)
+    return schedule
 
 
 def agent_class(name: str) -> Any:
-    """What makes the agent of that name, or the class that package.module:Class names."""
+    """Return the class of the agent of that name, or the one that package.module:Class names."""
     if name in AGENTS or ":" not in name:
         return AGENTS[name]
     look_in_working_directory()
@@ -224,17 +238,16 @@ def agent_class(name: str) -> Any:
         return load(name)
     except ConfideError:
         raise
-    except Exception as error:  # whatever is wrong in somebody's own file is said in one line
-        said = (
-            f"{type(error).__name__}: {error}"
-            if not isinstance(error, ImportError | AttributeError)
-            else f"{error}"
-        )
-        raise InvalidParameter(f"cannot import the agent {name}: {said}") from None
+    except Exception as error:
+        # Whatever is wrong in somebody's own file becomes one line.
+        problem = f"{error}"
+        if not isinstance(error, ImportError | AttributeError):
+            problem = f"{type(error).__name__}: {error}"
+        raise InvalidParameter(f"cannot import the agent {name}: {problem}") from None
 
 
 def private_agents() -> list[str]:
-    """The names of the agents that learn from users."""
+    """Return the names of the agents that learn from users."""
     return [name for name in AGENTS if AGENTS[name].profile.paper]
 
 
@@ -252,12 +265,12 @@ CALIBRATION_DIFFERENCE = (
 
 
 def of_a_paper(name: str) -> bool:
-    """Whether an agent has the name of an algorithm in a paper, so that its tight form is another algorithm."""
+    """Whether an agent has the name of a paper's algorithm. Its tight form is another algorithm."""
     return name in AGENTS and AGENTS[name].profile.paper not in ("", "confide")
 
 
 def has_paper(name: str) -> bool:
-    """Whether an agent offers the constants of its paper; if its class does not say, assume so."""
+    """Whether an agent offers the constants of its paper. If its class says nothing, assume so."""
     # Agents of our own, which stand in no paper, name "confide".
     if name in AGENTS and AGENTS[name].profile.paper in ("", "confide"):
         return False

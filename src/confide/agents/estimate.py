@@ -1,4 +1,7 @@
-"""How much memory and time a run will need, before anything of its size is made."""
+"""How much memory and time a run will need, before anything of its size is made.
+
+Estimates decide whether a run is refused. Results and guarantees do not depend on them.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -27,9 +30,10 @@ _USUAL_ADVICE = "choose a smaller problem or a shorter horizon"
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """The estimated needs of a run: bytes for the problem and for the agent, and seconds of planning for one release.
+    """The estimated needs of a run.
 
-    Memory is counted beyond what Python and its libraries take. A problem that exists already is not counted.
+    They are bytes for the problem and for the agent, and seconds of planning for one release. What
+    Python and its libraries take is not counted, and neither is a problem that exists already.
     """
 
     problem: int
@@ -55,33 +59,33 @@ def estimate_resources(
     secure: bool = False,
     **options: Any,
 ) -> Resources:
-    """Estimate the peak memory and the planning time per release of an agent on a problem, without making the agent.
+    """Estimate the peak memory and the planning time per release of an agent on a problem.
 
-    `agent` is a name of the catalogue, package.module:Class, or a class. `problem` is a problem, its sizes, or
-    a name as in `confide.problems.make`: then the problem is not made either, and `horizon` is that of `make`.
-    `secure` noise may need more memory. Options are those of the agent. An agent that says nothing about its needs
-    counts as one that needs nothing.
+    The agent is not made. `agent` is a name of the catalogue, package.module:Class, or a class.
+    `problem` is a problem, its sizes, or a name as in `confide.problems.make`. With a name, the
+    problem is not made either, and `horizon` is that of `make`. `secure` noise may need more
+    memory. Options are those of the agent. An agent that says nothing about its needs counts as one
+    that needs nothing.
     """
     sizes = sizes_by_name(problem, horizon) if isinstance(problem, str) else sizes_of(problem)
-    made_by = agent_class(agent) if isinstance(agent, str) else agent
+    kind = agent_class(agent) if isinstance(agent, str) else agent
     given = {name: value for name, value in options.items() if value is not None}
     whole("episodes", episodes, at_least=1)
     check_privacy_request(privacy)
     if "schedule" in given:
         given["schedule"] = read_schedule(given["schedule"], episodes)
-    describe = getattr(made_by, "footprint", None)
-    footprint = (
-        None if describe is None else describe(sizes, episodes=episodes, privacy=privacy, **given)
-    )
+    compute_footprint = getattr(kind, "footprint", None)
+    footprint = None
+    if compute_footprint is not None:
+        footprint = compute_footprint(sizes, episodes=episodes, privacy=privacy, **given)
     if footprint is None:
         return Resources(sizes.memory, 0, 0.0)
-    return Resources(
-        sizes.memory, footprint.memory(privacy, discrete=secure), footprint.planning_seconds
-    )
+    memory = footprint.memory(privacy, discrete=secure)
+    return Resources(sizes.memory, memory, footprint.planning_seconds)
 
 
 def estimate_agent(agent: Any, problem: Problem | ProblemSizes) -> Resources:
-    """The same for an agent that exists already."""
+    """Estimate the same for an agent that exists already."""
     sizes = sizes_of(problem)
     if not isinstance(agent, Learner) or not _says_what_it_needs(type(agent)) or not sizes.family:
         return Resources(0, 0, 0.0)
@@ -98,10 +102,11 @@ def estimate_agent(agent: Any, problem: Problem | ProblemSizes) -> Resources:
 
 def _calibration_of(agent: Learner) -> str:
     try:
-        said = agent.describe().calibration
-    except AttributeError:  # parts of somebody's own need not describe themselves
+        calibration = agent.describe().calibration
+    except AttributeError:
+        # Parts of somebody's own need not describe themselves.
         return "tight"
-    return "paper" if said == "paper" else "tight"
+    return "paper" if calibration == "paper" else "tight"
 
 
 def _says_what_it_needs(kind: type[Learner]) -> bool:
@@ -113,23 +118,29 @@ def _says_what_it_needs(kind: type[Learner]) -> bool:
 def refuse_what_does_not_fit(
     resources: Resources, agent: str, problem: Problem | ProblemSizes
 ) -> None:
-    """Raise an error, before anything is made, if a run needs more than 80 % of the available memory."""
+    """Raise an error if a run needs more than 80 % of the available memory.
+
+    Call this before anything is made.
+    """
     refuse_more_than_available(resources.memory, agent, advice(agent, problem))
 
 
 def refuse_above(
     resources: Resources, limit: int, agent: str, problem: Problem | ProblemSizes
 ) -> None:
-    """Raise an error if a run needs more than `limit` bytes: what an operator allows one run of a service."""
+    """Raise an error if a run needs more than `limit` bytes.
+
+    It is what an operator allows one run of a service.
+    """
     if resources.memory > limit:
         raise InvalidParameter(
-            f"{agent} needs about {in_words(resources.memory)} of memory, and a run may need at most {in_words(limit)}: "
-            f"{advice(agent, problem)}, or raise the limit"
+            f"{agent} needs about {in_words(resources.memory)} of memory, and a run may need "
+            f"at most {in_words(limit)}: {advice(agent, problem)}, or raise the limit"
         )
 
 
 def advice(agent: str, problem: Problem | ProblemSizes) -> str:
-    """What would help, for the end of a sentence."""
+    """Say what would help, for the end of a sentence."""
     sizes = problem if isinstance(problem, ProblemSizes) else sizes_of(problem)
     return (
         STATE_SUPPORT

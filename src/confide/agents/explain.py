@@ -1,4 +1,7 @@
-"""`confide.explain`: guarantee, noise and release schedule of agents, side by side. The numbers are from `agents/facts.py`."""
+"""`confide.explain`: guarantee, noise and release schedule of agents, side by side.
+
+The numbers are from `facts.py`. This file has only words, which may be changed freely.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,12 +30,19 @@ _CALIBRATION = {
     "paper": "paper: the printed constants",
     "tight": "tight: the least noise that the guarantee needs",
 }
+# The cell of an agent for which there is no rule that estimates a number.
 _NO_RULE = "no estimate"
+# The width of a column of the table and of its headings, in characters (a matter of taste).
+_COLUMN_WIDTH = 26
+_HEADING_WIDTH = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The facts about several agents, side by side; `print` shows a table. Names in `agents` are unique."""
+    """The facts about several agents, side by side. `print` shows a table.
+
+    Names in `agents` are unique.
+    """
 
     agents: tuple[Facts, ...]
 
@@ -40,16 +50,22 @@ class Explanation:
         return {"agents": [one.to_json() for one in self.agents], "in_words": self.sentences()}
 
     def rows(self) -> list[tuple[str, list[str]]]:
-        """The rows of the table: a heading, and a cell per agent."""
-        cells = [_cells(one) for one in self.agents]
-        rows = [(heading, [said[heading] for said in cells]) for heading in cells[0]]
+        """Return the rows of the table: a heading, and a cell for each agent."""
+        cells_of_agents = [_cells(one) for one in self.agents]
+        rows = [
+            (heading, [cells[heading] for cells in cells_of_agents])
+            for heading in cells_of_agents[0]
+        ]
         return [(heading, texts) for heading, texts in rows if set(texts) - {"", _NO_RULE}]
 
     def sentences(self) -> list[str]:
         return _comparison(self.agents)
 
     def __str__(self) -> str:
-        """A table as wide as the terminal; rows that are the same for all agents are printed once, below."""
+        """Return a table as wide as the terminal.
+
+        Rows that are the same for all agents are printed once, below.
+        """
         import io
         import shutil
 
@@ -58,13 +74,16 @@ class Explanation:
         from rich.text import Text
 
         width = min(max(shutil.get_terminal_size((100, 24)).columns, 20), 140)
-        rows, together, said = self.rows(), max(1, (width - 20) // 26), io.StringIO()
+        columns = max(1, (width - _HEADING_WIDTH) // _COLUMN_WIDTH)
+        output = io.StringIO()
         console = Console(
-            file=said, width=width, color_system=None, force_terminal=False, force_jupyter=False
+            file=output, width=width, color_system=None, force_terminal=False, force_jupyter=False
         )
+        rows = self.rows()
         common = [row for row in rows if len(self.agents) > 1 and len(set(row[1])) == 1]
-        for start in range(0, len(self.agents), together):
-            shown, table = slice(start, start + together), Table("")
+        for start in range(0, len(self.agents), columns):
+            shown = slice(start, start + columns)
+            table = Table("")
             for one in self.agents[shown]:
                 table.add_column(Text(one.name))
             for heading, texts in (row for row in rows if row not in common):
@@ -74,37 +93,37 @@ class Explanation:
             table = Table.grid(padding=(0, 2))
             for heading, texts in common:
                 table.add_row(Text(f"  {heading}"), Text(texts[0]))
-            console.print(
-                "the same for " + ("both" if len(self.agents) == 2 else "all"), table, sep="\n"
-            )
+            everybody = "both" if len(self.agents) == 2 else "all"
+            console.print(f"the same for {everybody}", table, sep="\n")
         console.print(*map(Text, self.sentences()), sep="\n")
-        return "\n".join(line.rstrip() for line in said.getvalue().splitlines())
+        return "\n".join(line.rstrip() for line in output.getvalue().splitlines())
 
     def _repr_html_(self) -> str:
         from html import escape
 
-        def line(cell: str, heading: str, texts: list[str]) -> str:
-            return f"<tr><th>{escape(heading)}</th>{''.join(f'<{cell}>{escape(text)}</{cell}>' for text in texts)}</tr>"
+        def table_row(tag: str, heading: str, texts: list[str]) -> str:
+            cells = "".join(f"<{tag}>{escape(text)}</{tag}>" for text in texts)
+            return f"<tr><th>{escape(heading)}</th>{cells}</tr>"
 
-        head = line("th", "", [one.name for one in self.agents])
-        body = "".join(line("td", heading, texts) for heading, texts in self.rows())
-        return f"<table>{head}{body}</table>" + "".join(
-            f"<p>{escape(sentence)}</p>" for sentence in self.sentences()
-        )
+        head = table_row("th", "", [one.name for one in self.agents])
+        body = "".join(table_row("td", heading, texts) for heading, texts in self.rows())
+        sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences())
+        return f"<table>{head}{body}</table>{sentences}"
 
 
 def explain(*agents: Learner, problem: Problem | ProblemSizes | None = None) -> Explanation:
-    """Explain the guarantee, noise, release schedule and planning of agents, without running or changing them.
+    """Explain the guarantee, noise, release schedule and planning of agents.
 
-    With a `problem` it also estimates the peak memory of a run on it, and the planning time of each release.
+    The agents are neither run nor changed. With a `problem` it also estimates the peak memory of a
+    run on it, and the planning time of each release.
     """
     if not agents:
         raise InvalidParameter("explain needs at least one agent")
-    return Explanation(_told_apart([facts(agent, problem) for agent in agents]))
+    return Explanation(_make_names_unique([facts(agent, problem) for agent in agents]))
 
 
 def _calibration(one: Facts) -> str:
-    """An algorithm of a paper is another one in the tight form, which is said here."""
+    """Say that an algorithm of a paper is another algorithm in the tight form."""
     if one.constants:
         return "paper: the printed algorithm"
     words = _CALIBRATION.get(one.calibration, one.calibration)
@@ -114,8 +133,10 @@ def _calibration(one: Facts) -> str:
 
 
 def _cells(one: Facts) -> dict[str, str]:
-    """The cells of one agent, by heading; an empty text where a row does not apply."""
-    noise, private, users = one.noise, one.trust is not Trust.NONE, one.schedule.users
+    """Return the cells of one agent, by heading. A text is empty if the row does not apply."""
+    noise = one.noise
+    private = one.trust is not Trust.NONE
+    users = one.schedule.users
     given = f"epsilon = {one.epsilon:.3g} at delta = {one.request.delta:g}"
     broken = "" if one.kept else ", MORE than requested: a run is refused"
     return {
@@ -147,7 +168,8 @@ def _planning_time(one: Facts) -> str:
 
 
 def _noise(one: Facts) -> str:
-    first, last = _number(one.noise.first), _number(one.noise.last)
+    first = _number(one.noise.first)
+    last = _number(one.noise.last)
     stds = f"standard deviation {first} at the first release, {last} at the last"
     if one.trust is Trust.LOCAL and one.schedule.first is None:
         stds = f"standard deviation {first} on one message, {last} on the sum of all"
@@ -157,9 +179,16 @@ def _noise(one: Facts) -> str:
 def _releases(schedule: Schedule | AtMost) -> str:
     first = schedule.first
     if first is None:
-        return f"at most {schedule.leaves:,} rounds, whose sizes are decided from releases, for {schedule.users:,} users"
+        return (
+            f"at most {schedule.leaves:,} rounds, whose sizes are decided from releases, "
+            f"for {schedule.users:,} users"
+        )
+    plural = "s" if first > 1 else ""
     late = ": TOO LATE to learn from" if schedule.leaves == 1 else ""
-    return f"{schedule.leaves:,}, the first after {first:,} user{'s' if first > 1 else ''}, for {schedule.users:,} users{late}"
+    return (
+        f"{schedule.leaves:,}, the first after {first:,} user{plural}, "
+        f"for {schedule.users:,} users{late}"
+    )
 
 
 def _mechanism(noise: ExpectedNoise, schedule: Schedule | AtMost) -> str:
@@ -167,10 +196,15 @@ def _mechanism(noise: ExpectedNoise, schedule: Schedule | AtMost) -> str:
     if noise.mechanism == "rounds":
         return f"{kind} noise on each round, which has users of its own"
     if noise.mechanism == "distributed":
-        return f"discrete {kind} noise in shares, one from each device: {schedule.leaves:,} sums of batches, each seen once"
+        return (
+            f"discrete {kind} noise in shares, one from each device: "
+            f"{schedule.leaves:,} sums of batches, each seen once"
+        )
     if noise.mechanism == "local":
-        return f"{kind}{'' if noise.distribution == 'signs' else ' noise'} on the device: one message per user"
-    return f"{kind} noise through a counter: {_COUNTERS.get(noise.mechanism, noise.mechanism)}, {schedule.leaves:,} leaves"
+        what = kind if noise.distribution == "signs" else f"{kind} noise"
+        return f"{what} on the device: one message per user"
+    counter = _COUNTERS.get(noise.mechanism, noise.mechanism)
+    return f"{kind} noise through a counter: {counter}, {schedule.leaves:,} leaves"
 
 
 def _signal(one: Facts, users: int) -> str:
@@ -186,58 +220,64 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if 1000 <= value < 1e7 else f"{value:.3g}"
 
 
-def _told_apart(facts: list[Facts]) -> tuple[Facts, ...]:
+def _make_names_unique(facts: list[Facts]) -> tuple[Facts, ...]:
     """Make names unique: add the calibration, the privacy request or a number."""
-    for extra in ("calibration", "request"):
-        said = [(one.name, str(getattr(one, extra))) for one in facts]
+    for attribute in ("calibration", "request"):
+        named = [(one.name, str(getattr(one, attribute))) for one in facts]
+        differing = [
+            len({value for other_name, value in named if other_name == name}) > 1
+            for name, _ in named
+        ]
         facts = [
-            replace(one, name=" ".join(own))
-            if len({other for name, other in said if name == one.name}) > 1
-            else one
-            for one, own in zip(facts, said, strict=True)
+            replace(one, name=f"{name} {value}") if differs else one
+            for one, (name, value), differs in zip(facts, named, differing, strict=True)
         ]
     names = [one.name for one in facts]
-    twice = [
+    numbered = [
         f"{name} ({names[:i].count(name) + 1})" if names.count(name) > 1 else name
         for i, name in enumerate(names)
     ]
-    return tuple(replace(one, name=name) for one, name in zip(facts, twice, strict=True))
+    return tuple(replace(one, name=name) for one, name in zip(facts, numbered, strict=True))
 
 
 def _comparison(agents: tuple[Facts, ...]) -> list[str]:
-    """Sentences that compare each agent with the first; agents with the same result share a sentence."""
-    open_, private = [
-        [one for one in agents if (one.trust is Trust.NONE) is none] for none in (True, False)
-    ]
-    said = (
-        [f"{_names(open_)} {_verb('add', open_)} no noise: users are not protected."]
-        if open_
-        else []
-    )
+    """Return sentences that compare each agent with the first one.
+
+    Agents with the same result share a sentence.
+    """
+    unprotected = [one for one in agents if one.trust is Trust.NONE]
+    private = [one for one in agents if one.trust is not Trust.NONE]
+    sentences = []
+    if unprotected:
+        verb = _verb("add", unprotected)
+        sentences.append(f"{_names(unprotected)} {verb} no noise: users are not protected.")
     if len(private) == 1:
-        said.append(_alone(private[0]))
+        sentences.append(_alone(private[0]))
     elif private:
         first, *others = private
         groups: dict[tuple[str, str, bool], list[Facts]] = {}
         for one in others:
-            groups.setdefault((*_compared(one, first), one.request == first.request), []).append(
-                one
-            )
-        said += [_against(members, first, *key) for key, members in groups.items()]
-        said += [_really(one) for one in private if one.epsilon < 0.95 * one.request.epsilon]
-    return said + [_broken(one) for one in private if not one.kept]
+            key = (*_compare_noise(one, first), one.request == first.request)
+            groups.setdefault(key, []).append(one)
+        sentences += [_against(members, first, *key) for key, members in groups.items()]
+        sentences += [_really(one) for one in private if one.epsilon < 0.95 * one.request.epsilon]
+    return sentences + [_broken(one) for one in private if not one.kept]
 
 
 def _alone(one: Facts) -> str:
     reader = "a user's message" if one.trust is Trust.LOCAL else "all releases together"
     return (
-        f"An observer of {reader} learns no more about any single user than epsilon = {one.epsilon:.3g} allows. The standard "
-        f"deviation of the noise on a number is at most {_number(one.relative_noise)} times the L{one.noise.norm} sensitivity."
+        f"An observer of {reader} learns no more about any single user than "
+        f"epsilon = {one.epsilon:.3g} allows. The standard deviation of the noise on a number "
+        f"is at most {_number(one.relative_noise)} times the L{one.noise.norm} sensitivity."
     )
 
 
-def _compared(one: Facts, first: Facts) -> tuple[str, str]:
-    """How the noise of one compares with that of the first, and by which factor; Gaussian and Laplace noise use different norms."""
+def _compare_noise(one: Facts, first: Facts) -> tuple[str, str]:
+    """Say how the noise of one agent compares with that of the first one, and by which factor.
+
+    Noise of different distributions belongs to different norms, and is not compared.
+    """
     if one.noise.distribution != first.noise.distribution:
         return "other", ""
     ratio = one.relative_noise / first.relative_noise
@@ -247,27 +287,37 @@ def _compared(one: Facts, first: Facts) -> tuple[str, str]:
 
 
 def _against(
-    members: list[Facts], first: Facts, relation: str, factor: str, same_promise: bool
+    members: list[Facts], first: Facts, relation: str, factor: str, same_request: bool
 ) -> str:
     measure = f"relative to the L{first.noise.norm} sensitivity"
     if relation == "other":
         return (
-            f"{_names(members)} {_verb('add', members)} {_kind(members[0].noise)} noise, {first.name} {_kind(first.noise)} noise: "
-            f"the first depends on the L{members[0].noise.norm} sensitivity and the second on the L{first.noise.norm} sensitivity, "
-            "so they are not compared."
+            f"{_names(members)} {_verb('add', members)} {_kind(members[0].noise)} noise, "
+            f"{first.name} {_kind(first.noise)} noise: the first depends on the "
+            f"L{members[0].noise.norm} sensitivity and the second on the "
+            f"L{first.noise.norm} sensitivity, so they are not compared."
         )
     if relation == "same":
         together = [first, *members]
         sizes = [str(one.bound.size) for one in together]
         numbers = sizes[0] if len(set(sizes)) == 1 else f"{', '.join(sizes[:-1])} and {sizes[-1]}"
-        return f"{_names(together)} add the same noise to each number, {measure}; a user contributes {numbers} numbers."
+        return (
+            f"{_names(together)} add the same noise to each number, {measure}; "
+            f"a user contributes {numbers} numbers."
+        )
     more, less = (members, [first]) if relation == "more" else ([first], members)
-    promise = " for the same privacy request" if same_promise else ""
-    return f"{_names(more)} {_verb('add', more)} {factor} times as much noise as {_names(less)}{promise}, {measure}."
+    request = " for the same privacy request" if same_request else ""
+    return (
+        f"{_names(more)} {_verb('add', more)} {factor} times as much noise "
+        f"as {_names(less)}{request}, {measure}."
+    )
 
 
 def _really(one: Facts) -> str:
-    return f"{one.name} gives epsilon = {one.epsilon:.3g}; the requested epsilon is {one.request.epsilon:g}."
+    return (
+        f"{one.name} gives epsilon = {one.epsilon:.3g}; "
+        f"the requested epsilon is {one.request.epsilon:g}."
+    )
 
 
 def _kind(noise: ExpectedNoise) -> str:
@@ -291,8 +341,7 @@ def _verb(verb: str, members: list[Facts]) -> str:
 
 
 def _broken(one: Facts) -> str:
-    epsilon, asked = one.epsilon, one.request.epsilon
     return (
-        f"{one.name} does not give the requested guarantee: its noise gives epsilon = {epsilon:.3g}, more than {asked:g}. A run "
-        "is refused."
+        f"{one.name} does not give the requested guarantee: its noise gives "
+        f"epsilon = {one.epsilon:.3g}, more than {one.request.epsilon:g}. A run is refused."
     )

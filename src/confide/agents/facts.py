@@ -1,7 +1,7 @@
 """What an agent does with its users' data, in numbers, computed before a run.
 
-Everything is computed from the agent's parameters. The agent is not changed: a run after an explanation is identical to a run
-without one.
+Everything is computed from the agent's parameters. The agent is not changed: a run after an
+explanation is identical to a run without one. The names in `Facts.to_json` are public.
 """
 
 import math
@@ -25,7 +25,13 @@ from confide.problems.sizes import ProblemSizes
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Facts about one agent, before a run."""
+    """Facts about one agent, before a run.
+
+    - `resources` is what a run on a problem needs, if a problem was given.
+    - `stuck` names problems on which `benchmarks/stuck.py` found that the default may stay away
+      from the optimum.
+    - `constants` says whose constants they are, if the paper does not print them.
+    """
 
     name: str
     description: Description
@@ -34,10 +40,9 @@ class Facts:
     schedule: Schedule | AtMost = field(repr=False)
     bound: Bound
     noise: ExpectedNoise
-    resources: Resources | None = None  # on a problem, if one is given
-    # problems on which its default may stay away from optimal, by `benchmarks/stuck.py`
+    resources: Resources | None = None
     stuck: str = ""
-    constants: str = ""  # whose they are, where they are not the paper's
+    constants: str = ""
 
     @property
     def calibration(self) -> str:
@@ -54,28 +59,34 @@ class Facts:
 
     @property
     def kept(self) -> bool:
-        """Whether the noise gives the requested guarantee; if not, a run is refused."""
+        """Whether the noise gives the requested guarantee. If it does not, a run is refused."""
         return self.epsilon <= self.request.epsilon * (1 + SLACK)
 
     @property
     def relative_noise(self) -> float:
-        """At the worst release, against the most that one user can change, in the norm that the noise answers to.
+        """The noise at the worst release, relative to the most that one user can change.
 
-        Comparable between agents whose noise has the same distribution: another one answers to another norm.
+        The change is measured in the norm of the noise. So the numbers of two agents can be
+        compared if their noise has the same distribution, because another one belongs to another
+        norm.
         """
         return self.noise.worst / self.noise.sensitivity if self.noise.worst else 0.0
 
     @property
     def users_until_signal(self) -> int | None:
-        """Until k users' rows, as long as the bound allows, give Lambda eigenvalues k L^2 / m above the noise's norm, s sqrt(2m).
+        """After how many users, at best, the statistics are larger than their noise.
 
-        At best: rows are shorter, and do not point everywhere alike. None where there is no regression, or no noise.
+        The rows of k users, if they are as long as the bound allows, give Lambda eigenvalues of k
+        L^2 / m, for rows of norm L in m dimensions. The norm of the noise is s sqrt(2m). Real rows
+        are shorter, and do not point in all directions alike. None: there is no regression, or no
+        noise.
         """
         if self.description.rows is None or self.noise.worst == 0:
             return None
         m, L = self.description.rows
         needed = m * math.sqrt(2 * m) / L**2
-        if self.trust is Trust.LOCAL:  # the noise grows, too: s = s_1 sqrt(k)
+        if self.trust is Trust.LOCAL:
+            # The noise grows with the users, too: s = s_1 sqrt(k).
             return math.ceil((needed * self.noise.worst) ** 2 / self.schedule.users)
         return math.ceil(needed * self.noise.worst)
 
@@ -112,11 +123,15 @@ class Facts:
 
 
 def facts(agent: Any, problem: Problem | ProblemSizes | None = None) -> Facts:
-    """The facts about an agent, and with a problem what a run on it needs; the agent need not have a noise source yet."""
+    """Return the facts about an agent, and with a problem what a run on it needs.
+
+    The agent need not have a noise source yet.
+    """
     if isinstance(agent, type | str):
         name = agent if isinstance(agent, str) else agent.__name__
         raise InvalidParameter(
-            f"expected an agent, got the class {name}: create an agent first, with a problem, episodes and privacy"
+            f"expected an agent, got the class {name}: "
+            "create an agent first, with a problem, episodes and privacy"
         )
     if not isinstance(agent, Learner):
         raise InvalidParameter(
@@ -127,20 +142,19 @@ def facts(agent: Any, problem: Problem | ProblemSizes | None = None) -> Facts:
         if isinstance(agent.privacy, NoPrivacy | LocalDP | DistributedDP)
         else Trust.JOINT
     )
-    bound, noise = agent.algorithm.bound, agent.expected_noise()
-    said = agent.describe()
+    description = agent.describe()
     if problem is not None and not isinstance(problem, ProblemSizes):
         has("problem", problem, ("public", "horizon"), "a problem, such as confide.problems.lock()")
     resources = None if problem is None else estimate_agent(agent, problem)
-    stuck = agent.profile.stuck if said.calibration == "tight" else ""
+    stuck = agent.profile.stuck if description.calibration == "tight" else ""
     return Facts(
         agent_name(agent),
-        said,
+        description,
         agent.privacy,
         trust,
         agent.schedule,
-        bound,
-        noise,
+        agent.algorithm.bound,
+        agent.expected_noise(),
         resources,
         stuck,
         agent.calibration.constants,

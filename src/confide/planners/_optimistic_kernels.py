@@ -1,7 +1,7 @@
 """The optimistic search: projection onto the confidence set, and spectral projected gradient.
 
-Coordinates: Y = U^T Theta, V = U diag(v) U^T, so that the confidence ellipsoid and the ball of the norm are both diagonal. Theta = [A B]^T
-has the shape (p, n), p = n + d.
+Coordinates: Y = U^T Theta with V = U diag(v) U^T, so that the confidence ellipsoid and the ball of
+the norm are both diagonal. Theta = [A B]^T has the shape (p, n), where p = n + d.
 """
 
 import numpy as np
@@ -26,8 +26,10 @@ Array = npt.NDArray[np.float64]
 # centre [p, n], v [p], m [p], beta, bound: see `project`
 Region = tuple[Array, Array, Array, float, float]
 
-MEMORY = 4  # costs that the line search remembers
-# step in units of the set: so long that only the direction of the gradient is left after the projection
+# How many costs the line search remembers.
+MEMORY = 4
+# The first step, in units of the set. It is so long that only the direction of the gradient is left
+# after the projection.
 LONGEST = 100.0
 
 
@@ -47,7 +49,10 @@ def _rows(point: Array, centre: Array, scalars: Array) -> None:
 
 @njit
 def _distance(scalars: Array, region: Region, lam: float, nu: float) -> tuple[float, float]:
-    """sum v ||Y - C||^2 of the point that belongs to the multipliers, and minus half its derivative in lam."""
+    """Return sum v ||Y - C||^2 at the point of these multipliers, and minus half its derivative.
+
+    The derivative is by lam.
+    """
     _, v, m, _, _ = region
     value, slope = 0.0, 0.0
     for i in range(len(v)):
@@ -65,9 +70,12 @@ def _distance(scalars: Array, region: Region, lam: float, nu: float) -> tuple[fl
 
 @njit
 def _inner(scalars: Array, region: Region, lam: float, nu: float) -> float:
-    """The least lam >= 0 that brings the point into the ellipsoid: the secular equation 1/beta = 1/distance(lam) by Newton's method.
+    """Return the least lam >= 0 that brings the point into the ellipsoid.
 
-    The right side is concave in lam, so that Newton's steps from below never pass the root, and one from above falls below it.
+    Newton's method solves the secular equation 1/beta = 1/distance(lam).
+
+    The right side is concave in lam. So Newton's steps from below never pass the root, and a step
+    from above falls below it.
     """
     beta = region[3]
     for _ in range(60):
@@ -103,11 +111,14 @@ def _size(scalars: Array, region: Region, lam: float, nu: float) -> tuple[float,
 
 @njit
 def project(point: Array, region: Region, scalars: Array, warm: Array) -> None:
-    """The nearest point of {sum v_i ||Y_i - C_i||^2 <= beta^2, ||Y||^2 <= bound^2} in the norm sum m_i ||Y_i||^2, in place, rows i.
+    """Replace `point` by the nearest point of the confidence set.
 
-    With multipliers lam, nu >= 0 it is Y_i = (m_i Y0_i + lam v_i C_i) / (m_i + lam v_i + nu). For every nu the best lam is the root of a
-    secular equation; ||Y||^2 along it is minus twice the derivative of the concave dual function, hence falling in nu: a bracket with
-    Newton's steps inside. `warm` keeps the multipliers for the next call.
+    The set is {Y: sum_i v_i ||Y_i - C_i||^2 <= beta^2, ||Y||^2 <= bound^2} with rows Y_i. The
+    distance is the norm sum_i m_i ||Y_i||^2. With multipliers lam, nu >= 0 the nearest point of Y0
+    is Y_i = (m_i Y0_i + lam v_i C_i) / (m_i + lam v_i + nu). For every nu the best lam is the root
+    of a secular equation. Along these roots ||Y||^2 is minus twice the derivative of the concave
+    dual function, so it falls in nu. Newton's steps inside of a bracket therefore find nu. `warm`
+    keeps the multipliers for the next call.
     """
     centre, v, m, beta, bound = region
     _rows(point, centre, scalars)
@@ -154,7 +165,10 @@ def _gradient(
 
 @njit
 def _jitter(Y: Array, region: Region) -> None:
-    """A small fixed displacement: dJ/dB = 0 at B = 0, and no descent leaves such a point by itself."""
+    """Return a small fixed displacement.
+
+    dJ/dB = 0 at B = 0, and no descent leaves such a point by itself.
+    """
     p, n = Y.shape
     for i in range(p):
         size = 0.1 * region[3] / np.sqrt(region[2][i] * p * n)
@@ -173,14 +187,15 @@ def _descend(
     small: Array,
     reference: float,
     best: float,
-    found: Array,
+    best_point: Array,
     tolerance: float,
     limit: int,
 ) -> tuple[float, int]:
-    """Spectral projected gradient (Birgin, Martinez and Raydan 2000, SPG2) from Y, in place: J and the number of steps.
+    """Descend from Y, in place, by spectral projected gradient (Birgin et al. 2000, SPG2).
 
-    It ends when the step promises less than `tolerance` of what was gained on the cost `reference` of the estimate, or when it comes close
-    to `found`, of cost `best`, without being better.
+    Return J and the number of steps. The descent ends when a step promises less than `tolerance` of
+    what was gained on the cost `reference` of the estimate. It also ends when it comes close to
+    `best_point`, of cost `best`, without being better.
     """
     p, n = Y.shape
     m, beta = region[2], region[3]
@@ -217,7 +232,7 @@ def _descend(
             for j in range(n):
                 step[i, j] -= Y[i, j]
                 slope += G[i, j] * step[i, j]
-                apart += m[i] * (Y[i, j] - found[i, j]) ** 2
+                apart += m[i] * (Y[i, j] - best_point[i, j]) ** 2
         if not -slope > tolerance * abs(reference - J) + 1e-14 * J or (
             best <= J and apart < 1e-2 * beta * beta
         ):
@@ -254,7 +269,10 @@ def _line(
     theta: Array,
     trial: Array,
 ) -> tuple[float, float, int]:
-    """A fraction t of the step with J <= ceiling + 1e-4 t slope, by quadratic interpolation: t, J and `backward`'s index; t = 0: none."""
+    """Find a fraction t of the step with J <= ceiling + 1e-4 t slope, by quadratic interpolation.
+
+    Return t, J and the index of `backward`. t = 0 says that there is none.
+    """
     p, n = Y.shape
     t = 1.0
     for _ in range(30):
@@ -272,7 +290,10 @@ def _line(
 
 @njit
 def _memoryless(hat: Array, V: Array, bound: float, M: Array, point: Array) -> None:
-    """The point with A = 0 that is nearest in the norm of V: B + V_uu^-1 V_ux A, drawn into the ball of `bound`."""
+    """Return the point with A = 0 that is nearest in the norm of V, drawn into the ball of `bound`.
+
+    It is B + V_uu^-1 V_ux A.
+    """
     p, n = hat.shape
     for i in range(n, p):
         for j in range(n, p):
@@ -310,13 +331,17 @@ def _within(point: Array, hat: Array, V: Array, beta: float) -> bool:
 
 @njit
 def meet(region: Region, scalars: Array) -> bool:
-    """Whether the ellipsoid and the ball meet: the point of the ellipsoid nearest to zero is its projection in the plain norm."""
+    """Whether the ellipsoid and the ball meet.
+
+    The point of the ellipsoid nearest to zero is the projection of zero in the plain norm.
+    """
     centre, v, _, beta, bound = region
     _rows(centre, centre, scalars)
     size = 0.0
     for i in range(len(v)):
         size += scalars[0, i]
-        scalars[3, i] = scalars[2, i]  # the rows of zero
+        # The rows of zero.
+        scalars[3, i] = scalars[2, i]
         scalars[0, i] = scalars[1, i] = 0.0
     if size > bound * bound and beta > 0.0:
         plain = (centre, v, np.ones(len(v)), beta, bound)
@@ -339,20 +364,24 @@ def _explore(
     tolerance: float,
     limit: int,
 ) -> int:
-    """The better end of the descents from the estimate, or `start` if it is not empty, and from where A = 0; the steps of both."""
-    Y, found, point = room[7], room[8], room[9]
+    """Return the better end of two descents, and the number of steps of both.
+
+    One begins at the estimate (or at `start`, if it is not empty), the other one where A = 0.
+    """
+    Y, best_point, point = room[7], room[8], room[9]
     copy(region[0], Y)
     project(Y, region, small[:4], small[4])
     multiply(U, Y, theta)
     if model[2] == 1 or region[3] == 0.0:
-        return 0  # nothing to gain
+        # There is nothing to gain.
+        return 0
     _memoryless(hat, V, region[4], work[3], point)
     if _within(point, hat, V, region[3]):
         copy(point, theta)
         return 0
     reference, _ = backward(theta, model, work)
     best, steps = np.inf, 0
-    found[:] = np.inf
+    best_point[:] = np.inf
     for turn in range(2):
         if turn == 1:
             multiply_left(U, point, Y)
@@ -362,14 +391,14 @@ def _explore(
             _jitter(Y, region)
         project(Y, region, small[:4], small[4])
         J, count = _descend(
-            Y, region, U, model, work, room, small, reference, best, found, tolerance, limit
+            Y, region, U, model, work, room, small, reference, best, best_point, tolerance, limit
         )
         steps += count
         if best > J:
             best = J
-            copy(Y, found)
+            copy(Y, best_point)
     if best < reference:
-        multiply(U, found, theta)
+        multiply(U, best_point, theta)
     return steps
 
 
@@ -384,10 +413,12 @@ def search(
     tolerance: float,
     limit: int,
 ) -> tuple[Array, float, Array, int, int]:
-    """Theta, J, gains [h, d, n], steps, and a flag: 0 found, 1 the set is empty, 2 V is not positive definite, or a number not finite.
+    """Return Theta, J, gains [h, d, n], the number of steps, and a flag.
 
-    Y is measured in the norm m = v + beta^2/bound^2, in which both sets are balls of radius at most beta around their centres and their
-    intersection is about round, whichever of the two binds.
+    The flag is 0 if a point was found, 1 if the set is empty, and 2 if V is not positive definite
+    or a number is not finite. Y is measured in the norm m = v + beta^2 / bound^2. In this norm both
+    sets are balls of radius at most beta around their centres, and their intersection is about
+    round, whichever of the two binds.
     """
     p, n = hat.shape
     work, room, small, theta = (

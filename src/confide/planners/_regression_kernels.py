@@ -11,13 +11,18 @@ Flags = npt.NDArray[np.bool_]
 
 @njit
 def _eigh(A: Array) -> tuple[Array, Array]:
-    """Eigenvalues [k] and vectors [i, k] of a symmetric matrix. Small ones by Jacobi: LAPACK's call costs more than the arithmetic."""
+    """Return eigenvalues [k] and vectors [i, k] of a symmetric matrix.
+
+    Small matrices are solved by Jacobi rotations, because a call of LAPACK costs more than the
+    arithmetic.
+    """
     m = len(A)
     if m > 8:
         return np.linalg.eigh(A)
     D, V = A.copy(), np.eye(m)
     size = (D * D).sum()
-    for _ in range(50):  # sweeps; a handful is enough, since convergence is quadratic
+    # Sweeps. A handful is enough, because convergence is quadratic.
+    for _ in range(50):
         left = 0.0
         for p in range(m):
             for q in range(p + 1, m):
@@ -32,7 +37,7 @@ def _eigh(A: Array) -> tuple[Array, Array]:
 
 @njit
 def _rotate(D: Array, V: Array, p: int, q: int) -> None:
-    """The rotation of the coordinates p and q that makes D[p, q] zero."""
+    """Rotate the coordinates p and q so that D[p, q] becomes zero."""
     if D[p, q] == 0.0:
         return
     half = (D[q, q] - D[p, p]) / (2 * D[p, q])
@@ -51,7 +56,7 @@ def _rotate(D: Array, V: Array, p: int, q: int) -> None:
 
 @njit
 def repaired(Lambda: Array, u: Array, ridge: float) -> tuple[Array, Array]:
-    """theta [n, m] = P^-1 u and P [n, m, m] = (Lambda)_+ + ridge I."""
+    """Return theta [n, m] = P^-1 u and P [n, m, m] = (Lambda)_+ + ridge I."""
     n, m = u.shape
     theta, precision = np.zeros((n, m)), np.zeros((n, m, m))
     for b in range(n):
@@ -72,7 +77,11 @@ def repaired(Lambda: Array, u: Array, ridge: float) -> tuple[Array, Array]:
 def optimistic_values(
     Lambda: Array, u: Array, ridge: float, rows: Array, sampling: float, noise: float
 ) -> tuple[Array, Array]:
-    """x.theta and sqrt(sampling x^T P^-1 x + noise ||P^-1 x||^2) of every row x [n, m], theta = P^-1 u, P = (Lambda)_+ + ridge I."""
+    """Return x.theta and its standard error for every row x [n, m].
+
+    theta = P^-1 u with P = (Lambda)_+ + ridge I. The standard error is
+    sqrt(sampling x^T P^-1 x + noise ||P^-1 x||^2).
+    """
     n, m = rows.shape
     eigenvalues, vectors = _eigh(Lambda)
     value, error = np.zeros(n), np.zeros(n)
@@ -132,11 +141,14 @@ def mean_diagonal(matrices: Array) -> float:
 
 @njit
 def project(targets: Array, precisions: Array) -> Array:
-    """The closest point of the simplex to each target [n, d] in the norm of its precision [n, d, d], by an active set.
+    """Return the closest point of the simplex to each target [n, d], by an active set.
 
-    On a face (the free coordinates) the minimum solves a linear system; on the way to it from inside the simplex, coordinates that
-    reach zero leave the face. At the minimum of a face, the coordinate whose multiplier is most negative joins it; if none is, the point
-    is optimal. Each face's minimum is lower than the last one's, so no face comes twice; the bound on their number is for rounding errors.
+    The distance is the norm of the target's precision [n, d, d]. On a face (the free coordinates)
+    the minimum solves a linear system. On the way to it from inside the simplex, coordinates that
+    reach zero leave the face. At the minimum of a face, the coordinate whose multiplier is most
+    negative joins it. If there is none, the point is optimal. The minimum of each face is lower
+    than that of the last one, so no face comes twice. The bound on the number of faces is for
+    rounding errors.
     """
     n, d = targets.shape
     result = np.full((n, d), 1.0 / d)
@@ -153,12 +165,14 @@ def project(targets: Array, precisions: Array) -> Array:
             if _settle(w, free, joined, target, P, L, work):
                 barred[:] = False
             else:
-                barred[joined] = True  # its multiplier was negative by rounding only
+                # Its multiplier was negative by rounding only.
+                barred[joined] = True
             joined = _violated(w, free, barred, target, P, work[0])
             if joined < 0:
                 break
             free[joined] = True
-        w /= w.sum()  # the sum, to the last digit
+        # The sum must be one to the last digit.
+        w /= w.sum()
     return result
 
 
@@ -166,7 +180,10 @@ def project(targets: Array, precisions: Array) -> Array:
 def _settle(
     w: Array, free: Flags, joined: int, target: Array, P: Array, L: Array, work: Array
 ) -> bool:
-    """Move w to the minimum of its face, dropping the coordinates that block the way; whether it moved before `joined` was dropped."""
+    """Move w to the minimum of its face, and drop the coordinates that block the way.
+
+    Return whether it moved before `joined` was dropped.
+    """
     moved = False
     while True:
         step = _face_step(w, free, target, P, L, work)
@@ -187,7 +204,10 @@ def _settle(
 
 @njit
 def _face_step(w: Array, free: Flags, target: Array, P: Array, L: Array, work: Array) -> Array:
-    """From w to the minimum over {sum = 1, w_i = 0 off the face}: P_FF p = nu - g_F, sum p = 0. L [d, d] and work [3, d] are room."""
+    """Find the step p from w to the minimum over {sum = 1, w_i = 0 off the face}.
+
+    It solves P_FF p = nu - g_F and sum p = 0. L [d, d] and work [3, d] are memory to work in.
+    """
     gradient: Array = work[0]
     step: Array = work[1]
     ones: Array = work[2]
@@ -221,7 +241,9 @@ def _gradient(w: Array, free: Flags, target: Array, P: Array, gradient: Array) -
 
 @njit
 def _face_factor(free: Flags, P: Array, L: Array) -> None:
-    """The Cholesky factor of P_FF + c 1 1^T, completed by the identity off the face, into the lower half of L.
+    """Write the Cholesky factor of P_FF + c 1 1^T into the lower half of L.
+
+    Off the face it is completed by the identity.
 
     Steps sum to zero, so c changes none of them; without it P may be singular along 1.
     """
@@ -261,7 +283,10 @@ def _solve(L: Array, x: Array) -> None:
 def _violated(
     w: Array, free: Flags, barred: Flags, target: Array, P: Array, gradient: Array
 ) -> int:
-    """The coordinate off the face with the most negative multiplier g_i - nu, or -1: none below the rounding error of g."""
+    """Return the coordinate off the face with the most negative multiplier g_i - nu.
+
+    Return -1 if none is below the rounding error of g.
+    """
     d = w.size
     nu = _gradient(w, free, target, P, gradient)
     rounding = 0.0
@@ -279,7 +304,10 @@ def _violated(
 
 @njit
 def ellipsoid(S: Array, C: Array, shift: float, least: float) -> tuple[Array, Array, float, float]:
-    """V^-1 C, V = S + shift I with eigenvalues raised to `least`, ln det(V / least), and the smallest eigenvalue of V."""
+    """Return V^-1 C, ln det(V / least), and the smallest eigenvalue of V.
+
+    V is S + shift I with eigenvalues raised to `least`.
+    """
     p, n = C.shape
     theta, V, moved = np.zeros((p, n)), np.zeros((p, p)), S.copy()
     for i in range(p):

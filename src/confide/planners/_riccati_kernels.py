@@ -1,4 +1,7 @@
-"""The least cost of a linear system, its gradient and its Lagrangian bound. Theta = [A B]^T has the shape (p, n), p = n + d."""
+"""The least cost of a linear system, its gradient and its Lagrangian bound.
+
+Theta = [A B]^T has the shape (p, n), where p = n + d. Names follow `riccati.py`.
+"""
 
 import numpy as np
 import numpy.typing as npt
@@ -6,14 +9,16 @@ import numpy.typing as npt
 from confide._jit import njit
 
 Array = npt.NDArray[np.float64]
-# Q, R, horizon, variance of every coordinate of the noise, and the state in which episodes start [n].
+# Q, R, horizon, variance of every coordinate of the noise, and the state in which episodes start.
 # An empty start means that it is random, uniform on the unit sphere.
 Model = tuple[Array, Array, int, float, Array]
 Work = tuple[Array, Array, Array, Array, Array]
 
-# a Riccati or Lyapunov step that changes less, relative to the diagonal, is the last one that is computed
+# A Riccati or Lyapunov step that changes less than this, relative to the diagonal, is the last one
+# that is computed.
 STATIONARY = 1e-15
-SMALL = 5  # up to this size BLAS costs more to call than to run
+# Up to this size, BLAS costs more to call than to run (measured).
+SMALL = 5
 
 
 @njit
@@ -66,7 +71,10 @@ def multiply_left(A: Array, B: Array, C: Array) -> None:
 
 @njit
 def factor(M: Array, first: int) -> bool:
-    """Cholesky factor of the trailing block M[first:, first:], in place in its lower triangle; False if it is not positive definite."""
+    """Replace the lower triangle of the trailing block M[first:, first:] by its Cholesky factor.
+
+    Return False if the block is not positive definite.
+    """
     p = len(M)
     for i in range(first, p):
         for j in range(first, i + 1):
@@ -104,7 +112,10 @@ def solve(L: Array, first: int, rows: Array) -> None:
 
 @njit
 def _eliminate(M: Array, P: Array, K: Array) -> bool:
-    """The minimum over u of z^T M z: P = M_xx - M_xu M_uu^-1 M_ux at u = K x; False if there is none."""
+    """Find the minimum over u of z^T M z: P = M_xx - M_xu M_uu^-1 M_ux at u = K x.
+
+    Return False if there is none.
+    """
     d, n = K.shape
     if not factor(M, n):
         return False
@@ -124,7 +135,10 @@ def _eliminate(M: Array, P: Array, K: Array) -> bool:
 
 @njit
 def _pull_back(theta: Array, P: Array, Q: Array, R: Array, T: Array, M: Array) -> None:
-    """M = diag(Q, R) + Theta P Theta^T; of a small one only the lower triangle, which is what `_eliminate` reads."""
+    """Write M = diag(Q, R) + Theta P Theta^T.
+
+    Of a small M only the lower triangle is written, which is all that `_eliminate` reads.
+    """
     p, n = theta.shape
     multiply(theta, P, T)
     if p > SMALL:
@@ -167,7 +181,10 @@ def _at_start(P: Array, trace: float, start: Array) -> float:
 
 @njit
 def backward(theta: Array, model: Model, work: Work) -> tuple[float, int]:
-    """J and the step up to which P and K have stopped changing: P[h] and K[h] below it are left out, they are P[first] and K[first]."""
+    """Return the cost J, and the first step from which P and K change.
+
+    P[h] and K[h] of earlier steps are not written. They are P[first] and K[first].
+    """
     (Q, R, H, noise, start), (P, K, T, M, _) = model, work
     n = len(Q)
     trace = 0.0
@@ -194,9 +211,10 @@ def backward(theta: Array, model: Model, work: Work) -> tuple[float, int]:
 def forward(theta: Array, model: Model, first: int, work: Work, gradient: Array) -> None:
     """dJ/dTheta = 2 sum_{h < H} [I; K_h] S_h A_h^T P_{h+1}, after `backward`.
 
-    Envelope theorem: J is the least cost over all gains, so its gradient is that of the cost at the gains that attain it; the first
-    variation of that cost is 2 sum_h tr(dA_h S_h A_h^T P_{h+1}), dA_h = dA + dB K_h. Up to `first` the gains are the same, so the A_h S_h
-    are added up, and where S stands still as well they are counted.
+    Envelope theorem: J is the least cost over all gains, so its gradient is that of the cost at the
+    gains that attain it. The first variation of that cost is 2 sum_h tr(dA_h S_h A_h^T P_{h+1}),
+    where dA_h = dA + dB K_h. Up to `first` the gains are the same, so the A_h S_h are added up.
+    Where S does not change either, they are counted.
     """
     (_, _, H, noise, start), (P, K, T, _, square) = model, work
     S, turned, X, total, moved = square[0], square[1], square[2], square[3], square[4]
@@ -211,7 +229,8 @@ def forward(theta: Array, model: Model, first: int, work: Work, gradient: Array)
     gradient[:] = 0.0
     h = 0
     while h < H - 1:
-        last = max(h, first)  # the steps h..last have the same gains
+        # The steps h..last have the same gains.
+        last = max(h, first)
         multiply_left(K[last], inputs, turned)
         for i in range(n):
             for j in range(n):
@@ -240,7 +259,10 @@ def forward(theta: Array, model: Model, first: int, work: Work, gradient: Array)
 
 @njit
 def dual(hat: Array, spread: Array, model: Model, mu: float, work: Work) -> float:
-    """The Lagrangian bound of the multiplier mu, `spread` = beta^2 V^-1; -inf if mu is not feasible."""
+    """Return the Lagrangian bound of the multiplier mu, or -inf if mu is not feasible.
+
+    `spread` is beta^2 V^-1.
+    """
     (Q, R, H, noise, start), (_, K, T, M, square) = model, work
     P, soft, (p, n) = square[0], square[1], hat.shape
     copy(Q, P)
@@ -265,7 +287,10 @@ def dual(hat: Array, spread: Array, model: Model, mu: float, work: Work) -> floa
 
 @njit
 def _soften(P: Array, mu: float, L: Array, soft: Array) -> bool:
-    """(P^-1 + I/mu)^-1 = mu P (P + mu I)^-1, symmetric because the factors commute; False if P + mu I is not positive definite."""
+    """Write (P^-1 + I/mu)^-1 = mu P (P + mu I)^-1, which is symmetric: the factors commute.
+
+    Return False if P + mu I is not positive definite.
+    """
     n = len(P)
     for i in range(n):
         for j in range(n):
@@ -294,7 +319,8 @@ def highest(hat: Array, spread: Array, model: Model, top: float) -> tuple[float,
         dual(hat, spread, model, np.exp(right), work),
     )
     while high - low > 1e-5:
-        if at_left >= at_right:  # also where both are infeasible: what is feasible lies to the left
+        # Also where both are infeasible, because what is feasible lies to the left.
+        if at_left >= at_right:
             high, right, at_right = right, left, at_left
             left = high - ratio * (high - low)
             at_left = dual(hat, spread, model, np.exp(left), work)
@@ -309,7 +335,10 @@ def highest(hat: Array, spread: Array, model: Model, top: float) -> tuple[float,
 
 @njit
 def policy_costs(A: Array, B: Array, Q: Array, R: Array, gains: Array) -> Array:
-    """P_h = Q + K_h^T R K_h + (A + B K_h)^T P_{h+1} (A + B K_h) of u_h = K_h x_h, P_{H+1} = 0 [h, n, n]."""
+    """Return the costs to go P [h, n, n] of u_h = K_h x_h, where P_{H+1} = 0.
+
+    P_h = Q + K_h^T R K_h + (A + B K_h)^T P_{h+1} (A + B K_h).
+    """
     H, d, n = gains.shape
     P, closed, through, priced = (
         np.zeros((H + 1, n, n)),

@@ -11,7 +11,11 @@ Ints = npt.NDArray[np.int64]
 
 @njit
 def visits(actions: Ints, users: Array, states: Array, choices: int) -> Array:
-    """How many users take each action in each state [s, a]: policies [q, s] that serve users [q], from state distributions [q, s]."""
+    """Return how many users take each action in each state [s, a].
+
+    `actions` [q, s] are the policies' at one step, which serve users [q]. `states` [q, s] are the
+    distributions of states at this step.
+    """
     Q, S = actions.shape
     expected = np.zeros((S, choices))
     for q in range(Q):
@@ -23,7 +27,10 @@ def visits(actions: Ints, users: Array, states: Array, choices: int) -> Array:
 
 @njit
 def move(actions: Ints, states: Array, transitions: Array) -> Array:
-    """The distributions [q, s'] after one step of policies [q, s] from states [q, s], with transitions [s, a, s']."""
+    """Return the distributions [q, s'] after one step of policies from states [q, s].
+
+    `actions` [q, s] are the policies' at this step. `transitions` are [s, a, s'].
+    """
     Q, S = states.shape
     moved = np.zeros((Q, S))
     for q in range(Q):
@@ -36,7 +43,7 @@ def move(actions: Ints, states: Array, transitions: Array) -> Array:
 
 @njit
 def second_moments(expected: Array, transitions: Array, codes: Array) -> Array:
-    """sum_{s, a} expected[s, a] E[c c^T | s, a] [c, c]."""
+    """Return sum_{s, a} expected[s, a] E[c c^T | s, a] [i, j], for codes c [s, a, s', i]."""
     S, A, _, m = codes.shape
     result = np.zeros((m, m))
     for s in range(S):

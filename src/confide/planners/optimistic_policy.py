@@ -1,4 +1,8 @@
-"""A rule that turns the state in which a user starts into gains [Chowdhury21, Alg. 1, lines 4 and 5]."""
+"""A rule that turns the state in which a user starts into gains.
+
+Reference: [Chowdhury21, Alg. 1, lines 4 and 5]. What leaves this file is a saved policy of the kind
+"optimistic", whose names of arrays are a format.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +18,9 @@ from confide.policy import LinearPolicy, register_loader, save_policy
 
 Array = npt.NDArray[np.float64]
 
-# The search ends when a step promises less than this share of what was gained on the cost of the estimate,
-# or after so many steps.
+# The search ends when a step promises less than this share of what was gained on the cost of the
+# estimate, or after so many steps. Both numbers were chosen by measurement
+# (docs/benchmarks/control_speed).
 TOLERANCE = 1e-4
 MOST_STEPS = 100
 _NO_START_OF_SEARCH = np.empty((0, 0))
@@ -23,13 +28,15 @@ _NO_START_OF_SEARCH = np.empty((0, 0))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OptimisticPolicy:
-    """For a user who starts in x: the optimal gains of the system in a confidence set that is cheapest for x.
+    """Turns the state x in which a user starts into gains.
 
-    The set is {Theta [p, n]: ||precision^(1/2) (Theta - estimate)||_F <= width, ||Theta||_F <= parameter_bound}, Theta = [A B]^T. Gains are
-    projected to `gain_bound`.
+    They are the optimal gains of the system that is cheapest for x in a confidence set:
+    ||precision^(1/2) (Theta - estimate)||_F <= width and ||Theta||_F <= parameter_bound, for
+    Theta = [A B]^T [p, n]. Gains are projected to `gain_bound`.
 
-    The rule is the same for all users of a release, and public. The gains of one user depend on where this user started, so they must not
-    be published: joint privacy protects everybody else from what a user does, and not a user who publishes it.
+    The rule is public, and the same for all users of a release. The gains of one user depend on
+    where this user started, so they must not be published. Joint privacy protects what a user does
+    from everybody else, and does not protect users who publish it themselves.
     """
 
     estimate: Array
@@ -45,7 +52,9 @@ class OptimisticPolicy:
     def __post_init__(self) -> None:
         for name in ("estimate", "precision", "Q", "R"):
             object.__setattr__(self, name, writable(array(name, getattr(self, name), ndim=2)))
-        n, d = len(self.Q), len(self.R)
+        # Dimensions of the state and of the input.
+        n = len(self.Q)
+        d = len(self.R)
         expected = {
             "estimate": (n + d, n),
             "precision": (n + d, n + d),
@@ -64,11 +73,11 @@ class OptimisticPolicy:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of the gains: the horizon, the dimension of an input and that of a state."""
+        """The shape of the gains: horizon, dimension of an input, dimension of a state."""
         return self.horizon, len(self.R), len(self.Q)
 
     def for_start(self, start: npt.ArrayLike) -> LinearPolicy:
-        """The gains of a user who starts in this state. They must not be published."""
+        """Return the gains of a user who starts in this state. They must not be published."""
         first = array("start", start, ndim=1)
         if first.shape != (len(self.Q),):
             raise InvalidParameter.of(
@@ -77,16 +86,20 @@ class OptimisticPolicy:
         return LinearPolicy(self._gains(writable(first)))
 
     def gains_of_all(self, starts: Array) -> Array:
-        """The gains [user, h, d, n] of users with these starts [user, n]. Those of one user do not depend on the other users."""
+        """Return the gains [user, h, d, n] of users with these starts [user, n].
+
+        The gains of one user do not depend on the other users.
+        """
         return np.stack([self._gains(writable(start)) for start in starts])
 
     def act(self, step: int, state: Array, rng: np.random.Generator) -> Array:  # noqa: ARG002
         raise InvalidParameter(
-            "this rule plans for the state in which a user starts: call for_start(x) once, and act with the policy that it returns"
+            "this rule plans for the state in which a user starts: "
+            "call for_start(x) once, and act with the policy that it returns"
         )
 
     def tables(self) -> list[Any]:
-        """Everything that the rule is made of, in a fixed order."""
+        """Return everything that the rule is made of, in a fixed order."""
         return list(self._values().values())
 
     def save(self, path: str | Path | BinaryIO) -> None:
@@ -108,13 +121,9 @@ class OptimisticPolicy:
         }
 
     def _gains(self, start: Array) -> Array:
-        model = (
-            self.Q,
-            self.R,
-            self.horizon,
-            self.noise_radius**2 / (len(self.Q) + 2),
-            start,
-        )
+        # The variance of one coordinate of a vector that is uniform in a ball of n dimensions.
+        noise_variance = self.noise_radius**2 / (len(self.Q) + 2)
+        model = (self.Q, self.R, self.horizon, noise_variance, start)
         _, _, gains, _, flag = _search.search(
             self.estimate,
             self.precision,
@@ -133,21 +142,28 @@ class OptimisticPolicy:
 
 
 def within_bound(gains: Array, gain_bound: float) -> Array:
-    """`project_gains`, and first a look at the Frobenius norm, which is larger, and fast."""
+    """Return gains [h, d, n] whose spectral norms are at most `gain_bound`.
+
+    Frobenius norms are larger and fast to compute, so they are compared first.
+    """
     if float(np.square(gains).sum(axis=(1, 2)).max()) <= gain_bound**2:
         return gains
     return project_gains(gains, gain_bound)
 
 
 def project_gains(gains: Array, gain_bound: float) -> Array:
-    """Gains [h, d, n], each no longer than gamma."""
-    sizes = np.linalg.norm(gains, 2, axis=(1, 2))
-    result: Array = gains * np.minimum(1.0, gain_bound / np.maximum(sizes, 1e-300))[:, None, None]
-    return result
+    """Return gains [h, d, n], each of them made shorter if its norm is above `gain_bound`."""
+    norms = np.linalg.norm(gains, 2, axis=(1, 2))
+    factors = np.minimum(1.0, gain_bound / np.maximum(norms, 1e-300))
+    projected: Array = gains * factors[:, None, None]
+    return projected
 
 
 def writable(values: Array) -> Array:
-    """The kernels are compiled for one kind of array: contiguous and writeable. Public values are often frozen."""
+    """Return an array that kernels take: contiguous and writeable.
+
+    They are compiled for one kind of array, and public values are often frozen.
+    """
     values = np.ascontiguousarray(values, dtype=float)
     return values if values.flags.writeable else values.copy()
 

@@ -8,8 +8,11 @@ from confide.errors import InvalidParameter
 
 @dataclass(frozen=True, slots=True)
 class Regularity:
-    """[Zhou22, Assumption 2]: lambda_min I <= Z <= lambda_max I and ||z||_{Z^-1} <= nu, for all episodes and steps with probability
-    1 - failure, where Z = Lambda - sum X X^T and z = u - sum X y are all that a regularizer and the noise added to the exact sums."""
+    """[Zhou22, Assumption 2]: lambda_min I <= Z <= lambda_max I and ||z||_{Z^-1} <= nu.
+
+    This holds for all episodes and steps with probability 1 - failure. Z = Lambda - sum X X^T and
+    z = u - sum X y are what a regularizer and the noise added to the exact sums.
+    """
 
     lambda_min: float
     lambda_max: float
@@ -32,11 +35,14 @@ class Regularity:
         parameter_norm: float,
         failure: float,
     ) -> float:
-        """The width of [Zhou22, Lemma 3.1]: ||theta - theta_hat||_Lambda <= beta, for targets in a range of length `span`."""
-        K, H, d, L, alpha = episodes, horizon, dimension, row_norm, failure
-        log_det = d * math.log1p(K * L**2 / (d * self.lambda_min))
+        """Return the width of [Zhou22, Lemma 3.1]: ||theta - theta_hat||_Lambda <= beta.
+
+        It is for targets in a range of length `span`.
+        """
+        largest_growth = episodes * row_norm**2 / (dimension * self.lambda_min)
+        log_det = dimension * math.log1p(largest_growth)
         return (
-            span / 2 * math.sqrt(2 * math.log(H / alpha) + log_det)
+            span / 2 * math.sqrt(2 * math.log(horizon / failure) + log_det)
             + parameter_norm * math.sqrt(self.lambda_max)
             + self.nu
         )

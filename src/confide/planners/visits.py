@@ -1,4 +1,7 @@
-"""Predicted visits: which policies served how many users, and what a history keeps of them. All of it is public."""
+"""Predicted visits: which policies served how many users, and what a history keeps of them.
+
+All of it is public. The names of the arrays are in published releases and in saved states.
+"""
 
 from dataclasses import dataclass
 
@@ -12,7 +15,7 @@ from confide.privatizers.schedule import divide_users
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-# The round that is open: its policies, their shares of its users, and how many users came before it.
+# The open round: its policies, their shares of its users, and how many users came before it.
 OPEN_ROUND: Arrays = {
     "shown": Wholes(("shown policy", "step", "state"), below="action"),
     "shares": Reals(("shown policy",), at_least=0, not_all_zero=True),
@@ -28,36 +31,44 @@ SERVED: Arrays = OPEN_ROUND | {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ServedPolicies:
-    """Who was served how, all public: policies [q, h, s] for users [q], and the expected visits [h, s, a] of those before them."""
+    """Which policies served how many users, and the expected visits of the users before them."""
 
-    policies: Ints
-    users: Array
-    earlier: Array
+    policies: Ints  # [policy, step, state]
+    users: Array  # [policy]
+    earlier: Array  # [step, state, action]
 
 
 def fold(history: History, states: Array, keep: int) -> History:
-    """Only the last `keep` policies as they are; of those before them the visits that are predicted now. Bounds memory and time."""
-    drop = history.count("policy") - keep
-    if drop <= 0:
+    """Keep only the last `keep` policies, and fold those before them into the earlier visits.
+
+    `states` [step, policy, state] are the distributions that are predicted now. Folding bounds
+    memory and time.
+    """
+    folded = history.count("policy") - keep
+    if folded <= 0:
         return history
-    policies, users, earlier = history["policies"], history["users"], history["earlier"].copy()
+    policies = history["policies"][:folded]
+    users = history["users"][:folded]
+    earlier = history["earlier"].copy()
     for h in range(len(earlier)):
-        earlier[h] += _kernels.visits(
-            policies[:drop, h], users[:drop], states[h, :drop], earlier.shape[2]
-        )
-    return history.select("policy", slice(drop, None)).replace(earlier=earlier)
+        earlier[h] += _kernels.visits(policies[:, h], users, states[h, :folded], earlier.shape[2])
+    return history.select("policy", slice(folded, None)).replace(earlier=earlier)
 
 
 def users_of_round(history: History, released: Released) -> Array:
-    """How many users each policy of the round served that the release has just closed."""
+    """Return how many users each policy of the newest closed round served."""
     users = released.users - int(history["total"])
     return np.array(divide_users(users, history["shares"]), dtype=np.float64)
 
 
 def recall_served_policies(history: History) -> ServedPolicies:
+    """Return the policies of all closed rounds."""
     return ServedPolicies(history["policies"], history["users"], history["earlier"])
 
 
 def with_open_round(history: History, shown: Ints, shares: Array, users: int) -> History:
-    """The policies [p, h, s] serve these shares of the users who come after so many."""
+    """Remember the round that is open after `users` users.
+
+    Its policies `shown` [policy, step, state] serve these shares of its users.
+    """
     return history.replace(shown=shown, shares=shares, total=np.array(users))
