@@ -204,6 +204,6 @@ def test_an_answer_that_never_ends_is_refused(script, monkeypatch):
     service = HostileService(
         script.BASES["transitions, gaussian"], "release", {"text": "x" * 2**12}
     )
-    monkeypatch.setattr("confide.service.device.transport._MOST_BYTES", 2**11)
+    monkeypatch.setattr("confide.service.device.transport._MAX_ANSWER_BYTES", 2**11)
     with pytest.raises(ConfideError, match="at most"):
         device_of(service).join()

@@ -19,7 +19,7 @@ from confide.service.device.transport import (
     ServiceRefused,
     over_http,
     refusal,
-    retried,
+    send_with_retries,
 )
 from confide.service.documents import canonical
 
@@ -80,7 +80,9 @@ class AttackTarget:
         address = (
             f"{self.url}{path}" if path.startswith("/") else f"{self.url}/v1/runs/{self.run}/{path}"
         )
-        return retried(self._send_once, (method, address, headers or {}, body), self._sleep)
+        return send_with_retries(
+            self._send_once, (method, address, headers or {}, body), self._sleep
+        )
 
     def _send_once(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None

@@ -59,7 +59,7 @@ def test_a_device_that_restarts_sends_the_same_bytes(folder, tmp_path, monkeypat
         one = device(http, "ann", trust="local", store=tmp_path / "device", send=lossy)
         one.join()
         with monkeypatch.context() as patch:
-            patch.setattr(transport, "_TRIES", 2)
+            patch.setattr(transport, "_MAX_ATTEMPTS", 2)
             with pytest.raises(ServiceRefused):
                 one.report(*play(one, np.random.default_rng(0)))
         again = device(http, "ann", trust="local", store=tmp_path / "device", send=lossy)

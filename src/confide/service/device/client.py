@@ -1,31 +1,25 @@
 """A user's side of a service: verify what the service says, act by the round, report once.
 
-It needs neither the planner nor the compiler nor OpenDP: rounds are plain tables, and noise is drawn by whole numbers. Under local privacy
-the contribution becomes one message on this device; whatever tables the server sends, it keeps the epsilon that the person accepts.
-The service is not trusted: everything that it sends is checked before it is used (`checks`), and what is refused raises a `ConfideError`.
+It needs neither the planner nor the compiler nor OpenDP: rounds are plain tables, and noise is
+drawn by whole numbers. Under local privacy the contribution becomes one message on this device.
+Whatever tables the server sends, the message keeps the epsilon that the person accepts.
+
+The service is not trusted. Everything that it sends is checked before it is used (`checks.py`), and
+what is refused raises a `ConfideError`. What leaves this file is one report, whose bytes are the
+same for every retry. Required for privacy: the order "store, then send" in `Device.report`, and the
+checks of `Device.join` before anything is sent.
 """
 
 import base64
-import hashlib
-import hmac
-import json
-import os
-import random
 import re
 import secrets
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
-
-from confide._durable import replace
-from confide._locks import lock, open_lock
-from confide.arguments import choice, flag, private_kind, real, whole
+from confide.arguments import choice, flag, private_kind, real
 from confide.errors import (
     AnotherRound,
     InvalidParameter,
@@ -33,7 +27,6 @@ from confide.errors import (
     PromiseBroken,
     SignatureError,
     StaleMessage,
-    StateError,
 )
 from confide.mechanisms.exact import ExactSource
 from confide.mechanisms.sources import FastSource, NoiseSource
@@ -47,6 +40,8 @@ from confide.service.device.checks import (
 )
 from confide.service.device.episodes import contribution, joint_body
 from confide.service.device.messages import mechanism_of, message
+from confide.service.device.policies import act, choose_policy
+from confide.service.device.store import DeviceStore
 from confide.service.device.transport import (
     FINAL_REFUSALS,
     HttpResponse,
@@ -54,13 +49,21 @@ from confide.service.device.transport import (
     ServiceRefused,
     over_http,
     refusal,
-    retried,
+    send_with_retries,
 )
-from confide.service.documents import Statement, canonical, check_key_chain, check_signature, digest
+from confide.service.documents import (
+    Statement,
+    canonical,
+    check_key_chain,
+    check_signature,
+    digest,
+)
 
-# of a store
-_TEXTS = ("run", "key", "manifest", "digest", "sent", "nonce", "outcome", "salt", "person")
-_JOINS = 3  # batches that may close while a device joins
+# So many batches may close while a device joins. A matter of taste.
+_JOIN_ATTEMPTS = 3
+# An idempotency key has so many random bytes, so that two of them are never equal by chance.
+_NONCE_BYTES = 24
+# The headers of a signed document, and what they hold.
 _HEADERS = {
     "confide-generation": re.compile("[0-9]{1,15}"),
     "confide-digest": re.compile("[0-9a-f]{64}"),
@@ -72,14 +75,18 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Accepts:
-    """What a person agrees to: a service that promises less is refused before anything is sent."""
+    """What a person agrees to: a service that promises less is refused before anything is sent.
+
+    `trust` local: nobody but this device sees the data. `simulation` says whether fast noise is
+    acceptable. `relation` says between which inputs the outputs must be hard to tell apart: "null"
+    compares a person's data with no data. It is weaker than "replace", which compares them with any
+    other person's, so "null" also accepts "replace".
+    """
 
     epsilon: float
     delta: float = 0.0
-    trust: str = "joint"  # local: nobody but this device sees the data
-    simulation: bool = False  # whether fast noise is acceptable
-    # Between which inputs the outputs must be hard to tell apart. "null" compares a person's data with no data; it is
-    # weaker than "replace", which compares them with any other person's, so "null" also accepts "replace".
+    trust: str = "joint"
+    simulation: bool = False
     relation: str = "replace"
 
     def __post_init__(self) -> None:
@@ -92,7 +99,7 @@ class Accepts:
 
 @dataclass(frozen=True, slots=True)
 class ServedRound:
-    """How this person is served now."""
+    """How this person is served now: the generation, their policy, and the whole round document."""
 
     generation: int
     policy: Mapping[str, Any]
@@ -102,17 +109,20 @@ class ServedRound:
 class Device:
     """One person's device in one run.
 
-    `store` is a file: the message is in it before it is sent, so that a device that restarts sends the same bytes, and never noises its
-    data twice. Any number of devices may share a store, in one process or in several: they take turns by a lock on a file beside it, and
-    read it again before noise is drawn.
+    `store` is a file. The message is in it before it is sent, so that a device that restarts sends
+    the same bytes, and never noises its data twice. Any number of devices may share a store, in one
+    process or in several: they take turns by a lock on a file beside it, and read it again before
+    noise is drawn.
 
-    A store belongs to one person in one run, and a device of another person is refused. For that the store has a salted hash of `subject`.
-    Whoever holds the file can test whether it belongs to a person whose name they guess. A report that waits for its answer names the
-    person.
+    A store belongs to one person in one run, and a device of another person is refused. For that
+    the store has a salted hash of `subject`. Whoever holds the file can test whether it belongs to
+    a person whose name they guess. A report that waits for its answer names the person.
 
-    A device without a store cannot know of another one: keep one of them for a person, and make it after a fork, because a process that was
-    forked is refused. `key` pins the run's signing key (64 hexadecimal digits); without it the first manifest that is seen is trusted, and
-    kept in the store. A release that is older than the newest one seen, or another one of the same number, is refused.
+    A device without a store cannot know of another one: keep one of them for a person, and make it
+    after a fork, because a process that was forked is refused. `key` pins the run's signing key (64
+    hexadecimal digits). Without it the first manifest that is seen is trusted, and kept in the
+    store. A release that is older than the newest one seen, or another one of the same number, is
+    refused.
     """
 
     def __init__(
@@ -130,102 +140,113 @@ class Device:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         private_kind("subject", subject, str)
-        self._base, self.run, self._subject = f"{url.rstrip('/')}/v1/runs/{run}", run, subject
-        self._api_key, self._accepts, self._pinned = api_key, accepts, key
-        self._send, self._source, self._sleep = send or over_http(), source or ExactSource(), sleep
-        # One name for the store, whatever links lead to it and wherever the process moves later.
-        self._path = None if store is None else Path(os.path.realpath(store))
-        self._process = os.getpid()
-        self._lock = threading.Lock()
-        salt = secrets.token_hex(16)
-        # Of several policies, `which` chooses one. It is drawn before there are any data.
-        self._kept: dict[str, Any] = {
-            "which": secrets.randbits(128),
-            "salt": salt,
-            "person": _salted(salt, subject),
-        }
-        self._read_store()
+        self.run = run
         self.manifest: dict[str, Any] | None = None
-        self._manifest_digest, self._keys = "", dict[str, bytes]()
         self.round: ServedRound | None = None
+        self._base = f"{url.rstrip('/')}/v1/runs/{run}"
+        self._subject = subject
+        self._api_key = api_key
+        self._accepts = accepts
+        self._pinned_key = key
+        self._send = send or over_http()
+        self._source = source or ExactSource()
+        self._sleep = sleep
+        self._store = DeviceStore(store, run=run, subject=subject)
+        self._manifest_digest = ""
+        # The public signing keys of the run that were verified, by id.
+        self._keys: dict[str, bytes] = {}
 
     def __reduce__(self) -> NoReturn:
         raise PrivacyError(
-            "a device cannot be copied or pickled, because two copies would noise the same data twice: share a store"
+            "a device cannot be copied or pickled, because two copies would noise the same data "
+            "twice: share a store"
         )
 
     # reading
 
     def join(self) -> ServedRound:
-        """Verify the manifest, its promise and the current release; the round after it."""
+        """Verify the manifest, its promise, the current release and the round after it.
+
+        Return how the person is served.
+        """
         if self.manifest is None:
             self._read_manifest()
         assert self.manifest is not None
-        release, generation, answer = self._current()
+        release, generation, answer = self._read_release_and_round()
         statement = Statement(
-            "round",
-            self.run,
-            self._manifest_digest,
-            generation,
-            digest(answer.body),
-            _header(release, "confide-digest"),
+            kind="round",
+            run=self.run,
+            manifest=self._manifest_digest,
+            generation=generation,
+            body=digest(answer.body),
+            previous=_header(release, "confide-digest"),
         )
-        self._check(answer, statement)
+        self._check_signed(answer, statement)
         local = self.manifest["promise"]["trust"] == "local"
-        document = check_round(
-            parse_json("the round", answer.body), self.run, generation, local=local
-        )
-        self.round = ServedRound(generation, _drawn(document, self._kept["which"]), document)
+        body = parse_json("the round", answer.body)
+        document = check_round(body, self.run, generation, local=local)
+        policy = choose_policy(document, self._store.values["which"])
+        self.round = ServedRound(generation, policy, document)
         return self.round
 
-    def _current(self, tries: int = _JOINS) -> tuple[HttpResponse, int, HttpResponse]:
-        """The newest release and the round after it; a batch may close between the two."""
+    def _read_release_and_round(
+        self, attempts: int = _JOIN_ATTEMPTS
+    ) -> tuple[HttpResponse, int, HttpResponse]:
+        """Return the newest release, its generation, and the round after it.
+
+        A batch may close between the two. Then both are read again.
+        """
         release = self._get("release")
         generation = self._check_release(release)
         try:
             return release, generation, self._get(f"round/{generation}")
-        except ServiceRefused as refused:
-            if refused.status != 410 or tries == 1:
+        except ServiceRefused as error:
+            if error.status != 410 or attempts == 1:
                 raise
-        return self._current(tries - 1)
+        return self._read_release_and_round(attempts - 1)
 
     def _read_manifest(self) -> None:
         answer = self._get("manifest")
         manifest = check_manifest(parse_json("the manifest", answer.body))
+        manifest_digest = digest(answer.body)
         public = bytes.fromhex(manifest["key"]["public"])
-        known = self._pinned or self._kept.get("key")
-        if known is not None and public.hex() != known:
+        expected_key = self._pinned_key or self._store.values.get("key")
+        if expected_key is not None and public.hex() != expected_key:
             raise SignatureError(
                 "the manifest is signed by another key than the one this device knows"
             )
-        check_signature(
-            public,
-            bytes.fromhex(_header(answer, "confide-signature")),
-            _of_manifest(self.run, answer.body),
-        )
-        if manifest["run"] != self.run or self._kept.get("manifest", digest(answer.body)) != digest(
-            answer.body
-        ):
-            raise SignatureError("the run has another manifest than the one this device knows")
+        statement = Statement("manifest", self.run, "", 0, manifest_digest)
+        signature = bytes.fromhex(_header(answer, "confide-signature"))
+        check_signature(public, signature, statement.to_bytes())
+        self._check_same_manifest(manifest, manifest_digest, self._store.values)
         self._check_promise(manifest)
         self._keys = self._read_keys(public)
-        self.manifest, self._manifest_digest = manifest, digest(answer.body)
-        with self._turn() as kept:
-            if kept.get("manifest", self._manifest_digest) != self._manifest_digest:
-                raise SignatureError("the run has another manifest than the one this device knows")
-            kept |= {"run": self.run, "key": public.hex(), "manifest": self._manifest_digest}
+        self.manifest = manifest
+        self._manifest_digest = manifest_digest
+        with self._store.turn() as values:
+            # Another device of this store may have seen a manifest meanwhile.
+            self._check_same_manifest(manifest, manifest_digest, values)
+            values |= {"run": self.run, "key": public.hex(), "manifest": manifest_digest}
+
+    def _check_same_manifest(
+        self, manifest: Mapping[str, Any], manifest_digest: str, values: Mapping[str, Any]
+    ) -> None:
+        first_digest = values.get("manifest", manifest_digest)
+        if manifest["run"] != self.run or manifest_digest != first_digest:
+            raise SignatureError("the run has another manifest than the one this device knows")
 
     def _read_keys(self, trusted: bytes) -> dict[str, bytes]:
-        return check_key_chain(
-            check_keys(parse_json("the list of keys", self._get("keys").body)), trusted
-        )
+        keys = check_keys(parse_json("the list of keys", self._get("keys").body))
+        return check_key_chain(keys, trusted)
 
     def _check_promise(self, manifest: Mapping[str, Any]) -> None:
-        promise, accepts = manifest["promise"], self._accepts
+        """Refuse a run that promises less than the person accepts."""
+        promise = manifest["promise"]
+        accepts = self._accepts
         if promise["epsilon"] > accepts.epsilon or promise["delta"] > accepts.delta:
             raise PromiseBroken(
-                f"the run promises epsilon={promise['epsilon']:g}, delta={promise['delta']:g}, and this person accepts "
-                f"epsilon={accepts.epsilon:g}, delta={accepts.delta:g}"
+                f"the run promises epsilon={promise['epsilon']:g}, delta={promise['delta']:g}, "
+                f"and this person accepts epsilon={accepts.epsilon:g}, delta={accepts.delta:g}"
             )
         if accepts.trust == "local" and promise["trust"] != "local":
             raise PromiseBroken(
@@ -233,8 +254,9 @@ class Device:
             )
         if accepts.relation == "replace" and promise["relation"] != "replace":
             raise PromiseBroken(
-                "the run's guarantee compares a person's data with no data at all, which is weaker than a comparison with "
-                'another person\'s data: whoever accepts it says so with relation="null"'
+                "the run's guarantee compares a person's data with no data at all, which is weaker "
+                "than a comparison with another person's data: whoever accepts it says so with "
+                'relation="null"'
             )
         if manifest["simulation"] and not accepts.simulation:
             raise PromiseBroken(
@@ -242,81 +264,91 @@ class Device:
             )
 
     def _check_release(self, release: HttpResponse) -> int:
-        generation, shown = (
-            int(_header(release, "confide-generation")),
-            _header(release, "confide-digest"),
-        )
+        """Verify a release, compare it with those that were seen, and return its generation."""
+        generation = int(_header(release, "confide-generation"))
+        release_digest = _header(release, "confide-digest")
         previous = _header(release, "confide-previous")
         statement = Statement(
-            "release", self.run, self._manifest_digest, generation, digest(release.body), previous
+            kind="release",
+            run=self.run,
+            manifest=self._manifest_digest,
+            generation=generation,
+            body=digest(release.body),
+            previous=previous,
         )
-        self._check(release, statement)
-        with self._turn() as kept:
-            newest, seen = kept.get("generation", -1), kept.get("digest", "")
+        self._check_signed(release, statement)
+        with self._store.turn() as values:
+            newest = values.get("generation", -1)
+            newest_digest = values.get("digest", "")
             if generation < newest:
                 raise SignatureError(
-                    f"the service shows release {generation}, and this device has seen release {newest}"
+                    f"the service shows release {generation}, and this device has seen release "
+                    f"{newest}"
                 )
-            if generation == newest and shown != seen:
+            if generation == newest and release_digest != newest_digest:
                 raise SignatureError(f"the service shows two different releases {generation}")
-            if generation == newest + 1 and seen and previous != seen:
+            if generation == newest + 1 and newest_digest and previous != newest_digest:
                 raise SignatureError(
                     f"release {generation} does not follow the one that this device has seen"
                 )
-            kept |= {"generation": generation, "digest": shown}
+            values |= {"generation": generation, "digest": release_digest}
         return generation
 
-    def _check(self, answer: HttpResponse, statement: Statement) -> None:
+    def _check_signed(self, answer: HttpResponse, statement: Statement) -> None:
+        """Refuse a document that no key of the run has signed."""
         name = _header(answer, "confide-key")
-        if name not in self._keys:  # a new one, endorsed by one that is known
-            self._keys = self._read_keys(bytes.fromhex(self._kept["key"]))
+        if name not in self._keys:
+            # There may be a new key, which a key that is known has endorsed.
+            self._keys = self._read_keys(bytes.fromhex(self._store.values["key"]))
         if name not in self._keys:
             raise SignatureError("the document is signed by a key that is none of the run's")
-        check_signature(
-            self._keys[name],
-            bytes.fromhex(_header(answer, "confide-signature")),
-            statement.to_bytes(),
-        )
+        signature = bytes.fromhex(_header(answer, "confide-signature"))
+        check_signature(self._keys[name], signature, statement.to_bytes())
         if statement.digest != _header(answer, "confide-digest"):
             raise SignatureError("the document has another digest than it says")
 
     # acting and reporting
 
     def act(self, step: int, state: Any) -> Any:
-        """The action of this person's policy."""
+        """Return the action of this person's policy."""
         if self.round is None:
             self.join()
         assert self.round is not None
         return act(self.round.policy, step, state)
 
     def report(self, states: Sequence[Any], actions: Sequence[Any], rewards: Sequence[Any]) -> str:
-        """Send one report about the episode: `counted`, or `same` if the service had it. It is in the store until it is answered; asked
-        again before, the same bytes are sent, and after that nothing.
+        """Send one report about the episode: `counted`, or `same` if the service had it.
 
-        `actions` and `rewards` have an entry for each step of the run's horizon; `states` has one more, the state after the last step.
-        Steps after the horizon are left out. Steps that are missing, or have states that do not exist, contribute zero, without an error.
-        `StaleMessage` if the release that the episode was planned with is closed: the data are not sent again.
-        `ServiceRefused` if the service refuses the report. If it would refuse the same bytes each time, the report is deleted, and this
-        store never sends another one, because a second noisy message would reveal more than the person accepts.
+        The report is in the store until it is answered. Asked again before, the same bytes are
+        sent, and after that nothing.
+
+        `actions` and `rewards` have an entry for each step of the run's horizon; `states` has one
+        more, the state after the last step. Steps after the horizon are left out. Steps that are
+        missing, or have states that do not exist, contribute zero, without an error.
+
+        `StaleMessage` if the release that the episode was planned with is closed: the data are not
+        sent again. `ServiceRefused` if the service refuses the report. If it would refuse the same
+        bytes each time, the report is deleted, and this store never sends another one, because a
+        second noisy message would reveal more than the person accepts.
         """
-        with self._turn() as kept:
-            if "sent" not in kept and "outcome" not in kept:
+        with self._store.turn() as values:
+            if "sent" not in values and "outcome" not in values:
                 body = self._episode_body(states, actions, rewards)
-                # stored before it is sent
-                kept |= {
-                    "sent": base64.b64encode(body).decode(),
-                    "nonce": secrets.token_urlsafe(24),
-                }
-        outcome = self._sent(kept) if "sent" in kept else "same"
-        if "refused" in self._kept:
-            raise ServiceRefused(*self._kept["refused"])
-        if "late" in (outcome, self._kept["outcome"]):
+                values["sent"] = base64.b64encode(body).decode()
+                values["nonce"] = secrets.token_urlsafe(_NONCE_BYTES)
+        # The report is durable now, so it may be sent.
+        outcome = self._send_report(values) if "sent" in values else "same"
+        stored = self._store.values
+        if "refused" in stored:
+            raise ServiceRefused(*stored["refused"])
+        if "late" in (outcome, stored["outcome"]):
             raise StaleMessage(
                 "the release that the report was planned with is closed: it was not counted"
             )
-        if "another-round" in (outcome, self._kept["outcome"]):
+        if "another-round" in (outcome, stored["outcome"]):
             raise AnotherRound(
-                "the service has planned another round than the one that the report answers: it was not counted"
+                "the service has planned another round than the one that the report answers: "
+                "it was not counted"
             )
         return outcome
 
@@ -326,35 +358,42 @@ class Device:
         if self.round is None:
             raise InvalidParameter("a report is about an episode that was planned: call join first")
         if not len(states) - 1 == len(actions) == len(rewards):
-            sizes = f"{len(states)} states, {len(actions)} actions and {len(rewards)} rewards"
             raise InvalidParameter(
-                f"an episode has an action and a reward for each step, and one more state than steps, got {sizes}"
+                "an episode has an action and a reward for each step, and one more state than "
+                f"steps, got {len(states)} states, {len(actions)} actions and "
+                f"{len(rewards)} rewards"
             )
         return self.body(states, actions, rewards)
 
-    def _sent(self, stored: Mapping[str, Any]) -> str:
-        """The stored report, until it is answered; then it is deleted: it may be somebody's data."""
+    def _send_report(self, stored: Mapping[str, Any]) -> str:
+        """Send the stored report until it is answered, and return what became of it.
+
+        Then it is deleted, because it may be somebody's data.
+        """
         headers = {"Idempotency-Key": stored["nonce"], "Content-Type": "application/json"}
-        answer = self._retried("POST", "reports", headers, base64.b64decode(stored["sent"]))
-        refused = (answer.status, refusal(answer))
+        answer = self._request("POST", "reports", headers, base64.b64decode(stored["sent"]))
+        problem = (answer.status, refusal(answer))
         if answer.status in (200, 201):
             outcome = _outcome(answer)
         elif answer.status == 410:
-            outcome = "another-round" if refused[1] == "another-round" else "late"
-        elif refused in FINAL_REFUSALS:
+            outcome = "another-round" if problem[1] == "another-round" else "late"
+        elif problem in FINAL_REFUSALS:
             outcome = "refused"
         else:
-            raise ServiceRefused(*refused)
-        with self._turn() as kept:
+            raise ServiceRefused(*problem)
+        with self._store.turn() as values:
             for name in ("sent", "nonce", "refused"):
-                kept.pop(name, None)
-            kept["outcome"] = outcome
+                values.pop(name, None)
+            values["outcome"] = outcome
             if outcome == "refused":
-                kept["refused"] = list(refused)
+                values["refused"] = list(problem)
         return outcome
 
     def body(self, states: Sequence[Any], actions: Sequence[Any], rewards: Sequence[Any]) -> bytes:
-        """The bytes of a report. Under local privacy each call draws noise: `report` calls it once."""
+        """Return the bytes of a report.
+
+        Under local privacy each call draws noise, so `report` calls it once.
+        """
         assert self.round is not None and self.manifest is not None
         if self.manifest["promise"]["trust"] != "local":
             return joint_body(
@@ -364,27 +403,34 @@ class Device:
                 self.round.document["round"],
                 self.manifest["problem"]["horizon"],
             )
-        message = base64.b64encode(self._message(states, actions, rewards)).decode()
+        message_text = base64.b64encode(self._message(states, actions, rewards)).decode()
         return canonical(
-            {"subject": self._subject, "generation": self.round.generation, "message": message}
+            {
+                "subject": self._subject,
+                "generation": self.round.generation,
+                "message": message_text,
+            }
         )
 
     def _message(
         self, states: Sequence[Any], actions: Sequence[Any], rewards: Sequence[Any]
     ) -> bytes:
-        """With noise that keeps what this person accepts, or none is sent."""
+        """Return a message with noise that keeps what this person accepts.
+
+        If the round's noise does not, this raises `PromiseBroken`, and nothing is sent.
+        """
         assert self.round is not None
-        channel, statistic = self.round.document["channel"], self.round.document["statistic"]
+        channel = self.round.document["channel"]
+        statistic = self.round.document["statistic"]
         if channel["source"] != self._source.name:
             raise PromiseBroken(
                 f"the run wants {channel['source']} noise, and this device has {self._source.name}"
             )
         mechanism = mechanism_of(channel, statistic, self._accepts.epsilon, self._accepts.delta)
-        steps = contribution(statistic, channel, (states, actions, rewards))
         return message(
             channel,
             mechanism,
-            steps,
+            contribution(statistic, channel, (states, actions, rewards)),
             self.round.generation,
             self.round.document["round"],
             self._source,
@@ -393,119 +439,20 @@ class Device:
     # sending
 
     def _get(self, path: str) -> HttpResponse:
-        answer = self._retried("GET", path, {}, None)
+        answer = self._request("GET", path, {}, None)
         if answer.status != 200:
             raise ServiceRefused(answer.status, refusal(answer))
         return answer
 
-    def _retried(
+    def _request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes | None
     ) -> HttpResponse:
-        full = (
-            {"Authorization": f"Bearer {self._api_key}", **headers}
-            if method == "POST"
-            else dict(headers)
-        )
-        return retried(self._send, (method, f"{self._base}/{path}", full, body), self._sleep)
-
-    # the store
-
-    @contextmanager
-    def _turn(self) -> Iterator[dict[str, Any]]:
-        """What is kept, read again, for this device alone. What is changed is durable when the block ends; after an error nothing is."""
-        with self._lock:
-            if self._path is None:
-                if os.getpid() != self._process:
-                    raise PrivacyError(
-                        "a device without a store was copied by a fork, and both copies would noise the same data: give it a store"
-                    )
-                kept = dict(self._kept)
-                yield kept
-                self._kept = kept
-                return
-            handle = open_lock(self._path.with_name(self._path.name + ".lock"))
-            try:
-                lock(handle)
-                self._read_store()
-                kept = dict(self._kept)
-                yield kept
-                if kept != self._kept or not self._path.exists():
-                    replace(self._path, json.dumps(kept).encode(), mode=0o600)
-                self._kept = kept
-            finally:
-                os.close(handle)
-
-    def _read_store(self) -> None:
-        if self._path is None or not self._path.exists():
-            return
-        try:
-            kept = json.loads(self._path.read_bytes())
-            same_person = hmac.compare_digest(kept["person"], _salted(kept["salt"], self._subject))
-            whole_store = type(kept["which"]) is int and type(kept.get("generation", 0)) is int
-            whole_store &= all(type(kept.get(name, "")) is str for name in _TEXTS)
-            if "refused" in kept or kept.get("outcome") == "refused":
-                whole_store &= kept.get("outcome") == "refused"
-                whole_store &= tuple(kept["refused"]) in FINAL_REFUSALS
-        except (ValueError, KeyError, TypeError, AttributeError):
-            whole_store = False
-        if not whole_store:
-            raise StateError("the store is damaged: it is not that of a device")
-        if kept.get("run", self.run) != self.run:
-            raise StateError("the store is of a device in another run")
-        if not same_person:
-            raise StateError(
-                "the store is of another person: give each person a store of their own"
-            )
-        self._kept = kept
-
-
-def _salted(salt: str, subject: str) -> str:
-    """By which a store recognizes its person without their name in clear."""
-    return hmac.new(
-        salt.encode(), subject.encode("utf-8", "surrogatepass"), hashlib.sha256
-    ).hexdigest()
-
-
-def act(policy: Mapping[str, Any], step: int, state: Any) -> Any:
-    """The action of a policy of a round; where it is random, by the system's entropy."""
-    match policy["kind"]:
-        case "tabular":
-            actions = policy["actions"][_index("step", step, policy["actions"])]
-            return actions[_index("state", state, actions)]
-        case "stochastic":
-            table = policy["weights"][_index("step", step, policy["weights"])]
-            weights = table[_index("state", state, table)]
-            return random.SystemRandom().choices(range(len(weights)), weights)[0]
-        case "random":
-            return secrets.randbelow(policy["choices"])
-        case "linear":
-            gains = policy["gains"][_index("step", step, policy["gains"])]
-            return (np.asarray(gains) @ np.asarray(state, dtype=float)).tolist()
-        case "context":
-            contexts = np.asarray(state, dtype=float)
-            scores = contexts @ np.asarray(policy["weights"])
-            if policy["widths"] is not None:
-                scores = scores + np.linalg.norm(contexts @ np.asarray(policy["widths"]).T, axis=-1)
-            return int(scores.argmax())
-    raise InvalidParameter(f"this client knows no policy of kind {policy['kind']!r}")
-
-
-def _index(name: str, value: Any, rows: Sequence[Any]) -> int:
-    """An index of `rows`. A negative one is an error: Python would count it from the end."""
-    return whole(name, value, at_least=0, at_most=len(rows) - 1)
-
-
-def _drawn(document: Mapping[str, Any], number: int) -> Mapping[str, Any]:
-    """The policy of a device that drew this number out of 2^128, as `Round.draw_policy` takes it."""
-    edges = np.cumsum(document["shares"])
-    found: Mapping[str, Any] = document["policies"][
-        int(np.searchsorted(edges[:-1], number / 2.0**128 * edges[-1], side="right"))
-    ]
-    return found
-
-
-def _of_manifest(run: str, body: bytes) -> bytes:
-    return Statement("manifest", run, "", 0, digest(body)).to_bytes()
+        all_headers = dict(headers)
+        if method == "POST":
+            # Reading needs no key.
+            all_headers["Authorization"] = f"Bearer {self._api_key}"
+        request = (method, f"{self._base}/{path}", all_headers, body)
+        return send_with_retries(self._send, request, self._sleep)
 
 
 def _header(answer: HttpResponse, name: str) -> str:
@@ -516,8 +463,8 @@ def _header(answer: HttpResponse, name: str) -> str:
 
 
 def _outcome(answer: HttpResponse) -> str:
-    given = fields("the answer to a report", parse_json("the answer to a report", answer.body))
-    return one_of("outcome", given.get("outcome"), ("counted", "same"))
+    body = fields("the answer to a report", parse_json("the answer to a report", answer.body))
+    return one_of("outcome", body.get("outcome"), ("counted", "same"))
 
 
 __all__ = [

@@ -1,8 +1,12 @@
-"""One message of a device under local privacy: the noise that the round asks for, if it keeps what the person accepts.
+"""One message of a device under local privacy, with the noise that the round asks for.
 
-A server decides about tables and noise, and is not trusted with either. An index is epsilon-DP for arbitrary contributions. Additive noise
-is not: this device computes from the tables how far apart two people's contributions can be, and what the noise is worth for that.
-`clients/typescript` does the same, and makes the same bytes from the same random bytes.
+What leaves this file is the message, whose bytes are a wire format: `clients/typescript` makes the
+same ones from the same random bytes (`clients/vectors.json`).
+
+Guarantee: a message is (epsilon, delta)-DP for what the person accepts, whatever the server sends,
+or there is none. A server decides about tables and noise, and is not trusted with either. An index
+is epsilon-DP for arbitrary contributions. Additive noise is not: this device computes from the
+tables how far apart two people's contributions can be, and what the noise is worth for that.
 """
 
 from collections.abc import Mapping
@@ -18,9 +22,14 @@ from confide.service.device.checks import check_channel, check_statistic
 from confide.service.device.episodes import Ints, largest, message_bytes, sensitivity
 
 Mechanism = Codebook | SignReport | AdditiveNoise
-_ROUNDING = 1e-9  # of an epsilon, relative
-# The tables are rounded to the grid, so contributions may lie outside of the set that a report was made for by so much, relative.
-_OUTSIDE = 2.0**-12
+# An epsilon is computed with rounding errors of at most this relative size. A matter of taste, far
+# above what they are.
+_EPSILON_SLACK = 1e-9
+# The tables are rounded to the grid. So contributions may lie outside of the set that a report was
+# made for, by at most this relative size. An index is epsilon-DP for arbitrary contributions, so
+# this is about accuracy and not about privacy.
+_RADIUS_SLACK = 2.0**-12
+_NONCE_BYTES = 16
 
 
 def message(
@@ -31,69 +40,86 @@ def message(
     answered: str,
     source: NoiseSource,
 ) -> bytes:
-    """What is sent for a contribution, in whole steps of the grid, to the round with the digest `answered`.
+    """Return what is sent for a contribution, in whole steps of the grid.
 
-    Of the random bytes the nonce takes the first 16.
+    `answered` is the digest of the round. Of the random bytes the nonce takes the first 16.
     """
     values = np.multiply(steps, float(channel["grid"]), dtype=np.float64)
-    nonce = source.token(16)
+    nonce = source.token(_NONCE_BYTES)
     if isinstance(mechanism, AdditiveNoise):
-        kind, sent = (
-            "numbers",
-            mechanism.add(mechanism.to_lattice(values)[None], source)[0].tolist(),
-        )
+        kind = "numbers"
+        noisy = mechanism.add(mechanism.to_lattice(values)[None], source)[0].tolist()
     else:
-        kind, sent = "index", [float(mechanism.draw(values, nonce, source))]
+        kind = "index"
+        noisy = [float(mechanism.draw(values, nonce, source))]
     return message_bytes(
-        generation, bytes.fromhex(answered), nonce, bytes.fromhex(channel["id"]), kind, sent
+        generation, bytes.fromhex(answered), nonce, bytes.fromhex(channel["id"]), kind, noisy
     )
 
 
 def mechanism_of(
     channel: Mapping[str, Any], statistic: Mapping[str, Any], epsilon: float, delta: float
 ) -> Mechanism:
-    """The mechanism of a channel, if what it loses is not more than what the person accepts, (epsilon, delta)."""
+    """Return the mechanism of a channel, if the person accepts what it loses.
+
+    The person accepts (epsilon, delta). Otherwise this raises `PromiseBroken`.
+    """
     channel = check_channel(channel)
     statistic = check_statistic(statistic, channel)
-    noise, size = channel["noise"], channel["size"]
-    made: Mechanism
+    noise = channel["noise"]
+    size = channel["size"]
+    mechanism: Mechanism
     match noise["distribution"]:
         case "gaussian" | "laplace":
-            made = _additive(channel, statistic)
-            lost = made.loss().epsilon_at(delta)
+            mechanism = _additive_noise(channel, statistic)
+            epsilon_lost = mechanism.loss().epsilon_at(delta)
         case "signs":
-            made = SignReport(
+            mechanism = SignReport(
                 size, noise["radius"], noise["epsilon"], noise["asked"], noise["nearest"]
             )
-            lost = made.epsilon
+            epsilon_lost = mechanism.epsilon
         case _:
-            made = Codebook(
+            mechanism = Codebook(
                 size, noise["radius"], noise["epsilon"], noise["nearest"], noise["vectors"]
             )
-            lost = made.epsilon
-    if not lost <= epsilon * (1 + _ROUNDING):
+            epsilon_lost = mechanism.epsilon
+    # Written so that NaN is refused.
+    if not epsilon_lost <= epsilon * (1 + _EPSILON_SLACK):
         raise PromiseBroken(
-            f"the round's noise gives epsilon={lost:g}, and this person accepts {epsilon:g}"
+            f"the round's noise gives epsilon={epsilon_lost:g}, and this person accepts {epsilon:g}"
         )
-    if not isinstance(made, AdditiveNoise):
-        coordinate, norm = largest(statistic, channel["grid"])
-        if (coordinate if isinstance(made, SignReport) else norm) > made.radius * (1 + _OUTSIDE):
-            raise PromiseBroken(
-                "the round's report is made for smaller contributions than those of its tables"
-            )
-    return made
+    if not isinstance(mechanism, AdditiveNoise):
+        _check_radius(mechanism, statistic, channel["grid"])
+    return mechanism
 
 
-def _additive(channel: Mapping[str, Any], statistic: Mapping[str, Any]) -> AdditiveNoise:
-    """The round's noise, with the sensitivity that this device has computed, in whole steps of the grid.
+def _check_radius(
+    mechanism: Codebook | SignReport, statistic: Mapping[str, Any], grid: float
+) -> None:
+    """Refuse a report that is made for smaller contributions than those of the tables."""
+    coordinate, norm = largest(statistic, grid)
+    contribution_radius = coordinate if isinstance(mechanism, SignReport) else norm
+    if contribution_radius > mechanism.radius * (1 + _RADIUS_SLACK):
+        raise PromiseBroken(
+            "the round's report is made for smaller contributions than those of its tables"
+        )
 
+
+def _additive_noise(channel: Mapping[str, Any], statistic: Mapping[str, Any]) -> AdditiveNoise:
+    """Return the round's noise, with the sensitivity that this device has computed.
+
+    It is drawn in whole steps of the grid.
     Only a simulation, whose noise is fast, may have noise on the reals. A device of a real person
     refuses fast noise before it sends anything.
     """
     noise = channel["noise"]
-    l2, l1 = sensitivity(statistic, channel["grid"])
-    order = 2 if noise["distribution"] == "gaussian" else 1
-    measured = l2 if order == 2 else l1
+    l2_distance, l1_distance = sensitivity(statistic, channel["grid"])
+    if noise["distribution"] == "gaussian":
+        order = 2
+        distance = l2_distance
+    else:
+        order = 1
+        distance = l1_distance
     return AdditiveNoise(
-        noise["distribution"], order, measured, 1.0, noise["scale"], noise["step"], channel["size"]
+        noise["distribution"], order, distance, 1.0, noise["scale"], noise["step"], channel["size"]
     )
