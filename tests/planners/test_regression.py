@@ -253,7 +253,7 @@ def test_repaired_equals_its_twin(m):
     eigenvalues, vectors = np.linalg.eigh(Lambda)
     positive = np.maximum(eigenvalues, 0) + 0.7
     precision = vectors * positive[:, None] @ vectors.swapaxes(1, 2)
-    theta, made = _kernels.repaired(Lambda, u, 0.7)
+    theta, made = _kernels.solve_repaired(Lambda, u, 0.7)
     size = np.abs(Lambda).max(axis=(1, 2)) + 1
     np.testing.assert_array_less(np.abs(made - precision).max(axis=(1, 2)), 1e-13 * m * size)
     np.testing.assert_allclose(
@@ -271,9 +271,9 @@ def test_the_simplex_in_the_coordinates_of_a_feature_map(make):
     m = fm.dimension
     G = rng.normal(size=(7, m, m))
     Lambda, u = 30 * (G + G.swapaxes(1, 2)), rng.normal(scale=40, size=(7, m))
-    theta, precision = _kernels.repaired(Lambda, u, 2.0)
+    theta, precision = _kernels.solve_repaired(Lambda, u, 2.0)
     weights = project_simplex(fm.mixture(theta), fm.basis @ precision @ fm.basis.T)
-    made, same = _kernels.repaired_on_simplex(Lambda, u, 2.0, fm.origin, fm.basis)
+    made, same = _kernels.solve_on_simplex(Lambda, u, 2.0, fm.origin, fm.basis)
     np.testing.assert_allclose(made, fm.coordinates(weights), atol=1e-12)
     np.testing.assert_array_equal(same, precision)
 

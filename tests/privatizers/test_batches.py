@@ -84,7 +84,7 @@ class FreshNoise:
             )
         ]
 
-    def made_for(self):
+    def settings(self):
         return self._source.name
 
     def state(self):

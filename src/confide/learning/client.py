@@ -168,7 +168,7 @@ class LocalClient:
         """Go on from what `save` returned."""
         state = unpack(data, "client", released=1 if self._sent else 0)
         sent = state.arrays["sent"].tobytes()
-        if state.facts["made_for"] != self._made_for():
+        if state.facts["made_for"] != self._settings():
             raise StateError("the state is of a device with another guarantee or another bound")
         if self._sent not in (b"", sent):
             raise StateError("this device has sent another message already")
@@ -182,9 +182,9 @@ class LocalClient:
         )
 
     def _pack(self, sent: bytes) -> bytes:
-        facts = {"made_for": self._made_for(), "which": str(self._policy_number)}
+        facts = {"made_for": self._settings(), "which": str(self._policy_number)}
         arrays = {"sent": np.frombuffer(sent, dtype=np.uint8)}
         return pack("client", 1 if sent else 0, facts, arrays)
 
-    def _made_for(self) -> str:
+    def _settings(self) -> str:
         return identify(self._channel.guarantee.request, self._algorithm.bound)

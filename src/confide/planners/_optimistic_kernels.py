@@ -40,7 +40,8 @@ def _rows(point: Array, centre: Array, scalars: Array) -> None:
     scalars[:] = 0.0
     for i in range(p):
         for j in range(n):
-            y, c = point[i, j], centre[i, j]
+            y = point[i, j]
+            c = centre[i, j]
             scalars[0, i] += y * y
             scalars[1, i] += y * c
             scalars[2, i] += c * c
@@ -54,7 +55,8 @@ def _distance(scalars: Array, region: Region, lam: float, nu: float) -> tuple[fl
     The derivative is by lam.
     """
     _, v, m, _, _ = region
-    value, slope = 0.0, 0.0
+    value = 0.0
+    slope = 0.0
     for i in range(len(v)):
         room = m[i] + nu + lam * v[i]
         gap = scalars[1, i] - scalars[2, i]
@@ -93,10 +95,14 @@ def _inner(scalars: Array, region: Region, lam: float, nu: float) -> float:
 def _size(scalars: Array, region: Region, lam: float, nu: float) -> tuple[float, float]:
     """||Y||^2 of the point that belongs to nu and lam(nu), and minus half its derivative in nu."""
     _, v, m, _, _ = region
-    size, along, cross, across = 0.0, 0.0, 0.0, 0.0
+    size = 0.0
+    along = 0.0
+    cross = 0.0
+    across = 0.0
     for i in range(len(v)):
         room = m[i] + nu + lam * v[i]
-        a, b = m[i] / room, lam * v[i] / room
+        a = m[i] / room
+        b = lam * v[i] / room
         square = a * a * scalars[0, i] + 2 * a * b * scalars[1, i] + b * b * scalars[2, i]
         mixed = a * scalars[1, i] + b * scalars[2, i]
         size += square
@@ -123,7 +129,9 @@ def project(point: Array, region: Region, scalars: Array, warm: Array) -> None:
     centre, v, m, beta, bound = region
     _rows(point, centre, scalars)
     lam = _inner(scalars, region, warm[0], 0.0) if beta > 0.0 else 0.0
-    nu, low, high = 0.0, 0.0, np.inf
+    nu = 0.0
+    low = 0.0
+    high = np.inf
     size, slope = _size(scalars, region, lam, 0.0)
     if size > bound * bound:
         nu = warm[1]
@@ -145,11 +153,13 @@ def project(point: Array, region: Region, scalars: Array, warm: Array) -> None:
             nu += step
             if not low < nu < high:
                 nu = 0.5 * (low + high) if high < np.inf else 10 * low + m[0]
-    warm[0], warm[1] = lam, nu
+    warm[0] = lam
+    warm[1] = nu
     if lam == 0.0 and nu == 0.0:
         return
     for i in range(len(v)):
-        a, b = m[i], lam * v[i]
+        a = m[i]
+        b = lam * v[i]
         for j in range(point.shape[1]):
             point[i, j] = (a * point[i, j] + b * centre[i, j]) / (a + b + nu)
 
@@ -198,16 +208,15 @@ def _descend(
     `best_point`, of cost `best`, without being better.
     """
     p, n = Y.shape
-    m, beta = region[2], region[3]
-    theta, G, step, trial, other, scalars, warm = (
-        room[1],
-        room[2],
-        room[3],
-        room[4],
-        room[5],
-        small[:4],
-        small[4],
-    )
+    m = region[2]
+    beta = region[3]
+    theta = room[1]
+    G = room[2]
+    step = room[3]
+    trial = room[4]
+    other = room[5]
+    scalars = small[:4]
+    warm = small[4]
     multiply(U, Y, theta)
     J, first = backward(theta, model, work)
     _gradient(theta, U, model, first, work, room, G)
@@ -217,7 +226,8 @@ def _descend(
         for j in range(n):
             size += G[i, j] ** 2 / m[i]
     longest = LONGEST * beta / np.sqrt(size) if size > 0.0 else 1.0
-    alpha, count = longest, 0
+    alpha = longest
+    count = 0
     if not np.isfinite(J):
         return np.inf, 0
     if not np.isfinite(reference):
@@ -227,7 +237,8 @@ def _descend(
             for j in range(n):
                 step[i, j] = Y[i, j] - alpha * G[i, j] / m[i]
         project(step, region, scalars, warm)
-        slope, apart = 0.0, 0.0
+        slope = 0.0
+        apart = 0.0
         for i in range(p):
             for j in range(n):
                 step[i, j] -= Y[i, j]
@@ -242,7 +253,8 @@ def _descend(
         if t == 0.0:
             break
         _gradient(theta, U, model, first, work, room, other)
-        long, bend = 0.0, 0.0
+        long = 0.0
+        bend = 0.0
         for i in range(p):
             for j in range(n):
                 moved = t * step[i, j]
@@ -368,7 +380,9 @@ def _explore(
 
     One begins at the estimate (or at `start`, if it is not empty), the other one where A = 0.
     """
-    Y, best_point, point = room[7], room[8], room[9]
+    Y = room[7]
+    best_point = room[8]
+    point = room[9]
     copy(region[0], Y)
     project(Y, region, small[:4], small[4])
     multiply(U, Y, theta)
@@ -380,7 +394,8 @@ def _explore(
         copy(point, theta)
         return 0
     reference, _ = backward(theta, model, work)
-    best, steps = np.inf, 0
+    best = np.inf
+    steps = 0
     best_point[:] = np.inf
     for turn in range(2):
         if turn == 1:
@@ -421,13 +436,12 @@ def search(
     round, whichever of the two binds.
     """
     p, n = hat.shape
-    work, room, small, theta = (
-        workspace(p, n, model[2]),
-        np.zeros((10, p, n)),
-        np.zeros((5, p)),
-        np.empty((p, n)),
-    )
-    total, size = 0.0, 0.0
+    work = workspace(p, n, model[2])
+    room = np.zeros((10, p, n))
+    small = np.zeros((5, p))
+    theta = np.empty((p, n))
+    total = 0.0
+    size = 0.0
     for i in range(p):
         for j in range(p):
             total += V[i, j]
@@ -444,7 +458,8 @@ def search(
     U = np.ascontiguousarray(axes)
     region = (room[6], v, m, beta, bound)
     multiply_left(U, hat, region[0])
-    flag, steps = 0, 0
+    flag = 0
+    steps = 0
     if meet(region, small[:4]):
         steps = _explore(
             theta, hat, V, start, region, U, model, work, room, small, tolerance, limit

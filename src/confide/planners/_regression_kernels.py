@@ -19,7 +19,8 @@ def _eigh(A: Array) -> tuple[Array, Array]:
     m = len(A)
     if m > 8:
         return np.linalg.eigh(A)
-    D, V = A.copy(), np.eye(m)
+    D = A.copy()
+    V = np.eye(m)
     size = (D * D).sum()
     # Sweeps. A handful is enough, because convergence is quadratic.
     for _ in range(50):
@@ -49,16 +50,18 @@ def _rotate(D: Array, V: Array, p: int, q: int) -> None:
     for k in range(len(D)):
         V[k, p], V[k, q] = c * V[k, p] - s * V[k, q], s * V[k, p] + c * V[k, q]
         if k not in (p, q):
-            x, y = D[k, p], D[k, q]
+            x = D[k, p]
+            y = D[k, q]
             D[k, p] = D[p, k] = c * x - s * y
             D[k, q] = D[q, k] = s * x + c * y
 
 
 @njit
-def repaired(Lambda: Array, u: Array, ridge: float) -> tuple[Array, Array]:
+def solve_repaired(Lambda: Array, u: Array, ridge: float) -> tuple[Array, Array]:
     """Return theta [n, m] = P^-1 u and P [n, m, m] = (Lambda)_+ + ridge I."""
     n, m = u.shape
-    theta, precision = np.zeros((n, m)), np.zeros((n, m, m))
+    theta = np.zeros((n, m))
+    precision = np.zeros((n, m, m))
     for b in range(n):
         eigenvalues, vectors = _eigh(Lambda[b])
         for k in range(m):
@@ -84,7 +87,8 @@ def optimistic_values(
     """
     n, m = rows.shape
     eigenvalues, vectors = _eigh(Lambda)
-    value, error = np.zeros(n), np.zeros(n)
+    value = np.zeros(n)
+    error = np.zeros(n)
     for k in range(m):
         positive = max(eigenvalues[k], 0.0) + ridge
         weight = 0.0
@@ -102,13 +106,15 @@ def optimistic_values(
 
 
 @njit
-def repaired_on_simplex(
+def solve_on_simplex(
     Lambda: Array, u: Array, ridge: float, origin: Array, basis: Array
 ) -> tuple[Array, Array]:
-    """`repaired`, and theta moved to where origin + basis theta is on the simplex, by `project`."""
-    theta, precision = repaired(Lambda, u, ridge)
-    (n, m), d = theta.shape, origin.size
-    goals, norms = np.empty((n, d)), np.zeros((n, d, d))
+    """Do what `solve_repaired` does, and move theta to where origin + basis theta is on the simplex."""
+    theta, precision = solve_repaired(Lambda, u, ridge)
+    n, m = theta.shape
+    d = origin.size
+    goals = np.empty((n, d))
+    norms = np.zeros((n, d, d))
     for b in range(n):
         for i in range(d):
             goals[b, i] = origin[i]
@@ -119,12 +125,12 @@ def repaired_on_simplex(
                     along += precision[b, k, j] * basis[i, j]
                 for j in range(d):
                     norms[b, j, i] += basis[j, k] * along
-    found = project(goals, norms)
+    weights = project(goals, norms)
     for b in range(n):
         for k in range(m):
             theta[b, k] = 0.0
             for i in range(d):
-                theta[b, k] += (found[b, i] - origin[i]) * basis[i, k]
+                theta[b, k] += (weights[b, i] - origin[i]) * basis[i, k]
     return theta, precision
 
 
@@ -152,22 +158,24 @@ def project(targets: Array, precisions: Array) -> Array:
     """
     n, d = targets.shape
     result = np.full((n, d), 1.0 / d)
-    free, barred, L, work = (
-        np.empty(d, np.bool_),
-        np.empty(d, np.bool_),
-        np.empty((d, d)),
-        np.empty((3, d)),
-    )
+    free = np.empty(d, np.bool_)
+    barred = np.empty(d, np.bool_)
+    L = np.empty((d, d))
+    work = np.empty((3, d))
     for b in range(n):
-        w, target, P = result[b], targets[b], precisions[b]
-        free[:], barred[:], joined = True, False, d - 1
+        w = result[b]
+        target = targets[b]
+        P = precisions[b]
+        free[:] = True
+        barred[:] = False
+        joined = d - 1
         for _ in range(100 * d):
             if _settle(w, free, joined, target, P, L, work):
                 barred[:] = False
             else:
                 # Its multiplier was negative by rounding only.
                 barred[joined] = True
-            joined = _violated(w, free, barred, target, P, work[0])
+            joined = _most_violated(w, free, barred, target, P, work[0])
             if joined < 0:
                 break
             free[joined] = True
@@ -187,19 +195,22 @@ def _settle(
     moved = False
     while True:
         step = _face_step(w, free, target, P, L, work)
-        length, block = 1.0, -1
+        length = 1.0
+        block = -1
         for i in range(w.size):
             if free[i] and step[i] <= 0.0 and w[i] + step[i] <= 0.0:
                 reach = w[i] / -step[i] if w[i] > 0.0 else 0.0
                 if block < 0 or reach < length:
-                    length, block = reach, i
+                    length = reach
+                    block = i
         moved = moved or (free[joined] and length > 0.0)
         for i in range(w.size):
             if free[i]:
                 w[i] = max(w[i] + length * step[i], 0.0)
         if block < 0:
             return moved
-        w[block], free[block] = 0.0, False
+        w[block] = 0.0
+        free[block] = False
 
 
 @njit
@@ -227,7 +238,8 @@ def _face_step(w: Array, free: Flags, target: Array, P: Array, L: Array, work: A
 @njit
 def _gradient(w: Array, free: Flags, target: Array, P: Array, gradient: Array) -> float:
     """g = P (w - target) into `gradient`; its mean nu over the face."""
-    total, count = 0.0, 0
+    total = 0.0
+    count = 0
     for i in range(w.size):
         along = 0.0
         for j in range(w.size):
@@ -280,7 +292,7 @@ def _solve(L: Array, x: Array) -> None:
 
 
 @njit
-def _violated(
+def _most_violated(
     w: Array, free: Flags, barred: Flags, target: Array, P: Array, gradient: Array
 ) -> int:
     """Return the coordinate off the face with the most negative multiplier g_i - nu.
@@ -295,10 +307,12 @@ def _violated(
         for j in range(d):
             size += abs(P[i, j]) * (w[j] + abs(target[j]))
         rounding = max(rounding, size)
-    worst, lowest = -1, -4.0 * d * 2.3e-16 * rounding
+    worst = -1
+    lowest = -4.0 * d * 2.3e-16 * rounding
     for i in range(d):
         if not free[i] and not barred[i] and gradient[i] - nu < lowest:
-            worst, lowest = i, gradient[i] - nu
+            worst = i
+            lowest = gradient[i] - nu
     return worst
 
 
@@ -309,11 +323,14 @@ def ellipsoid(S: Array, C: Array, shift: float, least: float) -> tuple[Array, Ar
     V is S + shift I with eigenvalues raised to `least`.
     """
     p, n = C.shape
-    theta, V, moved = np.zeros((p, n)), np.zeros((p, p)), S.copy()
+    theta = np.zeros((p, n))
+    V = np.zeros((p, p))
+    moved = S.copy()
     for i in range(p):
         moved[i, i] += shift
     values, vectors = _eigh(moved)
-    log_det, smallest = 0.0, np.inf
+    log_det = 0.0
+    smallest = np.inf
     for k in range(p):
         value = max(values[k], least)
         log_det += np.log(value / least)
@@ -340,7 +357,8 @@ def bonus(
     n, m = X.shape
     result = np.empty(n)
     for r in range(n):
-        square, length = 0.0, 0.0
+        square = 0.0
+        length = 0.0
         for i in range(m):
             solved = 0.0
             for k in range(m):

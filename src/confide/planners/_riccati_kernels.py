@@ -185,14 +185,16 @@ def backward(theta: Array, model: Model, work: Work) -> tuple[float, int]:
 
     P[h] and K[h] of earlier steps are not written. They are P[first] and K[first].
     """
-    (Q, R, H, noise, start), (P, K, T, M, _) = model, work
+    Q, R, H, noise, start = model
+    P, K, T, M, _ = work
     n = len(Q)
     trace = 0.0
     for i in range(n):
         trace += Q[i, i]
         for j in range(n):
             P[H - 1, i, j] = Q[i, j]
-    total, first = 0.0, H - 1
+    total = 0.0
+    first = H - 1
     while first > 0:
         total += noise * trace
         first -= 1
@@ -216,10 +218,17 @@ def forward(theta: Array, model: Model, first: int, work: Work, gradient: Array)
     where dA_h = dA + dB K_h. Up to `first` the gains are the same, so the A_h S_h are added up.
     Where S does not change either, they are counted.
     """
-    (_, _, H, noise, start), (P, K, T, _, square) = model, work
-    S, turned, X, total, moved = square[0], square[1], square[2], square[3], square[4]
-    n, d = len(S), K.shape[1]
-    inputs, term = theta[n:], T[n:]
+    _, _, H, noise, start = model
+    P, K, T, _, square = work
+    S = square[0]
+    turned = square[1]
+    X = square[2]
+    total = square[3]
+    moved = square[4]
+    n = len(S)
+    d = K.shape[1]
+    inputs = theta[n:]
+    term = T[n:]
     for i in range(n):
         for j in range(n):
             if start.size > 0:
@@ -263,10 +272,14 @@ def dual(hat: Array, spread: Array, model: Model, mu: float, work: Work) -> floa
 
     `spread` is beta^2 V^-1.
     """
-    (Q, R, H, noise, start), (_, K, T, M, square) = model, work
-    P, soft, (p, n) = square[0], square[1], hat.shape
+    Q, R, H, noise, start = model
+    _, K, T, M, square = work
+    P = square[0]
+    soft = square[1]
+    p, n = hat.shape
     copy(Q, P)
-    trace, total = 0.0, 0.0
+    trace = 0.0
+    total = 0.0
     for h in range(H):
         trace = 0.0
         for i in range(n):
@@ -312,20 +325,25 @@ def _soften(P: Array, mu: float, L: Array, soft: Array) -> bool:
 def highest(hat: Array, spread: Array, model: Model, top: float) -> tuple[float, float]:
     """The largest `dual` that a golden section in log mu finds below `top`, and its mu."""
     work = workspace(hat.shape[0], hat.shape[1], 2)
-    ratio, low, high = 0.5 * (np.sqrt(5.0) - 1.0), np.log(top) - 30.0, np.log(top)
-    left, right = high - ratio * (high - low), low + ratio * (high - low)
-    at_left, at_right = (
-        dual(hat, spread, model, np.exp(left), work),
-        dual(hat, spread, model, np.exp(right), work),
-    )
+    ratio = 0.5 * (np.sqrt(5.0) - 1.0)
+    low = np.log(top) - 30.0
+    high = np.log(top)
+    left = high - ratio * (high - low)
+    right = low + ratio * (high - low)
+    at_left = dual(hat, spread, model, np.exp(left), work)
+    at_right = dual(hat, spread, model, np.exp(right), work)
     while high - low > 1e-5:
         # Also where both are infeasible, because what is feasible lies to the left.
         if at_left >= at_right:
-            high, right, at_right = right, left, at_left
+            high = right
+            right = left
+            at_right = at_left
             left = high - ratio * (high - low)
             at_left = dual(hat, spread, model, np.exp(left), work)
         else:
-            low, left, at_left = left, right, at_right
+            low = left
+            left = right
+            at_left = at_right
             right = low + ratio * (high - low)
             at_right = dual(hat, spread, model, np.exp(right), work)
     if at_left >= at_right:
@@ -340,12 +358,10 @@ def policy_costs(A: Array, B: Array, Q: Array, R: Array, gains: Array) -> Array:
     P_h = Q + K_h^T R K_h + (A + B K_h)^T P_{h+1} (A + B K_h).
     """
     H, d, n = gains.shape
-    P, closed, through, priced = (
-        np.zeros((H + 1, n, n)),
-        np.zeros((n, n)),
-        np.zeros((n, n)),
-        np.zeros((d, n)),
-    )
+    P = np.zeros((H + 1, n, n))
+    closed = np.zeros((n, n))
+    through = np.zeros((n, n))
+    priced = np.zeros((d, n))
     for h in range(H - 1, -1, -1):
         multiply(B, gains[h], closed)
         for i in range(n):

@@ -146,9 +146,9 @@ def least_squares(
     if simplex:
         origin = np.zeros(m) if coordinates is None else coordinates.origin
         basis = np.eye(m) if coordinates is None else coordinates.basis
-        theta, precision = _kernels.repaired_on_simplex(matrices, vectors, rho, origin, basis)
+        theta, precision = _kernels.solve_on_simplex(matrices, vectors, rho, origin, basis)
     else:
-        theta, precision = _kernels.repaired(matrices, vectors, rho)
+        theta, precision = _kernels.solve_repaired(matrices, vectors, rho)
     return RegressionEstimate(theta.reshape(u.shape), precision.reshape(Lambda.shape))
 
 

@@ -109,7 +109,7 @@ class BatchNoise(Protocol):
     def mechanisms(self, simulated: int) -> list[Mechanism]:
         """Return the mechanisms for a certificate, if so many users were simulated."""
 
-    def made_for(self) -> str:
+    def settings(self) -> str:
         """Return all that a saved state and the object that restores it must agree on.
 
         The schedule is not in it, because `Batches` compares it.
@@ -406,7 +406,7 @@ class Batches:
     def _pack(self) -> bytes:
         noise_facts, noise_arrays = self._noise.state()
         facts = {
-            "made_for": self._noise.made_for(),
+            "made_for": self._noise.settings(),
             "schedule": identify(self.schedule),
             "users": self._users,
             "begun": self._users_before,
@@ -448,7 +448,7 @@ class Batches:
         facts = state.facts
         if facts["schedule"] != identify(self.schedule):
             raise StateError("the state belongs to a privatizer with another schedule")
-        if facts["made_for"] != self._noise.made_for():
+        if facts["made_for"] != self._noise.settings():
             raise StateError(
                 "the state belongs to a privatizer with another bound, guarantee, loss or source"
             )

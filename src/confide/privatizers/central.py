@@ -123,7 +123,7 @@ class CounterNoise:
     def mechanisms(self, simulated: int) -> list[Mechanism]:
         return [with_simulated_users(self.counter.mechanism(), simulated)]
 
-    def made_for(self) -> str:
+    def settings(self) -> str:
         """Return nothing, because the counter compares what its own state was made for."""
         return ""
 

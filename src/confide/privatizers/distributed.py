@@ -152,7 +152,7 @@ class SharesOfNoise:
         )
         return [mechanism]
 
-    def made_for(self) -> str:
+    def settings(self) -> str:
         public = replace(self.mechanisms(0)[0], query="", simulated=False).to_json()
         own = {"source": self.source.name, "request": identify(self.privacy)}
         return json.dumps(public | own, sort_keys=True)

@@ -183,7 +183,7 @@ class MessageNoise:
         """
         return [channel_mechanism(self.channel, simulated)]
 
-    def made_for(self) -> str:
+    def settings(self) -> str:
         if self._has_rounds:
             return identify(self._privacy, self.source.name)
         public = channel_mechanism(self.channel, 0).to_json()

@@ -145,7 +145,7 @@ class RoundNoise:
         )
         return check_lattice(noise, self.bound, None, self._schedule.users)
 
-    def made_for(self) -> str:
+    def settings(self) -> str:
         return identify(self._privacy, self._source.name)
 
     def state(self) -> tuple[Facts, Arrays]:

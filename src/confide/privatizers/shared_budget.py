@@ -231,20 +231,20 @@ class SharedBudget:
 
     def save(self) -> bytes:
         """Return where the draws are. PRIVATE."""
-        facts = {"shares": self._made_for(), "noise": self._source.state()}
+        facts = {"shares": self._settings(), "noise": self._source.state()}
         return pack("shared budget", self.asked, facts, {})
 
     def restore(self, data: bytes) -> None:
         """Go on from a saved state, in a new budget that was made with the same arguments."""
         state = unpack(data, "shared budget", released=0)
-        if self.asked or state.facts["shares"] != self._made_for():
+        if self.asked or state.facts["shares"] != self._settings():
             raise StateError(
                 "the state belongs to another budget, or this one was spent from already"
             )
         self.asked = state.generation
         self._source.restore(state.facts["noise"])
 
-    def _made_for(self) -> str:
+    def _settings(self) -> str:
         distributions = {noise.distribution for noise in self._levels.values()}
         k_norm_noise = sorted(distributions & {"cube", "ball"})
         return identify([[one.share, one.bound] for one in self._shares], k_norm_noise)

@@ -224,7 +224,7 @@ class SumsAndResponses:
     def mechanisms(self, simulated: int) -> list[Mechanism]:
         return [*self.sums.mechanisms(simulated), *self.budget.mechanisms()]
 
-    def made_for(self) -> str:
+    def settings(self) -> str:
         """Return nothing, because the counter and the budget compare their own states."""
         return ""
 
