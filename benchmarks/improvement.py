@@ -25,7 +25,7 @@ from record import RESULTS, commit, record
 from confide import CentralDP
 from confide.errors import ConfideWarning
 from confide.offline import ModelRelease
-from confide.offline.gain_planning import TestedPolicy
+from confide.offline.gain_planning import CandidatePolicy
 from confide.offline.improvement_question import chosen_method
 from confide.problems import garnet, riverswim
 from offline import DELTA, DISCOUNT, GARNETS, STEPS, grid, narrow, plain
@@ -84,7 +84,7 @@ def setting(name, worlds, people, runs):
         scores.append(world.score(policy.mixed(world.behaviour)))
         for method in ("weights", "model"):
             found[method].append(tested(world, model, test, policy, method, seed))
-        auto = chosen_method(model, TestedPolicy(policy.weights, policy.changed), test, PRIVACY)
+        auto = chosen_method(model, CandidatePolicy(policy.weights, policy.changed), test, PRIVACY)
         found["auto"].append(found[auto][-1])
     cells = [name, f"{people:,}", str(runs), f"{np.mean(scores):.3f}"]
     for pairs in found.values():

@@ -19,7 +19,7 @@ from confide.logs.split import SplitPart
 from confide.mechanisms.sources import FastSource
 from confide.offline import ModelRelease, improvement_question
 from confide.offline._counting_kernels import PART
-from confide.offline.gain_planning import Mixture, TestedPolicy
+from confide.offline.gain_planning import CandidatePolicy, Mixture
 from confide.release import LogSums, question
 from confide.trajectory import LoggedUsers
 
@@ -201,7 +201,7 @@ def both(monkeypatch):
         model, who = learned()
     asked = improvement_question._asked(
         model,
-        TestedPolicy(np.eye(2)[POLICY], np.ones(3, bool)),
+        CandidatePolicy(np.eye(2)[POLICY], np.ones(3, bool)),
         people(1, 0, 1.0).split(0.5)[1],
         PRIVATE,
         "weights",

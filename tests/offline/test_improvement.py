@@ -15,7 +15,7 @@ from confide.errors import BudgetExceeded, ConfideWarning, InvalidParameter, Sta
 from confide.logs import in_memory, simulate
 from confide.offline import Improvement, ModelRelease
 from confide.offline.gain_contributions import Gains, Moments, Shortfalls
-from confide.offline.gain_planning import LEVEL, MOST_EPSILON, MOST_MU, TestedPolicy, lower_mean
+from confide.offline.gain_planning import LEVEL, MOST_EPSILON, MOST_MU, CandidatePolicy, lower_mean
 from confide.offline.improvement_question import chosen_method
 from confide.offline.reward_planning import lower_rewards
 from confide.offline.row_planning import EstimatedRows
@@ -240,7 +240,7 @@ def test_weights_are_refused_where_their_level_was_not_shown_before_anything_is_
                     rng=np.random.default_rng(2),
                 )
             assert (
-                chosen_method(model, TestedPolicy(policy.weights, policy.changed), test, privacy)
+                chosen_method(model, CandidatePolicy(policy.weights, policy.changed), test, privacy)
                 == "model"
             )
         assert ledger.spends == ()

@@ -28,7 +28,7 @@ _SEED = 18  # public: a rehearsal is a function of the release
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TestedPolicy:
+class CandidatePolicy:
     """The policy to test [s, a]; where `changed` [s] is False it goes on as logged."""
 
     weights: Array = field(repr=False)
@@ -81,7 +81,7 @@ def lower_mean(
 def mixture_for(
     model: Dynamics,
     start: Array,
-    target: TestedPolicy,
+    target: CandidatePolicy,
     horizon: int,
     users: int,
     noise: Callable[[float], tuple[float, float]],

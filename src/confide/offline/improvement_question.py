@@ -17,9 +17,9 @@ from confide.offline.gain_planning import (
     MODEL_Z,
     MOST_EPSILON,
     MOST_MU,
+    CandidatePolicy,
     Counted,
     Mixture,
-    TestedPolicy,
     Z,
     lower_mean,
     mixture_for,
@@ -88,7 +88,7 @@ class ImprovementQuestion(LogQuestion[Improvement]):
 
     gaussian = True
 
-    def __init__(self, model: "PrivateModel", target: TestedPolicy, test: HeldOutTest) -> None:
+    def __init__(self, model: "PrivateModel", target: CandidatePolicy, test: HeldOutTest) -> None:
         self._model = model
         self._target = target
         self._test = test
@@ -132,7 +132,7 @@ class ImprovementQuestion(LogQuestion[Improvement]):
 
 def improvement_question(
     model: "PrivateModel",
-    target: TestedPolicy,
+    target: CandidatePolicy,
     holdout: Logs,
     privacy: Request,
     method: str,
@@ -194,7 +194,7 @@ def _no_weights(model: "PrivateModel", holdout: Logs, privacy: Request) -> str:
 
 def _asked(
     model: "PrivateModel",
-    target: TestedPolicy,
+    target: CandidatePolicy,
     holdout: Logs,
     privacy: Request,
     method: str,
@@ -235,7 +235,7 @@ def _asked(
 
 
 def chosen_method(
-    model: "PrivateModel", target: TestedPolicy, holdout: Logs, privacy: Request
+    model: "PrivateModel", target: CandidatePolicy, holdout: Logs, privacy: Request
 ) -> str:
     """What "auto" is: a function of the released model alone."""
     return _asked(model, target, holdout, privacy, "auto").method
@@ -263,7 +263,7 @@ def _moments(clip: float) -> Moments:
 
 
 def _predicted(
-    model: "PrivateModel", target: TestedPolicy, horizon: int, users: int, privacy: Request
+    model: "PrivateModel", target: CandidatePolicy, horizon: int, users: int, privacy: Request
 ) -> float:
     """About what the method "model" will show, with the learning part in the place of the held-out one."""
     given = _counted(
@@ -296,7 +296,7 @@ MethodOfTest = tuple[Sequence[Share], Callable[[LogSums], tuple[float, int, Valu
 
 
 def _weights_test(
-    model: "PrivateModel", question: HeldOutTest, target: TestedPolicy
+    model: "PrivateModel", question: HeldOutTest, target: CandidatePolicy
 ) -> MethodOfTest:
     mixture, table = question.mixture, model.table
     assert mixture is not None
@@ -340,7 +340,7 @@ def _counts_of(model: "PrivateModel", question: HeldOutTest) -> RootTransitions:
 
 
 def _held_out_value(
-    model: "PrivateModel", target: TestedPolicy, question: HeldOutTest, answer: Released
+    model: "PrivateModel", target: CandidatePolicy, question: HeldOutTest, answer: Released
 ) -> Value:
     """The value of the policy with its interval, from released counts of the held-out users."""
     bound = _counts_of(model, question).bound
@@ -354,12 +354,14 @@ def _held_out_value(
         max(answer.users, 1),
     )
     changed = np.append(target.changed, np.zeros(model.dynamics.states - len(target.changed), bool))
-    whole_policy = TestedPolicy(_whole(model, target.weights), changed)
+    whole_policy = CandidatePolicy(_whole(model, target.weights), changed)
     z = quantile(VALUE_LEVEL, answer.guarantee)
     return value_interval(model.dynamics, held, whole_policy, question.horizon, z)
 
 
-def _model_test(model: "PrivateModel", question: HeldOutTest, target: TestedPolicy) -> MethodOfTest:
+def _model_test(
+    model: "PrivateModel", question: HeldOutTest, target: CandidatePolicy
+) -> MethodOfTest:
     table, horizon = model.table, question.horizon
     low, high = step_ranges(table, horizon)
     counts = _counts_of(model, question)

@@ -19,7 +19,7 @@ from confide.evaluation.estimate import DAMAGED
 from confide.logs import Logs
 from confide.logs.labels import Labels
 from confide.mechanisms.sources import NoiseSource
-from confide.offline.gain_planning import TestedPolicy
+from confide.offline.gain_planning import CandidatePolicy
 from confide.offline.improvement import Improvement
 from confide.offline.improvement_question import improvement_question
 from confide.offline.learned_policy import LearnedPolicy
@@ -282,7 +282,7 @@ class PrivateModel:
         check_call(holdout, ledger, progress, id)
         question = improvement_question(
             self,
-            TestedPolicy(weights, changed),
+            CandidatePolicy(weights, changed),
             holdout,
             privacy,
             method,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from confide.offline.gain_planning import Counted, PolicyRows, TestedPolicy, counted_rows
+from confide.offline.gain_planning import CandidatePolicy, Counted, PolicyRows, counted_rows
 from confide.offline.policy_planning import Dynamics
 from confide.offline.row_planning import Array
 from confide.offline.table_features import Bools, step_ranges
@@ -68,7 +68,7 @@ class EndOfInterval:
 
 
 def value_interval(
-    model: Dynamics, held: HeldOutCounts, target: TestedPolicy, horizon: int, z: float
+    model: Dynamics, held: HeldOutCounts, target: CandidatePolicy, horizon: int, z: float
 ) -> Value:
     """The value of a policy over `horizon` steps, with an interval of z standard deviations to each side.
 
