@@ -1,11 +1,12 @@
 """Values of `confide evaluate`: right without noise, with intervals that hold, and of final policies in one's own environment.
 
     python benchmarks/values_evaluate.py [--logs 1000] [--parts right,coverage,environments] [--keep FOLDER] [--write]
+        [--worlds grid,garnet] [--first-log 10000]
 
 - right: four simulated logs of 20,000 users, each estimator without noise beside the textbook's formula, written in NumPy, and the truth.
 - coverage: simulated logs of 10,000 users at epsilon 1 and 10 and without privacy (delta = 1e-6). Values of the logged policy
   and of states are those of counts-and-sums, values of targets and differences those of weighted importance sampling. Truths
-  are exact, by backward induction; those of states come from a log of a million users.
+  are exact, by backward induction.
 - environments: a run in three environments, the printed interval of the final policy, and 10,000 rollouts of the saved policy.
 
 Worlds: the grid is 6 x 6 with slips, a corner pays 1 and ends. riverswim and garnet are those of the library, the clinic is that of
@@ -49,7 +50,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 from messy_log import hospital
 
 GAMMA, LEVEL, Z = 0.95, 0.9, 1.6449
-USERS, TRUTH_USERS = 10_000, 1_000_000
+USERS = 10_000
 PRIVACY = {
     "1": confide.CentralDP(1.0, 1e-6),
     "10": confide.CentralDP(10.0, 1e-6),
@@ -218,17 +219,26 @@ class World:
 
     @cached_property
     def state_truth(self):
-        """Values of states as they are counted, and whether they have at least 1 % of the visits: from a million users."""
-        counts, sums = np.zeros(self.problem.states), np.zeros(self.problem.states)
-        statistic = self.of_states().statistic()
-        for seed in range(TRUTH_USERS // 50_000):
-            users = self.users(50_000, 10_000_000 + seed)
-            for block in users if isinstance(users, list) else [users]:
-                n, g, _ = statistic.bound.unpack(statistic.contribution(block).values)
-                counts, sums = counts + n, sums + g
-        R = self.most / 2
-        values = R + R * sums / np.maximum(counts, 1)
-        return values, counts >= 0.01 * counts.sum()
+        """Values of states as they are counted, and whether they have at least 1 % of the visits.
+
+        Exact: a user counts for a state from the first visit on, and may have few steps left then.
+        """
+        go = np.ones(self.problem.states)
+        go[list(self.end)] = 0.0
+        P = np.einsum("sa,sap->sp", self.behaviour, self.P)
+        rewards = (self.behaviour * self.problem.truth.rewards[0]).sum(axis=1)
+        to_go = [np.zeros(self.problem.states)]  # [steps left][state]
+        for _ in range(self.steps):
+            to_go.append(rewards + GAMMA * go * (P @ to_go[-1]))
+        visits, returns = np.zeros(self.problem.states), np.zeros(self.problem.states)
+        for state in range(self.problem.states):
+            without_visit = self.problem.truth.start.copy()
+            for step in range(self.steps):
+                visits[state] += without_visit[state]
+                returns[state] += without_visit[state] * to_go[self.steps - step][state]
+                without_visit[state] = 0.0
+                without_visit = (without_visit * go) @ P
+        return returns / np.maximum(visits, 1e-300), visits >= 0.01 * visits.sum()
 
     def of_states(self):
         return CountsAndSums(states=self.problem.states, discount=GAMMA, return_bound=self.most)
@@ -251,7 +261,7 @@ def worlds():
 BLOCK = 50  # logs
 
 
-def coverage(logs, keep):
+def coverage(logs, keep, names, first_log):
     lines = [
         "## Coverage of 90 % intervals and their widths",
         f"{logs:,} simulated logs of {USERS:,} users per world. *share* is the median width as a share of the range of returns (of twice the "
@@ -261,8 +271,11 @@ def coverage(logs, keep):
         "| world | value | epsilon | coverage | share | x textbook | none |",
         "|---|---|---|---|---|---|---|",
     ]
+    first = first_log // BLOCK
     for world in worlds():
-        blocks = [measured(world, number, keep) for number in range(logs // BLOCK)]
+        if names and world.name not in names:
+            continue
+        blocks = [measured(world, first + number, keep) for number in range(logs // BLOCK)]
         found = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
         lines += summary(world, found)
         print("\n".join(lines[-15:]), flush=True)
@@ -277,7 +290,7 @@ def measured(world, number, keep):
             return dict(file)
     found = {}
     for seed in range(number * BLOCK, (number + 1) * BLOCK):
-        for name, value in on_one_log(world, seed, keep).items():
+        for name, value in on_one_log(world, seed).items():
             found.setdefault(name, []).append(value)
     arrays = {name: np.array(values) for name, values in found.items()}
     if path is not None:
@@ -285,7 +298,7 @@ def measured(world, number, keep):
     return arrays
 
 
-def on_one_log(world, seed, keep):
+def on_one_log(world, seed):
     """(hit, width) of each value and budget, NaN as width where there is no interval; textbook widths."""
     behaviour, (target, other) = world.behaviour, world.targets
     truths = {
@@ -294,7 +307,7 @@ def on_one_log(world, seed, keep):
         "target minus logged": world.value(target) - world.value(behaviour),
         "target minus another": world.value(target) - world.value(other),
     }
-    values, often = state_truth(world, keep)
+    values, often = world.state_truth
     common = {"clip": world.clip, "return_bound": world.most}
     questions = {
         "states": world.of_states(),
@@ -326,18 +339,6 @@ def on_one_log(world, seed, keep):
         hits = (low <= values[often]) & (values[often] <= high)
         found[f"{eps} states"] = [hits, np.where(none, np.nan, high - low)]
     return found
-
-
-def state_truth(world, keep):
-    """Values of states as they are counted, and whether they have at least 1 % of the visits."""
-    path = None if keep is None else Path(keep) / f"{world.name}-truth.npz"
-    if path is not None and path.exists() and "state_truth" not in vars(world):
-        with np.load(path) as file:
-            vars(world)["state_truth"] = file["values"], file["often"]
-    values, often = world.state_truth
-    if path is not None and not path.exists():
-        np.savez(path, values=values, often=often)
-    return values, often
 
 
 def summary(world, found):
@@ -613,6 +614,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--logs", type=int, default=1000)
     parser.add_argument("--parts", default="right,coverage,environments")
+    parser.add_argument("--worlds", default="", help="of coverage, with commas; all by default")
+    parser.add_argument("--first-log", type=int, default=0, help="of coverage: its seed")
     parser.add_argument("--write", action="store_true")
     parser.add_argument(
         "--keep",
@@ -630,7 +633,12 @@ def main():
         return
     parts = {
         "right": right,
-        "coverage": lambda: coverage(arguments.logs, arguments.keep),
+        "coverage": lambda: coverage(
+            arguments.logs,
+            arguments.keep,
+            arguments.worlds.split(",") if arguments.worlds else [],
+            arguments.first_log,
+        ),
         "environments": lambda: environments(arguments.keep),
     }
     lines = []
