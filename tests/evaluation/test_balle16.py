@@ -8,7 +8,7 @@ import pytest
 from confide.audit.verify import verify
 from confide.errors import InvalidParameter
 from confide.evaluation import DPLSL, DPLSW, LSL, LSW
-from confide.evaluation.smooth_release import concave_maximum, values_of
+from confide.evaluation.smooth_release import log_concave_maximum, values_of
 from confide.mechanisms.smooth import SmoothGaussian, smooth_alpha
 from confide.privacy.assumption import Assumption
 from confide.privacy.request import CentralDP
@@ -97,7 +97,7 @@ def test_ternary_search_finds_the_maximum():
         value = lambda k: (  # noqa: E731
             math.exp(-k * beta / 2) * (c * math.sqrt(np.minimum(counts + k, m).sum()) + root)  # noqa: B023
         )
-        assert concave_maximum(value, m) == pytest.approx(
+        assert log_concave_maximum(value, m) == pytest.approx(
             max(value(k) for k in range(m + 1)), rel=1e-14
         )
 

@@ -7,7 +7,7 @@ import pytest
 
 from confide.errors import InvalidParameter
 from confide.evaluation import CountsAndSums, ValueEstimate
-from confide.evaluation.shrinkage import Ratios, empirical_bayes, fixed, standardised
+from confide.evaluation.shrinkage import Ratios, empirical_bayes, shrink_to_centre, standardise
 from confide.privacy import CentralDP, NoPrivacy
 
 STATES, DISCOUNT = 8, 0.95
@@ -152,9 +152,9 @@ def test_borrowing_from_the_mean_and_from_components_helps(visits, spread, slope
     for seed in range(8):
         v, z, ratios = world(np.random.default_rng(seed), 300, visits, spread, 30.0, slope)
         makes = (
-            fixed(ratios, 0.6),
-            empirical_bayes(ratios, 0.6, standardised(None, 300)),
-            empirical_bayes(ratios, 0.6, standardised(z, 300)),
+            shrink_to_centre(ratios, 0.6),
+            empirical_bayes(ratios, 0.6, standardise(None, 300)),
+            empirical_bayes(ratios, 0.6, standardise(z, 300)),
         )
         found.append([np.sqrt(np.mean((made.values - v) ** 2)) for made in makes])
     alone, mean, components = np.mean(found, axis=0)

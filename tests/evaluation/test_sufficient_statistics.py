@@ -4,7 +4,7 @@ import pytest
 import confide
 from confide.audit.verify import taken_on_trust, verify
 from confide.errors import BudgetExceeded, InvalidParameter
-from confide.evaluation.linear_values import coordinates, solve
+from confide.evaluation.linear_values import solve, whiten_features
 from confide.evaluation.sufficient_statistics import SufficientStatistics, _noise_of_product
 from confide.mechanisms.sources import noise_source
 from confide.mechanisms.symmetric import smat
@@ -56,7 +56,7 @@ def test_without_noise_it_is_the_regression(features, chain):
                 seen.add(users.states[i])
                 rows.append(users.states[i])
                 targets.append(GAMMA ** (last - 1 - i))
-    root = np.sqrt(coordinates(features, None).weights[rows])
+    root = np.sqrt(whiten_features(features, None).weights[rows])
     theta = np.linalg.lstsq(
         features[rows] * root[:, None], (np.array(targets) - 0.5) * root, rcond=None
     )[0]
@@ -166,13 +166,13 @@ def test_hostile_users_move_nothing_but_themselves(chain):
 
 
 def test_the_balance_is_the_best_of_those_tried_and_redundant_features_cost_nothing():
-    where = coordinates(LINES, None)
+    where = whiten_features(LINES, None)
     bound = (
         SufficientStatistics(LINES, GAMMA, visits=4, return_bound=1.0)
         .statistic(where, Relation.REPLACE)
         .bound
     )
-    doubled = coordinates(np.hstack([LINES, 3 * LINES]), None)
+    doubled = whiten_features(np.hstack([LINES, 3 * LINES]), None)
     assert doubled.table.shape == where.table.shape
     twice = (
         SufficientStatistics(np.hstack([LINES, 3 * LINES]), GAMMA, visits=4, return_bound=1.0)
@@ -199,7 +199,7 @@ def test_the_solution_is_the_posterior_mean():
     precision = A.T @ A / 0.3 + np.linalg.inv(Q)
     np.testing.assert_allclose(found.theta, np.linalg.solve(precision, A.T @ b / 0.3))
     np.testing.assert_allclose(
-        found.shrunk + 0.3 * found.gain @ found.gain.T, np.linalg.inv(precision), atol=1e-12
+        found.shrinkage + 0.3 * found.gain @ found.gain.T, np.linalg.inv(precision), atol=1e-12
     )
 
 

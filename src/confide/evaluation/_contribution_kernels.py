@@ -1,4 +1,8 @@
-"""The inner loops over logged users, one row of sums per user: rows of public tables, added up along trajectories."""
+"""The inner loops over logged users: one row of sums per user, from rows of public tables.
+
+PRIVATE side. What clips here is what the sensitivities in the files of contributions rest on. The
+files in tests/evaluation compare these loops with plain NumPy.
+"""
 
 from typing import Any
 
@@ -22,16 +26,18 @@ def acceptable(states: Ints, rewards: Array, first: int, last: int, S: int) -> b
 
 @njit
 def clip(value: float, largest: float) -> float:
-    """To [-largest, largest]; a NaN (0 times a return that overflowed) to the lower end."""
+    """Clip to [-largest, largest]. A NaN (0 times a return that overflowed) becomes -largest."""
     return min(value, largest) if value > -largest else -largest
 
 
 @njit
 def add_visit(sums: Array, x: Array, y: float) -> None:
-    """(svec(x x^T), x y) onto `sums`."""
-    m, k = x.size, 0
+    """Add (svec(x x^T), x y) to `sums`."""
+    m = x.size
+    k = 0
     for i in range(m):
-        if x[i] == 0.0:  # features are often sparse
+        # Features are often sparse.
+        if x[i] == 0.0:
             k += m - i
             continue
         for j in range(i, m):
@@ -55,15 +61,20 @@ def visit_sums(
     centre: float,
     radius: float,
 ) -> Array:
-    """sum (svec(x x^T), x v g) over a user's first `visits` different states [user, coordinate], g the clipped return from there on.
+    """sum (svec(x x^T), x v g) over a user's first `visits` different states [user, coordinate].
 
-    A state counts once for a user, at its first visit in the first trajectory that has it; a state with x = 0 does not count at all.
+    g is the clipped return from there on. A state counts once for a user, at its first visit in the
+    first trajectory that has it. A state with x = 0 does not count at all.
     """
     S, m = X.shape
     out = np.zeros((users.size - 1, m * (m + 1) // 2 + m))
-    stamp, rows, silent = np.full(S, -1), np.empty(visits, np.int64), np.empty(S, np.bool_)
+    # The last user who visited a state, and whether a state does not count [state].
+    stamp = np.full(S, -1)
+    silent = np.empty(S, np.bool_)
     for s in range(S):
         silent[s] = not np.any(X[s])
+    # The rows of a trajectory's first visits [visit].
+    rows = np.empty(visits, np.int64)
     for u in range(users.size - 1):
         if not valid[u] or not acceptable(
             states, rewards, trajectories[users[u]], trajectories[users[u + 1]], S
@@ -71,18 +82,22 @@ def visit_sums(
             continue
         left = visits
         for t in range(users[u], users[u + 1]):
-            start, stop, found = trajectories[t], trajectories[t + 1], 0
-            for i in range(start, stop):  # forward: which visits count depends on the past alone
-                if found == left:
+            start = trajectories[t]
+            stop = trajectories[t + 1]
+            visited = 0
+            # Forward: which visits count depends on the past alone.
+            for i in range(start, stop):
+                if visited == left:
                     break
                 s = states[i]
                 if stamp[s] != u and not silent[s]:
                     stamp[s] = u
-                    rows[found] = i
-                    found += 1
-            left -= found
-            G, j = 0.0, found - 1
-            # backward: powers of the discount would overflow on long trajectories
+                    rows[visited] = i
+                    visited += 1
+            left -= visited
+            # Backward, because powers of the discount would overflow on long trajectories.
+            G = 0.0
+            j = visited - 1
             for i in range(stop - 1, start - 1, -1):
                 G = rewards[i] + discount * G
                 if j >= 0 and i == rows[j]:
@@ -101,7 +116,7 @@ def norm_of(sums: Array) -> float:
 
 @njit
 def add_to(sums: Array, k: int, value: float) -> float:
-    """Onto sums[k]; by how much its square has grown."""
+    """Add to sums[k], and return by how much its square has grown."""
     before: float = sums[k]
     sums[k] = before + value
     return value * (2.0 * before + value)
@@ -123,24 +138,29 @@ def temporal_sums(
     centre: float,
     radius: float,
 ) -> Array:
-    """sum (z (x - discount x')^T, balance z y) over a user's steps [user, coordinate], until the next one might leave the ball.
+    """sum (z (x - discount x')^T, balance z y) over a user's steps [user, coordinate].
 
-    `reach` [state] is how long a step from there can be at most; the end of a trajectory has x' = 0. The norm is kept up step by step,
-    and taken anew at the end.
+    Steps count until the next one might leave the ball of radius `norm`. `reach` [state] is how
+    long a step from there can be at most. The end of a trajectory has x' = 0. The square of the
+    norm is kept up step by step, and taken anew at the end.
     """
     S, m = X.shape
-    out, difference = np.zeros((users.size - 1, m * m + m)), np.empty(m)
+    out = np.zeros((users.size - 1, m * m + m))
+    difference = np.empty(m)
     for u in range(users.size - 1):
         if not valid[u] or not acceptable(
             states, rewards, trajectories[users[u]], trajectories[users[u + 1]], S
         ):
             continue
-        sums, square, going = out[u], 0.0, True
+        sums = out[u]
+        square = 0.0
+        going = True
         for t in range(users[u], users[u + 1]):
-            start, stop = trajectories[t], trajectories[t + 1]
+            start = trajectories[t]
+            stop = trajectories[t + 1]
             for i in range(start, stop):
                 s = states[i]
-                # known before the step is taken
+                # This is known before the step is taken.
                 going = going and np.sqrt(max(square, 0.0)) + reach[s] <= norm
                 if not going:
                     break
@@ -157,8 +177,9 @@ def temporal_sums(
                         square += add_to(sums, m * m + a, Z[s, a] * y)
             if not going:
                 break
+        # Required for privacy: rounding may add up in very many steps.
         size = norm_of(sums)
-        if size > norm:  # by what rounding has added up to, in very many steps
+        if size > norm:
             sums *= norm / size
     return out
 
@@ -181,15 +202,17 @@ def weighted_returns(
     middle: float,
     half: float,
 ) -> Array:
-    """A user's mean over trajectories of (1, g, a_k, b_k, e_k) [user, 2 + 3 k], as `ReturnRow` and `WeightedReturns` define them.
+    """A user's mean over trajectories of (1, g, a_k, b_k, e_k) [user, 2 + 3 k].
 
-    A user with a row that makes no sense has zeros.
+    `ReturnRow` and `WeightedReturns` define these numbers. A user with a row that makes no sense
+    has zeros.
     """
     K, H, S, A = policies.shape
     out = np.zeros((users.size - 1, 2 + 3 * K))
-    most = np.log(limit)
+    largest_log = np.log(limit)
     for u in range(users.size - 1):
-        first, last = trajectories[users[u]], trajectories[users[u + 1]]
+        first = trajectories[users[u]]
+        last = trajectories[users[u + 1]]
         count = users[u + 1] - users[u]
         if not valid[u] or count == 0 or not acceptable(states, rewards, first, last, S):
             continue
@@ -207,22 +230,27 @@ def weighted_returns(
             continue
         out[u, 0] = 1.0
         for t in range(users[u], users[u + 1]):
-            start, stop = trajectories[t], trajectories[t + 1]
+            start = trajectories[t]
+            stop = trajectories[t + 1]
             G = 0.0
             for i in range(stop - 1, start - 1, -1):
                 G = rewards[i] + discount * G
             g = clip((G - centre) / radius, 1.0)
             out[u, 1] += g / count
             for k in range(K):
-                log_weight, decided, power, above = 0.0, 0.0, 1.0, False
+                log_weight = 0.0
+                # Rewards, each with the weight of the decisions up to it.
+                decided = 0.0
+                power = 1.0
+                above = False
                 for i in range(start, stop):
                     p = policies[k, 0 if H == 1 else i - start, states[i], actions[i]]
                     log_weight += np.log(p) - np.log(probabilities[i]) if p > 0.0 else -np.inf
                     # Products that equal the limit are not above it, whatever rounding does.
-                    above = log_weight > most + 1e-9 or (per_decision and above)
-                    decided += power * np.exp(min(log_weight, most)) * rewards[i]
+                    above = log_weight > largest_log + 1e-9 or (per_decision and above)
+                    decided += power * np.exp(min(log_weight, largest_log)) * rewards[i]
                     power *= discount
-                a = np.exp(min(log_weight, most)) / limit
+                a = np.exp(min(log_weight, largest_log)) / limit
                 b = a * g
                 if per_decision:
                     b = clip((decided / limit - middle) / half, 1.0)
@@ -249,32 +277,40 @@ def rounded_sum(rows: Array, grid: float) -> Array:
 def band_sums(
     rows: Array, gain: Array, offset: Array, top: float, ratio: float, bands: int, grid: float
 ) -> Array:
-    """svec(g g^T) / level^2 of each user's g = offset + row gain, in the band of its norm [band, coordinate], in steps of the grid.
+    """svec(g g^T) / level^2 of each user's g = offset + row gain, in the band of its norm.
 
-    g is scaled to norm at most `top`. Band j holds norms up to level = top ratio^j that are not in the next band; the last one everything
-    below. g is computed user by user, in one order: a library's matrix product may round differently in other company.
+    The sums [band, coordinate] are in steps of the grid. g is scaled to norm at most `top`. Band j
+    holds norms up to level = top ratio^j that are not in the next band, and the last one everything
+    below. g is computed user by user, in one order: a library's matrix product may round
+    differently in other company.
     """
     m = offset.size
-    sums, g = np.zeros((bands, m * (m + 1) // 2)), np.empty(m)
+    sums = np.zeros((bands, m * (m + 1) // 2))
+    g = np.empty(m)
     for u in range(rows.shape[0]):
         g[:] = offset
         for k in range(rows.shape[1]):
             if rows[u, k] != 0.0:
                 for i in range(m):
                     g[i] += rows[u, k] * gain[k, i]
-        largest, finite = 0.0, True
+        largest = 0.0
+        finite = True
         for i in range(m):
             finite = finite and np.isfinite(g[i])
             largest = max(largest, abs(g[i]))
         if not finite or largest == 0.0:
             continue
-        g /= largest  # the scale is taken out before squaring
+        # The scale is taken out before squaring, which might overflow.
+        g /= largest
         norm = norm_of(g)
-        size, band, level, k = min(largest * norm, top), 0, top, 0
+        size = min(largest * norm, top)
+        band = 0
+        level = top
         while band < bands - 1 and size <= level * ratio:
             level *= ratio
             band += 1
         g *= min(size / level, 1.0) / norm
+        k = 0
         for i in range(m):
             for j in range(i, m):
                 sums[band, k] += np.rint(g[i] * g[j] * (1.0 if i == j else np.sqrt(2.0)) / grid)

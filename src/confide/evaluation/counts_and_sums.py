@@ -1,4 +1,8 @@
-"""Noisy counts and sums of first-visit returns, then shrinkage: one Gaussian query for all states together."""
+"""Noisy counts and sums of first-visit returns, then shrinkage: one Gaussian query for all states.
+
+`identity()` names the release in a ledger, and texts of queries are in certificates. What may be
+changed freely is everything after `sums.release`: it is post-processing.
+"""
 
 import math
 from collections.abc import Sequence
@@ -17,21 +21,27 @@ from confide.evaluation.options import CENTRE, FEATURES, Option
 from confide.evaluation.parameters import (
     USUAL_VISITS,
     keep_returns,
-    nobody,
     numbers,
     real,
+    rule_for_unknown_states,
     whole,
 )
 from confide.evaluation.plan import (
     ExpectedError,
     Population,
-    checked_spread,
-    checked_std,
-    rehearsed,
-    shares_of,
-    shares_or_uniform,
+    check_return_std,
+    check_spread,
+    simulate_errors,
+    visit_shares_or_uniform,
+    weights_or_uniform,
 )
-from confide.evaluation.shrinkage import Ratios, Shrunk, empirical_bayes, fixed, standardised
+from confide.evaluation.shrinkage import (
+    Ratios,
+    Shrunk,
+    empirical_bayes,
+    shrink_to_centre,
+    standardise,
+)
 from confide.evaluation.two_parts import Returns, release_logged_value, with_logged_value
 from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
 from confide.identity import Identity
@@ -45,27 +55,37 @@ from confide.release.parameters import first_of_user, keep
 from confide.release.question import check_request
 from confide.release.sums import LogSource, LogSums
 
-# Of squared returns in the query, beside returns.
-SQUARES = 1.0
+# The scale of squared returns in the query, beside returns. A matter of taste: with 1 the noise of
+# the counts grows by 15 %, or by 4 % if all states count.
+SQUARES_SCALE = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class CountsAndSums(Estimator):
-    """The value of every state, from one noisy vector of counts n_s and sums of scaled returns g = (F - centre)/R, R = return_bound/2.
+    """The value of every state, from one noisy vector of counts and sums of scaled returns.
 
-    Guarantee: the whole estimate satisfies `privacy`, for each user with all trajectories up to the log's cap; also for rewards and
-    states that make no sense. Everything after the release is post-processing.
+    The sums are of g = (F - centre)/R over first visits, where F is the return and R =
+    return_bound/2.
 
-    Reference: ours, after [Balle16, Section 2.2]. What is released is linear in the users, so its sensitivity does not depend on how often
-    a state is visited, and no smooth bound on it is needed.
+    Guarantee: the whole estimate satisfies `privacy`, for each user with all trajectories up to the
+    log's cap, also for rewards and states that make no sense. Everything after the release is
+    post-processing.
 
-    `visits` = K keeps the first K different states of a trajectory (all, if None): noise grows with sqrt(K). Values are about the visits
-    that count, which is the same as all visits unless returns from a state depend on when it is reached, as in a log that is cut at a
-    horizon. Returns are taken to be in [0, return_bound], or in centre +- return_bound/2, and clipped. `shrink`: "fixed" towards the
-    centre, as if values were normal with standard deviation `prior_std` return_bound around it; "empirical-bayes" towards a mean, and
-    `components` [states, k] that are public, with weights and spread read off the release. Sums of g^2 are released in the same query, so
-    that intervals are narrow where returns vary little: the noise of the counts grows by 15 % (by 4 % if all states count). The value of
-    the logged policy is released on its own share of the budget (`LOGGED_SHARE`).
+    Reference: ours, after [Balle16, Section 2.2]. What is released is linear in the users, so its
+    sensitivity does not depend on how often a state is visited, and no smooth bound on it is
+    needed.
+
+    - `visits` = K keeps the first K different states of a trajectory (all, if None): noise grows
+      with sqrt(K). Values are about the visits that count. This is the same as all visits unless
+      returns from a state depend on when it is reached, as in a log that is cut at a horizon.
+    - Returns are taken to be in [0, return_bound], or in centre +- return_bound/2, and are clipped.
+    - `shrink`: "fixed" shrinks towards the centre, as if values were normal around it with standard
+      deviation `prior_std` return_bound. "empirical-bayes" shrinks towards a mean and public
+      `components` [states, k], whose weights and spread are read off the release.
+
+    Sums of g^2 are released in the same query, so that intervals are narrow where returns vary
+    little. The value of the logged policy is released on its own share of the budget
+    (`LOGGED_SHARE`).
     """
 
     about: ClassVar[str] = "the expected return from its state, as counted below,"
@@ -87,7 +107,8 @@ class CountsAndSums(Estimator):
     prior_std: Annotated[
         float,
         Option(
-            "prior standard deviation of values around the centre, as a fraction of the return bound"
+            "prior standard deviation of values around the centre, "
+            "as a fraction of the return bound"
         ),
     ] = 0.3
     centre: Annotated[float | None, CENTRE] = None
@@ -103,7 +124,7 @@ class CountsAndSums(Estimator):
         if self.components is not None:
             keep(self, components=numbers("components", self.components))
         self.statistic()
-        standardised(self.components, self.states)
+        standardise(self.components, self.states)
 
     def identity(self) -> Identity:
         return Identity(
@@ -120,21 +141,37 @@ class CountsAndSums(Estimator):
         )
 
     def statistic(self, trajectories: int = 1, *, pure: bool = False) -> FirstVisitReturns:
-        """What is added up over users. h is the largest that does not raise the L2 sensitivity (see `FirstVisits`); 1 for Laplace noise."""
+        """What is added up over users. `pure` asks for the scales that suit Laplace noise.
+
+        The scale h of the counts is the largest that does not raise the L2 sensitivity (see
+        `FirstVisits`). For Laplace noise it is 1.
+        """
         arguments.flag("pure", pure)
         K = self.states if self.visits is None else min(self.visits, self.states)
-        balance = math.sqrt((3 if self.states == K else 1) - SQUARES**2 / 4)
-        bound = FirstVisits(self.states, K, trajectories, 1.0 if pure else balance, SQUARES)
+        count_scale = math.sqrt((3 if self.states == K else 1) - SQUARES_SCALE**2 / 4)
+        if pure:
+            count_scale = 1.0
+        bound = FirstVisits(self.states, K, trajectories, count_scale, SQUARES_SCALE)
         return FirstVisitReturns(bound, self.discount, self._centre, self.return_bound / 2)
 
     def counted(self, trajectories: int, steps: int) -> str:
         arguments.whole("steps", steps, at_least=1)
-        centre, R = self._centre, self.return_bound / 2
-        kept = "all different states of a trajectory count"
+        centre = self._centre
+        R = self.return_bound / 2
         if self.visits is not None and self.visits < min(self.states, steps):
-            kept = f"the first {self.visits} different states of a trajectory count, and values and intervals refer to those visits"
-        clipped = f"returns are clipped to [{centre - R:g}, {centre + R:g}]"
-        return f"{clipped}; {first_of_user(trajectories, steps)}; {kept}; {nobody(self.states)}"
+            visits = (
+                f"the first {self.visits} different states of a trajectory count, "
+                "and values and intervals refer to those visits"
+            )
+        else:
+            visits = "all different states of a trajectory count"
+        rules = [
+            f"returns are clipped to [{centre - R:g}, {centre + R:g}]",
+            first_of_user(trajectories, steps),
+            visits,
+            rule_for_unknown_states(self.states),
+        ]
+        return "; ".join(rules)
 
     @property
     def _centre(self) -> float:
@@ -156,6 +193,7 @@ class CountsAndSums(Estimator):
         bound = statistic.bound
         released = sums.release(statistic)
         counts, returns, squares = bound.unpack(released.values)
+        # The bound has squares, because `SQUARES_SCALE` is positive.
         assert squares is not None
         std = released.noise.std
         ratios = Ratios(counts, returns, squares, std / bound.count_unit, std)
@@ -184,10 +222,11 @@ class CountsAndSums(Estimator):
         )
 
     def _shrunk(self, ratios: Ratios) -> Shrunk:
-        spread = 2 * self.prior_std  # in units of R
+        # In units of R.
+        spread = 2 * self.prior_std
         if self.shrink == "fixed":
-            return fixed(ratios, spread)
-        return empirical_bayes(ratios, spread, standardised(self.components, self.states))
+            return shrink_to_centre(ratios, spread)
+        return empirical_bayes(ratios, spread, standardise(self.components, self.states))
 
     def plan(
         self,
@@ -200,44 +239,54 @@ class CountsAndSums(Estimator):
         spread: float | None = None,
         trajectories: int = 1,
     ) -> ExpectedError:
-        """The error to expect, from public numbers: no data are looked at.
+        """The error to expect, from public numbers. No data are read.
 
-        `visit_shares` [s]: visits per user that count (uniform if None); `weights` [s] of the mean over states; `return_std`: how much
-        returns of one state vary (the most that the clip allows, if None); `spread`: how far values are from what they are shrunk to, the
-        centre or their mean (prior_std return_bound, if None). The estimator's own code is run on made-up releases of users like that.
+        The estimator's own code is run on simulated releases of users with these properties:
+
+        - `visit_shares` [s]: visits per user that count (uniform if None).
+        - `weights` [s]: of the mean over states (equal if None).
+        - `return_std`: how much returns of one state vary (the most that the clip allows, if None).
+        - `spread`: how far values are from what they are shrunk to, the centre or their mean
+          (prior_std return_bound, if None).
         """
-        users, trajectories = whole("users", users), whole("trajectories", trajectories)
+        users = whole("users", users)
+        trajectories = whole("trajectories", trajectories)
         check_request(privacy)
-        bound, R, prior = (
-            self.statistic(trajectories, pure=is_pure(privacy)).bound,
-            self.return_bound / 2,
-            2 * self.prior_std,
+        bound = self.statistic(trajectories, pure=is_pure(privacy)).bound
+        shares, about_shares = visit_shares_or_uniform(
+            visit_shares, self.states, bound.visits, trajectories
         )
-        shares, known = shares_or_uniform(visit_shares, self.states, bound.visits, trajectories)
-        spread_g = prior if spread is None else checked_spread(spread, self.return_bound) / R
-        vary = (
-            None
-            if return_std is None
-            else checked_std(return_std, self.states, self.return_bound) / R
+        # From here on in units of R.
+        R = self.return_bound / 2
+        prior = 2 * self.prior_std
+        scaled_spread = prior if spread is None else check_spread(spread, self.return_bound) / R
+        if return_std is None:
+            scaled_std = None
+            about_std = "returns have the largest variance that their range allows"
+        else:
+            scaled_std = check_return_std(return_std, self.states, self.return_bound) / R
+            about_std = "returns vary as given"
+        # A mean that values share matters only if it is estimated.
+        root_mean_square = scaled_spread if self.shrink == "fixed" else max(prior, scaled_spread)
+        population = Population(users * shares, scaled_std, root_mean_square, scaled_spread)
+        std = _planned_noise_std(bound, privacy)
+        errors = simulate_errors(
+            population,
+            self._shrunk,
+            std / bound.count_unit,
+            std,
+            weights_or_uniform(weights, self.states),
         )
-        around = (
-            spread_g if self.shrink == "fixed" else max(prior, spread_g)
-        )  # a mean that values share matters if it is estimated
-        population = Population(users * shares, vary, around, spread_g)
-        # A part of the budget is for the value of the logged policy. Pure losses add up as they are.
-        left = 1 - LOGGED_SHARE
-        std = _noise_std(bound, privacy) / (left if is_pure(privacy) else math.sqrt(left))
-        per_state, rmse, sampling = rehearsed(
-            population, self._shrunk, (std / bound.count_unit, std), shares_of(weights, self.states)
+        about_spread = f"values are about {R * scaled_spread:.3g} from what they are shrunk to"
+        return ExpectedError(
+            users,
+            privacy,
+            noise_scale=std,
+            state_rmse=R * errors.state_rmse,
+            rmse=R * errors.rmse,
+            sampling=R * errors.sampling,
+            assumptions=(about_shares, about_std, about_spread),
         )
-        assumed = (
-            known,
-            "returns have the largest variance that their range allows"
-            if return_std is None
-            else "returns vary as given",
-            f"values are about {R * spread_g:.3g} from what they are shrunk to",
-        )
-        return ExpectedError(users, privacy, std, R * per_state, R * rmse, R * sampling, assumed)
 
 
 def _prior_std(value: float) -> float:
@@ -249,9 +298,11 @@ def is_pure(privacy: Request) -> bool:
     return privacy.delta == 0 and not isinstance(privacy, NoPrivacy)
 
 
-def _noise_std(bound: FirstVisits, privacy: Request) -> float:
-    return (
-        0.0
-        if isinstance(privacy, NoPrivacy)
-        else least_noise(bound, privacy, Exact(1), discrete=False, users=1).std
-    )
+def _planned_noise_std(bound: FirstVisits, privacy: Request) -> float:
+    """The standard deviation of the noise on the values of states, on their share of the budget."""
+    if isinstance(privacy, NoPrivacy):
+        return 0.0
+    whole_budget = least_noise(bound, privacy, Exact(1), discrete=False, users=1).std
+    # The rest is for the value of the logged policy. Pure losses add up as they are.
+    share = 1 - LOGGED_SHARE
+    return whole_budget / (share if is_pure(privacy) else math.sqrt(share))

@@ -5,14 +5,14 @@ from confide.release.question import LogQuestion
 
 
 class Estimator(LogQuestion[ValueEstimate]):
-    """A question about the values of a policy."""
+    """A question about the values of a policy. Its answer is stored in a ledger as bytes."""
 
     __slots__ = ()
     noun = "estimate"
 
     @property
     def about(self) -> str:
-        """What its intervals hold with the probability that they state."""
+        """In words, what the intervals hold with the probability that they state."""
         return "the true value"
 
     def read_answer(self, data: bytes) -> ValueEstimate:

@@ -1,4 +1,9 @@
-"""The value of another policy than the one that was followed: importance sampling, plain, per decision, and weighted."""
+"""Importance sampling: the value of another policy than the one that was followed.
+
+There are three kinds: plain, per decision, and weighted. `identity()` names a release in a ledger,
+and texts of queries are in certificates. What may be changed freely is everything after
+`sums.release`: it is post-processing.
+"""
 
 import math
 from collections.abc import Sequence
@@ -33,10 +38,17 @@ from confide.privatizers import Share
 from confide.release.parameters import first_of_user, keep
 from confide.release.sums import LogSource, LogSums
 
-_RARE = 1e-4  # the least probability of an action that was logged
-_MANY = 0.05  # of the weight: beyond that a clip is worth a warning
-_CLIPPED = "the value with clipped weights, which is the policy's value only if no weight is above the clip,"
-# Of the numbers in a user's row: they are on the grid of the bound, and leave about the least noise in the value.
+# Public probabilities of logged actions are at least this. A matter of taste: noise may have made
+# one zero.
+_SMALLEST_PROBABILITY = 1e-4
+# A warning is printed if the clip takes off more than this share of the weight. A matter of taste.
+_CLIPPED_SHARE_TO_WARN = 0.05
+_ABOUT_CLIPPED_WEIGHTS = (
+    "the value with clipped weights, "
+    "which is the policy's value only if no weight is above the clip,"
+)
+# Scales of the numbers in a user's row. They are on the grid of the bound, and leave about the
+# least noise in the value. Any scales are private.
 _SCALES = {
     Relation.REPLACE: {"count": 0.5, "worth": 0.609375, "logged": 0.203125, "clipped": 0.25},
     Relation.NULL: {"count": 0.5, "worth": 1.0, "logged": 0.3125, "clipped": 0.25},
@@ -49,7 +61,10 @@ _SCALES_PER_DECISION = {
 
 
 class PolicyEstimator(TwoReleases):
-    """An estimator of the value of a policy from weighted returns, and of the logged policy's from the same rows."""
+    """An estimator of the value of a policy from weighted returns.
+
+    The value of the logged policy is estimated from the same rows.
+    """
 
     __slots__ = ()
     target: Array | FinitePolicy
@@ -60,15 +75,16 @@ class PolicyEstimator(TwoReleases):
     def _keep_policies(self) -> None:
         """Check the parameters that both kinds have."""
         self._keep_shared()
-        keep(self, target=_probabilities("target", self.target), clip=_clip(self.clip))
-        keep(self, behaviour=_behaviour(self.behaviour, np.asarray(self.target)))
+        target = _probabilities("target", self.target)
+        clip = real("clip", self.clip, "positive and finite", 1e-6, 1e9)
+        keep(self, target=target, clip=clip, behaviour=_behaviour(self.behaviour, target))
         if self.against is None:
             return
         against = _probabilities("against", self.against)
-        if against.shape[1:] != np.asarray(self.target).shape[1:]:
+        if against.shape[1:] != target.shape[1:]:
             raise InvalidParameter.of(
                 "against",
-                f"must have the states and actions of the target, {np.asarray(self.target).shape[1:]}",
+                f"must have the states and actions of the target, {target.shape[1:]}",
                 got=f"{against.shape[1:]}",
             )
         keep(self, against=against)
@@ -84,21 +100,43 @@ class PolicyEstimator(TwoReleases):
     @property
     def policies(self) -> Array:
         """[policy, h, s, a]: the target, and the policy that it is compared with."""
-        given = [np.asarray(self.target)]
+        policies = [np.asarray(self.target)]
         if self.against is not None:
-            given.append(np.asarray(self.against))
-        steps = max(len(each) for each in given)
-        return np.stack([np.broadcast_to(each, (steps, *each.shape[1:])) for each in given])
+            policies.append(np.asarray(self.against))
+        steps = max(len(policy) for policy in policies)
+        return np.stack(
+            [np.broadcast_to(policy, (steps, *policy.shape[1:])) for policy in policies]
+        )
 
     @property
     def about(self) -> str:
-        return _CLIPPED if self._per_decision else _about(self.behaviour)
+        if self._per_decision:
+            return _ABOUT_CLIPPED_WEIGHTS
+        about = "the policy's value, whatever was clipped,"
+        if self.behaviour is not None:
+            about += " if actions were taken with the stated probabilities,"
+        return about
 
     def counted(self, trajectories: int, steps: int) -> str:
-        return _counted(self, trajectories, steps)
+        _, states, actions = np.asarray(self.target).shape
+        mean = "" if trajectories == 1 else "; a user contributes their mean"
+        bias = "do not cover" if self._per_decision else "cover"
+        rules = [
+            f"returns are clipped to {self._range}",
+            f"{first_of_user(trajectories, steps)}{mean}",
+            f"weights above {self.clip:g} are clipped to {self.clip:g}, "
+            f"and the intervals {bias} the resulting bias",
+            f"a user with a state of {states:,} or more or an action of {actions:,} or more, "
+            "outside the target's table, or with a missing outcome, contributes zero and is left "
+            "out",
+        ]
+        return "; ".join(rules)
 
     def statistic(self, relation: Relation = Relation.REPLACE) -> WeightedReturns:
-        """What is added up over users. Weights, returns and counts are in the same query as weighted returns."""
+        """What is added up over users.
+
+        Weights, returns and counts are in the same query as weighted returns.
+        """
         scales = (_SCALES_PER_DECISION if self._per_decision else _SCALES)[Relation(relation)]
         policies = self.policies
         bound = ReturnRow(len(policies), self._per_decision, **scales)
@@ -114,18 +152,18 @@ class PolicyEstimator(TwoReleases):
         )
 
     def warnings(self, estimate: ValueEstimate) -> list[ConfideWarning]:
-        return _clipped(estimate)
+        return clipping_warnings(estimate)
 
     def queries(self, logs: LogSource, privacy: Request) -> Sequence[Share]:
         policies = self.policies
-        _check_log(logs, policies.shape[1], known=self.behaviour is not None)
+        _check_log(logs, policies.shape[1], has_behaviour=self.behaviour is not None)
         bound = self.statistic(Relation(privacy.relation)).bound
         moments = Bands(BANDS, self._moments)
         return self._shares(bound, "sums of weights and of weighted returns", moments)
 
     @property
     def _moments(self) -> int:
-        """The coordinates of which second moments are released: returns, weights, weighted returns."""
+        """For how many coordinates second moments are released: returns, weights and products."""
         return 1 + len(self.policies) * (1 if self._per_decision else 2)
 
     def answer(self, sums: LogSums) -> ValueEstimate:
@@ -160,10 +198,11 @@ class PolicyEstimator(TwoReleases):
         )
 
     def _second_moments(self, sums: LogSums, statistic: WeightedReturns, row: Array) -> Array:
-        """The sum over users of r r^T, r = (RETURN_SCALE g, a_k, b_k) minus its mean, and zero for who does not count.
+        """The sum over users of r r^T, where r = (RETURN_SCALE g, a_k, b_k) minus its mean.
 
-        r is linear in a user's row: the mean is taken away as often as the user counts. It is at most as long as that of
-        a corner of the set of rows, because a convex function is largest in a corner.
+        r is zero for a user who does not count. It is linear in a user's row, because the mean is
+        taken away as often as the user counts. It is at most as long as that of a corner of the set
+        of rows, because a convex function is largest in a corner.
         """
         bound = statistic.bound
         d = self._moments
@@ -178,38 +217,48 @@ class PolicyEstimator(TwoReleases):
         top = float(np.linalg.norm(bound.corners @ gain, axis=1).max())
         bands = ResidualBands(statistic, gain, np.zeros(d), top, Bands(BANDS, d))
         answer = sums.release(bands)
-        return bands.all_bands(answer.values, answer.noise.std)
+        return bands.sum_all_bands(answer.values, answer.noise.std)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ImportanceSampling(PolicyEstimator):
-    """V = (sum of users' rho F) / (number of users that count), rho = min(clip, product of target / logged probabilities), F the return.
+    """V = (sum of users' rho F) / (number of users that count), F the return.
 
-    Guarantee: central, one user (all trajectories of one person), replaced or contributing zero; exact sums, one noisy release of the sums
-    and one of second moments, on one budget. The number of users in the log is public.
+    rho = min(clip, product of target / logged probabilities) is the user's weight.
 
-    `target` is public: a policy, or probabilities [s, a] or [h, s, a]; a policy with one step holds at every step. A user counts once, with
-    the mean over trajectories, so the value is that of a user drawn at random, from the states where users started. LogSource need
-    actions and the probabilities with which they were taken. `values` has the one value. Without noise it is the textbook's estimate
-    over the users whose rows are complete, with clipped weights, and not outside the range of returns. How many users count is released.
+    Guarantee: central, one user (all trajectories of one person), replaced or contributing zero;
+    exact sums, one noisy release of the sums and one of second moments, on one budget. The number
+    of users in the log is public.
 
-    `against`: another policy, with which the target is compared (`ValueEstimate.difference`). Without it the target is compared with the
-    logged policy, whose value is estimated from the same rows.
+    - `target` is public: a policy, or probabilities [s, a] or [h, s, a]. A policy with one step
+      holds at every step.
+    - `against`: another policy, with which the target is compared (`ValueEstimate.difference`).
+      Without it the target is compared with the logged policy, whose value is estimated from the
+      same rows.
+    - `per_decision`: each reward gets the weight of the steps up to it, which varies less than the
+      weight of the whole trajectory.
+    - `clip` is what noise is proportional to, and must be chosen from public knowledge: how the
+      policies differ and how long trajectories are say how large rho gets, and a public model can
+      be simulated.
+    - `behaviour` [s, a]: the public probabilities of actions, for logs without them, such as
+      `PrivateModel.behaviour` from a release. Then intervals do not cover the errors of these
+      probabilities.
 
-    `per_decision`: each reward gets the weight of the steps up to it, which varies less than the weight of the whole trajectory.
+    A user counts once, with the mean over trajectories, so the value is that of a user drawn at
+    random, from the states where users started. Logs need actions and the probabilities with which
+    they were taken. `values` has the one value. Without noise it is the textbook's estimate over
+    the users whose rows are complete, with clipped weights, and not outside the range of returns.
+    How many users count is released.
 
-    `clip` is what noise is proportional to, and must be chosen from public knowledge: how the policies differ and how long trajectories are
-    say how large rho gets, and a public model can be simulated. Clipping biases: weights above it count as `clip`. The bias is at most
-    the range of returns times E[(rho - clip)_+] = 1 - E[min(rho, clip)]. How many weights were above the clip is released, and
-    the mean clipped weight: intervals cover the bias (`PolicyValues`; not with `per_decision`, whose weights are not released).
+    Clipping biases: weights above the clip count as `clip`. The bias is at most the range of
+    returns times E[(rho - clip)_+] = 1 - E[min(rho, clip)]. How many weights were above the clip is
+    released, and the mean clipped weight. Intervals cover the bias (`PolicyValues`; not with
+    `per_decision`, whose weights are not released).
 
-    `behaviour` [s, a]: the public probabilities of actions, for logs without them, such as `PrivateModel.behaviour` from a release. Then
-    intervals do not cover the errors of these probabilities.
+    Intervals: noise, and sampling from the released second moments of users' rows, on
+    `interval_share` of the budget; with 0 there are none. Without noise they are the textbook's.
 
     Reference: [Precup00].
-
-    Intervals: noise, and sampling from the released second moments of users' rows, on `interval_share` of the budget; with 0 there are
-    none. Without noise they are the textbook's.
     """
 
     target: Annotated[Array | FinitePolicy, TARGET]
@@ -247,13 +296,17 @@ class ImportanceSampling(PolicyEstimator):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class WeightedImportanceSampling(PolicyEstimator):
-    """V = (sum of users' rho F) / (sum of users' rho), both sums released in one query; otherwise as `ImportanceSampling`.
+    """V = (sum of users' rho F) / (sum of users' rho), both sums released in one query.
 
-    The ratio is biased by O(1/users), and varies much less: it lies within the range of returns, and what clipping takes off is taken off
-    above and below. Clipping still pulls the value to what happens where weights are low. The noise of both sums enters, and the ratio is
-    shrunk to the centre where the noise is as large as the sum of weights.
+    Everything else is as in `ImportanceSampling`.
 
-    Intervals are those of the ratio: of the residuals rho (F - V), and of the noise by Fieller's method.
+    The ratio is biased by O(1/users), and varies much less: it lies within the range of returns,
+    and what clipping takes off is taken off above and below. Clipping still pulls the value to what
+    happens where weights are low. The noise of both sums enters, and the ratio is shrunk to the
+    centre where the noise is as large as the sum of weights.
+
+    Intervals are those of the ratio: of the residuals rho (F - V), and of the noise by Fieller's
+    method.
     """
 
     target: Annotated[Array | FinitePolicy, TARGET]
@@ -288,59 +341,49 @@ class WeightedImportanceSampling(PolicyEstimator):
         )
 
 
-def _clipped(estimate: ValueEstimate) -> list[ConfideWarning]:
-    """Whether the clip takes off more than `_MANY` of the weight, beyond noise and sampling. A function of the release."""
+def clipping_warnings(estimate: ValueEstimate) -> list[ConfideWarning]:
+    """A warning if the clip takes off much of the weight, beyond noise and sampling.
+
+    It is a function of the release, so it may be printed.
+    """
     values = estimate.policy_values
     if values is None or values.per_decision:
         return []
     clip = values.clip
-    above, noise = values.above(0)
-    ratio = values.ratio(values.weight(0), 0.0, clip)
+    above, above_noise = values.above(0)
+    mean_weight = values.ratio(values.weight(0), 0.0, clip)
+    clipped_share = 1 - mean_weight.value
     counted = max(values.counted, 1.0)
-    error = math.hypot(ratio.noise_std, math.sqrt(clip / counted))
-    if above <= 2 * noise or 1 - ratio.value - 2 * error <= _MANY:
+    # The variance of a weight in [0, clip] with mean 1 is at most clip.
+    error = math.hypot(mean_weight.noise_std, math.sqrt(clip / counted))
+    if above <= 2 * above_noise or clipped_share - 2 * error <= _CLIPPED_SHARE_TO_WARN:
         return []
     text = (
-        f"the clip at {clip:g} takes off about {1 - ratio.value:.0%} of the importance weights: about {above:,.0f} of "
-        f"{counted:,.0f} users have a larger weight. The estimate is about the clipped weights; its interval covers the "
-        "difference, and is wide because of it. Use a larger clip, per-decision weights, or a target closer to the policy "
-        "that was followed"
+        f"the clip at {clip:g} takes off about {clipped_share:.0%} of the importance weights: "
+        f"about {above:,.0f} of {counted:,.0f} users have a larger weight. The estimate is about "
+        "the clipped weights; its interval covers the difference, and is wide because of it. Use a "
+        "larger clip, per-decision weights, or a target closer to the policy that was followed"
     )
     return [ClippedWeightsWarning(text)]
 
 
-def _about(behaviour: npt.ArrayLike | None) -> str:
-    said = "the policy's value, whatever was clipped"
-    return (
-        f"{said},"
-        if behaviour is None
-        else f"{said}, if actions were taken with the stated probabilities,"
-    )
-
-
 def _behaviour(given: npt.ArrayLike | None, target: Array) -> Array | None:
-    """Public probabilities of actions [s, a]; one of zero is lifted a little, because noise may have made it zero."""
+    """Public probabilities of actions [s, a]. Small ones are lifted to `_SMALLEST_PROBABILITY`."""
     if given is None:
         return None
     table = numbers("behaviour", given)
-    if (
-        table.shape != target.shape[1:]
-        or (table < 0).any()
-        or (np.abs(table.sum(axis=1) - 1) > 1e-6).any()
-    ):
+    shape = target.shape[1:]
+    if table.shape != shape or (table < 0).any() or (np.abs(table.sum(axis=1) - 1) > 1e-6).any():
         raise InvalidParameter.of(
             "behaviour",
-            f"must be probabilities [s, a] of shape {target.shape[1:]} that sum to one, got shape {table.shape}",
+            f"must be probabilities [s, a] of shape {shape} that sum to one, "
+            f"got shape {table.shape}",
         )
-    return np.maximum(table, _RARE)
-
-
-def _clip(value: float) -> float:
-    return real("clip", value, "positive and finite", 1e-6, 1e9)
+    return np.maximum(table, _SMALLEST_PROBABILITY)
 
 
 def _probabilities(name: str, target: npt.ArrayLike | FinitePolicy) -> Array:
-    """[h, s, a], as an array: the question to a ledger is told by its bytes."""
+    """Probabilities [h, s, a], as an array, because a ledger knows the question by its bytes."""
     weights = target.probabilities() if isinstance(target, FinitePolicy) else numbers(name, target)
     if weights.ndim not in (2, 3):
         raise InvalidParameter.of(
@@ -350,29 +393,21 @@ def _probabilities(name: str, target: npt.ArrayLike | FinitePolicy) -> Array:
     return StochasticPolicy(weights[None] if weights.ndim == 2 else weights).weights
 
 
-def _check_log(logs: LogSource, horizon: int, *, known: bool) -> None:
-    """Before anything is paid. Users with more steps than the target would silently count as nobody, and the rest as everybody."""
-    acted = all(part.layout.columns.action for part in getattr(logs, "parts", ()))
-    if not acted or not (known or getattr(logs, "has_actions", True)):
-        raise InvalidParameter(
-            "importance sampling needs logs with actions and the probabilities of taking them; without the latter, "
-            "behaviour=model.behaviour of a released model"
-        )
-    if 1 < horizon < getattr(logs, "max_steps", 1):
-        raise InvalidParameter(
-            f"the target policy has {horizon} steps, and up to {logs.max_steps:,} steps of a trajectory count: "  # type: ignore[attr-defined]
-            f"open the log with max_steps={horizon} (--max-steps {horizon})"
-        )
+def _check_log(logs: LogSource, horizon: int, *, has_behaviour: bool) -> None:
+    """Check the log's layout before anything is paid.
 
-
-def _counted(model: PolicyEstimator, trajectories: int, steps: int) -> str:
-    _, states, actions = np.asarray(model.target).shape
-    clipped = f"returns are clipped to {model._range}"
-    covered = "do not cover" if model._per_decision else "cover"
-    weights = f"weights above {model.clip:g} are clipped to {model.clip:g}, and the intervals {covered} the resulting bias"
-    mean = "" if trajectories == 1 else "; a user contributes their mean"
-    outside = (
-        f"a user with a state of {states:,} or more or an action of {actions:,} or more, outside the target's table, or "
-        "with a missing outcome, contributes zero and is left out"
-    )
-    return f"{clipped}; {first_of_user(trajectories, steps)}{mean}; {weights}; {outside}"
+    Users with more steps than the target would silently count as nobody, and the rest as everybody.
+    """
+    has_actions = all(part.layout.columns.action for part in getattr(logs, "parts", ()))
+    has_probabilities = has_behaviour or getattr(logs, "has_actions", True)
+    if not has_actions or not has_probabilities:
+        raise InvalidParameter(
+            "importance sampling needs logs with actions and the probabilities of taking them; "
+            "without the latter, behaviour=model.behaviour of a released model"
+        )
+    max_steps = getattr(logs, "max_steps", 1)
+    if 1 < horizon < max_steps:
+        raise InvalidParameter(
+            f"the target policy has {horizon} steps, and up to {max_steps:,} steps of a trajectory "
+            f"count: open the log with max_steps={horizon} (--max-steps {horizon})"
+        )

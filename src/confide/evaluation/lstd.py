@@ -12,13 +12,19 @@ from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.linear_values import (
     Solution,
     WhitenedFeatures,
-    coordinates,
-    estimate_of,
+    linear_estimate,
     residual_gain,
     solve,
+    whiten_features,
 )
 from confide.evaluation.options import CENTRE, FEATURES, INTERVAL_SHARE, WEIGHTS, Option
-from confide.evaluation.parameters import USUAL_VISITS, nobody, numbers, positive, whole
+from confide.evaluation.parameters import (
+    USUAL_VISITS,
+    numbers,
+    positive,
+    rule_for_unknown_states,
+    whole,
+)
 from confide.evaluation.temporal_contributions import TemporalSums, check_radius, longest_steps
 from confide.evaluation.two_parts import (
     BANDS,
@@ -33,35 +39,46 @@ from confide.privatizers import Share
 from confide.release.parameters import first_of_user, keep
 from confide.release.sums import LogSource, LogSums
 
-# how far above the noise's own largest singular value, 2 s sqrt(d), all those of A must be
-_CLEAR = 1.5
+# Intervals are given if all singular values of the released A are so many times the largest one of
+# the noise alone, about 2 s sqrt(d). A matter of taste.
+_CLEARLY_REGULAR = 1.5
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PrivateLSTD(TwoReleases):
-    """V(s) = c + R x_s.theta with A theta = b, A = sum w x (x - discount x')^T and b = sum w x y over steps, y the centred reward.
+    """V(s) = c + R x_s.theta with A theta = b.
 
-    Guarantee: central, one user (all trajectories of one person), replaced or contributing zero; exact sums, one noisy release of (A, b)
-    and one of residuals, on one budget.
+    A = sum w x (x - discount x')^T and b = sum w x y are sums over steps, and y is the centred
+    reward.
 
-    `features` [s, d] of finitely many states and `weights` [s] are public, and so is the range of returns, [0, return_bound] or
-    centre +- return_bound/2. The last row of a trajectory is taken for its end: x' = 0. A user's steps count while the sum of their
-    contributions is sure to stay within `norm` (`TemporalSums`); the default, sqrt(visits + 1) times the longest step, is what `visits`
-    different states need in a table. For smooth features consecutive x nearly cancel, and a smaller norm keeps everything: choose it
-    from public knowledge.
+    Guarantee: central, one user (all trajectories of one person), replaced or contributing zero;
+    exact sums, one noisy release of (A, b) and one of residuals, on one budget.
 
-    Reference: [Bradtke96]; private evaluation by temporal differences is what [Balle16, Section 7] leaves for the future.
-    Departures: as in `SufficientStatistics`, theta is the posterior mean under a prior on values. 1 - discount and long ways to the reward
-    make A nearly singular, and noise in it is what costs most: with few users values fall back to the common level.
+    `features` [s, d] of finitely many states and `weights` [s] are public, and so is the range of
+    returns, [0, return_bound] or centre +- return_bound/2. The last row of a trajectory is taken
+    for its end: x' = 0. A user's steps count while the sum of their contributions is sure to stay
+    within `norm` (`TemporalSums`). The default, sqrt(visits + 1) times the longest step, is what
+    `visits` different states need in a table. For smooth features consecutive x nearly cancel, and
+    a smaller norm keeps everything: choose it from public knowledge.
 
-    Intervals add up the noise, what the prior may have shrunk, and the sampling error from released second moments of users'
-    residuals sum w x (y + discount x'.theta - x.theta), on `interval_share` of the budget; with 0 there are none. They are about the fixed
-    point of the projected Bellman equation, which is the truth if the features can express it. Where noise might hide that A is singular,
-    which the released A tells, no shorter interval would be honest, and they are the whole range.
+    Reference: [Bradtke96]; private evaluation by temporal differences is what [Balle16, Section 7]
+    leaves for the future.
+
+    Departures: as in `SufficientStatistics`, theta is the posterior mean under a prior on values. 1
+    - discount and long ways to the reward make A nearly singular, and noise in it is what costs
+    most. With few users values fall back to the common level.
+
+    Intervals add up the noise, what the prior may have shrunk, and the sampling error from released
+    second moments of users' residuals sum w x (y + discount x'.theta - x.theta), on
+    `interval_share` of the budget; with 0 there are none. They are about the fixed point of the
+    projected Bellman equation, which is the truth if the features can express it. Where noise might
+    hide that A is singular, which the released A tells, no shorter interval would be honest, and
+    they are the whole range.
     """
 
     about: ClassVar[str] = (
-        "the fixed point of the projected Bellman equation, which is the true value only if the features can express it,"
+        "the fixed point of the projected Bellman equation, "
+        "which is the true value only if the features can express it,"
     )
     features: Annotated[Array, FEATURES]
     discount: float = 1.0
@@ -82,7 +99,8 @@ class PrivateLSTD(TwoReleases):
             keep(self, weights=numbers("weights", self.weights))
         if self.norm is not None:
             keep(self, norm=positive("norm", self.norm))
-        self.statistic(coordinates(self.features, self.weights))  # checks the rest
+        # This checks the rest.
+        self.statistic(self._whitened)
 
     def identity(self) -> Identity:
         return Identity(
@@ -99,82 +117,94 @@ class PrivateLSTD(TwoReleases):
         )
 
     def counted(self, trajectories: int, steps: int) -> str:
-        radius = self.statistic(coordinates(self.features, self.weights)).bound.radius
-        why = (
-            f", as much as {self.visits} different states need in a table"
-            if self.norm is None
-            else ""
-        )
-        kept = f"a user's steps count while their sum is sure to stay within a norm of {radius:.3g}{why}"
-        clipped = f"rewards are clipped to what returns in {self._range} allow"
-        return (
-            f"{clipped}; {first_of_user(trajectories, steps)}; {kept}; {nobody(len(self.features))}"
-        )
+        radius = self.statistic(self._whitened).bound.radius
+        norm = f"a norm of {radius:.3g}"
+        if self.norm is None:
+            norm += f", as much as {self.visits} different states need in a table"
+        rules = [
+            f"rewards are clipped to what returns in {self._range} allow",
+            first_of_user(trajectories, steps),
+            f"a user's steps count while their sum is sure to stay within {norm}",
+            rule_for_unknown_states(len(self.features)),
+        ]
+        return "; ".join(rules)
+
+    @property
+    def _whitened(self) -> WhitenedFeatures:
+        return whiten_features(self.features, self.weights)
 
     def queries(self, logs: LogSource, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
-        where = coordinates(self.features, self.weights)
+        features = self._whitened
         shares = self._shares(
-            self.statistic(where).bound,
+            self.statistic(features).bound,
             "steps: sum w x (x - discount x')^T, sum w x y",
-            Bands(BANDS, where.table.shape[1]),
+            Bands(BANDS, features.table.shape[1]),
         )
         return with_logged_value(shares)
 
     def answer(self, sums: LogSums) -> ValueEstimate:
-        where = coordinates(self.features, self.weights)
-        statistic = self.statistic(where)
+        features = self._whitened
+        statistic = self.statistic(features)
         answer = sums.release(statistic)
         A, b = statistic.unpack(answer.values)
-        s, kappa = answer.noise.std, statistic.balance
-        solution = solve(
-            A, b, variance=s**2 * (1 / kappa**2 + float(np.trace(where.prior))), prior=where.prior
-        )
+        s = answer.noise.std
+        kappa = statistic.balance
+        d = len(b)
+        # The variance of each entry of b - A theta, before theta is known.
+        prior_variance = s**2 * (1 / kappa**2 + float(np.trace(features.prior)))
+        solution = solve(A, b, variance=prior_variance, prior=features.prior)
         theta = solution.theta
-        noise = s**2 * (1 / kappa**2 + float(theta @ theta)) * np.eye(len(b))
+        noise = s**2 * (1 / kappa**2 + float(theta @ theta)) * np.eye(d)
+        smallest_singular_value = np.linalg.svd(A, compute_uv=False)[-1]
+        may_be_singular = smallest_singular_value <= _CLEARLY_REGULAR * 2 * s * math.sqrt(d)
         sampling = self._sampling(sums, statistic, solution)
         logged = release_logged_value(
             sums, self._returns, states=len(self.features), discount=self.discount
         )
-        return estimate_of(
+        return linear_estimate(
             sums,
             self.identity().kind,
-            where,
+            features,
             solution,
             returns=self._returns,
             noise=noise,
             sampling=sampling,
             released={"A": A, "b": b} | logged,
-            whole_range=bool(
-                np.linalg.svd(A, compute_uv=False)[-1] <= _CLEAR * 2 * s * math.sqrt(len(b))
-            ),
+            whole_range=bool(may_be_singular),
         )
 
-    def statistic(self, where: WhitenedFeatures) -> TemporalSums:
-        """What users contribute. kappa = 1: the rewards' part of a contribution is small beside the features'."""
-        x = np.ascontiguousarray(where.table)
-        z = np.ascontiguousarray(x * where.weights[:, None])
-        reach = longest_steps(z, x, discount=self.discount, balance=1.0)
+    def statistic(self, features: WhitenedFeatures) -> TemporalSums:
+        """What users contribute.
+
+        kappa = 1, because the rewards' part of a contribution is small beside the features'.
+        """
+        x = np.ascontiguousarray(features.table)
+        z = np.ascontiguousarray(x * features.weights[:, None])
+        kappa = 1.0
+        reach = longest_steps(z, x, discount=self.discount, balance=kappa)
         norm = float(reach.max()) * math.sqrt(self.visits + 1) if self.norm is None else self.norm
         check_radius(norm, reach)
-        d, returns = x.shape[1], self._returns
+        d = x.shape[1]
+        returns = self._returns
         return TemporalSums(
             L2Ball(norm, d * d + d),
             z,
             x,
             reach,
-            1.0,
+            kappa,
             float(self.discount),
             returns.centre,
             returns.radius,
         )
 
     def _sampling(self, sums: LogSums, statistic: TemporalSums, solution: Solution) -> Array | None:
+        """The covariance [d, d] of b - A theta from drawing users; None without a budget for it."""
         if self.interval_share == 0:
             return None
-        theta = solution.theta
-        d = len(theta)
-        gain = residual_gain(statistic.unpack, statistic.bound.size, theta)
+        d = len(solution.theta)
+        gain = residual_gain(statistic.unpack, statistic.bound.size, solution.theta)
+        # No residual is longer than the longest row times the gain's norm.
         top = statistic.bound.radius * float(np.linalg.norm(gain, 2))
         bands = ResidualBands(statistic, gain, np.zeros(d), top, Bands(BANDS, d))
         answer = sums.release(bands)
-        return bands.assembled(answer.values, answer.noise.std)
+        return bands.sum_filled_bands(answer.values, answer.noise.std)

@@ -1,4 +1,9 @@
-"""First-visit Monte Carlo with noise that follows the data: what DP-LSW and DP-LSL share [Balle16]."""
+"""First-visit Monte Carlo with noise that follows the data: what DP-LSW and DP-LSL share [Balle16].
+
+The size of the noise depends on private data, so neither it nor an error bar may leave this file:
+only noisy parameters and values do. The alpha, beta and S(x) of [Balle16, Lemma 1] are required for
+privacy.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -10,7 +15,7 @@ from confide.arguments import choice
 from confide.errors import InvalidParameter
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.estimator import Estimator
-from confide.evaluation.parameters import keep_returns, nobody, numbers, whole
+from confide.evaluation.parameters import keep_returns, numbers, rule_for_unknown_states, whole
 from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
 from confide.identity import Identity
 from confide.mechanisms.smooth import SmoothGaussian
@@ -24,12 +29,16 @@ from confide.release.parameters import described, first_of_user, keep
 from confide.release.question import check_call
 from confide.release.sums import LogSource, LogSums, Progress, delta_warning, log_assumptions
 
-# Of S(x): the computed fit may be off by 5e-7 S(x), where the average of a table is off by 4e-16 users S(x) at most. A factor keeps beta.
-_ROUNDING = 1 + 1e-6
+# Required for privacy: S(x) is multiplied by this, because the computed fit may be off by 5e-7
+# S(x). The average of a table is off by 4e-16 users S(x) at most. A factor leaves beta as it is.
+_ROUNDING_FACTOR = 1 + 1e-6
 
 
 class LinearMonteCarlo(ABC):
-    """A least-squares fit to average first-visit returns, with a smooth bound on how far one user can move it."""
+    """A least-squares fit to average first-visit returns.
+
+    It comes with a smooth bound on how far one user can move it.
+    """
 
     __slots__ = ()
     states: int
@@ -65,7 +74,10 @@ class LinearMonteCarlo(ABC):
 
     @abstractmethod
     def least_sensitivity(self, users: int, *, printed: bool) -> float:
-        """The smallest S(x) that any log of so many users has. Public: releases are rounded to a grid that follows from it."""
+        """The smallest S(x) that any log of so many users has.
+
+        Public: releases are rounded to a grid that follows from it.
+        """
 
 
 def feature_matrix(model: LinearMonteCarlo) -> Array:
@@ -79,18 +91,19 @@ def feature_matrix(model: LinearMonteCarlo) -> Array:
     if np.linalg.matrix_rank(table[fitted_states(model)]) < table.shape[1]:
         raise InvalidParameter.of(
             "features",
-            "must have full column rank over the states whose weight is not 0: leave out the ones that depend on others",
+            "must have full column rank over the states whose weight is not 0: "
+            "leave out the ones that depend on others",
         )
     return table
 
 
 def values_of(model: LinearMonteCarlo, theta: Array) -> Array:
     """Phi theta [s]; NaN for states that the fit leaves out."""
-    kept = fitted_states(model)
-    if kept.all():
+    fitted = fitted_states(model)
+    if fitted.all():
         return theta if model.features is None else feature_matrix(model) @ theta
     values = np.full(model.states, np.nan)
-    values[kept] = theta if model.features is None else feature_matrix(model)[kept] @ theta
+    values[fitted] = theta if model.features is None else feature_matrix(model)[fitted] @ theta
     return values
 
 
@@ -100,15 +113,16 @@ def public_weights(given: Array | None, states: int) -> Array:
     if weights.shape != (states,) or not (weights >= 0).all() or not weights.any():
         raise InvalidParameter.of(
             "weights",
-            f"must be {states} numbers of at least 0, one per state and not all 0, got shape {weights.shape}",
+            f"must be {states} numbers of at least 0, one per state and not all 0, "
+            f"got shape {weights.shape}",
         )
     return weights
 
 
 def fitted_states(model: LinearMonteCarlo) -> npt.NDArray[np.bool_]:
     """The states [s] whose weight is not 0. The others are left out of the fit and get no value."""
-    kept: npt.NDArray[np.bool_] = public_weights(model.weights, model.states) > 0
-    return kept
+    fitted: npt.NDArray[np.bool_] = public_weights(model.weights, model.states) > 0
+    return fitted
 
 
 def first_visit_returns(model: LinearMonteCarlo) -> FirstVisitReturns:
@@ -118,7 +132,10 @@ def first_visit_returns(model: LinearMonteCarlo) -> FirstVisitReturns:
 
 
 def visits_and_sums(model: LinearMonteCarlo, total: Bounded) -> tuple[Array, Array]:
-    """(n_s, sum of F) [s]. PRIVATE. One user changes each n_s by 1 at most: the bounds of [Balle16] are about that."""
+    """(n_s, sum of F) [s]. PRIVATE.
+
+    One user changes each n_s by 1 at most: the bounds of [Balle16] are about that.
+    """
     counts, scaled, _ = first_visit_returns(model).bound.unpack(total.values)
     return counts, model.return_bound / 2 * (scaled + counts)
 
@@ -132,6 +149,7 @@ def release_exactly(
 
 
 def exact_estimate(model: LinearMonteCarlo, logs: LogSource, total: Bounded) -> ValueEstimate:
+    """The fit to exact sums. NOT PRIVATE, and the guarantee and the certificate say so."""
     counts, returns = visits_and_sums(model, total)
     guarantee = no_guarantee(max(total.users, 1))
     plain = Mechanism("exact", "none", 2, 1.0, 0.0, {"leaves": 1})
@@ -151,22 +169,23 @@ def exact_estimate(model: LinearMonteCarlo, logs: LogSource, total: Bounded) -> 
 
 
 class SmoothEstimator(Estimator, LinearMonteCarlo):
-    """The fit plus N(0, (alpha S(x))^2 I) [Balle16, Lemma 1]. alpha S(x) depends on the data, so neither it nor an error bar leaves."""
+    """The fit plus N(0, (alpha S(x))^2 I) [Balle16, Lemma 1].
+
+    alpha S(x) depends on the data, so neither it nor an error bar leaves this class.
+    """
 
     __slots__ = ()
     lattice = False
     gaussian = True
     calibration: str
 
-    def counted(self, trajectories: int, steps: int) -> str:  # noqa: ARG002 - whatever the log's cap is
+    def counted(self, trajectories: int, steps: int) -> str:  # noqa: ARG002
         return counts_one_trajectory(self.states, self.return_bound, steps)
 
     def loss(self, privacy: Request) -> Loss:
-        return (
-            self._mechanism(privacy).loss
-            if isinstance(privacy, CentralDP)
-            else super().loss(privacy)
-        )
+        if isinstance(privacy, CentralDP):
+            return self._mechanism(privacy).loss
+        return super().loss(privacy)
 
     def _mechanism(self, privacy: CentralDP) -> SmoothGaussian:
         if self.features is None:
@@ -176,7 +195,7 @@ class SmoothEstimator(Estimator, LinearMonteCarlo):
         return SmoothGaussian(privacy.epsilon, privacy.delta, dimension, self.calibration)
 
     def queries(self, logs: LogSource, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
-        """None that have noise of a size known in advance."""
+        """No queries, because there are none whose noise has a size that is known in advance."""
         return ()
 
     def answer(self, sums: LogSums) -> ValueEstimate:
@@ -189,19 +208,23 @@ class SmoothEstimator(Estimator, LinearMonteCarlo):
         users = total.users
         delta_warning(users, privacy.delta)
         printed = self.calibration != "tight"
-        smooth = _ROUNDING * self.smooth_sensitivity(counts, users, mechanism.beta, printed=printed)
-        least = self.least_sensitivity(users, printed=printed)
-        theta = mechanism.release(self.solve(counts, returns), smooth, sums.source, least=least)
+        sensitivity = self.smooth_sensitivity(counts, users, mechanism.beta, printed=printed)
+        theta = mechanism.release(
+            self.solve(counts, returns),
+            _ROUNDING_FACTOR * sensitivity,
+            sums.source,
+            least=self.least_sensitivity(users, printed=printed),
+        )
         guarantee = Guarantee(
             mechanism.loss, privacy, Trust.CENTRAL, max(users, 1), sums.source.name
         )
-        parts = {
+        facts = {
             name: getattr(mechanism, name)
             for name in ("alpha", "beta", "dimension", "epsilon", "delta")
         }
         certificate = certify(
             guarantee,
-            [Mechanism("smooth", "gaussian", None, None, None, parts)],
+            [Mechanism("smooth", "gaussian", None, None, None, facts)],
             subject=f"{self.identity().kind}, {self.calibration} calibration",
             assumptions=log_assumptions(sums.logs, privacy),
         )
@@ -216,12 +239,17 @@ class SmoothEstimator(Estimator, LinearMonteCarlo):
         )
 
 
-def concave_maximum(value: Callable[[int], float], stop: int) -> float:
-    """The largest value at a whole number in [0, stop] of a function whose logarithm is concave: ternary search."""
-    low, high = 0, stop
+def log_concave_maximum(value: Callable[[int], float], stop: int) -> float:
+    """The largest value at a whole number in [0, stop] of a function whose logarithm is concave.
+
+    By ternary search. Required for privacy: never less than the largest value.
+    """
+    low = 0
+    high = stop
     while high - low > 2:
         third = (high - low) // 3
-        left, right = low + third, high - third
+        left = low + third
+        right = high - third
         if value(left) < value(right):
             low = left + 1
         else:
@@ -231,14 +259,20 @@ def concave_maximum(value: Callable[[int], float], stop: int) -> float:
 
 def counts_one_trajectory(states: int, return_bound: float, steps: int) -> str:
     """What counts, in words, whatever cap on trajectories the log has."""
-    kept = f"{first_of_user(1, steps)}; all different states of it count"
-    return f"returns are clipped to [0, {return_bound:g}]; {kept}; {nobody(states)}"
+    rules = [
+        f"returns are clipped to [0, {return_bound:g}]",
+        first_of_user(1, steps),
+        "all different states of it count",
+        rule_for_unknown_states(states),
+    ]
+    return "; ".join(rules)
 
 
 def check_no_privacy(privacy: Request | None) -> None:
     if not isinstance(privacy, NoPrivacy | None):
         raise InvalidParameter(
-            f"this estimator is not private: it supports NoPrivacy only, got {type(privacy).__name__}; use its private version"
+            "this estimator is not private: it supports NoPrivacy only, "
+            f"got {type(privacy).__name__}; use its private version"
         )
 
 

@@ -1,4 +1,8 @@
-"""First-visit returns, counted and added up state by state: what private policy evaluation is made of [Balle16, Section 2.2]."""
+"""First-visit returns, counted and added up state by state [Balle16, Section 2.2].
+
+PRIVATE side: this is what private policy evaluation is made of. The bound `FirstVisits` is what
+noise is calibrated to, so a change needs a proof, and a case in tests/conformance/test_bounds.py.
+"""
 
 import math
 from dataclasses import dataclass
@@ -13,33 +17,43 @@ from confide.privacy.bounded import Array, Bounded, grid_for
 from confide.privacy.request import Relation
 from confide.trajectory import LoggedUsers
 
-_MOST_SQUARES = 1.6  # kappa^2 <= 2.56 < 2.77: see FirstVisits
+# The largest scale kappa of squared returns. Required for privacy: kappa^2 <= 2.56, and the proof
+# in `FirstVisits` needs kappa^2 <= 2.77.
+_LARGEST_SQUARES_SCALE = 1.6
 
 
 @dataclass(frozen=True, slots=True)
 class FirstVisits:
-    """Counts and sums (h n_s, sum g)_s of returns g in [-1, 1], and with kappa = `squares` > 0 also kappa sum (g^2 - 1/2).
+    """Counts and sums (h n_s, sum g)_s of returns g in [-1, 1].
 
-    Enforced: a user has at most L = `trajectories`, each of which adds one row f = (h, g, kappa (g^2 - 1/2)) for at most K = `visits`
-    different states among N = `states`; a user whose data make no sense adds nothing. h = `balance`.
+    With kappa = `squares` > 0 there are also kappa sum (g^2 - 1/2).
 
-    Sensitivity of one trajectory. A state that only one of two neighbours visits moves by at most u = h^2 + 1 + kappa^2/4 (squared). One
-    that both visit moves by (g - g')^2 + kappa^2 (g^2 - g'^2)^2 = x^2 (1 + kappa^2 y^2), x = |g - g'|, y = |g + g'| <= 2 - x; for
-    kappa^2 <= 2.77 that is at most 4, at g = -g' = 1: x^2 (1 + kappa^2 (2 - x)^2) <= 4 iff kappa^2 <= (2 + x)/(x^2 (2 - x)), whose least
-    value is at x = sqrt(5) - 1.
-    With c common states, and a and b that only one visits, the square is at most 4 c + u (a + b), where a + c, b + c <= K and
-    a + b + c <= N. A linear programme takes its maximum at a corner:
+    Enforced: a user has at most L = `trajectories`, each of which adds one row f = (h, g, kappa
+    (g^2 - 1/2)) for at most K = `visits` different states among N = `states`. A user whose data
+    make no sense adds nothing. h = `balance`.
+
+    Sensitivity of one trajectory. A state that only one of two neighbours visits moves by at most u
+    = h^2 + 1 + kappa^2/4 (squared). One that both visit moves by (g - g')^2 + kappa^2 (g^2 -
+    g'^2)^2 = x^2 (1 + kappa^2 y^2), x = |g - g'|, y = |g + g'| <= 2 - x; for kappa^2 <= 2.77 that
+    is at most 4, at g = -g' = 1: x^2 (1 + kappa^2 (2 - x)^2) <= 4 iff kappa^2 <= (2 + x)/(x^2 (2 -
+    x)), whose least value is at x = sqrt(5) - 1.
+
+    With c common states, and a and b that only one visits, the square is at most 4 c + u (a + b),
+    where a + c, b + c <= K and a + b + c <= N. A linear programme takes its maximum at a corner:
         c = K, a = b = 0                       4 K
         c = 0, a + b = min(2 K, N)             u min(2 K, N)
         c = 2 K - N, a = b = N - K, if 2K > N  4 (2 K - N) + 2 u (N - K)
-    So for h = 1 (kappa = 0) replace is 2 sqrt(K) if 2K <= N, and never more; for K = N it is 2 sqrt(N) up to h = sqrt(3). null: a
-    trajectory against nothing, sqrt(K u). In L1 the same corners with max over x of x + kappa x (2 - x), which is 2, or
-    (1 + 2 kappa)^2/(4 kappa) from kappa = 1/2 on, for 4, and h + 1 + kappa/2 for u; null K (h + 1 + kappa/2).
-    L trajectories are L such terms (a missing one is nothing, which the corners cover): at most L times as far apart by the triangle
-    inequality, attained by L equal ones.
+    So for h = 1 (kappa = 0) replace is 2 sqrt(K) if 2K <= N, and never more; for K = N it is 2
+    sqrt(N) up to h = sqrt(3). null: a trajectory against nothing, sqrt(K u). In L1 the same corners
+    with max over x of x + kappa x (2 - x), which is 2, or (1 + 2 kappa)^2/(4 kappa) from kappa =
+    1/2 on, for 4, and h + 1 + kappa/2 for u; null K (h + 1 + kappa/2).
 
-    Arithmetic: g is rounded to a grid that holds +-1, and h and kappa/2 are put on it: rounding leaves the bounds above as they are, but
-    for the squares of common states, half a grid step for each neighbour, which is added.
+    L trajectories are L such terms (a missing one is nothing, which the corners cover): at most L
+    times as far apart by the triangle inequality, attained by L equal ones.
+
+    Arithmetic: g is rounded to a grid that holds +-1, and h and kappa/2 are put on it. Rounding
+    leaves the bounds above as they are, but for the squares of common states, half a grid step for
+    each neighbour, which is added.
     """
 
     states: int
@@ -63,9 +77,11 @@ class FirstVisits:
             raise InvalidParameter.of(
                 "balance", "must be between 0.001 and 1000", got=f"{self.balance}"
             )
-        if not (self.squares == 0 or 1e-3 <= self.squares <= _MOST_SQUARES):
+        if not (self.squares == 0 or 1e-3 <= self.squares <= _LARGEST_SQUARES_SCALE):
             raise InvalidParameter.of(
-                "squares", f"must be 0, or between 0.001 and {_MOST_SQUARES}", got=f"{self.squares}"
+                "squares",
+                f"must be 0, or between 0.001 and {_LARGEST_SQUARES_SCALE}",
+                got=f"{self.squares}",
             )
 
     def identity(self) -> Identity:
@@ -106,33 +122,43 @@ class FirstVisits:
         return round(self.squares / (2 * self.grid)) * 2 * self.grid
 
     def sensitivity(self, relation: Relation) -> float:
-        h, kappa = self.count_unit, self.square_unit
+        h = self.count_unit
+        kappa = self.square_unit
         alone = h**2 + 1 + kappa**2 / 4
         if relation == Relation.NULL:
             return self.trajectories * math.sqrt(self.visits * alone)
         rounding = self.grid * math.sqrt(self.visits) if kappa else 0.0
-        return self.trajectories * (math.sqrt(self._corners(4.0, alone)) + rounding)
+        return self.trajectories * (math.sqrt(self._largest_corner(4.0, alone)) + rounding)
 
     def l1_sensitivity(self, relation: Relation) -> float:
-        h, kappa = self.count_unit, self.square_unit
+        h = self.count_unit
+        kappa = self.square_unit
         alone = h + 1 + kappa / 2
         if relation == Relation.NULL:
             return self.trajectories * self.visits * alone
-        both = 2.0 if kappa <= 0.5 else (1 + 2 * kappa) ** 2 / (4 * kappa)
-        return self.trajectories * (
-            self._corners(both, alone) + (self.grid * self.visits if kappa else 0.0)
-        )
+        common = 2.0 if kappa <= 0.5 else (1 + 2 * kappa) ** 2 / (4 * kappa)
+        rounding = self.grid * self.visits if kappa else 0.0
+        return self.trajectories * (self._largest_corner(common, alone) + rounding)
 
-    def _corners(self, both: float, alone: float) -> float:
-        """The largest sum over states, where one that both neighbours visit adds `both`, and one that only one of them visits `alone`."""
-        K, N = self.visits, self.states
-        corners = [both * K, alone * min(2 * K, N)]
+    def _largest_corner(self, common: float, alone: float) -> float:
+        """The largest sum over states.
+
+        A state that both neighbours visit adds `common`, and one that only one of them visits
+        `alone`.
+        """
+        K = self.visits
+        N = self.states
+        corners = [common * K, alone * min(2 * K, N)]
         if 2 * K > N:
-            corners.append(both * (2 * K - N) + 2 * alone * (N - K))
+            corners.append(common * (2 * K - N) + 2 * alone * (N - K))
         return max(corners)
 
     def contains(self, values: Array) -> bool:
-        """Whole counts, at most L of a state and K L in all; |sum g| <= n, and (sum g)^2 / n <= sum g^2 <= n."""
+        """Whether one user may contribute this.
+
+        Counts are whole, at most L of a state and K L in all. |sum g| <= n, and
+        (sum g)^2 / n <= sum g^2 <= n.
+        """
         counts, sums, squares = self.unpack(values)
         whole = np.rint(counts)
         possible = (
@@ -142,26 +168,35 @@ class FirstVisits:
             & (np.abs(sums) <= counts)
         )
         if squares is not None:
-            room = (self.trajectories + 1) * self.grid / self.square_unit
-            possible &= (squares <= counts + room) & (
-                squares * np.maximum(counts, 1.0) >= sums**2 - room * np.maximum(counts, 1.0)
-            )
+            rounding = (self.trajectories + 1) * self.grid / self.square_unit
+            divisor = np.maximum(counts, 1.0)
+            possible &= squares <= counts + rounding
+            possible &= squares * divisor >= sums**2 - rounding * divisor
         return bool(possible.all() and whole.sum() <= self.visits * self.trajectories)
 
     def unpack(self, values: Array) -> tuple[Array, Array, Array | None]:
-        """A released vector -> (counts n, sums of g, sums of g^2) [s], h and kappa divided out."""
+        """A released vector -> (counts n, sums of g, sums of g^2) [s], h and kappa divided out.
+
+        The sums of g^2 are None if they were not released.
+        """
         parts = values.reshape(-1, self.states)
         counts = parts[0] / self.count_unit
-        return counts, parts[1], parts[2] / self.square_unit + counts / 2 if self.squares else None
+        if not self.squares:
+            return counts, parts[1], None
+        return counts, parts[1], parts[2] / self.square_unit + counts / 2
 
 
 @dataclass(frozen=True, slots=True)
 class FirstVisitReturns:
-    """Turns whole users into counts and sums of first-visit returns, g = (F - centre)/radius clipped to [-1, 1].
+    """Turns whole users into counts and sums of first-visit returns.
 
-    F is the discounted sum of rewards from the first visit on. Only the first K different states of a trajectory count: whether a visit
-    does is decided before its return, so what is kept is unbiased. Users who are not valid, or have a state that does not exist or a
-    reward that is not finite anywhere, contribute zero. Picklable; totals are whole numbers, the same bits for any partitioning.
+    They are sums of g = (F - centre)/radius clipped to [-1, 1], where F is the discounted sum of
+    rewards from the first visit on. Only the first K different states of a trajectory count.
+    Whether a visit does is decided before its return, so what is kept is unbiased. Users who are
+    not valid, or have a state that does not exist or a reward that is not finite anywhere,
+    contribute zero.
+
+    Picklable. Totals are whole numbers, and have the same bits for any partitioning.
     """
 
     bound: FirstVisits
