@@ -13,7 +13,7 @@ import pytest
 from confide.agents import LikelihoodVI
 from confide.agents.catalogue import make_agent, private_agents
 from confide.audit import clopper_pearson, refute, replay, subject, subjects
-from confide.audit.agents import _everybody, _sent, _that_matter, small_world
+from confide.audit.agents import _contributions, _everybody, _that_matter, small_world
 from confide.audit.estimators import TWO_QUESTIONS
 from confide.audit.mechanisms import TWINS, CounterSubject, Scaled
 from confide.audit.observed_world import ObservedWorld
@@ -120,8 +120,8 @@ def test_the_search_for_two_users_leaves_out_no_contribution(name):
     everybody = _everybody(world)
     kept = _that_matter(agent, everybody)
     assert kept.users <= everybody.users / 2
-    assert {sent.tobytes() for sent in _sent(agent, kept)} == {
-        sent.tobytes() for sent in _sent(agent, everybody)
+    assert {sent.tobytes() for sent in _contributions(agent, kept)} == {
+        sent.tobytes() for sent in _contributions(agent, everybody)
     }
 
 
@@ -276,7 +276,7 @@ def test_low_bits_refute_noise_that_is_not_rounded(monkeypatch):
         return refute(attacked, delta=0.0, runs=3_000, rng=np.random.default_rng(0)).refuted
 
     assert not refuted("secure") and not refuted("fast")
-    monkeypatch.setattr(additive, "snapped", lambda values, _grid: values)
+    monkeypatch.setattr(additive, "round_to_grid", lambda values, _grid: values)
     assert refuted("fast")
 
 

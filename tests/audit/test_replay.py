@@ -23,7 +23,8 @@ from confide.agents import LSVIUCB, UCRLVTR
 from confide.agents.catalogue import private_agents
 from confide.audit.agents import Attacked
 from confide.audit.canonical import canonical
-from confide.audit.replay import CHANNELS, replay
+from confide.audit.replay import replay
+from confide.audit.replay_result import CHANNELS
 from confide.audit.surface import REPLAYED
 from confide.audit.verify import taken_on_trust, verify
 from confide.errors import InvalidParameter, PrivacyError
@@ -70,8 +71,8 @@ def test_an_honest_learner_stands(privacy):
     assert (result.shift is None) == isinstance(privacy, NoPrivacy)
     assert result.shift is None or 0.2 < result.shift <= 1
     assert (
-        "the same bytes in policies" in result.said()[0]
-        and f"{USERS} neighbouring data sets" in result.said()[0]
+        "the same bytes in policies" in result.sentences()[0]
+        and f"{USERS} neighbouring data sets" in result.sentences()[0]
     )
 
 
@@ -203,7 +204,7 @@ BROKEN = {
 def test_what_leaks_past_the_noise_is_refuted(kind):
     result = replayed(kind)
     assert result.refuted and BROKEN[kind] in channels(result)
-    assert CHANNELS[BROKEN[kind]] in result.said()[0]
+    assert CHANNELS[BROKEN[kind]] in result.sentences()[0]
     assert result.on_grid == (kind is InOpaquePolicies)
 
 
@@ -486,7 +487,7 @@ SHOWN_TO_SERVICES = {
 def test_what_leaks_to_a_service_is_refuted(kind):
     result = replayed(kind)
     assert result.refuted and SHOWN_TO_SERVICES[kind] in channels(result)
-    assert any(str(each) in result.said()[0] for each in result.differences)
+    assert any(str(each) in result.sentences()[0] for each in result.differences)
 
 
 class WithDeclaration(InAProperty):
@@ -523,7 +524,7 @@ def test_what_is_not_compared_is_listed_with_its_reason():
     } <= set(result.surface)
     assert any(
         "not compared: " in line and "progress (private by contract" in line
-        for line in result.said()
+        for line in result.sentences()
     )
     assert result.to_json()["left_out"] == result.left_out
 
@@ -621,8 +622,12 @@ def test_all_agents_of_the_package_stand(name):
 
 def test_a_draw_of_its_own_is_not_decided():
     result = replayed(OwnDraw)
-    assert not result.refuted and result.undecided and "draws noise of its own" in result.said()[-1]
-    assert "nothing was compared" in result.said()[0]
+    assert (
+        not result.refuted
+        and result.undecided
+        and "draws noise of its own" in result.sentences()[-1]
+    )
+    assert "nothing was compared" in result.sentences()[0]
 
 
 class Chatty(UCRLVTR):
@@ -733,7 +738,7 @@ def test_sums_that_move_by_more_than_one_user_are_refuted(kind):
     """Every channel shows the same bytes, and the stated loss would be exceeded."""
     result = replayed(kind, neighbours=2 * USERS)
     assert not result.differences and result.refuted and result.shift > 1.2
-    assert "times as far apart as the stated loss allows" in result.said()[0]
+    assert "times as far apart as the stated loss allows" in result.sentences()[0]
 
 
 class OwnNoise(Plain):
@@ -763,7 +768,7 @@ def test_what_cannot_be_decided_is_said():
     assert set(CHANNELS) <= set(replayed(OwnNoise).undecided)
     result = replayed(Moody)
     assert not result.refuted and result.undecided == ("policies",)
-    assert any("NOT DECIDED for policies" in line for line in result.said())
+    assert any("NOT DECIDED for policies" in line for line in result.sentences())
 
 
 def test_verdicts_hold_no_data():

@@ -273,7 +273,7 @@ def test_neighbours_with_the_same_releases_show_the_same_bytes(name, promise):
     found = replay(
         lambda noise: case.make(REQUESTS[promise], noise), case.world, neighbours=NEIGHBOURS
     )
-    assert not found.refuted and not found.undecided, found.said()
+    assert not found.refuted and not found.undecided, found.sentences()
     expected = {
         "policies",
         "schedule",

@@ -6,7 +6,7 @@ import pytest
 
 from confide.logs import _import_kernels as kernels
 from confide.logs import identity
-from confide.logs.identity import PseudonymTable, hashed
+from confide.logs.identity import PseudonymTable, hash_ids
 
 
 @pytest.mark.parametrize("bits", [1, 12, 40, 63])
@@ -66,19 +66,19 @@ def test_a_row_that_says_nothing_more(rng):
 
 def test_hashes_tell_ids_apart_and_spaces_do_not_count():
     texts = ["", " ", "a", " a\t", "ab", "abcdefgh", "abcdefghi", "abcdefgh\0", None, "é"]
-    found = hashed(pa.array(texts), 7, "x")
+    found = hash_ids(pa.array(texts), 7, "x")
     assert (found == 0).tolist() == [True, True, *[False] * 6, True, False]
     assert found[2] == found[3] and len(set(found.tolist())) == 7
-    assert np.array_equal(hashed(pa.array(texts).dictionary_encode(), 7, "x"), found)
-    assert np.array_equal(hashed(pa.array(["?", *texts])[1:], 7, "x"), found)  # a slice
-    many = hashed(pa.array(np.arange(200_000)), 7, "x")
+    assert np.array_equal(hash_ids(pa.array(texts).dictionary_encode(), 7, "x"), found)
+    assert np.array_equal(hash_ids(pa.array(["?", *texts])[1:], 7, "x"), found)  # a slice
+    many = hash_ids(pa.array(np.arange(200_000)), 7, "x")
     assert len(np.unique(many)) == 200_000 and not np.array_equal(
-        many[:9], hashed(pa.array(np.arange(9)), 8, "x")
+        many[:9], hash_ids(pa.array(np.arange(9)), 8, "x")
     )
 
 
 def test_the_table_of_ids_grows_and_starts_anew(monkeypatch):
-    monkeypatch.setattr(identity, "_SLOTS", 1 << 14)
+    monkeypatch.setattr(identity, "_MOST_SLOTS", 1 << 14)
     pseudonyms, expected = PseudonymTable(b"k" * 32), {}
     for first in range(0, 20_000, 1000):
         column = pa.array(np.arange(first, first + 1500))

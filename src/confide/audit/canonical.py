@@ -1,4 +1,9 @@
-"""Bytes of any value, the same for equal values: what two runs publish is compared by them."""
+"""Bytes of any value, the same for equal values: what two runs publish is compared by them.
+
+A digest must not leave out anything that somebody can read, otherwise an agent could leak there.
+What cannot be read is reported, never ignored. Digests are compared within one process and are not
+stored.
+"""
 
 import contextlib
 import copy
@@ -19,7 +24,8 @@ import numpy as np
 
 _PLAIN = (str, bytes, int, float, complex)
 _EXACT = {type(None), bool, *_PLAIN}
-# Numbers and names of at most so many bytes stand for themselves, because most values are of this kind.
+# Numbers and names of at most so many bytes stand for themselves, because most values are of this
+# kind.
 _SHORT = 40
 # Iterators may be endless: so many elements of each are compared.
 MOST_ELEMENTS = 1000
@@ -33,20 +39,27 @@ _IN_EVERY_CLASS = {"__dict__", "__weakref__", "__module__", "_abc_impl"}
 
 
 def canonical(value: Any, unread: dict[str, str] | None = None) -> bytes:
-    """A digest of everything in a value: arrays by their bytes, objects by all their attributes, functions by their code and what they
-    enclose, iterators by their first elements, coroutines by their result. Two values with the same digest are the same to whoever reads
-    them, except for addresses in memory and for the parts that are added to `unread`, with the reason why they cannot be compared."""
+    """A digest of everything in a value.
+
+    It covers arrays by their bytes, objects by all their attributes, functions by their code and
+    what they enclose, iterators by their first elements, and coroutines by their result. Two values
+    with the same digest are the same to whoever reads them, except for addresses in memory and for
+    the parts that are added to `unread`, with the reason why they cannot be compared.
+    """
     return _Reader({} if unread is None else unread).digest(value, frozenset())
 
 
 def words_of(error: BaseException) -> list[tuple[str, str]]:
-    """What is printed of an error: its kind, its text and its notes, and those of the errors that led to it."""
+    """What is printed of an error: its kind, its text and its notes.
+
+    Those of the errors that led to it follow.
+    """
     printed: list[tuple[str, str]] = []
-    found: BaseException | None = error
-    while found is not None and len(printed) < MOST_ELEMENTS:
-        text = "\n".join([str(found), *getattr(found, "__notes__", ())])
-        printed.append((type(found).__qualname__, text))
-        found = _error_before(found)
+    current: BaseException | None = error
+    while current is not None and len(printed) < MOST_ELEMENTS:
+        text = "\n".join([str(current), *getattr(current, "__notes__", ())])
+        printed.append((type(current).__qualname__, text))
+        current = _error_before(current)
     return printed
 
 
@@ -66,31 +79,19 @@ class _Reader:
 
     def __init__(self, unread: dict[str, str]) -> None:
         self._unread = unread
-        # Classes that were read, with their digests. They are kept, so that no other class gets the same id.
+        # Classes that were read, with their digests. They are kept, so that no other class gets the
+        # same id.
         self._classes: dict[int, tuple[type, bytes]] = {}
 
     def digest(self, value: Any, above: frozenset[int]) -> bytes:
-        """Bytes that say what a value is. `above` are the ids of the objects that it is a part of."""
+        """Bytes that say what a value is. `above` are the ids of objects that it is a part of."""
         kind = type(value)
         if kind in _EXACT:
-            if kind is float and value != value:
-                # A NaN has room for a number, which its text does not show.
-                return b"float " + struct.pack("<d", value)
-            said = f"{kind.__name__} {value!r}".encode()
-            return said if len(said) <= _SHORT else _hash(kind, said)
+            return _plain_digest(value)
         value = _stand_in(value)
         kind = type(value)
         if (kind is np.ndarray or issubclass(kind, np.generic)) and not value.dtype.hasobject:
-            array = np.asarray(value)
-            dtype = array.dtype.str if array.dtype.names is None else str(array.dtype)
-            flags = array.flags
-            layout = flags.c_contiguous, flags.f_contiguous, flags.writeable
-            shape = f"{dtype}{array.shape}{layout}{_notes_of(array.dtype)}".encode()
-            inside = above | {id(value)}
-            whole = [
-                self.digest(each, inside) for each in _arrays_below(value) if id(each) not in inside
-            ]
-            return _hash(kind, shape + np.ascontiguousarray(array).tobytes(), *whole)
+            return self._array_digest(value, above)
         if issubclass(kind, type):
             return self._class_digest(value)
         if id(value) in above:
@@ -103,13 +104,28 @@ class _Reader:
             digests.append(self._class_digest(kind))
         return _hash(kind, *digests)
 
+    def _array_digest(self, value: Any, above: frozenset[int]) -> bytes:
+        """An array by its bytes, its layout, and all of what it is a view of."""
+        array = np.asarray(value)
+        dtype = array.dtype.str if array.dtype.names is None else str(array.dtype)
+        flags = array.flags
+        layout = flags.c_contiguous, flags.f_contiguous, flags.writeable
+        shape = f"{dtype}{array.shape}{layout}{_notes_of(array.dtype)}".encode()
+        inside = above | {id(value)}
+        bases = [
+            self.digest(base, inside) for base in _arrays_below(value) if id(base) not in inside
+        ]
+        return _hash(type(value), shape + np.ascontiguousarray(array).tobytes(), *bases)
+
     def _class_digest(self, kind: type) -> bytes:
         """A class of a library by its name, any other class by all its members."""
         if _of_a_library(kind):
             return _hash(type, kind.__module__.encode(), kind.__qualname__.encode())
         if id(kind) not in self._classes:
             self._classes[id(kind)] = kind, b"a class that refers to itself"
-            members = {each: vars(kind)[each] for each in vars(kind) if each not in _IN_EVERY_CLASS}
+            members = {
+                name: member for name, member in vars(kind).items() if name not in _IN_EVERY_CLASS
+            }
             parts = [kind.__module__, kind.__qualname__, type(kind), kind.__bases__, members]
             self._classes[id(kind)] = kind, self.digest(parts, frozenset())
         return self._classes[id(kind)][1]
@@ -125,11 +141,11 @@ class _Reader:
         except Exception as error:
             content = [type(error).__qualname__, str(error)]
         if content is None and (not attributes or _says_how_it_is_saved(value)):
-            content = self._saved(value, attributes)
+            content = self._saved_form(value, attributes)
         return [*(content or ()), *attributes, len(attributes)] if attributes else content or []
 
     def _content(self, value: Any) -> list[Any] | None:
-        """What is inside an object besides its attributes, if it is of a type that holds other objects."""
+        """What is inside an object besides its attributes, if its type holds other objects."""
         kind = type(value)
         for plain in _PLAIN:
             if issubclass(kind, plain):
@@ -141,16 +157,12 @@ class _Reader:
             return [value.format, value.shape, value.tobytes(), value.obj]
         if issubclass(kind, Mapping):
             items = list(dict.items(value) if issubclass(kind, dict) else value.items())
-            # What makes the values of keys that are missing.
+            # The factory makes the values of keys that are missing.
             return [items, getattr(value, "default_factory", None)]
         if issubclass(kind, BaseException):
-            return [*(self._saved(value, []) or ()), _error_before(value)]
+            return [*(self._saved_form(value, []) or ()), _error_before(value)]
         if isinstance(value, _CACHED_FUNCTION):
-            function = value.__wrapped__
-            is_own = str(function.__module__).partition(".")[0] not in _LIBRARIES
-            if is_own and value.cache_info().currsize:
-                self._unread[f"the cache of {function.__qualname__}"] = "its content cannot be read"
-            return [function]
+            return [self._function_of_cache(value)]
         if issubclass(kind, set | frozenset):
             return [_Unordered(value)]
         for ordered in (list, tuple):
@@ -158,49 +170,69 @@ class _Reader:
                 return list(ordered.__iter__(value))
         if issubclass(kind, KeysView | ValuesView | ItemsView):
             return list(value)
+        return self._content_to_run(value)
+
+    def _function_of_cache(self, cached: Any) -> Any:
+        """The function behind a cache, whose content nobody can read."""
+        function = cached.__wrapped__
+        is_own = str(function.__module__).partition(".")[0] not in _LIBRARIES
+        if is_own and cached.cache_info().currsize:
+            self._unread[f"the cache of {function.__qualname__}"] = "its content cannot be read"
+        return function
+
+    def _content_to_run(self, value: Any) -> list[Any] | None:
+        """What coroutines and iterators give. Other objects are code."""
+        kind = type(value)
         if issubclass(kind, types.CoroutineType):
             return self._result(value)
         if issubclass(kind, types.AsyncGeneratorType):
-            return self._elements(value, self._awaited(value))
+            return self._elements(value, self._awaited_elements(value))
         if issubclass(kind, Iterator) and not issubclass(kind, io.IOBase):
-            return self._elements(value, _copied(value))
+            return self._elements(value, _copy_if_possible(value))
         return _of_code(value)
 
     def _elements(self, value: Any, elements: Iterator[Any]) -> list[Any]:
         """The first elements of an iterator, up to an error that it raises."""
-        found: list[Any] = []
+        first: list[Any] = []
         try:
-            found.extend(islice(elements, MOST_ELEMENTS))
-            if len(found) == MOST_ELEMENTS:
-                found += islice(elements, 1)
+            first.extend(islice(elements, MOST_ELEMENTS))
+            if len(first) == MOST_ELEMENTS:
+                first += islice(elements, 1)
         except Exception as error:
-            found.append((type(error).__qualname__, str(error)))
-        if len(found) > MOST_ELEMENTS:
+            first.append((type(error).__qualname__, str(error)))
+        if len(first) > MOST_ELEMENTS:
             self._unread[f"later elements of a {type(value).__qualname__}"] = (
                 f"only the first {MOST_ELEMENTS} were compared"
             )
-        return found
+        return first
 
-    def _awaited(self, generator: types.AsyncGeneratorType[Any, Any]) -> Iterator[Any]:
+    def _awaited_elements(self, generator: types.AsyncGeneratorType[Any, Any]) -> Iterator[Any]:
         while element := self._result(generator.__anext__()):
             yield element[0]
 
     def _result(self, awaitable: Any) -> list[Any]:
-        """The result of a coroutine that waits for nothing. There is no event loop, so any other coroutine is not run to its end."""
+        """The result of a coroutine that waits for nothing.
+
+        There is no event loop, so any other coroutine is not run to its end.
+        """
         try:
             awaitable.send(None)
         except StopIteration as end:
             return [end.value]
         except StopAsyncIteration:
             return []
-        except RuntimeError:  # it asks for the event loop
+        except RuntimeError:
+            # It asks for the event loop.
             self._unread["a coroutine"] = "it waits for something else"
             raise
         self._unread["a coroutine"] = "it waits for something else"
         return []
 
-    def _saved(self, value: Any, attributes: list[Any]) -> list[Any] | None:
-        """What would be saved of an object, one level deep. An object that cannot be saved and has no attributes is opaque."""
+    def _saved_form(self, value: Any, attributes: list[Any]) -> list[Any] | None:
+        """What would be saved of an object, one level deep.
+
+        An object that cannot be saved and has no attributes is opaque.
+        """
         try:
             reduce = copyreg.dispatch_table.get(type(value))
             saved = reduce(value) if reduce else value.__reduce_ex__(4)
@@ -212,33 +244,49 @@ class _Reader:
             return [re.sub(r" at 0x[0-9a-f]+", "", repr(value))]
         if isinstance(saved, str):
             return [saved]
-        function, given, state, *elements = (*saved, None, None, None)[:5]
+        function, arguments, state, *iterators = (*saved, None, None, None)[:5]
         state = None if state is getattr(value, "__dict__", None) else state
-        return [function, given, state, *(list(each or ()) for each in elements)]
+        return [function, arguments, state, *(list(elements or ()) for elements in iterators)]
+
+
+def _plain_digest(value: Any) -> bytes:
+    """A number, a text or None."""
+    kind = type(value)
+    if kind is float and value != value:
+        # A NaN has room for a number, which its text does not show.
+        return b"float " + struct.pack("<d", value)
+    text = f"{kind.__name__} {value!r}".encode()
+    return text if len(text) <= _SHORT else _hash(kind, text)
 
 
 def _hash(kind: type, *parts: bytes) -> bytes:
-    found = hashlib.blake2b(kind.__qualname__.encode(), digest_size=16)
+    digest = hashlib.blake2b(kind.__qualname__.encode(), digest_size=16)
     for part in parts:
-        found.update(len(part).to_bytes(4, "big") + part)
-    return found.digest()
+        digest.update(len(part).to_bytes(4, "big") + part)
+    return digest.digest()
 
 
 def _of_a_library(kind: type) -> bool:
-    """Whether the class is written in C, or is found by its name in a package that does not change while an agent runs."""
+    """Whether a class cannot change while an agent runs.
+
+    It is written in C, or is found by its name in a package that does not change.
+    """
     if not kind.__flags__ & _MADE_IN_PYTHON:
         return True
     module = kind.__module__
     if not isinstance(module, str) or module.partition(".")[0] not in _LIBRARIES:
         return False
-    found: Any = sys.modules.get(module)
+    named: Any = sys.modules.get(module)
     for name in kind.__qualname__.split("."):
-        found = getattr(found, name, None)
-    return found is kind
+        named = getattr(named, name, None)
+    return named is kind
 
 
 def _stand_in(value: Any) -> Any:
-    """An imported module is known by its name, a compiled function by the function that was compiled."""
+    """What is read in the place of a value.
+
+    An imported module is known by its name, a compiled function by the function that was compiled.
+    """
     kind = type(value)
     if issubclass(kind, types.ModuleType):
         name = value.__name__
@@ -279,7 +327,8 @@ def _of_code(value: Any) -> list[Any] | None:
 
 
 def _function(function: types.FunctionType) -> list[Any]:
-    code, module = function.__code__, sys.modules.get(function.__module__ or "")
+    code = function.__code__
+    module = sys.modules.get(function.__module__ or "")
     own_globals = function.__globals__ is not getattr(module, "__dict__", None)
     return [
         function.__module__,
@@ -305,32 +354,35 @@ def _notes_of(dtype: np.dtype[Any]) -> str:
 
 
 def _attributes(value: Any) -> list[Any]:
-    """All attributes with their names, of slots too. What a cached property keeps beside them is one of them."""
+    """All attributes with their names, of slots too.
+
+    What a cached property keeps beside them is one of them.
+    """
     kind = type(value)
     if issubclass(kind, functools.cached_property):
         return []
     slots = {
         name: slot
-        for each in kind.__mro__
-        if "__slots__" in vars(each)
-        for name, slot in vars(each).items()
+        for parent in kind.__mro__
+        if "__slots__" in vars(parent)
+        for name, slot in vars(parent).items()
         if isinstance(slot, types.MemberDescriptorType)
     }
-    found = dict(vars(value)) if hasattr(value, "__dict__") else {}
+    attributes = dict(vars(value)) if hasattr(value, "__dict__") else {}
     for name, slot in slots.items():
         with contextlib.suppress(AttributeError):
-            found[name] = slot.__get__(value)
-    return [part for name in sorted(found, key=str) for part in (name, found[name])]
+            attributes[name] = slot.__get__(value)
+    return [part for name in sorted(attributes, key=str) for part in (name, attributes[name])]
 
 
 def _says_how_it_is_saved(value: Any) -> bool:
     return any(
-        "__reduce__" in vars(each) or "__reduce_ex__" in vars(each)
-        for each in type(value).__mro__[:-1]
+        "__reduce__" in vars(parent) or "__reduce_ex__" in vars(parent)
+        for parent in type(value).__mro__[:-1]
     )
 
 
-def _copied(iterator: Iterator[Any]) -> Iterator[Any]:
+def _copy_if_possible(iterator: Iterator[Any]) -> Iterator[Any]:
     """A copy where there can be one, so that whoever made the iterator can go on with it."""
     try:
         return iter(copy.copy(iterator))

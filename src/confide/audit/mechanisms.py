@@ -1,7 +1,9 @@
-"""Audits of mechanisms and counters on their worst pair of neighbouring data sets, and deliberately broken variants.
+"""Audits of mechanisms and counters on their worst pair of neighbours, and broken variants.
 
-The pair differs in one user, the one whom most rows see (leaf 1), who sends something far outside the bound in opposite directions:
-so the clip is attacked together with the noise. The other users send nothing; what they send cancels.
+The pair differs in one user, the one whom most rows see (leaf 1), who sends something far outside
+the bound in opposite directions. So the clip is attacked together with the noise. The other users
+send nothing: what they send cancels. The broken variants (twins) exist to show that an audit
+detects what it should.
 """
 
 import math
@@ -30,7 +32,11 @@ TWINS = {
     "redraw": "noise redrawn at a restart",
     "shared": "one draw shared by all coordinates",
 }
-_FAR = 1e3  # how far outside the bound the user tries to get
+# How far outside the bound the user tries to get, as a multiple of it.
+_FAR = 1e3
+# Likelihood ratios are rounded to so many digits, as in real arithmetic: the low bits of fast noise
+# tell the two worlds apart, as its source says.
+RATIO_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +103,10 @@ class Shared(Scaled):
 
 
 class Tapped:
-    """A factorisation whose noisy rows the adversary reads: the promise covers them, and the releases are made of them."""
+    """A factorisation whose noisy rows the adversary reads.
+
+    The guarantee covers them, and the releases are made of them.
+    """
 
     def __init__(self, inner: Factorisation) -> None:
         self._inner = inner
@@ -129,21 +138,24 @@ class CounterSubject:
         source = make_source(self.source, self.twin, rng)
         sent = _FAR * self._difference() * (1 if world else -1)
         grid = self.bound.grid
-        first = (
-            smuggled(np.rint(sent / grid) * grid, self.bound, 1)
-            if self.twin == "clip"
-            else self.bound.clip(sent)
-        )
-        nobody = Bounded(np.zeros(self.bound.size), self.bound)
-        return np.stack([self._run(first, nobody, source) for _ in range(runs)])
+        if self.twin == "clip":
+            first = bypass_bound(np.rint(sent / grid) * grid, self.bound, 1)
+        else:
+            first = self.bound.clip(sent)
+        return np.stack([self._run(first, source) for _ in range(runs)])
 
     def _difference(self) -> Array:
-        """The first user's contribution: a corner, so that it is extreme in L1 and in L2, with signs that a shared draw cannot hide."""
+        """The first user's contribution.
+
+        It is a corner, so that it is extreme in L1 and in L2, with signs that a shared draw cannot
+        hide.
+        """
         signs: Array = np.resize([1.0, -1.0], self.bound.size)
         return signs * self.bound.radius / math.sqrt(self.bound.size)
 
-    def _run(self, first: Bounded, nobody: Bounded, source: NoiseSource) -> Array:
-        seen: list[Array] = []
+    def _run(self, first: Bounded, source: NoiseSource) -> Array:
+        nothing = Bounded(np.zeros(self.bound.size), self.bound)
+        rows: list[Array] = []
         for _ in range(copies(self.twin)):
             tapped = Tapped(self.factorisation)
             users = self.factorisation.leaves
@@ -151,31 +163,33 @@ class CounterSubject:
                 self.bound, tapped, loss=self.loss, request=self.privacy, users=users, noise=source
             )
             for t in range(users):
-                counter.absorb(nobody if t else first)
-            seen += tapped.rows
-        return np.concatenate(seen)
+                counter.absorb(nothing if t else first)
+            rows += tapped.rows
+        return np.concatenate(rows)
 
     def score(self) -> Score | None:
-        """For Laplace noise its likelihood ratio; otherwise a linear test is fitted, which is optimal."""
+        """For Laplace noise its likelihood ratio.
+
+        Otherwise a linear test is fitted, which is optimal.
+        """
         if self.privacy.delta > 0 or self.twin == "shared":
             return None
         _, coder = dense(self.factorisation)
         shift = np.tile((coder[:, :1] * self._difference()).ravel(), copies(self.twin))
 
-        def log_ratio(seen: Array) -> Array:
-            ratio: Array = (np.abs(seen + shift) - np.abs(seen - shift)).sum(axis=1)
-            return np.round(
-                ratio,
-                9,
-                # in real arithmetic: the low bits of fast noise tell the two worlds apart, as its source says
-            )
+        def log_ratio(views: Array) -> Array:
+            ratio: Array = (np.abs(views + shift) - np.abs(views - shift)).sum(axis=1)
+            return np.round(ratio, RATIO_DIGITS)
 
         return log_ratio
 
 
 @dataclass(frozen=True, slots=True)
 class KNormSubject:
-    """One release of two numbers with K-norm noise, of the cube or the ball, on the axis where the user moves it most in both norms."""
+    """One release of two numbers with K-norm noise, of the cube or the ball.
+
+    The user moves it on the axis where it moves most in both norms.
+    """
 
     body: str
     privacy: CentralDP
@@ -188,17 +202,16 @@ class KNormSubject:
         return PureDP(self.privacy.epsilon)
 
     def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
-        source, bound = make_source(self.source, self.twin, rng), self.bound
+        source = make_source(self.source, self.twin, rng)
+        bound = self.bound
         sent = _FAR * self._difference() * (1 if world else -1)
         values = sent if self.twin == "clip" else bound.clip(sent).values
         make = {"cube": cube_noise, "ball": ball_noise}[self.body]
         noise = make(bound, self.privacy.epsilon, Relation.REPLACE, discrete=source.discrete)
         exact = noise.to_lattice(values)[None]
+        draws = range(copies(self.twin))
         return np.stack(
-            [
-                np.concatenate([noise.add(exact, source)[0] for _ in range(copies(self.twin))])
-                for _ in range(runs)
-            ]
+            [np.concatenate([noise.add(exact, source)[0] for _ in draws]) for _ in range(runs)]
         )
 
     def _difference(self) -> Array:
@@ -208,22 +221,26 @@ class KNormSubject:
         """The likelihood ratio of the noise that it should be."""
         if self.twin == "shared":
             return None
-        order, shift = (np.inf if self.body == "cube" else 2), self._difference()
+        order = np.inf if self.body == "cube" else 2
+        shift = self._difference()
 
-        def log_ratio(seen: Array) -> Array:
-            each = seen.reshape(len(seen), -1, 2)
-            ratio: Array = (
-                np.linalg.norm(each + shift, order, axis=2)
-                - np.linalg.norm(each - shift, order, axis=2)
-            ).sum(axis=1)
-            return np.round(ratio, 9)  # in real arithmetic, as fast noise is
+        def log_ratio(views: Array) -> Array:
+            releases = views.reshape(len(views), -1, 2)
+            ratios = np.linalg.norm(releases + shift, order, axis=2) - np.linalg.norm(
+                releases - shift, order, axis=2
+            )
+            total: Array = ratios.sum(axis=1)
+            return np.round(total, RATIO_DIGITS)
 
         return log_ratio
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSubject:
-    """Least-squares statistics through a privatizer on a geometric schedule: the whole released stream of a learner, 64 users."""
+    """Least-squares statistics through a privatizer on a geometric schedule, for 64 users.
+
+    The adversary sees the whole released stream of a learner.
+    """
 
     privacy: CentralDP
     twin: str | None = None
@@ -235,9 +252,11 @@ class StreamSubject:
         return loss_for(self.privacy)
 
     def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
-        bound, schedule = RegressionRows(2, 2), geometric(self.episodes, first=8, ratio=2.0)
-        rows, targets = np.full((self.episodes, 2, 2), 0.3), np.full((self.episodes, 2), 0.5)
-        rows[0], targets[0] = _opposed(world)
+        bound = RegressionRows(2, 2)
+        schedule = geometric(self.episodes, first=8, ratio=2.0)
+        rows = np.full((self.episodes, 2, 2), 0.3)
+        targets = np.full((self.episodes, 2), 0.5)
+        rows[0], targets[0] = _opposite_rows(world)
         edges = list(pairwise((0, *schedule.times)))
         leaves = [bound.contribution(rows[a:b], targets[a:b]) for a, b in edges]
         source = make_source(self.source, self.twin, rng)
@@ -246,29 +265,35 @@ class StreamSubject:
     def _run(
         self, bound: RegressionRows, schedule: Schedule, leaves: list[Bounded], source: NoiseSource
     ) -> Array:
-        seen: list[Array] = []
+        releases: list[Array] = []
         for _ in range(copies(self.twin)):
             privatizer = CentralPrivatizer(bound, schedule, privacy=self.privacy, noise=source)
             for leaf in leaves:
                 privatizer.absorb(leaf)
-                seen.append(privatizer.release().values)
-        return np.concatenate(seen)
+                releases.append(privatizer.release().values)
+        return np.concatenate(releases)
 
     def score(self) -> Score | None:
         return None
 
 
-def _opposed(world: int) -> tuple[Array, Array]:
-    """After the clip, the pair that attains the sensitivity of `RegressionRows` at kappa = L = Y = 1: X.X' = 1/2, y = -y'."""
+def _opposite_rows(world: int) -> tuple[Array, Array]:
+    """The rows and the targets of the first user.
+
+    After the clip they are the pair that attains the sensitivity of `RegressionRows` at kappa = L =
+    Y = 1: X.X' = 1/2, y = -y'.
+    """
     sign = 1.0 if world else -1.0
-    return _FAR * np.tile([math.cos(math.pi / 6), sign * math.sin(math.pi / 6)], (2, 1)), np.full(
-        2, sign * _FAR
-    )
+    row = [math.cos(math.pi / 6), sign * math.sin(math.pi / 6)]
+    return _FAR * np.tile(row, (2, 1)), np.full(2, sign * _FAR)
 
 
 @dataclass(frozen=True, slots=True)
 class SmoothSubject:
-    """The Gaussian of smooth sensitivity: neighbours that differ in value and in noise as much as is allowed."""
+    """The Gaussian of smooth sensitivity.
+
+    The neighbours differ in value and in noise as much as is allowed.
+    """
 
     privacy: CentralDP
     twin: str | None = None
@@ -283,10 +308,12 @@ class SmoothSubject:
         return SmoothGaussian(self.privacy.epsilon, self.privacy.delta, self.dimension)
 
     def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
-        mechanism, source = self._mechanism(), make_source(self.source, self.twin, rng)
+        mechanism = self._mechanism()
+        source = make_source(self.source, self.twin, rng)
         value = np.zeros(self.dimension)
         value[0] = (_FAR if self.twin == "clip" else 1.0) * world
-        smooth = math.exp(mechanism.beta / 2 * (1 - world))  # beta bounds the change of its square
+        # beta bounds the change of the square.
+        smooth = math.exp(mechanism.beta / 2 * (1 - world))
         draws = range(copies(self.twin))
         return np.stack(
             [
@@ -299,27 +326,32 @@ class SmoothSubject:
         if self.twin in ("clip", "shared"):
             return None
         mechanism = self._mechanism()
-        wide, narrow = mechanism.alpha * math.exp(mechanism.beta / 2), mechanism.alpha
+        narrow = mechanism.alpha
+        wide = narrow * math.exp(mechanism.beta / 2)
         shift = np.tile(np.eye(self.dimension)[0], copies(self.twin))
 
-        def log_ratio(seen: Array) -> Array:
-            ratio: Array = (seen**2).sum(axis=1) / (2 * wide**2) - ((seen - shift) ** 2).sum(
-                axis=1
-            ) / (2 * narrow**2)
+        def log_ratio(views: Array) -> Array:
+            from_zero = (views**2).sum(axis=1) / (2 * wide**2)
+            from_shift = ((views - shift) ** 2).sum(axis=1) / (2 * narrow**2)
+            ratio: Array = from_zero - from_shift
             return ratio
 
         return log_ratio
 
 
-def smuggled(values: Array, bound: Bound, users: int) -> Bounded:
-    """A contribution past the bound that should have clipped it: only a broken twin makes one, by going round the constructor."""
-    made = object.__new__(Bounded)
+def bypass_bound(values: Array, bound: Bound, users: int) -> Bounded:
+    """A contribution past the bound that should have clipped it.
+
+    Only a broken twin makes one, by going round the constructor.
+    """
+    contribution = object.__new__(Bounded)
     for name, value in (("values", values), ("bound", bound), ("users", users)):
-        object.__setattr__(made, name, value)
-    return made
+        object.__setattr__(contribution, name, value)
+    return contribution
 
 
 def copies(twin: str | None) -> int:
+    """How often noise is drawn for the same data."""
     return 2 if twin == "redraw" else 1
 
 

@@ -8,7 +8,9 @@ from confide.policy import FeaturePolicy, RandomPolicy
 from confide.problems.observations import FeaturesPublic
 from confide.trajectory import Trajectories
 
-HORIZON, ACTIONS, DIMENSION = 3, 2, 2
+HORIZON = 3
+ACTIONS = 2
+DIMENSION = 2
 
 
 def features(observation: Any) -> Any:
@@ -18,7 +20,7 @@ def features(observation: Any) -> Any:
 
 
 class ObservedWorld:
-    """A walk on the circle: an action turns to one side, and the reward is high on the upper half."""
+    """A walk on the circle: an action turns to one side, and the upper half has rewards."""
 
     name = "observed-world"
     optimal_value = None
@@ -39,7 +41,9 @@ class ObservedWorld:
         self, policy: FeaturePolicy | RandomPolicy, rng: np.random.Generator
     ) -> tuple[Any, Any, Any]:
         angle = float(rng.uniform(0, 2 * np.pi))
-        observations, actions, rewards = [angle], [], []
+        observations = [angle]
+        actions = []
+        rewards = []
         for step in range(HORIZON):
             action = policy.act(step, angle, rng)
             angle += (0.8 if action == 0 else -0.8) + float(rng.normal(0, 0.1))

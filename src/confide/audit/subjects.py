@@ -69,47 +69,55 @@ def subject(
     source: str = "fast",
     trust: str = "joint",
 ) -> Subject:
-    """The subject of that name with that guarantee, or its broken variant; `trust="local"`: the messages of an agent's devices."""
+    """The subject of that name with that guarantee, or its broken variant.
+
+    With `trust="local"` it is the messages of an agent's devices.
+    """
     choice("trust", trust, ("joint", "local"))
     choice("source", source, ("fast", "secure"))
     kind("privacy", privacy, CentralDP)
-    known = subjects() if trust == "joint" else devices()
-    if not isinstance(name, str) or name not in known:
+    makers = subjects() if trust == "joint" else devices()
+    if not isinstance(name, str) or name not in makers:
         where = " under local trust" if trust == "local" else ""
         raise InvalidParameter(
-            f"unknown audit subject {shown(name)}{where}; choose one of {', '.join(known)}"
+            f"unknown audit subject {shown(name)}{where}; choose one of {', '.join(makers)}"
         )
     if twin is not None:
         choice("twin", twin, TWINS)
-    clipped = isinstance(
-        made := known[name](privacy, None, source), CounterSubject | KNormSubject | SmoothSubject
-    ) or hasattr(made, "unclipped")
-    if twin == "clip" and not clipped:
-        raise InvalidParameter(
-            f"{name} cannot be audited without clipping: a privatizer accepts clipped contributions only"
-        )
-    if twin == "shared" and trust == "local":
-        raise InvalidParameter(
-            "devices that share their noise share the nonce, too: the server refuses the second message"
-        )
-    if twin in ("noise", "shared") and source != "fast":
-        raise InvalidParameter(
-            f"the broken variant {twin!r} needs fast noise, got source={source!r}"
-        )
+        _check_twin(twin, name, makers[name](privacy, None, source), source, trust)
     if privacy.relation is not Relation.REPLACE:
         raise InvalidParameter('audits run under the relation "replace"')
     if name in ("laplace", "cube", "ball"):
         privacy = CentralDP(privacy.epsilon, delta=0.0)
     if name in ("gaussian", "smooth", "dp-lsw", "dp-lsl") and privacy.delta == 0:
         raise InvalidParameter(f"the audit of {name} needs delta > 0")
-    return known[name](privacy, twin, source)
+    return makers[name](privacy, twin, source)
+
+
+def _check_twin(twin: str, name: str, honest: Subject, source: str, trust: str) -> None:
+    """Refuse a broken variant that cannot be made."""
+    clips = isinstance(honest, CounterSubject | KNormSubject | SmoothSubject)
+    if twin == "clip" and not clips and not hasattr(honest, "unclipped"):
+        raise InvalidParameter(
+            f"{name} cannot be audited without clipping: "
+            "a privatizer accepts clipped contributions only"
+        )
+    if twin == "shared" and trust == "local":
+        raise InvalidParameter(
+            "devices that share their noise share the nonce, too: "
+            "the server refuses the second message"
+        )
+    if twin in ("noise", "shared") and source != "fast":
+        raise InvalidParameter(
+            f"the broken variant {twin!r} needs fast noise, got source={source!r}"
+        )
 
 
 def _counter(name: str, leaves: int, source: str) -> Factorisation:
-    if source == "secure" and name == "toeplitz":
-        return Toeplitz(leaves, bits=16)
-    return (
-        Discounted(leaves, bits=16)
-        if (name, source) == ("discounted", "secure")
-        else FACTORISATIONS[name](leaves)
-    )
+    if source == "secure":
+        # A lattice needs whole coefficients.
+        if name == "toeplitz":
+            return Toeplitz(leaves, bits=16)
+        if name == "discounted":
+            return Discounted(leaves, bits=16)
+    return FACTORISATIONS[name](leaves)

@@ -1,7 +1,8 @@
 """The public surface of an agent: what somebody who holds it can read, or call without arguments.
 
-It is found by inspection (`_public_names`). What is private by contract is declared by the agent, with the reason (`private`), or is of a
-type of the library that holds private state. Nothing is left out silently: whatever is not compared has its reason in the result.
+It is found by inspection (`_public_names`). What is private by contract is declared by the agent,
+with the reason (`private`), or is of a type of the library that holds private state. Nothing is
+left out silently: whatever is not compared has its reason in the result.
 """
 
 import functools
@@ -19,7 +20,8 @@ from confide.mechanisms.sources import FastSource, SecureSource
 from confide.mechanisms.state import StateFile
 from confide.privatizers import Batches, SharedBudget
 
-# A replay calls these itself, at the right moment, and compares what they give on channels of their own.
+# A replay calls these itself, at the right moment, and compares what they give on channels of their
+# own.
 REPLAYED = {
     "next_batch": "policies and schedule",
     "close": "releases",
@@ -30,7 +32,8 @@ REPLAYED = {
     "absorb": "messages",
     "decoded": "messages",
 }
-# A service calls these methods with arguments that depend on nobody's data. `assign` draws at random without one.
+# A service calls these methods with arguments that do not depend on anybody's data. Without an
+# argument, `assign` would draw at random.
 ARGUMENTS: Mapping[str, tuple[tuple[Any, ...], ...]] = {
     "assign": ((0,), (2**127,), (2**128 - 1,)),
     "publish": (("run",),),
@@ -39,7 +42,7 @@ ARGUMENTS: Mapping[str, tuple[tuple[Any, ...], ...]] = {
     "__getitem__": ((0,), (1,), (-1,)),
 }
 # Special methods that make, copy or end an agent. Nobody calls them to read it.
-_OF_ITS_LIFE = {
+_LIFE_CYCLE = {
     "__new__",
     "__init__",
     "__post_init__",
@@ -84,29 +87,27 @@ class Surface:
         self.left_out: dict[str, str] = {}
 
     def read(self) -> Iterator[tuple[str, bytes]]:
-        """The name and the bytes of every public attribute and property, and of every result of a method."""
-        declared = self._declared()
+        """The name and the bytes of every public attribute, property, and result of a method."""
+        declared = self._declared_private()
         for name in _public_names(self._agent):
             if name in declared:
                 self.left_out[name] = f"private by contract: {declared[name]}"
                 continue
-            value = _result(lambda name=name: getattr(self._agent, name))
+            value = _result_or_error(lambda name=name: getattr(self._agent, name))
             if not inspect.isroutine(value) and not isinstance(value, functools.partial):
-                yield from self._compared(name, value)
+                yield from self._digest(name, value)
             elif name not in REPLAYED:
-                for given in self._arguments(name, value):
-                    yield from self._compared(f"{name}()", _result(value, *given))
+                for arguments in self._arguments(name, value):
+                    yield from self._digest(f"{name}()", _result_or_error(value, *arguments))
 
-    def _declared(self) -> dict[str, str]:
-        given = getattr(self._agent, "private", {})
-        return (
-            {str(name): str(why) for name, why in given.items()}
-            if isinstance(given, Mapping)
-            else {}
-        )
+    def _declared_private(self) -> dict[str, str]:
+        declared = getattr(self._agent, "private", {})
+        if not isinstance(declared, Mapping):
+            return {}
+        return {str(name): str(why) for name, why in declared.items()}
 
     def _arguments(self, name: str, method: Callable[..., Any]) -> tuple[tuple[Any, ...], ...]:
-        """With what a method is called; with nothing if it cannot be."""
+        """The arguments of each call of a method. There is no call if it needs arguments."""
         if name in ARGUMENTS:
             if name.startswith("__"):
                 tried = ", ".join(repr(each) for (each,) in ARGUMENTS[name])
@@ -117,8 +118,8 @@ class Surface:
         except (TypeError, ValueError):
             self.left_out[f"{name}()"] = "it does not say which arguments it needs"
             return ()
-        optional = [each.name for each in parameters if _is_optional(each)]
-        needed = [each.name for each in parameters if each.name not in optional]
+        optional = [parameter.name for parameter in parameters if _is_optional(parameter)]
+        needed = [parameter.name for parameter in parameters if not _is_optional(parameter)]
         if needed:
             self.left_out[f"{name}()"] = f"it needs arguments: {', '.join(needed)}"
             return ()
@@ -128,7 +129,8 @@ class Surface:
             )
         return ((),)
 
-    def _compared(self, name: str, value: Any) -> Iterator[tuple[str, bytes]]:
+    def _digest(self, name: str, value: Any) -> Iterator[tuple[str, bytes]]:
+        """The name with the digest of the value, unless the value holds private state."""
         for why, kinds in _HOLD_PRIVATE_STATE.items():
             if isinstance(value, kinds):
                 self.left_out[name] = why
@@ -144,14 +146,21 @@ class Surface:
 
 
 def without_address(text: str, agent: Any) -> str:
-    """What an agent says of itself, without its address in memory, which the text of any object has by default."""
+    """What an agent says about itself, without its address in memory.
+
+    The text of any object has its address by default.
+    """
     return text.replace(f"{id(agent):x}", "")
 
 
 def _public_names(agent: Any) -> list[str]:
-    """All names without an underscore, also if `__dir__` does not list them, and the special methods that Python calls for str(agent),
-    repr(agent), len(agent), iter(agent) and the like, if a class of the agent defines them."""
-    listed = _result(lambda: list(dir(agent)))
+    """All names that somebody may read.
+
+    These are the names without an underscore, also if `__dir__` does not list them, and the special
+    methods that Python calls for str(agent), repr(agent), len(agent), iter(agent) and the like, if
+    a class of the agent defines them.
+    """
+    listed = _result_or_error(lambda: list(dir(agent)))
     names = {*object.__dir__(agent), *listed}
     public = {name for name in names if isinstance(name, str) and not name.startswith("_")}
     special = {
@@ -164,7 +173,7 @@ def _public_names(agent: Any) -> list[str]:
 
 
 def _is_read(name: str, member: Any) -> bool:
-    return name not in _OF_ITS_LIFE and (inspect.isroutine(member) or isinstance(member, property))
+    return name not in _LIFE_CYCLE and (inspect.isroutine(member) or isinstance(member, property))
 
 
 def _is_optional(parameter: inspect.Parameter) -> bool:
@@ -174,9 +183,9 @@ def _is_optional(parameter: inspect.Parameter) -> bool:
     )
 
 
-def _result(function: Callable[..., Any], *given: Any) -> Any:
+def _result_or_error(function: Callable[..., Any], *arguments: Any) -> Any:
     """What a reader gets: a value, or an error in its own words."""
     try:
-        return function(*given)
+        return function(*arguments)
     except Exception as error:
         return words_of(error)

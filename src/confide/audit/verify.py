@@ -1,4 +1,8 @@
-"""Recompute the guarantee of a certificate from its numbers."""
+"""Recompute the guarantee of a certificate from its numbers.
+
+Nothing that a certificate says is believed if it can be recomputed. `taken_on_trust` lists the
+rest. A new bound of ours needs a line in `_BOUNDS`; without it its sensitivity is taken on trust.
+"""
 
 import inspect
 import math
@@ -44,9 +48,14 @@ from confide.release.logged_returns import ReturnMoments
 from confide.statistics.bounds import RegressionRows, WeightedRows
 from confide.tables.contributions import BudgetedCounts
 
-_TOLERANCE = 1e-6  # relative: what rounding, and the discretisation of a PLD, may add up to
-_OVERSTATED = 1e-3
+# What rounding, and the discretisation of a PLD, may add up to, as a share of a number.
+_TOLERANCE = 1e-6
+# A number that is stated larger than it is by more than this share was not computed from these
+# mechanisms. A matter of taste.
+_MOST_OVERSTATED = 1e-3
+# The largest number of leaves of a counter that is recomputed: more would take too long.
 _MOST_LEAVES = 2**26
+# By the kind of the request: which trust the guarantee may have.
 _TRUST = {
     "CentralDP": {"central", "local"},
     "JointDP": {"joint", "central", "local"},
@@ -54,7 +63,7 @@ _TRUST = {
     "DistributedDP": {"distributed"},
     "NoPrivacy": {"none"},
 }
-# By the kind of their identity.
+# Our bounds, by the kind of their identity.
 _BOUNDS: dict[str, Callable[..., Bound]] = {
     "l2-ball": L2Ball,
     "regression-rows": RegressionRows,
@@ -78,15 +87,21 @@ _BOUNDS: dict[str, Callable[..., Bound]] = {
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The recomputed guarantee. It is returned only if the certificate's numbers are consistent."""
+    """The recomputed guarantee, with the loss of each mechanism.
+
+    It is returned only if the certificate's numbers are consistent.
+    """
 
     epsilon: float
     delta: float
-    losses: tuple[Loss, ...]  # of each mechanism
+    losses: tuple[Loss, ...]
 
 
 def verify(certificate: Certificate) -> Verification:
-    """Raise `CertificateError` unless the mechanisms' sensitivities and noise give the stated and the requested guarantee."""
+    """Recompute the guarantee that the mechanisms' sensitivities and noise give.
+
+    Raises `CertificateError` unless it is the stated one, and the requested one.
+    """
     check_schema(kind("certificate", certificate, Certificate).document)
     return verify_numbers(certificate)
 
@@ -105,37 +120,58 @@ def verify_numbers(certificate: Certificate) -> Verification:
         f"the request is {request['kind']}, but the guarantee has {promise['trust']} trust",
     )
     losses = tuple(
-        _checked_loss(mechanism, promise, i)
-        for i, mechanism in enumerate(document["mechanisms"], start=1)
+        _checked_loss(mechanism, promise, position)
+        for position, mechanism in enumerate(document["mechanisms"], start=1)
     )
-    delta = certificate.delta
     stated = loss_from_json(promise["loss"])
+    total = _compose(losses, stated, certificate.delta)
+    _check_relation(promise, request)
+    _check_assumptions(certificate, promise)
+    verification = Verification(total.epsilon_at(certificate.delta), certificate.delta, losses)
+    if request["kind"] == "NoPrivacy":
+        _check_no_privacy(promise, stated)
+    else:
+        _check_noise(promise, request, losses)
+        _check_size(certificate, request, stated, total)
+    return verification
+
+
+def _compose(losses: tuple[Loss, ...], stated: Loss, delta: float) -> Loss:
+    """The loss of all mechanisms together."""
     pure = isinstance(stated, PureDP) and all(isinstance(loss, PureDP) for loss in losses)
     try:
-        together = compose(losses, delta=0.0 if pure else delta)
+        return compose(losses, delta=0.0 if pure else delta)
     except InvalidParameter as error:
         raise CertificateError(
             f"the mechanisms give no epsilon at delta={delta:g}: {error}"
         ) from None
-    epsilon = together.epsilon_at(delta)
+
+
+def _check_relation(promise: Json, request: Json) -> None:
     _check(
         promise["relation"] == request["relation"],
-        f"the request has the relation {request['relation']}, but the guarantee {promise['relation']}",
+        f"the request has the relation {request['relation']}, "
+        f"but the guarantee {promise['relation']}",
     )
-    replaces = promise["relation"] == "replace" or request["kind"] not in (
-        "LocalDP",
-        "DistributedDP",
+    needs_replace = request["kind"] in ("LocalDP", "DistributedDP")
+    _check(
+        promise["relation"] == "replace" or not needs_replace,
+        f"{request['kind']} needs the relation replace",
     )
-    _check(replaces, f"{request['kind']} needs the relation replace")
-    _check_assumptions(certificate, promise)
-    if request["kind"] == "NoPrivacy":
-        _check(
-            promise["epsilon"] is None and stated == NO_PRIVACY,
-            "no privacy was requested, but a guarantee is stated",
-        )
-        _check(promise["source"] == "none", "no privacy was requested, but a noise source is named")
-        return Verification(epsilon, delta, losses)
+
+
+def _check_no_privacy(promise: Json, stated: Loss) -> None:
+    _check(
+        promise["epsilon"] is None and stated == NO_PRIVACY,
+        "no privacy was requested, but a guarantee is stated",
+    )
+    _check(promise["source"] == "none", "no privacy was requested, but a noise source is named")
+
+
+def _check_noise(promise: Json, request: Json, losses: tuple[Loss, ...]) -> None:
+    """A guarantee needs noise in each mechanism, and an epsilon."""
     _check(promise["source"] != "none", "a guarantee is stated, but no noise source is named")
+    delta = promise["delta"]
     _check(
         delta <= request["delta"] * (1 + _TOLERANCE),
         f"the request has delta={request['delta']:g}, but the guarantee {delta:g}",
@@ -145,27 +181,31 @@ def verify_numbers(certificate: Certificate) -> Verification:
         "privacy was requested, but no epsilon is stated",
     )
     _check(NO_PRIVACY not in losses, "a guarantee is stated, but a mechanism adds no noise")
+
+
+def _check_size(certificate: Certificate, request: Json, stated: Loss, total: Loss) -> None:
+    """The stated loss and epsilon are those of the mechanisms, and not more than was requested."""
     _check(
-        _covers(stated, together),
-        f"the stated loss is {stated}, but the mechanisms give {together}",
+        _covers(stated, total),
+        f"the stated loss is {stated}, but the mechanisms give {total}",
     )
-    given = f"the mechanisms give {epsilon:.6g} at delta={delta:g}"
+    delta = certificate.delta
+    epsilon = total.epsilon_at(delta)
+    recomputed = f"the mechanisms give {epsilon:.6g} at delta={delta:g}"
     _check(
-        _close(epsilon, certificate.epsilon),
-        f"epsilon={certificate.epsilon:.6g} is stated, but {given}",
+        _is_close(epsilon, certificate.epsilon),
+        f"epsilon={certificate.epsilon:.6g} is stated, but {recomputed}",
     )
     _check(
         epsilon <= request["epsilon"] * (1 + _TOLERANCE),
-        f"epsilon={request['epsilon']:.6g} was requested, but {given}",
+        f"epsilon={request['epsilon']:.6g} was requested, but {recomputed}",
     )
-    return Verification(epsilon, delta, losses)
 
 
 def _check_assumptions(certificate: Certificate, promise: Json) -> None:
-    """All that the guarantee needs are stated, and none that denies its noise."""
-    needed = [
-        each.kind for each in standing_assumptions(Trust(promise["trust"]), promise["source"])
-    ]
+    """All assumptions that the guarantee needs are stated, and none that denies its noise."""
+    standing = standing_assumptions(Trust(promise["trust"]), promise["source"])
+    needed = [assumption.kind for assumption in standing]
     stated = {assumption.kind for assumption in certificate.assumptions}
     missing = [kind for kind in needed if kind not in stated]
     _check(not missing, f"an assumption is missing: {', '.join(missing[:1])}")
@@ -176,20 +216,23 @@ def _check_assumptions(certificate: Certificate, promise: Json) -> None:
     )
 
 
-def _close(true: float, stated: float) -> bool:
-    """Not more than is stated, and not much less either: a number that is merely safe was not computed from these mechanisms."""
-    return true <= stated * (1 + _TOLERANCE) and stated <= true * (1 + _OVERSTATED)
+def _is_close(true: float, stated: float) -> bool:
+    """Whether a number is not more than is stated, and not much less either.
+
+    A stated number that is merely safe was not computed from these mechanisms.
+    """
+    return true <= stated * (1 + _TOLERANCE) and stated <= true * (1 + _MOST_OVERSTATED)
 
 
 def _covers(stated: Loss, given: Loss) -> bool:
     """Whether the stated loss is of the same kind as the given one, and of the same size."""
     match stated, given:
         case GaussianDP(mu), GaussianDP(true_mu):
-            return _close(true_mu, mu)
+            return _is_close(true_mu, mu)
         case PureDP(epsilon), PureDP(true_epsilon):
-            return _close(true_epsilon, epsilon)
+            return _is_close(true_epsilon, epsilon)
         case ApproxDP(epsilon, delta), ApproxDP(true_epsilon, true_delta):
-            return _close(true_epsilon, epsilon) and _close(true_delta, delta)
+            return _is_close(true_epsilon, epsilon) and _is_close(true_delta, delta)
     return False
 
 
@@ -205,7 +248,8 @@ def _checked_loss(mechanism: Json, promise: Json, position: int) -> Loss:
 
 def _loss(mechanism: Json, promise: Json) -> Loss:
     """A mechanism's loss, from its sensitivity, its noise and how often it looks at one user."""
-    name, distribution = mechanism["name"], mechanism["distribution"]
+    name = mechanism["name"]
+    distribution = mechanism["distribution"]
     if distribution == "none":
         return NO_PRIVACY
     for trust in ("local", "distributed"):
@@ -242,33 +286,16 @@ def _loss(mechanism: Json, promise: Json) -> Loss:
 
 
 def _check_bound(mechanism: Json, promise: Json, norm: int | str) -> None:
-    """Where the bound is one of ours, its sensitivity and its lattice are computed again; otherwise they are taken at their word."""
-    scale, step = mechanism["scale"], mechanism["lattice"]
+    """Compute the sensitivity and the lattice again if the bound is one of ours.
+
+    The sensitivities of other bounds are taken at their word.
+    """
+    scale = mechanism["scale"]
+    step = mechanism["lattice"]
     _check(step is None or step <= scale / 2**8, "the lattice is too coarse for the noise")
-    described = mechanism.get("bound")
-    if described is None or described["name"] not in _BOUNDS:
+    bound = _bound_of(mechanism)
+    if bound is None:
         return
-    make = _BOUNDS[described["name"]]
-    made = {key: value for key, value in described.items() if key != "name"}
-    parameters = inspect.signature(make).parameters
-    # The identity of a bound in isometric coordinates does not name them, and certificates of versions before
-    # 0.3 do not have the switches of root counts, which are then off.
-    may_be_left_out = {"off_diagonal", "cuts", "root"}
-    _check(
-        set(parameters) - may_be_left_out <= set(made) <= set(parameters),
-        f"the bound must be described by {', '.join(sorted(parameters))}",
-    )
-    for name, value in made.items():
-        parameter = parameters[name]
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        _check(
-            parameter.annotation is not int or whole, f"{name} of the bound must be a whole number"
-        )
-        _check(
-            parameter.annotation is not bool or isinstance(value, bool),
-            f"{name} of the bound must be true or false",
-        )
-    bound = make(**made)
     relation = Relation(promise["relation"])
     true = sensitivity_of(bound, norm, relation)
     stated = mechanism["sensitivity"]
@@ -290,29 +317,61 @@ def _check_bound(mechanism: Json, promise: Json, norm: int | str) -> None:
         )
 
 
+def _bound_of(mechanism: Json) -> Bound | None:
+    """The bound that the mechanism describes, or None if it is not one of ours."""
+    described = mechanism.get("bound")
+    if described is None or described["name"] not in _BOUNDS:
+        return None
+    make = _BOUNDS[described["name"]]
+    given = {name: value for name, value in described.items() if name != "name"}
+    parameters = inspect.signature(make).parameters
+    # The identity of a bound in isometric coordinates does not name them, and certificates of
+    # versions before 0.3 do not have the switches of root counts, which are then off.
+    may_be_left_out = {"off_diagonal", "cuts", "root"}
+    _check(
+        set(parameters) - may_be_left_out <= set(given) <= set(parameters),
+        f"the bound must be described by {', '.join(sorted(parameters))}",
+    )
+    for name, value in given.items():
+        annotation = parameters[name].annotation
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        _check(annotation is not int or is_whole, f"{name} of the bound must be a whole number")
+        _check(
+            annotation is not bool or isinstance(value, bool),
+            f"{name} of the bound must be true or false",
+        )
+    return make(**given)
+
+
 def taken_on_trust(certificate: Certificate) -> list[str]:
-    """What cannot be recomputed from the certificate: sensitivities of unknown bounds, and what it says itself."""
+    """What cannot be recomputed from the certificate.
+
+    These are sensitivities of unknown bounds, and what it says itself.
+    """
     trusted: list[str] = list(certificate.document.get("on_trust", []))
-    for i, mechanism in enumerate(certificate.document["mechanisms"], start=1):
+    for position, mechanism in enumerate(certificate.document["mechanisms"], start=1):
+        subject = f"mechanism {position} ({mechanism['name']})"
         if mechanism["name"] == "distributed":
             trusted.append(
-                f"that each batch of mechanism {i} (distributed) has as many honest devices as it says, whoever stays away"
+                f"that each batch of {subject} has as many honest devices as it says, "
+                "whoever stays away"
             )
         if mechanism["distribution"] in ("codebook", "signs"):
-            continue  # epsilon does not rest on the bound
+            # Their epsilon does not rest on the bound.
+            continue
         name = (mechanism.get("bound") or {}).get("name")
         if name not in _BOUNDS:
-            trusted.append(f"the sensitivity of mechanism {i} ({mechanism['name']})")
+            trusted.append(f"the sensitivity of {subject}")
         elif getattr(_BOUNDS[name], "of_table", False):
-            trusted.append(
-                f"how far apart the rows of the public table of mechanism {i} ({mechanism['name']}) are"
-            )
+            trusted.append(f"how far apart the rows of the public table of {subject} are")
     return trusted
 
 
 def _stream_norm(mechanism: Json, promise: Json) -> float:
+    """In how many released rows a user is, as a norm of a column of the counter."""
     if mechanism["name"] in ("local", "rounds"):
-        return 1.0  # every device sends once, and every user is in one round
+        # Every device sends once, and every user is in one round.
+        return 1.0
     parameters = mechanism["parameters"]
     leaves = parameters["leaves"]
     _check(
@@ -336,14 +395,15 @@ def _stream_norm(mechanism: Json, promise: Json) -> float:
 
 
 def _report_loss(mechanism: Json) -> Loss:
-    """An index is 1 / e^-epsilon times as likely in the set of the nearest as outside, whatever the contribution and its bound are."""
+    """The loss of a device that reports an index, whatever the contribution and its bound are.
+
+    An index in the set of the nearest is 1 / e^-epsilon times as likely as one outside.
+    """
     stated = mechanism["parameters"]
-    size, radius, epsilon, nearest = (
-        stated["dimension"],
-        mechanism["sensitivity"],
-        stated["epsilon"],
-        stated["nearest"],
-    )
+    size = stated["dimension"]
+    radius = mechanism["sensitivity"]
+    epsilon = stated["epsilon"]
+    nearest = stated["nearest"]
     report: Codebook | SignReport
     if mechanism["distribution"] == "codebook":
         report = Codebook(size, radius, epsilon, nearest, stated["vectors"])
@@ -355,26 +415,24 @@ def _report_loss(mechanism: Json) -> Loss:
     )
     scale = report.std
     _check(
-        abs(mechanism["scale"] - scale) <= _OVERSTATED * scale,
+        abs(mechanism["scale"] - scale) <= _MOST_OVERSTATED * scale,
         f"a decoded message has the standard deviation {scale:.6g}, not {mechanism['scale']:.6g}",
     )
     return report.loss()
 
 
 def _shared_loss(mechanism: Json, promise: Json) -> Loss:
-    """Of the sum of the shares that the honest devices of the largest batch add."""
+    """The loss of the sum of the shares that the honest devices of the largest batch add."""
     _check(
         mechanism["distribution"] == "gaussian" and mechanism["norm"] == 2,
         "shares of noise are Gaussian, for the L2 sensitivity",
     )
     _check(mechanism["scale"] > 0, "the noise has scale 0")
     _check_bound(mechanism, promise, 2)
-    parameters, step = mechanism["parameters"], mechanism["lattice"]
-    honest, dimension, described = (
-        parameters["honest"],
-        parameters["dimension"],
-        mechanism.get("bound"),
-    )
+    parameters = mechanism["parameters"]
+    step = mechanism["lattice"]
+    honest = parameters["honest"]
+    dimension = parameters["dimension"]
     _check(
         max(honest, parameters["leaves"]) <= promise["users"],
         "there are more honest devices, or more leaves, than users",
@@ -383,22 +441,22 @@ def _shared_loss(mechanism: Json, promise: Json) -> Loss:
         parameters["dropouts"] == promise["request"].get("dropouts"),
         "the noise is made for other dropouts than the request has",
     )
-    if described is not None and described["name"] in _BOUNDS:
-        size = _BOUNDS[described["name"]](
-            **{key: value for key, value in described.items() if key != "name"}
-        ).size
-        _check(dimension == size, f"its bound has {size} numbers, not {dimension}")
+    bound = _bound_of(mechanism)
+    if bound is not None:
+        _check(dimension == bound.size, f"its bound has {bound.size} numbers, not {dimension}")
+    # The standard deviation of one share, and the sensitivity, in steps of the lattice.
     share = mechanism["scale"] / step / math.sqrt(honest)
-    return ApproxDP(
-        sum_epsilon(share, honest, mechanism["sensitivity"] / step, dimension, promise["delta"]),
-        promise["delta"],
-    )
+    sensitivity = mechanism["sensitivity"] / step
+    delta = promise["delta"]
+    return ApproxDP(sum_epsilon(share, honest, sensitivity, dimension, delta), delta)
 
 
 def _smooth_loss(parameters: Json) -> Loss:
     from confide.mechanisms.smooth import smooth_delta
 
-    epsilon, delta, dimension = parameters["epsilon"], parameters["delta"], parameters["dimension"]
+    epsilon = parameters["epsilon"]
+    delta = parameters["delta"]
+    dimension = parameters["dimension"]
     _check(
         isinstance(dimension, int) and dimension <= 10**9,
         "dimension must be a whole number, at most 1e9",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from confide.audit.refute import Audit, Score, Subject
-    from confide.audit.replay import Replay
+    from confide.audit.replay_result import Replay
     from confide.privacy.bounded import Array
     from confide.privacy.loss import Loss
     from confide.privacy.request import CentralDP
@@ -188,7 +188,7 @@ def _print(
             f"  power      a true epsilon of {result.detectable:.3g} or more is refuted by this "
             "attack with probability 90 %"
         )
-    for line in [] if replay is None else replay.said():
+    for line in [] if replay is None else replay.sentences():
         name, _, text = line.partition(": ")
         typer.echo(f"  {name:<10} {text}")
     typer.echo(f"  {_verdict(result, replay, usual_runs)}")

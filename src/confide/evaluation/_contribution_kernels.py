@@ -25,6 +25,15 @@ def acceptable(states: Ints, rewards: Array, first: int, last: int, S: int) -> b
 
 
 @njit
+def acceptable_actions(actions: Ints, probabilities: Array, first: int, last: int, A: int) -> bool:
+    """Whether all actions exist, with probabilities in (0, 1]."""
+    fine = True
+    for i in range(first, last):
+        fine = fine and 0 <= actions[i] < A and 0.0 < probabilities[i] <= 1.0
+    return fine
+
+
+@njit
 def clip(value: float, largest: float) -> float:
     """Clip to [-largest, largest]. A NaN (0 times a return that overflowed) becomes -largest."""
     return min(value, largest) if value > -largest else -largest
@@ -218,15 +227,8 @@ def weighted_returns(
             continue
         sane = True
         for t in range(users[u], users[u + 1]):
-            for i in range(trajectories[t], trajectories[t + 1]):
-                step = i - trajectories[t]
-                sane = (
-                    sane
-                    and 0 <= actions[i] < A
-                    and 0.0 < probabilities[i] <= 1.0
-                    and (H == 1 or step < H)
-                )
-        if not sane:
+            sane = sane and (H == 1 or trajectories[t + 1] - trajectories[t] <= H)
+        if not sane or not acceptable_actions(actions, probabilities, first, last, A):
             continue
         out[u, 0] = 1.0
         for t in range(users[u], users[u + 1]):

@@ -207,5 +207,5 @@ class ResidualBands:
     @property
     def _squared_levels(self) -> Array:
         """level^2 of each band [band], the highest first."""
-        squared_levels: Array = (self.top * RATIO ** np.arange(self.bound.bands)) ** 2
-        return squared_levels
+        levels = self.top * RATIO ** np.arange(self.bound.bands)
+        return np.asarray(levels**2, dtype=np.float64)

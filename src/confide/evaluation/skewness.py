@@ -3,7 +3,7 @@
 A normal interval misses too often on the side of the longer tail. In the corner of a grid far from
 the goal, for example, ten of 1,700 visitors earn anything, and a log with fewer winners than usual
 has both a smaller mean and a smaller variance. Measured on the grid of
-docs/benchmarks/values_evaluate.md.
+benchmarks/results/values_evaluate.md.
 
 The released sums determine the mean and the variance of a state's returns, but not their third
 moment. They bound it, however, because returns lie in a known range (`third_moment_per_variance`).

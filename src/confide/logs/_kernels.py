@@ -1,4 +1,8 @@
-"""The loops over logged rows: take whole users in, up to the caps, and count what is wrong."""
+"""The loops over logged rows: take whole users in, up to the caps, and count what is wrong.
+
+PRIVATE side. That a user with a bad row contributes nothing, and that rows after the caps are not
+looked at, is what bounds of logs rest on. tests/logs/test_reader.py compares with plain Python.
+"""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,11 +13,31 @@ Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-# what is carried from one batch to the next, in an array of int64
-ROWS, TRAJECTORIES, USERS, KNOWN, USER, TRAJECTORY, STEP, FIRST_ROW, FIRST_TRAJECTORY, OVER = range(
-    10
-)
+# What `absorb` carries from one batch to the next, in an array of int64: how many rows,
+# trajectories and users are in the block, whether there is a user already, the id of the last user,
+# of their trajectory, and the number of their step, the first row and the first trajectory of this
+# user, and whether the rest of them is left out.
+(
+    ROWS,
+    TRAJECTORIES,
+    USERS,
+    HAS_USER,
+    USER,
+    TRAJECTORY,
+    STEP,
+    FIRST_ROW,
+    FIRST_TRAJECTORY,
+    OVER,
+) = range(10)
 CARRIED = 10
+
+
+@njit
+def acceptable_row(i: int, state: Ints, reward: Array, action: Ints, probability: Array) -> bool:
+    """Whether all values of a row make sense. Columns that are not logged have length zero."""
+    good = state[i] >= 0 and np.isfinite(reward[i])
+    good = good and (action.size == 0 or action[i] >= 0)
+    return bool(good and (probability.size == 0 or 0.0 < probability[i] <= 1.0))
 
 
 @njit
@@ -38,56 +62,59 @@ def absorb(
     users: Ints,
     valid: Flags,
 ) -> int:
-    """Append rows to the block, -1; or the first row of a user who is not larger than the one before.
+    """Append rows to the block. Return -1, or the first row of a user out of order.
 
     Of a user with a bad row nothing is kept, and rows after the caps are not looked at.
     """
     rows, trajs, count = at[ROWS], at[TRAJECTORIES], at[USERS]
-    known, who, which, last = at[KNOWN], at[USER], at[TRAJECTORY], at[STEP]
+    has_user, who, which, last = at[HAS_USER], at[USER], at[TRAJECTORY], at[STEP]
     first_row, first_traj, over = at[FIRST_ROW], at[FIRST_TRAJECTORY], at[OVER]
     smallest = np.iinfo(np.int64).min
-    several, stepped, some_hollow = trajectory.size > 0, step.size > 0, hollow.size > 0
-    acted, weighed = action.size > 0, probability.size > 0
     for i in range(user.size):
-        fresh = known == 0 or user[i] != who
+        fresh = has_user == 0 or user[i] != who
         if fresh:
-            if known != 0 and user[i] < who:
+            if has_user != 0 and user[i] < who:
                 return i
-            known, who, over, first_row, first_traj = 1, user[i], 0, rows, trajs
-            users[count], valid[count] = trajs, True
+            has_user, who, over, first_row, first_traj = 1, user[i], 0, rows, trajs
+            users[count] = trajs
+            valid[count] = True
             count += 1
         if over != 0:
             continue
-        if fresh or (several and trajectory[i] != which):
+        if fresh or (trajectory.size > 0 and trajectory[i] != which):
             if trajs - first_traj == max_trajectories:
                 over = 1
                 continue
-            which, last = (trajectory[i] if several else 0), smallest
+            which = trajectory[i] if trajectory.size > 0 else 0
+            last = smallest
             trajectories[trajs] = rows
             trajs += 1
-        if (some_hollow and hollow[i]) or rows - trajectories[trajs - 1] == max_steps:
+        if (hollow.size > 0 and hollow[i]) or rows - trajectories[trajs - 1] == max_steps:
             continue
-        good = state[i] >= 0 and np.isfinite(reward[i]) and (not stepped or step[i] > last)
-        if not good or (acted and action[i] < 0) or (weighed and not 0.0 < probability[i] <= 1.0):
+        in_order = step.size == 0 or step[i] > last
+        if not in_order or not acceptable_row(i, state, reward, action, probability):
+            # Nothing of this user is kept, and the rest is not looked at.
             rows, trajs, over = first_row, first_traj, 1
             valid[count - 1] = False
             continue
-        states[rows], rewards[rows] = state[i], reward[i]
-        if stepped:
+        if step.size > 0:
             gaps[rows] = last != smallest and step[i] - 1 > last
             last = step[i]
-        if acted:
+        states[rows] = state[i]
+        rewards[rows] = reward[i]
+        if action.size > 0:
             actions[rows] = action[i]
-        if weighed:
+        if probability.size > 0:
             probabilities[rows] = probability[i]
         rows += 1
     at[ROWS], at[TRAJECTORIES], at[USERS] = rows, trajs, count
-    at[KNOWN], at[USER], at[TRAJECTORY], at[STEP] = known, who, which, last
+    at[HAS_USER], at[USER], at[TRAJECTORY], at[STEP] = has_user, who, which, last
     at[FIRST_ROW], at[FIRST_TRAJECTORY], at[OVER] = first_row, first_traj, over
     return -1
 
 
-# what is counted, and what is carried after it
+# What `inspect` counts, in the order of `Check`, and after that what it carries from one batch to
+# the next.
 COUNTS = 12
 (
     SEEN_USERS,
@@ -102,7 +129,7 @@ COUNTS = 12
     OVER_STEPS,
     ZERO,
     SINGLE,
-    I_KNOWN,
+    I_HAS_USER,
     I_USER,
     I_TRAJECTORY,
     I_STEP,
@@ -129,26 +156,29 @@ def inspect(
     largest_state: int,
     at: Ints,
 ) -> int:
-    """Count what is there and what is wrong, in all rows; like `absorb`, -1 or the first row of a user out of order.
+    """Count what is there and what is wrong, in all rows.
 
-    A user is bad, and counted as zero, by rows within the caps only.
+    Like `absorb`, it returns -1 or the first row of a user out of order. A user is bad, and counted
+    as zero, by rows within the caps only.
     """
     null = np.iinfo(np.int64).min
     for i in range(user.size):
-        fresh = at[I_KNOWN] == 0 or user[i] != at[I_USER]
+        fresh = at[I_HAS_USER] == 0 or user[i] != at[I_USER]
         if fresh:
-            if at[I_KNOWN] != 0 and user[i] < at[I_USER]:
+            if at[I_HAS_USER] != 0 and user[i] < at[I_USER]:
                 return i
             at[SEEN_USERS] += 1
-            at[I_KNOWN], at[I_USER], at[I_TRAJECTORIES], at[I_LONG], at[I_BAD] = 1, user[i], 0, 0, 0
+            at[I_HAS_USER] = 1
+            at[I_USER] = user[i]
+            at[I_TRAJECTORIES] = 0
+            at[I_LONG] = 0
+            at[I_BAD] = 0
         if fresh or (trajectory.size > 0 and trajectory[i] != at[I_TRAJECTORY]):
             at[SEEN_TRAJECTORIES] += 1
             at[I_TRAJECTORIES] += 1
-            at[I_TRAJECTORY], at[I_STEP], at[I_STEPS] = (
-                (trajectory[i] if trajectory.size > 0 else 0),
-                null,
-                0,
-            )
+            at[I_TRAJECTORY] = trajectory[i] if trajectory.size > 0 else 0
+            at[I_STEP] = null
+            at[I_STEPS] = 0
             at[OVER_TRAJECTORIES] += at[I_TRAJECTORIES] == max_trajectories + 1
         if hollow.size > 0 and hollow[i]:
             continue
@@ -193,7 +223,8 @@ def count_step(step: int, at: Ints) -> bool:
 def count_values(state: int, reward: float, largest_state: int, at: Ints) -> bool:
     """Whether a state or a reward is not one."""
     null = np.iinfo(np.int64).min
-    outside, finite = state < 0 or state > largest_state, np.isfinite(reward)
+    outside = state < 0 or state > largest_state
+    finite = np.isfinite(reward)
     at[OUT_OF_RANGE] += outside and state != null
     at[NOT_FINITE] += not finite
     return outside or not finite

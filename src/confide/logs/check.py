@@ -17,22 +17,25 @@ LARGEST = int(np.iinfo(np.int64).max)
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Exact counts of what is there and what is wrong; no value and no id. NOT PRIVATE: for the data holder only."""
+    """Exact counts of what is there and what is wrong, without a value or an id.
+
+    NOT PRIVATE: for the data holder only. `_WORDS` says what each count means. The names are keys
+    of the JSON that `confide logs check` prints.
+    """
 
     users: int = 0
     trajectories: int = 0
     rows: int = 0
-    gaps: int = 0  # steps that skip numbers: allowed
-    duplicates: int = 0  # a step number that comes again
-    disorder: int = 0  # a step number below the one before
+    gaps: int = 0
+    duplicates: int = 0
+    disorder: int = 0
     nulls: int = 0
     non_finite: int = 0
-    # states and actions that are no whole numbers from 0 (to `states`), probabilities outside (0, 1]
     out_of_range: int = 0
-    over_trajectories: int = 0  # users with more trajectories than are counted
-    over_steps: int = 0  # users with a longer trajectory than is counted
-    zero: int = 0  # users who contribute zero, because of a row within the caps
-    single: int = 0  # trajectories of one step
+    over_trajectories: int = 0
+    over_steps: int = 0
+    zero: int = 0
+    single: int = 0
     assumptions: tuple[Assumption, ...] = ()
     labels: Labels = NO_LABELS
 
@@ -42,26 +45,32 @@ class Check:
 
     @property
     def warnings(self) -> list[str]:
-        """What makes a release of this log useless. `confide evaluate` and `confide learn` do not look for it."""
-        found = []
+        """What makes a release of this log useless.
+
+        `confide evaluate` and `confide learn` do not look for it, because it is not private.
+        """
+        warnings = []
         if 2 * self.zero > self.users:
-            found.append(
-                "MOST USERS CONTRIBUTE ZERO: a release of this log would be noise. Correct the columns that have missing values"
+            warnings.append(
+                "MOST USERS CONTRIBUTE ZERO: a release of this log would be noise. "
+                "Correct the columns that have missing values"
             )
         if 2 * self.single > self.trajectories:
-            found.append(
-                "most trajectories have one step: if they should be longer, check how the log was made"
+            warnings.append(
+                "most trajectories have one step: if they should be longer, "
+                "check how the log was made"
             )
-        return found
+        return warnings
 
     def to_dict(self) -> dict[str, Any]:
-        found = {
-            "label": LABEL,
-            **{name: getattr(self, name) for name in _COUNTS},
-            "assumptions": [assumption.text for assumption in self.assumptions],
-        }
+        facts: dict[str, Any] = {"label": LABEL}
+        facts |= {name: getattr(self, name) for name in _COUNTS}
+        facts["assumptions"] = [assumption.text for assumption in self.assumptions]
         labels = self.labels.to_dict()
-        return found | ({"labels": labels} if labels else {}) | {"warnings": self.warnings}
+        if labels:
+            facts["labels"] = labels
+        facts["warnings"] = self.warnings
+        return facts
 
     def __str__(self) -> str:
         lines = [
@@ -71,15 +80,17 @@ class Check:
         lines += [f"  warning: {warning}" for warning in self.warnings]
         lines += [f"  assumed: {assumption}" for assumption in self.assumptions]
         for kind in KINDS:
-            if not (names := getattr(self.labels, kind)):
-                continue
-            lines += [
-                f"  {kind}s (public):",
-                *(f"    {number:>6}  {name}" for number, name in enumerate(names)),
-            ]
+            names = getattr(self.labels, kind)
+            if names:
+                lines.append(f"  {kind}s (public):")
+                lines += [f"    {number:>6}  {name}" for number, name in enumerate(names)]
         return "\n".join(lines)
 
 
+# What each count means. Of gaps: a step skips numbers. Of duplicates: a step number comes again. Of
+# disorder: a step number is below the one before. Out of range are states and actions that are no
+# whole numbers from 0 (to `states`), and probabilities outside (0, 1]. A user contributes zero
+# because of a bad row within the caps.
 _WORDS = {
     "users": "users",
     "trajectories": "trajectories",
@@ -98,30 +109,28 @@ _WORDS = {
 _COUNTS = tuple(_WORDS)
 
 
-def inspected(part: FilePart, states: int | None) -> Check:
-    """The counts of one part; all rows are looked at, also those after the caps."""
+def inspect_part(part: FilePart, states: int | None) -> Check:
+    """The counts of one part. All rows are looked at, also those after the caps."""
     decoder = Decoder(part.layout, part.before())
-    at = np.zeros(_kernels.INSPECTED, np.int64)
+    counters = np.zeros(_kernels.INSPECTED, np.int64)
     if decoder.users.last is not None:
-        at[_kernels.I_KNOWN], at[_kernels.I_USER] = 1, decoder.users.number
-    largest, nulls = LARGEST if states is None else states - 1, 0
+        counters[_kernels.I_HAS_USER] = 1
+        counters[_kernels.I_USER] = decoder.users.number
+    largest_state = LARGEST if states is None else states - 1
+    nulls = 0
     for group, rows in part.rows(decoder):
         arguments: list[Any] = [
             *rows.arrays(),
             part.caps.trajectories,
             part.caps.steps,
-            largest,
-            at,
+            largest_state,
+            counters,
         ]
         if _kernels.inspect(*arguments) >= 0:
             raise part.disorder(group)
         nulls += rows.nulls
-        at[_kernels.NOT_FINITE] -= rows.null_numbers  # a null is counted as a null only
-    counts = dict(
-        zip(
-            (name for name in _COUNTS if name != "nulls"),
-            at[: _kernels.COUNTS].tolist(),
-            strict=True,
-        )
-    )
+        # A null is counted as a null only.
+        counters[_kernels.NOT_FINITE] -= rows.null_numbers
+    names = (name for name in _COUNTS if name != "nulls")
+    counts = dict(zip(names, counters[: _kernels.COUNTS].tolist(), strict=True))
     return Check(**counts, nulls=nulls)

@@ -8,14 +8,19 @@ import numpy as np
 from confide.arguments import shown
 from confide.errors import InvalidParameter, LogError
 
-# kept rows: a user is held in memory as a whole, and memory is promised to be bounded
+# The largest number of rows of one user. A user is held in memory as a whole, and memory must be
+# bounded.
 LARGEST_USER = 10_000_000
-_NAMED = 10  # columns, in an error
+# How many names an error lists. A matter of taste.
+_MOST_NAMES_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Public: at most so many trajectories of a user, and so many steps of each, are counted; the rest is not even looked at."""
+    """Public: at most so many trajectories of a user, and so many steps of each, are counted.
+
+    The rest is not even looked at. Caps are part of the identity of a log in a ledger.
+    """
 
     trajectories: int = 1
     steps: int = 10_000
@@ -27,18 +32,22 @@ class Caps:
                 raise InvalidParameter(
                     f"max_{name} must be a whole number, at least 1, got max_{name}={value!r}"
                 )
-            # one of NumPy's would look different, and a log be another one
+            # A number of NumPy's type would look different, and a log would be another one.
             object.__setattr__(self, name, int(value))
         if self.trajectories * self.steps > LARGEST_USER:
             raise InvalidParameter(
-                f"max_trajectories * max_steps must be at most {LARGEST_USER}, the rows of one user that are held in memory, "
-                f"got {self.trajectories} * {self.steps}"
+                f"max_trajectories * max_steps must be at most {LARGEST_USER}, the rows of one "
+                f"user that are held in memory, got {self.trajectories} * {self.steps}"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The names of the columns. None: not logged (`trajectory`: all rows of a user are one; `step`: rows are in order)."""
+    """The names of the columns, None for those that are not logged.
+
+    Without `trajectory` all rows of a user are one trajectory, and without `step` rows are in
+    order.
+    """
 
     user: str = "user"
     trajectory: str | None = "trajectory"
@@ -50,9 +59,8 @@ class Columns:
 
     def __post_init__(self) -> None:
         names = [name for name in self.all if name is not None]
-        if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(
-            names
-        ):
+        are_texts = all(isinstance(name, str) and name for name in names)
+        if not are_texts or len(set(names)) < len(names):
             raise InvalidParameter.of(
                 "columns", f"must have different names, got {', '.join(map(repr, names))}"
             )
@@ -72,48 +80,66 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class LogLayout:
-    """The columns as a file has them: one row per step, or one row per trajectory with lists (whose positions are the steps)."""
+    """The columns as a file has them.
+
+    There is one row per step, or one row per trajectory with lists, whose positions are the steps.
+    `types` are those of the columns that are read: files of one log have the same.
+    """
 
     columns: Columns
     lists: bool
-    types: tuple[str, ...]  # of the columns that are read: files of one log have the same
+    types: tuple[str, ...]
 
     @property
     def names(self) -> list[str]:
-        c = self.columns
-        read = (c.user, None, None, *c.all[3:]) if self.lists else c.all
+        """The names of the columns that are read."""
+        columns = self.columns
+        if self.lists:
+            read = (columns.user, *columns.all[3:])
+        else:
+            read = columns.all
         return [name for name in read if name is not None]
 
 
 def layout_of(schema: Any, columns: Columns, where: str) -> LogLayout:
-    """How a file with this Arrow schema is laid out; a column that is missing or of the wrong type is a `LogError`."""
+    """How a file with this Arrow schema is laid out.
+
+    A column that is missing or of the wrong type is a `LogError`.
+    """
     lists = columns.state in schema.names and _is_list(schema.field(columns.state).type)
     names = LogLayout(columns, lists, ()).names
     for name in names:
         if schema.names.count(name) != 1:
-            problem = "there twice" if name in schema.names else "missing"
-            optional = {columns.trajectory: "trajectory", columns.step: "step"}.get(name)
-            hint = (
-                f'; if there is none, say {optional}=None (--{optional} "" on the command line)'
-                if optional
-                else ""
-            )
-            raise LogError(
-                f"{where}: column {name!r} is {problem}, the file has {some(schema.names)}{hint}"
-            )
-    found = {name: schema.field(name).type for name in names}
-    for name, kind in found.items():
+            raise _missing_column(name, schema, columns, where)
+    types = {name: schema.field(name).type for name in names}
+    for name, kind in types.items():
         if lists and name != columns.user:
             if not _is_list(kind):
                 raise LogError(
-                    f"{where}: column {name!r} must contain lists, as {columns.state!r} does, got {kind}"
+                    f"{where}: column {name!r} must contain lists, as {columns.state!r} does, "
+                    f"got {kind}"
                 )
             kind = kind.value_type
-        ids = name in (columns.user, columns.trajectory)
-        if not (_is_id(kind) if ids else _is_number(kind)):
-            expected = "whole numbers or strings" if ids else "numbers"
+        if name in (columns.user, columns.trajectory):
+            expected = "whole numbers or strings"
+            fits = _is_id(kind)
+        else:
+            expected = "numbers"
+            fits = _is_number(kind)
+        if not fits:
             raise LogError(f"{where}: column {name!r} must contain {expected}, got {kind}")
-    return LogLayout(columns, lists, tuple(str(kind) for kind in found.values()))
+    return LogLayout(columns, lists, tuple(str(kind) for kind in types.values()))
+
+
+def _missing_column(name: str, schema: Any, columns: Columns, where: str) -> LogError:
+    problem = "there twice" if name in schema.names else "missing"
+    optional = {columns.trajectory: "trajectory", columns.step: "step"}.get(name)
+    hint = ""
+    if optional:
+        hint = f'; if there is none, say {optional}=None (--{optional} "" on the command line)'
+    return LogError(
+        f"{where}: column {name!r} is {problem}, the file has {some(schema.names)}{hint}"
+    )
 
 
 def _is_list(kind: Any) -> bool:
@@ -151,5 +177,5 @@ def _is_number(kind: Any) -> bool:
 
 def some(names: list[str]) -> str:
     """The first names of a file that may have a hundred thousand."""
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(map(shown, names[:_NAMED])) + more
+    more = f" and {len(names) - _MOST_NAMES_SHOWN:,} more" if len(names) > _MOST_NAMES_SHOWN else ""
+    return ", ".join(map(shown, names[:_MOST_NAMES_SHOWN])) + more

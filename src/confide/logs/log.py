@@ -17,7 +17,7 @@ from confide.errors import InvalidParameter, LogError
 from confide.execution import check_backend, each
 from confide.identity import identify
 from confide.logs import split as splitting
-from confide.logs.check import Check, inspected
+from confide.logs.check import Check, inspect_part
 from confide.logs.columns import Caps, Columns, LogLayout, layout_of
 from confide.logs.files import MemorySource, Paths, Source, reading, sources
 from confide.logs.guarded import Guarded
@@ -166,7 +166,7 @@ class Logs:
         _check_states(states)
         if self.people is not None:
             raise InvalidParameter("a part of a split log cannot be checked: check the whole log")
-        counted = each(Guarded(partial(inspected, states=states)), self.parts, workers=workers)
+        counted = each(Guarded(partial(inspect_part, states=states)), self.parts, workers=workers)
         return sum(counted, Check(assumptions=self.assumptions, labels=self.labels))
 
 

@@ -1,11 +1,16 @@
-"""People of a log in two parts, by a keyed hash of their ids: one part to learn from, the other one to test on.
+"""People of a log in two parts, by a keyed hash of their ids: to learn from, and to test on.
 
-Privacy. Neighbouring logs differ in the data of one user, who keeps their id; so they are split in the same way, and differ in one part
-only. Let the learning part be released, and then the testing part, with a question that may depend on the first answer, each with loss
-at most L. If the user is in the testing part, the first answer has the same law on both logs, and given it the second one loses at most
-L. If they are in the learning part, the second answer is computed from the first one and from data that are the same on both logs: it is
-post-processing. So both answers together lose at most L for every user: the larger loss, not the sum. A ledger counts in this way
-(`confide.privacy.ledger`). This needs that the part depends on the id alone; the key may be public, and need not be random.
+Privacy. Neighbouring logs differ in the data of one user, who keeps their id. So they are split in
+the same way, and differ in one part only. Let the learning part be released, and then the testing
+part, with a question that may depend on the first answer, each with loss at most L. If the user is
+in the testing part, the first answer has the same law on both logs, and given it the second one
+loses at most L. If they are in the learning part, the second answer is computed from the first one
+and from data that are the same on both logs: it is post-processing. So both answers together lose
+at most L for every user: the larger loss, not the sum. A ledger counts in this way
+(`confide.privacy.ledger`). This needs that the part depends on the id alone. The key may be public,
+and need not be random.
+
+The hash of an id is a format: with another hash the same log would be split anew, and charged anew.
 """
 
 import hashlib
@@ -20,17 +25,18 @@ from confide.privacy.assumption import Assumption
 from confide.trajectory import LoggedUsers
 
 Flags = npt.NDArray[np.bool_]
-WHOLE = 2**64
+# The number of different hashes of an id.
+HASHES = 2**64
 
 
 @dataclass(frozen=True, slots=True)
 class SplitPart:
-    """The users whose hash is below `holdout` (`test`), or the others. `key` is a digest of the holder's key.
+    """The users whose hash is below `holdout` (`test`), or the others.
 
-    `split` names the log's files and how they are split, for a ledger: the users of two parts of one split
-    are different people. It is PRIVATE, because it is computed from the sizes and times of the files.
-    `public_name` is what a certificate says. It is computed from the share, the key, and the random
-    tokens of users who are in memory.
+    `key` is a digest of the holder's key. `split` names the log's files and how they are split, for
+    a ledger: the users of two parts of one split are different people. It is PRIVATE, because it is
+    computed from the sizes and times of the files. `public_name` is what a certificate says. It is
+    computed from the share, the key, and the random tokens of users who are in memory.
     """
 
     split: str = field(repr=False)
@@ -49,7 +55,7 @@ class SplitPart:
 
     @property
     def assumed(self) -> Assumption:
-        """What a certificate says of it: a test on the other part looks for its values."""
+        """What a certificate says about it. A test on the other part looks for its values."""
         rule = "each person has one id, which decides the part and depends on nothing else"
         return Assumption(
             "part-of-split",
@@ -59,22 +65,27 @@ class SplitPart:
 
     def holds(self, ids: Sequence[Any]) -> list[bool]:
         """Whether these users are in this part. PRIVATE ids stay here."""
-        limit = round(self.holdout * WHOLE)
-        return [(_hash(each, self.key) < limit) == self.test for each in ids]
+        limit = round(self.holdout * HASHES)
+        return [(_hash(user, self.key) < limit) == self.test for user in ids]
 
 
 def digest_of_key(key: str) -> bytes:
     return hashlib.blake2b(key.encode(), digest_size=32).digest()
 
 
-def _hash(id: Any, key: bytes) -> int:
+def _hash(user: Any, key: bytes) -> int:
     """The same number for the same id, whether its column is of a wide or a narrow type."""
-    data = id if isinstance(id, bytes) else (f"i{id}" if isinstance(id, int) else f"s{id}").encode()
+    if isinstance(user, bytes):
+        data = user
+    elif isinstance(user, int):
+        data = f"i{user}".encode()
+    else:
+        data = f"s{user}".encode()
     return int.from_bytes(hashlib.blake2b(data, key=key, digest_size=8).digest(), "big")
 
 
-def chosen(users: LoggedUsers, keep: Flags) -> LoggedUsers:
-    """Some users, whole."""
+def select_users(users: LoggedUsers, keep: Flags) -> LoggedUsers:
+    """The users whose flag [user] is set, whole."""
     trajectories = np.repeat(keep, np.diff(users.users))
     lengths = np.diff(users.trajectories)
     rows = np.repeat(trajectories, lengths)

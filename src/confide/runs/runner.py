@@ -31,7 +31,7 @@ from confide.runs.loop import Loop, Progress
 from confide.runs.run import Run
 
 if TYPE_CHECKING:
-    from confide.audit.replay import Replay
+    from confide.audit.replay_result import Replay
 
 
 def run(
@@ -77,7 +77,7 @@ def run(
         raise InvalidParameter.of("progress", "must be a function", got=shown(progress))
     text("command", command)
     if audited is not None and audited.refuted:
-        raise PrivacyError(f"the guarantee of {agent_name(agent)} was refuted: {audited.said()[0]}")
+        raise PrivacyError(f"the guarantee of {agent_name(agent)} was refuted: {audited.sentences()[0]}")
     problem = _world(problem, features, horizon)
     total = _episodes(agent, episodes)
     refuse_what_does_not_fit(estimate_agent(agent, problem), agent_name(agent), problem)
@@ -199,7 +199,7 @@ def _certificate(
             "The stated loss follows from the sensitivities and the noise of the mechanisms."
         )
     if audited:
-        checked += audited.said()
+        checked += audited.sentences()
     constants = agent.calibration.constants if isinstance(agent, Learner) else ""
     certificate = certify(
         agent.guarantee,
