@@ -77,7 +77,9 @@ def run(
         raise InvalidParameter.of("progress", "must be a function", got=shown(progress))
     text("command", command)
     if audited is not None and audited.refuted:
-        raise PrivacyError(f"the guarantee of {agent_name(agent)} was refuted: {audited.sentences()[0]}")
+        raise PrivacyError(
+            f"the guarantee of {agent_name(agent)} was refuted: {audited.sentences()[0]}"
+        )
     problem = _world(problem, features, horizon)
     total = _episodes(agent, episodes)
     refuse_what_does_not_fit(estimate_agent(agent, problem), agent_name(agent), problem)
