@@ -45,7 +45,7 @@ def test_a_row_that_says_nothing_more(rng):
     starts = np.append(np.arange(0, 300, 3), 300)
     bits, missing = rng.integers(0, 2, (3, 300)), rng.random((3, 300)) < 0.3
     found = np.zeros(300, np.bool_)
-    kernels.subsumed(starts, bits, missing, 100, found)
+    kernels.mark_subsumed_rows(starts, bits, missing, 100, found)
 
     def says(i, j):
         return all(
@@ -60,7 +60,7 @@ def test_a_row_that_says_nothing_more(rng):
         # and nothing is left that could go
         assert not any(says(i, j) for i in kept for j in kept if i != j)
     untouched = np.zeros(300, np.bool_)
-    kernels.subsumed(starts, bits, missing, 2, untouched)
+    kernels.mark_subsumed_rows(starts, bits, missing, 2, untouched)
     assert not untouched.any()
 
 

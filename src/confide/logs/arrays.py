@@ -1,4 +1,8 @@
-"""Record batches as NumPy arrays: whole numbers, rewards, and numbers that stand for the ids of users and trajectories."""
+"""Record batches as NumPy arrays: whole numbers, rewards, and numbers for ids.
+
+PRIVATE: ids never become Python values here, except where a log was split, because an error could
+quote them. How values are read (`NULL`, -1) is what the kernels rely on.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,15 +17,19 @@ Ints = npt.NDArray[np.int64]
 Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
-NULL = int(np.iinfo(np.int64).min)  # a whole number that is missing; one that is not whole is -1
-NO_INTS, NO_FLOATS, NO_FLAGS = np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.bool_)
+# A whole number that is missing. One that is not whole is -1.
+NULL = int(np.iinfo(np.int64).min)
+NO_INTS = np.zeros(0, np.int64)
+NO_FLOATS = np.zeros(0)
+NO_FLAGS = np.zeros(0, np.bool_)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecodedRows:
     """Rows step by step, whatever the layout was. Columns that are not logged have length zero.
 
-    A `hollow` row only says that there is a trajectory without steps.
+    A `hollow` row only says that there is a trajectory without steps. `nulls` counts cells without
+    a value, and `null_numbers` those of them that are rewards or probabilities.
     """
 
     user: Ints
@@ -32,11 +40,11 @@ class DecodedRows:
     action: Ints
     probability: Array
     hollow: Flags
-    nulls: int  # cells without a value,
-    null_numbers: int  # and how many of them are rewards or probabilities
+    nulls: int
+    null_numbers: int
 
     def arrays(self, stop: int | None = None) -> tuple[npt.NDArray[Any], ...]:
-        """The columns up to a row, all read-only as Arrow's own are: so a kernel is compiled once."""
+        """The columns up to a row. They are read-only, so that a kernel is compiled once."""
         columns = (
             self.user,
             self.trajectory,
@@ -51,16 +59,21 @@ class DecodedRows:
 
 
 class Ids:
-    """A column of ids, batch by batch, as whole numbers that are equal for equal ids that stand together.
+    """A column of ids, batch by batch, as whole numbers.
 
-    Whole numbers stand for themselves, strings for the number of runs before them; `ascending` says whether each run of strings was
-    larger than the one before. `last`: an array with the last id, which never becomes a Python value that an error could quote.
+    They are equal for equal ids that stand together. Whole numbers stand for themselves, strings
+    for the number of runs before them. `ascending` says whether each run of strings was larger than
+    the one before. `last` is an array with the last id, which never becomes a Python value that an
+    error could quote. `inside` says of each user that begins whether they are in the part of a
+    split log.
     """
 
     def __init__(self, last: Any = None, part: SplitPart | None = None) -> None:
-        self.last, self.ascending, self._runs = last, True, 0
-        # of each user that begins: whether they are in the part of a split log
-        self._part, self.inside = part, list[bool]()
+        self.last = last
+        self.ascending = True
+        self.inside: list[bool] = []
+        self._runs = 0
+        self._part = part
 
     def numbers(self, column: Any) -> Ints:
         import pyarrow as pa
@@ -71,17 +84,17 @@ class Ids:
             return NO_INTS
         if self._part is not None:
             self._split(column, self._part)
-        before, self.last = self.last, column[-1:]
+        before = self.last
+        self.last = column[-1:]
         if pa.types.is_integer(column.type):
-            return _ordered(column)
+            return _ordered_numbers(column)
         shifted = pa.concat_arrays([column[:1] if before is None else before, column[:-1]])
         changes = pc.not_equal(column, shifted).fill_null(True)
-        # None: nothing changes
+        # None if nothing changes.
         larger = pc.all(pc.greater(column.filter(changes), shifted.filter(changes))).as_py()
         self.ascending = self.ascending and larger is not False
-        numbers: Ints = self._runs + np.cumsum(
-            changes.to_numpy(zero_copy_only=False), dtype=np.int64
-        )
+        changed = changes.to_numpy(zero_copy_only=False)
+        numbers: Ints = self._runs + np.cumsum(changed, dtype=np.int64)
         self._runs = int(numbers[-1])
         return numbers
 
@@ -91,22 +104,19 @@ class Ids:
         import pyarrow.compute as pc
 
         before = column[:1] if self.last is None else self.last
-        begins = pc.not_equal(column, pa.concat_arrays([before, column[:-1]])).to_numpy(
-            zero_copy_only=False
-        )
+        shifted = pa.concat_arrays([before, column[:-1]])
+        begins = pc.not_equal(column, shifted).to_numpy(zero_copy_only=False)
         begins[:1] |= self.last is None
         self.inside += part.holds(column.filter(pa.array(begins)).to_pylist())
 
     @property
     def number(self) -> int:
-        """That stands for the last id."""
+        """The number that stands for the last id."""
         import pyarrow as pa
 
-        return (
-            int(_ordered(self.last)[0])
-            if self.last is not None and pa.types.is_integer(self.last.type)
-            else self._runs
-        )
+        if self.last is not None and pa.types.is_integer(self.last.type):
+            return int(_ordered_numbers(self.last)[0])
+        return self._runs
 
     def leading(self, column: Any) -> int:
         """How many ids at the start of a column are still the last one."""
@@ -117,7 +127,7 @@ class Ids:
 
 
 def plain(column: Any) -> Any:
-    """Ids that are not dictionary-encoded, nor of no type at all."""
+    """The ids without a dictionary, and with a type if they have none."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):
@@ -126,9 +136,10 @@ def plain(column: Any) -> Any:
 
 
 class Decoder:
-    """Batches of one file, in order, as `DecodedRows`. `before`: the last user of the batch before the first.
+    """Batches of one file, in order, as `DecodedRows`.
 
-    Lists are cut to `longest` steps, if given, before anything is copied: the memory of a batch must not be decided by one user.
+    `before` is the last user of the batch before the first. Lists are cut to `longest` steps, if
+    given, before anything is copied: one user must not decide about the memory of a batch.
     """
 
     def __init__(
@@ -138,26 +149,32 @@ class Decoder:
         longest: int | None = None,
         part: SplitPart | None = None,
     ) -> None:
-        self._layout, self._names, self._longest = layout, layout.columns, longest
-        self.users, self._trajectories, self._lists = Ids(before, part), Ids(), 0
+        self.users = Ids(before, part)
+        self._layout = layout
+        self._names = layout.columns
+        self._longest = longest
+        self._trajectories = Ids()
+        # How many lists were read: each is a trajectory.
+        self._lists = 0
 
     def rows(self, batch: Any) -> DecodedRows:
         return self._from_lists(batch) if self._layout.lists else self._from_steps(batch)
 
     def _from_steps(self, batch: Any) -> DecodedRows:
-        names, columns = self._names, {name: batch.column(name) for name in self._layout.names}
+        names = self._names
+        columns = {name: batch.column(name) for name in self._layout.names}
         elements = self._values(columns)
         trajectory = NO_INTS
         if names.trajectory is not None:
             ids = columns[names.trajectory]
             trajectory = self._trajectories.numbers(ids)
-            if ids.null_count:  # a row that belongs to nothing is a bad row
-                elements[names.state] = np.where(
-                    ids.is_null().to_numpy(zero_copy_only=False), NULL, elements[names.state]
-                )
+            if ids.null_count:
+                # A row that belongs to nothing is a bad row.
+                is_null = ids.is_null().to_numpy(zero_copy_only=False)
+                elements[names.state] = np.where(is_null, NULL, elements[names.state])
         step = NO_INTS if names.step is None else whole_numbers(columns[names.step])
         nulls = sum(column.null_count for column in columns.values())
-        return self._made(
+        return self._decoded_rows(
             self.users.numbers(columns[names.user]),
             trajectory,
             step,
@@ -168,7 +185,11 @@ class Decoder:
         )
 
     def _from_lists(self, batch: Any) -> DecodedRows:
-        """Lists laid end to end; an empty one gets a hollow row, one that is missing or not as long as its neighbours a null row."""
+        """Lists laid end to end.
+
+        An empty list gets a hollow row. One that is missing, or not as long as its neighbours, gets
+        a null row.
+        """
         import pyarrow.compute as pc
 
         lists = {
@@ -179,37 +200,35 @@ class Decoder:
             for column in lists.values()
         ]
         length = sizes[0].astype(np.int64)
+        # Whether all lists of a row are there and of the same length [row of the batch].
         fitting = (length >= 0) & np.logical_and.reduce([size == length for size in sizes])
-        if (
-            self._longest is not None
-            and max(int(size.max(initial=0)) for size in sizes) > self._longest
-        ):
-            length, sizes = (
-                np.minimum(length, self._longest),
-                [np.minimum(size, self._longest) for size in sizes],
-            )
+        longest = self._longest
+        if longest is not None and max(int(size.max(initial=0)) for size in sizes) > longest:
+            length = np.minimum(length, longest)
+            sizes = [np.minimum(size, longest) for size in sizes]
             lists = {
-                n: pc.list_slice(column, 0, self._longest, return_fixed_size_list=False)
-                for n, column in lists.items()
+                name: pc.list_slice(column, 0, longest, return_fixed_size_list=False)
+                for name, column in lists.items()
             }
-        kept = np.where(fitting, length, 0)
-        rows = np.maximum(kept, 1)
+        steps = np.where(fitting, length, 0)
+        # A row of the batch without steps gets one row, too.
+        rows = np.maximum(steps, 1)
         flat = {name: column.flatten() for name, column in lists.items()}
         elements = self._values(flat)
         hollow = NO_FLAGS
-        if (kept == 0).any():
-            hollow = np.repeat(fitting & (kept == 0), rows)
-            places = np.repeat(kept > 0, rows)
+        if (steps == 0).any():
+            hollow = np.repeat(fitting & (steps == 0), rows)
+            has_steps = np.repeat(steps > 0, rows)
             for (name, values), size in zip(list(elements.items()), sizes, strict=True):
-                elements[name] = np.full(
-                    len(places), NULL if values.dtype == np.int64 else 0, values.dtype
-                )
-                elements[name][places] = values[np.repeat(fitting, np.maximum(size, 0))]
+                nothing = NULL if values.dtype == np.int64 else 0
+                with_room = np.full(len(has_steps), nothing, values.dtype)
+                with_room[has_steps] = values[np.repeat(fitting, np.maximum(size, 0))]
+                elements[name] = with_room
         trajectory = np.repeat(self._lists + np.arange(len(rows)), rows)
         self._lists += len(rows)
         nulls = sum(column.null_count for column in flat.values()) + int((~fitting).sum())
         user = np.repeat(self.users.numbers(batch.column(self._names.user)), rows)
-        return self._made(user, trajectory, NO_INTS, elements, hollow, nulls, flat)
+        return self._decoded_rows(user, trajectory, NO_INTS, elements, hollow, nulls, flat)
 
     def _values(self, columns: dict[str, Any]) -> dict[str, npt.NDArray[Any]]:
         names = self._names
@@ -221,7 +240,7 @@ class Decoder:
         )
         return {name: convert(columns[name]) for name, convert in logged if name is not None}
 
-    def _made(
+    def _decoded_rows(
         self,
         user: Ints,
         trajectory: Ints,
@@ -232,9 +251,7 @@ class Decoder:
         columns: dict[str, Any],
     ) -> DecodedRows:
         names = self._names
-        action = NO_INTS if names.action is None else elements[names.action]
-        probability = NO_FLOATS if names.probability is None else elements[names.probability]
-        numbers = sum(
+        null_numbers = sum(
             columns[name].null_count
             for name in (names.reward, names.probability)
             if name is not None
@@ -245,46 +262,49 @@ class Decoder:
             step,
             elements[names.state],
             elements[names.reward],
-            action,
-            probability,
+            NO_INTS if names.action is None else elements[names.action],
+            NO_FLOATS if names.probability is None else elements[names.probability],
             hollow,
             nulls,
-            numbers,
+            null_numbers,
         )
 
 
 def whole_numbers(column: Any) -> Ints:
-    """As int64: NULL where there is none, -1 where it is not whole or too large for one."""
+    """As int64: NULL where there is none, -1 where it is not whole or too large."""
     import pyarrow as pa
 
     if pa.types.is_floating(column.type):
-        numbers = column.to_numpy(zero_copy_only=False).astype(float)  # nulls become NaN
-        whole = (np.floor(numbers) == numbers) & (np.abs(numbers) < 2.0**63)
-        found = np.where(whole, np.where(whole, numbers, 0).astype(np.int64), -1)
-        return (
-            np.where(column.is_null().to_numpy(zero_copy_only=False), NULL, found)
-            if column.null_count
-            else found
-        )
+        # Nulls become NaN.
+        values = column.to_numpy(zero_copy_only=False).astype(float)
+        is_whole = (np.floor(values) == values) & (np.abs(values) < 2.0**63)
+        numbers = np.where(is_whole, np.where(is_whole, values, 0).astype(np.int64), -1)
+        if column.null_count:
+            return np.where(column.is_null().to_numpy(zero_copy_only=False), NULL, numbers)
+        return numbers
     if pa.types.is_uint64(column.type):
-        column = column.view(pa.int64())  # what is too large for int64 becomes negative
+        # What is too large for int64 becomes negative.
+        column = column.view(pa.int64())
     if column.null_count:
         column = column.cast(pa.int64()).fill_null(NULL)
-    return column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)  # type: ignore[no-any-return]
+    numbers = column.to_numpy(zero_copy_only=False)
+    return np.asarray(numbers, dtype=np.int64)
 
 
 def _floats(column: Any) -> Array:
-    """As float64, NaN where there is none."""
+    """As float64: NaN where there is none."""
     import pyarrow as pa
 
     if pa.types.is_boolean(column.type) or pa.types.is_null(column.type):
         column = column.cast(pa.float64())
-    return column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)  # type: ignore[no-any-return]
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def _ordered(column: Any) -> Ints:
-    """Whole numbers as int64 in the same order; those of uint64 are moved down."""
-    numbers = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
+def _ordered_numbers(column: Any) -> Ints:
+    """Whole numbers as int64 in the same order. Those of uint64 are moved down."""
+    if column.null_count:
+        column = column.fill_null(0)
+    numbers = column.to_numpy(zero_copy_only=False)
     if numbers.dtype == np.uint64:
         return (numbers ^ np.uint64(1 << 63)).view(np.int64)  # type: ignore[no-any-return]
     return numbers.astype(np.int64, copy=False)  # type: ignore[no-any-return]

@@ -1,8 +1,9 @@
 """Cells of a raw table as numbers: ids, times, states, actions, rewards and probabilities.
 
-How a cell is read depends on that cell, on the options and on the type of its column, never on other cells: what is
-released is private for a person only if the rows of everybody else do not depend on what this person's cells contain.
-A cell that cannot be read is missing, and is counted. Nothing here refuses a table because of what is in its cells.
+How a cell is read depends on that cell, on the options and on the type of its column, never on
+other cells: a release is private for a person only if the rows of everybody else do not depend on
+this person's cells. A cell that cannot be read is missing, and is counted. No table is refused
+because of what is in its cells.
 """
 
 import re
@@ -34,7 +35,7 @@ _ZONE = r"(Z|[+-]\d\d:?\d\d)$"
 
 @dataclass(slots=True)
 class Tally:
-    """What was found in a column. NOT PRIVATE. `fix`: what to do about a column that cannot be read."""
+    """What was found in a column. NOT PRIVATE. `fix`: what to do if it cannot be read."""
 
     role: str
     name: str
@@ -84,7 +85,7 @@ def _is_number(kind: Any) -> bool:
 
 
 def valid_text(column: Any) -> Any:
-    """Text or bytes as text in UTF-8. What is not UTF-8 is escaped in its cell, which is then no number, date or label."""
+    """Text or bytes as text in UTF-8. A cell that is not UTF-8 is escaped: it is no number."""
     import pyarrow as pa
 
     try:
@@ -99,9 +100,10 @@ def valid_text(column: Any) -> Any:
 
 
 def usual(column: Any, name: str) -> Any:
-    """A column in one of few types: text as `string`, decimals as floats, a column without a type as text that is missing.
+    """A column in one of few types: text as `string`, decimals as floats, no type as missing text.
 
-    Categories of text remain categories. The type of a column is refused here, never what is in its cells.
+    Categories of text remain categories. The type of a column is refused here, never what is in its
+    cells.
     """
     import pyarrow as pa
     from pyarrow import types
@@ -121,13 +123,13 @@ def usual(column: Any, name: str) -> Any:
         return column.cast(pa.float64(), safe=False)
     if types.is_nested(kind):
         raise LogError(
-            f"column {name!r} holds lists; confide evaluate and confide logs check read such files as they are"
+            f"column {name!r} holds lists; confide evaluate reads such files as they are"
         )
     return column
 
 
 def texts(column: Any, name: str) -> Any:
-    """Cells as text, or categories of text. A whole number has no decimal point, however it is stored: 17.0 is 17."""
+    """Cells as text, or categories of text. A whole number has no decimal point: 17.0 is 17."""
     import pyarrow as pa
     from pyarrow import types
 
@@ -165,7 +167,7 @@ def id_column(column: Any, name: str) -> Any:
 
 
 def numbers(column: Any, tally: Tally, decimal: str = ".") -> Array:
-    """As floats, NaN for cells that are missing, or no finite number. `decimal`: the decimal mark of numbers that are text."""
+    """As floats, NaN for cells without a finite number. `decimal`: the decimal mark of text."""
     column = usual(column, tally.name)
     found, missing = _numbers(column, tally.name, decimal)
     tally.add(column, missing, int(np.isnan(found).sum()) - missing)
@@ -243,7 +245,7 @@ _LENGTH = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The length of a step: public, with a unit of time for timestamps, and without one for numbers."""
+    """The length of a step: public, with a unit of time for timestamps, without one for numbers."""
 
     text: str
 
@@ -258,7 +260,8 @@ class Interval:
         ):
             raise InvalidParameter.of(
                 "every",
-                f"must be a length such as 4h or 30min (units: {units}), or a number where times are numbers, got {shown(self.text)}",
+                f"must be a length such as 4h or 30min (units: {units}), or a number where times "
+                f"are numbers, got {shown(self.text)}",
             )
 
     @property
@@ -284,7 +287,7 @@ class Interval:
         return self._parts[1] in _CALENDAR_STARTS
 
     def numbers(self, ticks: Ints, first: Ints) -> Ints:
-        """The number of the step [row] in which each time is, where row `first` [row] is in step 0. It may exceed `LARGEST`."""
+        """The step [row] of each time, if row `first` [row] has step 0. It may exceed `LARGEST`."""
         if not self.of_dates:
             times = _floats(ticks)
             with np.errstate(over="ignore"):
@@ -312,10 +315,11 @@ def _ticks_of_numbers(floats: Array) -> Ints:
 
 
 class Times:
-    """A column of times as whole numbers in the same order: dates as microseconds, numbers by the bits of their floats.
+    """A column of times as whole numbers in the same order: dates in microseconds, or float bits.
 
-    A text is a number or a date of ISO 8601, whichever it has the form of; with `formats` it is a date in the first of
-    them that fits, and numbers cannot be read. With `every`, times are of the one kind of which that is a length.
+    A text is a number or a date of ISO 8601, whichever it has the form of; with `formats` it is a
+    date in the first of them that fits, and numbers cannot be read. With `every`, times are of the
+    one kind of which that is a length.
     """
 
     def __init__(self, tally: Tally, forms: tuple[str, ...], every: Interval | None) -> None:
@@ -393,7 +397,7 @@ def _by_format(column: Any, form: str) -> Any:
 
 
 def _real_days(column: Any, found: Any, form: str) -> Any:
-    """Arrow takes 31 February for 3 March: texts that became one of the first three days of a month are read again by Python."""
+    """Arrow takes 31 February for 3 March: Python reads the first three days of a month again."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -459,10 +463,10 @@ def _cast(text: Any, kind: Any) -> Any:
 
 
 class Categories:
-    """A column of states or actions as codes: the places of declared labels, or whole numbers as they are.
+    """A column of states or actions as codes: places of declared labels, or whole numbers.
 
-    `declared`: the labels, or how many numbers there are; None: whole numbers. There is no vocabulary from the data: a
-    label that one person has would change the numbers of everybody's labels.
+    `declared`: the labels, or how many numbers there are; None: whole numbers. Labels do not come
+    from the data: one person's label would change the numbers of everybody's labels.
     """
 
     def __init__(self, tally: Tally, declared: Vocabulary | int | None) -> None:

@@ -1,4 +1,4 @@
-"""Files of logged rows, some thousand rows at a time: Parquet by row group, Arrow by record batch."""
+"""Files of logged rows, some thousand at a time: Parquet by row group, Arrow by record batch."""
 
 import glob
 import os
@@ -13,7 +13,8 @@ from confide.arguments import regular_file
 from confide.errors import InvalidParameter, LogError
 from confide.logs.columns import LogLayout
 
-# rows at a time: enough to forget that this is Python, few enough for a processor's cache
+# How many rows are read at a time. A matter of taste: enough to forget that this is Python, few
+# enough for a processor's cache.
 BATCH = 1 << 16
 SUFFIXES = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
 Paths = str | Path | Iterable[str | Path]
@@ -47,45 +48,40 @@ class ParquetSource:
 
     def groups(self) -> list[int]:
         with reading(self.name), self._open() as file:
-            return [
-                file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)
-            ]
+            return [group.num_rows for group in self._row_groups(file)]
 
     def read(
         self, groups: Sequence[int], layout: LogLayout, names: list[str]
     ) -> Iterator[tuple[int, Any]]:
         with reading(self.name), self._open() as file:
             for group in groups:
-                rows = (
-                    _lists_at_once(file.metadata.row_group(group), layout)
-                    if layout.lists
-                    else BATCH
-                )
+                rows = BATCH
+                if layout.lists:
+                    rows = _lists_at_once(file.metadata.row_group(group), layout)
                 with reading(f"{self.name}, row group {group}"):
                     for batch in file.iter_batches(rows, [group], names, use_threads=False):
                         yield group, batch
 
     def ends(self, user: str) -> tuple[Any, Any] | None:
         with reading(self.name), self._open() as file:
-            groups = [file.metadata.row_group(g) for g in range(file.metadata.num_row_groups)]
-            column = next(
-                i
-                for i in range(file.metadata.num_columns)
-                if file.metadata.schema.column(i).path == user
-            )
-            found = [group.column(column).statistics for group in groups if group.num_rows]
-            if not found or not all(
-                statistics is not None and statistics.has_min_max for statistics in found
-            ):
+            schema = file.metadata.schema
+            paths = [schema.column(i).path for i in range(file.metadata.num_columns)]
+            place = paths.index(user)
+            statistics = [
+                group.column(place).statistics for group in self._row_groups(file) if group.num_rows
+            ]
+            stated = all(each is not None and each.has_min_max for each in statistics)
+            if not statistics or not stated:
                 return None
-            return min(statistics.min for statistics in found), max(
-                statistics.max for statistics in found
-            )
+            return min(each.min for each in statistics), max(each.max for each in statistics)
+
+    def _row_groups(self, file: Any) -> list[Any]:
+        return [file.metadata.row_group(g) for g in range(file.metadata.num_row_groups)]
 
     def _open(self) -> Any:
         import pyarrow.parquet
 
-        # a buffer instead of whole column chunks: a row group may be larger than memory
+        # A buffer instead of whole column chunks, because a row group may be larger than memory.
         return pyarrow.parquet.ParquetFile(self.name, buffer_size=1 << 20, pre_buffer=False)
 
 
@@ -108,14 +104,13 @@ class ArrowSource:
         self, groups: Sequence[int], layout: LogLayout, names: list[str]
     ) -> Iterator[tuple[int, Any]]:
         with reading(self.name), self._map() as memory:
-            file = _arrow_file(
-                memory, sorted(_arrow_file(memory).schema.get_field_index(name) for name in names)
-            )
+            schema = _arrow_file(memory).schema
+            file = _arrow_file(memory, sorted(schema.get_field_index(name) for name in names))
             for group in groups:
                 with reading(f"{self.name}, record batch {group}"):
                     whole = file.get_batch(group)
                     whole.validate()
-                    yield from _sliced(group, whole, layout, names)
+                    yield from _slices(group, whole, layout, names)
 
     def ends(self, user: str) -> tuple[Any, Any] | None:  # noqa: ARG002
         return None
@@ -128,9 +123,10 @@ class ArrowSource:
 
 @dataclass(frozen=True, slots=True)
 class MemorySource:
-    """A record batch that is in memory already; one each, so that a worker is sent what it works on.
+    """A record batch that is in memory already.
 
-    `token` tells two of them apart, whoever is in them: what was asked of one log must not answer for another.
+    There is one source per batch, so that a worker is sent what it works on. `token` tells two of
+    them apart, whoever is in them: what was asked of one log must not answer for another.
     """
 
     batch: Any = field(repr=False)
@@ -147,7 +143,7 @@ class MemorySource:
         self, groups: Sequence[int], layout: LogLayout, names: list[str]
     ) -> Iterator[tuple[int, Any]]:
         for group in groups:
-            yield from _sliced(group, self.batch, layout, names)
+            yield from _slices(group, self.batch, layout, names)
 
     def ends(self, user: str) -> tuple[Any, Any] | None:  # noqa: ARG002
         return None
@@ -155,19 +151,17 @@ class MemorySource:
 
 def sources(paths: Paths) -> list[Source]:
     """The files of a path, a pattern, a folder or several of these, in the order of their names."""
-    found: list[str] = []
     several = list(paths) if isinstance(paths, Iterable) and not isinstance(paths, str) else [paths]
     if not all(isinstance(path, str | Path) for path in several):
         raise InvalidParameter.of(
             "paths", "must be a file, a pattern, a folder or a list of these, as text or as Path"
         )
-    for path in several:
-        found += _matching(str(path))
-    if not found:
+    names = [name for path in several for name in _matching(str(path))]
+    if not names:
         raise LogError("no file to read: the list of paths is empty")
-    if len({os.path.realpath(name) for name in found}) < len(found):
+    if len({os.path.realpath(name) for name in names}) < len(names):
         raise LogError("a file is given twice, and so is every user in it")
-    return [_source(name) for name in found]
+    return [_source(name) for name in names]
 
 
 def _matching(path: str) -> list[str]:
@@ -189,7 +183,7 @@ def _matching(path: str) -> list[str]:
 
 
 def _source(name: str) -> Source:
-    """By what the file starts with, whatever it is called."""
+    """The kind of a file follows from what it starts with, whatever it is called."""
     try:
         with regular_file(name).open("rb") as file:
             magic = file.read(6)
@@ -199,27 +193,24 @@ def _source(name: str) -> Source:
         return ParquetSource(name)
     if magic == b"ARROW1":
         return ArrowSource(name)
-    hint = (
-        "; make it one with confide logs import, or confide.logs.import_log"
-        if name.endswith((".csv", ".csv.gz"))
-        else ""
-    )
+    hint = ""
+    if name.endswith((".csv", ".csv.gz")):
+        hint = "; make it one with confide logs import, or confide.logs.import_log"
     raise LogError(f"{name}: neither a Parquet file nor an Arrow file{hint}")
 
 
 @contextmanager
 def reading(where: str) -> Iterator[None]:
-    """What goes wrong below here is told without what the reader says: it may quote the data."""
+    """Errors below here become a `LogError` without what the reader says: it may quote the data."""
     import pyarrow
 
     try:
         yield
+    except pyarrow.ArrowMemoryError:
+        raise
     except (pyarrow.ArrowException, OSError, EOFError, KeyError, IndexError, ValueError) as error:
-        if isinstance(error, pyarrow.ArrowMemoryError):
-            raise
-        reason = (
-            getattr(error, "strerror", None) or "damaged, cut off or not of a kind that can be read"
-        )
+        reason = getattr(error, "strerror", None)
+        reason = reason or "damaged, cut off or not of a kind that can be read"
         raise LogError(f"{where}: {reason}") from None
 
 
@@ -229,7 +220,7 @@ def _arrow_file(memory: Any, fields: list[int] | None = None) -> Any:
     return ipc.open_file(memory, options=ipc.IpcReadOptions(included_fields=fields))
 
 
-def _sliced(
+def _slices(
     group: int, whole: Any, layout: LogLayout, names: list[str]
 ) -> Iterator[tuple[int, Any]]:
     rows = BATCH
@@ -241,7 +232,7 @@ def _sliced(
 
 
 def _lists_at_once(group: Any, layout: LogLayout) -> int:
-    """How many lists make about a batch; one list cannot be read in parts."""
+    """How many lists make about a batch. One list cannot be read in parts."""
     columns = [group.column(i) for i in range(group.num_columns)]
     elements: int = max(
         column.num_values

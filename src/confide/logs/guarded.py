@@ -8,7 +8,7 @@ from confide.errors import ConfideError, LogError
 
 
 class Guarded:
-    """A task whose failure tells its kind and place, never its text: that may quote the data."""
+    """A task whose failure tells its kind and place, never its text, which may quote the data."""
 
     def __init__(self, task: Callable[[Any], Any]) -> None:
         self._task = task
@@ -22,5 +22,6 @@ class Guarded:
             place = traceback.extract_tb(error.__traceback__)[-1]
             kind = type(error).__name__
         raise LogError(
-            f"the statistic failed with a {kind} in {place.name} ({place.filename}, line {place.lineno})"
+            f"the statistic failed with a {kind} in {place.name} "
+            f"({place.filename}, line {place.lineno})"
         )

@@ -21,7 +21,7 @@ from confide.logs import raw
 from confide.logs.cells import ISO, LARGEST, MISSING, Interval
 from confide.logs.columns import Columns
 from confide.logs.identity import KEY, PseudonymTable, read_or_make_key
-from confide.logs.labels import KINDS, Labels, Vocabulary, checked, named, vocabulary
+from confide.logs.labels import KINDS, Labels, Vocabulary, check_labels, label_or_number, vocabulary
 from confide.logs.raw_table import RawTable
 from confide.logs.sorting import Spill
 from confide.logs.steps import PERSON, Counts, Rules, steps_of
@@ -95,7 +95,10 @@ def import_log(
     """
     need("logs", "a log")
     columns = Columns(user, stay, time, state, reward, action, probability)
-    declared = {"state": _declared("states", states), "action": _declared("actions", actions)}
+    declared = {
+        "state": _vocabulary_or_number("states", states),
+        "action": _vocabulary_or_number("actions", actions),
+    }
     _check_order(time, arguments.flag("in_order", in_order))
     interval = None if every is None else Interval(every)
     rules = Rules(rows, rewards, drop, fill_reward, every=interval)
@@ -297,12 +300,12 @@ def from_minari(
     return import_log(steps, out, stay="trajectory", time="step", action=action, key=key)
 
 
-def _declared(name: str, given: Declared) -> Vocabulary | int | None:
+def _vocabulary_or_number(name: str, given: Declared) -> Vocabulary | int | None:
     if given is None:
         return None
     if isinstance(given, int | np.integer):
         return arguments.whole(name, given, at_least=1, at_most=2**31 - 2)
-    return vocabulary(name, given if name == "states" else checked(name, given))
+    return vocabulary(name, given if name == "states" else check_labels(name, given))
 
 
 def _spill_rows(
@@ -334,8 +337,8 @@ def _write_steps(
 
     def batches() -> Iterator[Any]:
         for done, rows in spill.groups():
-            steps, some = steps_of(rows, rules)
-            counts.add(some)
+            steps, step_counts = steps_of(rows, rules)
+            counts.add(step_counts)
             if progress is not None:
                 progress("sorting", done, total)
             yield _batch(steps, labels)
@@ -385,7 +388,7 @@ def _what_was_done(columns: Columns, rules: Rules, labels: Labels, key: Path) ->
     lost = "left out" if rules.drop != PERSON else "its user contributes zero"
     sentences.append(f"a step with a missing cell: {lost}")
     if rules.terminal:
-        ends = ", ".join(named(labels.state, place) for place in rules.terminal)
+        ends = ", ".join(label_or_number(labels.state, place) for place in rules.terminal)
         sentences.append(
             f"trajectories end in {ends}: a missing action is not needed there, and is 0 in the log"
         )

@@ -1,4 +1,9 @@
-"""A log: users' trajectories in files, opened, checked and added up. The unit of privacy is the user."""
+"""A log: users' trajectories in files, opened, checked and added up.
+
+The unit of privacy is the user. PRIVATE side: nothing of a log may be shown but its layout, its
+caps and its labels, which are public, and released sums. `identity` and the names of splits are in
+ledgers: another rule for them would make old releases look new, and charge them again.
+"""
 
 import os
 from collections import deque
@@ -21,14 +26,15 @@ from confide.logs.check import Check, inspect_part
 from confide.logs.columns import Caps, Columns, LogLayout, layout_of
 from confide.logs.files import MemorySource, Paths, Source, reading, sources
 from confide.logs.guarded import Guarded
-from confide.logs.labels import NO_LABELS, Labels, labels_in, one_of
+from confide.logs.labels import NO_LABELS, Labels, common_labels, labels_in
 from confide.logs.reader import BLOCK, FilePart, blocks_of, parts_of
 from confide.logs.writing import as_lists, as_steps, has_gaps
 from confide.privacy.assumption import Assumption
 from confide.privacy.bounded import Bound, Bounded
 from confide.trajectory import LoggedUsers
 
-Progress = Callable[[int, int], None]  # parts done, parts in all
+# Called with the number of parts that are done, and of all parts.
+Progress = Callable[[int, int], None]
 
 
 class LogStatistic(Protocol):
@@ -42,10 +48,12 @@ class LogStatistic(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """Users' trajectories, not in memory. Of each user `max_trajectories` trajectories of `max_steps` steps are counted, which is public.
+    """Users' trajectories, not in memory.
 
-    `assumptions`: what a promise about users needs and reading could not verify, for the certificate. `labels`: of states and actions, as
-    `import_log` wrote them.
+    Of each user `max_trajectories` trajectories of `max_steps` steps are counted, which is public.
+    `assumptions` are what a guarantee for users needs and reading could not verify, for the
+    certificate. `labels` are those of states and actions, as `import_log` wrote them. `people` says
+    which users count, if the log was split.
     """
 
     caps: Caps
@@ -57,52 +65,57 @@ class Logs:
     labels: Labels = field(default=NO_LABELS, repr=False)
 
     def on(self, backend: str, *, workers: int | None = None) -> "Logs":
-        """The same log, read elsewhere: "local" (processes; one worker is this process), "ray" or "dask" (the cluster that this process
-        is connected to, else one on this machine)."""
+        """The same log, read elsewhere.
+
+        `backend` is "local" (processes; one worker is this process), "ray" or "dask" (the cluster
+        that this process is connected to, else one on this machine).
+        """
         check_backend(backend, workers)
         return replace(self, backend=backend, workers=workers)
 
     def split(self, holdout: float = 0.5, *, key: str = "") -> "tuple[Logs, Logs]":
-        """The log in two parts of different people: to learn from, and, about this share of them, to test on.
+        """The log in two parts of different people: to learn from, and to test on.
 
-        A keyed hash of the id decides. Each part may be released with a whole budget (see `confide.logs.split` for the proof), and a ledger
-        charges the larger loss of the two. The key need not be secret for that; with another key, people are split anew, and charged anew.
+        About the share `holdout` is for the test. A keyed hash of the id decides. Each part may be
+        released with a whole budget (see `confide.logs.split` for the proof), and a ledger charges
+        the larger loss of the two. The key need not be secret for that. With another key, people
+        are split anew, and charged anew.
         """
-        holdout, key = real("holdout", holdout, above=0, below=1), text("key", key)
+        holdout = real("holdout", holdout, above=0, below=1)
+        key = text("key", key)
         if self.people is not None:
             raise InvalidParameter("the log is a part of a split log already")
-        split, digest = (
-            identify(self.identity, self._stamps, holdout, key),
-            splitting.digest_of_key(key),
-        )
-        # Tokens are random. The names, sizes and times of private files must not be in a public name.
+        split = identify(self.identity, self._stamps, holdout, key)
+        digest = splitting.digest_of_key(key)
+        # Tokens are random. The names, sizes and times of private files must not be in a public
+        # name.
         tokens = sorted({getattr(part.source, "token", "") for part in self.parts})
         public_name = identify(tokens, holdout, digest)
-        ends = (
-            splitting.SplitPart(split, public_name, test, holdout, digest) for test in (False, True)
-        )
-        learn, test = (self._kept(end) for end in ends)
-        return learn, test
+        learn = splitting.SplitPart(split, public_name, False, holdout, digest)
+        return self._restrict_to(learn), self._restrict_to(learn.other)
 
-    def _kept(self, people: splitting.SplitPart) -> "Logs":
-        parts = tuple(replace(one, people=people) for one in self.parts)
+    def _restrict_to(self, people: splitting.SplitPart) -> "Logs":
         return replace(
-            self, parts=parts, people=people, assumptions=(*self.assumptions, people.assumed)
+            self,
+            parts=tuple(replace(part, people=people) for part in self.parts),
+            people=people,
+            assumptions=(*self.assumptions, people.assumed),
         )
 
     @property
     def _stamps(self) -> list[Any]:
-        """PRIVATE: sizes and times of the files. A file that was written anew may hold other ids for the same people: then it is not the
-        same split, and a ledger adds up what is spent on both."""
+        """PRIVATE: sizes and times of the files.
+
+        A file that was written anew may hold other ids for the same people. Then it is not the same
+        split, and a ledger adds up what is spent on both.
+        """
         files = [Path(part.source.name) for part in self.parts if not hasattr(part.source, "token")]
-        return [
-            (found.st_size, found.st_mtime_ns)
-            for found in (path.stat() for path in dict.fromkeys(files))
-        ]
+        stats = [path.stat() for path in dict.fromkeys(files)]
+        return [(stat.st_size, stat.st_mtime_ns) for stat in stats]
 
     @property
     def part(self) -> tuple[str, str] | None:
-        """PRIVATE: which split and which part of it this is, for a ledger; None for a whole log."""
+        """PRIVATE: the split and the part that this is, for a ledger. None for a whole log."""
         return None if self.people is None else (self.people.split, self.people.name)
 
     @property
@@ -115,7 +128,10 @@ class Logs:
 
     @property
     def identity(self) -> str:
-        """Which log this is, and how it is read, by names alone: a question to another log is another question."""
+        """Which log this is, and how it is read, by names alone.
+
+        A question to another log is another question, and is charged.
+        """
         read = {
             (
                 os.path.realpath(part.source.name),
@@ -129,7 +145,10 @@ class Logs:
 
     @property
     def has_actions(self) -> bool:
-        """Whether actions and their probabilities are read, too: without them nobody can tell what another policy would have got."""
+        """Whether actions and their probabilities are read, too.
+
+        Without them nobody can tell what another policy would have got.
+        """
         return all(
             part.layout.columns.action and part.layout.columns.probability for part in self.parts
         )
@@ -140,8 +159,11 @@ class Logs:
             yield from blocks_of(part, rows)
 
     def total(self, statistic: LogStatistic, *, progress: Progress | None = None) -> Bounded:
-        """The sum of all users' contributions. A part whose worker dies is done again; what is added up lies on a grid, so the sum has the
-        same bits however the parts were spread."""
+        """The sum of all users' contributions.
+
+        A part whose worker dies is done again. What is added up lies on a grid, so the sum has the
+        same bits however the parts were spread.
+        """
         has(
             "statistic",
             statistic,
@@ -150,13 +172,13 @@ class Logs:
         )
         total = Bounded(np.zeros(statistic.bound.size), statistic.bound, 0)
         sums = each(
-            Guarded(partial(_sum, statistic)),
+            Guarded(partial(_sum_part, statistic)),
             self.parts,
             backend=self.backend,
             workers=self.workers,
         )
-        for done, some in enumerate(sums, 1):
-            total = total + some
+        for done, part_sum in enumerate(sums, 1):
+            total = total + part_sum
             if progress is not None:
                 progress(done, len(self.parts))
         return total
@@ -166,8 +188,8 @@ class Logs:
         _check_states(states)
         if self.people is not None:
             raise InvalidParameter("a part of a split log cannot be checked: check the whole log")
-        counted = each(Guarded(partial(inspect_part, states=states)), self.parts, workers=workers)
-        return sum(counted, Check(assumptions=self.assumptions, labels=self.labels))
+        checks = each(Guarded(partial(inspect_part, states=states)), self.parts, workers=workers)
+        return sum(checks, Check(assumptions=self.assumptions, labels=self.labels))
 
 
 def open(
@@ -183,40 +205,46 @@ def open(
     max_trajectories: int = 1,
     max_steps: int = 10_000,
 ) -> Logs:
-    """A log in Parquet or Arrow files: a file, a pattern, a folder, or several; the other arguments are the columns' names.
+    """A log in Parquet or Arrow files: a file, a pattern, a folder, or several of these.
 
-    One row per step, or one row per trajectory with lists. The rows of a user stand together, and users ascend within each file.
+    The other arguments are the names of the columns. There is one row per step, or one row per
+    trajectory with lists. The rows of a user stand together, and users ascend within each file.
     """
     need("logs", "a log")
-    caps, columns = (
-        Caps(max_trajectories, max_steps),
-        Columns(user, trajectory, step, state, reward, action, probability),
-    )
-    found = sources(paths)
-    schemas = [source.schema() for source in found]
+    caps = Caps(max_trajectories, max_steps)
+    columns = Columns(user, trajectory, step, state, reward, action, probability)
+    all_sources = sources(paths)
+    schemas = [source.schema() for source in all_sources]
     layouts = [
         layout_of(schema, columns, source.name)
-        for schema, source in zip(schemas, found, strict=True)
+        for schema, source in zip(schemas, all_sources, strict=True)
     ]
     files = [
         (source, layout)
-        for source, layout in zip(found, layouts, strict=True)
+        for source, layout in zip(all_sources, layouts, strict=True)
         if sum(source.groups())
     ]
-    for source, layout in files:
-        if layout.lists != files[0][1].lists or layout.types != files[0][1].types:
-            raise LogError(
-                f"{source.name} and {files[0][0].name} have columns of different types: all files of a log must agree"
-            )
+    _check_same_types(files)
     if trajectory is None and max_trajectories > 1 and not any(layout.lists for layout in layouts):
         raise InvalidParameter(
-            f"without a column of trajectories each user has one, got max_trajectories={max_trajectories}"
+            "without a column of trajectories each user has one, "
+            f"got max_trajectories={max_trajectories}"
         )
-    labels = one_of(
+    labels = common_labels(
         (source.name, labels_in(schema.metadata, source.name))
-        for schema, source in zip(schemas, found, strict=True)
+        for schema, source in zip(schemas, all_sources, strict=True)
     )
     return replace(_logs(files, caps), labels=labels)
+
+
+def _check_same_types(files: list[tuple[Source, LogLayout]]) -> None:
+    for source, layout in files:
+        first_source, first_layout = files[0]
+        if layout.lists != first_layout.lists or layout.types != first_layout.types:
+            raise LogError(
+                f"{source.name} and {first_source.name} have columns of different types: "
+                "all files of a log must agree"
+            )
 
 
 def in_memory(
@@ -229,7 +257,8 @@ def in_memory(
     need("logs", "a log")
     try:
         blocks = [users] if isinstance(users, LoggedUsers) else list(users)
-    except TypeError:  # an array without dimensions claims to be iterable
+    except TypeError:
+        # An array without dimensions claims to be iterable.
         blocks = [users]  # type: ignore[list-item]
     if not all(isinstance(block, LoggedUsers) for block in blocks):
         raise InvalidParameter.of(
@@ -245,10 +274,12 @@ def in_memory(
         return _logs([], caps)
     if any(batch.schema != batches[0].schema for batch in batches):
         raise LogError("all blocks must have actions and probabilities, or none")
-    action, probability = (
-        name if name in batches[0].schema.names else None for name in ("action", "probability")
+    names = batches[0].schema.names
+    columns = Columns(
+        action="action" if "action" in names else None,
+        probability="probability" if "probability" in names else None,
     )
-    layout = layout_of(batches[0].schema, Columns(action=action, probability=probability), "memory")
+    layout = layout_of(batches[0].schema, columns, "memory")
     files: list[tuple[Source, LogLayout]] = [
         (MemorySource(batch), layout) for batch in batches if batch.num_rows
     ]
@@ -261,32 +292,30 @@ def _logs(files: list[tuple[Source, LogLayout]], caps: Caps) -> Logs:
 
 
 def _check_states(states: Any) -> None:
-    if states is not None and (
-        isinstance(states, bool) or not isinstance(states, int | np.integer) or states < 1
-    ):
+    is_whole = isinstance(states, int | np.integer) and not isinstance(states, bool)
+    if states is not None and not (is_whole and states >= 1):
         raise InvalidParameter.of("states", "must be a whole number, at least 1", got=f"{states!r}")
 
 
-def _sum(statistic: LogStatistic, part: FilePart) -> Bounded:
+def _sum_part(statistic: LogStatistic, part: FilePart) -> Bounded:
     total = Bounded(np.zeros(statistic.bound.size), statistic.bound, 0)
     for block in blocks_of(part):
-        some = statistic.contribution(block)
-        if not isinstance(some, Bounded) or some.users != block.count:
+        block_sum = statistic.contribution(block)
+        if not isinstance(block_sum, Bounded) or block_sum.users != block.count:
             raise InvalidParameter(
-                f"{type(statistic).__name__}.contribution must return the Bounded sum of all users of the block"
+                f"{type(statistic).__name__}.contribution must return the Bounded sum of all users "
+                "of the block"
             )
-        total = total + some
+        total = total + block_sum
     return total
 
 
 def _assumptions(files: list[tuple[Source, LogLayout]]) -> tuple[Assumption, ...]:
-    """Each user stands in one file: so it is, where the files' ranges of ids do not meet."""
+    """That each user stands in one file, unless the files' ranges of ids show it."""
     if len(files) < 2:
         return ()
-    ranges = sorted(
-        ((*_range(source, layout), source.name) for source, layout in files),
-        key=lambda found: found[:2],
-    )
+    ranges = [(*_range(source, layout), source.name) for source, layout in files]
+    ranges.sort(key=lambda low_high_name: low_high_name[:2])
     highest: Any = None
     overlap = False
     for (low, high, name), (next_low, _, next_name) in pairwise(ranges):
@@ -294,31 +323,33 @@ def _assumptions(files: list[tuple[Source, LogLayout]]) -> tuple[Assumption, ...
         if isinstance(low, int) and high == next_low:
             raise LogError(f"{name} and {next_name} share a user; each user must stand in one file")
         overlap = overlap or next_low <= highest
+    if not overlap:
+        return ()
     return (
-        (
-            Assumption(
-                "one-file-per-user",
-                "each user's rows stand in one file only (the files' ranges of ids overlap: not verified)",
-            ),
-        )
-        if overlap
-        else ()
+        Assumption(
+            "one-file-per-user",
+            "each user's rows stand in one file only "
+            "(the files' ranges of ids overlap: not verified)",
+        ),
     )
 
 
 def _range(source: Source, layout: LogLayout) -> tuple[Any, Any]:
-    """The least and the largest id: as the file states them, else by looking at its ends (order is verified when it is read)."""
+    """The least and the largest id of a file.
+
+    The file may state them. Otherwise they are at its ends, because order is verified when it is
+    read.
+    """
     stated = source.ends(layout.columns.user)
     if stated is not None:
         return stated
-    filled, names = (
-        [group for group, rows in enumerate(source.groups()) if rows],
-        [layout.columns.user],
-    )
+    filled = [group for group, rows in enumerate(source.groups()) if rows]
+    names = [layout.columns.user]
     (_, first), *_ = islice(source.read(filled[:1], layout, names), 1)
     ((_, last),) = deque(source.read(filled[-1:], layout, names), 1)
     with reading(source.name):
-        low, high = first.column(0)[0].as_py(), last.column(0)[-1].as_py()
+        low = first.column(0)[0].as_py()
+        high = last.column(0)[-1].as_py()
     if low is None or high is None:
         raise LogError(f"{source.name}: column {layout.columns.user!r} has nulls")
     return low, high

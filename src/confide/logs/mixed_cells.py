@@ -1,8 +1,9 @@
-"""Columns of a data frame whose cells are Python objects of any types, such as numbers, dates and text in one column.
+"""Columns of a data frame whose cells are Python objects of any types.
 
-pandas turns a column of numbers into such a column if one cell is text. Every cell must be read then as it would be
-read in a column of its own type, or else that one cell would change what is read from all others. So such a column
-becomes a struct with three fields: the text of the cell, its number, and its time, where it has one.
+There may be numbers, dates and text in one column. pandas turns a column of numbers into such a
+column if one cell is text. Every cell must be read then as it would be read in a column of its own
+type, or else that one cell would change what is read from all others. So such a column becomes a
+struct with three fields: the text of the cell, its number, and its time, where it has one.
 """
 
 from datetime import UTC, date, datetime
@@ -36,17 +37,13 @@ def mixed_column(cells: Any) -> Any:
     if kinds <= {str, type(None)}:
         return pa.array([None if cell is None else _encodable(cell) for cell in cells], pa.string())
     read = [_read(cell) for cell in cells]
-    text, number, time = (
-        pa.array([each[place] for each in read], kind) for place, kind in enumerate(_kinds())
-    )
+    fields = [
+        pa.array([text for text, _, _ in read], pa.string()),
+        pa.array([number for _, number, _ in read], pa.float64()),
+        pa.array([time for _, _, time in read], pa.timestamp("us")),
+    ]
     missing = pa.array([each == _NOTHING for each in read], pa.bool_())
-    return pa.StructArray.from_arrays([text, number, time], names=list(_FIELDS), mask=missing)
-
-
-def _kinds() -> tuple[Any, Any, Any]:
-    import pyarrow as pa
-
-    return pa.string(), pa.float64(), pa.timestamp("us")
+    return pa.StructArray.from_arrays(fields, names=list(_FIELDS), mask=missing)
 
 
 def _read(cell: Any) -> tuple[str | None, float | None, int | None]:
@@ -55,25 +52,25 @@ def _read(cell: Any) -> tuple[str | None, float | None, int | None]:
         return _encodable(cell), None, None
     if isinstance(cell, bytes):
         return text_of_bytes(cell), None, None
-    if isinstance(cell, np.timedelta64):  # an integer to NumPy, but neither a number nor a moment
+    if isinstance(cell, np.timedelta64):
+        # To NumPy this is an integer, but it is neither a number nor a moment.
         return _NOTHING
     if isinstance(cell, bool | np.bool_):
         return str(bool(cell)).lower(), float(cell), None
     if isinstance(cell, Real | Decimal):
         return number_text(cell), _finite(cell), None
     if isinstance(cell, np.datetime64):
-        return (
-            None,
-            None,
-            None if np.isnat(cell) else int(cell.astype("datetime64[us]").astype(np.int64)),
-        )
-    if isinstance(cell, date):  # also `datetime`
+        if np.isnat(cell):
+            return _NOTHING
+        return None, None, int(cell.astype("datetime64[us]").astype(np.int64))
+    # A `datetime` is a `date`, too.
+    if isinstance(cell, date):
         return None, None, _microseconds(cell)
     return _NOTHING
 
 
 def text_of_bytes(cell: bytes) -> str:
-    """Bytes as text. What is not UTF-8 is escaped after a mark, so that different ids remain different."""
+    """Bytes as text. What is not UTF-8 is escaped after a mark, so that ids remain different."""
     try:
         return cell.decode()
     except UnicodeDecodeError:
@@ -86,7 +83,10 @@ def _encodable(text: str) -> str:
 
 
 def number_text(number: Any) -> str | None:
-    """A number as an id or a label is written: a whole one without a point, whatever its type is. None: not a number."""
+    """A number as an id or a label is written: a whole one without a point, whatever its type is.
+
+    None if it is not a number.
+    """
     if number is None:
         return None
     if isinstance(number, Integral):
@@ -97,11 +97,9 @@ def number_text(number: Any) -> str | None:
             return None
         if not number.is_finite() or number.adjusted() > _MOST_DIGITS:
             return str(number)
-        return (
-            str(int(number))
-            if number == number.to_integral_value()
-            else format(number.normalize(), "f")
-        )
+        if number == number.to_integral_value():
+            return str(int(number))
+        return format(number.normalize(), "f")
     number = float(number)
     if np.isnan(number):
         return None
@@ -110,20 +108,21 @@ def number_text(number: Any) -> str | None:
 
 def _finite(number: Any) -> float | None:
     try:
-        found = float(number)
+        value = float(number)
     except (OverflowError, ValueError):
         return None
-    return found if np.isfinite(found) else None
+    return value if np.isfinite(value) else None
 
 
 def _microseconds(cell: date) -> int | None:
-    if cell != cell:  # pandas' NaT is a datetime
+    if cell != cell:
+        # pandas' NaT is a datetime.
         return None
     if not isinstance(cell, datetime):
         cell = datetime(cell.year, cell.month, cell.day)
     try:
         aware = cell.replace(tzinfo=UTC) if cell.tzinfo is None else cell.astimezone(UTC)
-        apart = aware - _EPOCH
-        return (apart.days * 86_400 + apart.seconds) * 10**6 + apart.microseconds
+        since = aware - _EPOCH
+        return (since.days * 86_400 + since.seconds) * 10**6 + since.microseconds
     except (OverflowError, ValueError):
         return None

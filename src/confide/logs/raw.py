@@ -1,4 +1,4 @@
-"""Raw tables, some hundred thousand rows at a time: CSV, Parquet and Arrow files, data frames, Minari data sets."""
+"""Raw tables, read in batches: CSV, Parquet and Arrow files, data frames, Minari data sets."""
 
 import codecs
 import importlib
@@ -24,7 +24,10 @@ BLOCK = 1 << 22  # bytes at a time, of a text; Arrow reads 32 of them ahead
 MINARI = "minari:"
 Batches = Generator[Any, None, None]
 Progress = Callable[[int, int], None]  # done and in all: bytes of a text, rows of a table
-_UTF8 = "not a text in UTF-8: save it as CSV in UTF-8, or convert it, such as with iconv -f WINDOWS-1252 -t UTF-8"
+_UTF8 = (
+    "not a text in UTF-8: save it as CSV in UTF-8, or convert it, "
+    "such as with iconv -f WINDOWS-1252 -t UTF-8"
+)
 _BROKEN = "damaged or cut off; repair it, set --delimiter, or quote texts that contain it"
 EXTENSIONS = "a CSV, Parquet or Arrow file, a data frame, or minari:NAME"
 
@@ -33,7 +36,8 @@ EXTENSIONS = "a CSV, Parquet or Arrow file, a data frame, or minari:NAME"
 class CsvFormat:
     """How the rows of CSV files are read. A cell that is one of `labels` is never a missing one.
 
-    Rows with another number of cells than the first one are left out, and counted in `wrong_rows`. NOT PRIVATE.
+    Rows with another number of cells than the first one are left out, and counted in `wrong_rows`.
+    NOT PRIVATE.
     """
 
     delimiter: str = ","
@@ -48,7 +52,7 @@ class CsvFormat:
 def batches(
     source: Any, names: list[str], csv_format: CsvFormat, progress: Progress | None
 ) -> Batches:
-    """Record batches with these columns. A thread reads ahead. A list of sources is read one after the other."""
+    """Record batches with these columns. A thread reads ahead. Sources are read one by one."""
     if isinstance(source, list):
         return _one_after_another(source, names, csv_format, progress)
     if isinstance(source, str) and source.startswith(MINARI):
@@ -83,7 +87,7 @@ def _one_after_another(
 
 
 def _ahead(coming: Batches) -> Batches:
-    """The same, with the next one read by a thread while this one is worked on. Closing it ends the thread."""
+    """The same, with the next one read ahead by a thread, which ends when this is closed."""
     with closing(coming), ThreadPoolExecutor(1) as reader:
         waiting = reader.submit(next, coming, None)
         while (batch := waiting.result()) is not None:
@@ -136,7 +140,8 @@ def _header(path: str, names: list[str], delimiter: str) -> None:
     line = start.removeprefix(codecs.BOM_UTF8).split(b"\n", 1)[0].rstrip(b"\r")
     if not line or b"\0" in line:
         raise LogError(
-            f"{path}: not a CSV file with a header; confide logs import reads {EXTENSIONS}. Save a spreadsheet as CSV in UTF-8"
+            f"{path}: not a CSV file with a header; confide logs import reads {EXTENSIONS}. "
+            "Save a spreadsheet as CSV in UTF-8"
         )
     try:
         found = next(csv.reader([line.decode()], delimiter=delimiter))
@@ -209,7 +214,7 @@ def _cut(whole: Any) -> Iterator[Any]:
 
 
 def _pandas_reader(frame: Any, names: list[str]) -> Any:
-    """A reader of some columns of a pandas frame, in which a column of objects is read cell by cell."""
+    """A reader of some columns of a pandas frame. A column of objects is read cell by cell."""
     import pyarrow as pa
 
     _check_names("the data frame", names, [str(name) for name in frame.columns])
@@ -226,7 +231,7 @@ def _pandas_reader(frame: Any, names: list[str]) -> Any:
 
 
 def _stream(source: Any, names: list[str]) -> Any:
-    """A reader of record batches of a frame: Polars, pandas, Arrow or another that speaks one of the two protocols."""
+    """A reader of record batches of a frame that speaks one of the two protocols."""
     import pyarrow as pa
 
     members = ("iterate_episodes", "observation_space")
@@ -244,7 +249,8 @@ def _stream(source: Any, names: list[str]) -> Any:
             return interchange.from_dataframe(source).to_reader()
     except (pa.ArrowException, TypeError, ValueError, NotImplementedError, RuntimeError) as error:
         raise LogError(
-            f"this data frame cannot be read: {type(error).__name__}; write it to a Parquet file first"
+            f"this data frame cannot be read: {type(error).__name__}; "
+            "write it to a Parquet file first"
         ) from None
     raise InvalidParameter.of("source", f"must be {EXTENSIONS}, got {type(source).__name__}")
 
@@ -258,9 +264,11 @@ def _frame(reader: Any, names: list[str], progress: Progress | None) -> Batches:
 
 
 def minari_steps(dataset: Any, user: Callable[[Any], int | str] | None = None) -> Any:
-    """The steps of a Minari data set (or of its name) as a stream: user, trajectory, step, state, reward, and action where it is discrete.
+    """The steps of a Minari data set (or of its name) as a stream.
 
-    Each episode is a user of its own, unless `user(episode)` says. Only observations that are one of finitely many are states.
+    Columns are user, trajectory, step, state, reward, and action where it is discrete. Each episode
+    is a user of its own, unless `user(episode)` says. Only observations that are one of finitely
+    many are states.
     """
     need("logs", "a log")
     import pyarrow as pa
@@ -269,7 +277,8 @@ def minari_steps(dataset: Any, user: Callable[[Any], int | str] | None = None) -
     if not isinstance(data.observation_space, spaces.Discrete):
         kind = type(data.observation_space).__name__
         raise InvalidParameter(
-            f"the observations of a Minari data set must be Discrete to be states, got {kind}; make them states first"
+            f"the observations of a Minari data set must be Discrete to be states, got {kind}; "
+            "make them states first"
         )
     indices = np.asarray(data.episode_indices)
     if not len(indices):

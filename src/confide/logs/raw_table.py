@@ -22,8 +22,8 @@ from confide.logs.cells import (
 )
 from confide.logs.columns import Columns
 from confide.logs.identity import PseudonymTable, hash_ids
-from confide.logs.labels import Labels, Vocabulary, named
-from confide.logs.summary import unused, warn_of_columns, without_action
+from confide.logs.labels import Labels, Vocabulary, label_or_number
+from confide.logs.summary import warn_of_columns, warn_of_unused, without_action
 
 # Seeds the hash of ids of stays. They need no key, because they are not in the log.
 _STAY_SEED = 0x5DEECE66D
@@ -185,13 +185,13 @@ class RawTable:
         mostly_without_action = np.flatnonzero(2 * self._of_state[1] > self._of_state[0])
         for state in sorted(set(mostly_without_action.tolist()) - set(terminal)):
             rows, without = self._of_state[:, state].tolist()
-            warnings.append(without_action(named(labels.state, state), rows, without))
+            warnings.append(without_action(label_or_number(labels.state, state), rows, without))
         for role, categories in self._categories.items():
             absent = np.flatnonzero(~categories.seen).tolist()
             if absent:
                 names = getattr(labels, role)
                 shown = [names[number] if names else str(number) for number in absent]
-                warnings.append(unused(role, shown))
+                warnings.append(warn_of_unused(role, shown))
         return warnings
 
 

@@ -11,16 +11,19 @@ from confide.policy import StochasticPolicy, TabularPolicy
 from confide.problems.finite import FiniteProblem
 from confide.trajectory import LoggedUsers
 
-ROWS = 1_000_000  # of a block
+# About how many rows a block has. A matter of taste, but another number draws other users from a
+# seed.
+ROWS = 1_000_000
 
 
 def simulate(
     problem: Any, policy: Any, users: int, rng: np.random.Generator, *, end: Collection[int] = ()
 ) -> Iterator[LoggedUsers]:
-    """Independent users of a finite problem, one episode each, in blocks: for `write` and `in_memory`.
+    """Independent users of a finite problem, one episode each, in blocks.
 
-    Logged are states, actions, rewards and the probabilities of the actions under `policy`. The first step in a state of `end` is logged,
-    and is a trajectory's last: absorbing states say nothing more.
+    `write` and `in_memory` take them. The log has states, actions, rewards and the probabilities of
+    the actions under `policy`. The first step in a state of `end` is logged, and is a trajectory's
+    last: absorbing states say nothing more.
     """
     kind("problem", problem, FiniteProblem)
     kind("policy", policy, TabularPolicy, StochasticPolicy)
@@ -31,26 +34,30 @@ def simulate(
                 "end", f"must contain states of the problem, 0..{problem.states - 1}, got {state}"
             )
     at_once = max(1, ROWS // problem.horizon)
-    weights = np.minimum(policy.probabilities(), 1.0)  # [h, s, a]
-    last = np.zeros(problem.states, np.bool_)
-    last[list(end)] = True
+    # [step, state, action]
+    probabilities = np.minimum(policy.probabilities(), 1.0)
+    is_end = np.zeros(problem.states, np.bool_)
+    is_end[list(end)] = True
     for first in range(0, users, at_once):
-        yield _logged(problem.sample(policy, min(at_once, users - first), rng), weights, last)
+        played = problem.sample(policy, min(at_once, users - first), rng)
+        yield _as_log(played, probabilities, is_end)
 
 
-def _logged(played: Any, weights: Any, last: Any) -> LoggedUsers:
-    states, (users, H) = played.states[:, :-1].astype(np.int64), played.rewards.shape
-    ends = last[states]
-    length = np.where(ends.any(axis=1), ends.argmax(axis=1) + 1, H)
-    logged = np.arange(H) < length[:, None]
-    chosen = played.actions.astype(np.int64)
-    probabilities = weights[np.arange(H), states, chosen]
+def _as_log(played: Any, policy: Any, is_end: Any) -> LoggedUsers:
+    """Episodes up to the first step in an end state, with the policy's probabilities of actions."""
+    users, horizon = played.rewards.shape
+    states = played.states[:, :-1].astype(np.int64)
+    actions = played.actions.astype(np.int64)
+    ends = is_end[states]
+    length = np.where(ends.any(axis=1), ends.argmax(axis=1) + 1, horizon)
+    logged = np.arange(horizon) < length[:, None]
+    probabilities = policy[np.arange(horizon), states, actions]
     return LoggedUsers(
         states[logged],
         played.rewards[logged],
         np.append(0, np.cumsum(length)),
         np.arange(users + 1),
         np.ones(users, np.bool_),
-        chosen[logged],
+        actions[logged],
         probabilities[logged],
     )

@@ -15,9 +15,10 @@ SHIFT = np.uint64(63 - 8)  # users are numbers below 2^63
 
 
 class Spill:
-    """Rows in, in any order; out come groups of whole users in the order of their numbers. Each user's rows stay in the order they came in.
+    """Rows in, in any order; out come groups of whole users in the order of their numbers.
 
-    Every time the buffer is full it is written as one file, partition by partition; a group is a slice of each file.
+    Each user's rows stay in the order they came in. Every time the buffer is full it is written as
+    one file, partition by partition; a group is a slice of each file.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The rows of whole users as steps: in time order, stay after stay, without duplicates, one row per step."""
+"""The rows of whole users as steps: in time order, stay after stay, without duplicates."""
 
 from dataclasses import dataclass, fields
 from typing import Any
@@ -19,11 +19,12 @@ ROW, PERSON = "row", "person"
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How several rows of one time become a step, and what happens to a step in which a cell is missing.
+    """How several rows of one time become a step, and what happens if a cell is missing.
 
-    `rows`: which of the values that are there is taken, the last or the first in the order of the table. `rewards`: of these, or their sum
-    or mean. With `every`, rows of a trajectory within that length are of one time. `drop`: the step (`row`),
-    or the whole person, who then contributes zero. `fill`: the reward of a step that has none. `terminal`: states in which no action is
+    `rows`: which of the values that are there is taken, the last or the first in the order of the
+    table. `rewards`: of these, or their sum or mean. With `every`, rows of a trajectory within that
+    length are of one time. `drop`: the step (`row`), or the whole person, who then contributes
+    zero. `fill`: the reward of a step that has none. `terminal`: states in which no action is
     taken, so that a missing one is not needed.
     """
 
@@ -69,7 +70,9 @@ class Counts:
 
 
 def steps_of(rows: Columns, rules: Rules) -> tuple[Columns, Counts]:
-    """Steps in the order of users, stays and times; a user without any has one row without a state, so that the number of users is the
+    """Steps in the order of users, stays and times.
+
+    A user without any has one row without a state, so that the number of users is the
     number of ids, whatever is in anybody's cells."""
     counts = Counts(rows=len(rows["user"]))
     placed = rows.pop("placed")
@@ -123,7 +126,9 @@ def _changes(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def _distinct(rows: Columns, counts: Counts) -> tuple[Columns, npt.NDArray[np.int64]]:
-    """Rows without those that are there twice, and where steps start. A row that differs from another one of the same time only by cells
+    """Rows without those that are there twice, and where steps start.
+
+    A row that differs from another one of the same time only by cells
     that are missing is a duplicate, too."""
     new = _changes(rows["user"], rows["trajectory"], rows["time"])
     several = np.flatnonzero(~(new & np.append(new[1:], True)))
@@ -148,7 +153,7 @@ def _distinct(rows: Columns, counts: Counts) -> tuple[Columns, npt.NDArray[np.in
     left = np.flatnonzero(~again)
     part = np.zeros(len(left), np.bool_)
     starts = np.append(np.flatnonzero(_changes(step[several][left])), len(left))
-    kernels.subsumed(
+    kernels.mark_subsumed_rows(
         starts,
         np.ascontiguousarray(bits[:, left]),
         np.ascontiguousarray(missing[:, left]),
@@ -195,7 +200,8 @@ def _taken(
             if rule == LAST
             else np.minimum.reduceat(places, starts)
         )
-        return values[np.where((chosen < 0) | (chosen == n), starts, chosen)]  # type: ignore[no-any-return]
+        none_chosen = (chosen < 0) | (chosen == n)
+        return values[np.where(none_chosen, starts, chosen)]  # type: ignore[no-any-return]
     number = np.add.reduceat(there.astype(np.int64), starts)
     total = np.add.reduceat(np.where(there, values, 0.0), starts)
     return np.where(number == 0, np.nan, total / np.maximum(number, 1) if rule == "mean" else total)

@@ -12,7 +12,9 @@ from confide._extras import need
 from confide.errors import InvalidParameter, LogError
 from confide.trajectory import LoggedUsers
 
-GROUP = 1 << 20  # rows of a row group
+# How many rows a row group has at least. A matter of taste.
+GROUP = 1 << 20
+# A block without users.
 NOBODY = LoggedUsers(
     np.zeros(0, np.int64),
     np.zeros(0),
@@ -28,22 +30,24 @@ def has_gaps(users: LoggedUsers) -> bool:
 
 
 def as_lists(users: LoggedUsers, first: int) -> Any:
-    """Users as a record batch, one row per trajectory, without a copy of the rows. Ids count from `first`.
+    """Users as a record batch, one row per trajectory, without a copy of the rows.
 
-    A user who is not valid has lists that are null; one without trajectories has one that is empty.
+    Ids count from `first`. A user who is not valid has lists that are null. One without
+    trajectories has a list that is empty.
     """
     import pyarrow as pa
 
     if has_gaps(users):
         raise InvalidParameter(
-            "steps are missing, and lists cannot say where: write one row per step, with lists=False"
+            "steps are missing, and lists cannot say where: "
+            "write one row per step, with lists=False"
         )
-
-    trajectories, empty = np.diff(users.users), np.flatnonzero(np.diff(users.users) == 0)
+    trajectories = np.diff(users.users)
+    empty = np.flatnonzero(trajectories == 0)
     owner = np.repeat(np.arange(users.count), np.maximum(trajectories, 1))
-    ends = pa.array(
-        np.insert(users.trajectories, users.users[empty], users.trajectories[users.users[empty]])
-    )
+    # Where lists end, with an end that comes again for each user without trajectories.
+    places = users.users[empty]
+    ends = pa.array(np.insert(users.trajectories, places, users.trajectories[places]))
     missing = None if users.valid.all() else pa.array(~users.valid[owner])
     columns = {
         "state": users.states,
@@ -60,35 +64,33 @@ def as_lists(users: LoggedUsers, first: int) -> Any:
 
 
 def as_steps(users: LoggedUsers, first: int) -> Any:
-    """Users as a record batch, one row per step. A user who is not valid, or has no rows, has one row without a state."""
+    """Users as a record batch, one row per step.
+
+    A user who is not valid, or has no rows, has one row without a state.
+    """
     import pyarrow as pa
 
-    lengths, per_user = np.diff(users.trajectories), np.diff(users.users)
+    lengths = np.diff(users.trajectories)
+    per_user = np.diff(users.users)
     owner = np.repeat(np.repeat(np.arange(users.count), per_user), lengths)
+    # The number of a row's trajectory among those of its user.
     number = np.repeat(np.arange(len(lengths)) - np.repeat(users.users[:-1], per_user), lengths)
-    step = np.arange(len(users.states)) - np.repeat(users.trajectories[:-1], lengths)
-    if users.gaps is not None:
-        skipped = np.cumsum(users.gaps)
-        step += skipped - np.repeat(
-            skipped[users.trajectories[:-1][lengths > 0]], lengths[lengths > 0]
-        )
     columns = {
         "user": owner,
         "trajectory": number,
-        "step": step,
+        "step": _step_numbers(users, lengths),
         "state": users.states,
         "reward": users.rewards,
     }
-    columns |= {
-        n: v
-        for n, v in (("action", users.actions), ("probability", users.probabilities))
-        if v is not None
-    }
-    lost = np.flatnonzero(
-        ~users.valid | (users.trajectories[users.users[1:]] == users.trajectories[users.users[:-1]])
-    )
-    null = np.zeros(len(owner), np.bool_)
+    if users.actions is not None:
+        columns["action"] = users.actions
+    if users.probabilities is not None:
+        columns["probability"] = users.probabilities
+    has_no_rows = users.trajectories[users.users[1:]] == users.trajectories[users.users[:-1]]
+    lost = np.flatnonzero(~users.valid | has_no_rows)
+    without_state = np.zeros(len(owner), np.bool_)
     if len(lost):
+        # Rows of valid users, and one row for each lost user, in the order of users.
         kept = users.valid[owner]
         order = np.argsort(np.concatenate([owner[kept], lost]), kind="stable")
         columns = {
@@ -96,14 +98,25 @@ def as_steps(users: LoggedUsers, first: int) -> Any:
             for name, values in columns.items()
         }
         columns["user"] = np.concatenate([owner[kept], lost])[order]
-        null = order >= kept.sum()
+        without_state = order >= kept.sum()
     columns["user"] = columns["user"] + first
     return pa.record_batch(
         {
-            name: pa.array(values, mask=null if name == "state" else None)
+            name: pa.array(values, mask=without_state if name == "state" else None)
             for name, values in columns.items()
         }
     )
+
+
+def _step_numbers(users: LoggedUsers, lengths: Any) -> Any:
+    """The number of each row within its trajectory. A gap skips a number."""
+    step = np.arange(len(users.states)) - np.repeat(users.trajectories[:-1], lengths)
+    if users.gaps is None:
+        return step
+    skipped = np.cumsum(users.gaps)
+    filled = lengths > 0
+    skipped_before = np.repeat(skipped[users.trajectories[:-1][filled]], lengths[filled])
+    return step + skipped - skipped_before
 
 
 def write(
@@ -113,9 +126,10 @@ def write(
     lists: bool = False,
     rows: int = GROUP,
 ) -> None:
-    """Users, in order, into a Parquet file, with ids that count from 0: one row per step, or per trajectory with `lists`.
+    """Write users, in order, to a Parquet file, with ids that count from 0.
 
-    A row group has at least so many `rows`, but the last.
+    There is one row per step, or one per trajectory with `lists`. A row group has at least so many
+    `rows`, but the last.
     """
     need("logs", "a log")
     target = arguments.path("path", path)
@@ -123,7 +137,8 @@ def write(
     arguments.whole("rows", rows, at_least=1)
     try:
         blocks = iter([users] if isinstance(users, LoggedUsers) else users)
-    except TypeError:  # an array without dimensions, too
+    except TypeError:
+        # An array without dimensions, for example.
         raise InvalidParameter.of(
             "users", f"must be LoggedUsers, or blocks of them, got {type(users).__name__}"
         ) from None
@@ -140,19 +155,22 @@ def write(
 
 
 def write_batches(path: str | Path, batches: Iterable[Any], empty: Any, rows: int = GROUP) -> None:
-    """Record batches into row groups; the schema is that of the first, or `empty` if there is none."""
+    """Write record batches as row groups.
+
+    The schema is that of the first batch, or `empty` if there is none.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    coming = iter(batches)
-    held = list(islice(coming, 1))
-    schema = held[0].schema if held else empty
+    remaining = iter(batches)
+    group = list(islice(remaining, 1))
+    schema = group[0].schema if group else empty
     with pq.ParquetWriter(str(path), schema) as writer:
-        for batch in coming:
+        for batch in remaining:
             if batch.schema != schema:
                 raise LogError("all blocks must have the same columns")
-            if sum(part.num_rows for part in held) >= rows:
-                writer.write_table(pa.Table.from_batches(held), row_group_size=1 << 30)
-                held = []
-            held.append(batch)
-        writer.write_table(pa.Table.from_batches(held, schema), row_group_size=1 << 30)
+            if sum(part.num_rows for part in group) >= rows:
+                writer.write_table(pa.Table.from_batches(group), row_group_size=1 << 30)
+                group = []
+            group.append(batch)
+        writer.write_table(pa.Table.from_batches(group, schema), row_group_size=1 << 30)

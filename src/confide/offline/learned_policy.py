@@ -12,7 +12,7 @@ from scipy.special import ndtr
 from confide import arguments
 from confide._durable import output, replace_files
 from confide.errors import InvalidParameter
-from confide.logs.labels import Labels, named
+from confide.logs.labels import Labels, label_or_number
 from confide.policy import Array, StochasticPolicy
 from confide.release.value import NO_VALUE, Value
 
@@ -119,8 +119,8 @@ class LearnedPolicy:
         chance = ndtr(self.gains / np.maximum(self.gain_std, 1e-300))
         found = [
             Departure(
-                named(self.labels.state, s),
-                named(self.labels.action, a),
+                label_or_number(self.labels.state, s),
+                label_or_number(self.labels.action, a),
                 s,
                 a,
                 *(
@@ -143,11 +143,11 @@ class LearnedPolicy:
         """What it does in a state, in words."""
         state = arguments.whole("state", state, at_least=0, at_most=len(self.choices) - 1)
         choice = int(self.choices[state])
-        what = named(self.labels.action, choice) if choice < self.actions else "as logged"
-        return f"in state {named(self.labels.state, state)}: {what}"
+        what = label_or_number(self.labels.action, choice) if choice < self.actions else "as logged"
+        return f"in state {label_or_number(self.labels.state, state)}: {what}"
 
     def to_json(self) -> dict[str, Any]:
-        names = [named(self.labels.action, a) for a in range(self.actions)]
+        names = [label_or_number(self.labels.action, a) for a in range(self.actions)]
         done = [names[a] if a < self.actions else "as logged" for a in map(int, self.choices)]
         members = self.labels.members
         return {
@@ -158,7 +158,7 @@ class LearnedPolicy:
             "improvement_std": self.improvement_std,
             "pessimism": self.pessimism,
             "actions": names,
-            "policy": {named(self.labels.state, s): what for s, what in enumerate(done)},
+            "policy": {label_or_number(self.labels.state, s): what for s, what in enumerate(done)},
             **(
                 {
                     "policy_of_members": {

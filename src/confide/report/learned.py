@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from confide._durable import replace_files
-from confide.logs.labels import named
+from confide.logs.labels import label_or_number
 from confide.offline.improvement import ASSUMPTIONS, Improvement
 from confide.offline.learned_policy import Departure, LearnedPolicy
 from confide.offline.model import PrivateModel
@@ -176,7 +176,7 @@ def rows(learned: Learned, most: int | None = None) -> list[list[str]]:
     why = {each.number: each for each in policy.departures()}
     values = learned.model.logged_states
     for state in learned.order[:most]:
-        row = [named(policy.labels.state, state), "as logged", "", "", ""]
+        row = [label_or_number(policy.labels.state, state), "as logged", "", "", ""]
         if (found := why.get(state)) is not None:
             share, gain = f"{100 * found.logged:.0f} %", " ".join(_gain(found))
             row = [found.state, found.action, share, gain, f"{min(100 * found.chance, 99.9):.1f} %"]
