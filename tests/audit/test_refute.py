@@ -1,6 +1,7 @@
 """Honest mechanisms stand, and deliberately broken twins fall.
 
-Each audit has 99 % confidence and a fixed seed; the chance that an honest mechanism is refuted is below 1 %, before the seed is fixed.
+Each audit has 99 % confidence and a fixed seed; the chance that an honest mechanism is refuted is
+below 1 %, before the seed is fixed.
 """
 
 import random
@@ -50,7 +51,10 @@ RUNS = {
 
 @pytest.fixture(autouse=True)
 def few_users(monkeypatch):
-    """The first user is the one who is replaced, and all others are silent: 8 users show as much as 64, in a fraction of the time."""
+    """The first user is the one who is replaced, and all others are silent.
+
+    8 users show as much as 64, in a fraction of the time.
+    """
     monkeypatch.setattr("confide.audit.agents.USERS", 8)
 
 
@@ -101,7 +105,10 @@ def test_broken_agents_are_caught(name):
 
 @pytest.mark.parametrize("name", ["ucrl-vtr", "linopt-vi", "ofu-lq", "certainty-equivalent-lq"])
 def test_noise_that_is_too_small_is_caught(name):
-    """At epsilon = 3 in 900 runs; at the default, epsilon = 1, in 8 000 (benchmarks/results/audit_power.md)."""
+    """At epsilon = 3 in 900 runs.
+
+    At the default, epsilon = 1, in 8 000 (benchmarks/results/audit_power.md).
+    """
     result = attack(name, twin="noise", runs=900)
     assert result.refuted
     assert LARGE.epsilon < result.detectable < subject(name, LARGE).loss.epsilon_at(1e-2) * 1.5
@@ -127,7 +134,10 @@ def test_the_search_for_two_users_leaves_out_no_contribution(name):
 
 @pytest.mark.parametrize("answers", ANSWERS)
 def test_too_little_noise_on_answers_is_caught(monkeypatch, answers):
-    """LSVI-UCB's prefix sums are honest here, and the certificate says nothing wrong: only an attack can tell."""
+    """LSVI-UCB's prefix sums are honest here, and the certificate says nothing wrong.
+
+    Only an attack can tell.
+    """
     honest = SharedBudget.__init__
 
     def init(self, *args, **options):
@@ -145,7 +155,10 @@ def test_too_little_noise_on_answers_is_caught(monkeypatch, answers):
     "world", [small_world("lsvi-ucb"), ObservedWorld()], ids=["table", "observations"]
 )
 def test_what_is_done_to_a_release_after_its_noise_is_caught_by_replay(monkeypatch, world):
-    """Half the noise is taken away again: the noise itself is honest, the release depends on more than its noisy value."""
+    """Half the noise is taken away again.
+
+    The noise itself is honest, the release depends on more than its noisy value.
+    """
     honest = SharedBudget.release
 
     def release(self, total):
@@ -174,8 +187,11 @@ class Shifted:
 
 
 def test_the_stated_power_is_the_measured_one():
-    """40 audits each of 400 runs. A true epsilon at the boundary is refuted 90 % of the time: 29 or more of 40 (false alarm 1e-3); the
-    stated one at most 1 %: no more than 3 of 40 (false alarm 1e-3)."""
+    """40 audits each of 400 runs.
+
+    A true epsilon at the boundary is refuted 90 % of the time: 29 or more of 40 (false alarm 1e-3);
+    the stated one at most 1 %: no more than 3 of 40 (false alarm 1e-3).
+    """
     stated = GaussianDP(1.0)
     first = refute(Shifted(1.0, 1.0), delta=1e-2, runs=400, rng=np.random.default_rng(0))
     true = next(
@@ -194,8 +210,12 @@ def test_the_stated_power_is_the_measured_one():
 
 @pytest.mark.parametrize(("twin", "runs"), [(None, 600), ("redraw", 500)])
 def test_messages_of_devices(twin, runs):
-    """Two devices, each asked twice. Noise that is drawn again is caught. The two users are opposite. A coin that keeps too
-    rarely is caught exactly, in tests/mechanisms/test_codebook.py, and by attacks on a larger one in tests/conformance."""
+    """Two devices, each asked twice.
+
+    Noise that is drawn again is caught. The two users are opposite. A coin that keeps too rarely is
+    caught exactly, in tests/mechanisms/test_codebook.py, and by attacks on a larger one in
+    tests/conformance.
+    """
     attacked = subject("likelihood-vi", CentralDP(1.0, 1e-2), twin=twin, trust="local")
     result = refute(attacked, delta=1e-2, runs=runs, rng=np.random.default_rng(5))
     assert attacked.loss == PureDP(1.0) and attacked.reach == 1.0
@@ -232,7 +252,8 @@ def test_messages_of_every_agents_devices_stand(name):
 def test_messages_from_a_secure_source_and_of_pure_requests_stand(monkeypatch):
     """The secure source has no seed. Here it takes its bits from a generator that has one.
 
-    From the system's entropy the lower bound is zero in about one of ten runs, because 300 messages are few.
+    From the system's entropy the lower bound is zero in about one of ten runs, because 300 messages
+    are few.
     """
     bits = random.Random(5)
     entropy = SimpleNamespace(randbelow=bits.randrange, token_bytes=bits.randbytes)
@@ -244,7 +265,10 @@ def test_messages_from_a_secure_source_and_of_pure_requests_stand(monkeypatch):
 
 
 def test_the_plain_gaussian_mechanism_is_audited_sharply():
-    """At 20 000 runs .68 to .78 and .88 to .95; at 80 000 .80 to .91 and .96 to .98 (6 seeds each)."""
+    """At 20 000 runs .68 to .78 and .88 to .95.
+
+    At 80 000 .80 to .91 and .96 to .98 (6 seeds each).
+    """
     result = attack("gaussian", runs=20_000, privacy=PRIVACY)
     assert 0.65 < result.sharpness < 1
     assert 0.87 < result.mu_lower / result.mu < 1
@@ -260,7 +284,10 @@ def test_pure_counters_stand():
 
 
 class LowBits(CounterSubject):
-    """Reads the last bit only [Mironov12]: y in (1/2, 1) comes from 1 + noise, which has one, or from noise near 2, minus 1: none."""
+    """Reads the last bit only [Mironov12].
+
+    Y in (1/2, 1) comes from 1 + noise, which has one, or from noise near 2, minus 1: none.
+    """
 
     def score(self):
         return lambda seen: (

@@ -1,4 +1,7 @@
-"""Neighbours with the same releases: agents that keep their promise show the same bytes, and those that leak past the noise are refuted."""
+"""Neighbours with the same releases.
+
+Agents that keep their promise show the same bytes, and those that leak past the noise are refuted.
+"""
 
 import ast
 import asyncio
@@ -77,7 +80,10 @@ def test_an_honest_learner_stands(privacy):
 
 
 def test_a_learner_that_looks_at_users_again_stands():
-    """LSVI-UCB: its questions follow from releases, and users are asked at every change of policy."""
+    """LSVI-UCB.
+
+    Its questions follow from releases, and users are asked at every change of policy.
+    """
     result = replayed(LSVIUCB, world=TABLE)
     assert not result.refuted and 0.2 < result.shift <= 1
 
@@ -93,7 +99,10 @@ class Raw(UCRLVTR):
 
 
 class InPolicies(Raw):
-    """The agent of the issue: a raw state is in the policy that everybody gets. Its releases, guarantee and certificate are honest."""
+    """The agent of the issue: a raw state is in the policy that everybody gets.
+
+    Its releases, guarantee and certificate are honest.
+    """
 
     def next_batch(self):
         batch = super().next_batch()
@@ -157,7 +166,10 @@ class Moved:
 
 
 class InHiddenQuestions(Raw):
-    """Nothing that is shown says so, but a raw state decides what all later users contribute: the sum moves by more than one user."""
+    """Nothing that is shown says so, but a raw state decides what all later users contribute.
+
+    The sum moves by more than one user.
+    """
 
     def contribution(self, users):
         return Moved(self._round.statistic, self._seen).contribution(users)
@@ -209,7 +221,10 @@ def test_what_leaks_past_the_noise_is_refuted(kind):
 
 
 class InExactReleases(Raw):
-    """A second privatizer, without noise, beside the one that the guarantee is about: its release is no release."""
+    """A second privatizer, without noise, beside the one that the guarantee is about.
+
+    Its release is no release.
+    """
 
     def observe(self, users):
         ball = L2Ball(10.0, 1)
@@ -294,7 +309,10 @@ class OwnDraw(Raw):
 
 
 class InPublish(Raw):
-    """Each of these agents is honest in everything that a run shows. What a service would show has a raw state in it."""
+    """Each of these agents is honest in everything that a run shows.
+
+    What a service would show has a raw state in it.
+    """
 
     def publish(self, run=""):
         return super().publish(run) + bytes([self._seen % 256])
@@ -938,7 +956,7 @@ def test_values_that_hide_their_content_are_told_apart(name):
 
 
 def test_a_function_that_remembers_its_calls_is_listed():
-    """Whether an answer comes from its cache shows in how long it takes, and the cache cannot be read."""
+    """An answer from the cache takes less time, and the cache cannot be read."""
     unread = {}
     remembering = functools.lru_cache(lambda state: state)
     canonical(remembering, unread)
@@ -961,7 +979,10 @@ def test_bad_numbers_of_neighbours_are_refused(neighbours):
 
 
 def test_a_certificate_quotes_a_replay_and_a_refuted_agent_is_not_run():
-    """The library's own agents need no such lines; a class of somebody's own is on trust, whatever was tested."""
+    """The library's own agents need no such lines.
+
+    A class of somebody's own is on trust, whatever was tested.
+    """
     for kind, foreign in ((UCRLVTR, False), (Raw, True)):
         agent = kind(LOCK.public, episodes=USERS, privacy=JOINT)
         certificate = run(

@@ -25,7 +25,10 @@ class Held:
 
 
 class Chain:
-    """Start anywhere, stay with probability 1/2, else advance; the step in the last state pays 1 and is the last one."""
+    """Start anywhere, stay with probability 1/2, else advance.
+
+    The step in the last state pays 1 and is the last one.
+    """
 
     values = chain_values(states=STATES, discount=DISCOUNT)
     shares = (np.arange(STATES) + 1) / STATES  # of users who visit a state

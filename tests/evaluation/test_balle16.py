@@ -18,7 +18,10 @@ FEATURES = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0], [1.0, -1.0]])
 
 
 def neighbours(rng, states, m, top):
-    """Two datasets of m trajectories that differ in one: who visits what, with which return. Extremes are likely."""
+    """Two datasets of m trajectories that differ in one: who visits what, with which return.
+
+    Extremes are likely.
+    """
     visits, returns = (
         rng.random((m + 1, states)) < rng.random(),
         rng.choice([0.0, 1.0, rng.random()], (m + 1, states)) * top,
@@ -92,14 +95,18 @@ def test_psi_needs_no_scan():
 def test_ternary_search_finds_the_maximum():
     rng = np.random.default_rng(3)
     for _ in range(100):
-        counts, m = rng.integers(0, 300, 5).astype(float), 300
-        c, root, beta = rng.random(), rng.random(), float(10 ** rng.uniform(-4, 0))
-        value = lambda k: (  # noqa: E731
-            math.exp(-k * beta / 2) * (c * math.sqrt(np.minimum(counts + k, m).sum()) + root)  # noqa: B023
-        )
-        assert log_concave_maximum(value, m) == pytest.approx(
-            max(value(k) for k in range(m + 1)), rel=1e-14
-        )
+        users = 300
+        counts = rng.integers(0, users, 5).astype(float)
+        factor = rng.random()
+        root = rng.random()
+        beta = float(10 ** rng.uniform(-4, 0))
+        values = [
+            math.exp(-k * beta / 2)
+            * (factor * math.sqrt(np.minimum(counts + k, users).sum()) + root)
+            for k in range(users + 1)
+        ]
+        found_maximum = log_concave_maximum(values.__getitem__, users)
+        assert found_maximum == pytest.approx(max(values), rel=1e-14)
 
 
 def test_exact_alpha():
@@ -140,17 +147,23 @@ def test_parameters_are_checked():
 @pytest.mark.parametrize("features", [None, FEATURES], ids=["table", "features"])
 @pytest.mark.parametrize("kind", ["lsw", "lsl"])
 def test_a_state_of_weight_zero_is_left_out_and_gets_no_value(kind, features):
-    """What its visits and returns are changes neither the fit nor the noise; the other states are fitted as if it were not there."""
+    """What its visits and returns are changes neither the fit nor the noise.
+
+    The other states are fitted as if it were not there.
+    """
     w = np.array([1.0, 0.0, 0.8, 0.3])
     kept = w > 0
     rng = np.random.default_rng(4)
     counts, returns = rng.integers(1, 50, 4).astype(float), rng.random(4) * 10
-    made = {"features": features, "return_bound": 1.0, "calibration": "paper"}
-    fewer = made | {"features": None if features is None else features[kept]}
+    options = {"features": features, "return_bound": 1.0, "calibration": "paper"}
+    fewer = options | {"features": None if features is None else features[kept]}
     if kind == "lsw":
-        whole, part = DPLSW(states=4, weights=w, **made), DPLSW(states=3, weights=w[kept], **fewer)
+        whole, part = (
+            DPLSW(states=4, weights=w, **options),
+            DPLSW(states=3, weights=w[kept], **fewer),
+        )
     else:
-        whole = DPLSL(states=4, weights=w, ridge=30.0, **made)
+        whole = DPLSL(states=4, weights=w, ridge=30.0, **options)
         part = DPLSL(states=3, weights=w[kept], ridge=30.0, **fewer)
     theta = whole.solve(counts, returns)
     np.testing.assert_allclose(theta, part.solve(counts[kept], returns[kept]))
@@ -170,11 +183,11 @@ def test_an_estimate_without_a_value_of_every_state_is_shown(tmp_path):
     from confide.report.values import Shown, record, rows, write_values
 
     log = _log()
-    made = DPLSW(states=4, weights=np.array([1.0, 0.0, 0.8, 0.3]), return_bound=1.0).release(
+    estimate = DPLSW(states=4, weights=np.array([1.0, 0.0, 0.8, 0.3]), return_bound=1.0).release(
         log, privacy=CentralDP(1.0, 1e-3), rng=np.random.default_rng(0)
     )
-    shown = Shown(made, "values")
-    assert "3 values" in repr(made)
+    shown = Shown(estimate, "values")
+    assert "3 values" in repr(estimate)
     assert [row[0] for row in rows(shown)] == [0, 2, 3]
     assert record(shown)["values"][1] is None
     write_values(shown, tmp_path / "out")
@@ -182,12 +195,16 @@ def test_an_estimate_without_a_value_of_every_state_is_shown(tmp_path):
 
 
 def test_the_supplements_constants():
-    """alpha = 15 sqrt(2 ln(4/delta)) / epsilon, beta = 2 ln 2 epsilon / (5 (sqrt(d) + sqrt(2 ln(4/delta)))^2), for epsilon up to 5."""
-    made = SmoothGaussian(1.0, 1e-5, 7, "supplement")
+    """The constants hold for epsilon up to 5.
+
+    alpha = 15 sqrt(2 ln(4/delta)) / epsilon and
+    beta = 2 ln 2 epsilon / (5 (sqrt(d) + sqrt(2 ln(4/delta)))^2).
+    """
+    mechanism = SmoothGaussian(1.0, 1e-5, 7, "supplement")
     root = np.sqrt(2 * np.log(4e5))
-    assert made.alpha == pytest.approx(15 * root)
-    assert made.beta == pytest.approx(2 * np.log(2) / (5 * (np.sqrt(7) + root) ** 2))
-    assert made.alpha > SmoothGaussian(1.0, 1e-5, 7, "paper").alpha
+    assert mechanism.alpha == pytest.approx(15 * root)
+    assert mechanism.beta == pytest.approx(2 * np.log(2) / (5 * (np.sqrt(7) + root) ** 2))
+    assert mechanism.alpha > SmoothGaussian(1.0, 1e-5, 7, "paper").alpha
     with pytest.raises(InvalidParameter, match="at most 5 for the constants of the supplement"):
         SmoothGaussian(5.1, 1e-5, 7, "supplement")
     released = DPLSW(states=4, return_bound=1.0, calibration="supplement").release(

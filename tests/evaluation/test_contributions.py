@@ -27,7 +27,10 @@ def user(reward, valid=True):
 @pytest.mark.parametrize("relation", [Relation.REPLACE, Relation.NULL])
 @pytest.mark.parametrize("offset", [-1.0, 0.0, 0.3, 1.0])
 def test_a_user_who_contributes_zero_has_a_residual_too(relation, offset):
-    """The second question of importance sampling is about g = row - mean: of a user with no row that is minus the mean, not zero."""
+    """The second question of importance sampling is about g = row - mean.
+
+    Of a user with no row that is minus the mean, not zero.
+    """
     bound = Bands(8, 1)
     bands = ResidualBands(Row(), np.ones((1, 1)), np.array([offset]), 2.0, bound)
     nobody = bands.contribution(user(0.0, valid=False)).values

@@ -34,11 +34,14 @@ def test_the_formula(chain):
 
 
 def test_noise_has_the_stated_size_on_the_values(chain):
-    """300 releases of one log, 8 states: relative standard error 1.5 %. A scale wrong by 20 % must be rejected."""
+    """300 releases of one log, 8 states: relative standard error 1.5 %.
+
+    A scale wrong by 20 % must be rejected.
+    """
     estimator, data, rng = CountsAndSums(**COMMON), chain.held(20_000), np.random.default_rng(0)
-    made = [estimator.release(data, privacy=PRIVATE, rng=rng) for _ in range(300)]
-    seen = np.std([estimate.values for estimate in made], axis=0)
-    stated = np.mean([estimate.noise_std for estimate in made], axis=0)
+    estimates = [estimator.release(data, privacy=PRIVATE, rng=rng) for _ in range(300)]
+    seen = np.std([estimate.values for estimate in estimates], axis=0)
+    stated = np.mean([estimate.noise_std for estimate in estimates], axis=0)
     ratio = float(np.sqrt(np.mean((seen / stated) ** 2)))
     assert 0.93 < ratio < 1.07
     assert not 0.93 < ratio / 0.8 < 1.07
@@ -61,24 +64,27 @@ def test_intervals_cover(users, chain):
 
 
 def test_the_value_of_the_logged_policy_has_an_interval_that_covers(chain):
-    """200 runs of 500 users: between 84 and 97 %, where 90 are expected and the standard error is 2 %."""
+    """200 runs of 500 users.
+
+    Between 84 and 97 %, where 90 are expected and the standard error is 2 %.
+    """
     estimator, rng, hits = CountsAndSums(**COMMON), np.random.default_rng(2), []
     for run in range(200):
-        made = estimator.release(chain.held(500, run), privacy=PRIVATE, rng=rng).logged_value()
-        hits.append(made.low <= chain.values.mean() <= made.high)
+        logged = estimator.release(chain.held(500, run), privacy=PRIVATE, rng=rng).logged_value()
+        hits.append(logged.low <= chain.values.mean() <= logged.high)
     assert 0.84 <= np.mean(hits) <= 0.97
 
 
 def test_without_noise_values_are_the_means_of_cells_with_the_textbooks_intervals(chain):
     users = chain.users(2000)
-    made = CountsAndSums(**COMMON, visits=None).release(chain.held(2000), privacy=NoPrivacy())
+    estimate = CountsAndSums(**COMMON, visits=None).release(chain.held(2000), privacy=NoPrivacy())
     ends = users.trajectories[1:]
     own = DISCOUNT ** (np.diff(users.trajectories) - 1)
-    logged = made.logged_value()
+    logged = estimate.logged_value()
     assert logged.value == pytest.approx(own.mean(), abs=1e-6)
     width = 2 * 1.645 * own.std() / np.sqrt(len(own))
     assert logged.high - logged.low == pytest.approx(width, rel=0.02)
-    low, high = made.interval()
+    low, high = estimate.interval()
     for state in range(STATES):
         first = [
             int(np.argmax(users.states[start:stop] == state)) + start
@@ -86,7 +92,7 @@ def test_without_noise_values_are_the_means_of_cells_with_the_textbooks_interval
             if (users.states[start:stop] == state).any()
         ]
         cell = DISCOUNT ** (ends[np.searchsorted(ends, first, "right")] - 1 - np.array(first))
-        assert made.values[state] == pytest.approx(cell.mean(), abs=1e-6)
+        assert estimate.values[state] == pytest.approx(cell.mean(), abs=1e-6)
         width = 2 * 1.645 * cell.std() / np.sqrt(len(cell))
         assert high[state] - low[state] == pytest.approx(width, rel=0.02, abs=2e-3)
 
@@ -148,16 +154,16 @@ def world(rng, states, visits, spread, noise, slope=0.0):
     ("visits", "spread", "slope"), [(20, 0.05, 0.0), (100, 0.1, 0.3), (2000, 0.2, 0.3)]
 )
 def test_borrowing_from_the_mean_and_from_components_helps(visits, spread, slope):
-    found = []
+    errors_by_seed = []
     for seed in range(8):
         v, z, ratios = world(np.random.default_rng(seed), 300, visits, spread, 30.0, slope)
-        makes = (
+        estimates = (
             shrink_to_centre(ratios, 0.6),
             empirical_bayes(ratios, 0.6, standardise(None, 300)),
             empirical_bayes(ratios, 0.6, standardise(z, 300)),
         )
-        found.append([np.sqrt(np.mean((made.values - v) ** 2)) for made in makes])
-    alone, mean, components = np.mean(found, axis=0)
+        errors_by_seed.append([np.sqrt(np.mean((shrunk.values - v) ** 2)) for shrunk in estimates])
+    alone, mean, components = np.mean(errors_by_seed, axis=0)
     assert mean < 1.03 * alone
     assert components < (1.25 if slope == 0 else 1.0) * mean
     if visits == 20:

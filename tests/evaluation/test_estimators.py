@@ -150,7 +150,10 @@ def test_without_privacy_they_are_the_plain_estimates(chain):
 
 @pytest.mark.parametrize("scale", [1.0, 1e4])
 def test_dp_lsl_has_a_solution_whatever_the_counts_are(scale):
-    """Everybody in one state, and a ridge that floating point cannot see beside them: no user may decide whether there is an error."""
+    """Everybody in one state, and a ridge that floating point cannot see beside them.
+
+    No user may decide whether there is an error.
+    """
     phi = scale * np.array([[1.0, 1.0], [1.0, -1.0], [1.0, 0.0]])
     estimator = DPLSL(states=3, ridge=1e-12, features=phi, return_bound=1.0)
     one = np.arange(20_001)
@@ -163,8 +166,8 @@ def test_dp_lsl_has_a_solution_whatever_the_counts_are(scale):
                 states, np.full(20_000, 0.5), one, one.copy(), np.ones(20_000, dtype=np.bool_)
             )
         )
-        made = estimator.release(log, privacy=PRIVATE, rng=np.random.default_rng(0))
-        assert np.isfinite(made.values).all()
+        estimate = estimator.release(log, privacy=PRIVATE, rng=np.random.default_rng(0))
+        assert np.isfinite(estimate.values).all()
 
 
 def test_dp_lsl_solves_the_normal_equations():

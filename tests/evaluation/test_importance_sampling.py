@@ -61,7 +61,10 @@ class Seen:
 
 @EACH
 def test_the_value_of_another_policy(estimator, chain):
-    """Unclipped weights have mean one; 1e5 users leave a standard error below 0.002, and the users' own value is 0.04 away."""
+    """Unclipped weights have mean one.
+
+    1e5 users leave a standard error below 0.002, and the users' own value is 0.04 away.
+    """
     users = acting(chain.users(100_000))
     free = estimator.release(Seen(users), privacy=confide.NoPrivacy())
     assert free.values.shape == (1,)
@@ -104,7 +107,10 @@ def test_promise_certificate_and_all_kinds_of_noise(estimator, chain):
 
 @EACH
 def test_intervals_cover(estimator, chain):
-    """90 % intervals, 300 runs of 1000 users: at least 85 %, with noise, and at most 98 % without; one standard error is 1.7 %."""
+    """90 % intervals, 300 runs of 1000 users.
+
+    At least 85 %, with noise, and at most 98 % without; one standard error is 1.7 %.
+    """
     held = [acting(chain.users(1000, seed), seed) for seed in range(300)]
     for privacy in (PRIVATE, confide.NoPrivacy()):
         hits = []
@@ -118,7 +124,10 @@ def test_intervals_cover(estimator, chain):
 
 
 def trial(users=20_000, seed=0, missing=0.07):
-    """Everybody gets one of two treatments with probability 1/2; successes are rare, and some outcomes are missing."""
+    """Everybody gets one of two treatments with probability 1/2.
+
+    Successes are rare, and some outcomes are missing.
+    """
     rng = np.random.default_rng(seed)
     actions = rng.integers(2, size=users)
     rewards = (rng.random(users) < np.where(actions == 1, 0.006, 0.004)).astype(float)
@@ -137,36 +146,44 @@ def trial(users=20_000, seed=0, missing=0.07):
 
 @EACH
 def test_without_noise_it_is_the_textbooks_estimate_with_its_interval(estimator):
-    """Rare successes and missing outcomes: nothing is pulled to the middle of the range, and nothing is filled in."""
+    """Rare successes and missing outcomes.
+
+    Nothing is pulled to the middle of the range, and nothing is filled in.
+    """
     users = trial()
-    known = np.isfinite(users.rewards)
-    weights = 2.0 * (users.actions == 1)[known]
-    worth = weights * users.rewards[known]
+    is_complete = np.isfinite(users.rewards)
+    weights = 2.0 * (users.actions == 1)[is_complete]
+    worth = weights * users.rewards[is_complete]
     self_normalised = estimator is ALL["weighted"]
-    want = worth.sum() / (weights.sum() if self_normalised else known.sum())
+    want = worth.sum() / (weights.sum() if self_normalised else is_complete.sum())
     spread = (worth - want * weights if self_normalised else worth - want).std()
-    made = dataclasses.replace(
+    estimate = dataclasses.replace(
         estimator, target=np.array([[0.0, 1.0]]), discount=1.0, clip=2.0
     ).release(Seen(users), privacy=confide.NoPrivacy())
-    assert made.values[0] == pytest.approx(want, abs=1e-6)
-    low, high = made.interval(0.9)
-    assert high[0] - low[0] == pytest.approx(2 * 1.645 * spread / np.sqrt(known.sum()), rel=0.02)
-    assert made.policy_values.counted == known.sum()
-    logged, own = made.logged_value(), users.rewards[known]
+    assert estimate.values[0] == pytest.approx(want, abs=1e-6)
+    low, high = estimate.interval(0.9)
+    assert high[0] - low[0] == pytest.approx(
+        2 * 1.645 * spread / np.sqrt(is_complete.sum()), rel=0.02
+    )
+    assert estimate.policy_values.counted == is_complete.sum()
+    logged, own = estimate.logged_value(), users.rewards[is_complete]
     assert logged.value == pytest.approx(own.mean(), abs=1e-6)
-    width = 2 * 1.645 * own.std() / np.sqrt(known.sum())
+    width = 2 * 1.645 * own.std() / np.sqrt(is_complete.sum())
     assert logged.high - logged.low == pytest.approx(width, rel=0.02)
-    residual = (weights * (users.rewards[known] - want) if self_normalised else worth) - own
-    difference = made.difference()
+    residual = (weights * (users.rewards[is_complete] - want) if self_normalised else worth) - own
+    difference = estimate.difference()
     assert difference.value == pytest.approx(want - own.mean(), abs=1e-6)
-    width = 2 * 1.645 * residual.std() / np.sqrt(known.sum())
+    width = 2 * 1.645 * residual.std() / np.sqrt(is_complete.sum())
     assert difference.high - difference.low == pytest.approx(width, rel=0.02)
-    assert made.clipped_share in (0.0, None)
+    assert estimate.clipped_share in (0.0, None)
 
 
 @EACH
 def test_two_policies_are_compared(estimator):
-    """The difference of the two treatments is that of their own values, and its interval is that of paired rows."""
+    """The difference of the two treatments is that of their own values.
+
+    Its interval is that of paired rows.
+    """
     users = trial(missing=0.0)
     first, second = np.array([[0.0, 1.0]]), np.array([[1.0, 0.0]])
     plain = dataclasses.replace(estimator, target=first, discount=1.0, clip=2.0)
@@ -191,7 +208,10 @@ def test_two_policies_are_compared(estimator):
 
 @pytest.mark.filterwarnings("ignore::confide.errors.ClippedWeightsWarning")
 def test_clipping_pulls_to_low_weights(chain):
-    """The target gets there sooner, where weights are high: a low clip understates it. Noise falls with the clip."""
+    """The target gets there sooner, where weights are high: a low clip understates it.
+
+    Noise falls with the clip.
+    """
     users = acting(chain.users(20_000))
     for kind in (ImportanceSampling, WeightedImportanceSampling):
         low, high = (
@@ -307,7 +327,10 @@ def test_a_log_without_actions_is_refused_before_anything_is_paid(tmp_path):
 @pytest.mark.parametrize("estimator", [ImportanceSampling, WeightedImportanceSampling])
 @pytest.mark.parametrize("relation", ["replace", "null"])
 def test_a_clip_that_takes_off_much_of_the_weight_is_said(estimator, relation, chain):
-    """From what is released: the mean weight is 1 without a clip. The exact share is .42 at a clip of .7, .02 at 8."""
+    """From what is released: the mean weight is 1 without a clip.
+
+    The exact share is .42 at a clip of .7, .02 at 8.
+    """
     users = acting(chain.users(20_000))
     exact = weights_of(estimator(TARGET, GAMMA, clip=1e3, return_bound=1.0), users)
     lost = 1 - np.minimum(exact, 0.7).mean()
@@ -315,7 +338,7 @@ def test_a_clip_that_takes_off_much_of_the_weight_is_said(estimator, relation, c
     with pytest.warns(
         confide.errors.ClippedWeightsWarning, match=r"takes off about 4[0-9]%"
     ) as caught:
-        made = estimator(TARGET, GAMMA, clip=0.7, return_bound=1.0).release(
+        estimate = estimator(TARGET, GAMMA, clip=0.7, return_bound=1.0).release(
             Seen(users), privacy=privacy, rng=np.random.default_rng(0)
         )
     assert 0.4 < lost < 0.45
@@ -323,7 +346,7 @@ def test_a_clip_that_takes_off_much_of_the_weight_is_said(estimator, relation, c
         str(caught[0].message).split("weights: about ")[1].split(" of")[0].replace(",", "")
     )
     assert above == pytest.approx((exact > 0.7).sum(), rel=0.02)
-    assert made.clipped_share == pytest.approx(lost, abs=0.01)
+    assert estimate.clipped_share == pytest.approx(lost, abs=0.01)
     estimator(TARGET, GAMMA, clip=8.0, return_bound=1.0).release(
         Seen(users), privacy=privacy, rng=np.random.default_rng(0)
     )  # warnings are errors here
@@ -332,19 +355,22 @@ def test_a_clip_that_takes_off_much_of_the_weight_is_said(estimator, relation, c
 @pytest.mark.filterwarnings("ignore::confide.errors.ClippedWeightsWarning")
 @pytest.mark.parametrize("estimator", [ImportanceSampling, WeightedImportanceSampling])
 def test_intervals_cover_what_the_clip_took_off(estimator, chain):
-    """At a clip of 1 the value with clipped weights is .005 and more away; 50 runs of 4000 users: all but five hold the truth.
+    """At a clip of 1 the value with clipped weights is .005 and more away.
 
-    Nine of ten must: with that probability six or more miss in 1e-2 of all seeds, which are fixed; in truth the bounds are wide.
+    50 runs of 4000 users: all but five hold the truth.
+
+    Nine of ten must: with that probability six or more miss in 1e-2 of all seeds, which are fixed;
+    in truth the bounds are wide.
     """
     hits, values = [], []
     for seed in range(50):
         users = acting(chain.users(4000, seed), seed)
-        made = estimator(TARGET, GAMMA, clip=1.0, return_bound=1.0).release(
+        estimate = estimator(TARGET, GAMMA, clip=1.0, return_bound=1.0).release(
             Seen(users), privacy=PRIVATE, rng=np.random.default_rng([seed, 1])
         )
-        low, high = made.interval(0.9)
+        low, high = estimate.interval(0.9)
         hits.append(low[0] <= TRUTH <= high[0])
-        values.append(made.values[0])
+        values.append(estimate.values[0])
     assert sum(hits) >= 45
     assert abs(np.mean(values) - TRUTH) > 0.005  # the standard error is .0005
 
@@ -352,12 +378,12 @@ def test_intervals_cover_what_the_clip_took_off(estimator, chain):
 @pytest.mark.parametrize("estimator", [ImportanceSampling, WeightedImportanceSampling])
 def test_the_answer_has_the_clipped_share_and_the_effective_sample_size(estimator, chain):
     users = acting(chain.users(20_000))
-    made = estimator(TARGET, GAMMA, clip=8.0, return_bound=1.0).release(
+    estimate = estimator(TARGET, GAMMA, clip=8.0, return_bound=1.0).release(
         Seen(users), privacy=PRIVATE, rng=np.random.default_rng(0)
     )
     rho = weights_of(estimator(TARGET, GAMMA, clip=8.0, return_bound=1.0), users)
-    assert made.clipped_share == pytest.approx(1 - rho.mean(), abs=0.02)
-    assert made.effective_users == pytest.approx(rho.sum() ** 2 / (rho**2).sum(), rel=0.15)
+    assert estimate.clipped_share == pytest.approx(1 - rho.mean(), abs=0.02)
+    assert estimate.effective_users == pytest.approx(rho.sum() ** 2 / (rho**2).sum(), rel=0.15)
     assert (
         ALL["per decision"]
         .release(Seen(users), privacy=PRIVATE, rng=np.random.default_rng(0))
@@ -373,13 +399,13 @@ def test_public_probabilities_stand_in_for_logged_ones(chain):
     )
     table = np.full((S, 2), 0.5)
     for kind in (ImportanceSampling, WeightedImportanceSampling):
-        known = kind(TARGET, GAMMA, clip=8.0, behaviour=table, return_bound=1.0).release(
+        with_behaviour = kind(TARGET, GAMMA, clip=8.0, behaviour=table, return_bound=1.0).release(
             Seen(none), privacy=confide.NoPrivacy()
         )
         logged = kind(TARGET, GAMMA, clip=8.0, return_bound=1.0).release(
             Seen(users), privacy=confide.NoPrivacy()
         )
-        assert known.values[0] == pytest.approx(logged.values[0], abs=1e-9)
+        assert with_behaviour.values[0] == pytest.approx(logged.values[0], abs=1e-9)
         assert (
             "if actions were taken with the stated probabilities"
             in kind(TARGET, GAMMA, behaviour=table, return_bound=1.0).about

@@ -28,7 +28,10 @@ class Seen:
 
 
 def test_without_noise_it_solves_the_empirical_bellman_equation(chain):
-    """On a table: the values of the empirical model, exactly (the prior's shrinkage is below 1e-4)."""
+    """On a table.
+
+    The values of the empirical model, exactly (the prior's shrinkage is below 1e-4).
+    """
     users = chain.users(3000)
     estimate = PrivateLSTD(np.eye(S), GAMMA, norm=200.0, return_bound=1.0).release(
         Seen(users), privacy=confide.NoPrivacy()
@@ -87,7 +90,10 @@ def test_an_unknown_error_gives_the_whole_range_at_every_level(chain):
 
 
 def test_intervals_cover(chain):
-    """90 % intervals, 200 runs: 85 to 98 % with noise, and without, where it is all sampling; one standard error is at most 2.1 %."""
+    """90 % intervals, 200 runs: 85 to 98 % with noise, and without, where it is all sampling.
+
+    One standard error is at most 2.1 %.
+    """
     for privacy, count in ((PRIVATE, 4000), (confide.NoPrivacy(), 1000)):
         hits = []
         for seed in range(200):
@@ -110,7 +116,10 @@ def test_a_matrix_that_noise_hides_gives_the_whole_range(chain):
 
 
 def test_a_budget_that_runs_out_does_not_bias(chain):
-    """Most users' steps stop counting half-way: without noise the values stay, as those of users who were scaled as a whole would not."""
+    """Most users' steps stop counting half-way.
+
+    Without noise the values stay, as those of users who were scaled as a whole would not.
+    """
     short = PrivateLSTD(np.eye(S), GAMMA, norm=4.5, return_bound=1.0).release(
         Seen(chain.users(40_000)), privacy=confide.NoPrivacy()
     )

@@ -29,8 +29,10 @@ def extended(monkeypatch):
 
 @pytest.mark.usefixtures("extended")
 def test_an_option_of_an_estimator_is_declared_in_one_place():
-    made = make_estimator("with-another-option", states=3, discount=1.0, return_bound=1.0, rounds=5)
-    assert made.rounds == 5 and options_of(WithAnotherOption)["rounds"].default == "3"
+    estimator = make_estimator(
+        "with-another-option", states=3, discount=1.0, return_bound=1.0, rounds=5
+    )
+    assert estimator.rounds == 5 and options_of(WithAnotherOption)["rounds"].default == "3"
     for planned in (False, True):
         (option,) = (each for each in declared_options(planned) if each.name == "rounds")
         assert option.help == "with-another-option: how often values are shrunk."

@@ -1,4 +1,7 @@
-"""Public parameters and arguments: refused in words, before anything is paid; and what estimators say of themselves."""
+"""Public parameters and arguments: refused in words, before anything is paid.
+
+And what estimators say of themselves.
+"""
 
 import numpy as np
 import pytest
@@ -60,10 +63,10 @@ def test_discount_range_and_states_are_checked_when_an_estimator_is_made(kind, n
     "features", "weights", "components", "target", "clip", "ridge", "centre", "interval_share"
 )
 def test_text_and_nan_are_no_numbers(kind, name):
-    made = MAKES[kind] | ({"shrink": "empirical-bayes"} if name == "components" else {})
+    parameters = MAKES[kind] | ({"shrink": "empirical-bayes"} if name == "components" else {})
     for wrong in ("much", [[np.nan]] * S, *([None] if name in MAKES[kind] else [])):
         with pytest.raises(InvalidParameter, match=f"^{name} must be"):
-            kind(**made | {name: wrong})
+            kind(**parameters | {name: wrong})
 
 
 def test_yes_and_no_are_true_and_false():
@@ -108,14 +111,14 @@ def test_numbers_of_numpy_in_logs_and_plans(chain):
 )
 def test_arguments_of_the_wrong_type_are_not_paid_for(kind, wrong, message, tmp_path, chain):
     ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=5.0, delta=1e-4)
-    asked = {
+    arguments = {
         "logs": chain.log(10),
         "privacy": PRIVATE,
         "ledger": ledger,
         "rng": np.random.default_rng(0),
     } | wrong
     with pytest.raises(InvalidParameter, match=message):
-        kind(**MAKES[kind]).release(asked.pop("logs"), **asked)
+        kind(**MAKES[kind]).release(arguments.pop("logs"), **arguments)
     assert not ledger.spends
 
 
@@ -192,11 +195,12 @@ def test_an_error_after_the_charge_says_that_it_was_charged(error, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("estimator", "said"),
+    ("estimator", "words"),
     [
         (
             CountsAndSums(states=S, return_bound=1.0),
-            "the first 2 trajectories of each user are used, and the first 9 steps of each; all different states",
+            "the first 2 trajectories of each user are used, and the first 9 steps of each; "
+            "all different states",
         ),
         (
             CountsAndSums(states=S, visits=3, return_bound=1.0),
@@ -225,14 +229,15 @@ def test_an_error_after_the_charge_says_that_it_was_charged(error, tmp_path):
         ),
         (
             WeightedImportanceSampling(TARGET, return_bound=1.0),
-            "a state of 8 or more or an action of 2 or more, outside the target's table, or with a missing outcome, contributes zero",
+            "a state of 8 or more or an action of 2 or more, outside the target's table, "
+            "or with a missing outcome, contributes zero",
         ),
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_counts_in_words(estimator, said):
+def test_what_counts_in_words(estimator, words):
     counted = estimator.counted(2, 9)
-    assert said in counted
+    assert words in counted
     assert "a user with a state of 8 or more" in counted and "contributes zero" in counted
 
 

@@ -16,9 +16,9 @@ from confide.evaluation.range_of_returns import range_of_returns
     ],
 )
 def test_no_return_is_outside(rewards, steps, discount, least, most):
-    found = range_of_returns(rewards, steps, discount)
-    assert found[:2] == pytest.approx((least, most))
-    assert f"up to {steps} rewards in [{rewards[0]:g}, {rewards[1]:g}]" in found[2]
+    range_and_reason = range_of_returns(rewards, steps, discount)
+    assert range_and_reason[:2] == pytest.approx((least, most))
+    assert f"up to {steps} rewards in [{rewards[0]:g}, {rewards[1]:g}]" in range_and_reason[2]
 
 
 @pytest.mark.parametrize("wrong", [(1.0, 1.0), (1.0, 0.0), (0.0, float("nan")), (0.0,), "much"])

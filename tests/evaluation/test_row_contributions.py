@@ -84,7 +84,10 @@ def test_temporal_differences_are_those_of_the_equation():
 
 
 def test_steps_count_until_the_next_might_leave_the_ball():
-    """Whether a step counts is known before it is made, and never comes back: a later short step does not count either."""
+    """Whether a step counts is known before it is made, and never comes back.
+
+    A later short step does not count either.
+    """
     statistic = temporal_sums([[1.0], [0.01]], 3.0)
     kept = statistic.contribution(users([[(0, 1.0)] * 50 + [(1, 0.0)] * 50])).values
     other = statistic.contribution(users([[(0, 1.0)] * 50 + [(0, -5.0), (1, 0.3)]])).values

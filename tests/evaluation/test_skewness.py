@@ -45,7 +45,10 @@ def test_rare_wins_move_the_upper_end_and_rare_losses_the_lower_end():
 
 
 def test_a_state_with_few_winners_is_covered_as_often_as_stated():
-    """1,700 one-step users, of whom 0.2 % to 0.6 % earn 1: exact coverage, averaged over the rate."""
+    """1,700 one-step users, of whom 0.2 % to 0.6 % earn 1.
+
+    Exact coverage, averaged over the rate.
+    """
     users = 1700
     wins = np.arange(100)
     counts = np.full(len(wins), float(users))

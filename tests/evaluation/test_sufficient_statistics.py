@@ -117,9 +117,12 @@ def test_secure_noise_pure_privacy_and_null_users(privacy, chain):
 
 @pytest.mark.parametrize("features", [np.eye(S), LINES], ids=["table", "lines"])
 def test_intervals_cover(features, chain):
-    """90 % intervals over 150 runs of 8 states: 85 to 98 %, where noise rules, and without noise, where sampling does.
+    """90 % intervals over 150 runs of 8 states.
 
-    Runs are independent, states of a run are not: one standard error is at most 2.5 %, and seeds are fixed.
+    85 to 98 %, where noise rules, and without noise, where sampling does.
+
+    Runs are independent, states of a run are not: one standard error is at most 2.5 %, and seeds
+    are fixed.
     """
     estimator = SufficientStatistics(features, GAMMA, visits=S, return_bound=1.0)
     assert 0.85 <= covered(estimator, chain, 150, 2000) <= 0.98
@@ -195,11 +198,13 @@ def test_the_noise_of_a_product_is_that_of_goe_matrices():
 def test_the_solution_is_the_posterior_mean():
     rng = np.random.default_rng(0)
     A, b, Q = rng.normal(size=(3, 3)), rng.normal(size=3), np.diag([1.0, 2.0, 0.5])
-    found = solve(A, b, variance=0.3, prior=Q)
+    solution = solve(A, b, variance=0.3, prior=Q)
     precision = A.T @ A / 0.3 + np.linalg.inv(Q)
-    np.testing.assert_allclose(found.theta, np.linalg.solve(precision, A.T @ b / 0.3))
+    np.testing.assert_allclose(solution.theta, np.linalg.solve(precision, A.T @ b / 0.3))
     np.testing.assert_allclose(
-        found.shrinkage + 0.3 * found.gain @ found.gain.T, np.linalg.inv(precision), atol=1e-12
+        solution.shrinkage + 0.3 * solution.gain @ solution.gain.T,
+        np.linalg.inv(precision),
+        atol=1e-12,
     )
 
 

@@ -30,9 +30,12 @@ def log(users):
 
 
 def plain(users, statistic):
-    """The definition: the return from the first visit on, one state and one trajectory at a time."""
+    """The definition.
+
+    The return from the first visit on, one state and one trajectory at a time.
+    """
     bound = statistic.bound
-    made = np.zeros((3 if bound.squares else 2, bound.states))
+    expected = np.zeros((3 if bound.squares else 2, bound.states))
     for user in users:
         if any(not 0 <= s < bound.states or not math.isfinite(r) for path in user for s, r in path):
             continue
@@ -43,8 +46,10 @@ def plain(users, statistic):
             for s, t in list(first.items())[: bound.visits]:
                 F = sum(r * statistic.discount**i for i, (_, r) in enumerate(path[t:]))
                 g = float(np.clip((F - statistic.centre) / statistic.radius, -1, 1))
-                made[:, s] += [bound.count_unit, g, bound.square_unit * (g * g - 0.5)][: len(made)]
-    return made.ravel()
+                expected[:, s] += [bound.count_unit, g, bound.square_unit * (g * g - 0.5)][
+                    : len(expected)
+                ]
+    return expected.ravel()
 
 
 def random_users(rng, count, states, *, bad=0.0):

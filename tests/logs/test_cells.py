@@ -1,7 +1,8 @@
-"""What is in one user's cells never changes what is read from the rows of others, nor whether a table is imported.
+"""One user's cells never change what is read from the rows of others.
 
-The sensitivity of every release assumes this. One user's cells are replaced by everything that a cell may hold, column
-by column, in every kind of table, and the rows of all other users are compared with those of the original table.
+They never decide whether a table is imported, either. The sensitivity of every release assumes
+this. One user's cells are replaced by everything that a cell may hold, column by column, in every
+kind of table, and the rows of all other users are compared with those of the original table.
 """
 
 import csv
@@ -199,8 +200,8 @@ def check(importer, source_of, columns, values, names=None, **options):
         if name == "user":  # another id is another user
             continue
         for group in replacements(values):
-            found = importer.rows(source_of(changed(columns, name, group)), **options)
-            assert found == (others, users), (name, group)
+            imported_rows = importer.rows(source_of(changed(columns, name, group)), **options)
+            assert imported_rows == (others, users), (name, group)
 
 
 @pytest.mark.parametrize("kind", ["labels", "numbers"])
@@ -260,7 +261,8 @@ def test_cells_of_pandas(importer, kind, times):
 def test_times_before_1970_are_rounded_as_in_a_mixed_column(importer):
     """One cell turns a column of nanoseconds into one of objects, which has microseconds."""
     columns = table_of("labels")
-    # The first two steps of everybody are just before and just after 1970. Rounded to zero, both would be at 1970.
+    # The first two steps of everybody are just before and just after 1970. Rounded to zero, both
+    # would be at 1970.
     columns["time"] = [
         pandas.Timestamp(1000 * (place % ROWS) - 500) for place in range(len(columns["user"]))
     ]
@@ -392,7 +394,7 @@ def test_ids_that_have_more_digits_than_a_float_are_different_users(importer):
 
 @pytest.mark.parametrize("position", ["first", "last"])
 def test_rows_and_whole_users_of_others(importer, position):
-    """A user with many rows, with a row twice, without a row that can be read, and with rows of a wrong length."""
+    """Users with many rows, a row twice, no row that can be read, and rows of a wrong length."""
     columns = table_of("labels")
     whole = list(zip(*columns.values(), strict=True))
     target = [row for row in whole if row[0] == TARGET]

@@ -45,7 +45,8 @@ def test_counts(path, small):
             "single": 4,
             "assumptions": [],
             "warnings": [
-                "MOST USERS CONTRIBUTE ZERO: a release of this log would be noise. Correct the columns that have missing values"
+                "MOST USERS CONTRIBUTE ZERO: a release of this log would be noise. "
+                "Correct the columns that have missing values"
             ],
         }
         # who knows how many states there are?

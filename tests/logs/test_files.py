@@ -1,4 +1,7 @@
-"""Files that are no log are refused without a value in the text; hostile rows cost their own user only."""
+"""Files that are no log are refused without a value in the text.
+
+Hostile rows cost their own user only.
+"""
 
 import subprocess
 import sys
@@ -191,7 +194,8 @@ import sys
 from pathlib import Path
 from confide.logs import open as open_logs
 rows = [len(block.states) for block in open_logs(sys.argv[1], max_steps=int(sys.argv[2])).blocks()]
-peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+status = Path("/proc/self/status").read_text().splitlines()
+peak = next(line for line in status if line.startswith("VmHWM"))
 print(sum(rows), max(rows), int(peak.split()[1]) // 1024)
 """
 

@@ -44,8 +44,8 @@ def test_stays_by_their_first_row(rng):
 def test_a_row_that_says_nothing_more(rng):
     starts = np.append(np.arange(0, 300, 3), 300)
     bits, missing = rng.integers(0, 2, (3, 300)), rng.random((3, 300)) < 0.3
-    found = np.zeros(300, np.bool_)
-    kernels.mark_subsumed_rows(starts, bits, missing, 100, found)
+    subsumed = np.zeros(300, np.bool_)
+    kernels.mark_subsumed_rows(starts, bits, missing, 100, subsumed)
 
     def says(i, j):
         return all(
@@ -54,7 +54,7 @@ def test_a_row_that_says_nothing_more(rng):
 
     for first in starts[:-1]:
         group = range(first, first + 3)
-        kept = [row for row in group if not found[row]]
+        kept = [row for row in group if not subsumed[row]]
         # nothing is lost
         assert kept and all(any(says(row, other) for other in kept) for row in group)
         # and nothing is left that could go
@@ -66,11 +66,11 @@ def test_a_row_that_says_nothing_more(rng):
 
 def test_hashes_tell_ids_apart_and_spaces_do_not_count():
     texts = ["", " ", "a", " a\t", "ab", "abcdefgh", "abcdefghi", "abcdefgh\0", None, "é"]
-    found = hash_ids(pa.array(texts), 7, "x")
-    assert (found == 0).tolist() == [True, True, *[False] * 6, True, False]
-    assert found[2] == found[3] and len(set(found.tolist())) == 7
-    assert np.array_equal(hash_ids(pa.array(texts).dictionary_encode(), 7, "x"), found)
-    assert np.array_equal(hash_ids(pa.array(["?", *texts])[1:], 7, "x"), found)  # a slice
+    hashes = hash_ids(pa.array(texts), 7, "x")
+    assert (hashes == 0).tolist() == [True, True, *[False] * 6, True, False]
+    assert hashes[2] == hashes[3] and len(set(hashes.tolist())) == 7
+    assert np.array_equal(hash_ids(pa.array(texts).dictionary_encode(), 7, "x"), hashes)
+    assert np.array_equal(hash_ids(pa.array(["?", *texts])[1:], 7, "x"), hashes)  # a slice
     many = hash_ids(pa.array(np.arange(200_000)), 7, "x")
     assert len(np.unique(many)) == 200_000 and not np.array_equal(
         many[:9], hash_ids(pa.array(np.arange(9)), 8, "x")
@@ -82,8 +82,8 @@ def test_the_table_of_ids_grows_and_starts_anew(monkeypatch):
     pseudonyms, expected = PseudonymTable(b"k" * 32), {}
     for first in range(0, 20_000, 1000):
         column = pa.array(np.arange(first, first + 1500))
-        numbers, known = pseudonyms.numbers(column, "x")
-        assert known.all()
+        numbers, has_number = pseudonyms.numbers(column, "x")
+        assert has_number.all()
         for number, each in zip(numbers.tolist(), column.to_pylist(), strict=True):
             assert expected.setdefault(each, number) == number
     assert len(set(expected.values())) == len(expected) == 20_500 and max(expected.values()) < 2**63

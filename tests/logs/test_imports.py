@@ -64,10 +64,10 @@ def imported(tmp_path):
 
     def done(*lines, head=HEAD, check=True, **options):
         (tmp_path / "raw.csv").write_text(head + "".join(f"{line}\n" for line in lines))
-        found = import_log(
+        report = import_log(
             tmp_path / "raw.csv", tmp_path / "log.parquet", **{**NAMES, **LABELS, **options}
         )
-        return found, _by_user(tmp_path / "log.parquet", tmp_path / "confide.key") if check else {}
+        return report, _by_user(tmp_path / "log.parquet", tmp_path / "confide.key") if check else {}
 
     return done
 
@@ -85,15 +85,15 @@ def _by_user(path, key):
     names = {_number(key, text): text for text in "abcdefgh"} | {
         _number(key, str(n)): n for n in range(20)
     }
-    found = {}
+    rows_of_users = {}
     for row in rows:
         user = names[row.pop("user")]
-        found.setdefault(user, []).append(tuple(row[name] for name in row))
-    return found
+        rows_of_users.setdefault(user, []).append(tuple(row[name] for name in row))
+    return rows_of_users
 
 
 def test_rows_in_any_order_become_stays_in_the_order_of_time(imported):
-    found, rows = imported(
+    report, rows = imported(
         "a,s2,2020-01-09 00:00:00,mild,low,1",
         "b,s1,2020-01-01 00:00:00,severe,high,0.5",  # the same name of a stay of somebody else
         "a,s1,2020-01-02 00:00:00,severe,high,0.25",
@@ -104,9 +104,9 @@ def test_rows_in_any_order_become_stays_in_the_order_of_time(imported):
         "a": [(0, 0, 0, 0.0, 0), (0, 1, 1, 0.25, 1), (1, 0, 0, 1.0, 0)],
         "b": [(0, 0, 1, 0.5, 1)],
     }
-    assert (found.counts["users"], found.counts["stays"], found.counts["steps"]) == (2, 3, 4)
-    assert found.to_dict()["label"] == "NOT PRIVATE: for the data holder only" and str(
-        found
+    assert (report.counts["users"], report.counts["stays"], report.counts["steps"]) == (2, 3, 4)
+    assert report.to_dict()["label"] == "NOT PRIVATE: for the data holder only" and str(
+        report
     ).startswith("NOT PRIVATE")
 
 
@@ -119,16 +119,19 @@ def test_duplicates_and_several_rows_of_a_time(imported):
         "a,s,2020-01-02,severe,,0.5",  # another reading of the same time
         "a,s,2020-01-02,,high,",
     ]
-    found, rows = imported(*lines)
+    report, rows = imported(*lines)
     assert rows["a"] == [(0, 0, 0, 1.0, 0), (0, 1, 1, 1.5, 1)]
-    assert (found.counts["duplicates"], found.counts["merged"]) == (2, 2)
+    assert (report.counts["duplicates"], report.counts["merged"]) == (2, 2)
     assert imported(*lines, rows="first", rewards="mean")[1]["a"][1] == (0, 1, 0, 0.75, 0)
     assert imported(*lines, rewards="last")[1]["a"][1] == (0, 1, 1, 0.5, 1)
     assert imported(*lines, rewards="first")[1]["a"][1] == (0, 1, 1, 1.0, 1)
 
 
 def test_what_is_missing_is_lost_and_said_and_everybody_stays(imported):
-    """The number of users is that of ids, whatever is in anybody's cells: it is public under `replace`."""
+    """The number of users is that of ids, whatever is in anybody's cells.
+
+    It is public under `replace`.
+    """
     lines = [
         "a,s,2020-01-01,mild,low,1",
         "a,s,2020-01-02,,low,1",
@@ -142,11 +145,11 @@ def test_what_is_missing_is_lost_and_said_and_everybody_stays(imported):
         "g,s,2020-01-01,severe,high,0",
         "h,s,2020-01-01,severe,high,0",
     ]
-    found, rows = imported(*lines)
+    report, rows = imported(*lines)
     zero = [(0, 0, None, 0.0, None)]
     assert {user: rows[user] for user in "bcde"} == dict.fromkeys("bcde", zero)
     assert [row[1] for row in rows["a"]] == [0, 2]  # a gap where a step was lost
-    counts = found.counts
+    counts = report.counts
     assert (
         counts["users"],
         counts["zero"],
@@ -154,17 +157,17 @@ def test_what_is_missing_is_lost_and_said_and_everybody_stays(imported):
         counts["unplaced"],
         counts["incomplete"],
     ) == (8, 4, 1, 2, 3)
-    by_role = {column["role"]: column for column in found.columns}
+    by_role = {column["role"]: column for column in report.columns}
     assert [
         by_role[role]["missing"] for role in ("user", "stay", "time", "state", "reward", "action")
     ] == [1, 1, 0, 1, 1, 0]
     assert (by_role["time"]["unreadable"], by_role["reward"]["unreadable"]) == (1, 1)
-    found, rows = imported(*lines, fill_reward=0.5)
-    assert rows["b"] == [(0, 0, 0, 0.5, 0)] and found.counts["filled"] == 2
-    found, _ = imported(*lines, drop="person")
+    report, rows = imported(*lines, fill_reward=0.5)
+    assert rows["b"] == [(0, 0, 0, 0.5, 0)] and report.counts["filled"] == 2
+    report, _ = imported(*lines, drop="person")
     assert (
-        "MOST USERS CONTRIBUTE ZERO: 5 of 8" in found.warnings[0]
-        and "use --drop row" in found.warnings[0]
+        "MOST USERS CONTRIBUTE ZERO: 5 of 8" in report.warnings[0]
+        and "use --drop row" in report.warnings[0]
     )
     assert (
         imported(*lines, *(f"{n},s,2020-01-01,mild,low,1" for n in range(9)), drop="person")[1]["a"]
@@ -226,9 +229,9 @@ def test_what_is_missing_is_lost_and_said_and_everybody_stays(imported):
 )
 def test_what_is_wrong_in_cells_is_said_and_never_refused(imported, line, options, match):
     """Whether a command fails must not depend on what is in one person's cells."""
-    found, _ = imported(line, **options)
-    said = str(found)
-    assert re.search(match, said) and "SECRET" not in said and said.startswith("NOT PRIVATE")
+    report, _ = imported(line, **options)
+    words = str(report)
+    assert re.search(match, words) and "SECRET" not in words and words.startswith("NOT PRIVATE")
 
 
 @pytest.mark.parametrize(
@@ -264,16 +267,16 @@ def test_states_that_are_clusters_of_labels(imported, tmp_path):
         "a,s,2020-01-02,severe,high,0",
         "a,s,2020-01-03,shock,low,0",
     )
-    found, rows = imported(*lines, states=clusters)
+    report, rows = imported(*lines, states=clusters)
     assert [row[2] for row in rows["a"]] == [1, 0, 0]
     expected = Labels(("bad", "fair"), ("low", "high"), members=(("shock", "severe"), ("mild",)))
-    assert found.labels == open_logs(tmp_path / "log.parquet").labels == expected
+    assert report.labels == open_logs(tmp_path / "log.parquet").labels == expected
     assert "the states are clusters of 3 declared labels; the log has the clusters only" in str(
-        found
+        report
     )
     # the name of a cluster is no label
-    found, _ = imported("a,s,2020-01-01,bad,low,1", states=clusters)
-    assert found.counts["zero"] == 1
+    report, _ = imported("a,s,2020-01-01,bad,low,1", states=clusters)
+    assert report.counts["zero"] == 1
     for wrong in ({"mild": 1}, {"mild": " "}, {1: "bad"}, {}, {"mild": ["bad"]}):
         with pytest.raises(InvalidParameter):
             imported(*lines, states=wrong)
@@ -285,8 +288,8 @@ def test_states_that_are_clusters_of_labels(imported, tmp_path):
 
 def test_labels(imported, tmp_path):
     line = "a,s,2020-01-01, severe ,low,1"
-    found, _ = imported(line, states=["NA", "mild", "severe", "dead"])
-    assert found.warnings[-2:] == (
+    report, _ = imported(line, states=["NA", "mild", "severe", "dead"])
+    assert report.warnings[-2:] == (
         "3 declared states are never found: NA, mild, dead; check the spelling",
         "1 declared action is never found: high; check the spelling",
     )
@@ -309,9 +312,9 @@ def test_labels_that_are_none(imported, labels):
 
 
 def test_undeclared_values_count_as_missing(imported):
-    found, rows = imported("a,s,2020-01-01,other,low,1", "a,s,2020-01-02,mild,low,1")
+    report, rows = imported("a,s,2020-01-01,other,low,1", "a,s,2020-01-02,mild,low,1")
     assert rows["a"] == [(0, 1, 0, 1.0, 0)]
-    assert next(column["outside"] for column in found.columns if column["role"] == "state") == 1
+    assert next(column["outside"] for column in report.columns if column["role"] == "state") == 1
 
 
 @pytest.mark.parametrize(
@@ -333,12 +336,15 @@ def test_times(imported, first, second, form):
         "b,s,?,mild,low,1",
         *(f"{n},s,{first},mild,low,0" for n in range(9)),
     ]
-    found, rows = imported(*lines, time_format=form)
-    assert [row[2] for row in rows["a"]] == [0, 1] and found.counts["unplaced"] == 1
+    report, rows = imported(*lines, time_format=form)
+    assert [row[2] for row in rows["a"]] == [0, 1] and report.counts["unplaced"] == 1
 
 
 def test_steps_of_a_fixed_length(imported):
-    """Of 4 hours, counted from the first row of a stay; duplicates of one time go before rows are put together."""
+    """Of 4 hours, counted from the first row of a stay.
+
+    Duplicates of one time go before rows are put together.
+    """
     lines = [
         "a,s,2020-01-01 01:00,mild,low,1",
         "a,s,2020-01-01 01:00,mild,low,1",  # twice
@@ -347,15 +353,15 @@ def test_steps_of_a_fixed_length(imported):
         "a,s,2020-01-01 13:00,mild,low,0.25",  # the fourth: the third has no row, and leaves a gap
         "a,t,2020-02-01 03:00,mild,low,2",
     ]
-    found, rows = imported(*lines, every="4h")
+    report, rows = imported(*lines, every="4h")
     assert rows["a"] == [
         (0, 0, 1, 1.5, 1),
         (0, 1, 0, 0.0, 0),
         (0, 3, 0, 0.25, 0),
         (1, 0, 0, 2.0, 0),
     ]
-    assert (found.counts["duplicates"], found.counts["merged"]) == (1, 1)
-    assert "steps: of 4h each by" in str(found)
+    assert (report.counts["duplicates"], report.counts["merged"]) == (1, 1)
+    assert "steps: of 4h each by" in str(report)
     assert [row[1] for row in imported(*lines, every="240 min")[1]["a"]] == [0, 1, 3, 0]
 
 
@@ -369,8 +375,8 @@ def test_numbers_are_steps_of_a_fixed_length_too(imported, times, every):
 
 @pytest.mark.parametrize(("time", "every"), [("2020-01-01", "4"), ("17", "4h")])
 def test_a_length_says_of_which_kind_times_are(imported, time, every):
-    found, _ = imported(f"a,s,{time},mild,low,1", every=every)
-    assert found.counts["unplaced"] == 1 and "column 'at' cannot be read" in str(found)
+    report, _ = imported(f"a,s,{time},mild,low,1", every=every)
+    assert report.counts["unplaced"] == 1 and "column 'at' cannot be read" in str(report)
 
 
 @pytest.mark.parametrize("every", ["4 weeks", "0h", "-1h"])
@@ -387,21 +393,21 @@ def test_a_length_needs_times_and_rows_that_are_too_far_away_are_lost(imported):
         "a,s,2020-01-02,mild,low,1",
         "b,s,2020-01-02,severe,low,1",
     ]
-    found, rows = imported(*lines, every="1us")
+    report, rows = imported(*lines, every="1us")
     assert (
-        found.counts["unplaced"] == 1 and len(rows["a"]) == 1 and rows["b"] == [(0, 0, 1, 1.0, 0)]
+        report.counts["unplaced"] == 1 and len(rows["a"]) == 1 and rows["b"] == [(0, 0, 1, 1.0, 0)]
     )
 
 
 def test_days_and_weeks_are_those_of_the_calendar(imported):
-    """A decision in the evening and one on the next morning are two decisions, although less than a day apart."""
+    """Decisions in the evening and on the next morning are two, although less than a day apart."""
     # the last one is a Monday
     times = ("2020-01-01 22:00", "2020-01-02 06:00", "2020-01-05 23:59", "2020-01-06 00:00")
     lines = [f"a,s,{time},mild,low,{place}" for place, time in enumerate(times)]
     assert [row[1] for row in imported(*lines, every="1d")[1]["a"]] == [0, 1, 4, 5]
     assert [row[1] for row in imported(*lines, every="1w")[1]["a"]] == [0, 1]
-    found, rows = imported(*lines, every="24h")
-    assert [row[1] for row in rows["a"]] == [0, 4] and found.counts["decisions"] == 0
+    report, rows = imported(*lines, every="24h")
+    assert [row[1] for row in rows["a"]] == [0, 4] and report.counts["decisions"] == 0
     lines[1] = lines[1].replace("low", "high")
     assert "1 steps hold rows with different actions" in str(imported(*lines, every="24h")[0])
 
@@ -425,10 +431,10 @@ def test_several_files_are_one_table(imported, tmp_path):
             seen.append(done / total) if what == "reading" else None
         ),
     }
-    found = import_log(files, tmp_path / "log.parquet", **options)
+    report = import_log(files, tmp_path / "log.parquet", **options)
     assert (
         _by_user(tmp_path / "log.parquet", tmp_path / "confide.key") == whole
-        and found.counts["users"] == 2
+        and report.counts["users"] == 2
     )
     assert seen == sorted(seen) and seen[-1] == 1.0
     (tmp_path / "third.csv").write_text("other\n1\n")
@@ -443,8 +449,8 @@ def test_several_files_are_one_table(imported, tmp_path):
         "reward": [0.0],
     }
     pq.write_table(pa.table(numbered), tmp_path / "fourth.parquet")
-    found = import_log([*files, tmp_path / "fourth.parquet"], tmp_path / "log.parquet", **options)
-    assert "column 'at' holds 3 dates and 1 numbers" in str(found)
+    report = import_log([*files, tmp_path / "fourth.parquet"], tmp_path / "log.parquet", **options)
+    assert "column 'at' holds 3 dates and 1 numbers" in str(report)
     with pytest.raises(InvalidParameter, match="another file than the source"):
         import_log([*files, tmp_path / "log.parquet"], tmp_path / "log.parquet", **options)
     with pytest.raises(InvalidParameter, match="the list is empty"):
@@ -452,18 +458,18 @@ def test_several_files_are_one_table(imported, tmp_path):
 
 
 def test_a_day_that_is_none_is_unreadable(imported):
-    found, rows = imported(
+    report, rows = imported(
         "a,s,2020-02-30,mild,low,1", "a,s,2020-02-28,mild,low,1", "a,s,2020-02-27 ,severe,low,1"
     )
-    assert [row[2] for row in rows["a"]] == [1, 0] and found.counts["unplaced"] == 1
+    assert [row[2] for row in rows["a"]] == [1, 0] and report.counts["unplaced"] == 1
 
 
 def test_without_times_and_stays_rows_are_in_order(tmp_path):
     (tmp_path / "raw.csv").write_text("user,state,reward\na,3,1\nb,1,1\na,2.0,1\n")
-    found = import_log(tmp_path / "raw.csv", tmp_path / "log.parquet", in_order=True)
+    report = import_log(tmp_path / "raw.csv", tmp_path / "log.parquet", in_order=True)
     rows = _by_user(tmp_path / "log.parquet", tmp_path / "confide.key")
     assert rows == {"a": [(0, 0, 3, 1.0), (0, 1, 2, 1.0)], "b": [(0, 0, 1, 1.0)]}
-    assert any("as --in-order says" in text for text in found.did)
+    assert any("as --in-order says" in text for text in report.did)
 
 
 def test_the_order_of_rows_is_never_guessed(tmp_path):
@@ -503,11 +509,14 @@ def test_ids_are_hashed_with_the_holders_key(imported, tmp_path):
 
 @pytest.mark.parametrize("spelt", [" 7", "7.0", "\u00a07\u00a0", "\t7.0 "])
 def test_one_person_is_not_two_users_because_of_how_an_id_is_written(imported, spelt):
-    """Spreadsheets put spaces around ids, also such that do not break, and frames write a column of ids with a gap as floats."""
-    found, rows = imported(
+    """Spreadsheets put spaces around ids, also such that do not break.
+
+    Frames write a column of ids with a gap as floats.
+    """
+    report, rows = imported(
         "7,s,2020-01-01,mild,low,1", f"{spelt},s,2020-01-02,mild,low,1", "a,s,2020-01-02,mild,low,1"
     )
-    assert found.counts["users"] == 2 and len(rows[7]) == 2
+    assert report.counts["users"] == 2 and len(rows[7]) == 2
     assert imported(f"{spelt},s,2020-01-02,mild,low,1")[1].keys() == {7}
     apart = ["1.0.0", "1.05", "x.0", ".0", "10", "1", "-1.0", "1..0"]
     assert imported(*(f"{each},s,2020-01-01,mild,low,1" for each in apart), check=False)[0].counts[
@@ -563,7 +572,10 @@ def test_what_is_no_table(tmp_path):
 
 
 def test_out_of_core_gives_the_same_log(tmp_path, monkeypatch, rng):
-    """Buffers of a few rows: every batch is written to a file of its own, and every partition read back from all of them."""
+    """Buffers of a few rows.
+
+    Every batch is written to a file of its own, and every partition read back from all of them.
+    """
     n = 3000
     rows = {
         "user": rng.integers(0, 300, n),
@@ -576,12 +588,12 @@ def test_out_of_core_gives_the_same_log(tmp_path, monkeypatch, rng):
     import_log(table, tmp_path / "one.parquet", **options)
     for module, name, size in ((raw, "ROWS", 64), (sorting, "BUFFER", 100), (sorting, "GROUP", 50)):
         monkeypatch.setattr(module, name, size)
-    found = import_log(table, tmp_path / "many.parquet", **options)
+    report = import_log(table, tmp_path / "many.parquet", **options)
     assert pq.read_table(tmp_path / "many.parquet").equals(pq.read_table(tmp_path / "one.parquet"))
     check = open_logs(tmp_path / "many.parquet").check(states=5)
     assert (check.users, check.rows, check.zero, check.duplicates, check.disorder) == (
         300,
-        found.counts["steps"],
+        report.counts["steps"],
         0,
         0,
         0,
@@ -589,8 +601,8 @@ def test_out_of_core_gives_the_same_log(tmp_path, monkeypatch, rng):
     # the same by pandas
     frame = table.to_pandas().drop_duplicates(["user", "stay", "time", "state", "reward"])
     assert (
-        found.counts["steps"] == len(frame.drop_duplicates(["user", "stay", "time"]))
-        and found.counts["rows"] == n
+        report.counts["steps"] == len(frame.drop_duplicates(["user", "stay", "time"]))
+        and report.counts["rows"] == n
     )
     assert np.isclose(
         pq.read_table(tmp_path / "many.parquet")["reward"].to_numpy().sum(), frame["reward"].sum()
@@ -668,8 +680,8 @@ def test_minari(minari_set, tmp_path):
     data = make([[3, 4, 5], [5, 4, 3], [3, 3, 3]], spaces.Discrete(4, start=3))
     from_minari(data, tmp_path / "log.parquet")
     rows = {
-        n: [row[2:] for row in found]
-        for n, found in _by_user(tmp_path / "log.parquet", tmp_path / "confide.key").items()
+        n: [row[2:] for row in rows]
+        for n, rows in _by_user(tmp_path / "log.parquet", tmp_path / "confide.key").items()
     }
     assert rows == {
         n: [(a, 0.5, 0), (b, 1.0, 1)] for n, (a, b) in enumerate([(0, 1), (2, 1), (0, 0)])
@@ -694,9 +706,9 @@ def test_minari_with_vectors(minari_set, tmp_path):
 
 def test_a_day_that_no_month_has_is_unreadable(imported):
     lines = [f"a,s,{day}.2020,mild,low,1" for day in ("31.02", "29.02", "01.03", "03.03", "31.04")]
-    found, rows = imported(*lines, time_format="%d.%m.%Y")
+    report, rows = imported(*lines, time_format="%d.%m.%Y")
     assert len(rows["a"]) == 3
-    assert found.counts["unplaced"] == 2
+    assert report.counts["unplaced"] == 2
     with pytest.raises(InvalidParameter, match="format of dates"):
         imported(*lines, time_format="dmY")
 
@@ -711,14 +723,15 @@ def test_a_terminal_state_needs_no_action(imported):
     lost, rows = imported(*lines)
     assert [row[2:] for row in rows["a"]] == [(0, 0.0, 0)]
     assert lost.warnings == (
-        "2 of 2 rows of state 'severe' have no action, and were lost: a learned policy would not know what leads there. If trajectories "
+        "2 of 2 rows of state 'severe' have no action, and were lost: "
+        "a learned policy would not know what leads there. If trajectories "
         "end there, import again with --terminal 'severe'",
     )
     for given in ("severe", 1, "1"):
         kept, rows = imported(*lines, terminal=[given])
         assert [row[2:] for row in rows["a"]] == [(0, 0.0, 0), (1, 1.0, 0)]
         assert (kept.counts["ended"], kept.counts["incomplete"], kept.warnings) == (2, 0, ())
-    assert any("trajectories end in severe" in said for said in kept.did)
+    assert any("trajectories end in severe" in sentence for sentence in kept.did)
     for given in ("mortal", 2, -1):
         with pytest.raises(InvalidParameter, match="one of the declared states"):
             imported(*lines, terminal=[given])
@@ -734,7 +747,8 @@ def test_a_decimal_comma(imported):
     lost, rows = imported(*lines, head=head, delimiter=";")
     assert [row[3] for row in rows["a"]] == [1.0, 2.0]
     assert lost.warnings[0].startswith(
-        "1 of 3 cells of column 'reward' cannot be read: write numbers with a decimal point, or use --decimal ,"
+        "1 of 3 cells of column 'reward' cannot be read: "
+        "write numbers with a decimal point, or use --decimal ,"
     )
     _, rows = imported(*lines, head=head, delimiter=";", decimal=",")
     assert [row[3] for row in rows["a"]] == [1.0, 2.0, 0.5]
@@ -751,13 +765,16 @@ def test_several_formats_of_times(imported):
         "5 January",
     )
     lines = [f"a,s,{time},mild,low,{place}" for place, time in enumerate(times)]
-    found, rows = imported(*reversed(lines), time_format=["iso", "%d.%m.%Y", "%m/%d/%Y %I:%M %p"])
+    report, rows = imported(*reversed(lines), time_format=["iso", "%d.%m.%Y", "%m/%d/%Y %I:%M %p"])
     assert [row[3] for row in rows["a"]] == [0.0, 1.0, 2.0, 3.0]
-    assert found.counts["unplaced"] == 1
+    assert report.counts["unplaced"] == 1
 
 
 def test_an_error_ends_the_thread_that_reads_ahead(imported, monkeypatch):
-    """Otherwise the garbage collector ends it, perhaps in a thread that it waits for: both would wait for ever."""
+    """Otherwise the garbage collector ends it, perhaps in a thread that it waits for.
+
+    Both would wait for ever.
+    """
 
     def full(*_):
         raise OSError(28, "No space left on device")
@@ -775,9 +792,9 @@ def test_a_missing_state_may_be_a_state_of_its_own(imported):
     lost, rows = imported(*lines)
     assert [row[1] for row in rows["a"]] == [0, 2] and lost.counts["incomplete"] == 1
     states = ["mild", "severe", "unknown"]
-    found, rows = imported(*lines, states=states, fill_state="unknown", fill_action="low")
+    report, rows = imported(*lines, states=states, fill_state="unknown", fill_action="low")
     assert rows["a"] == [(0, 0, 0, 1.0, 0), (0, 1, 2, 1.0, 0), (0, 2, 1, 1.0, 1)]
-    assert (found.counts["filled"], found.counts["incomplete"]) == (2, 0)
+    assert (report.counts["filled"], report.counts["incomplete"]) == (2, 0)
     for wrong in (
         {"fill_state": "none"},
         {"fill_state": 2},

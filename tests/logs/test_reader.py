@@ -1,4 +1,4 @@
-"""Whatever the files look like, the users that come out are those that a plain loop over the rows finds."""
+"""Whatever the files look like, users are those that a plain loop over the rows finds."""
 
 import math
 import tempfile
@@ -58,8 +58,8 @@ def flat(blocks):
         trajectories = [
             rows[a:b] for a, b in zip(block.trajectories, block.trajectories[1:], strict=False)
         ]
-        found = [trajectories[a:b] for a, b in zip(block.users, block.users[1:], strict=False)]
-        users += list(zip(block.valid.tolist(), found, strict=True))
+        of_users = [trajectories[a:b] for a, b in zip(block.users, block.users[1:], strict=False)]
+        users += list(zip(block.valid.tolist(), of_users, strict=True))
     return users
 
 
@@ -156,8 +156,8 @@ def users_of(rng, count=60):
 def expected_of(users, max_trajectories, max_steps):
     """A user without trajectories has an empty one."""
     return [
-        (v, [t[:max_steps] for t in (found or [[]])[:max_trajectories]] if v else [])
-        for v, found in flat([users])
+        (v, [t[:max_steps] for t in (trajectories or [[]])[:max_trajectories]] if v else [])
+        for v, trajectories in flat([users])
     ]
 
 
@@ -369,7 +369,10 @@ def test_a_log_by_another_spelling_is_the_same_log(tmp_path, save, steps):
 
 @pytest.mark.parametrize("kind", [pa.list_, pa.large_list])
 def test_one_huge_list_does_not_decide_the_memory_of_a_batch(tmp_path, kind):
-    """Lists are cut to max_steps before anything is copied; lists of different lengths still contribute zero, and so do null ones."""
+    """Lists are cut to max_steps before anything is copied.
+
+    Lists of different lengths still contribute zero, and so do null ones.
+    """
     states, rewards = (
         [[1, 2], [3] * 10**6, [4] * 50, None, [5, 6, 7]],
         [[0.5, 0.5], [1.0] * 10**6, [1.0] * 60, [1.0], [0.1] * 3],
@@ -397,7 +400,9 @@ def test_one_huge_list_does_not_decide_the_memory_of_a_batch(tmp_path, kind):
     expected = [[(1, 0.5), (2, 0.5)], [(3, 1.0)] * 3, None, None, [(5, 0.1), (6, 0.1), (7, 0.1)]]
     assert [valid for valid, _ in users] == [rows is not None for rows in expected]
     assert all(
-        found == [rows] for (valid, found), rows in zip(users, expected, strict=True) if valid
+        trajectories == [rows]
+        for (valid, trajectories), rows in zip(users, expected, strict=True)
+        if valid
     )
 
 

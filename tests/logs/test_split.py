@@ -133,7 +133,7 @@ def test_missing_steps_stay_marked(people, tmp_path):
 
 
 def test_no_public_name_depends_on_the_size_or_the_time_of_a_private_file(people, tmp_path):
-    """Somebody who sees a certificate could otherwise search for the size, which depends on everybody's rows."""
+    """Otherwise a reader of a certificate could search for the size, which depends on all rows."""
     said = []
     for rows in (700, 100):
         write(tmp_path / "log.parquet", people[:1], rows=rows)
