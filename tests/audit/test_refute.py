@@ -162,8 +162,8 @@ def test_what_is_done_to_a_release_after_its_noise_is_caught_by_replay(monkeypat
     honest = SharedBudget.release
 
     def release(self, total):
-        made = honest(self, total)
-        return replace(made, values=total.values + 0.5 * (made.values - total.values))
+        release = honest(self, total)
+        return replace(release, values=total.values + 0.5 * (release.values - total.values))
 
     def make(noise):
         return make_agent("lsvi-ucb", world, episodes=32, privacy=JointDP(1.0, 1e-2), noise=noise)

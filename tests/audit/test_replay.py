@@ -159,9 +159,11 @@ class Moved:
     by: int
 
     def contribution(self, users):
-        made = self.inner.contribution(users)
+        contribution = self.inner.contribution(users)
         return Bounded(
-            made.values if self.by % 2 else np.zeros_like(made.values), made.bound, made.users
+            contribution.values if self.by % 2 else np.zeros_like(contribution.values),
+            contribution.bound,
+            contribution.users,
         )
 
 
@@ -182,8 +184,8 @@ class InDescriptions(Raw):
 
 class InReleases(Raw):
     def released(self):
-        made = super().released()
-        return dataclasses.replace(made, values=made.values + 1e-6 * self._seen)
+        released = super().released()
+        return dataclasses.replace(released, values=released.values + 1e-6 * self._seen)
 
 
 class InOutput(Raw):
@@ -603,14 +605,14 @@ def test_parts_that_cannot_be_compared_are_listed():
 def test_everything_that_a_service_asks_of_a_learner_is_compared():
     """Found in the service's code, so that a new call cannot be forgotten."""
     folder = Path(confide.__file__).parent / "service"
-    asked = set()
+    read_names = set()
     for path in folder.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             of_learner = (
                 isinstance(node, ast.Attribute)
                 and getattr(node.value, "attr", getattr(node.value, "id", "")) == "learner"
             )
-            asked |= {node.attr} if of_learner else set()
+            read_names |= {node.attr} if of_learner else set()
     assert {
         "publish",
         "close",
@@ -619,15 +621,17 @@ def test_everything_that_a_service_asks_of_a_learner_is_compared():
         "batch_size",
         "decoded",
         "save",
-    } <= asked
+    } <= read_names
     result = replayed(UCRLVTR, neighbours=4)
     compared = {name.removesuffix("()") for name in result.surface} | set(REPLAYED)
     assert {
         name
-        for name in asked - compared
+        for name in read_names - compared
         if f"{name}()" not in result.left_out and name not in result.left_out
     } == set()
-    left_out = {name for name in asked if name in result.left_out or f"{name}()" in result.left_out}
+    left_out = {
+        name for name in read_names if name in result.left_out or f"{name}()" in result.left_out
+    }
     assert left_out == {"contribution", "restore", "rng", "save"} - compared
 
 
@@ -791,8 +795,8 @@ def test_what_cannot_be_decided_is_said():
 
 def test_verdicts_hold_no_data():
     """What is said of a refuted agent names channels and positions."""
-    said = replayed(InErrors).to_json()
-    assert set(said["differences"][0]) == {"channel", "replaced", "served"}
+    record = replayed(InErrors).to_json()
+    assert set(record["differences"][0]) == {"channel", "replaced", "served"}
 
 
 def test_canonical_bytes():
@@ -807,7 +811,7 @@ def test_canonical_bytes():
         def __init__(self, x, y):
             self.x, self._y = x, y
 
-    made = [
+    makers = [
         lambda: np.zeros(3),
         lambda: np.zeros((3, 1)),
         lambda: np.zeros(3, dtype=np.float32),
@@ -827,9 +831,9 @@ def test_canonical_bytes():
         lambda: TabularPolicy(np.zeros((1, 2), dtype=int), 2),
         lambda: object,
     ]
-    digests = [canonical(each()) for each in made]
-    assert len(set(digests)) == len(made)
-    assert digests == [canonical(each()) for each in made]
+    digests = [canonical(each()) for each in makers]
+    assert len(set(digests)) == len(makers)
+    assert digests == [canonical(each()) for each in makers]
     # Whoever prints a dict sees its order.
     assert canonical({"a": 1, "b": 2}) != canonical({"b": 2, "a": 1})
     assert canonical({8, 0}) == canonical({0, 8})
@@ -989,10 +993,14 @@ def test_a_certificate_quotes_a_replay_and_a_refuted_agent_is_not_run():
             agent, LOCK, counts=False, audited=replayed(kind, neighbours=4)
         ).certificate
         verify(certificate)
-        assert any("4 neighbouring data sets" in said for said in certificate.document["checked"])
+        assert any(
+            "4 neighbouring data sets" in sentence for sentence in certificate.document["checked"]
+        )
         assert ("on_trust" in certificate.document) == foreign
         assert (
-            any("Raw is not part of confide" in said for said in taken_on_trust(certificate))
+            any(
+                "Raw is not part of confide" in sentence for sentence in taken_on_trust(certificate)
+            )
             == foreign
         )
     with pytest.raises(PrivacyError, match="was refuted: replay"):
