@@ -41,14 +41,18 @@ class VisitRows:
         response >= ||kappa sum_S v g x||^2, for all |g| <= 1
         overlap  >= sum_SxS' (kappa^2 v v' |t| - t^2)_+
 
-    Sensitivity. f is isometric to two of the three blocks of the PSD matrix sum_S w w^T, w = (x,
-    kappa v g / sqrt(2)), whose trace is at most `trace`; <M, M'> >= 0 for PSD matrices, so replace
-    is at most sqrt(2) trace, null at most trace. Also, null: ||f||^2 <= design + response; replace:
-    ||f - f'||^2 = ||f||^2 + ||f'||^2 - 2 <f, f'>, and -<f, f'> = -sum_SxS' (t^2 + kappa^2 v v' g g'
-    t) <= overlap; or -<f, f'> <= response, since <sum x x^T, sum x' x'^T> >= 0. The smallest is
-    taken. For orthonormal x (a table of states) it is 2 kappa sqrt(K) if kappa >= 1, attained by
-    the same states with g = -g', and sqrt(2 K (1 + kappa^2)) if kappa <= 1, attained by different
-    states if there are 2K. L1: sqrt(size) times as much. Rounding moves each coordinate of either
+    Sensitivity. With w = (x, kappa v g / sqrt(2)), f is isometric to two of the three blocks of the
+    PSD matrix M = sum_S w w^T, whose trace is at most `trace`. For PSD matrices <M, M'> >= 0, so
+        null <= trace, replace <= sqrt(2) trace.
+    Also null, ||f||, is at most sqrt(design + response), and replace is bounded by
+        ||f - f'||^2 = ||f||^2 + ||f'||^2 - 2 <f, f'>,
+        -<f, f'> = -sum_SxS' (t^2 + kappa^2 v v' g g' t) <= overlap.
+    At the same time -<f, f'> <= response, since <sum x x^T, sum x' x'^T> >= 0. The smallest of these
+    bounds is taken.
+
+    For orthonormal x (a table of states), replace is 2 kappa sqrt(K) if kappa >= 1, attained by the
+    same states with g = -g', and sqrt(2 K (1 + kappa^2)) if kappa <= 1, attained by different states
+    if there are 2K. In L1 it is sqrt(size) times as much. Rounding moves each coordinate of either
     neighbour by half a grid step, which is added.
     """
 

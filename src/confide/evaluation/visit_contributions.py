@@ -28,25 +28,32 @@ class FirstVisits:
 
     With kappa = `squares` > 0 there are also kappa sum (g^2 - 1/2).
 
-    Enforced: a user has at most L = `trajectories`, each of which adds one row f = (h, g, kappa
-    (g^2 - 1/2)) for at most K = `visits` different states among N = `states`. A user whose data
-    make no sense adds nothing. h = `balance`.
+    Enforced: a user has at most L = `trajectories`. Each of them adds one row
+        f = (h, g, kappa (g^2 - 1/2)), h = `balance`,
+    for at most K = `visits` different states among N = `states`. A user whose data make no sense
+    adds nothing.
 
-    Sensitivity of one trajectory. A state that only one of two neighbours visits moves by at most u
-    = h^2 + 1 + kappa^2/4 (squared). One that both visit moves by (g - g')^2 + kappa^2 (g^2 -
-    g'^2)^2 = x^2 (1 + kappa^2 y^2), x = |g - g'|, y = |g + g'| <= 2 - x; for kappa^2 <= 2.77 that
-    is at most 4, at g = -g' = 1: x^2 (1 + kappa^2 (2 - x)^2) <= 4 iff kappa^2 <= (2 + x)/(x^2 (2 -
-    x)), whose least value is at x = sqrt(5) - 1.
+    Sensitivity of one trajectory, squared. A state that only one of two neighbours visits moves by
+    at most
+        u = h^2 + 1 + kappa^2/4.
+    A state that both visit, with returns g and g', moves by
+        (g - g')^2 + kappa^2 (g^2 - g'^2)^2 = x^2 (1 + kappa^2 y^2),
+    where x = |g - g'| and y = |g + g'| <= 2 - x. This is at most 4, which g = -g' = 1 attains, if
+        kappa^2 <= (2 + x)/(x^2 (2 - x)) for all x.
+    The right side is least at x = sqrt(5) - 1, where it is more than 2.77.
 
-    With c common states, and a and b that only one visits, the square is at most 4 c + u (a + b),
-    where a + c, b + c <= K and a + b + c <= N. A linear programme takes its maximum at a corner:
+    With c common states, and a and b that only one of them visits, the square is at most
+        4 c + u (a + b), where a + c <= K, b + c <= K and a + b + c <= N.
+    A linear programme takes its maximum at a corner:
         c = K, a = b = 0                       4 K
         c = 0, a + b = min(2 K, N)             u min(2 K, N)
         c = 2 K - N, a = b = N - K, if 2K > N  4 (2 K - N) + 2 u (N - K)
-    So for h = 1 (kappa = 0) replace is 2 sqrt(K) if 2K <= N, and never more; for K = N it is 2
-    sqrt(N) up to h = sqrt(3). null: a trajectory against nothing, sqrt(K u). In L1 the same corners
-    with max over x of x + kappa x (2 - x), which is 2, or (1 + 2 kappa)^2/(4 kappa) from kappa =
-    1/2 on, for 4, and h + 1 + kappa/2 for u; null K (h + 1 + kappa/2).
+    So for h = 1 and kappa = 0, replace is 2 sqrt(K) if 2K <= N, and never more. For K = N it is
+    2 sqrt(N) up to h = sqrt(3). null is a trajectory against nothing, sqrt(K u).
+
+    In L1 the corners are the same, with h + 1 + kappa/2 in the place of u, and in the place of 4 the
+    maximum over x of x + kappa x (2 - x). This is 2 up to kappa = 1/2, and
+    (1 + 2 kappa)^2/(4 kappa) from there on. null is K (h + 1 + kappa/2).
 
     L trajectories are L such terms (a missing one is nothing, which the corners cover): at most L
     times as far apart by the triangle inequality, attained by L equal ones.
