@@ -47,13 +47,13 @@ class VisitRows:
     Also null, ||f||, is at most sqrt(design + response), and replace is bounded by
         ||f - f'||^2 = ||f||^2 + ||f'||^2 - 2 <f, f'>,
         -<f, f'> = -sum_SxS' (t^2 + kappa^2 v v' g g' t) <= overlap.
-    At the same time -<f, f'> <= response, since <sum x x^T, sum x' x'^T> >= 0. The smallest of these
-    bounds is taken.
+    At the same time -<f, f'> <= response, since <sum x x^T, sum x' x'^T> >= 0. The smallest of
+    these bounds is taken.
 
     For orthonormal x (a table of states), replace is 2 kappa sqrt(K) if kappa >= 1, attained by the
-    same states with g = -g', and sqrt(2 K (1 + kappa^2)) if kappa <= 1, attained by different states
-    if there are 2K. In L1 it is sqrt(size) times as much. Rounding moves each coordinate of either
-    neighbour by half a grid step, which is added.
+    same states with g = -g', and sqrt(2 K (1 + kappa^2)) if kappa <= 1, attained by different
+    states if there are 2K. In L1 it is sqrt(size) times as much. Rounding moves each coordinate of
+    either neighbour by half a grid step, which is added.
     """
 
     # The numbers are properties of a public table, which a certificate does not hold.

@@ -51,9 +51,9 @@ class FirstVisits:
     So for h = 1 and kappa = 0, replace is 2 sqrt(K) if 2K <= N, and never more. For K = N it is
     2 sqrt(N) up to h = sqrt(3). null is a trajectory against nothing, sqrt(K u).
 
-    In L1 the corners are the same, with h + 1 + kappa/2 in the place of u, and in the place of 4 the
-    maximum over x of x + kappa x (2 - x). This is 2 up to kappa = 1/2, and
-    (1 + 2 kappa)^2/(4 kappa) from there on. null is K (h + 1 + kappa/2).
+    In L1 the corners are the same, with h + 1 + kappa/2 in the place of u, and in the place of 4
+    the maximum over x of x + kappa x (2 - x). This is 2 up to kappa = 1/2, and (1 + 2 kappa)^2/(4
+    kappa) from there on. null is K (h + 1 + kappa/2).
 
     L trajectories are L such terms (a missing one is nothing, which the corners cover): at most L
     times as far apart by the triangle inequality, attained by L equal ones.
