@@ -33,14 +33,6 @@ CARRIED = 10
 
 
 @njit
-def acceptable_row(i: int, state: Ints, reward: Array, action: Ints, probability: Array) -> bool:
-    """Whether all values of a row make sense. Columns that are not logged have length zero."""
-    good = state[i] >= 0 and np.isfinite(reward[i])
-    good = good and (action.size == 0 or action[i] >= 0)
-    return bool(good and (probability.size == 0 or 0.0 < probability[i] <= 1.0))
-
-
-@njit
 def absorb(
     user: Ints,
     trajectory: Ints,
@@ -70,6 +62,9 @@ def absorb(
     has_user, who, which, last = at[HAS_USER], at[USER], at[TRAJECTORY], at[STEP]
     first_row, first_traj, over = at[FIRST_ROW], at[FIRST_TRAJECTORY], at[OVER]
     smallest = np.iinfo(np.int64).min
+    # Which columns are logged. The loop is 30 % slower if it looks at their sizes in each row.
+    has_trajectories, has_steps, has_hollow = trajectory.size > 0, step.size > 0, hollow.size > 0
+    has_actions, has_probabilities = action.size > 0, probability.size > 0
     for i in range(user.size):
         fresh = has_user == 0 or user[i] != who
         if fresh:
@@ -81,30 +76,31 @@ def absorb(
             count += 1
         if over != 0:
             continue
-        if fresh or (trajectory.size > 0 and trajectory[i] != which):
+        if fresh or (has_trajectories and trajectory[i] != which):
             if trajs - first_traj == max_trajectories:
                 over = 1
                 continue
-            which = trajectory[i] if trajectory.size > 0 else 0
+            which = trajectory[i] if has_trajectories else 0
             last = smallest
             trajectories[trajs] = rows
             trajs += 1
-        if (hollow.size > 0 and hollow[i]) or rows - trajectories[trajs - 1] == max_steps:
+        if (has_hollow and hollow[i]) or rows - trajectories[trajs - 1] == max_steps:
             continue
-        in_order = step.size == 0 or step[i] > last
-        if not in_order or not acceptable_row(i, state, reward, action, probability):
+        good = state[i] >= 0 and np.isfinite(reward[i]) and (not has_steps or step[i] > last)
+        good = good and (not has_actions or action[i] >= 0)
+        if not good or (has_probabilities and not 0.0 < probability[i] <= 1.0):
             # Nothing of this user is kept, and the rest is not looked at.
             rows, trajs, over = first_row, first_traj, 1
             valid[count - 1] = False
             continue
-        if step.size > 0:
+        if has_steps:
             gaps[rows] = last != smallest and step[i] - 1 > last
             last = step[i]
         states[rows] = state[i]
         rewards[rows] = reward[i]
-        if action.size > 0:
+        if has_actions:
             actions[rows] = action[i]
-        if probability.size > 0:
+        if has_probabilities:
             probabilities[rows] = probability[i]
         rows += 1
     at[ROWS], at[TRAJECTORIES], at[USERS] = rows, trajs, count
