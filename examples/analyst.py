@@ -2,7 +2,7 @@
 # # Evaluate a policy from a log, with a privacy budget
 #
 # `python examples/analyst.py [--quick] [--out analyst]`, or cell by cell in an editor that supports `# %%`. It is described in
-# docs/how-to/evaluate_a_policy.md.
+# docs/logs/evaluating.md.
 
 # %%
 import argparse
