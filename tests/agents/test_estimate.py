@@ -1,4 +1,6 @@
-"""The estimate of memory and planning time. `benchmarks/memory.py` compares it with what runs really take."""
+"""The estimate of memory and planning time. `benchmarks/memory.py` compares it with what runs
+really take.
+"""
 
 import time
 import tracemalloc
@@ -172,7 +174,9 @@ def test_what_needs_more_than_the_available_memory_is_refused(monkeypatch):
 
 
 def test_stored_features_are_estimated():
-    """Rows of users who are stored and shown: measured against the estimate, without the compiled loops."""
+    """Rows of users who are stored and shown: measured against the estimate, without the compiled
+    loops.
+    """
     public = FeaturesPublic(lambda _: np.zeros((2, 30)), 5, 2, 30)
     users, chunk = 40_000, 2**23 // (6 * 2 * 30)
     stated = estimate_resources("lsvi-ucb", public, episodes=users, privacy=PRIVACY)

@@ -119,8 +119,8 @@ def test_paper_beside_tight_in_words(monkeypatch):
     paper, tight = both.agents
     ratio = paper.relative_noise / tight.relative_noise
     assert both.sentences() == [
-        f"ucrl-vtr paper adds {ratio:,.0f} times as much noise as ucrl-vtr tight for the same privacy request, "
-        "relative to the L2 sensitivity.",
+        f"ucrl-vtr paper adds {ratio:,.0f} times as much noise as ucrl-vtr tight "
+        "for the same privacy request, relative to the L2 sensitivity.",
         f"ucrl-vtr paper gives epsilon = {paper.epsilon:.3g}; the requested epsilon is 1.",
     ]
     text = str(both)
@@ -139,7 +139,8 @@ def test_each_agent_is_compared_with_the_first_and_what_is_the_same_is_said_once
     ]
     (same,) = explain(*others).sentences()
     assert same.startswith(
-        "ucrl-vtr, ucrl-vtr-plus and linopt-vi add the same noise to each number, relative to the L2 sensitivity; a user contributes"
+        "ucrl-vtr, ucrl-vtr-plus and linopt-vi add the same noise to each number, "
+        "relative to the L2 sensitivity; a user contributes"
     )
     more, true = explain(paper, *others[1:]).sentences()
     assert "times as much noise as ucrl-vtr-plus and linopt-vi for the same privacy request" in more

@@ -70,7 +70,9 @@ def people(users=USERS, seed=0):
 
 
 def hostile(users=USERS):
-    """Rewards, states, actions and probabilities that make no sense, in turn; some users are marked as such."""
+    """Rewards, states, actions and probabilities that make no sense, in turn; some users are marked
+    as such.
+    """
     plain, rng = people(users), np.random.default_rng(1)
     size = len(plain.states)
     return dataclasses.replace(
@@ -150,7 +152,9 @@ def test_same_seed_same_bits_and_files(estimator, tmp_path):
 
 @EVERY
 def test_its_certificate_verifies_and_is_what_an_independent_accountant_computes(estimator):
-    """Where the noise is Gaussian, from sensitivities and scales alone; the accountant rounds losses up to multiples of 1e-4."""
+    """Where the noise is Gaussian, from sensitivities and scales alone; the accountant rounds
+    losses up to multiples of 1e-4.
+    """
     made = release(estimator)
     assert (
         made.guarantee.epsilon <= 1.0 + 1e-9
@@ -199,7 +203,9 @@ def test_the_ledger_pays_once_and_refuses_before_the_log_is_read(estimator, tmp_
 
 @pytest.mark.parametrize("name", ["counts-and-sums", "importance-sampling"])
 def test_the_ledger_is_charged_for_the_noise_that_is_added(name, tmp_path):
-    """Alone a release may be pure at any delta; to a ledger it is Gaussian at delta > 0, and pure if that was requested."""
+    """Alone a release may be pure at any delta; to a ledger it is Gaussian at delta > 0, and pure
+    if that was requested.
+    """
     estimator, log = ESTIMATORS[name], in_memory(people())
     assert isinstance(release(estimator).guarantee.loss, PureDP)
     ledger = confide.Ledger.init(
@@ -231,7 +237,9 @@ def test_a_crash_neither_loses_nor_doubles_a_spend(estimator, tmp_path):
 
 @EVERY
 def test_hostile_logs_are_answered_like_others(estimator):
-    """No error, no warning but of what was released, numbers within the range of returns, and the same promise."""
+    """No error, no warning but of what was released, numbers within the range of returns, and the
+    same promise.
+    """
     with warnings.catch_warnings(), np.errstate(all="raise", under="ignore"):
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", confide.errors.ClippedWeightsWarning)
@@ -254,7 +262,9 @@ def test_promises_that_are_not_about_logs_are_refused(estimator):
 
 @EVERY
 def test_one_seed_in_two_releases_gives_independent_noise(estimator, monkeypatch):
-    """With equal draws at two scales the noise would cancel: y1 - y2 sigma1/sigma2 would be a multiple of the exact answer."""
+    """With equal draws at two scales the noise would cancel: y1 - y2 sigma1/sigma2 would be a
+    multiple of the exact answer.
+    """
     logs, named = in_memory(people()), []
     monkeypatch.setattr(FastSource, "for_release", lambda self, asked: named.append(asked) or self)
     for privacy, name in (
@@ -270,7 +280,9 @@ def test_one_seed_in_two_releases_gives_independent_noise(estimator, monkeypatch
 
 @dataclasses.dataclass(frozen=True)
 class OneUser:
-    """Everything that is published about a log of one user, who gets far too much in one world and far too little in the other."""
+    """Everything that is published about a log of one user, who gets far too much in one world and
+    far too little in the other.
+    """
 
     estimator: object
     privacy: confide.CentralDP
@@ -303,8 +315,10 @@ class OneUser:
 @pytest.mark.filterwarnings("ignore::confide.release.DeltaWarning")
 @pytest.mark.parametrize("name", ATTACKED)
 def test_an_attack_does_not_refute_it_and_refutes_it_with_little_noise(name):
-    """100 runs on each of two logs, at 99 % confidence: an honest estimator is refuted with probability at most 1 %, before the seed is
-    fixed. The twin has a tenth of the noise: where noise is of smooth sensitivity, no pair of logs comes near what it allows for."""
+    """100 runs on each of two logs, at 99 % confidence: an honest estimator is refuted with
+    probability at most 1 %, before the seed is fixed. The twin has a tenth of the noise: where
+    noise is of smooth sensitivity, no pair of logs comes near what it allows for.
+    """
     privacy = confide.CentralDP(2.0, 0.01)
     honest, broken = (
         refute(

@@ -1,6 +1,7 @@
 """One suite for every learner, under every promise that it can make.
 
-A learner is listed below in one line: its class, a small problem, what it is made with, and the promises that it refuses.
+A learner is listed below in one line: its class, a small problem, what it is made with, and the
+promises that it refuses.
 """
 
 import dataclasses
@@ -171,8 +172,9 @@ def make(name, promise, seed=0):
 
 @dataclasses.dataclass
 class History:
-    """A learner that has served users, and what it did: the first release of each generation with the round that was planned from it,
-    the policy that each user got, and states saved on the way."""
+    """A learner that has served users, and what it did: the first release of each generation with
+    the round that was planned from it, the policy that each user got, and states saved on the way.
+    """
 
     agent: object
     rounds: dict = dataclasses.field(default_factory=dict)
@@ -246,7 +248,10 @@ def test_same_seed_same_bits_explained_or_not(name, promise):
 
 @EVERY
 def test_saved_and_restored_it_gives_the_same_releases_and_policies(name, promise):
-    """With fast noise, whose draws are part of the state. A state older than the last release is refused."""
+    """With fast noise, whose draws are part of the state.
+
+    A state older than the last release is refused.
+    """
     whole = history(name, promise)
     for users, (state, generation) in whole.saved.items():
         again = make(name, promise, seed=99)
@@ -267,8 +272,10 @@ def test_saved_and_restored_it_gives_the_same_releases_and_policies(name, promis
 
 @EVERY
 def test_neighbours_with_the_same_releases_show_the_same_bytes(name, promise):
-    """The billboard: policies, batch sizes, questions, memory, messages and descriptions are functions of what was released, and what is
-    noised differs by no more than the stated loss allows."""
+    """The billboard: policies, batch sizes, questions, memory, messages and descriptions are
+    functions of what was released, and what is noised differs by no more than the stated loss
+    allows.
+    """
     case = LEARNERS[name]
     found = replay(
         lambda noise: case.make(REQUESTS[promise], noise), case.world, neighbours=NEIGHBOURS
@@ -331,7 +338,9 @@ def test_its_certificate_verifies(name, promise, tmp_path):
     ("name", "promise"), GAUSSIAN, ids=[f"{name}: {promise}" for name, promise in GAUSSIAN]
 )
 def test_its_guarantee_is_what_an_independent_accountant_computes(name, promise):
-    """From sensitivities, scales and the counters' dense matrices alone; its losses are rounded up to multiples of 1e-4."""
+    """From sensitivities, scales and the counters' dense matrices alone; its losses are rounded up
+    to multiples of 1e-4.
+    """
     agent, request = history(name, promise).agent, REQUESTS[promise]
     accountant = PLDAccountant()
     for mechanism in agent.mechanisms():
@@ -390,8 +399,10 @@ JUNK = {
 @pytest.mark.parametrize("name", TIGHT)
 @pytest.mark.parametrize("part", ["states", "actions", "rewards"])
 def test_one_users_junk_is_nobody_elses(name, part):
-    """Whatever one user sends, the batch is counted, and the others as they would be without it. NumPy gives the whole array another type
-    (text, object, complex) because of it."""
+    """Whatever one user sends, the batch is counted, and the others as they would be without it.
+
+    NumPy gives the whole array another type (text, object, complex) because of it.
+    """
     case = LEARNERS[name]
     agent = make(name, "joint")
     statistic = agent.current_round().statistic
@@ -504,7 +515,9 @@ def test_hostile_users_cannot_crash_it_or_say_anything(name):
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_users_who_are_nowhere_change_nothing(name):
-    """Whatever they send instead of states and actions, they contribute zero: the releases are the same bits."""
+    """Whatever they send instead of states and actions, they contribute zero: the releases are the
+    same bits.
+    """
     kinds, first, second = (
         kinds_of(LEARNERS[name].world),
         make(name, curated(name)),
@@ -521,7 +534,9 @@ def test_users_who_are_nowhere_change_nothing(name):
 
 
 def users_apart(case, privacy):
-    """Two users whose contributions to the first batch are as far apart as possible, and what they send."""
+    """Two users whose contributions to the first batch are as far apart as possible, and what they
+    send.
+    """
     probe = case.make(privacy, noise_source("fast", 0))
     probe.next_batch()
 
@@ -536,8 +551,10 @@ def users_apart(case, privacy):
 
 @dataclasses.dataclass(frozen=True)
 class FirstRelease:
-    """The first release, or the message of a device, with the first user replaced by the one who is farthest away: how much it looks
-    like the one user and how much like the other. All other users are silent."""
+    """The first release, or the message of a device, with the first user replaced by the one who is
+    farthest away: how much it looks like the one user and how much like the other. All other users
+    are silent.
+    """
 
     case: Case
     privacy: object
@@ -614,14 +631,16 @@ def silent(kinds):
 )
 @pytest.mark.parametrize("name", TIGHT)
 def test_an_attack_does_not_refute_it_and_refutes_it_with_a_quarter_of_the_noise(name, privacy):
-    """100 or more runs on each of two neighbours, at 99 % confidence: an honest learner is refuted with probability at most 1 %, before the
-    seed is fixed."""
+    """100 or more runs on each of two neighbours, at 99 % confidence: an honest learner is refuted
+    with probability at most 1 %, before the seed is fixed.
+    """
     case = LEARNERS[name]
     if privacy.trust.value in refused(name, case):
         with pytest.raises(PrivacyError):
             case.make(privacy, noise_source("fast", 0))
         return
-    # noise of the cube is told apart only where the largest coordinate tells; without a mu 100 runs show an epsilon of 1.95 at most
+    # noise of the cube is told apart only where the largest coordinate tells; without a mu 100 runs
+    # show an epsilon of 1.95 at most
     runs = {("questions-vi", "joint"): 400, ("tabular-psrl", "distributed"): 200}.get(
         (name, privacy.trust.value), 100
     )

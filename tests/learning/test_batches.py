@@ -121,7 +121,10 @@ def test_users_who_were_served_with_another_release_are_refused():
 
 
 def test_policies_are_drawn_by_their_shares_and_not_by_order_of_arrival():
-    """2000 draws of a round with shares: each within 5 standard deviations. The same number gives the same policy."""
+    """2000 draws of a round with shares: each within 5 standard deviations.
+
+    The same number gives the same policy.
+    """
     agent = made(episodes=20_000)
     serve(agent, 30)
     current = agent.current_round()
@@ -138,7 +141,9 @@ def test_policies_are_drawn_by_their_shares_and_not_by_order_of_arrival():
 
 
 def test_the_release_of_a_batch_that_closed_early_has_the_same_noise():
-    """What leaves is the sum of those who reported, with the noise of a full batch: 300 releases, variance within 4 s.e."""
+    """What leaves is the sum of those who reported, with the noise of a full batch: 300 releases,
+    variance within 4 s.e.
+    """
     noise = []
     for seed in range(300):
         agent = made(seed=seed)
@@ -162,7 +167,9 @@ def test_a_saved_state_knows_that_a_batch_closed_early():
 
 
 def test_a_round_of_devices_that_closes_early_has_the_noise_of_its_messages():
-    """Under LocalDP the server adds nothing; messages of the closed round are stale, and their nonces forgotten."""
+    """Under LocalDP the server adds nothing; messages of the closed round are stale, and their
+    nonces forgotten.
+    """
     agent = made(QuestionsVI, episodes=100_000, privacy=confide.LocalDP(1.0, delta=0.0))
     client, rng = agent.client(), np.random.default_rng(0)
     message = client.report(WORLDS[QuestionsVI].sample(client.plan(agent.released()), 1, rng))

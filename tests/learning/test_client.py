@@ -78,7 +78,9 @@ def test_asked_again_it_returns_the_same_bytes():
 
 
 class OtherProcessor:
-    """An algorithm that plans another round from the same release, as other kernels of BLAS may make it."""
+    """An algorithm that plans another round from the same release, as other kernels of BLAS may
+    make it.
+    """
 
     def __init__(self, algorithm, change):
         self._algorithm, self._change = algorithm, change

@@ -167,7 +167,9 @@ HOSTILE = {
 
 @pytest.mark.parametrize("wrong", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_server_cannot_reach_into_a_device(wrong):
-    """Compiled loops do not check indices: what a device is told about earlier rounds is checked before."""
+    """Compiled loops do not check indices: what a device is told about earlier rounds is checked
+    before.
+    """
     server = learner(privacy=LOCAL)
     client, released = server.client(), server.released()
     memory = dict(server.current_round().memory)
@@ -195,7 +197,9 @@ def test_a_device_plans_with_finite_releases_only():
 
 
 def test_a_message_with_other_noise_than_the_server_counts_on_is_refused():
-    """Printed constants add more noise than the promise needs: a device that does not know would be certified with noise it has not."""
+    """Printed constants add more noise than the promise needs: a device that does not know would be
+    certified with noise it has not.
+    """
     server = learner(kind=UCRLVTR, privacy=LOCAL, calibration="paper")
     user = LOCK.sample(LOCK.optimal_policy, 1, np.random.default_rng(0))
     ignorant = LocalClient(server.algorithm, LOCAL, noise_source("fast", 3))

@@ -1,4 +1,6 @@
-"""Devices on other processors: their messages are counted if they answer the server's round, and refused otherwise."""
+"""Devices on other processors: their messages are counted if they answer the server's round, and
+refused otherwise.
+"""
 
 import json
 import os
@@ -14,7 +16,8 @@ from confide.privacy import LocalDP
 from confide.privatizers import Message
 from confide.problems import lock
 
-# The first round of questions has many that are equally good, so that last bits decide between them.
+# The first round of questions has many that are equally good, so that last bits decide between
+# them.
 PLAN = """
 import json, sys
 from confide.agents import QuestionsVI
@@ -23,7 +26,8 @@ from confide.privacy import LocalDP
 from confide.problems import lock
 import numpy as np
 world = lock(0)
-agent = QuestionsVI(world.public, episodes=400, privacy=LocalDP(200.0, 1e-3), noise=noise_source("fast", 0))
+privacy = LocalDP(200.0, 1e-3)
+agent = QuestionsVI(world.public, episodes=400, privacy=privacy, noise=noise_source("fast", 0))
 agent.rng = np.random.default_rng(0)
 client = agent.client()
 policy = client.plan(bytes.fromhex(sys.argv[1]))

@@ -123,7 +123,10 @@ def test_a_sum_may_be_larger_than_planned_but_not_than_the_guarantee():
 )
 @pytest.mark.parametrize("users", [1, 3])
 def test_a_sum_that_nobody_could_have_contributed_is_clipped(kind, users):
-    """An error would say something about the people in it. The release is that of the clipped sum."""
+    """An error would say something about the people in it.
+
+    The release is that of the clipped sum.
+    """
     agent = made(kind)
     size = agent.current_round().statistic.contribution(players(agent, 1)[0]).values.size
     agent.close(np.full(size, -(2**60)), users)

@@ -1,4 +1,6 @@
-"""Exact planning: Bellman's equation by its residual, and every policy of tiny problems by brute force."""
+"""Exact planning: Bellman's equation by its residual, and every policy of tiny problems by brute
+force.
+"""
 
 import itertools
 
@@ -38,7 +40,9 @@ def test_bellman_residuals(H, S, A):
 
 
 def forward_value(P, r, weights, start):
-    """The expected sum of rewards by moving the distribution of states forwards: no Bellman equation in it."""
+    """The expected sum of rewards by moving the distribution of states forwards: no Bellman
+    equation in it.
+    """
     total, where = 0.0, start
     for h in range(len(r)):
         mass = where[:, None] * weights[h]

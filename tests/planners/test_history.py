@@ -1,4 +1,6 @@
-"""A history of releases: a memory that does not fit its layout is refused, whatever is wrong with it."""
+"""A history of releases: a memory that does not fit its layout is refused, whatever is wrong with
+it.
+"""
 
 from dataclasses import replace
 

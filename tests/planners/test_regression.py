@@ -1,4 +1,6 @@
-"""Least squares on noisy statistics, the exact projection on the simplex, and the bonus, by its formula."""
+"""Least squares on noisy statistics, the exact projection on the simplex, and the bonus, by its
+formula.
+"""
 
 import itertools
 import math
@@ -45,7 +47,9 @@ def targets(rng, d):
 
 
 def kkt_residual(w, target, P):
-    """How far g = P (w - target) is from being constant on the support and no smaller off it, per unit of the terms that make up g."""
+    """How far g = P (w - target) is from being constant on the support and no smaller off it, per
+    unit of the terms that make up g.
+    """
     g, support = P @ (w - target), w > 0
     multipliers = g - g[support].mean()
     size = (np.abs(P) @ (np.abs(w) + np.abs(target))).max()
@@ -82,7 +86,9 @@ def test_projections_satisfy_the_optimality_conditions(d):
 
 
 def test_absolute_residuals_at_the_scale_of_real_statistics():
-    """Up to 1e5 users with rows of norm one, weights a little outside the simplex: 1e-10 without any scaling."""
+    """Up to 1e5 users with rows of norm one, weights a little outside the simplex: 1e-10 without
+    any scaling.
+    """
     rng = np.random.default_rng(0)
     for _ in range(300):
         d = int(rng.integers(2, 12))
@@ -197,7 +203,9 @@ def test_without_noise_it_is_ridge_regression():
 
 
 def test_the_simplex_estimate_is_the_constrained_least_squares_solution():
-    """||y - X w||^2 + rho ||w||^2 over the simplex, by the twin; and the same through the reduced coordinates."""
+    """||y - X w||^2 + rho ||w||^2 over the simplex, by the twin; and the same through the reduced
+    coordinates.
+    """
     rng = np.random.default_rng(2)
     X, w = rng.normal(size=(40, 4)), np.array([0.7, 0.3, 0.0, 0.0])
     Lambda, u = X.T @ X, X.T @ (X @ [0.8, 0.4, -0.3, 0.1] + 0.1 * rng.normal(size=40))
@@ -266,7 +274,9 @@ def test_repaired_equals_its_twin(m):
 
 @pytest.mark.parametrize("make", [raw, reduced])
 def test_the_simplex_in_the_coordinates_of_a_feature_map(make):
-    """Repaired, taken to the weights, projected there, and taken back: in one kernel as step by step."""
+    """Repaired, taken to the weights, projected there, and taken back: in one kernel as step by
+    step.
+    """
     rng, fm = np.random.default_rng(3), make(5)
     m = fm.dimension
     G = rng.normal(size=(7, m, m))
@@ -345,9 +355,11 @@ def test_it_shrinks_with_data_and_grows_with_noise():
 
 
 def test_gram_noise_moves_predictions_as_the_width_says():
-    """v^T Z w has variance s^2 (||v||^2 ||w||^2 + (v.w)^2) / 2: s^2/4 per unit of ||v||^2 at ||w||^2 = 1/2, v orthogonal to w.
+    """v^T Z w has variance s^2 (||v||^2 ||w||^2 + (v.w)^2) / 2: s^2/4 per unit of ||v||^2 at
+    ||w||^2 = 1/2, v orthogonal to w.
 
-    20000 draws: the variance is known to 1 %, and 4 % off is a false alarm of less than 1e-4; a width wrong by 20 % would not pass.
+    20000 draws: the variance is known to 1 %, and 4 % off is a false alarm of less than 1e-4; a
+    width wrong by 20 % would not pass.
     """
     rng = np.random.default_rng(2)
     Z = rng.normal(scale=3.0, size=(20_000, 3, 3))

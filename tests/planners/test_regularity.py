@@ -50,7 +50,9 @@ def test_lemma_3_1(setting):
 
 
 def test_the_width_covers_the_truth():
-    """200 regressions with noise and a shift that keep Assumption 2: the true parameter is in every confidence set (failure 0.1)."""
+    """200 regressions with noise and a shift that keep Assumption 2: the true parameter is in every
+    confidence set (failure 0.1).
+    """
     rng, d, K, shift = np.random.default_rng(0), 3, 400, 60.0
     for _ in range(200):
         theta, X = rng.uniform(0, 0.5, size=d), rng.uniform(0, 1 / np.sqrt(3), size=(K, d))

@@ -1,4 +1,6 @@
-"""Exact linear quadratic control: the Riccati equation by its residual, its limit, and one large least squares problem."""
+"""Exact linear quadratic control: the Riccati equation by its residual, its limit, and one large
+least squares problem.
+"""
 
 import numpy as np
 import pytest
@@ -20,7 +22,9 @@ def system(seed, n=3, d=2, *, radius=1.1):
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (3, 2), (2, 4), (6, 1)])
 @pytest.mark.parametrize("radius", [0.0, 0.7, 1.3])
 def test_riccati_residuals(n, d, radius):
-    """P_h = Q + A^T P A - A^T P B (R + B^T P B)^-1 B^T P A with P = P_{h+1}: not the form that the code uses."""
+    """P_h = Q + A^T P A - A^T P B (R + B^T P B)^-1 B^T P A with P = P_{h+1}: not the form that the
+    code uses.
+    """
     A, B, Q, R = system(n, n, d, radius=radius)
     P, policy = riccati(A, B, Q, R, 12)
     assert P.shape == (12, n, n) and policy.gains.shape == (12, d, n)

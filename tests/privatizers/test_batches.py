@@ -1,4 +1,6 @@
-"""One class keeps the open batch of every trust model, and a new way to make releases is one class and one line."""
+"""One class keeps the open batch of every trust model, and a new way to make releases is one class
+and one line.
+"""
 
 import math
 import os
@@ -28,7 +30,9 @@ PRIVACY = JointDP(1.0, 1e-5)
 
 
 class FreshNoise:
-    """A privatizer of a test: each batch gets noise of its own, and a release is the sum of the noisy batches."""
+    """A privatizer of a test: each batch gets noise of its own, and a release is the sum of the
+    noisy batches.
+    """
 
     devices: ClassVar[bool] = False
     resumes_batch: ClassVar[bool] = True
@@ -138,7 +142,9 @@ def central(**options):
 
 
 def test_no_user_is_added_beyond_the_guarantee():
-    """A service may close a batch of any size: then fewer users are left than the schedule's next batch has."""
+    """A service may close a batch of any size: then fewer users are left than the schedule's next
+    batch has.
+    """
     made = central()
     made.close(np.zeros(2), 4)
     assert made.batch == (4, 5) and not made.is_exhausted

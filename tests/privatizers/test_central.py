@@ -156,7 +156,9 @@ def test_with_a_store_a_rollback_is_refused(tmp_path):
 
 
 def test_one_store_gives_each_generation_once(tmp_path):
-    """A service that forgets to restore, and two that restore the same state, must not noise one sum twice."""
+    """A service that forgets to restore, and two that restore the same state, must not noise one
+    sum twice.
+    """
     store = StateFile(tmp_path / "service.state")
     first = make(store=store)
     for i in range(2):
@@ -259,7 +261,10 @@ SERVICE = """
     def serve(shown=shown, users=60):
         bound, store = L2Ball(1.0, 2), StateFile(shown.with_suffix(".state"))
         noise = noise_source(source, 11 if source == "fast" else None)
-        privatizer = CentralPrivatizer(bound, every_episode(60), privacy=JointDP(1.0, 1e-5), noise=noise, store=store)
+        privacy = JointDP(1.0, 1e-5)
+        privatizer = CentralPrivatizer(
+            bound, every_episode(60), privacy=privacy, noise=noise, store=store
+        )
         if store.path.exists():
             privatizer.restore(store.read())
         out = os.open(shown, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -291,7 +296,9 @@ SERVICE = """
 
 @pytest.mark.parametrize("source", ["fast", "secure"])
 def test_killed_again_and_again_a_service_never_shows_two_noises_of_one_sum(tmp_path, source):
-    """SIGKILL at random moments: whatever was shown of a generation is shown again with the same noise or not at all."""
+    """SIGKILL at random moments: whatever was shown of a generation is shown again with the same
+    noise or not at all.
+    """
     command = [sys.executable, "-c", textwrap.dedent(SERVICE), source]
     subprocess.run(command, cwd=tmp_path, check=True, timeout=200)
     seen = {}

@@ -99,8 +99,9 @@ def test_the_sum_of_an_aggregator_is_released_as_it_is():
 
 
 def test_a_batch_shows_one_sum_whoever_stays_away():
-    """Masks between neighbours on a circle of 40 devices came apart where 8 in a row were away twice. The server then had the sum of the
-    12 devices between them, with too little noise. Now all that it gets is one sum, of as many devices as the guarantee counts on.
+    """Masks between neighbours on a circle of 40 devices came apart where 8 in a row were away
+    twice. The server then had the sum of the 12 devices between them, with too little noise. Now
+    all that it gets is one sum, of as many devices as the guarantee counts on.
     """
     half = confide.DistributedDP(1.0, 1e-5, dropouts=0.5)
     rng = np.random.default_rng(0)
@@ -122,7 +123,8 @@ def test_a_batch_shows_one_sum_whoever_stays_away():
         )
         with pytest.raises(StreamExhausted):
             made.receive_sum(batch.id, sum(numbers[8:20]) % batch.modulus, 12)
-    # The sum of the 12 devices between the gaps would have had this epsilon. It is refused by its size.
+    # The sum of the 12 devices between the gaps would have had this epsilon. It is refused by its
+    # size.
     assert sum_epsilon(made._shares.noise.share(40), 12, sensitivity, 3, 1e-5) > 1.2
     made = server(privacy=half, users=40, size=40)
     with pytest.raises(BatchNotOpened):
@@ -161,7 +163,9 @@ def test_fewer_dropouts_give_more_privacy():
 
 
 def test_every_batch_keeps_the_promise():
-    """Batches of any size: the sum of the honest shares has the same scale, and the largest batch the largest epsilon."""
+    """Batches of any size: the sum of the honest shares has the same scale, and the largest batch
+    the largest epsilon.
+    """
     noise = share_noise(BALL, ASKED, 23_000)
     for users in (1, 2, 5, 30, 1000, 23_000):
         epsilon = sum_epsilon(
@@ -172,8 +176,9 @@ def test_every_batch_keeps_the_promise():
 
 
 def test_a_crowd_has_the_law_of_its_devices():
-    """450 numbers each way: standard deviations within 14 % of what is stated, four standard errors (false alarms: 1e-4 before the seeds
-    are fixed), where a scale that is 20 % off is not."""
+    """450 numbers each way: standard deviations within 14 % of what is stated, four standard errors
+    (false alarms: 1e-4 before the seeds are fixed), where a scale that is 20 % off is not.
+    """
     crowds, devices = [], []
     for seed in range(150):
         crowd, real = (server(1000 * seed + kind, users=8, size=8) for kind in (1, 2))
@@ -379,8 +384,8 @@ def test_a_run_says_what_was_simulated():
     said = dict(confide.explain(agent).rows())
     assert said["trust"][0].startswith("distributed: only the user's device sees the data")
     assert (
-        said["mechanism"][0]
-        == "discrete Gaussian noise in shares, one from each device: 4 sums of batches, each seen once"
+        said["mechanism"][0] == "discrete Gaussian noise in shares, one from each device: "
+        "4 sums of batches, each seen once"
     )
     assert "assuming an ideal aggregator" in said["trust"][0]
     assert counted.guarantee.trust is confide.privacy.Trust.DISTRIBUTED
@@ -395,7 +400,9 @@ def device(world, agent, **options):
 
 
 def test_devices_and_an_aggregator_of_ones_own():
-    """The interface of a real protocol: shares come in on the devices, and the sum of a batch goes to the server."""
+    """The interface of a real protocol: shares come in on the devices, and the sum of a batch goes
+    to the server.
+    """
     world, agent = learner(noise=noise_source("fast", 0))
     for _ in range(4):
         batch, total = agent.shares.batch, 0
@@ -489,7 +496,9 @@ def test_a_fork_does_not_contribute():
 
 
 def test_a_device_refuses_a_batch_that_does_not_fit():
-    """Whatever a server says of a batch, `least` shares of devices that believe it keep the request."""
+    """Whatever a server says of a batch, `least` shares of devices that believe it keep the
+    request.
+    """
     world, agent = learner(noise=noise_source("fast", 0))
     batch = agent.shares.batch
     for change in ({"least": 1}, {"modulus": batch.modulus * 2}, {"size": 3}):

@@ -144,7 +144,10 @@ def gathered(kind, *, crowd, runs=2000, users=8):
 
 @pytest.mark.parametrize("kind", NOISES)
 def test_a_crowd_has_the_law_of_its_messages(kind):
-    """6000 sums of 8 (or 3) messages and 12 000 of crowds: Kolmogorov-Smirnov at 1e-4. Noise that is 20 % off is rejected at that level."""
+    """6000 sums of 8 (or 3) messages and 12 000 of crowds: Kolmogorov-Smirnov at 1e-4.
+
+    Noise that is 20 % off is rejected at that level.
+    """
     users = 8 if kind == "laplace" else 3
     one_by_one = gathered(kind, crowd=False, users=users)
     crowds = gathered(kind, crowd=True, runs=4000, users=users)
@@ -157,7 +160,9 @@ def test_a_crowd_has_the_law_of_its_messages(kind):
 
 
 def test_devices_draw_independently():
-    """Correlation of the noise of neighbouring devices, 3000 pairs of numbers: |r| < 0.072 but for 1e-4."""
+    """Correlation of the noise of neighbouring devices, 3000 pairs of numbers: |r| < 0.072 but for
+    1e-4.
+    """
     server = privatizer()
     noise = np.stack([server.channel.decode(message) for message in messages(server, 2000)]) - [
         0.5,
@@ -218,7 +223,9 @@ def test_a_forged_certificate_of_a_codebook_does_not_verify(change, message):
 
 
 def test_a_codebook_keeps_no_more_than_its_own_epsilon():
-    """A certificate whose coin has a larger epsilon than the guarantee, with the noise of that coin."""
+    """A certificate whose coin has a larger epsilon than the guarantee, with the noise of that
+    coin.
+    """
     server = privatizer()
     made = certify(server.guarantee, [server.mechanism()])
     other = LocalPrivatizer(
@@ -230,8 +237,9 @@ def test_a_codebook_keeps_no_more_than_its_own_epsilon():
 
 
 def test_after_a_restore_no_device_gets_the_noise_of_an_earlier_one():
-    """A device that was made between the save and a crash used the next draws already: with the same noise the difference of two messages
-    would be the difference of two users' data."""
+    """A device that was made between the save and a crash used the next draws already: with the
+    same noise the difference of two messages would be the difference of two users' data.
+    """
     one = privatizer()
     saved, lost = one.save(), one.device_source().gaussian(1.0, 50)
     for other in (privatizer(), privatizer(seed=9)):
@@ -313,7 +321,9 @@ def test_messages_of_one_round_after_the_other(privacy, source):
 
 
 def test_a_crowd_has_the_noise_of_its_messages():
-    """400 sums of 25 users: a standard deviation is known to 3.5 %, and must be within 4 of these of what is stated."""
+    """400 sums of 25 users: a standard deviation is known to 3.5 %, and must be within 4 of these
+    of what is stated.
+    """
     found = []
     for seed in range(400):
         server = rounds(users=25, leaves=1, seed=seed)

@@ -98,7 +98,10 @@ def test_no_such_message_can_be_made(made):
 @pytest.mark.parametrize("kind", ["fast", "secure"])
 @pytest.mark.parametrize("privacy", [LocalDP(2.0, 1e-5), LocalDP(2.0, delta=0.0)])
 def test_noise_is_sensitivity_over_loss(kind, privacy):
-    """The mean size of 1000 x 3 draws, within 4.5 / sqrt(3000) = 8 %: a false alarm of 1e-5. A scale wrong by 20 % is rejected."""
+    """The mean size of 1000 x 3 draws, within 4.5 / sqrt(3000) = 8 %: a false alarm of 1e-5.
+
+    A scale wrong by 20 % is rejected.
+    """
     source = noise_source(kind, 0) if kind == "fast" else noise_source(kind)
     channel = open_channel(BOUND, privacy, source=source, loss=loss_for(privacy))
     assert channel.guarantee.epsilon == pytest.approx(2.0)

@@ -1,4 +1,6 @@
-"""One budget in shares: what all releases together give away is what was paid for, and no more can be released."""
+"""One budget in shares: what all releases together give away is what was paid for, and no more can
+be released.
+"""
 
 import copy
 import math
@@ -119,7 +121,9 @@ def test_what_is_skipped_is_not_spent_on_others():
     ("privacy", "excess"), [(GAUSSIAN, 2), (PURE, 3.5)], ids=["gaussian", "ball"]
 )
 def test_the_noise_is_as_large_as_it_says_and_as_it_must_be(privacy, excess):
-    """2000 answers of 3 numbers each: their mean and standard deviation within 5 standard errors (false alarms: 1 in 10^6 each)."""
+    """2000 answers of 3 numbers each: their mean and standard deviation within 5 standard errors
+    (false alarms: 1 in 10^6 each).
+    """
     shared = budget([1 / 2000] * 2000, privacy)
     answers = [answer(shared) for _ in range(2000)]
     values, stds = np.stack([values for values, _ in answers]), {std for _, std in answers}
@@ -205,7 +209,9 @@ def test_shared_of_one_source_draw_apart_also_when_restored():
 
 @pytest.mark.parametrize("privacy", [GAUSSIAN, PURE], ids=str)
 def test_secure_answers_are_on_the_lattice_and_have_the_same_noise(privacy):
-    """900 draws in 300 answers: the standard deviation within 6 standard errors (no seed; false alarms: 1 in 10^8)."""
+    """900 draws in 300 answers: the standard deviation within 6 standard errors (no seed; false
+    alarms: 1 in 10^8).
+    """
     shared = budget([1 / 300] * 300, privacy, source="secure")
     answers = [answer(shared) for _ in range(300)]
     values, std = np.stack([values for values, _ in answers]), answers[0][1]
@@ -248,7 +254,9 @@ def test_shared_cannot_be_copied():
 
 
 def test_all_releases_are_pure_where_each_has_less_noise_then():
-    """Two releases of 2 numbers: every one has the same share of its Gaussian noise, and together they are epsilon-DP."""
+    """Two releases of 2 numbers: every one has the same share of its Gaussian noise, and together
+    they are epsilon-DP.
+    """
     shares = [Share(L2Ball(1.0, 2), 0.9), Share(L2Ball(3.0, 1), 0.1)]
     for source in ("fast", "secure"):
         pure, gaussian = (
