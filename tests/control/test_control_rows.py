@@ -37,7 +37,9 @@ def test_what_fits_is_not_clipped_and_sums_add_up():
 
 
 def test_weights_are_decided_before_the_next_state_is_seen():
-    """Two episodes that differ in the last state alone have the same S: nothing is thrown away because of what came out."""
+    """Two episodes that differ in the last state alone have the same S: nothing is thrown away
+    because of what came out.
+    """
     start = [[1.0, 1.0], [0.9, -0.5], [0.3, 0.2]]
     one, other = (
         BOUND.unpack(sent([*start[:2], last], [[0.4], [0.3]])) for last in (start[2], [-1.0, 0.9])
@@ -59,7 +61,9 @@ def test_what_makes_no_sense_is_refused_or_zero():
 @pytest.mark.parametrize("shock", [0.0, 1e-170])
 @pytest.mark.parametrize("size", [0.0, 1e-170, 1.0])
 def test_nobody_at_rest_stops_the_others(shock, size):
-    """Whether it runs at all must not depend on one person: a system without noise, somebody who does nothing, a cap that is used up."""
+    """Whether it runs at all must not depend on one person: a system without noise, somebody who
+    does nothing, a cap that is used up.
+    """
     quiet = ControlSums(BOUND, gain=1.0, shock=shock)
     for states in (np.full((4, 2), size), np.array([[9.0, 0], [9, 0], [size, 0], [0, 0]])):
         found = quiet.contribution(episode(states, np.zeros((3, 1)))).values

@@ -1,4 +1,6 @@
-"""Beliefs about linear systems: they are as sure as they may be, and what is judged by them is judged as it would cost."""
+"""Beliefs about linear systems: they are as sure as they may be, and what is judged by them is
+judged as it would cost.
+"""
 
 import dataclasses
 
@@ -67,8 +69,10 @@ def test_second_moments_are_those_of_users_whose_steps_stop_counting_one_by_one(
 
 @pytest.mark.filterwarnings("ignore::confide.errors.GainBoundWarning")
 def test_a_belief_about_an_unstable_system_is_not_too_sure():
-    """Squared errors in units of what is believed of them are 1 on average; the largest of a run was 1.3 to 3.0 over 8 seeds. Where errors
-    of second moments are taken for noise along S it was 2.3 to 40."""
+    """Squared errors in units of what is believed of them are 1 on average; the largest of a run
+    was 1.3 to 3.0 over 8 seeds. Where errors of second moments are taken for noise along S it was
+    2.3 to 40.
+    """
     truth, worst = theta_of(UNSTABLE), []
     for seed in range(1, 3):
         agent = CertaintyEquivalentLQ(
@@ -91,7 +95,9 @@ def test_a_belief_about_an_unstable_system_is_not_too_sure():
 
 
 def test_a_bound_takes_from_what_is_uncertain():
-    """A is known, B is noise: A must not be damped by a B that is too large. That would make an unstable system look tame."""
+    """A is known, B is noise: A must not be damped by a B that is too large. That would make an
+    unstable system look tame.
+    """
     costs = costs_of(UNSTABLE, bound=2.0)
     theta = np.concatenate([UNSTABLE.A.T, [[3.0, -2.0]]])
     inside, known, still = (
@@ -135,8 +141,10 @@ def test_gains_are_played_only_if_nearly_all_plausible_systems_are_better_for_it
 
 
 def test_noise_in_many_directions_is_not_taken_for_inputs_that_work():
-    """Of 50 systems whose inputs do nothing, so that estimates of them are noise, a belief that allows any B finds gains good in 46 to 49
-    (over 4 seeds), a sceptical one in 5 to 9; where inputs work both do."""
+    """Of 50 systems whose inputs do nothing, so that estimates of them are noise, a belief that
+    allows any B finds gains good in 46 to 49 (over 4 seeds), a sceptical one in 5 to 9; where
+    inputs work both do.
+    """
     n, d, width = 4, 2, 0.1
     system = LQSystem(
         0.5 * np.eye(n), np.zeros((n, d)), np.eye(n), 0.1 * np.eye(d), 8, 0.1, parameter_bound=2.0

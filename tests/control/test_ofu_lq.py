@@ -43,8 +43,10 @@ UNSTABLE = LQSystem([[1.2]], [[0.3]], [[1.0]], [[0.1]], 8, 0.1)
     ids=["oscillator", "thermal", "unstable"],
 )
 def test_the_width_holds(system, privacy):
-    """Of 40 runs of 2 000 users 4 may fail by its own account, and more than 10 do so with probability below .1 %. Also where states leave
-    the unit ball: a length that next states are cut to, and that they reach, would bias the regression."""
+    """Of 40 runs of 2 000 users 4 may fail by its own account, and more than 10 do so with
+    probability below .1 %. Also where states leave the unit ball: a length that next states are cut
+    to, and that they reach, would bias the regression.
+    """
     theta = np.concatenate([system.A, system.B], axis=1).T
     failed = 0
     for seed in range(40):
@@ -61,7 +63,9 @@ def test_the_width_holds(system, privacy):
 
 
 def test_the_weight_of_next_states_is_the_best_one():
-    """s minimises the noise that S and C leave together, (b + s^2)^2 ((p + 1) ||Theta||^2 + n p / s^2): by comparison with a grid."""
+    """s minimises the noise that S and C leave together, (b + s^2)^2 ((p + 1) ||Theta||^2 + n p /
+    s^2): by comparison with a grid.
+    """
     n, d, bound, b = 2, 1, 1.0, 2.44
     p = n + d
     s = response_weight(n, d, bound, b)
@@ -80,7 +84,9 @@ def test_what_it_cannot_do_is_said():
 
 
 def test_what_is_explained_is_what_is_proved_and_what_is_used():
-    """Laplace noise has no proved width; and whoever looks at batches one by one is not told about the noise of their sum."""
+    """Laplace noise has no proved width; and whoever looks at batches one by one is not told about
+    the noise of their sum.
+    """
     public = oscillator().public
     gaussian, laplace = (
         OFULQ(public, episodes=1_000, privacy=privacy)

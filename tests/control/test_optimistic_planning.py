@@ -1,4 +1,6 @@
-"""The optimistic search over linear systems: exact gradients, exact projections, and a lower bound that nothing in the set goes below."""
+"""The optimistic search over linear systems: exact gradients, exact projections, and a lower bound
+that nothing in the set goes below.
+"""
 
 import numpy as np
 import pytest
@@ -67,7 +69,9 @@ def test_gradient_is_that_of_differences(n, d, H):
 
 
 def test_horizons_that_outlast_the_transient_are_not_cut_short():
-    """Where P and S stand still steps are counted, not computed: a slow system and a fast one, beside the recursion in full."""
+    """Where P and S stand still steps are counted, not computed: a slow system and a fast one,
+    beside the recursion in full.
+    """
     for size in (0.3, 0.999, 1.05):
         theta = np.array([[size, 0.0], [0.0, size], [0.0, 1e-3]])
         for H in (2, 50, 2000):
@@ -147,7 +151,9 @@ def test_nothing_in_the_set_is_below_the_bound(n, d, H, beta):
 
 
 def test_thousands_of_points_are_no_better_than_what_was_found():
-    """Random points, and short descents along the gradient's sign, of a set with both constraints active."""
+    """Random points, and short descents along the gradient's sign, of a set with both constraints
+    active.
+    """
     theta, Q, R = system(3, 2, 1, size=1.05)
     V, rng = region(3, 3), np.random.default_rng(0)
     found = optimistic(theta, V, 0.3, Q, R, 5, 0.1)
@@ -161,7 +167,9 @@ def test_thousands_of_points_are_no_better_than_what_was_found():
 
 @pytest.mark.parametrize("beta", [0.05, 0.2, 0.5])
 def test_for_one_state_the_bound_certifies_the_search(beta):
-    """n = 1: the relaxation is tight, so search and bound prove each other, to far below a thousandth."""
+    """n = 1: the relaxation is tight, so search and bound prove each other, to far below a
+    thousandth.
+    """
     gaps = []
     for seed in range(40):
         theta, Q, R = system(seed, 1, 1, size=0.9)
@@ -174,7 +182,9 @@ def test_for_one_state_the_bound_certifies_the_search(beta):
 @pytest.mark.parametrize(("n", "d", "H"), [(2, 1, 5), (3, 2, 8)])
 @pytest.mark.parametrize("beta", [0.05, 0.2, 0.5])
 def test_gap_to_the_best_known(n, d, H, beta):
-    """Of what optimism can gain on the estimate, a thousandth at most is left; the best known is that of a fine search from many starts."""
+    """Of what optimism can gain on the estimate, a thousandth at most is left; the best known is
+    that of a fine search from many starts.
+    """
     gaps = []
     for seed in range(25):
         theta, Q, R = system(seed, n, d, size=0.9)
@@ -280,7 +290,9 @@ def test_a_wide_set_contains_the_cheapest_system_of_all(beta):
 
 @pytest.mark.parametrize("size", [0.9, 3.0])
 def test_hard_shapes_stay_in_the_set(size):
-    """Directions that nothing is known about, unstable systems, and norms that only one of the two sets bounds."""
+    """Directions that nothing is known about, unstable systems, and norms that only one of the two
+    sets bounds.
+    """
     for seed in range(10):
         theta, Q, R = system(seed, 3, 2, size=size)
         V = region(seed, 5, decades=6.0)

@@ -1,4 +1,6 @@
-"""The constants printed for linear quadratic control, against 50 digits; what they really give; and what one user really moves."""
+"""The constants printed for linear quadratic control, against 50 digits; what they really give; and
+what one user really moves.
+"""
 
 import math
 
@@ -68,8 +70,11 @@ def test_constants_are_the_printed_ones(system, K, epsilon, delta, alpha):
 
 @pytest.mark.parametrize(("epsilon", "true"), [(0.1, 0.0407), (1.0, 0.5057), (5.0, 2.997)])
 def test_what_the_printed_noise_really_gives(epsilon, true):
-    """At delta = 1e-5, gamma = 1.2, all releases of both counters together, a user replaced. By the printed ||z|| <= 1 + gamma instead of
-    1 + gamma^2 it would be .0634, .784 and 4.75. By dp-accounting, too."""
+    """At delta = 1e-5, gamma = 1.2, all releases of both counters together, a user replaced.
+
+    By the printed ||z|| <= 1 + gamma instead of 1 + gamma^2 it would be .0634, .784 and 4.75. By
+    dp-accounting, too.
+    """
     from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 
     agent = OFULQ(
@@ -90,7 +95,9 @@ def test_what_the_printed_noise_really_gives(epsilon, true):
 
 @pytest.mark.parametrize(("epsilon", "true"), [(0.1, 0.0634), (1.0, 0.784), (7.0, 7.07)])
 def test_with_the_printed_norm_of_z_the_promise_fails_from_seven_on(epsilon, true):
-    """sqrt(2) H (b + s^2) with b = (1 + gamma)^2: what could be proved of the printed noise without b = 1 + gamma^2."""
+    """sqrt(2) H (b + s^2) with b = (1 + gamma)^2: what could be proved of the printed noise without
+    b = 1 + gamma^2.
+    """
     mu = math.sqrt(2) * 1.5 / math.sqrt(8 * math.log(2 / 1e-5)) * epsilon
     assert GaussianDP(mu).epsilon_at(1e-5) == pytest.approx(true, rel=2e-3)
 
@@ -119,7 +126,9 @@ def test_what_the_paper_has_no_constants_for_is_refused(privacy):
 
 
 def moved(system, first, second):
-    """How far apart the contributions of two users are, through the clip of the paper's calibration."""
+    """How far apart the contributions of two users are, through the clip of the paper's
+    calibration.
+    """
     made = printed_control(JointDP(1.0, 1e-5), system.public, episodes=100)
     statistic = ControlSums(made.bound, 0.0, 1.0)
 
@@ -131,7 +140,9 @@ def moved(system, first, second):
 
 
 def test_the_sensitivity_is_attained():
-    """sqrt(2) H (b + s^2) by two users far outside of Assumption 1, each with states along one axis. The clip allows them."""
+    """sqrt(2) H (b + s^2) by two users far outside of Assumption 1, each with states along one
+    axis. The clip allows them.
+    """
     system = thermal()
     H, gamma = system.horizon, system.gain_bound
     s2, b = (1 + gamma) ** 2 / 2, 1 + gamma**2
@@ -145,7 +156,9 @@ def test_the_sensitivity_is_attained():
 
 
 def test_every_entry_of_both_matrices_has_the_printed_noise():
-    """2,000 releases of users who contribute zero. 6 standard errors of a standard deviation are 9.5 %, and sigma / sqrt(2) is refused."""
+    """2,000 releases of users who contribute zero. 6 standard errors of a standard deviation are
+    9.5 %, and sigma / sqrt(2) is refused.
+    """
     system, privacy = thermal(), JointDP(1.0, 1e-5)
     made, size = printed_control(privacy, system.public, episodes=3), 2_000
     at_rest = Trajectories(np.zeros((1, 11, 3)), np.zeros((1, 10, 2)), np.zeros((1, 10)))
@@ -173,7 +186,9 @@ def test_every_entry_of_both_matrices_has_the_printed_noise():
 
 
 def test_no_user_moves_more():
-    """Hill climbing from 30 pairs of users, and users far outside Assumption 1 (scales of .1 to 1e4)."""
+    """Hill climbing from 30 pairs of users, and users far outside Assumption 1 (scales of .1 to
+    1e4).
+    """
     system, rng = thermal(), np.random.default_rng(7)
     n, d, H = 3, 2, 4
     system = type(system)(system.A, system.B, system.Q, system.R, H, system.noise_radius)
@@ -196,7 +211,9 @@ def test_no_user_moves_more():
 
 
 def test_the_mended_width_is_public_and_not_below_the_printed_one():
-    """ln det(V / lambda_min) of the release is at least ln det(I + Z^T Z / lambda_min) while ||N|| <= Lambda; the set holds the truth."""
+    """ln det(V / lambda_min) of the release is at least ln det(I + Z^T Z / lambda_min) while ||N||
+    <= Lambda; the set holds the truth.
+    """
     system, rng = oscillator(), np.random.default_rng(3)
     made = printed_control(JointDP(1.0, 1e-5), system.public, episodes=1000)
     theta = np.concatenate([system.A, system.B], axis=1).T

@@ -1,4 +1,6 @@
-"""Changing regularizers of one's own: the general procedure of the paper, of which Private-OFU-RL is one case."""
+"""Changing regularizers of one's own: the general procedure of the paper, of which Private-OFU-RL
+is one case.
+"""
 
 import numpy as np
 import pytest
@@ -47,7 +49,9 @@ def agent(privacy=PRIVATE, calibration="paper", episodes=60, **options):
 
 @pytest.mark.parametrize("privacy", [PRIVATE, NoPrivacy()], ids=["private", "exact"])
 def test_the_papers_regularizer_is_one_of_them(privacy):
-    """Private-OFU-RL is the general procedure with H_k = N_k + 2 Lambda I and L_k = the noise: the same sets and policies."""
+    """Private-OFU-RL is the general procedure with H_k = N_k + 2 Lambda I and L_k = the noise: the
+    same sets and policies.
+    """
 
     def papers(public):
         made = printed_control(privacy, public, episodes=60)

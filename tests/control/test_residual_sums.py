@@ -23,7 +23,10 @@ def sent(states, inputs):
 
 
 def test_both_parts_alone_are_attained():
-    """phi and -phi of residuals are 2 apart; orthogonal second moments sqrt(2). A clip that suits both at once is not in a user's hands."""
+    """phi and -phi of residuals are 2 apart; orthogonal second moments sqrt(2).
+
+    A clip that suits both at once is not in a user's hands.
+    """
     loose = Residuals(BOUND, np.zeros((3, 2)), clip=0.4, cap=1e9, reach=2.0)
 
     def residuals(sign):

@@ -1,4 +1,6 @@
-"""OFU-LQ with the paper's calibration plans for the state in which each user starts, and publishes the rule and nobody's gains."""
+"""OFU-LQ with the paper's calibration plans for the state in which each user starts, and publishes
+the rule and nobody's gains.
+"""
 
 from dataclasses import replace
 
@@ -103,9 +105,12 @@ def test_a_saved_rule_is_the_same_rule_and_holds_no_start(tmp_path):
     assert isinstance(confide.Run.load(tmp_path / "run").policy, OptimisticPolicy)
 
 
-# An independent transcription of the algorithm without privacy, in plain NumPy and with a general solver.
+# An independent transcription of the algorithm without privacy, in plain NumPy and with a general
+# solver.
 def printed_episode(system, Z, X, start, found):
-    """Lines 3 to 5 of Algorithm 1 without noise, H_k = I: the width, the set, and the least cost from this start that SLSQP finds."""
+    """Lines 3 to 5 of Algorithm 1 without noise, H_k = I: the width, the set, and the least cost
+    from this start that SLSQP finds.
+    """
     n, d = len(system.A), len(system.R)
     V = Z.T @ Z + np.eye(n + d)
     theta = np.linalg.solve(V, Z.T @ X)
@@ -148,8 +153,10 @@ def printed_episode(system, Z, X, start, found):
     "system", [LQSystem([[0.7]], [[0.4]], [[1.0]], [[0.1]], 6, 0.1), oscillator()]
 )
 def test_an_independent_implementation_plans_the_same_episodes(system):
-    """Same data, same set in every episode, and the same policies. The search is local in both, so costs are compared, and gains where
-    both found the same system."""
+    """Same data, same set in every episode, and the same policies.
+
+    The search is local in both, so costs are compared, and gains where both found the same system.
+    """
     agent = OFULQ(
         system.public,
         episodes=60,
@@ -243,7 +250,10 @@ def test_the_value_of_a_random_start_is_the_average_over_starts():
 @pytest.mark.parametrize("start", [[0.6, -0.8], CORNERS, None], ids=["fixed", "listed", "random"])
 @pytest.mark.parametrize("calibration", ["paper", "tight"])
 def test_regret_counts_the_starts_that_occurred(start, calibration):
-    """By hand from what the agent was shown. Only linear gains on random starts are counted by their expectation."""
+    """By hand from what the agent was shown.
+
+    Only linear gains on random starts are counted by their expectation.
+    """
 
     class Watched(OFULQ):
         def observe(self, users, **options):
@@ -357,7 +367,9 @@ def public_bytes(agent, folder):
 
 
 def test_no_gains_of_a_user_are_in_any_public_byte(tmp_path):
-    """Each number of the gains of each user, as eight bytes and as text, is searched for in all that the agent publishes."""
+    """Each number of the gains of each user, as eight bytes and as text, is searched for in all
+    that the agent publishes.
+    """
     system = replace(oscillator(), start=CORNERS)
     agent = OFULQ(
         system.public,

@@ -1,4 +1,6 @@
-"""Thompson sampling and certainty equivalence for linear systems: they learn, privately, and do not do harm."""
+"""Thompson sampling and certainty equivalence for linear systems: they learn, privately, and do not
+do harm.
+"""
 
 import dataclasses
 
@@ -50,7 +52,9 @@ def test_they_learn_without_privacy():
 
 @BOTH
 def test_too_few_users_do_nothing(kind):
-    """The gate: where exploring would not pay, everybody plays u = 0, and regret is that of doing nothing."""
+    """The gate: where exploring would not pay, everybody plays u = 0, and regret is that of doing
+    nothing.
+    """
     for episodes in (1, 100, 3000):
         run = confide.run(
             kind(glucose().public, episodes=episodes, privacy=PRIVATE), glucose(), seed=0
@@ -88,17 +92,21 @@ def worst_cost(kind, system, seed):
 @BOTH
 @pytest.mark.parametrize("system", ["weak inputs", "dear inputs"])
 def test_no_harm_is_done_where_little_is_known_or_to_be_gained(kind, system):
-    """At every moment the cost is at most 1.05 times that of doing nothing: with 20 seeds it was at most 1.006 times as much."""
+    """At every moment the cost is at most 1.05 times that of doing nothing: with 20 seeds it was at
+    most 1.006 times as much.
+    """
     assert max(worst_cost(kind, HARD[system], seed) for seed in range(2)) <= 1.05
 
 
 @pytest.mark.filterwarnings("ignore::confide.errors.GainBoundWarning")
 @BOTH
 def test_harm_is_rare_where_the_system_is_unstable(kind):
-    """The check admits what costs at most 1.05 times as much in 95 % of the systems that the release allows: so 5 % of runs may cost more.
+    """The check admits what costs at most 1.05 times as much in 95 % of the systems that the
+    release allows: so 5 % of runs may cost more.
 
-    With 60 seeds 3 (ThompsonLQ) and 4 (CertaintyEquivalentLQ) did: one and two of them 55 times as much and more, the others at most 1.12
-    times. More than 2 of 5 seeds have a probability of 0.3 % if the rate is 1 in 15.
+    With 60 seeds 3 (ThompsonLQ) and 4 (CertaintyEquivalentLQ) did: one and two of them 55 times as
+    much and more, the others at most 1.12 times. More than 2 of 5 seeds have a probability of 0.3 %
+    if the rate is 1 in 15.
     """
     assert sum(worst_cost(kind, HARD["unstable for long"], seed) > 1.05 for seed in range(5)) <= 2
 
@@ -181,7 +189,9 @@ def test_a_hostile_server_cannot_reach_into_a_device(wrong):
 
 
 def test_what_they_cannot_plan_from_is_refused():
-    """A schedule of thousands of leaves would never end, and a memory of another version fits nothing."""
+    """A schedule of thousands of leaves would never end, and a memory of another version fits
+    nothing.
+    """
     with pytest.raises(InvalidParameter, match="takes at most 128 releases, got 500"):
         CertaintyEquivalentLQ(
             oscillator().public, episodes=500, privacy=PRIVATE, schedule=every_episode(500)
@@ -214,7 +224,9 @@ def spring(gain_bound):
 
 @pytest.mark.parametrize("controller", [ThompsonLQ, CertaintyEquivalentLQ, confide.agents.OFULQ])
 def test_a_gain_bound_that_holds_the_controller_back_is_said(controller):
-    """Without privacy: at 1.2 it loses 40 % of what could be saved, and says so; at 8 it learns, without a word."""
+    """Without privacy: at 1.2 it loses 40 % of what could be saved, and says so; at 8 it learns,
+    without a word.
+    """
     world = spring(1.2)
     with pytest.warns(
         confide.errors.GainBoundWarning, match=r"gain_bound=1\.2 limits the controller"

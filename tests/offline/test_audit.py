@@ -1,8 +1,11 @@
-"""Attacks on whole releases: a model, and an improvement bound of its policy. Honest ones survive, broken twins do not.
+"""Attacks on whole releases: a model, and an improvement bound of its policy.
 
-Each attack runs on a worst-case pair of neighbouring logs: five people of whom one is replaced. It sees all noisy numbers of the release in
-units of their noise, and judges them along the exact difference of the two logs, which is the best test for Gaussian noise. An honest
-release is refuted with probability at most 1 % (the confidence is 99 %), before the seed is fixed.
+Honest ones survive, broken twins do not.
+
+Each attack runs on a worst-case pair of neighbouring logs: five people of whom one is replaced. It
+sees all noisy numbers of the release in units of their noise, and judges them along the exact
+difference of the two logs, which is the best test for Gaussian noise. An honest release is refuted
+with probability at most 1 % (the confidence is 99 %), before the seed is fixed.
 """
 
 import dataclasses
@@ -30,7 +33,9 @@ PAYS = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
 
 
 def log_of(state, action, reward, who=0, steps=K + 1, probability=0.5):
-    """Five people, of whom one stays in one state with one action; what the others have does not exist, so that they contribute zero."""
+    """Five people, of whom one stays in one state with one action; what the others have does not
+    exist, so that they contribute zero.
+    """
     rows = np.full(PEOPLE, steps)
     ends = np.concatenate([[0], np.cumsum(rows)])
     states, actions = np.full(ends[-1], 99), np.zeros(ends[-1], int)
@@ -46,7 +51,9 @@ class Seen(Exception):
 
 
 class Tapped(LogSums):
-    """All noisy numbers of a release in units of their noise, at the moment at which the last of them is public."""
+    """All noisy numbers of a release in units of their noise, at the moment at which the last of
+    them is public.
+    """
 
     def release(self, statistic):
         self.seen = [
@@ -71,7 +78,9 @@ def tap(release):
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """`seen(world, noise)` are the numbers of one release in units of the noise that they should have."""
+    """`seen(world, noise)` are the numbers of one release in units of the noise that they should
+    have.
+    """
 
     seen: object
     factor: float = 1.0
@@ -181,7 +190,9 @@ def parts(method, world, who):
 
 
 def both_seen(model, who, method, world, noise):
-    """Everything that is published of both parts of a log: a release of the one; the improvement bound of the other, with its clip."""
+    """Everything that is published of both parts of a log: a release of the one; the improvement
+    bound of the other, with its clip.
+    """
     learn, test = parts(method, world, who)
     released = (
         tap(lambda: MADE.release(learn, privacy=PRIVATE, noise=noise.fork()))
@@ -195,7 +206,10 @@ def both_seen(model, who, method, world, noise):
 
 @pytest.fixture
 def both(monkeypatch):
-    """How to attack both parts with a method. What is asked of the held-out people is public: a function of the model alone."""
+    """How to attack both parts with a method.
+
+    What is asked of the held-out people is public: a function of the model alone.
+    """
     with monkeypatch.context() as untapped:
         untapped.setattr(question, "LogSums", LogSums)
         model, who = learned()
@@ -235,7 +249,8 @@ def test_an_improvement_bound_survives_and_its_twins_do_not(both, monkeypatch, m
             lambda part, ids: [True] * len(ids) if not part.test else HOLDS(part, ids),
         )
         assert attack(Subject(honest.seen), runs=400).refuted
-    # the clip is as large as the largest weight among the people who are tested, instead of the released model's
+    # the clip is as large as the largest weight among the people who are tested, instead of the
+    # released model's
     else:
         fixed = improvement_question._asked(method)
 

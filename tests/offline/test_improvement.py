@@ -131,7 +131,9 @@ def test_without_the_value_the_weights_have_the_whole_budget(model, halves):
 
 
 def test_the_interval_of_the_value_does_not_suffer_from_the_choice_of_the_policy(world):
-    """Learned rewards, 30 small logs: at 90 % at most 8 of 30 intervals fail but for a chance of .002."""
+    """Learned rewards, 30 small logs: at 90 % at most 8 of 30 intervals fail but for a chance of
+    .002.
+    """
     question = ModelRelease(
         states=STATES, actions=ACTIONS, discount=DISCOUNT, reward_range=(0.0, 1.0), ends=False
     )
@@ -222,7 +224,9 @@ def test_what_does_not_hold_is_refused(world, asked, model, halves):
 def test_weights_are_refused_where_their_level_was_not_shown_before_anything_is_charged(
     model, halves, tmp_path
 ):
-    """At epsilon = 30 the worst law of gains makes 7 % of the bounds of 95 % confidence false, at 50 more than 9 %."""
+    """At epsilon = 30 the worst law of gains makes 7 % of the bounds of 95 % confidence false, at
+    50 more than 9 %.
+    """
     policy, test = model.plan(), halves[1]
     with Ledger.init(tmp_path / "budget.sqlite", epsilon=100.0, delta=1e-5) as ledger:
         for privacy, most in (
@@ -255,7 +259,9 @@ def test_weights_are_refused_where_their_level_was_not_shown_before_anything_is_
 
 
 def test_the_level_of_weights_holds_up_to_the_largest_loss_that_is_allowed(monkeypatch):
-    """Computed at the clip and the number of users that are worst; the benchmark goes through all of them."""
+    """Computed at the clip and the number of users that are worst; the benchmark goes through all
+    of them.
+    """
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
     import improvement_level
 
@@ -272,7 +278,9 @@ def test_the_level_of_weights_holds_up_to_the_largest_loss_that_is_allowed(monke
 
 @pytest.mark.parametrize("method", ["weights", "model"])
 def test_a_bound_states_what_it_assumes_of_the_log(model, halves, method, tmp_path):
-    """In the object, in its JSON, and in the certificate: the words are for those who know where the log comes from."""
+    """In the object, in its JSON, and in the certificate: the words are for those who know where
+    the log comes from.
+    """
     found = model.improvement(model.plan(), halves[1], method=method, rng=np.random.default_rng(2))
     found.save(tmp_path)
     stored = json.loads((tmp_path / "improvement.json").read_text())
@@ -332,7 +340,9 @@ def test_rewards_that_are_all_zero_are_refused(world):
 
 
 def test_gains_are_importance_sampling_and_clipping_only_lowers_them(world, model):
-    """The exact mean gain without a clip is that of the mixture; false alarms: 6e-5 (four standard errors)."""
+    """The exact mean gain without a clip is that of the mixture; false alarms: 6e-5 (four standard
+    errors).
+    """
     policy = np.eye(ACTIONS)[model.plan().choices.clip(0, ACTIONS - 1)]
     rest = step_ranges(model.table, STEPS)[1]
     highest = float(rest[-1])
@@ -384,7 +394,10 @@ def test_a_record_that_stops_early_counts_as_the_most_that_could_have_followed(m
 
 @pytest.mark.parametrize("ends", [False, True])
 def test_a_record_that_stops_early_shows_no_gain(ends):
-    """The second action pays 1, then nothing; the first one pays .5 for ever. One step is recorded: only an end tells that this is all."""
+    """The second action pays 1, then nothing; the first one pays .5 for ever.
+
+    One step is recorded: only an end tells that this is all.
+    """
     n = 4000
     actions = np.arange(n) % 2
     one_row = LoggedUsers(
@@ -433,7 +446,10 @@ def test_a_probability_that_is_almost_zero_does_not_hide_a_loss():
 
 
 def test_a_trajectory_counts_up_to_the_first_missing_step(model):
-    """What follows is not known, as if the record stopped there. Two users, who have two rows before the gap, and one."""
+    """What follows is not known, as if the record stopped there.
+
+    Two users, who have two rows before the gap, and one.
+    """
     rng = np.random.default_rng(0)
     rows = 2 * STEPS
     gaps = np.zeros(rows, bool)
@@ -482,7 +498,9 @@ def without_some_steps(block, rng):
 
 
 def test_a_few_missing_steps_do_not_destroy_a_bound(world, asked):
-    """Four in ten trajectories have a gap. Counting them as the worst case from the first step on gave -1.33; without gaps it is 1.06.
+    """Four in ten trajectories have a gap.
+
+    Counting them as the worst case from the first step on gave -1.33; without gaps it is 1.06.
 
     Up to the gap they count now. Where a missing state is a state of its own, there are no gaps.
     """
@@ -510,7 +528,9 @@ def test_a_few_missing_steps_do_not_destroy_a_bound(world, asked):
 
 
 def test_the_level_holds_for_rare_gains_under_noise():
-    """Two-point laws: the error is at most .05 plus four standard errors of 4000 runs; without the noise it is not."""
+    """Two-point laws: the error is at most .05 plus four standard errors of 4000 runs; without the
+    noise it is not.
+    """
     rng, users, clip, mu = np.random.default_rng(0), 5000, 3.0, 0.2367
     bound = Moments(-1 / clip, 1 - 1 / clip)
     std = bound.sensitivity("replace") / mu
@@ -559,7 +579,11 @@ def test_a_stochastic_policy_is_tested_as_it_is(world, model, halves):
 
 
 def test_noise_on_learned_rewards_does_not_raise_a_lower_value():
-    """Nothing pays. A lower value that is cut at zero is above zero on average, over many rows by much: rows are chosen by other people."""
+    """Nothing pays.
+
+    A lower value that is cut at zero is above zero on average, over many rows by much: rows are
+    chosen by other people.
+    """
     made = ModelRelease(
         states=STATES, actions=ACTIONS, discount=DISCOUNT, ends=True, reward_range=(0.0, 1.0)
     )
@@ -593,7 +617,9 @@ def test_noise_on_learned_rewards_does_not_raise_a_lower_value():
 
 
 def test_learned_rewards_of_the_null_are_not_shown(world):
-    """A policy that is as good as the behaviour, eight releases: with rewards of few people nothing is shown."""
+    """A policy that is as good as the behaviour, eight releases: with rewards of few people nothing
+    is shown.
+    """
     made = ModelRelease(
         states=STATES, actions=ACTIONS, discount=DISCOUNT, ends=True, reward_range=(0.0, 1.0)
     )

@@ -102,7 +102,10 @@ def test_with_nothing_but_noise_everything_stays_as_logged(asked, people):
 
 
 def test_an_action_that_nobody_took_is_not_taken_because_of_noise():
-    """It pays more at once, and leads to where nothing is paid for ever. Noisy visits to it are positive in half of the runs."""
+    """It pays more at once, and leads to where nothing is paid for ever.
+
+    Noisy visits to it are positive in half of the runs.
+    """
     P, pays = np.zeros((4, 2, 4)), np.array([[0.3, 0.5], [0.4, 0.6], [0.5, 0.7], [0.0, 0.0]])
     P[:3, 0] = [[0.7, 0.3, 0, 0], [0.3, 0.4, 0.3, 0], [0.1, 0.4, 0.5, 0]]
     P[:3, 1, 3] = P[3, :, 3] = 1

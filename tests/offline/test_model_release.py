@@ -102,7 +102,9 @@ def test_hostile_logs_are_answered_like_others(asked, people, learned):
 
 @dataclasses.dataclass(frozen=True)
 class OneUser:
-    """Everything that is published about a log of one user, who stays in one place or in another; or, under null, contributes zero."""
+    """Everything that is published about a log of one user, who stays in one place or in another;
+    or, under null, contributes zero.
+    """
 
     made: ModelRelease
     privacy: confide.CentralDP
@@ -139,8 +141,9 @@ class OneUser:
 @pytest.mark.filterwarnings("ignore::confide.errors.ConfideWarning")
 @pytest.mark.parametrize("relation", ["replace", "null"])
 def test_an_attack_on_the_whole_release_finds_a_twin_with_less_noise_only(relation):
-    """120 runs on each of two logs, at 99 % confidence: an honest release is refuted with probability at most 1 %, before the seed is
-    fixed. The twin has a tenth of the noise."""
+    """120 runs on each of two logs, at 99 % confidence: an honest release is refuted with
+    probability at most 1 %, before the seed is fixed. The twin has a tenth of the noise.
+    """
     made, privacy = (
         ModelRelease(
             states=3, actions=2, discount=0.9, transitions=4, ends=True, reward_range=(0.0, 1.0)
@@ -209,7 +212,9 @@ def logged(*people):
 
 
 def test_without_privacy_a_model_is_the_table_of_means_and_shares():
-    """Longer than 20 steps, with repetitions, with users who leave: every row counts, and weighs one."""
+    """Longer than 20 steps, with repetitions, with users who leave: every row counts, and weighs
+    one.
+    """
     rng = np.random.default_rng(3)
     people = [
         [
@@ -242,7 +247,9 @@ def test_without_privacy_a_model_is_the_table_of_means_and_shares():
     ("caps", "ends"), [({"max_steps": 1}, None), ({}, True), ({"max_steps": 4}, True)]
 )
 def test_a_log_of_one_step_counts(caps, ends):
-    """Which arm pays is known, whatever may have cut the log, and also where nothing is said about ends because no row can be short."""
+    """Which arm pays is known, whatever may have cut the log, and also where nothing is said about
+    ends because no row can be short.
+    """
     rng = np.random.default_rng(4)
     arms = rng.integers(3, size=20_000)
     paid = rng.random(20_000) < np.array([0.2, 0.5, 0.3])[arms]

@@ -30,7 +30,9 @@ def found(made, world):
 
 
 def test_the_prediction_is_within_thirty_per_cent(found, made, world):
-    """Real logs of 1.3 times as many people beat the behaviour in most of 40 runs, of .7 times as many in few: seeds are fixed."""
+    """Real logs of 1.3 times as many people beat the behaviour in most of 40 runs, of .7 times as
+    many in few: seeds are fixed.
+    """
     needed = people_needed(found, PRIVATE)
     low, high = found.values
 

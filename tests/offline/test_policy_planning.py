@@ -1,4 +1,6 @@
-"""Plans: optimal where everything is known, as logged where nothing is, and never for what gains nothing."""
+"""Plans: optimal where everything is known, as logged where nothing is, and never for what gains
+nothing.
+"""
 
 import numpy as np
 import pytest
@@ -110,7 +112,10 @@ def test_ranges_of_returns():
 
 
 def test_time_does_not_run_backwards():
-    """Noise leads from the last step back to the first. The reward of the first step is paid once all the same."""
+    """Noise leads from the last step back to the first.
+
+    The reward of the first step is paid once all the same.
+    """
     P, r = np.zeros((S, A, S)), np.zeros((S, A))
     for s in range(S - 1):
         P[s, :, s + 1] = 1.0

@@ -1,4 +1,6 @@
-"""Returns against a plain twin: of whole trajectories, and from first visits on, with what is not known."""
+"""Returns against a plain twin: of whole trajectories, and from first visits on, with what is not
+known.
+"""
 
 import math
 

@@ -1,4 +1,6 @@
-"""Rows from noisy counts: distributions whatever the noise, the truth without noise, and evidence that actions share."""
+"""Rows from noisy counts: distributions whatever the noise, the truth without noise, and evidence
+that actions share.
+"""
 
 import numpy as np
 import pytest
@@ -45,7 +47,9 @@ def test_without_noise_rows_are_the_shares_of_counts():
 
 
 def test_few_successors_are_told_from_noise():
-    """Cells of 30 to 700 under noise of 30: dividing and clipping alone would be wrong by about a half."""
+    """Cells of 30 to 700 under noise of 30: dividing and clipping alone would be wrong by about a
+    half.
+    """
     rng = np.random.default_rng(2)
     P = sparse_rows(rng, shared=False)
     rows = released(P, 800.0, 30.0, rng)
@@ -62,7 +66,9 @@ def test_actions_share_what_can_follow():
 
 
 def test_variances_are_about_right():
-    """Squared errors over variances, for cells that are there: near one (0.5 to 2, in 36 x 3 cells)."""
+    """Squared errors over variances, for cells that are there: near one (0.5 to 2, in 36 x 3
+    cells).
+    """
     rng = np.random.default_rng(4)
     P = sparse_rows(rng)
     rows = released(P, 2000.0, 30.0, rng)
@@ -84,7 +90,9 @@ def test_dense_rows_are_projected():
 
 @pytest.mark.parametrize(("dense", "method"), [(False, "empirical-bayes"), (True, "projection")])
 def test_some_states_of_a_large_table_stand_for_all(monkeypatch, dense, method):
-    """Bins are fitted to a quarter of the states, and these decide how rows are made: nearly the same probabilities come out."""
+    """Bins are fitted to a quarter of the states, and these decide how rows are made: nearly the
+    same probabilities come out.
+    """
     rng = np.random.default_rng(6)
     P = rng.dirichlet(np.full(S, 50.0), size=(S, A)) if dense else sparse_rows(rng)
     found = []

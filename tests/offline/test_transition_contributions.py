@@ -1,4 +1,6 @@
-"""Root-weighted counts against a plain twin; what is dropped, and what makes a user contribute zero."""
+"""Root-weighted counts against a plain twin; what is dropped, and what makes a user contribute
+zero.
+"""
 
 import math
 import pickle
@@ -59,7 +61,9 @@ def logged(*users):
 
 
 def twin(users, *, ends=False, longest=100):
-    """The definition: the first K transitions of each user, the i-th one of a row with sqrt(i) - sqrt(i - 1)."""
+    """The definition: the first K transitions of each user, the i-th one of a row with sqrt(i) -
+    sqrt(i - 1).
+    """
     size = S + ends
     counts, totals, rewards, starts = (
         np.zeros((size, A, size)),
@@ -122,7 +126,9 @@ def test_two_people_are_never_farther_apart_than_stated(first, second):
 
 @pytest.mark.parametrize("reward", [0.0, 0.25, 0.5, 1.0])
 def test_the_sensitivity_is_attained(reward):
-    """Two people, each K times in one cell: of two rows if rewards weigh little, else of one row with opposite rewards."""
+    """Two people, each K times in one cell: of two rows if rewards weigh little, else of one row
+    with opposite rewards.
+    """
     made = statistic(reward=reward, transitions=9)
     stay = [(0, 0, 1.0)] * 10
     other = [(1, 1, -1.0)] * 10 if reward <= 0.5 else [(1, 0, -1.0), *[(0, 0, -1.0)] * 9]
@@ -147,7 +153,9 @@ def test_what_cannot_follow_is_dropped_before_it_counts():
 
 
 def test_a_transition_over_a_gap_does_not_count():
-    """0 -> (lost) -> 2 is not 0 -> 2; the transitions beside the gap count as they did, and one more of the K can."""
+    """0 -> (lost) -> 2 is not 0 -> 2; the transitions beside the gap count as they did, and one
+    more of the K can.
+    """
     path = [(0, 0, 0.5), (2, 0, 0.5), (1, 0, 0.5), (0, 1, 0.5), (0, 0, 0.5)]
     users = logged([path, path])
     gaps = np.zeros(len(users.states), bool)

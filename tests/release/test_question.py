@@ -1,4 +1,6 @@
-"""One release of a log: a question of a user's own is checked, charged and answered like those of the package."""
+"""One release of a log: a question of a user's own is checked, charged and answered like those of
+the package.
+"""
 
 from dataclasses import dataclass
 

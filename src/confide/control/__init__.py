@@ -1,1 +1,3 @@
-"""Linear systems with quadratic costs: what users contribute, how releases become gains, and the controllers."""
+"""Linear systems with quadratic costs: what users contribute, how releases become gains, and the
+controllers.
+"""

@@ -21,7 +21,8 @@ def episode_sums(
     grid: float,
     off_diagonal: float,
 ) -> Array:
-    """The sum over users of (svec(sum c z z^T), sqrt(2) s sum c z x'^T), each user's rounded to whole multiples of the grid [size].
+    """The sum over users of (svec(sum c z z^T), sqrt(2) s sum c z x'^T), each user's rounded to
+    whole multiples of the grid [size].
 
     Entries off the diagonal are multiplied by `off_diagonal`.
     """
@@ -29,14 +30,18 @@ def episode_sums(
     n = states.shape[2]
     p = n + d
     cut = p * (p + 1) // 2
-    total, one = np.zeros(cut + p * n), np.zeros(cut + p * n)
-    z, after = np.zeros(p), np.zeros(n)
+    total = np.zeros(cut + p * n)
+    one = np.zeros(cut + p * n)
+    z = np.zeros(p)
+    after = np.zeros(n)
     root = np.sqrt(2.0)
     for u in range(users):
         one[:] = 0.0
-        left, valid = cap, True
+        left = cap
+        valid = True
         for h in range(H):
-            size, reach = 0.0, 0.0
+            size = 0.0
+            reach = 0.0
             for i in range(n):
                 z[i], after[i] = states[u, h, i], states[u, h + 1, i]
                 reach += after[i] * after[i]
@@ -81,14 +86,17 @@ def residual_sums(
     weight: float,
     grid: float,
 ) -> Array:
-    """The sum over users of (weight svec(f S) / cap, f G / clip), each user's rounded to whole multiples of the grid [size]; for weight 0
-    of f G / clip alone, and the cap is not used."""
+    """The sum over users of (weight svec(f S) / cap, f G / clip), each user's rounded to whole
+    multiples of the grid [size]; for weight 0 of f G / clip alone, and the cap is not used.
+    """
     users, H, d = inputs.shape
     n = states.shape[2]
     p = n + d
     cut = p * (p + 1) // 2 if weight > 0 else 0
-    total, z = np.zeros(cut + p * n), np.zeros(p)
-    G, S = np.zeros((p, n)), np.zeros((p, p))
+    total = np.zeros(cut + p * n)
+    z = np.zeros(p)
+    G = np.zeros((p, n))
+    S = np.zeros((p, p))
     for u in range(users):
         G[:] = 0.0
         S[:] = 0.0
@@ -110,7 +118,8 @@ def residual_sums(
             for i in range(p):
                 for j in range(p):
                     S[i, j] += z[i] * z[j]
-        size, trace = 0.0, 0.0
+        size = 0.0
+        trace = 0.0
         for i in range(p):
             trace += S[i, i]
             for j in range(n):

@@ -10,13 +10,15 @@ Array = npt.NDArray[np.float64]
 
 @njit
 def cautious(theta: Array, covariance: Array, Q: Array, R: Array, horizon: int) -> Array:
-    """Gains [h, d, n] of least expected cost if Theta [p, n] is drawn anew at every step, with this covariance [p, p] in each column.
+    """Gains [h, d, n] of least expected cost if Theta [p, n] is drawn anew at every step, with this
+    covariance [p, p] in each column.
 
-    With M = Theta P Theta^T + tr(P) covariance + diag(Q, R): K = -M_uu^-1 M_ux. Zero covariance is the plain recursion; where B is
-    unknown, its covariance makes inputs expensive, and K small.
+    With M = Theta P Theta^T + tr(P) covariance + diag(Q, R): K = -M_uu^-1 M_ux. Zero covariance is
+    the plain recursion; where B is unknown, its covariance makes inputs expensive, and K small.
     """
     p, n = theta.shape
-    gains, P = np.zeros((horizon, p - n, n)), Q.copy()
+    gains = np.zeros((horizon, p - n, n))
+    P = Q.copy()
     lift = np.zeros((p, n))
     lift[:n] = np.eye(n)
     for h in range(horizon - 2, -1, -1):
@@ -34,11 +36,15 @@ def cautious(theta: Array, covariance: Array, Q: Array, R: Array, horizon: int) 
 
 @njit
 def state_moments(theta: Array, gains: Array, starts: Array, shocks: Array, reach: float) -> Array:
-    """E x x^T at every step that counts [g, h, n, n]: of made-up users with starts [u, n] and noise [u, h, n], who all play all gains."""
+    """E x x^T at every step that counts [g, h, n, n]: of made-up users with starts [u, n] and noise
+    [u, h, n], who all play all gains.
+    """
     m, H, d, n = gains.shape
     users = len(starts)
     total = np.zeros((m, H, n, n))
-    closed, x, after = np.zeros((H, n, n)), np.zeros(n), np.zeros(n)
+    closed = np.zeros((H, n, n))
+    x = np.zeros(n)
+    after = np.zeros(n)
     for g in range(m):
         for h in range(H):
             for i in range(n):
@@ -65,9 +71,12 @@ def state_moments(theta: Array, gains: Array, starts: Array, shocks: Array, reac
 
 @njit
 def shown_moments(states: Array, gains: Array, turn: Array) -> Array:
-    """sum_h z z^T [p, p] from E x x^T [g, h, n, n], averaged over gains, if every x is shown as turn x."""
+    """sum_h z z^T [p, p] from E x x^T [g, h, n, n], averaged over gains, if every x is shown as
+    turn x.
+    """
     m, H, d, n = gains.shape
-    total, lift = np.zeros((n + d, n + d)), np.zeros((n + d, n))
+    total = np.zeros((n + d, n + d))
+    lift = np.zeros((n + d, n))
     lift[:n] = np.eye(n)
     for g in range(m):
         for h in range(H):
@@ -79,11 +88,16 @@ def shown_moments(states: Array, gains: Array, turn: Array) -> Array:
 
 @njit
 def costs_of(thetas: Array, gains: Array, Q: Array, R: Array, first: Array, noise: Array) -> Array:
-    """What gains [g, h, d, n] cost in each of these systems [i, p, n], which stay the same for all steps: [i, g]."""
-    N, m = len(thetas), len(gains)
+    """What gains [g, h, d, n] cost in each of these systems [i, p, n], which stay the same for all
+    steps: [i, g].
+    """
+    N = len(thetas)
+    m = len(gains)
     H, d, n = gains.shape[1:]
     found = np.zeros((N, m))
-    F, X, Y = np.zeros((n, n)), np.zeros((n, n)), np.zeros((n, n))
+    F = np.zeros((n, n))
+    X = np.zeros((n, n))
+    Y = np.zeros((n, n))
     W = np.zeros((m, H, n, n))
     for g in range(m):
         for h in range(H):
@@ -117,11 +131,15 @@ def costs_of(thetas: Array, gains: Array, Q: Array, R: Array, first: Array, nois
 def simulate(
     thetas: Array, guess: Array, gains: Array, starts: Array, shocks: Array, reach: float
 ) -> tuple[Array, Array]:
-    """(||G||_F, tr S) of made-up users: systems [u, p, n], starts [u, n], noise [u, h, n]; user u plays gains[u mod g]."""
+    """(||G||_F, tr S) of made-up users: systems [u, p, n], starts [u, n], noise [u, h, n]; user u
+    plays gains[u mod g].
+    """
     users, p, n = thetas.shape
     m, H = gains.shape[:2]
-    sizes, traces = np.empty(users), np.empty(users)
-    z, G = np.zeros(p), np.zeros((p, n))
+    sizes = np.empty(users)
+    traces = np.empty(users)
+    z = np.zeros(p)
+    G = np.zeros((p, n))
     for u in range(users):
         x = starts[u].copy()
         seen = trace = 0.0
@@ -139,5 +157,6 @@ def simulate(
                 for j in range(n):
                     G[i, j] += z[i] * residual[j]
             x = after
-        sizes[u], traces[u] = np.sqrt((G * G).sum()), trace
+        sizes[u] = np.sqrt((G * G).sum())
+        traces[u] = trace
     return sizes, traces

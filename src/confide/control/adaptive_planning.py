@@ -1,4 +1,6 @@
-"""The next batch of users of a linear system: an estimate from all batches, safe gains with excitation, and limits for clipping."""
+"""The next batch of users of a linear system: an estimate from all batches, safe gains with
+excitation, and limits for clipping.
+"""
 
 from dataclasses import dataclass
 
@@ -34,9 +36,12 @@ from confide.privacy.bounded import Released
 from confide.privatizers.schedule import Schedule
 
 Array = npt.NDArray[np.float64]
-PAIRS = 3  # of gains for excitation
-POLICIES = 2 * PAIRS  # per batch
-EXACT_LIMITS = 64  # times as far out are limits without privacy
+# Of gains for excitation.
+PAIRS = 3
+# Per batch.
+POLICIES = 2 * PAIRS
+# Times as far out are limits without privacy.
+EXACT_LIMITS = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,17 +51,25 @@ class ControlProblem:
     costs: Costs
     inputs: int
     states: int
-    weight: float  # of the second moments in a release; 0: they are not released
-    samples: int  # policies per batch: 0 for certainty equivalence
-    spread: float  # of the samples, in standard deviations of the posterior
-    times: tuple[int, ...]  # of releases
-    explores: bool  # whether the system is excited at all
-    exact: bool  # without privacy: limits are far out, and second moments known
+    # Of the second moments in a release; 0: they are not released.
+    weight: float
+    # Policies per batch: 0 for certainty equivalence.
+    samples: int
+    # Of the samples, in standard deviations of the posterior.
+    spread: float
+    # Of releases.
+    times: tuple[int, ...]
+    # Whether the system is excited at all.
+    explores: bool
+    # Without privacy: limits are far out, and second moments known.
+    exact: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ControlRound:
-    """A round, and what its users' residuals are made of: the guess of Theta [p, n], limits for clipping, and scales [p]."""
+    """A round, and what its users' residuals are made of: the guess of Theta [p, n], limits for
+    clipping, and scales [p].
+    """
 
     public: PublicRound
     guess: Array
@@ -67,7 +80,9 @@ class ControlRound:
 
 def plan_batch(problem: ControlProblem, released: Released) -> ControlRound:
     """Decide the next batch from everything released so far."""
-    costs, states, inputs = problem.costs, problem.states, problem.inputs
+    costs = problem.costs
+    states = problem.states
+    inputs = problem.inputs
     history = recall_experiments(
         released,
         {
@@ -82,7 +97,8 @@ def plan_batch(problem: ControlProblem, released: Released) -> ControlRound:
     )
     experiments = experiments_in(history)
     rng = np.random.default_rng([int(history["seed"]), released.generation])
-    estimate, signal = prior(costs), None
+    estimate = prior(costs)
+    signal = None
     gains = np.zeros((POLICIES, costs.horizon, inputs, states))
     if experiments:
         estimate, information = identify(experiments, last_estimate(history), costs, rng)
@@ -95,7 +111,10 @@ def plan_batch(problem: ControlProblem, released: Released) -> ControlRound:
         estimate, gains, scales, costs, rng, capped=problem.weight > 0
     )
     if problem.exact:
-        clip, cap, kept, lost = EXACT_LIMITS * clip, EXACT_LIMITS * cap, 1.0, 0.0
+        clip = EXACT_LIMITS * clip
+        cap = EXACT_LIMITS * cap
+        kept = 1.0
+        lost = 0.0
     history = history.remember_release(released).replace(
         open_guess=estimate.mean,
         open_covariance=estimate.covariance,
@@ -121,9 +140,11 @@ def choose_gains(
     released: Released,
     rng: np.random.Generator,
 ) -> Array:
-    """Gains for the next batch: those of the conservative estimate, as far as they are safe, and excitation, as far as it can be
-    afforded whatever B may be."""
-    costs, times = problem.costs, problem.times
+    """Gains for the next batch: those of the conservative estimate, as far as they are safe, and
+    excitation, as far as it can be afforded whatever B may be.
+    """
+    costs = problem.costs
+    times = problem.times
     scenarios = draw_scenarios(estimate, costs, rng)
     cautious_scenarios = draw_scenarios(conservative, costs, rng)
     warn_of_gain_bound(scenarios.held_back() >= SURE, costs.gain_bound)

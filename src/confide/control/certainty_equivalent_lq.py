@@ -1,4 +1,7 @@
-"""Certainty equivalence for linear quadratic control: our own. Privacy is proved, regret is measured."""
+"""Certainty equivalence for linear quadratic control: our own.
+
+Privacy is proved, regret is measured.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -17,7 +20,10 @@ from confide.problems.sizes import ProblemSizes
 
 
 class CertaintyEquivalentLQ(Learner):
-    """The cautious gains of the posterior's mean, without draws. Excitation, guarantee and safety are those of `ThompsonLQ`."""
+    """The cautious gains of the posterior's mean, without draws.
+
+    Excitation, guarantee and safety are those of `ThompsonLQ`.
+    """
 
     name = "certainty-equivalent-lq"
     profile = Profile(

@@ -1,7 +1,9 @@
-"""What an episode of a linear system contributes, clipped as a whole. PRIVATE until a privatizer has added noise.
+"""What an episode of a linear system contributes, clipped as a whole.
 
-`ControlRows`, `ControlSums`: sums of z z^T and z x'^T with z = (x, u). `ResidualRows`, `Residuals`: what the episode tells beyond a public
-guess of the dynamics.
+PRIVATE until a privatizer has added noise.
+
+`ControlRows`, `ControlSums`: sums of z z^T and z x'^T with z = (x, u). `ResidualRows`, `Residuals`:
+what the episode tells beyond a public guess of the dynamics.
 """
 
 import math
@@ -21,18 +23,23 @@ from confide.trajectory import Trajectories, TransitionCounts
 
 @dataclass(frozen=True, slots=True)
 class ControlRows:
-    """The joint query (S, sqrt(2) s C) of one episode: S = sum_h c_h z z^T, C = sum_h c_h z x'^T, s = `weight`.
+    """The joint query (S, sqrt(2) s C) of one episode: S = sum_h c_h z z^T, C = sum_h c_h z x'^T, s
+    = `weight`.
 
-    Enforced: the episode's trace, sum_h c_h (||z||^2 + s^2 ||x'||^2), is at most tau = `cap`, by weights c_h in [0, 1] (`ControlSums`); an
-    episode with a number that is not finite contributes zero.
+    Enforced: the episode's trace, sum_h c_h (||z||^2 + s^2 ||x'||^2), is at most tau = `cap`, by
+    weights c_h in [0, 1] (`ControlSums`); an episode with a number that is not finite contributes
+    zero.
 
-    Sensitivity: with v = (z, s x') the query is isometric to all blocks but one of the PSD matrix G = sum_h c_h v v^T, whose trace is at
-    most tau, so that ||G||_F <= tau (null). replace: ||G - G'||_F^2 = ||G||_F^2 + ||G'||_F^2 - 2 <G, G'> <= 2 tau^2, since <G, G'> >= 0;
-    attained by one step each, in orthogonal directions. It does not depend on the horizon. In L1 by sqrt(coordinates). Rounding to the
-    grid moves each coordinate of either user by half a grid step, which is added.
+    Sensitivity: with v = (z, s x') the query is isometric to all blocks but one of the PSD matrix G
+    = sum_h c_h v v^T, whose trace is at most tau, so that ||G||_F <= tau (null). replace: ||G -
+    G'||_F^2 = ||G||_F^2 + ||G'||_F^2 - 2 <G, G'> <= 2 tau^2, since <G, G'> >= 0; attained by one
+    step each, in orthogonal directions. It does not depend on the horizon. In L1 by
+    sqrt(coordinates). Rounding to the grid moves each coordinate of either user by half a grid
+    step, which is added.
 
-    `off_diagonal` weighs the entries of S off its diagonal (`mechanisms/symmetric.py`). With less than sqrt(2) the query is shorter than
-    that isometric one, so the sensitivity holds, and the same pair of users attains it: their steps are along coordinate axes.
+    `off_diagonal` weighs the entries of S off its diagonal (`mechanisms/symmetric.py`). With less
+    than sqrt(2) the query is shorter than that isometric one, so the sensitivity holds, and the
+    same pair of users attains it: their steps are along coordinate axes.
     """
 
     states: int
@@ -99,7 +106,9 @@ class ControlRows:
         return math.sqrt(self.size) * self.sensitivity(relation)
 
     def contains(self, values: Array) -> bool:
-        """The missing block of G is at least s^2 C^T S^-1 C, so that G is PSD; its trace and that of S are at most the cap."""
+        """The missing block of G is at least s^2 C^T S^-1 C, so that G is PSD; its trace and that
+        of S are at most the cap.
+        """
         S, C = self.unpack(values)
         room = 4 * self.size * self.grid
         eigenvalues, vectors = np.linalg.eigh(S)
@@ -112,7 +121,8 @@ class ControlRows:
     def unpack(self, values: Array) -> tuple[Array, Array]:
         """A released vector -> (S [p, p], C [p, n]).
 
-        Noise of scale a on the vector is N(0, a^2) on the diagonal of S, N(0, a^2 / off_diagonal^2) off it, and N(0, a^2 / 2) on s C.
+        Noise of scale a on the vector is N(0, a^2) on the diagonal of S, N(0, a^2 / off_diagonal^2)
+        off it, and N(0, a^2 / 2) on s C.
         """
         cut = svec_size(self.dimension)
         S: Array = smat(values[None, :cut], self.dimension, self.off_diagonal)[0]
@@ -123,19 +133,24 @@ class ControlRows:
 class ControlSums:
     """Turns the users of a round into their sums.
 
-    c_h = min(1, rem_h / (||z_h||^2 + s^2 l_h^2)), rem_1 = tau, rem_{h+1} = rem_h - c_h (||z_h||^2 + s^2 ||x'_h||^2), where x'_h longer than
-    l_h = g ||z_h|| + C_w is shortened to it: with g >= ||Theta|| no next state is, wherever the state is. So c_h is known before x'_h is
-    seen: the regression of x' on z stays unbiased given the past, and confidence widths for martingales stay valid. (An episode scaled by
-    its own sum would be private, too, and biased.)
+    c_h = min(1, rem_h / (||z_h||^2 + s^2 l_h^2)), rem_1 = tau, rem_{h+1} = rem_h - c_h (||z_h||^2 +
+    s^2 ||x'_h||^2), where x'_h longer than l_h = g ||z_h|| + C_w is shortened to it: with g >=
+    ||Theta|| no next state is, wherever the state is. So c_h is known before x'_h is seen: the
+    regression of x' on z stays unbiased given the past, and confidence widths for martingales stay
+    valid. (An episode scaled by its own sum would be private, too, and biased.)
     """
 
     def __init__(self, bound: ControlRows, gain: float, shock: float) -> None:
-        """`gain` is g, a bound on the norm of the dynamics, `shock` is C_w. (0, 1) says that no next state is longer than 1."""
+        """`gain` is g, a bound on the norm of the dynamics, `shock` is C_w. (0, 1) says that no
+        next state is longer than 1.
+        """
         if not (0 <= gain < math.inf and 0 <= shock < math.inf and gain + shock > 0):
             raise InvalidParameter(
                 f"the dynamics and the noise must have finite bounds, got {gain} and {shock}"
             )
-        self.bound, self.gain, self.shock = bound, float(gain), float(shock)
+        self.bound = bound
+        self.gain = float(gain)
+        self.shock = float(shock)
 
     def tables(self) -> list[Array]:
         return [np.array([self.gain, self.shock])]
@@ -145,8 +160,10 @@ class ControlSums:
             raise InvalidParameter(
                 "states of a linear system are real numbers: expected trajectories, got counts"
             )
-        bound, H = self.bound, users.horizon
-        states, inputs = real_numbers(users.states), real_numbers(users.actions)
+        bound = self.bound
+        H = users.horizon
+        states = real_numbers(users.states)
+        inputs = real_numbers(users.actions)
         expected = (users.users, H + 1, bound.states), (users.users, H, bound.inputs)
         if (states.shape, inputs.shape) != expected:
             raise InvalidParameter(
@@ -167,17 +184,20 @@ class ControlSums:
 
 @dataclass(frozen=True, slots=True)
 class ResidualRows:
-    """The joint query (w f S / cap, f G / clip) of one episode: S = sum_h z z^T, G = sum_h z r^T, r = x' - Theta_0^T z, z = (x, u).
+    """The joint query (w f S / cap, f G / clip) of one episode: S = sum_h z z^T, G = sum_h z r^T, r
+    = x' - Theta_0^T z, z = (x, u).
 
     Inputs may be in units of their own (`Residuals.scales`): the clip comes after that.
 
-    Enforced: f = min(1, clip / ||G||_F, cap / tr S), with public clip and cap (`Residuals`), so that the second part is in the unit ball
-    and the first w times a PSD matrix of trace at most one; an episode with a number that is not finite contributes zero. w = 0: residuals
-    alone, f = min(1, clip / ||G||_F), and the first part is left out.
+    Enforced: f = min(1, clip / ||G||_F, cap / tr S), with public clip and cap (`Residuals`), so
+    that the second part is in the unit ball and the first w times a PSD matrix of trace at most
+    one; an episode with a number that is not finite contributes zero. w = 0: residuals alone, f =
+    min(1, clip / ||G||_F), and the first part is left out.
 
-    Sensitivity: two points of the unit ball are at most 2 apart, and two PSD matrices of trace at most one sqrt(2): replace
-    sqrt(4 + 2 w^2); null sqrt(1 + w^2). It depends neither on the horizon nor on how long states or inputs are. In L1 by sqrt(coordinates).
-    Rounding to the grid moves each coordinate of either user by half a grid step, which is added.
+    Sensitivity: two points of the unit ball are at most 2 apart, and two PSD matrices of trace at
+    most one sqrt(2): replace sqrt(4 + 2 w^2); null sqrt(1 + w^2). It depends neither on the horizon
+    nor on how long states or inputs are. In L1 by sqrt(coordinates). Rounding to the grid moves
+    each coordinate of either user by half a grid step, which is added.
     """
 
     states: int
@@ -259,14 +279,17 @@ class ResidualRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Residuals:
-    """Turns the users of a round into their sums, around a guess Theta_0 [p, n] that is public, as clip and cap are.
+    """Turns the users of a round into their sums, around a guess Theta_0 [p, n] that is public, as
+    clip and cap are.
 
-    Steps count as long as the states so far, the step's own included, have sum ||x||^2 <= `reach`; the first always does. Whether a step
-    counts is known before its residual is: what is thrown away of an unstable system biases nothing.
+    Steps count as long as the states so far, the step's own included, have sum ||x||^2 <= `reach`;
+    the first always does. Whether a step counts is known before its residual is: what is thrown
+    away of an unstable system biases nothing.
 
-    `scales` [p], public too, multiply the coordinates of z (and divide the rows of Theta_0, so that residuals stay the same) before S, G
-    and f are made of them: what is clipped at clip and cap is what is sent. With scales of one over their size, small inputs stand out of
-    the noise as large ones do. Those of states are 1.
+    `scales` [p], public too, multiply the coordinates of z (and divide the rows of Theta_0, so that
+    residuals stay the same) before S, G and f are made of them: what is clipped at clip and cap is
+    what is sent. With scales of one over their size, small inputs stand out of the noise as large
+    ones do. Those of states are 1.
     """
 
     bound: ResidualRows
@@ -281,7 +304,9 @@ class Residuals:
             raise InvalidParameter(
                 f"clip, cap and reach must be positive and finite, got {self.clip}, {self.cap} and {self.reach}"
             )
-        p, n, given = self.bound.dimension, self.bound.states, self.scales
+        p = self.bound.dimension
+        n = self.bound.states
+        given = self.scales
         if given is not None and not (
             given.shape == (p,) and (given[:n] == 1).all() and ((given > 0) & (given < 1e50)).all()
         ):
@@ -298,8 +323,10 @@ class Residuals:
             raise InvalidParameter(
                 "states of a linear system are real numbers: expected trajectories, got counts"
             )
-        bound, H = self.bound, users.horizon
-        states, inputs = real_numbers(users.states), real_numbers(users.actions)
+        bound = self.bound
+        H = users.horizon
+        states = real_numbers(users.states)
+        inputs = real_numbers(users.actions)
         expected = (users.users, H + 1, bound.states), (users.users, H, bound.inputs)
         if (states.shape, inputs.shape) != expected:
             raise InvalidParameter(
@@ -307,7 +334,8 @@ class Residuals:
             )
         limits = self.clip, self.cap, self.reach
         scales = np.ones(bound.dimension) if self.scales is None else self.scales
-        with np.errstate(over="ignore"):  # what is not finite then contributes zero
+        # What is not finite then contributes zero.
+        with np.errstate(over="ignore"):
             inputs = inputs * scales[bound.states :]
         sums = _kernels.residual_sums(
             states, inputs, self.guess / scales[:, None], *limits, bound.weight, bound.grid

@@ -1,4 +1,7 @@
-"""What planning remembers of earlier batches of a linear system: one experiment for each batch. All of it is public."""
+"""What planning remembers of earlier batches of a linear system: one experiment for each batch.
+
+All of it is public.
+"""
 
 import math
 
@@ -43,20 +46,27 @@ LAYOUT = Layout(
 def recall_experiments(
     released: Released, sizes: dict[str, int], *, weight: float, batches: int
 ) -> History:
-    """All batches so far, the one that the release has just closed included. Its second moments have this weight (0: not released)."""
-    dimension, states = sizes["row"], sizes["state"]
+    """All batches so far, the one that the release has just closed included.
+
+    Its second moments have this weight (0: not released).
+    """
+    dimension = sizes["row"]
+    states = sizes["state"]
     numbers = {"number": released_moments(dimension, weight) + dimension * states}
     history = LAYOUT.recall(released, sizes | numbers, {"experiment": batches - 1})
     if released.generation == 0:
         return history
     values, variance = history.without_last(released)
     std = math.sqrt(variance)
-    clip, cap = float(history["open_clip"]), float(history["open_cap"])
+    clip = float(history["open_clip"])
+    cap = float(history["open_cap"])
     scales = history["open_scales"]
     scaled_sums, scaled_residuals = unpack_residuals(values, dimension, states, weight)
-    sums, sums_std = np.zeros((dimension, dimension)), NOT_RELEASED
+    sums = np.zeros((dimension, dimension))
+    sums_std = NOT_RELEASED
     if scaled_sums is not None:
-        sums, sums_std = cap * scaled_sums / np.outer(scales, scales), cap * std / weight
+        sums = cap * scaled_sums / np.outer(scales, scales)
+        sums_std = cap * std / weight
     return history.append(
         "experiment",
         sums=sums,

@@ -1,4 +1,6 @@
-"""The memory and planning time of the learners of linear systems, which have few numbers, from sizes alone."""
+"""The memory and planning time of the learners of linear systems, which have few numbers, from
+sizes alone.
+"""
 
 from typing import Any
 
@@ -8,8 +10,8 @@ from confide.privacy.request import Request
 from confide.privatizers import Schedule, geometric
 from confide.problems.sizes import ProblemSizes
 
-# Of the estimate, by `benchmarks/memory.py`: samples of the system, each with gains for every step, and the time for
-# one number of them.
+# Of the estimate, by `benchmarks/memory.py`: samples of the system, each with gains for every step,
+# and the time for one number of them.
 SAMPLED_SYSTEMS = 64
 SECONDS_PER_NUMBER = 1e-6
 

@@ -1,11 +1,14 @@
-"""System identification from noisy residuals, one batch of users after another, and safe gains from it. All post-processing.
+"""System identification from noisy residuals, one batch of users after another, and safe gains from
+it. All post-processing.
 
-Theta = [A B]^T ~ N(M, Cov x I_n), from the prior N(0, bound^2 / (n p) I). A batch of users (`Experiment`) gives G = sum z r^T around a
-guess Theta_0, of mean S (Theta - Theta_0) with S = sum z z^T; with noise of covariance V in each column it adds S V^-1 S to the precision.
-S is not known exactly either: its block of states was released, or is predicted. The rest follows from the gains, which are public, and
-from how the state evolves, which is not known (`experiment_moments`). So V is v S, plus the noise of the release, plus the covariance of
-what errors of S do to Theta - Theta_0; these errors vanish as guesses get better. v is the variance of the process noise plus what
-clipping takes away.
+Theta = [A B]^T ~ N(M, Cov x I_n), from the prior N(0, bound^2 / (n p) I). A batch of users
+(`Experiment`) gives G = sum z r^T around a guess Theta_0, of mean S (Theta - Theta_0) with S = sum
+z z^T; with noise of covariance V in each column it adds S V^-1 S to the precision. S is not known
+exactly either: its block of states was released, or is predicted. The rest follows from the gains,
+which are public, and from how the state evolves, which is not known (`experiment_moments`). So V is
+v S, plus the noise of the release, plus the covariance of what errors of S do to Theta - Theta_0;
+these errors vanish as guesses get better. v is the variance of the process noise plus what clipping
+takes away.
 
 Gains are checked on systems drawn from an estimate (`Scenarios`), against the open loop (u = 0).
 """
@@ -20,24 +23,40 @@ from confide.control import _identification_kernels as _kernels
 from confide.planners.optimistic_policy import project_gains
 
 Array = npt.NDArray[np.float64]
-MODEL_ERROR = 0.1  # relative, of predicted second moments, however sure the model is
-SAMPLES = 16  # of the posterior, for how far predictions may be off
-FRAMES = 4  # of simulated users, for second moments
-USERS = 400  # simulated, for clip and cap
-QUANTILES = 0.75, 0.9  # of ||G|| for the clip, and of tr S for the cap
-SCALES = 10  # of B in the prior: 1, 1/2, 1/4, ... of what the bound allows
-SCENARIOS = 64  # systems drawn from an estimate
-SURE, MOST = 0.95, 0.9  # of the scenarios: in which gains are safe, and in which exploration pays
-CAUTIONS = 1.0, 4.0, 16.0, 64.0  # by how much the covariance is inflated, until gains are safe
-EXCESS_ALLOWED = 0.05  # how much more than the open loop a run may cost, relative
-LARGEST, HALVINGS = 0.7, 10  # of gains for exploration
-NOT_RELEASED = 1e100  # standard deviation of second moments that were not released
-_WORST = 1e9  # what is not finite, relative to the open loop
+# Relative, of predicted second moments, however sure the model is.
+MODEL_ERROR = 0.1
+# Of the posterior, for how far predictions may be off.
+SAMPLES = 16
+# Of simulated users, for second moments.
+FRAMES = 4
+# Simulated, for clip and cap.
+USERS = 400
+# Of ||G|| for the clip, and of tr S for the cap.
+QUANTILES = 0.75, 0.9
+# Of B in the prior: 1, 1/2, 1/4, ... of what the bound allows.
+SCALES = 10
+# Systems drawn from an estimate.
+SCENARIOS = 64
+# Of the scenarios: in which gains are safe, and in which exploration pays.
+SURE, MOST = 0.95, 0.9
+# By how much the covariance is inflated, until gains are safe.
+CAUTIONS = 1.0, 4.0, 16.0, 64.0
+# How much more than the open loop a run may cost, relative.
+EXCESS_ALLOWED = 0.05
+# Of gains for exploration.
+LARGEST, HALVINGS = 0.7, 10
+# Standard deviation of second moments that were not released.
+NOT_RELEASED = 1e100
+# What is not finite, relative to the open loop.
+_WORST = 1e9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Costs:
-    """What is public of a linear system. `first` and `noise` are second moments, `reach` is where steps cease to count."""
+    """What is public of a linear system.
+
+    `first` and `noise` are second moments, `reach` is where steps cease to count.
+    """
 
     Q: Array
     R: Array
@@ -57,19 +76,23 @@ class Costs:
         object.__setattr__(self, "noise", self.noise_radius**2 / (n + 2) * np.eye(n))
 
     def within(self, thetas: Array, covariance: Array) -> Array:
-        """Moved [i, p, n] into the public bound on ||Theta||_F, the way that the covariance finds shortest: what is known stays.
+        """Moved [i, p, n] into the public bound on ||Theta||_F, the way that the covariance finds
+        shortest: what is known stays.
 
-        (1 + lambda Cov)^-1 Theta, with lambda by bisection; whatever is left, where nothing is uncertain, by shortening.
+        (1 + lambda Cov)^-1 Theta, with lambda by bisection; whatever is left, where nothing is
+        uncertain, by shortening.
         """
         values, vectors = np.linalg.eigh(covariance)
         values = np.maximum(values, 0.0) / max(float(values[-1]), 1e-300)
         turned = vectors.T @ thetas
         sizes = (turned**2).sum(axis=2)
-        low, high = np.full(len(thetas), -20.0), np.full(len(thetas), 30.0)  # of ln lambda
+        # Of ln lambda.
+        low, high = np.full(len(thetas), -20.0), np.full(len(thetas), 30.0)
         for _ in range(40):
             middle = (low + high) / 2
             long = (sizes / (1 + np.exp(middle)[:, None] * values) ** 2).sum(axis=1) > self.bound**2
-            low, high = np.where(long, middle, low), np.where(long, high, middle)
+            low = np.where(long, middle, low)
+            high = np.where(long, high, middle)
         weight = np.where(sizes.sum(axis=1) > self.bound**2, np.exp(high), 0.0)
         moved = vectors @ (turned / (1 + weight[:, None] * values)[:, :, None])
         length = np.linalg.norm(moved, axis=(1, 2))
@@ -82,9 +105,11 @@ class Costs:
 class Experiment:
     """One batch of users as it was released, and how they were controlled. Public.
 
-    sums S [p, p] and residuals G [p, n] in their own units, with the standard deviations of their noise; guess Theta_0; gains [g, h, d, n];
-    users; kept: the share of S that the clip leaves, predicted, and lost: how far off that is from one user to the next; before: the
-    covariance of Theta when the guess was made; scales [p]: coordinates of z were multiplied by them before noise came, so divide it.
+    sums S [p, p] and residuals G [p, n] in their own units, with the standard deviations of their
+    noise; guess Theta_0; gains [g, h, d, n]; users; kept: the share of S that the clip leaves,
+    predicted, and lost: how far off that is from one user to the next; before: the covariance of
+    Theta when the guess was made; scales [p]: coordinates of z were multiplied by them before noise
+    came, so divide it.
     """
 
     sums: Array
@@ -118,13 +143,17 @@ class SystemEstimate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InformationForm:
-    """What all experiments say, without a prior: precision [p, p], and information [p, n], which is precision @ Theta on average."""
+    """What all experiments say, without a prior: precision [p, p], and information [p, n], which is
+    precision @ Theta on average.
+    """
 
     precision: Array
     information: Array
 
     def posterior(self, scale: float, costs: Costs) -> tuple[SystemEstimate, float]:
-        """(the posterior, the log-likelihood of the data) under a prior in which B is `scale` times as large as it may be."""
+        """(the posterior, the log-likelihood of the data) under a prior in which B is `scale` times
+        as large as it may be.
+        """
         variances = prior_variances(costs, scale)
         precision = self.precision + np.diag(1 / variances)
         covariance = np.linalg.inv(precision)
@@ -139,33 +168,44 @@ class InformationForm:
         ), fit / 2
 
     def conservative(self, costs: Costs) -> SystemEstimate:
-        """Under the prior that makes the data most likely (empirical Bayes). A prior with B anywhere within its bound takes noise in many
-        directions for a large B, and prefers gains that fit the noise."""
+        """Under the prior that makes the data most likely (empirical Bayes).
+
+        A prior with B anywhere within its bound takes noise in many directions for a large B, and
+        prefers gains that fit the noise.
+        """
         return max(
             (self.posterior(2.0**-k, costs) for k in range(SCALES)), key=lambda found: found[1]
         )[0]
 
 
 def prior_variances(costs: Costs, scale: float = 1.0) -> Array:
-    n, d = len(costs.Q), len(costs.R)
+    n = len(costs.Q)
+    d = len(costs.R)
     return np.concatenate([np.ones(n), np.full(d, scale**2)]) * costs.bound**2 / (n * (n + d))
 
 
 def prior(costs: Costs) -> SystemEstimate:
-    n, d = len(costs.Q), len(costs.R)
+    n = len(costs.Q)
+    d = len(costs.R)
     return SystemEstimate(np.zeros((n + d, n)), np.diag(prior_variances(costs)))
 
 
 def identify(
     experiments: list[Experiment], before: SystemEstimate, costs: Costs, rng: np.random.Generator
 ) -> tuple[SystemEstimate, InformationForm]:
-    """From all experiments. Two passes: S of an experiment is predicted with the estimate itself, at first with the one before."""
-    estimate, n = before, len(costs.Q)
+    """From all experiments.
+
+    Two passes: S of an experiment is predicted with the estimate itself, at first with the one
+    before.
+    """
+    estimate = before
+    n = len(costs.Q)
     system = costs.noise_radius**2 / (n + 2)
     simulated = simulated_users(costs, rng)
     for _ in range(2):
         samples = list(estimate.draws(1.0, SAMPLES, costs, rng))
-        precision, information = np.zeros_like(before.covariance), np.zeros_like(before.mean)
+        precision = np.zeros_like(before.covariance)
+        information = np.zeros_like(before.mean)
         for experiment in experiments:
             S, error, spread = experiment_moments(
                 experiment, estimate.mean, samples, costs, simulated
@@ -183,10 +223,14 @@ def identify(
 
 
 def simulated_users(costs: Costs, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Starts [u, n] and noise [u, h, n] of simulated users: whole frames of directions, each with noise and with its opposite. So second
-    moments of starts are exact, and noise has no part in them."""
-    n, H = len(costs.Q), costs.horizon
-    starts, shocks = [], []
+    """Starts [u, n] and noise [u, h, n] of simulated users: whole frames of directions, each with
+    noise and with its opposite. So second moments of starts are exact, and noise has no part in
+    them.
+    """
+    n = len(costs.Q)
+    H = costs.horizon
+    starts = []
+    shocks = []
     for _ in range(FRAMES):
         left, _, right = np.linalg.svd(rng.uniform(-1, 1, size=(H + 1, n, n)))
         frames = left @ right
@@ -203,9 +247,12 @@ def experiment_moments(
     costs: Costs,
     simulated: tuple[Array, Array],
 ) -> tuple[Array, float, Array]:
-    """S of an experiment, its relative error, and the covariance of what its error does to G. Without noise S is known. Otherwise it is the
-    model's, turned so that its block of states is what was released, as far as that outweighs its noise. Directions that no input excited
-    stay without information."""
+    """S of an experiment, its relative error, and the covariance of what its error does to G.
+
+    Without noise S is known. Otherwise it is the model's, turned so that its block of states is
+    what was released, as far as that outweighs its noise. Directions that no input excited stay
+    without information.
+    """
     n = len(costs.Q)
     if experiment.sums_std == 0:
         return experiment.sums, 0.0, np.zeros_like(experiment.sums)
@@ -248,7 +295,8 @@ def experiment_moments(
 class Scenarios:
     """Systems drawn from an estimate [i, p, n], and the cost of the open loop in each [i].
 
-    Each system stays the same for all steps, so that errors add up over long horizons, as they do in truth.
+    Each system stays the same for all steps, so that errors add up over long horizons, as they do
+    in truth.
     """
 
     costs: Costs
@@ -261,8 +309,11 @@ class Scenarios:
         return np.nan_to_num(found, nan=_WORST, posinf=_WORST)
 
     def savings(self) -> Array:
-        """What the best gains for each system would cost less than the open loop, relative to it [i]."""
-        certain, c = np.zeros((self.systems.shape[1],) * 2), self.costs
+        """What the best gains for each system would cost less than the open loop, relative to it
+        [i].
+        """
+        certain = np.zeros((self.systems.shape[1],) * 2)
+        c = self.costs
         best = [
             _costs(
                 each[None], certainty_equivalent_gains(SystemEstimate(each, certain), c)[None], c
@@ -273,8 +324,11 @@ class Scenarios:
         return saved
 
     def held_back(self) -> float:
-        """In how many of the systems the best gains are longer than the bound on gains allows, as a share."""
-        p, c = self.systems.shape[1], self.costs
+        """In how many of the systems the best gains are longer than the bound on gains allows, as a
+        share.
+        """
+        p = self.systems.shape[1]
+        c = self.costs
         best = [
             _kernels.cautious(each, np.zeros((p, p)), c.Q, c.R, c.horizon) for each in self.systems
         ]
@@ -282,7 +336,9 @@ class Scenarios:
         return float((longest > c.gain_bound * (1 + 1e-9)).mean())
 
     def is_safe(self, gains: Array) -> bool:
-        """Whether gains [h, d, n] cost no more than the open loop: on average, and in nearly all of the systems."""
+        """Whether gains [h, d, n] cost no more than the open loop: on average, and in nearly all of
+        the systems.
+        """
         excess = self.excess(gains[None])[:, 0]
         return max(float(np.quantile(excess, SURE)), float(excess.mean())) <= 1e-12
 
@@ -298,7 +354,9 @@ def draw_scenarios(estimate: SystemEstimate, costs: Costs, rng: np.random.Genera
 def certainty_equivalent_gains(
     estimate: SystemEstimate, costs: Costs, caution: float = 1.0
 ) -> Array:
-    """Riccati gains that account for the estimate's covariance, inflated by `caution`; no longer than gamma."""
+    """Riccati gains that account for the estimate's covariance, inflated by `caution`; no longer
+    than gamma.
+    """
     return project_gains(
         _kernels.cautious(
             estimate.mean, caution * estimate.covariance, costs.Q, costs.R, costs.horizon
@@ -324,8 +382,11 @@ def sampled_gains(
     spread: float,
     rng: np.random.Generator,
 ) -> Array:
-    """Gains [count, h, d, n] for draws of the estimate, each moved towards the safe ones until it is safe itself."""
-    costs, chosen = scenarios.costs, []
+    """Gains [count, h, d, n] for draws of the estimate, each moved towards the safe ones until it
+    is safe itself.
+    """
+    costs = scenarios.costs
+    chosen = []
     for theta in estimate.draws(spread, count, costs, rng):
         gains = certainty_equivalent_gains(SystemEstimate(theta, estimate.covariance), costs)
         for _ in range(4):
@@ -339,8 +400,12 @@ def sampled_gains(
 
 
 def excitation_gains(costs: Costs, pairs: int, rng: np.random.Generator) -> Array:
-    """+-U [2 pairs, h, d, n] for U with orthonormal rows (or columns): inputs in all directions, uncorrelated with states on average."""
-    n, d, H = len(costs.Q), len(costs.R), costs.horizon
+    """+-U [2 pairs, h, d, n] for U with orthonormal rows (or columns): inputs in all directions,
+    uncorrelated with states on average.
+    """
+    n = len(costs.Q)
+    d = len(costs.R)
+    H = costs.horizon
     chosen = []
     for _ in range(pairs):
         left, _, right = np.linalg.svd(rng.uniform(-1, 1, size=(d, n)), full_matrices=False)
@@ -352,9 +417,11 @@ def excitation_gains(costs: Costs, pairs: int, rng: np.random.Generator) -> Arra
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExplorationBudget:
-    """What a batch of `users` may cost, in each scenario, all in units of what the open loop costs a user there.
+    """What a batch of `users` may cost, in each scenario, all in units of what the open loop costs
+    a user there.
 
-    The users before, `served`, cost `spent` [i] more than the open loop. The batch may cost `stake` times what a user could save at most.
+    The users before, `served`, cost `spent` [i] more than the open loop. The batch may cost `stake`
+    times what a user could save at most.
     """
 
     spent: Array
@@ -366,12 +433,15 @@ class ExplorationBudget:
 def with_exploration(
     base: Array, moves: Array, scenarios: Scenarios, budget: ExplorationBudget
 ) -> Array:
-    """Gains [g, h, d, n] with as much excitation added as can be afforded, in all but a few of the scenarios.
+    """Gains [g, h, d, n] with as much excitation added as can be afforded, in all but a few of the
+    scenarios.
 
-    After each of the gains, all users so far must have cost at most EXCESS_ALLOWED more than the open loop; and the excitation must cost no
-    more than `stake` times what knowing the system would save a user.
+    After each of the gains, all users so far must have cost at most EXCESS_ALLOWED more than the
+    open loop; and the excitation must cost no more than `stake` times what knowing the system would
+    save a user.
     """
-    share, costs = budget.users / len(base), scenarios.costs
+    share = budget.users / len(base)
+    costs = scenarios.costs
     before = scenarios.excess(base).mean(axis=1)
     to_gain = before + scenarios.savings()
     allowed = EXCESS_ALLOWED * (budget.served + share * np.arange(1, len(base) + 1))
@@ -389,7 +459,9 @@ def with_exploration(
 
 
 def input_scales(gains: Array) -> Array:
-    """[p]: 1 for states, and for inputs one over how large they are beside states: small inputs are not to drown in noise."""
+    """[p]: 1 for states, and for inputs one over how large they are beside states: small inputs are
+    not to drown in noise.
+    """
     d, n = gains.shape[2:]
     size = (
         math.sqrt(float((gains[:, :-1] ** 2).sum(axis=(2, 3)).mean()) / d)
@@ -408,16 +480,21 @@ def clipping_limits(
     *,
     capped: bool = True,
 ) -> tuple[float, float, float, float]:
-    """(clip, cap, the share of S that they leave, how far off that may be) for users who play these gains: by simulating users. Public."""
-    n, H = len(costs.Q), costs.horizon
+    """(clip, cap, the share of S that they leave, how far off that may be) for users who play these
+    gains: by simulating users. Public.
+    """
+    n = len(costs.Q)
+    H = costs.horizon
     thetas = estimate.draws(1.0, USERS, costs, rng) / scales[:, None]
     directions = rng.standard_normal((USERS, H + 1, n))
     directions /= np.linalg.norm(directions, axis=2, keepdims=True)
     shocks = costs.noise_radius * rng.random((USERS, H, 1)) ** (1 / n) * directions[:, 1:]
     starts = np.ascontiguousarray(directions[:, 0])
-    guess, played = estimate.mean / scales[:, None], gains * scales[n:, None]
+    guess = estimate.mean / scales[:, None]
+    played = gains * scales[n:, None]
     sizes, traces = _kernels.simulate(thetas, guess, played, starts, shocks, costs.reach)
-    clip, cap = float(np.quantile(sizes, QUANTILES[0])), float(np.quantile(traces, QUANTILES[1]))
+    clip = float(np.quantile(sizes, QUANTILES[0]))
+    cap = float(np.quantile(traces, QUANTILES[1]))
     f = np.minimum(1.0, clip / np.maximum(sizes, 1e-300))
     if capped:
         f = np.minimum(f, cap / traces)

@@ -1,4 +1,6 @@
-"""Private-OFU-RL [Chowdhury21] for linear quadratic control, as printed and with the least noise that the guarantee needs."""
+"""Private-OFU-RL [Chowdhury21] for linear quadratic control, as printed and with the least noise
+that the guarantee needs.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -40,7 +42,8 @@ from confide.privatizers.schedule import one_tree
 from confide.problems.lq import LQPublic
 from confide.problems.sizes import ProblemSizes
 
-REACH = 1.0  # the cap in units of 1 + s^2: regret is flat between .8 and 1.3
+# The cap in units of 1 + s^2: regret is flat between .8 and 1.3.
+REACH = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,9 +54,11 @@ class OptimisticControl:
     statistic: ControlSums
     releases: int
     failure: float
-    proved: bool = True  # the width is for Gaussian noise, or none
+    # The width is for Gaussian noise, or none.
+    proved: bool = True
     printed: PrintedControl | None = None
-    regularizer: ControlRegularizer | None = None  # the user's own, in the place of ours
+    # The user's own, in the place of ours.
+    regularizer: ControlRegularizer | None = None
 
     @property
     def bound(self) -> ControlRows:
@@ -91,7 +96,8 @@ class OptimisticControl:
 
     def confidence(self, released: Released) -> ConfidenceSet:
         S, C = self.bound.unpack(released.values)
-        made, radius = self.printed, self.public.noise_radius
+        made = self.printed
+        radius = self.public.noise_radius
         if self.regularizer is not None:
             V, U, regularity = check_regularized(
                 self.regularizer.regularize(
@@ -159,12 +165,12 @@ def tight(
     regularizer: ControlRegularizer | None,
 ) -> Calibration:
     """One query, clipped as a whole, through the counter with the least noise at geometric times."""
-    n, d, size = public.states, public.inputs, 1 + public.gain_bound**2
+    n = public.states
+    d = public.inputs
+    size = 1 + public.gain_bound**2
     weight = response_weight(n, d, public.parameter_bound, size)
-    bound, chosen = (
-        ControlRows(n, d, REACH * (1 + weight**2), weight),
-        choose_schedule(schedule, geometric(episodes)),
-    )
+    bound = ControlRows(n, d, REACH * (1 + weight**2), weight)
+    chosen = choose_schedule(schedule, geometric(episodes))
     sums = ControlSums(bound, public.parameter_bound, public.noise_radius)
     proved = privacy.delta > 0 or isinstance(privacy, NoPrivacy)
     algorithm = OptimisticControl(
@@ -181,11 +187,13 @@ def paper(
     failure: float,
     regularizer: ControlRegularizer | None,
 ) -> Calibration:
-    """[Chowdhury21, Sec. IV]. What Assumption 1 bounds is clipped there: next states to length 1, an episode to H times one step."""
-    made, chosen = (
-        printed_control(privacy, public, episodes=episodes, failure=failure),
-        choose_schedule(schedule, one_tree(episodes)),
-    )
+    """[Chowdhury21, Sec.
+
+    IV]. What Assumption 1 bounds is clipped there: next states to length 1, an episode to H times
+    one step.
+    """
+    made = printed_control(privacy, public, episodes=episodes, failure=failure)
+    chosen = choose_schedule(schedule, one_tree(episodes))
     algorithm = OptimisticControl(
         public,
         ControlSums(made.bound, 0.0, 1.0),
@@ -201,40 +209,52 @@ def paper(
 
 
 class OFULQ(Learner):
-    """Private-OFU-RL: the best controls for the cheapest system that is plausible, from private prefix sums of z z^T and z x'^T.
+    """Private-OFU-RL: the best controls for the cheapest system that is plausible, from private
+    prefix sums of z z^T and z x'^T.
 
-    Guarantee: joint DP (`JointDP`) or local DP (`LocalDP`) for every user, by one query per user, all steps together (`ControlRows`),
-    through one counter; delta = 0 gives Laplace noise, for which the width is not proved. Bounds are enforced by the clip, never assumed.
-    The tight form plans for a random start, so its gains are functions of releases alone. With calibration="paper" it plans for the x_1 of
-    each user, as (9) has it: the policy is a rule, `policy.for_start(x)`, that follows from releases alone and may be published. The gains
-    of one user depend on this user's x_1, and must not be published.
+    Guarantee: joint DP (`JointDP`) or local DP (`LocalDP`) for every user, by one query per user,
+    all steps together (`ControlRows`), through one counter; delta = 0 gives Laplace noise, for
+    which the width is not proved. Bounds are enforced by the clip, never assumed. The tight form
+    plans for a random start, so its gains are functions of releases alone. With calibration="paper"
+    it plans for the x_1 of each user, as (9) has it: the policy is a rule, `policy.for_start(x)`,
+    that follows from releases alone and may be published. The gains of one user depend on this
+    user's x_1, and must not be published.
 
     Reference: [Chowdhury21, Alg. 1], line by line:
 
     | line | what | where |
     |---|---|---|
-    | 1 | the counters B_1, B_2 | `paper`: one `Tree` for the joint query; `control/printed.py` has their constants |
-    | 3 | T_{1,k}, T_{2,k} | `privatizers/central.py`; `ControlRows.unpack` reads both from a release |
-    | 4 | the set C_k(alpha), (7), (8), Lemma 1 | `printed_set` in `control/optimistic_planning.py` |
-    | 5 | the cheapest system from x_{k,1}, (9) | `OptimisticPolicy.for_start`, with `search` in `planners/_optimistic_kernels.py` |
-    | 7 | u = K_h x, (3) | `backward` in `planners/_riccati_kernels.py`; the user or the problem plays the gains |
+    | 1 | the counters B_1, B_2 | `paper`: one `Tree` for the joint query; `control/printed.py` has
+    their constants |
+    | 3 | T_{1,k}, T_{2,k} | `privatizers/central.py`; `ControlRows.unpack` reads both from a
+    release |
+    | 4 | the set C_k(alpha), (7), (8), Lemma 1 | `printed_set` in `control/optimistic_planning.py`
+    |
+    | 5 | the cheapest system from x_{k,1}, (9) | `OptimisticPolicy.for_start`, with `search` in
+    `planners/_optimistic_kernels.py` |
+    | 7 | u = K_h x, (3) | `backward` in `planners/_riccati_kernels.py`; the user or the problem
+    plays the gains |
     | 9 | sums of z z^T and z x'^T | `ControlSums` in `control/contributions.py` |
 
-    calibration="paper": Sec. IV and Thm. 3, a release per episode through a binary tree, with the printed
-    noise, shift and width. The guarantee states the exact loss of that noise; constants that give more than requested are refused (from
-    epsilon = 39.3 on, at gamma = 1.2 and delta = 1e-5).
+    calibration="paper": Sec. IV and Thm. 3, a release per episode through a binary tree, with the
+    printed noise, shift and width. The guarantee states the exact loss of that noise; constants
+    that give more than requested are refused (from epsilon = 39.3 on, at gamma = 1.2 and delta =
+    1e-5).
 
-    `regularizer` makes the changing regularizers H_k and L_k of Sec. III-A your own: see `control/regularizers.py`. The noise of the
-    calibration stays, and is a part of them.
+    `regularizer` makes the changing regularizers H_k and L_k of Sec. III-A your own: see
+    `control/regularizers.py`. The noise of the calibration stays, and is a part of them.
 
-    Departures of both: the search (9) is local, with two starting points (`planners/_optimistic_kernels.py`); the width is a function
-    of releases (the printed beta_k reads the exact Z^T Z: a leak); K_h uses P_{h+1}; gains are projected to gamma; systems that are not
-    controllable are searched, too; B_2 counts z x'^T, as line 9 has it, and not z z^T as in Sec. III-B. Of "paper": one query
-    for both counters, with the printed standard deviation of every entry; an episode that Assumption 1 forbids is clipped, at its bounds.
-    Departures of "tight", for less noise at the same guarantee: an episode is clipped as a whole, by weights that are known before their
-    noise, so that the width stays valid, and holds with probability 1 - `failure` at all releases together; the counter with the least
-    noise; geometric releases. Of Assumption 1 privacy needs nothing. The width needs ||Theta||_F <=
-    parameter_bound and ||w|| <= C_w; the printed one needs Assumption 1.
+    Departures of both: the search (9) is local, with two starting points
+    (`planners/_optimistic_kernels.py`); the width is a function of releases (the printed beta_k
+    reads the exact Z^T Z: a leak); K_h uses P_{h+1}; gains are projected to gamma; systems that are
+    not controllable are searched, too; B_2 counts z x'^T, as line 9 has it, and not z z^T as in
+    Sec. III-B. Of "paper": one query for both counters, with the printed standard deviation of
+    every entry; an episode that Assumption 1 forbids is clipped, at its bounds. Departures of
+    "tight", for less noise at the same guarantee: an episode is clipped as a whole, by weights that
+    are known before their noise, so that the width stays valid, and holds with probability 1 -
+    `failure` at all releases together; the counter with the least noise; geometric releases. Of
+    Assumption 1 privacy needs nothing. The width needs ||Theta||_F <= parameter_bound and ||w|| <=
+    C_w; the printed one needs Assumption 1.
     """
 
     name = "ofu-lq"
@@ -277,7 +297,8 @@ class OFULQ(Learner):
         own = None if regularizer is None else make_regularizer(regularizer, public)
         calibrate = tight if calibration == "tight" else paper
         made = calibrate(public, episodes, privacy, schedule, failure, own)
-        # A regularizer has no identity, because it is the user's own code. Whether there is one is part of the agent's.
+        # A regularizer has no identity, because it is the user's own code. Whether there is one is
+        # part of the agent's.
         named = {} if own is None else {"own_regularizer": True}
         identity = Identity(
             self.name, 1, public=public, calibration=calibration, failure=failure, **named
@@ -285,13 +306,16 @@ class OFULQ(Learner):
         super().__init__(made, privacy=privacy, identity=identity, noise=noise)
 
     def optimism(self, start: Array | None = None) -> tuple[float, float]:
-        """(the expected cost of the system that is planned for, a bound below which no plausible system is).
+        """(the expected cost of the system that is planned for, a bound below which no plausible
+        system is).
 
-        By default for a random start. For a user's own start the two numbers depend on this user, and must not be published.
+        By default for a random start. For a user's own start the two numbers depend on this user,
+        and must not be published.
         """
         assert isinstance(self.algorithm, OptimisticControl)
         known = self.algorithm.confidence(self.released())
-        costs, bound = self.algorithm._costs, self.algorithm.public.parameter_bound
+        costs = self.algorithm._costs
+        bound = self.algorithm.public.parameter_bound
         found = optimistic(known.theta, known.V, known.beta, *costs, bound=bound, first=start)
         below = lagrangian_bound(known.theta, known.V, known.beta, *costs, first=start)
         return found.cost, below.value

@@ -1,8 +1,11 @@
-"""Adaptive control with changing regularizers [Chowdhury21, Sec. III-A]: the general procedure of the paper. Public.
+"""Adaptive control with changing regularizers [Chowdhury21, Sec.
 
-In episode k it solves with V_k = Z^T Z + H_k and U_k = Z^T X + L_k, where the regularizers H_k and L_k may be anything (noise included)
-whose size Assumption 2 bounds. Lemma 1 turns the bounds into the width of a confidence set. A release already has the noise of the
-privatizer in it, and a regularizer decides what is added to that.
+III-A]: the general procedure of the paper. Public.
+
+In episode k it solves with V_k = Z^T Z + H_k and U_k = Z^T X + L_k, where the regularizers H_k and
+L_k may be anything (noise included) whose size Assumption 2 bounds. Lemma 1 turns the bounds into
+the width of a confidence set. A release already has the noise of the privatizer in it, and a
+regularizer decides what is added to that.
 """
 
 from collections.abc import Callable
@@ -23,16 +26,19 @@ Array = npt.NDArray[np.float64]
 
 
 class ControlRegularizer(Protocol):
-    """What is done to the released sums before the regression is solved. A class of your own needs these two methods."""
+    """What is done to the released sums before the regression is solved.
+
+    A class of your own needs these two methods.
+    """
 
     def regularize(
         self, S: Array, C: Array, *, noise_std: float, episode: int
     ) -> tuple[Array, Array, Regularity]:
         """V_k, U_k and the bounds of Assumption 2, from the released S [p, p] and C [p, n].
 
-        S is Z^T Z plus noise, C is Z^T X plus noise, with z = (x, u). The noise on the diagonal of S has the standard deviation
-        `noise_std`. `episode` is the number of the next user, from 1 on. The bounds hold for H_k = V_k - Z^T Z and L_k = U_k - Z^T X, so
-        the noise counts.
+        S is Z^T Z plus noise, C is Z^T X plus noise, with z = (x, u). The noise on the diagonal of
+        S has the standard deviation `noise_std`. `episode` is the number of the next user, from 1
+        on. The bounds hold for H_k = V_k - Z^T Z and L_k = U_k - Z^T X, so the noise counts.
         """
 
     def describe(self) -> str:
@@ -44,7 +50,9 @@ MakeControlRegularizer = Callable[["LQPublic"], ControlRegularizer]
 
 @dataclass(frozen=True, slots=True)
 class AddedIdentity:
-    """V = S + shift I, U = C: the regularizer of Private-OFU-RL, with shift = eta = 2 Lambda and the constants of Theorem 3."""
+    """V = S + shift I, U = C: the regularizer of Private-OFU-RL, with shift = eta = 2 Lambda and
+    the constants of Theorem 3.
+    """
 
     shift: float
     regularity: Regularity
@@ -77,7 +85,10 @@ def make_regularizer(make: MakeControlRegularizer, public: "LQPublic") -> Contro
 def check_regularized(
     made: tuple[Array, Array, Regularity], states: int, inputs: int
 ) -> tuple[Array, Array, Regularity]:
-    """What a regularizer returned, with the right shapes, finite, and V symmetric. It is public, so errors may quote it."""
+    """What a regularizer returned, with the right shapes, finite, and V symmetric.
+
+    It is public, so errors may quote it.
+    """
     if not isinstance(made, tuple) or len(made) != 3 or not isinstance(made[2], Regularity):
         raise InvalidParameter("regularize must return V, U and a Regularity")
     p = states + inputs

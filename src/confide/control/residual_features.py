@@ -18,7 +18,8 @@ def unpack_residuals(
 ) -> tuple[Array | None, Array]:
     """A released vector -> (S / cap [p, p] or None, G / clip [p, n]).
 
-    Noise of standard deviation a in the release is a / weight on the diagonal of the first part, and a on the second.
+    Noise of standard deviation a in the release is a / weight on the diagonal of the first part,
+    and a on the second.
     """
     cut = released_moments(dimension, weight)
     residuals = values[cut:].reshape(dimension, states)

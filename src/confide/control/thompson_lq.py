@@ -1,9 +1,13 @@
-"""Thompson sampling for linear quadratic control, from residuals. Privacy is proved, regret is measured.
+"""Thompson sampling for linear quadratic control, from residuals.
 
-Users come in batches. The first batch runs the open loop (u = 0), which identifies A at no extra cost. The second plays small gains of
-opposite signs, which identifies B. Later batches grow by half. Each batch is released on its own, as residuals around the current estimate,
-clipped at what such users are expected to send: so clips, and the noise with them, shrink as the estimate improves. The size of the
-excitation is decided by what it may cost; it goes on, on top of safe gains, as long as something can be gained.
+Privacy is proved, regret is measured.
+
+Users come in batches. The first batch runs the open loop (u = 0), which identifies A at no extra
+cost. The second plays small gains of opposite signs, which identifies B. Later batches grow by
+half. Each batch is released on its own, as residuals around the current estimate, clipped at what
+such users are expected to send: so clips, and the noise with them, shrink as the estimate improves.
+The size of the excitation is decided by what it may cost; it goes on, on top of safe gains, as long
+as something can be gained.
 """
 
 import math
@@ -30,12 +34,16 @@ from confide.privatizers import Schedule
 from confide.problems.lq import LQPublic
 from confide.problems.sizes import ProblemSizes
 
-WEIGHT = 0.3 * math.sqrt(2)  # of second moments beside residuals
+# Of second moments beside residuals.
+WEIGHT = 0.3 * math.sqrt(2)
 # second moments: if noise on residuals alone is below this share of that on both
 WORTH_LEAVING_OUT = 0.8
-# steps count up to this sum of ||x||^2: with privacy, where far states need a large clip, and without
-REACH, FAR = 2.0, 100.0
-# with fewer times as many users as identification takes, nothing is explored: it would cost more than it saves
+# steps count up to this sum of ||x||^2: with privacy, where far states need a large clip, and
+# without
+REACH = 2.0
+FAR = 100.0
+# with fewer times as many users as identification takes, nothing is explored: it would cost more
+# than it saves
 WORTH = 40
 # releases: time and memory grow with their square, and what devices download with their number
 MOST = 128
@@ -43,7 +51,9 @@ MOST = 128
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AdaptiveControl:
-    """Between two releases: an estimate from all batches, gains for the next one, and what its users will be clipped at."""
+    """Between two releases: an estimate from all batches, gains for the next one, and what its
+    users will be clipped at.
+    """
 
     problem: ControlProblem
     bound: ResidualRows
@@ -82,9 +92,12 @@ def _noise_std(bound: ResidualRows, privacy: Request) -> float:
 
 
 def residual_bound(public: LQPublic, privacy: Request) -> ResidualRows:
-    """Second moments and residuals; residuals alone where K-norm noise on these few numbers is clearly less."""
+    """Second moments and residuals; residuals alone where K-norm noise on these few numbers is
+    clearly less.
+    """
     both, alone = (ResidualRows(public.states, public.inputs, weight) for weight in (WEIGHT, 0.0))
-    if isinstance(privacy, NoPrivacy) or privacy.trust.devices:  # whose noise is of another kind
+    # Whose noise is of another kind.
+    if isinstance(privacy, NoPrivacy) or privacy.trust.devices:
         return both
     return (
         alone
@@ -96,16 +109,26 @@ def residual_bound(public: LQPublic, privacy: Request) -> ResidualRows:
 def control_schedule(
     bound: ResidualRows, privacy: Request, episodes: int, *, steerable: bool = True
 ) -> Schedule:
-    """Batches of n_0 and n_1 users, then half as many more each time; one batch where identification would not pay."""
-    n, p = bound.states, bound.dimension
+    """Batches of n_0 and n_1 users, then half as many more each time; one batch where
+    identification would not pay.
+    """
+    n = bound.states
+    p = bound.dimension
     if isinstance(privacy, NoPrivacy):
-        first, second, ratio, worth = 2 * n, 2 * p + n, 1.3, 4
+        first = 2 * n
+        second = 2 * p + n
+        ratio = 1.3
+        worth = 4
     else:
         needed = 6 * _noise_std(bound, privacy) * math.sqrt(n)
-        first, second = math.ceil(0.8 * needed), math.ceil(needed)
-        if isinstance(privacy, LocalDP):  # the noise of a batch grows with the root of its users
-            first, second = math.ceil(first**2 / 3), math.ceil(second**2 / 3)
-        ratio, worth = 1.5, WORTH
+        first = math.ceil(0.8 * needed)
+        second = math.ceil(needed)
+        # The noise of a batch grows with the root of its users.
+        if isinstance(privacy, LocalDP):
+            first = math.ceil(first**2 / 3)
+            second = math.ceil(second**2 / 3)
+        ratio = 1.5
+        worth = WORTH
     if episodes < worth * (first + second) or not steerable:
         return Schedule((episodes,))
     times = [first, first + second]
@@ -142,7 +165,8 @@ def tight(
         public.gain_bound,
         reach,
     )
-    steerable = public.horizon > 1 and bool(public.Q.any())  # otherwise no input saves anything
+    # Otherwise no input saves anything.
+    steerable = public.horizon > 1 and bool(public.Q.any())
     default = control_schedule(bound, privacy, episodes, steerable=steerable)
     chosen = choose_schedule(schedule, default)
     if chosen.leaves > MOST:
@@ -170,16 +194,21 @@ def tight(
 
 
 class ThompsonLQ(Learner):
-    """Posterior sampling on released residuals: six draws of the dynamics per batch, cautious gains for each.
+    """Posterior sampling on released residuals: six draws of the dynamics per batch, cautious gains
+    for each.
 
-    Guarantee: joint DP (`JointDP`) or local DP (`LocalDP`) for every user, by one query per user (`ResidualRows`); delta = 0 gives Laplace
-    noise. Each user is in one batch, which is released once. Bounds are enforced by clipping, never assumed. Gains are functions of
-    releases and of a public seed, never of a user's x_1. PRIVACY IS PROVED; REGRET IS MEASURED: there is no theorem for this controller.
+    Guarantee: joint DP (`JointDP`) or local DP (`LocalDP`) for every user, by one query per user
+    (`ResidualRows`); delta = 0 gives Laplace noise. Each user is in one batch, which is released
+    once. Bounds are enforced by clipping, never assumed. Gains are functions of releases and of a
+    public seed, never of a user's x_1. PRIVACY IS PROVED; REGRET IS MEASURED: there is no theorem
+    for this controller.
 
-    Safety: systems are drawn from the posterior, and gains are played only if in nearly all of them they cost no more than the open loop
-    (u = 0); draws are moved towards safer gains until that is so. Excitation is small enough to stay within 1.05 times the cost of the open
-    loop, at any moment of a run, in 95 % of these systems, and to cost little of what later users could save. With fewer users than 40
-    times those of the first two batches there is none. This is as good as the posterior is: nothing is proved.
+    Safety: systems are drawn from the posterior, and gains are played only if in nearly all of them
+    they cost no more than the open loop (u = 0); draws are moved towards safer gains until that is
+    so. Excitation is small enough to stay within 1.05 times the cost of the open loop, at any
+    moment of a run, in 95 % of these systems, and to cost little of what later users could save.
+    With fewer users than 40 times those of the first two batches there is none. This is as good as
+    the posterior is: nothing is proved.
 
     `bonus_scale` is the spread of the draws in standard deviations of the posterior (0.4).
     """

@@ -1,4 +1,6 @@
-"""Learning from logs: one private release of a model, then values and policies from it at no further cost."""
+"""Learning from logs: one private release of a model, then values and policies from it at no
+further cost.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,6 @@
-"""The inner loop over logged trajectories: weighted counts of rows and transitions, in whole numbers, so that sums are exact."""
+"""The inner loop over logged trajectories: weighted counts of rows and transitions, in whole
+numbers, so that sums are exact.
+"""
 
 from typing import Any
 
@@ -9,15 +11,19 @@ from confide._jit import njit
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[Any]
-FINE = 2**20  # a reward of one
-PART = 2**8  # a weight of one
+# A reward of one.
+FINE = 2**20
+# A weight of one.
+PART = 2**8
 
 
 @njit
 def acceptable(
     states: Ints, actions: Ints, rewards: Array, first: int, last: int, S: int, A: int
 ) -> bool:
-    """Whether all rows of a user make sense: states and actions that exist, rewards that are finite."""
+    """Whether all rows of a user make sense: states and actions that exist, rewards that are
+    finite.
+    """
     for i in range(first, last):
         if (
             states[i] < 0
@@ -32,7 +38,9 @@ def acceptable(
 
 @njit
 def reward_in_steps(value: float, centre: float, inverse: float) -> int:
-    """A reward, centred, divided by the radius and clipped to [-1, 1], in steps of 1 / FINE, rounded towards zero."""
+    """A reward, centred, divided by the radius and clipped to [-1, 1], in steps of 1 / FINE,
+    rounded towards zero.
+    """
     scaled = (value - centre) * inverse
     if not scaled > -1.0:
         scaled = -1.0
@@ -98,23 +106,30 @@ def count(
     starts: int,
     sums: Ints,
 ) -> None:
-    """Add up all users in `sums`, which are zero: cells, then cut rows (cuts > 0), row totals (total > 0), row sums of rewards (reward > 0)
-    and first states.
+    """Add up all users in `sums`, which are zero: cells, then cut rows (cuts > 0), row totals
+    (total > 0), row sums of rewards (reward > 0) and first states.
 
-    States that may be logged are 0..logged - 1; with one more, the end, the last row of a trajectory of fewer than `longest` rows leads
-    to it. A row whose successor is not known is cut: another last row; a row before missing steps (gaps [i], if there are any, says that
-    steps are missing before row i); and a row of a terminal state, which has no cells, and after which nothing of its trajectory counts.
-    weights [i] is the weight of the i-th visit to a row, in steps of the grid, and a multiple of PART, so that totals are exact;
-    weights.size - 1 rows of a user count.
+    States that may be logged are 0..logged - 1; with one more, the end, the last row of a
+    trajectory of fewer than `longest` rows leads to it. A row whose successor is not known is cut:
+    another last row; a row before missing steps (gaps [i], if there are any, says that steps are
+    missing before row i); and a row of a terminal state, which has no cells, and after which
+    nothing of its trajectory counts. weights [i] is the weight of the i-th visit to a row, in steps
+    of the grid, and a multiple of PART, so that totals are exact; weights.size - 1 rows of a user
+    count.
     """
-    rows, inverse = indptr.size - 1, 1.0 / radius
-    S, K, cells = rows // choices, weights.size - 1, indptr[rows]
+    rows = indptr.size - 1
+    inverse = 1.0 / radius
+    S = rows // choices
+    K = weights.size - 1
+    cells = indptr[rows]
     row_totals = cells + (rows if cuts > 0 else 0)
     sums_of_rewards = row_totals + (rows if total > 0 else 0)
     first_states = sums_of_rewards + (rows if reward > 0 else 0)
-    often, touched = np.zeros(rows, np.int32), np.zeros(K, np.int64)
+    often = np.zeros(rows, np.int32)
+    touched = np.zeros(K, np.int64)
     for u in range(valid.size):
-        begin, finish = trajectories[users[u]], trajectories[users[u + 1]]
+        begin = trajectories[users[u]]
+        finish = trajectories[users[u + 1]]
         if (
             not valid[u]
             or begin == finish
@@ -125,7 +140,8 @@ def count(
             sums[first_states + states[begin]] += starts
         counted = 0
         for t in range(users[u], users[u + 1]):
-            start, stop = trajectories[t], trajectories[t + 1]
+            start = trajectories[t]
+            stop = trajectories[t + 1]
             ended = logged < S and stop - start < longest
             for i in range(start, stop):
                 if counted == K:

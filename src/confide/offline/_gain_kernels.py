@@ -1,4 +1,6 @@
-"""The loops over logged trajectories for improvement bounds: gains over the logged policy, and returns."""
+"""The loops over logged trajectories for improvement bounds: gains over the logged policy, and
+returns.
+"""
 
 from typing import Any
 
@@ -15,7 +17,9 @@ Ints = npt.NDArray[Any]
 def sensible(
     states: Ints, actions: Ints, rewards: Array, first: int, last: int, S: int, A: int
 ) -> bool:
-    """Whether all rows of a user make sense: states and actions that exist, rewards that are finite."""
+    """Whether all rows of a user make sense: states and actions that exist, rewards that are
+    finite.
+    """
     for i in range(first, last):
         if (
             states[i] < 0
@@ -30,7 +34,10 @@ def sensible(
 
 @njit
 def before_gap(gaps: Ints, begin: int, stop: int) -> int:
-    """The first row of a trajectory before which steps are missing, or `stop`. Without a column of steps `gaps` is empty."""
+    """The first row of a trajectory before which steps are missing, or `stop`.
+
+    Without a column of steps `gaps` is empty.
+    """
     for i in range(begin + 1, stop if gaps.size > 0 else begin):
         if gaps[i]:
             return i
@@ -67,17 +74,20 @@ def gains(
     share: float,
     clip: float,
 ) -> Array:
-    """sum_t discount^t r_t (min(rho_t, clip) - 1) of each user's first trajectory [user], up to rest.size - 1 steps.
+    """sum_t discount^t r_t (min(rho_t, clip) - 1) of each user's first trajectory [user], up to
+    rest.size - 1 steps.
 
-    rest[k] is the most that k more steps can earn, so -rest[k] the least that they can add. It is added where a trajectory stops early
-    in a state that is not terminal, and stopping is no end; or where steps are missing before row i (`gaps` [i]), because nothing is
-    known from there on. A user whose data make no sense has zero.
+    rest[k] is the most that k more steps can earn, so -rest[k] the least that they can add. It is
+    added where a trajectory stops early in a state that is not terminal, and stopping is no end; or
+    where steps are missing before row i (`gaps` [i]), because nothing is known from there on. A
+    user whose data make no sense has zero.
     """
     S, A = target.shape
     horizon = rest.size - 1
     out = np.zeros(valid.size)
     for u in range(valid.size):
-        begin, finish = trajectories[users[u]], trajectories[users[u + 1]]
+        begin = trajectories[users[u]]
+        finish = trajectories[users[u + 1]]
         if (
             not valid[u]
             or begin == finish
@@ -86,9 +96,15 @@ def gains(
             continue
         whole = min(trajectories[users[u] + 1], begin + horizon)
         stop = before_gap(gaps, begin, whole)
-        log_weight, power, total, sane, over = 0.0, 1.0, 0.0, True, ends and stop == whole
+        log_weight = 0.0
+        power = 1.0
+        total = 0.0
+        sane = True
+        over = ends and stop == whole
         for i in range(begin, stop):
-            s, a, p = states[i], actions[i], probabilities[i]
+            s = states[i]
+            a = actions[i]
+            p = probabilities[i]
             if not 0.0 < p <= 1.0:
                 sane = False
                 break
@@ -126,16 +142,19 @@ def returns(
     ends: bool,
     missing: float,
 ) -> Array:
-    """The return of each user's first trajectory [user], up to rest.size - 1 steps; rest[k] is the most that k more steps can add.
+    """The return of each user's first trajectory [user], up to rest.size - 1 steps; rest[k] is the
+    most that k more steps can add.
 
-    Where a trajectory stops early in a state that is not terminal, and stopping is no end, or where steps are missing before row i
-    (`gaps` [i]), the most that could have followed is added.
-    A user whose data make no sense has `missing`.
+    Where a trajectory stops early in a state that is not terminal, and stopping is no end, or where
+    steps are missing before row i (`gaps` [i]), the most that could have followed is added. A user
+    whose data make no sense has `missing`.
     """
-    S, horizon = terminal.size, rest.size - 1
+    S = terminal.size
+    horizon = rest.size - 1
     out = np.full(valid.size, missing)
     for u in range(valid.size):
-        begin, finish = trajectories[users[u]], trajectories[users[u + 1]]
+        begin = trajectories[users[u]]
+        finish = trajectories[users[u + 1]]
         if (
             not valid[u]
             or begin == finish
@@ -144,7 +163,9 @@ def returns(
             continue
         whole = min(trajectories[users[u] + 1], begin + horizon)
         stop = before_gap(gaps, begin, whole)
-        total, power, over = 0.0, 1.0, ends and stop == whole
+        total = 0.0
+        power = 1.0
+        over = ends and stop == whole
         for i in range(begin, stop):
             total += power * reward_of(known, states[i], actions[i], rewards[i], low, high)
             power *= discount

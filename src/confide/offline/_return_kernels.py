@@ -1,4 +1,6 @@
-"""The loop over logged trajectories for returns: of whole trajectories, and from the first visit to each state on."""
+"""The loop over logged trajectories for returns: of whole trajectories, and from the first visit to
+each state on.
+"""
 
 from typing import Any
 
@@ -15,7 +17,9 @@ Ints = npt.NDArray[Any]
 def makes_sense(
     states: Ints, actions: Ints, rewards: Array, first: int, last: int, S: int, A: int
 ) -> bool:
-    """Whether all rows of a user make sense: states and actions that exist, rewards that are finite."""
+    """Whether all rows of a user make sense: states and actions that exist, rewards that are
+    finite.
+    """
     for i in range(first, last):
         if (
             states[i] < 0
@@ -34,8 +38,8 @@ def last_known(
 ) -> tuple[int, bool]:
     """The row after the last one that is known of a trajectory, and whether nothing follows it.
 
-    A trajectory is known up to `longest` rows, and up to the first missing step. It is over at a terminal state, after `longest` rows,
-    and, if `ends`, with its last row.
+    A trajectory is known up to `longest` rows, and up to the first missing step. It is over at a
+    terminal state, after `longest` rows, and, if `ends`, with its last row.
     """
     whole = min(end, begin + longest)
     for i in range(begin, whole):
@@ -89,24 +93,31 @@ def first_visit_returns(
     square: float,
     sums: Ints,
 ) -> None:
-    """Add up in sums [3, s] the first trajectory of each user: returns from the first visit on to the first `visits` different states.
+    """Add up in sums [3, s] the first trajectory of each user: returns from the first visit on to
+    the first `visits` different states.
 
-    With visits = 0 there is one place, and g is the mean return of a user's trajectories. rest [k] stands for what k more steps pay where
-    it is not known what followed; rest.size - 1 rows of a trajectory count.
+    With visits = 0 there is one place, and g is the mean return of a user's trajectories. rest [k]
+    stands for what k more steps pay where it is not known what followed; rest.size - 1 rows of a
+    trajectory count.
     """
-    S, longest = terminal.size, rest.size - 1
-    stamp, rows = np.full(S, -1), np.empty(max(visits, 1), np.int64)
+    S = terminal.size
+    longest = rest.size - 1
+    stamp = np.full(S, -1)
+    rows = np.empty(max(visits, 1), np.int64)
     for u in range(valid.size):
-        begin, finish = trajectories[users[u]], trajectories[users[u + 1]]
+        begin = trajectories[users[u]]
+        finish = trajectories[users[u + 1]]
         if (
             not valid[u]
             or begin == finish
             or not makes_sense(states, actions, rewards, begin, finish, S, choices)
         ):
             continue
-        total, met = 0.0, 0
+        total = 0.0
+        met = 0
         for t in range(users[u], users[u + 1] if visits == 0 else users[u] + 1):
-            start, end = trajectories[t], trajectories[t + 1]
+            start = trajectories[t]
+            end = trajectories[t + 1]
             if start == end:
                 continue
             stop, over = last_known(states, gaps, terminal, start, end, longest, ends)
@@ -120,13 +131,15 @@ def first_visit_returns(
                     place += 1
             G = 0.0 if over else rest[longest - (stop - start)]
             for i in range(stop - 1, start - 1, -1):
-                s, paid = states[i], min(max(rewards[i], low), high)
+                s = states[i]
+                paid = min(max(rewards[i], low), high)
                 if known.size > 0:
                     paid = known[s, actions[i]]
                 G = paid + discount * G
                 if place > 0 and rows[place - 1] == i:
                     place -= 1
                     add(sums, s, scaled_steps(G, centre, radius, steps), unit, square, steps)
-            total, met = total + G, met + 1
+            total = total + G
+            met = met + 1
         if visits == 0 and met > 0:
             add(sums, 0, scaled_steps(total / met, centre, radius, steps), unit, square, steps)

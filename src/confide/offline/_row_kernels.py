@@ -11,14 +11,18 @@ Ints = npt.NDArray[np.int64]
 
 @njit
 def project(counts: Array, totals: Array, indptr: Ints) -> Array:
-    """The nearest counts (in Euclidean distance) that are not negative and add up to `totals` [row]."""
+    """The nearest counts (in Euclidean distance) that are not negative and add up to `totals`
+    [row].
+    """
     nearest = np.zeros(counts.size)
     for r in range(indptr.size - 1):
-        first, last = indptr[r], indptr[r + 1]
+        first = indptr[r]
+        last = indptr[r + 1]
         if first == last or totals[r] <= 0.0:
             continue
         ordered = np.sort(counts[first:last])
-        above, level = 0.0, 0.0
+        above = 0.0
+        level = 0.0
         for k in range(1, last - first + 1):
             above += ordered[ordered.size - k]
             if ordered[ordered.size - k] <= (above - totals[r]) / k:

@@ -1,4 +1,7 @@
-"""What tells on held-out people whether a policy is better: gains and returns with their squares. PRIVATE until noise is added."""
+"""What tells on held-out people whether a policy is better: gains and returns with their squares.
+
+PRIVATE until noise is added.
+"""
 
 import math
 from dataclasses import dataclass, field
@@ -14,20 +17,24 @@ from confide.privacy.bounded import Bounded, grid_for
 from confide.privacy.request import Relation, parse_relation
 from confide.trajectory import LoggedUsers
 
-BALANCE = 1 / 3  # of squares: they cost at most 5.4 % more noise on the sum
+# Of squares: they cost at most 5.4 % more noise on the sum.
+BALANCE = 1 / 3
 
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Pairs (x, kappa x^2) with low <= x <= high, low <= 0 <= high: a number of each user and its square. kappa = `balance`.
+    """Pairs (x, kappa x^2) with low <= x <= high, low <= 0 <= high: a number of each user and its
+    square. kappa = `balance`.
 
-    Enforced: x is clipped; what is not finite contributes zero.
-    Sensitivity, with m = max(-low, high) and kappa m <= 1/2. Null: |x| and x^2 are largest at |x| = m: m sqrt(1 + kappa^2 m^2).
-    Replace: f(x, y)^2 = (x - y)^2 (1 + kappa^2 (x + y)^2). Let x > y. If x >= -y, f grows with x: d(f^2)/dx = 2 (x - y) (1 + 2 kappa^2 x
-    (x + y)) > 0, so x = high; and it falls with y: the root of 1 + 2 kappa^2 y (x + y) needs kappa^2 x^2 >= 2. If x < -y, the same with
-    signs changed. So both are at the ends: (high - low) sqrt(1 + kappa^2 (high + low)^2). In L1 |x - y| (1 + kappa |x + y|): for x >= -y
-    its derivative in y is -1 - 2 kappa y <= 0, and the ends again: (high - low)(1 + kappa |high + low|). Both are attained.
-    Rounding moves each coordinate of either neighbour by half a grid step, which is added.
+    Enforced: x is clipped; what is not finite contributes zero. Sensitivity, with m = max(-low,
+    high) and kappa m <= 1/2. Null: |x| and x^2 are largest at |x| = m: m sqrt(1 + kappa^2 m^2).
+    Replace: f(x, y)^2 = (x - y)^2 (1 + kappa^2 (x + y)^2). Let x > y. If x >= -y, f grows with x:
+    d(f^2)/dx = 2 (x - y) (1 + 2 kappa^2 x (x + y)) > 0, so x = high; and it falls with y: the root
+    of 1 + 2 kappa^2 y (x + y) needs kappa^2 x^2 >= 2. If x < -y, the same with signs changed. So
+    both are at the ends: (high - low) sqrt(1 + kappa^2 (high + low)^2). In L1 |x - y| (1 + kappa |x
+    + y|): for x >= -y its derivative in y is -1 - 2 kappa y <= 0, and the ends again: (high -
+    low)(1 + kappa |high + low|). Both are attained. Rounding moves each coordinate of either
+    neighbour by half a grid step, which is added.
     """
 
     low: float
@@ -69,7 +76,8 @@ class Moments:
         return grid_for(self.largest)
 
     def sensitivity(self, relation: Relation) -> float:
-        m, k = self._most, self.balance
+        m = self._most
+        k = self.balance
         if parse_relation(relation) == Relation.NULL:
             return m * math.hypot(1, k * m) + math.sqrt(2) * self.grid
         return (self.high - self.low) * math.hypot(1, k * (self.high + self.low)) + math.sqrt(
@@ -77,7 +85,8 @@ class Moments:
         ) * self.grid
 
     def l1_sensitivity(self, relation: Relation) -> float:
-        m, k = self._most, self.balance
+        m = self._most
+        k = self.balance
         if parse_relation(relation) == Relation.NULL:
             return m * (1 + k * m) + 2 * self.grid
         return (self.high - self.low) * (1 + k * abs(self.high + self.low)) + 2 * self.grid
@@ -91,7 +100,8 @@ class Moments:
 
     def added_up(self, numbers: Array, unit: float) -> Bounded:
         """One number per user, in units, before the clip."""
-        with np.errstate(all="ignore"):  # what is printed must not depend on the data
+        # What is printed must not depend on the data.
+        with np.errstate(all="ignore"):
             x = np.clip(np.where(np.isfinite(numbers), numbers / unit, 0.0), self.low, self.high)
             sums = np.array([np.rint(part / self.grid).sum() for part in (x, self.balance * x**2)])
         return Bounded(sums * self.grid, self, len(numbers))
@@ -99,14 +109,17 @@ class Moments:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gains:
-    """How much more a mixture of the policy with the logged one would have earned: D = sum_t discount^t r_t (min(rho_t, clip) - 1).
+    """How much more a mixture of the policy with the logged one would have earned: D = sum_t
+    discount^t r_t (min(rho_t, clip) - 1).
 
-    rho_t is the product up to step t of 1 - share + share target(a | s) / p, p the logged probability of the action; 1 where the policy
-    goes on as logged. Rewards are public or clipped, and not negative, so that -worth <= D <= (clip - 1) worth, worth = rest [-1] being the
-    most that a return can be: `rest` [k] is the most that k steps can earn. Divided by clip * worth it lies in [-1/clip, 1 - 1/clip].
-    A user's first trajectory counts, up to the first step that is missing. After it, and after a record that stops early and at no end,
-    the least that D can be counts: the bound on the gain stays one from below. A user who is not valid contributes
-    zero, as everywhere: as if the policy changed nothing for them.
+    rho_t is the product up to step t of 1 - share + share target(a | s) / p, p the logged
+    probability of the action; 1 where the policy goes on as logged. Rewards are public or clipped,
+    and not negative, so that -worth <= D <= (clip - 1) worth, worth = rest [-1] being the most that
+    a return can be: `rest` [k] is the most that k steps can earn. Divided by clip * worth it lies
+    in [-1/clip, 1 - 1/clip]. A user's first trajectory counts, up to the first step that is
+    missing. After it, and after a record that stops early and at no end, the least that D can be
+    counts: the bound on the gain stays one from below. A user who is not valid contributes zero, as
+    everywhere: as if the policy changed nothing for them.
     """
 
     bound: Moments
@@ -122,7 +135,8 @@ class Gains:
             raise InvalidParameter(
                 "gains need logs with actions and the probabilities of taking them"
             )
-        table, highest = self.table, float(self.rest[-1])
+        table = self.table
+        highest = float(self.rest[-1])
         found = _kernels.gains(
             users.states,
             users.actions,
@@ -149,11 +163,12 @@ class Gains:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shortfalls:
-    """How far each user's return is below the most that it can be, over the range of returns: in [0, 1].
+    """How far each user's return is below the most that it can be, over the range of returns: in
+    [0, 1].
 
-    A user who is not valid contributes zero, which is as if their return were the largest: for an upper bound of the mean return. After
-    the first step that is missing, the most counts that could have followed.
-    `rest` [k] is the most that k steps can earn.
+    A user who is not valid contributes zero, which is as if their return were the largest: for an
+    upper bound of the mean return. After the first step that is missing, the most counts that could
+    have followed. `rest` [k] is the most that k steps can earn.
     """
 
     bound: Moments
@@ -164,7 +179,8 @@ class Shortfalls:
     def contribution(self, users: LoggedUsers) -> Bounded:
         if users.actions is None:
             raise InvalidParameter('the log has no actions: open it with action="action"')
-        table, highest = self.table, float(self.rest[-1])
+        table = self.table
+        highest = float(self.rest[-1])
         found = _kernels.returns(
             users.states,
             users.actions,

@@ -1,4 +1,12 @@
-"""What to test on held-out people, and the lower value of a policy in their release. All post-processing of releases."""
+"""What to test on held-out people, and the lower value of a policy in their release.
+
+All of it is post-processing of releases, so everything here may be changed without an effect on
+privacy. A change may make false bounds more frequent: then measure again
+(benchmarks/improvement.py, benchmarks/improvement_level.py).
+
+The mixture that is tested names the release in a ledger and is part of its certificate. It is
+chosen in the released model alone, with random numbers of a public seed.
+"""
 
 import math
 from collections.abc import Callable
@@ -8,28 +16,48 @@ import numpy as np
 from scipy import sparse
 
 from confide.offline.policy_planning import Dynamics
-from confide.offline.row_planning import Array, moves_of, visits_of
+from confide.offline.row_planning import Array, Ints, moves_of, visits_of
 from confide.offline.table_features import Bools, LoggedTable, step_ranges
 
-# one-sided; at the normal 1.645 the worst two-point law of gains has an error of .052
-LEVEL, Z = 0.95, 1.75
-# Up to this loss of Gaussian noise (mu), and of noise without delta (epsilon), no two-point law of gains has a larger error than LEVEL
-# allows. With less noise the few users with large losses are not seen: benchmarks/improvement_level.py computes it.
-MOST_MU, MOST_EPSILON = 1.6, 2.75
-MODEL_Z = 2.0  # of the method "model", which has no theorem: a little more than the level needs
-# standard deviations of noise: of a cell that is looked at, and of the visits to a row that is known
-CELL, ROW = 0.25, 3.0
-ALONE = 0.5  # of an even share: an action that the policy takes more often stands alone
-_NOTHING = 1e-12
+# The confidence of a bound, and the standard deviations that it is below the mean, one-sided. At
+# the normal 1.645 the worst two-point law of gains has an error of .052. Computed:
+# docs/benchmarks/improvement_level.md.
+LEVEL = 0.95
+Z = 1.75
+# Up to this loss of Gaussian noise (mu), and of noise without delta (epsilon), no two-point law of
+# gains has a larger error than LEVEL allows. With less noise the few users with large losses are
+# not seen. Computed on the same page.
+MOST_MU = 1.6
+MOST_EPSILON = 2.75
+# Standard deviations for the method "model", which has no theorem: a little more than the level
+# needs. Measured on docs/benchmarks/improvement.md.
+MODEL_Z = 2.0
+# Standard deviations of noise. A cell is looked at if the learned model expects a larger count, and
+# a row if it has more visits. Chosen by measurement on the same page.
+CELL = 0.25
+ROW = 3.0
+# A policy takes some actions rarely. Those that it takes less often than this share of an even
+# share are pooled.
+ALONE = 0.5
+# The mixtures and clips that are tried. Their number is a matter of taste: more of them take more
+# time.
 SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 CLIPS = (1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 10.0, 20.0)
-_TRIED, _STEPS = 3000, 400  # trajectories, and steps of each, that are rehearsed in the model
-_SEED = 18  # public: a rehearsal is a function of the release
+# Trajectories that are rehearsed in the model, and the most steps of each. A matter of taste and of
+# time.
+REHEARSED_TRAJECTORIES = 3000
+MAX_REHEARSED_STEPS = 400
+# Public, because a rehearsal must be a function of the release. Any other number would do.
+REHEARSAL_SEED = 18
+_NOTHING = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidatePolicy:
-    """The policy to test [s, a]; where `changed` [s] is False it goes on as logged."""
+    """The policy to test, as probabilities [s, a].
+
+    Where `changed` [s] is False it goes on as logged.
+    """
 
     weights: Array = field(repr=False)
     changed: Bools = field(repr=False)
@@ -37,16 +65,24 @@ class CandidatePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Follow the policy with probability `share` at each step, else go on as logged; weights are clipped at `clip`."""
+    """Follow the policy with probability `share` at each step, else go on as logged; weights are
+    clipped at `clip`.
+
+    `predicted` is the bound that the model predicts for this choice.
+    """
 
     share: float
     clip: float
-    predicted: float  # bound
+    predicted: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counted:
-    """The released counts of the held-out people; `rewards` [s, a] are known, or lower values."""
+    """The released counts of the held-out people; `rewards` [s, a] are public, or lower values.
+
+    Counts [cell], cut rows [row], row totals [row] and first states [s] have noise of this standard
+    deviation, the totals after division by `total_weight`.
+    """
 
     table: LoggedTable
     counts: Array = field(repr=False)
@@ -71,11 +107,16 @@ class Counted:
 
 
 def lower_mean(
-    sum_: float, squares: float, noise: float, square_noise: float, users: int, z: float = Z
+    total: float, squares: float, noise: float, square_noise: float, users: int, z: float = Z
 ) -> float:
-    """mean - z sqrt(second moment / users + noise^2), the second moment raised by Z standard deviations of its own noise."""
-    second = max(squares + Z * square_noise, 0.0) / users
-    return sum_ / users - z * math.sqrt(second / users + (noise / users) ** 2)
+    """The lower bound of a mean, from a noisy sum over users and a noisy sum of squares.
+
+    It is mean - z sqrt(second moment / users + noise^2), all per user. The second moment is raised
+    by Z standard deviations of its own noise, because bounds would be too high where it is
+    underestimated.
+    """
+    second_moment = max(squares + Z * square_noise, 0.0) / users
+    return total / users - z * math.sqrt(second_moment / users + (noise / users) ** 2)
 
 
 def mixture_for(
@@ -86,105 +127,145 @@ def mixture_for(
     users: int,
     noise: Callable[[float], tuple[float, float]],
 ) -> Mixture:
-    """The share and the clip with the largest bound in the model, for so many users and noise(clip) on the sum and on the squares.
+    """The share and the clip with the largest bound that the model predicts for so many users.
 
-    Trajectories of the behaviour are drawn in the model; in units of clip * highest, as `Gains` are.
+    `noise(clip)` are the standard deviations of the noise on the sum of gains and on the sum of
+    squares, in the units of `Gains`: gains are divided by clip times the most that a return can be.
     """
-    s, a, going = _rehearsed(model, start, min(horizon, _STEPS))
-    pay = model.rewards[s, a] * going * model.table.discount ** np.arange(s.shape[1])
-    highest = float(step_ranges(model.table, horizon)[1][-1])
-    logged = np.maximum(model.behaviour[s, a], 1e-12)
-    S = model.table.states
-    rows = np.minimum(s, S - 1)
-    ratio, changed = target.weights[rows, a] / logged, target.changed[rows] & (s < S)
-    best = Mixture(SHARES[0], 2.0, -math.inf)
+    rehearsal = _rehearse_logged_policy(model, start, min(horizon, MAX_REHEARSED_STEPS))
+    max_return = float(step_ranges(model.table, horizon)[1][-1])
+    discounts = model.table.discount ** np.arange(rehearsal.states.shape[1])
+    rewards = model.rewards[rehearsal.states, rehearsal.actions] * rehearsal.going * discounts
+    ratio, changed = _likelihood_ratios(model, target, rehearsal)
+    best = Mixture(SHARES[0], clip=2.0, predicted=-math.inf)
     for share in SHARES:
-        rho = np.cumprod(np.where(changed, 1 - share + share * ratio, 1.0), axis=1)
+        # At each step the mixture follows the target with probability `share` and the logged policy
+        # otherwise.
+        step_weights = np.where(changed, 1 - share + share * ratio, 1.0)
+        trajectory_weights = np.cumprod(step_weights, axis=1)
         for clip in CLIPS:
-            x = (pay * (np.minimum(rho, clip) - 1)).sum(axis=1) / (clip * highest)
+            clipped_weights = np.minimum(trajectory_weights, clip)
+            gains = (rewards * (clipped_weights - 1)).sum(axis=1) / (clip * max_return)
             std, square_std = noise(clip)
-            bound = (
-                lower_mean(x.mean() * users, (x**2).mean() * users, std, square_std, users)
-                * clip
-                * highest
-            )
+            total = gains.mean() * users
+            squares = (gains**2).mean() * users
+            bound = lower_mean(total, squares, std, square_std, users) * clip * max_return
             if bound > best.predicted:
                 best = Mixture(share, clip, float(bound))
     return best
 
 
-def _rehearsed(model: Dynamics, start: Array, steps: int) -> tuple[np.ndarray, np.ndarray, Array]:
-    """States and actions [trajectory, t] of the behaviour in the model, and whether the trajectory goes on [trajectory, t]."""
-    rng, A = np.random.default_rng(_SEED), model.table.actions
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rehearsal:
+    """Trajectories of the logged policy in the model: states, actions, and 1.0 where they go on
+    [trajectory, step].
+    """
+
+    states: Ints
+    actions: Ints
+    going: Array
+
+
+def _likelihood_ratios(
+    model: Dynamics, target: CandidatePolicy, rehearsal: _Rehearsal
+) -> tuple[Array, Bools]:
+    """How much likelier the target takes each action than the logged policy [trajectory, step], and
+    where it differs.
+    """
+    states = rehearsal.states
+    logged = np.maximum(model.behaviour[states, rehearsal.actions], 1e-12)
+    # The end has no row in the target.
+    rows = np.minimum(states, model.table.states - 1)
+    ratio = target.weights[rows, rehearsal.actions] / logged
+    return ratio, target.changed[rows] & (states < model.table.states)
+
+
+def _rehearse_logged_policy(model: Dynamics, start: Array, steps: int) -> _Rehearsal:
+    rng = np.random.default_rng(REHEARSAL_SEED)
+    users = REHEARSED_TRAJECTORIES
+    A = model.table.actions
     closed = ~model.table.support.open.reshape(model.states, A)[:, 0]
-    state = np.searchsorted(np.cumsum(start), rng.random(_TRIED) * start.sum()).clip(
-        0, len(start) - 1
-    )
-    acts = np.cumsum(model.behaviour, axis=1)
-    P = model.P
-    cells = np.append(0.0, np.cumsum(P.data))
-    states, actions, going = (
-        np.zeros((_TRIED, steps), np.int64),
-        np.zeros((_TRIED, steps), np.int64),
-        np.zeros((_TRIED, steps)),
-    )
-    alive = np.ones(_TRIED, bool)
+    first_states = np.searchsorted(np.cumsum(start), rng.random(users) * start.sum())
+    state = first_states.clip(0, len(start) - 1)
+    action_limits = np.cumsum(model.behaviour, axis=1)
+    cell_limits = np.append(0.0, np.cumsum(model.P.data))
+    states = np.zeros((users, steps), np.int64)
+    actions = np.zeros((users, steps), np.int64)
+    going = np.zeros((users, steps))
+    alive = np.ones(users, bool)
     for t in range(steps):
-        action = (
-            (rng.random((_TRIED, 1)) * acts[state, -1:] > acts[state]).sum(axis=1).clip(0, A - 1)
-        )
-        states[:, t], actions[:, t], going[:, t] = state, action, alive
+        draws = rng.random((users, 1)) * action_limits[state, -1:]
+        action = (draws > action_limits[state]).sum(axis=1).clip(0, A - 1)
+        states[:, t] = state
+        actions[:, t] = action
+        going[:, t] = alive
         alive = alive & ~closed[state]
         if not alive.any():
-            return states[:, : t + 1], actions[:, : t + 1], going[:, : t + 1]
+            return _Rehearsal(states[:, : t + 1], actions[:, : t + 1], going[:, : t + 1])
         row = np.where(alive, state * A + action, 0)
-        low, high = P.indptr[row], P.indptr[row + 1]
-        found = (
-            np.searchsorted(
-                cells, cells[low] + rng.random(_TRIED) * (cells[high] - cells[low]), side="right"
-            )
-            - 1
-        )
-        after = P.indices[
-            np.clip(found, low, np.maximum(high - 1, low)).clip(0, len(P.indices) - 1)
-        ]
-        state = np.where(alive & (high > low), after, state)
-        alive = alive & (high > low)
-    return states, actions, going
+        alive, state = _draw_next_states(model.P, cell_limits, row, alive, state, rng)
+    return _Rehearsal(states, actions, going)
+
+
+def _draw_next_states(
+    P: sparse.csr_matrix,
+    cell_limits: Array,
+    row: Ints,
+    alive: Bools,
+    state: Ints,
+    rng: np.random.Generator,
+) -> tuple[Bools, Ints]:
+    """Who goes on, and the next states; trajectories whose row has no cells stop where they are."""
+    first = P.indptr[row]
+    last = P.indptr[row + 1]
+    # One row is an interval of the running sum of all cells.
+    draws = cell_limits[first] + rng.random(len(row)) * (cell_limits[last] - cell_limits[first])
+    cell = np.searchsorted(cell_limits, draws, side="right") - 1
+    cell = np.clip(cell, first, np.maximum(last - 1, first)).clip(0, len(P.indices) - 1)
+    moves = alive & (last > first)
+    return moves, np.where(moves, P.indices[cell], state)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimated:
-    """The value of a policy in the release of held-out people, and its standard deviation: noise and sampling, to first order."""
+    """The value of a policy in the release of held-out people, and its standard deviation: noise
+    and sampling, to first order.
+    """
 
     value: float
     std: float
 
 
 def value_in(model: Dynamics, held: Counted, policy: Array, horizon: int, users: int) -> Estimated:
-    """The value of a policy [s, a] over `horizon` steps, from the counts of `users` held-out people; what is not seen is worth the least.
+    """The value of a policy [s, a] over `horizon` steps in the counts of `users` held-out people.
 
-    What counts as seen was read off the learning part (`model`): the cells of its rows, and which rows stand alone; the others of a state
-    that the policy takes are pooled. So the held-out counts are used as they are, without a threshold that their own noise could pass, and
-    the value is nearly linear in them: errors of rows are independent, and add up as variances. Rows of fewer than ROW standard deviations
-    of visits are worth the least.
+    What is not seen is worth the least. What counts as seen was read off the learning part
+    (`model`): the cells of its rows, and which rows stand alone; the others of a state that the
+    policy takes are pooled. So the held-out counts are used as they are, without a threshold that
+    their own noise could pass, and the value is nearly linear in them: errors of rows are
+    independent, and add up as variances. Rows of fewer than ROW standard deviations of visits are
+    worth the least.
     """
-    table, n = model.table, held.table.support.states * held.table.actions
+    table = held.table
+    S = table.support.states
     rows = policy_rows(model, held, policy)
     low, high = step_ranges(table, horizon)
-    rewards = np.zeros((n // table.actions, table.actions))
+    rewards = np.zeros((S, table.actions))
     rewards[: table.states] = held.rewards
     closed = ~table.support.open.reshape(rewards.shape)[:, 0]
-    pays = np.where(closed, rewards.min(axis=1), (policy * rewards).sum(axis=1))
-    V = [np.zeros(len(pays))]  # less than k steps: above the least
+    paid = np.where(closed, rewards.min(axis=1), (policy * rewards).sum(axis=1))
+    # Values [s] with k steps to go, above the least that k steps can pay.
+    above_least = [np.zeros(S)]
     for k in range(horizon):
-        ahead = rows.weights @ (rows.P @ V[-1])
+        ahead = rows.weights @ (rows.P @ above_least[-1])
         least = np.where(closed, 0.0, table.discount * low[k]) - low[k + 1]
-        V.append(np.clip(pays + table.discount * ahead + least, 0.0, high[k + 1] - low[k + 1]))
+        value_of_states = paid + table.discount * ahead + least
+        above_least.append(np.clip(value_of_states, 0.0, high[k + 1] - low[k + 1]))
     start = held.starts / users if table.start is None else table.start
-    last = V[-1][: table.states]
+    last = above_least[-1][: table.states]
     value = float(start @ last)
-    variance = rows.variance(_paths(rows, np.maximum(start, 0.0), V, table.discount))
+    worth = _worth_of_probabilities(rows, np.maximum(start, 0.0), above_least, table.discount)
+    variance = rows.variance(worth)
     if table.start is None:
         spread = max(float(np.maximum(start, 0.0) @ last**2) - value**2, 0.0)
         variance += spread / users + held.noise**2 * float(last @ last) / users**2
@@ -195,9 +276,9 @@ def value_in(model: Dynamics, held: Counted, policy: Array, horizon: int, users:
 class PolicyRows:
     """The rows that a policy takes, in the counts of held-out people.
 
-    A row is a state with one action, or a state with several actions together. `weights` [s, row] are the
-    probabilities with which the policy takes it. `members` [row, (s, a)] are the rows of the table of which it
-    consists.
+    A row is a state with one action, or a state with several actions together. `weights` [s, row]
+    are the probabilities with which the policy takes it. `members` [row, (s, a)] are the rows of
+    the table of which it consists.
     """
 
     weights: sparse.csr_matrix
@@ -217,24 +298,32 @@ class PolicyRows:
     # Transition probabilities [row, s'] in the model that was learned from other people.
     learned: Array
 
-    def variance(self, W: Array) -> float:
-        """Of sum P W, W [row, s'] what a probability is worth in all: noise of cells and totals, and multinomial sampling."""
-        w, a = self.total_weight, np.where(self.seen, W, 0.0) / self.visits[:, None]
-        worth = (self.P * W).sum(axis=1)
-        mean = worth / self.visits
-        precision = 1 / self.cells + w**2
-        share = mean / self.cells / precision
-        noise = ((a - share[:, None] * self.seen) ** 2).sum(axis=1) + (
-            self.cells - self.seen.sum(axis=1)
-        ) * share**2
-        noise = self.noise**2 * (noise + (mean * w / precision) ** 2)
+    def variance(self, worth: Array) -> float:
+        """The variance of sum P worth: noise of cells and totals, and multinomial sampling.
+
+        `worth` [row, s'] says what a probability is worth in all.
+        """
+        total_weight = self.total_weight
+        per_count = np.where(self.seen, worth, 0.0) / self.visits[:, None]
+        mean_per_visit = (self.P * worth).sum(axis=1) / self.visits
+        # The visits of a row are the inverse-variance mean of its total and of the sum of its
+        # cells.
+        precision = 1 / self.cells + total_weight**2
+        by_cell = mean_per_visit / self.cells / precision
+        of_seen = ((per_count - by_cell[:, None] * self.seen) ** 2).sum(axis=1)
+        of_others = (self.cells - self.seen.sum(axis=1)) * by_cell**2
+        of_total = (mean_per_visit * total_weight / precision) ** 2
+        noise = self.noise**2 * (of_seen + of_others + of_total)
         P = np.maximum(self.P, 0.0)
-        sampling = np.maximum((P * W**2).sum(axis=1) - (P * W).sum(axis=1) ** 2, 0.0) / self.visits
+        spread = (P * worth**2).sum(axis=1) - (P * worth).sum(axis=1) ** 2
+        sampling = np.maximum(spread, 0.0) / self.visits
         return float((noise + sampling)[self.known].sum())
 
 
 def policy_rows(model: Dynamics, held: Counted, policy: Array) -> PolicyRows:
-    """The rows of a policy [s, a] for a lower value: those that it takes rarely are pooled in each state."""
+    """The rows of a policy [s, a] for a lower value: those that it takes rarely are pooled in each
+    state.
+    """
     support = held.table.support
     probability = policy.ravel() * support.open
     alone = probability > ALONE / held.table.actions
@@ -244,65 +333,77 @@ def policy_rows(model: Dynamics, held: Counted, policy: Array) -> PolicyRows:
 def counted_rows(
     model: Dynamics, held: Counted, probability: Array, alone: Bools, *, least_cell: float
 ) -> PolicyRows:
-    """The rows (s, a) of positive probability: each of its own if it stands `alone`, else together with others of its state.
+    """The rows (s, a) of positive probability: each of its own if it stands `alone`, else together
+    with others of its state.
 
-    Cells are looked at if their expected count in the learned model is above `least_cell` standard deviations of noise.
+    Cells are looked at if their expected count in the learned model is above `least_cell` standard
+    deviations of noise.
     """
-    table, support = held.table, held.table.support
-    S, A = support.states, table.actions
-    n = S * A
+    support = held.table.support
+    S = support.states
+    A = held.table.actions
+    pairs = S * A
     taken = np.flatnonzero(probability > 0)
-    group = np.where(alone, np.arange(n), n + np.arange(n) // A)[taken]
-    names, first, row = np.unique(group, return_index=True, return_inverse=True)
-    R = len(names)
-    members = sparse.csr_matrix((np.ones(len(taken)), (row, taken)), shape=(R, n))
-    state = np.where(names < n, names // A, names - n)
+    group = np.where(alone, np.arange(pairs), pairs + np.arange(pairs) // A)[taken]
+    group_names, first, row = np.unique(group, return_index=True, return_inverse=True)
+    number = len(group_names)
+    members = sparse.csr_matrix((np.ones(len(taken)), (row, taken)), shape=(number, pairs))
+    state = np.where(group_names < pairs, group_names // A, group_names - pairs)
     weights: sparse.csr_matrix = sparse.csr_matrix(
-        (np.asarray(members @ probability), (state, np.arange(R))), shape=(S, R)
+        (np.asarray(members @ probability), (state, np.arange(number))), shape=(S, number)
     )
-    counts = (
-        members @ sparse.csr_matrix((held.counts, support.successors, support.indptr), shape=(n, S))
-    ).toarray()
-    expected = (members @ sparse.diags(np.maximum(model.visits.ravel(), 0.0)) @ model.P).toarray()
+    all_counts = sparse.csr_matrix(
+        (held.counts, support.successors, support.indptr), shape=(pairs, S)
+    )
+    counts = (members @ all_counts).toarray()
+    learned_visits = sparse.diags(np.maximum(model.visits.ravel(), 0.0))
+    expected = (members @ learned_visits @ model.P).toarray()
     all_visits, all_std = held.visits()
     paying = np.asarray(members @ all_visits) > ROW * np.sqrt(np.asarray(members @ all_std**2))
-    visits, std = moves_of(held.cuts, all_visits, all_std, held.noise, support)
-    visits, std = np.asarray(members @ visits), np.sqrt(np.asarray(members @ std**2))
+    moves, moves_std = moves_of(held.cuts, all_visits, all_std, held.noise, support)
+    visits = np.asarray(members @ moves)
+    std = np.sqrt(np.asarray(members @ moves_std**2))
     noise = held.noise * np.sqrt(np.asarray(members.sum(axis=1)).ravel())
     known = visits > ROW * std
     visits = np.where(known, visits, 1.0)
     seen = (expected > least_cell * noise[:, None]) & known[:, None]
-    # E[1/n] is larger than 1/E[n]
-    P = np.where(seen, counts, 0.0) / (visits * (1 + (std / visits) ** 2))[:, None]
+    # E[1/n] is larger than 1/E[n].
+    corrected_visits = visits * (1 + (std / visits) ** 2)
     # A row of a terminal state has no cells, and nothing of it is known.
     cells = np.maximum(np.diff(support.indptr)[taken[first]], 1).astype(float)
-    learned = expected / np.maximum(expected.sum(axis=1), _NOTHING)[:, None]
     return PolicyRows(
-        weights,
-        members,
-        P,
-        seen,
-        known,
-        paying,
-        visits,
-        noise,
-        cells,
-        held.total_weight,
-        learned,
+        weights=weights,
+        members=members,
+        P=np.where(seen, counts, 0.0) / corrected_visits[:, None],
+        seen=seen,
+        known=known,
+        paying=paying,
+        visits=visits,
+        noise=noise,
+        cells=cells,
+        total_weight=held.total_weight,
+        learned=expected / np.maximum(expected.sum(axis=1), _NOTHING)[:, None],
     )
 
 
-def _paths(rows: PolicyRows, start: Array, V: list[Array], discount: float) -> Array:
-    """What a probability [row, s'] is worth: discounted, times how often the row is met and the value after it, over all steps."""
-    met = np.zeros(rows.weights.shape[0])
-    met[: len(start)] = start
-    W, P, power = np.zeros_like(rows.P), np.maximum(rows.P, 0.0), discount
-    for after in V[-2::-1]:
-        taken = (rows.weights.T @ met) * rows.known
-        W += power * taken[:, None] * after
-        met = taken @ P
-        met /= max(float(met.sum()), 1.0)
+def _worth_of_probabilities(
+    rows: PolicyRows, start: Array, above_least: list[Array], discount: float
+) -> Array:
+    """What a probability [row, s'] is worth: how often the row is met times the value that follows,
+    over all steps, discounted.
+    """
+    at = np.zeros(rows.weights.shape[0])
+    at[: len(start)] = start
+    worth = np.zeros_like(rows.P)
+    P = np.maximum(rows.P, 0.0)
+    power = discount
+    for after in above_least[-2::-1]:
+        taken = (rows.weights.T @ at) * rows.known
+        worth += power * taken[:, None] * after
+        at = taken @ P
+        # Noisy probabilities may add up to more than one.
+        at /= max(float(at.sum()), 1.0)
         power *= discount
         if power < _NOTHING:
             break
-    return W
+    return worth

@@ -1,4 +1,6 @@
-"""Improvement bounds: that a policy is better than the logged one by at least so much, tested on users who were held out."""
+"""Improvement bounds: that a policy is better than the logged one by at least so much, tested on
+users who were held out.
+"""
 
 import json
 from dataclasses import dataclass, field
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 
 _FORMAT = "confide-improvement/4"
 METHODS = ("auto", "weights", "model")
-VALUE_LEVEL = 0.9  # of the interval of the value
+# Of the interval of the value.
+VALUE_LEVEL = 0.9
 _BASIS = {
     "weights": (
         "proved: clipping weights only lowers the mean gain, if the logged probabilities are those with which actions were taken and "
@@ -48,7 +51,8 @@ _SAME_FUTURE = Assumption(
     "same-future",
     "People who are treated in future are like those in the log, and actions do to them what they did in the log.",
 )
-# What a bound, or a value, assumes about how the log came about: in words for those who know where the log comes from.
+# What a bound, or a value, assumes about how the log came about: in words for those who know where
+# the log comes from.
 ASSUMPTIONS = {
     "weights": (
         _NOTHING_UNRECORDED,
@@ -72,20 +76,24 @@ ASSUMPTIONS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Improvement:
-    """PUBLIC: with confidence `level`, the value of the policy is at least `bound` above that of the logged policy.
+    """PUBLIC: with confidence `level`, the value of the policy is at least `bound` above that of
+    the logged policy.
 
-    Values are expected returns over the first `horizon` steps of a trajectory. `share`: the statement is about following the policy with
-    this probability at each step, else going on as logged; 1: about the policy itself. `clip` of the weights (method "weights").
-    A bound that is not positive shows nothing. `learned` is the value of the policy itself with a 90 % interval, from counts of the same
-    users, where these were released.
+    Values are expected returns over the first `horizon` steps of a trajectory. `share`: the
+    statement is about following the policy with this probability at each step, else going on as
+    logged; 1: about the policy itself. `clip` of the weights (method "weights"). A bound that is
+    not positive shows nothing. `learned` is the value of the policy itself with a 90 % interval,
+    from counts of the same users, where these were released.
     """
 
     bound: float
-    method: str  # weights | model
+    # Weights | model.
+    method: str
     share: float
     clip: float | None
     horizon: int
-    users: int  # who were tested on
+    # Who were tested on.
+    users: int
     guarantee: Guarantee
     certificate: Certificate | None = field(repr=False)
     learned: Value = NO_VALUE
@@ -102,7 +110,10 @@ class Improvement:
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """What must be true of the log, besides what was computed. Nobody can test it with the log alone."""
+        """What must be true of the log, besides what was computed.
+
+        Nobody can test it with the log alone.
+        """
         return assumptions_of(self.method, with_value=self.learned.value is not None)
 
     def __str__(self) -> str:
@@ -163,7 +174,9 @@ class Improvement:
             ) from None
 
     def save(self, folder: str | Path) -> None:
-        """`improvement.json` and `improvement_certificate.json`, of its privacy, into a folder: both are public."""
+        """`improvement.json` and `improvement_certificate.json`, of its privacy, into a folder:
+        both are public.
+        """
         with output(Path(folder)), replace_files(Path(folder), last="improvement.json") as target:
             if self.certificate:
                 self.certificate.save(target / "improvement_certificate.json")
@@ -181,7 +194,9 @@ def _value_in(stored: dict[str, float | None]) -> Value:
 
 
 def assumptions_of(method: str, *, with_value: bool) -> tuple[Assumption, ...]:
-    """Of a bound by this method; a value from counts assumes in any case what the method "model" assumes."""
+    """Of a bound by this method; a value from counts assumes in any case what the method "model"
+    assumes.
+    """
     if method == "model" or not with_value:
         return ASSUMPTIONS[method]
     of_bound = ASSUMPTIONS[method]

@@ -45,8 +45,10 @@ if TYPE_CHECKING:
 
 from confide.offline.improvement import METHODS, VALUE_LEVEL, Improvement, assumptions_of
 
-COUNTS_SHARE = 0.9  # of the budget for counts; the rest is for returns of the logged policy
-# Of the budget for gains, if the method is "weights" and the value of the policy gets an interval. The rest is for counts.
+# Of the budget for counts; the rest is for returns of the logged policy.
+COUNTS_SHARE = 0.9
+# Of the budget for gains, if the method is "weights" and the value of the policy gets an interval.
+# The rest is for counts.
 GAINS_SHARE = 0.5
 _ABOUT_COUNTS = "root-weighted counts of transitions"
 
@@ -84,7 +86,10 @@ class HeldOutTest:
 
 
 class ImprovementQuestion(LogQuestion[Improvement]):
-    """By how much a policy is better than the logged one. It is asked of people whom the model was not learned from."""
+    """By how much a policy is better than the logged one.
+
+    It is asked of people whom the model was not learned from.
+    """
 
     gaussian = True
 
@@ -152,7 +157,8 @@ def _check(model: "PrivateModel", holdout: Logs, privacy: Request, method: str) 
             "improvement bounds need privacy: without noise few people with large weights decide, and the stated level does not hold"
         )
     kind("holdout", holdout, Logs, expected="the second part of logs.split(0.5)")
-    people, certificate = holdout.people, model.certificate
+    people = holdout.people
+    certificate = model.certificate
     learned = [] if certificate is None else certificate.assumptions
     if people is None or not people.test or people.other.assumed not in learned:
         raise InvalidParameter(
@@ -165,7 +171,10 @@ def _check(model: "PrivateModel", holdout: Logs, privacy: Request, method: str) 
 
 
 def check_returns(table: LoggedTable, horizon: int) -> None:
-    """Refuse a question that has no answer. All of it is public: it can be asked before a model is released."""
+    """Refuse a question that has no answer.
+
+    All of it is public: it can be asked before a model is released.
+    """
     low, high = step_ranges(table, horizon)
     if not high[-1] > low[-1]:
         raise InvalidParameter(
@@ -202,7 +211,8 @@ def _asked(
     with_value: bool = False,
 ) -> HeldOutTest:
     """Which method, and which mixture: chosen in the released model alone."""
-    table, horizon = model.table, holdout.max_steps
+    table = model.table
+    horizon = holdout.max_steps
     share = holdout.people.holdout if holdout.people else 0.5
     users = max(1, round(model.guarantee.users * share / (1 - share)))
     mixture = None
@@ -242,8 +252,11 @@ def chosen_method(
 
 
 def _noise_of(privacy: Request, share: float = 1.0) -> Callable[[float], tuple[float, float]]:
-    """The noise on sums of gains and of their squares, by the clip; without a delta about that of Laplace noise."""
-    loss, relation = loss_for(privacy), Relation(privacy.relation)
+    """The noise on sums of gains and of their squares, by the clip; without a delta about that of
+    Laplace noise.
+    """
+    loss = loss_for(privacy)
+    relation = Relation(privacy.relation)
 
     def noise(clip: float) -> tuple[float, float]:
         bound = _moments(clip)
@@ -265,7 +278,9 @@ def _moments(clip: float) -> Moments:
 def _predicted(
     model: "PrivateModel", target: CandidatePolicy, horizon: int, users: int, privacy: Request
 ) -> float:
-    """About what the method "model" will show, with the learning part in the place of the held-out one."""
+    """About what the method "model" will show, with the learning part in the place of the held-out
+    one.
+    """
     given = _counted(
         model,
         model.counts,
@@ -287,18 +302,21 @@ def _predicted(
 
 def _whole(model: "PrivateModel", policy: Array) -> Array:
     """A policy [s, a] with a row for the end."""
-    S, A = model.dynamics.states, model.table.actions
+    S = model.dynamics.states
+    A = model.table.actions
     return np.vstack([policy, np.zeros((S - len(policy), A))])
 
 
-# The queries of a method, and what it makes of their answers: the bound, the number of users, and the value.
+# The queries of a method, and what it makes of their answers: the bound, the number of users, and
+# the value.
 MethodOfTest = tuple[Sequence[Share], Callable[[LogSums], tuple[float, int, Value]]]
 
 
 def _weights_test(
     model: "PrivateModel", question: HeldOutTest, target: CandidatePolicy
 ) -> MethodOfTest:
-    mixture, table = question.mixture, model.table
+    mixture = question.mixture
+    table = model.table
     assert mixture is not None
     rest = step_ranges(table, question.horizon)[1]
     bound = _moments(mixture.clip)
@@ -308,7 +326,9 @@ def _weights_test(
 
     def finish(sums: LogSums) -> tuple[float, int, Value]:
         answer = sums.release(gains)
-        (total, squares), std, users = answer.values, answer.noise.std, max(answer.users, 1)
+        (total, squares) = answer.values
+        std = answer.noise.std
+        users = max(answer.users, 1)
         lower = lower_mean(float(total), float(squares) / BALANCE, std, std / BALANCE, users)
         value = NO_VALUE
         if question.with_value:
@@ -324,7 +344,8 @@ def _weights_test(
 
 def _counts_of(model: "PrivateModel", question: HeldOutTest) -> RootTransitions:
     """Counts of the held-out users, as those of the users from whom the model was learned."""
-    table, support = model.table, model.table.support
+    table = model.table
+    support = model.table.support
     bound = RootCounts(
         support.cells,
         support.pairs,
@@ -362,7 +383,8 @@ def _held_out_value(
 def _model_test(
     model: "PrivateModel", question: HeldOutTest, target: CandidatePolicy
 ) -> MethodOfTest:
-    table, horizon = model.table, question.horizon
+    table = model.table
+    horizon = question.horizon
     low, high = step_ranges(table, horizon)
     counts = _counts_of(model, question)
     bound = counts.bound
@@ -373,9 +395,12 @@ def _model_test(
     ]
 
     def finish(sums: LogSums) -> tuple[float, int, Value]:
-        answer, short = sums.release(counts), sums.release(returns)
+        answer = sums.release(counts)
+        short = sums.release(returns)
         given = _counted(model, *bound.unpack(answer.values), answer.noise.std)
-        std, users, span = short.noise.std, max(short.users, 1), float(high[-1] - low[-1])
+        std = short.noise.std
+        users = max(short.users, 1)
+        span = float(high[-1] - low[-1])
         mean = float(short.values[0]) / users
         second = max(float(short.values[1]) + Z * std, 0.0) / (BALANCE * users)
         done = float(high[-1]) - span * mean
@@ -397,13 +422,15 @@ def _counted(
     starts: Array,
     noise: float,
 ) -> Counted:
-    table, weight = model.table, model.total_weight
+    table = model.table
+    weight = model.total_weight
     if table.rewards is not None:
         return Counted(table, counts, cuts, totals, starts, table.rewards, noise, weight)
     rows = rows_of(counts, totals, noise, weight, table.support, cuts, table.logged_rows)
     mean, std = rewards_of(
         table, model.rows, model.reward_sums, model.noise_std / model.reward_weight
     )
-    paying = mean - std > table.reward_low  # by the learning part
+    # By the learning part.
+    paying = mean - std > table.reward_low
     rewards = lower_rewards(table, paying, rows, reward_sums, noise / model.reward_weight, MODEL_Z)
     return Counted(table, counts, cuts, totals, starts, rewards[: table.states], noise, weight)

@@ -1,4 +1,6 @@
-"""A policy that was planned in a released model: what to do, where that differs from the logged policy, and why. Public."""
+"""A policy that was planned in a released model: what to do, where that differs from the logged
+policy, and why. Public.
+"""
 
 import json
 from dataclasses import dataclass, field
@@ -22,17 +24,21 @@ FORMAT = "confide-policy/1"
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """One state in which the policy takes another action than was usual, and what the model says of it.
+    """One state in which the policy takes another action than was usual, and what the model says of
+    it.
 
-    `logged` is the share of this action in the log; `gain` how much more the rest of a trajectory is worth if it is taken here instead of
-    what was logged, with its standard deviation; `chance` the probability that the gain is positive, given the release. All are estimates
-    from noisy counts. `visits` are noisy counts of the state.
+    `logged` is the share of this action in the log; `gain` how much more the rest of a trajectory
+    is worth if it is taken here instead of what was logged, with its standard deviation; `chance`
+    the probability that the gain is positive, given the release. All are estimates from noisy
+    counts. `visits` are noisy counts of the state.
     """
 
     state: str
     action: str
-    number: int  # of the state
-    choice: int  # of the action
+    # Of the state.
+    number: int
+    # Of the action.
+    choice: int
     logged: float
     gain: float
     gain_std: float
@@ -62,12 +68,15 @@ class Departure:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnedPolicy:
-    """A choice for every state: an action, or number A, "as logged": go on as those who made the log.
+    """A choice for every state: an action, or number A, "as logged": go on as those who made the
+    log.
 
-    `weights` [s, a] are its probabilities of actions, with the behaviour as it was estimated where the choice is "as logged". `value` and
-    `behaviour_value` are the values that the model predicts for it and for the behaviour. `logged` is the value of the logged policy with
-    a 90 % interval, from mean returns; `learned` is that of this policy: `logged` and the gain that the model predicts, with a lower bound.
-    `shown`: the planned policy passed the test of being better than the logged one.
+    `weights` [s, a] are its probabilities of actions, with the behaviour as it was estimated where
+    the choice is "as logged". `value` and `behaviour_value` are the values that the model predicts
+    for it and for the behaviour. `logged` is the value of the logged policy with a 90 % interval,
+    from mean returns; `learned` is that of this policy: `logged` and the gain that the model
+    predicts, with a lower bound. `shown`: the planned policy passed the test of being better than
+    the logged one.
     """
 
     choices: Ints = field(repr=False)
@@ -78,7 +87,8 @@ class LearnedPolicy:
     gains: Array = field(repr=False)
     gain_std: Array = field(repr=False)
     visits: Array = field(repr=False)  # [s]
-    improvement_std: float = 0.0  # of value - behaviour_value, given the release
+    # Of value - behaviour_value, given the release.
+    improvement_std: float = 0.0
     labels: Labels = field(default_factory=Labels, repr=False)
     logged: Value = NO_VALUE
     learned: Value = NO_VALUE
@@ -98,7 +108,9 @@ class LearnedPolicy:
         return self.mixed(self.behaviour)
 
     def mixed(self, behaviour: Array) -> Array:
-        """Its probabilities [s, a] where "as logged" is this behaviour [s, a]: in a simulation, the true one."""
+        """Its probabilities [s, a] where "as logged" is this behaviour [s, a]: in a simulation, the
+        true one.
+        """
         logged = arguments.array("behaviour", behaviour, ndim=2, finite=False)
         if logged.shape != (len(self.choices), self.actions):
             raise InvalidParameter.of(
@@ -115,7 +127,9 @@ class LearnedPolicy:
         return self.weights[None]
 
     def departures(self) -> list[Departure]:
-        """The states in which it differs from the logged policy, the largest gain times visits first."""
+        """The states in which it differs from the logged policy, the largest gain times visits
+        first.
+        """
         chance = ndtr(self.gains / np.maximum(self.gain_std, 1e-300))
         found = [
             Departure(
@@ -172,7 +186,9 @@ class LearnedPolicy:
         }
 
     def save(self, folder: str | Path) -> None:
-        """`policy.json`, with labels, and `policy.npz`, which `confide.policy.load_policy` reads, into a folder: both are public."""
+        """`policy.json`, with labels, and `policy.npz`, which `confide.policy.load_policy` reads,
+        into a folder: both are public.
+        """
         where = Path(arguments.path("folder", folder))
         with output(where), replace_files(where, last="policy.npz") as target:
             (target / "policy.json").write_text(

@@ -1,4 +1,6 @@
-"""What a release of a log publishes: noisy counts of transitions, and everything that follows from them."""
+"""What a release of a log publishes: noisy counts of transitions, and everything that follows from
+them.
+"""
 
 import io
 import json
@@ -50,7 +52,8 @@ _FORMAT = "confide-model/4"
 # of a table
 _NUMBERS = ("states", "actions", "discount", "reward_low", "reward_high", "lowest", "highest")
 _RETURNS = ("logged_returns", "state_returns")
-LEVEL = 0.9  # of intervals
+# Of intervals.
+LEVEL = 0.9
 # Intervals are a little wider than normal quantiles say, because variances are estimated, too.
 WIDER = 1.05
 _RELEASED = ("counts", "cuts", "totals", "reward_sums", "starts")
@@ -82,13 +85,15 @@ def _check_release(model: "PrivateModel") -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrivateModel:
-    """PUBLIC: noisy counts of transitions with the guarantee that covers them, and with them everything that is computed here.
+    """PUBLIC: noisy counts of transitions with the guarantee that covers them, and with them
+    everything that is computed here.
 
-    A value is the expected sum of discounted rewards of a trajectory, from its start to a terminal state or to `steps` steps, whichever
-    comes first.
+    A value is the expected sum of discounted rewards of a trajectory, from its start to a terminal
+    state or to `steps` steps, whichever comes first.
 
-    Shapes: counts [cell] of the table's support, rows whose next state is not known (`cuts`), row totals and sums of scaled rewards [row]
-    (empty if not released), first states [s] (empty if the start is public); `noise_std` of a count. `steps` is the log's max_steps.
+    Shapes: counts [cell] of the table's support, rows whose next state is not known (`cuts`), row
+    totals and sums of scaled rewards [row] (empty if not released), first states [s] (empty if the
+    start is public); `noise_std` of a count. `steps` is the log's max_steps.
     """
 
     table: LoggedTable
@@ -135,8 +140,11 @@ class PrivateModel:
 
     @property
     def behaviour(self) -> Array:
-        """How often each action was taken [s, a], from noisy counts. Root weights count an action that a person repeats in one state a
-        little less than it was taken."""
+        """How often each action was taken [s, a], from noisy counts.
+
+        Root weights count an action that a person repeats in one state a little less than it was
+        taken.
+        """
         return self.dynamics.behaviour[: self.table.states]
 
     @property
@@ -145,14 +153,19 @@ class PrivateModel:
 
     @property
     def logged(self) -> Value:
-        """The value of the logged policy with a 90 % interval, from the mean return of users. It does not rest on the model."""
+        """The value of the logged policy with a 90 % interval, from the mean return of users.
+
+        It does not rest on the model.
+        """
         if self.logged_returns is None:
             return Value(self.behaviour_value)
         return self.logged_returns.values(np.array([self.behaviour_value]), self._z)[0]
 
     @property
     def logged_states(self) -> list[Value]:
-        """The value of the logged policy from the first visit to each state on [s], with 90 % intervals, from mean returns of users."""
+        """The value of the logged policy from the first visit to each state on [s], with 90 %
+        intervals, from mean returns of users.
+        """
         guesses = self.state_values(self.behaviour)
         if self.state_returns is None:
             return [Value(float(guess)) for guess in guesses]
@@ -160,10 +173,11 @@ class PrivateModel:
 
     @property
     def values_are_bounded(self) -> bool:
-        """Whether returns of users only bound the value of a state, because what followed a row may be unknown.
+        """Whether returns of users only bound the value of a state, because what followed a row may
+        be unknown.
 
-        Between the bounds, the value of a state is the model's guess, moved into the interval. It often stands
-        at an end of it, so the interval says more than the guess.
+        Between the bounds, the value of a state is the model's guess, moved into the interval. It
+        often stands at an end of it, so the interval says more than the guess.
         """
         return self.state_returns is not None and len(self.state_returns.sums) > 1
 
@@ -172,11 +186,13 @@ class PrivateModel:
         return WIDER * quantile(LEVEL, self.guarantee)
 
     def _learned(self, improvement: float, std: float, luck: float, *, changed: bool) -> Value:
-        """The value of a policy that is better by so much in the model: with a lower bound alone, because the same data chose it.
+        """The value of a policy that is better by so much in the model: with a lower bound alone,
+        because the same data chose it.
 
         A policy that goes on as logged everywhere is the logged policy, and so is its value.
         """
-        logged, z = self.logged, self._z
+        logged = self.logged
+        z = self._z
         if not changed:
             return logged
         assert logged.value is not None
@@ -200,7 +216,9 @@ class PrivateModel:
         ]
 
     def value(self, policy: AnyPolicy) -> float:
-        """The value of a policy in the model: [s, a] probabilities, [s] actions, or a policy that is the same at every step."""
+        """The value of a policy in the model: [s, a] probabilities, [s] actions, or a policy that
+        is the same at every step.
+        """
         return float(self.start @ self.state_values(policy))
 
     def values(self, policies: Iterable[AnyPolicy]) -> Array:
@@ -210,28 +228,42 @@ class PrivateModel:
         )
 
     def state_values(self, policy: AnyPolicy) -> Array:
-        """The expected discounted return of the first `steps` steps from every state [s], in the model."""
+        """The expected discounted return of the first `steps` steps from every state [s], in the
+        model.
+        """
         weights = self._weights(policy)
         if self.table.ends:
             weights = np.vstack([weights, np.full((1, self.table.actions), 1 / self.table.actions)])
         return state_values(self.dynamics, weights, self.steps)[: self.table.states]
 
     def plan(self, pessimism: float = 1.0, *, tested: bool = True) -> LearnedPolicy:
-        """The best policy whose value the release supports: values are lowered by `pessimism` standard deviations of what is unknown.
+        """The best policy whose value the release supports: values are lowered by `pessimism`
+        standard deviations of what is unknown.
 
-        Each state has one choice more than actions: to go on as logged, which wins ties. If the gain of the whole policy over the
-        behaviour is not SURE standard deviations above zero, everything stays as logged: nothing is announced that is not shown.
-        `tested=False` gives the best guess, whether or not it passes that test.
+        Each state has one choice more than actions: to go on as logged, which wins ties. If the
+        gain of the whole policy over the behaviour is not SURE standard deviations above zero,
+        everything stays as logged: nothing is announced that is not shown. `tested=False` gives the
+        best guess, whether or not it passes that test.
         """
-        pessimism, S = real("pessimism", pessimism, at_least=0, at_most=1e6), self.table.states
+        pessimism = real("pessimism", pessimism, at_least=0, at_most=1e6)
+        S = self.table.states
         A = self.table.actions
         flag("tested", tested)
         found = pessimistic(self.dynamics, pessimism, self.start, self.steps)
-        choices, gains, gain_std = found.choices[:S], found.gains[:S], found.gain_std[:S]
-        improvement, improvement_std, luck = found.improvement, found.improvement_std, found.luck
+        choices = found.choices[:S]
+        gains = found.gains[:S]
+        gain_std = found.gain_std[:S]
+        improvement = found.improvement
+        improvement_std = found.improvement_std
+        luck = found.luck
         if tested and not found.shown:
-            choices, nothing = np.full(S, A), np.zeros(S)
-            gains, gain_std, improvement, improvement_std, luck = nothing, nothing, 0.0, 0.0, 0.0
+            choices = np.full(S, A)
+            nothing = np.zeros(S)
+            gains = nothing
+            gain_std = nothing
+            improvement = 0.0
+            improvement_std = 0.0
+            luck = 0.0
         policy = followed(self.behaviour, choices)
         return LearnedPolicy(
             choices,
@@ -263,15 +295,18 @@ class PrivateModel:
         progress: Progress | None = None,
         id: str | None = None,
     ) -> Improvement:
-        """By how much a policy is better than the logged one, with 95 % confidence, from users who were held out.
+        """By how much a policy is better than the logged one, with 95 % confidence, from users who
+        were held out.
 
-        `holdout` is the other part of the log: learn, test = logs.split(0.5). It is released under `privacy`, by default that of the model;
-        a ledger charges the larger loss of the two parts. `method`: "weights" tests a mixture of the policy with the logged one by clipped
-        importance weights, and needs the logged probabilities of actions and rewards that are not negative; "model" compares the lower
-        value of the policy in a release of the held-out people with their mean return; "auto" takes the one that shows more in this model.
-        The value of the policy itself gets a 90 % interval from counts of the held-out people (`Improvement.learned`). The method
-        "model" releases these counts anyway. With `with_value` the method "weights" releases them, too, on half of the budget,
-        and its bound is lower then.
+        `holdout` is the other part of the log: learn, test = logs.split(0.5). It is released under
+        `privacy`, by default that of the model; a ledger charges the larger loss of the two parts.
+        `method`: "weights" tests a mixture of the policy with the logged one by clipped importance
+        weights, and needs the logged probabilities of actions and rewards that are not negative;
+        "model" compares the lower value of the policy in a release of the held-out people with
+        their mean return; "auto" takes the one that shows more in this model. The value of the
+        policy itself gets a 90 % interval from counts of the held-out people
+        (`Improvement.learned`). The method "model" releases these counts anyway. With `with_value`
+        the method "weights" releases them, too, on half of the budget, and its bound is lower then.
         """
         weights = self._weights(policy)
         changed = (
@@ -299,7 +334,8 @@ class PrivateModel:
         )
 
     def _weights(self, policy: AnyPolicy) -> Array:
-        S, A = self.table.states, self.table.actions
+        S = self.table.states
+        A = self.table.actions
         if isinstance(policy, LearnedPolicy):
             return checked_policy("policy", policy.weights, S, A)
         if isinstance(policy, TabularPolicy | StochasticPolicy):
@@ -321,8 +357,11 @@ class PrivateModel:
         return checked_policy("policy", table, S, A)
 
     def to_bytes(self) -> bytes:
-        """Everything in one NumPy archive without pickles: what a ledger stores, and hands out again."""
-        table, support = self.table, self.table.support
+        """Everything in one NumPy archive without pickles: what a ledger stores, and hands out
+        again.
+        """
+        table = self.table
+        support = self.table.support
         facts = {
             "format": _FORMAT,
             "guarantee": self.guarantee.to_json(),
@@ -341,7 +380,8 @@ class PrivateModel:
         arrays |= {name: getattr(self, name) for name in _RELEASED}
         for name in _RETURNS:
             if (returns := getattr(self, name)) is not None:
-                arrays[f"{name}_sums"], arrays[f"{name}_noise"] = returns.sums, returns.noise
+                arrays[f"{name}_sums"] = returns.sums
+                arrays[f"{name}_noise"] = returns.noise
                 arrays[f"{name}_range"] = np.array([returns.centre, returns.radius])
         arrays |= {
             name: part
@@ -374,7 +414,8 @@ class PrivateModel:
             _check_sizes(table, held)
             noise_std, total_weight, reward_weight = facts["noise"]
             certificate = Certificate(facts["certificate"]) if facts["certificate"] else None
-            guarantee, labels = Guarantee.from_json(facts["guarantee"]), Labels(**facts["labels"])
+            guarantee = Guarantee.from_json(facts["guarantee"])
+            labels = Labels(**facts["labels"])
             counts, cuts, totals, reward_sums, starts = (held[name] for name in _RELEASED)
             released = counts, cuts, totals, reward_sums, starts
             noise = noise_std, total_weight, reward_weight
@@ -426,8 +467,10 @@ def _returns_in(held: dict[str, Any], name: str) -> ReleasedReturns | None:
 def _check_sizes(table: LoggedTable, held: dict[str, Any]) -> None:
     """Loops index with what a file says: sizes and successors must fit."""
     support = table.support
-    S, rows = support.states, support.states * support.actions
-    indptr, after = support.indptr, support.successors
+    S = support.states
+    rows = support.states * support.actions
+    indptr = support.indptr
+    after = support.successors
     fits = (
         support.layers == 1
         and 1 <= table.states <= S <= table.states + 1

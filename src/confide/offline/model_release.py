@@ -1,4 +1,6 @@
-"""One release of counts and returns: a model of a table, the value of every policy in it, and the logged one's with intervals."""
+"""One release of counts and returns: a model of a table, the value of every policy in it, and the
+logged one's with intervals.
+"""
 
 import math
 from collections.abc import Sequence
@@ -31,35 +33,43 @@ from confide.tables.support_features import support_of
 
 USUAL_WEIGHT = 0.5
 USUAL_TRANSITIONS = 20
-# Of the budget. What is not for counts is for values that have intervals: whether whole trajectories, the share, and what it is for.
+# Of the budget. What is not for counts is for values that have intervals: whether whole
+# trajectories, the share, and what it is for.
 COUNTS_SHARE = 0.92
 _RETURNS = (
     (True, 0.03, "returns of the logged policy, and their squares"),
     (False, 0.05, "returns from the first visit to each state on, and their squares"),
 )
-# successors of a public support, up to which row totals are left out: the cells add up to them with little noise
+# successors of a public support, up to which row totals are left out: the cells add up to them with
+# little noise
 FEW = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class ModelRelease(LogQuestion[PrivateModel]):
-    """A model of a table from a log: noisy counts of rows (s, a) and transitions (s, a, s'), first states and, if not known, rewards.
+    """A model of a table from a log: noisy counts of rows (s, a) and transitions (s, a, s'), first
+    states and, if not known, rewards.
 
-    Guarantee: all that a `PrivateModel` holds, and everything computed from it, satisfies `privacy` for each user with all trajectories up
-    to the log's cap, whatever the data are. Counts have COUNTS_SHARE of the budget (see `RootCounts` for their sensitivity); returns of
-    whole trajectories and returns from single states on have the rest (`TableReturns`).
+    Guarantee: all that a `PrivateModel` holds, and everything computed from it, satisfies `privacy`
+    for each user with all trajectories up to the log's cap, whatever the data are. Counts have
+    COUNTS_SHARE of the budget (see `RootCounts` for their sensitivity); returns of whole
+    trajectories and returns from single states on have the rest (`TableReturns`).
 
-    `transitions` = K: the first K rows of a user count, over the trajectories in order; noise grows with sqrt(K). Never more than the log's
-    caps let in; None is USUAL_TRANSITIONS, or all rows without privacy. `rewards` [s, a] or [s] are public, or None: learned, from rewards
-    clipped to the public `reward_range`. `terminal` [s] says in which states nothing follows: such a state pays its reward once. `ends`
-    must be stated, unless the log's max_steps is 1: if True, the last row of a trajectory leads to an end, where nothing follows (unless
-    the trajectory has max_steps rows, and may have been cut). If False, the last row is where the record stops: its reward counts, and
-    what follows is not known. `support` are the public transitions that can be (a mask [s, a, s'] or [s, s'], or a list of (s, a, s')):
-    others are dropped. `start` [s] is public, or None: learned. `return_bound` (low, high) is a public range of returns, if it is smaller
-    than what follows from rewards and steps. `total_weight` of row totals: None for 1/2, or for 0 with a support of few successors;
-    `reward_weight` of sums of rewards.
+    `transitions` = K: the first K rows of a user count, over the trajectories in order; noise grows
+    with sqrt(K). Never more than the log's caps let in; None is USUAL_TRANSITIONS, or all rows
+    without privacy. `rewards` [s, a] or [s] are public, or None: learned, from rewards clipped to
+    the public `reward_range`. `terminal` [s] says in which states nothing follows: such a state
+    pays its reward once. `ends` must be stated, unless the log's max_steps is 1: if True, the last
+    row of a trajectory leads to an end, where nothing follows (unless the trajectory has max_steps
+    rows, and may have been cut). If False, the last row is where the record stops: its reward
+    counts, and what follows is not known. `support` are the public transitions that can be (a mask
+    [s, a, s'] or [s, s'], or a list of (s, a, s')): others are dropped. `start` [s] is public, or
+    None: learned. `return_bound` (low, high) is a public range of returns, if it is smaller than
+    what follows from rewards and steps. `total_weight` of row totals: None for 1/2, or for 0 with a
+    support of few successors; `reward_weight` of sums of rewards.
 
-    Without privacy every row weighs one: rewards are means, and transition probabilities shares of counts.
+    Without privacy every row weighs one: rewards are means, and transition probabilities shares of
+    counts.
     """
 
     noun: ClassVar[str] = "model"
@@ -78,7 +88,8 @@ class ModelRelease(LogQuestion[PrivateModel]):
     reward_weight: float = USUAL_WEIGHT
 
     def __post_init__(self) -> None:
-        S, A = whole("states", self.states, at_least=1), whole("actions", self.actions, at_least=1)
+        S = whole("states", self.states, at_least=1)
+        A = whole("actions", self.actions, at_least=1)
         keep(
             self,
             states=S,
@@ -131,12 +142,14 @@ class ModelRelease(LogQuestion[PrivateModel]):
 
     @property
     def _reward_range(self) -> tuple[float, float]:
-        assert self.reward_range is not None  # since `__post_init__`
+        # Since `__post_init__`.
+        assert self.reward_range is not None
         return self.reward_range
 
     def table(self) -> LoggedTable:
         """Everything public about the table."""
-        S, A = self.states, self.actions
+        S = self.states
+        A = self.actions
         size = S + bool(self.ends)
         terminal: Bools = self.terminal  # type: ignore[assignment]
         closed = np.append(terminal, np.ones(size - S, bool))
@@ -161,7 +174,9 @@ class ModelRelease(LogQuestion[PrivateModel]):
     def statistic(
         self, longest: int = 10_000, trajectories: int = 1, *, plain: bool = False
     ) -> RootTransitions:
-        """What is added up over users of a log with these caps; `plain`: every row weighs one, as without privacy."""
+        """What is added up over users of a log with these caps; `plain`: every row weighs one, as
+        without privacy.
+        """
         table = self.table()
         support = table.support
         weight = self.total_weight
@@ -204,7 +219,8 @@ class ModelRelease(LogQuestion[PrivateModel]):
         ]
 
     def returns(self, rest: Array, *, whole: bool) -> TableReturns:
-        """What is added up for the value of the logged policy (`whole`), or for those of single states.
+        """What is added up for the value of the logged policy (`whole`), or for those of single
+        states.
 
         rest [k] is what k unknown steps pay.
         """
@@ -215,11 +231,14 @@ class ModelRelease(LogQuestion[PrivateModel]):
         # the largest weight of counts that does not raise the sensitivity, see `FirstVisits`
         balance = math.sqrt((3 if places == visits else 1) - 1 / 4)
         bound = FirstVisits(places, visits, 1, balance, 1.0)
-        centre, radius = float(low[-1] + high[-1]) / 2, float(high[-1] - low[-1]) / 2
+        centre = float(low[-1] + high[-1]) / 2
+        radius = float(high[-1] - low[-1]) / 2
         return TableReturns(bound, table, rest, centre, max(radius, 1e-9), whole)
 
     def _rests(self, logs: LogSource) -> list[Array]:
-        """What k steps that are not known can pay [k]: the least, and the most; the least alone if all steps are known."""
+        """What k steps that are not known can pay [k]: the least, and the most; the least alone if
+        all steps are known.
+        """
         steps = _steps_of(logs)
         least, most = step_ranges(self.table(), steps)
         layouts = [part.layout for part in getattr(logs, "parts", ())]
@@ -228,13 +247,16 @@ class ModelRelease(LogQuestion[PrivateModel]):
         return [least, most] if numbered or (not self.ends and steps > 1) else [least]
 
     def _released_returns(self, sums: LogSums, *, whole: bool) -> ReleasedReturns:
-        found, noises = [], []
+        found = []
+        noises = []
         for rest in self._rests(sums.logs):
             statistic = self.returns(rest, whole=whole)
-            bound, released = statistic.bound, sums.release(statistic)
+            bound = statistic.bound
+            released = sums.release(statistic)
             found.append(np.stack(bound.unpack(released.values)))  # type: ignore[arg-type]
             std = released.noise.std
-            count_noise, square_noise = std / bound.count_unit, std / bound.square_unit
+            count_noise = std / bound.count_unit
+            square_noise = std / bound.square_unit
             noises.append([count_noise, std, math.hypot(square_noise, count_noise / 2)])
         return ReleasedReturns(
             np.stack(found), np.array(noises), statistic.centre, statistic.radius
@@ -272,7 +294,9 @@ class ModelRelease(LogQuestion[PrivateModel]):
         return PrivateModel.from_bytes(data)
 
     def _check_labels(self, labels: Labels) -> None:
-        """Refuse a table that is smaller than what has names: those who are in the other states would contribute zero."""
+        """Refuse a table that is smaller than what has names: those who are in the other states
+        would contribute zero.
+        """
         for what, named, given in (
             ("states", labels.state, self.states),
             ("actions", labels.action, self.actions),
@@ -285,7 +309,8 @@ class ModelRelease(LogQuestion[PrivateModel]):
     def warnings(self, model: PrivateModel) -> list[ConfideWarning]:
         """Warnings about a model, as functions of what was released."""
         kind("model", model, PrivateModel)
-        table, rows = model.table, model.rows
+        table = model.table
+        rows = model.rows
         seen = int((rows.visits > 3 * rows.visit_std)[table.support.open].sum())
         every = int(table.support.open.sum())
         if 2 * seen >= every:
@@ -325,7 +350,10 @@ def _steps_of(logs: LogSource) -> int:
 
 
 def check_ends(ends: bool | None, steps: int) -> None:
-    """What the end of a short trajectory means cannot be seen in a log, and values depend on it. A single row is never short."""
+    """What the end of a short trajectory means cannot be seen in a log, and values depend on it.
+
+    A single row is never short.
+    """
     if ends is None and steps > 1:
         raise InvalidParameter(
             "say what it means that a trajectory has fewer than max_steps rows: ends=True (--ends) if it ended with its last row, so that "

@@ -1,4 +1,6 @@
-"""How many users a log needs until the learned policy improves on the logged one: simulated on a public problem, without data."""
+"""How many users a log needs until the learned policy improves on the logged one: simulated on a
+public problem, without data.
+"""
 
 import math
 from dataclasses import dataclass, field
@@ -19,23 +21,32 @@ from confide.privacy.request import NoPrivacy, Relation, Request
 from confide.problems.finite import FiniteProblem
 from confide.release.question import check_request
 
-_ROWS = 2_000_000  # of a log that is simulated once, for the mean contribution of a person
-_LEAST, _MOST = 100.0, 1e9
-_STEP = 1.1  # people are told apart up to this factor
+# Of a log that is simulated once, for the mean contribution of a person.
+_ROWS = 2_000_000
+_LEAST = 100.0
+_MOST = 1e9
+# People are told apart up to this factor.
+_STEP = 1.1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rehearsal:
-    """A public problem in place of the log, with the logged policy [s, a], from which the expected counts of a person are known."""
+    """A public problem in place of the log, with the logged policy [s, a], from which the expected
+    counts of a person are known.
+    """
 
     made: ModelRelease
     world: FiniteProblem
     behaviour: Array = field(repr=False)
-    person: Array = field(repr=False)  # the mean contribution
-    values: tuple[float, float]  # of the behaviour, and of the best policy
+    # The mean contribution.
+    person: Array = field(repr=False)
+    # Of the behaviour, and of the best policy.
+    values: tuple[float, float]
 
     def sums(self, people: float, rng: np.random.Generator) -> Array:
-        """The sums of so many people, without noise: cells and starts vary by chance, and the other parts agree with them."""
+        """The sums of so many people, without noise: cells and starts vary by chance, and the other
+        parts agree with them.
+        """
         statistic = self.made.statistic(self.world.horizon)
         bound = statistic.bound
         cells, cuts, totals, rewards, starts = (people * part for part in bound.unpack(self.person))
@@ -59,7 +70,9 @@ class Rehearsal:
     def score(
         self, people: float, noise_std: float, pessimism: float, rng: np.random.Generator
     ) -> float:
-        """The share of the way from the behaviour to the best policy, of a plan from so many people."""
+        """The share of the way from the behaviour to the best policy, of a plan from so many
+        people.
+        """
         bound = self.made.statistic(self.world.horizon).bound
         noisy = self.sums(people, rng) + noise_std * rng.standard_normal(bound.size)
         weights = bound.total_weight, bound.reward_weight
@@ -81,9 +94,13 @@ class Rehearsal:
 def rehearsal(
     made: ModelRelease, world: FiniteProblem, behaviour: Array | None = None, *, seed: int = 0
 ) -> Rehearsal:
-    """Of a finite problem whose first step's table is used; the logged policy is uniform if None. Trajectories have its horizon."""
+    """Of a finite problem whose first step's table is used; the logged policy is uniform if None.
+
+    Trajectories have its horizon.
+    """
     kind("made", made, ModelRelease), kind("world", world, FiniteProblem)
-    S, A = made.states, made.actions
+    S = made.states
+    A = made.actions
     if (world.states, world.truth.rewards.shape[-1]) != (S, A):
         raise InvalidParameter(
             f"the public problem must have {S} states and {A} actions, got {world.states} states"
@@ -120,9 +137,11 @@ def people_needed(
     score: float = 0.1,
     runs: int = 40,
 ) -> int:
-    """The least number of people from which the plan is this share of the way to the best policy in at least half of the runs.
+    """The least number of people from which the plan is this share of the way to the best policy in
+    at least half of the runs.
 
-    By bisection: what is learned grows with people. For a log that is split, this many are needed in the part that learns.
+    By bisection: what is learned grows with people. For a log that is split, this many are needed
+    in the part that learns.
     """
     check_request(privacy)
     (
@@ -145,15 +164,19 @@ def people_needed(
 
     def enough(people: float) -> bool:
         learned = failed = 0
-        while 2 * max(learned, failed) < runs:  # whichever reaches half of the runs first decides
+        # Whichever reaches half of the runs first decides.
+        while 2 * max(learned, failed) < runs:
             rng = np.random.default_rng([learned + failed, 1])
             better = found.score(people, noise, pessimism, rng) >= score
-            learned, failed = learned + better, failed + (not better)
+            learned = learned + better
+            failed = failed + (not better)
         return 2 * learned >= runs
 
-    low, high = _LEAST, _LEAST
+    low = _LEAST
+    high = _LEAST
     while not enough(high):
-        low, high = high, 4 * high
+        low = high
+        high = 4 * high
         if high > _MOST:
             raise InvalidParameter(
                 f"more than {_MOST:,.0f} people would be needed: use a larger epsilon, or fewer states and actions"

@@ -13,22 +13,26 @@ from confide.offline.table_features import LoggedTable, value_ranges
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-# A plan is announced as better than the behaviour if its gain is so many standard deviations above what luck may give, times the pessimism
-# if that is above one.
+# A plan is announced as better than the behaviour if its gain is so many standard deviations above
+# what luck may give, times the pessimism if that is above one.
 SURE = 2.0
-PRUNED = 20  # rounds of dropping what gains nothing
-NEAR = 1e-9  # relative to the range of returns: values that are as near are equal
+# Rounds of dropping what gains nothing.
+PRUNED = 20
+# Relative to the range of returns: values that are as near are equal.
+NEAR = 1e-9
 FAINT = (
-    1e-9  # discounted visits at one step, of all states together, from which on steps are left out
+    # Discounted visits at one step, of all states together, from which on steps are left out.
+    1e-9
 )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dynamics:
-    """Transition probabilities [row, s'] of all rows (s, a) and their variances; rewards [s, a] with standard deviations; behaviour.
+    """Transition probabilities [row, s'] of all rows (s, a) and their variances; rewards [s, a]
+    with standard deviations; behaviour.
 
-    `behaviour` [s, a] is how often each action was taken, from noisy visits; `behaviour_std` [s] of one of these shares. In the support's
-    states, the end included.
+    `behaviour` [s, a] is how often each action was taken, from noisy visits; `behaviour_std` [s] of
+    one of these shares. In the support's states, the end included.
     """
 
     table: LoggedTable
@@ -38,7 +42,8 @@ class Dynamics:
     reward_std: Array = field(repr=False)
     behaviour: Array = field(repr=False)
     behaviour_std: Array = field(repr=False)
-    visits: Array = field(repr=False)  # [s, a], noisy
+    # [s, a], noisy.
+    visits: Array = field(repr=False)
     # [s, a], the standard deviation of the noise on the share of one successor
     hidden: Array = field(repr=False)
     # [s], whether somebody was there, as far as noise tells
@@ -54,7 +59,8 @@ def dynamics(
 ) -> Dynamics:
     """From rows; rewards [s, a] and their standard deviations are of all states of the support."""
     support = table.support
-    S, A = support.states, support.actions
+    S = support.states
+    A = support.actions
     held = (rows.probabilities > 0) | (rows.variances > 0)
     # most cells of a large table are zero: they need no time
     before = np.append(0, np.cumsum(held))
@@ -93,8 +99,11 @@ def state_values(model: Dynamics, policy: Array, steps: int) -> Array:
 
 
 def _step_values(model: Dynamics, policy: Array, steps: int) -> list[Array]:
-    """V [s] of a policy [s, a] with k steps to go, k = 0, 1, ...: at `steps`, or where more steps change nothing, the list ends."""
-    P, r = _chosen(policy) @ model.P, (policy * model.rewards).sum(axis=1)
+    """V [s] of a policy [s, a] with k steps to go, k = 0, 1, ...: at `steps`, or where more steps
+    change nothing, the list ends.
+    """
+    P = _chosen(policy) @ model.P
+    r = (policy * model.rewards).sum(axis=1)
     low, high = value_ranges(model.table, steps)
     near = NEAR * (high[-1] - low[-1])
     values = [np.zeros(len(r))]
@@ -120,11 +129,13 @@ def _chosen(policy: Array) -> sparse.csr_matrix:
 class PlannedChoices:
     """The best choice [s] among the actions and, as number A, what was logged.
 
-    `gains` [s] are how much better the choice is than what was logged, in the model and without pessimism, then on with the plan: a mean
-    over the steps at which the logged policy is in this state, in the model; `gain_std` their standard deviations given the release.
-    `improvement` is the difference of the values of the plan and of the behaviour. `luck` is how large it would be on average if no action
-    were better than another, because in every state the best one was chosen by the same data. `shown`: the improvement is so many standard
-    deviations above this that the plan may be announced as better.
+    `gains` [s] are how much better the choice is than what was logged, in the model and without
+    pessimism, then on with the plan: a mean over the steps at which the logged policy is in this
+    state, in the model; `gain_std` their standard deviations given the release. `improvement` is
+    the difference of the values of the plan and of the behaviour. `luck` is how large it would be
+    on average if no action were better than another, because in every state the best one was chosen
+    by the same data. `shown`: the improvement is so many standard deviations above this that the
+    plan may be announced as better.
     """
 
     choices: Ints
@@ -137,21 +148,27 @@ class PlannedChoices:
 
 
 def pessimistic(model: Dynamics, pessimism: float, start: Array, steps: int) -> PlannedChoices:
-    """Value iteration with A + 1 choices: each action, and going on as logged; each worth its mean minus `pessimism` standard deviations.
+    """Value iteration with A + 1 choices: each action, and going on as logged; each worth its mean
+    minus `pessimism` standard deviations.
 
-    Q = r + discount clip(P V - pessimism Gamma), Gamma^2 = Var(P V given the release) + (range / 2n)^2, the latter for what n visits may
-    not have shown; going on as logged has the least Gamma of all choices. A state in which nobody was seen is worth the least that it
-    can be. An action without positive noisy visits is never chosen, a tie goes to what was logged, and so does a choice that gains nothing.
+    Q = r + discount clip(P V - pessimism Gamma), Gamma^2 = Var(P V given the release) + (range /
+    2n)^2, the latter for what n visits may not have shown; going on as logged has the least Gamma
+    of all choices. A state in which nobody was seen is worth the least that it can be. An action
+    without positive noisy visits is never chosen, a tie goes to what was logged, and so does a
+    choice that gains nothing.
 
-    Time runs forwards: V has as many steps to go as are left, and the one choice of a state is best on average over the steps at which
-    the logged policy is there, in the model. So a transition that noise invented from a late state to an early one pays nothing twice.
+    Time runs forwards: V has as many steps to go as are left, and the one choice of a state is best
+    on average over the steps at which the logged policy is there, in the model. So a transition
+    that noise invented from a late state to an early one pays nothing twice.
 
-    For the test the standard deviation of an action is not less than that of a single successor which noise may hide: the worst state
-    that people were seen in, at its pessimistic value. What other rows say about this successor does not lower it.
+    For the test the standard deviation of an action is not less than that of a single successor
+    which noise may hide: the worst state that people were seen in, at its pessimistic value. What
+    other rows say about this successor does not lower it.
     """
     visits = discounted_visits(model, model.behaviour, start, steps)
     choices, V = _iterated(model, pessimism, visits, steps)
-    A, least = model.table.actions, float(V[model.seen].min(initial=np.inf))
+    A = model.table.actions
+    least = float(V[model.seen].min(initial=np.inf))
     worst = least if np.isfinite(least) else 0.0
     for _ in range(PRUNED):
         gains, std, logged_std = _gains(model, choices, worst, visits, steps)
@@ -163,8 +180,9 @@ def pessimistic(model: Dynamics, pessimism: float, start: Array, steps: int) -> 
     improvement = float(logged_visits @ gains)
     policy = followed(model.behaviour, choices)
     plan_visits = discounted_visits(model, policy, start, steps).sum(axis=0)
-    # The error of a value is that of each row times how often the policy takes it, so the errors of the plan count with its own visits.
-    # Where it goes on as logged, the same row is in both values.
+    # The error of a value is that of each row times how often the policy takes it, so the errors of
+    # the plan count with its own visits. Where it goes on as logged, the same row is in both
+    # values.
     changed = choices < A
     errors = np.where(
         changed,
@@ -172,8 +190,9 @@ def pessimistic(model: Dynamics, pessimism: float, start: Array, steps: int) -> 
         (plan_visits - logged_visits) * logged_std,
     )
     spread = float(np.linalg.norm(errors))
-    # Whether there is a gain at all is a question about the choices where people are: a chain of probabilities that are known badly may
-    # have a product that is far from certain, and is positive.
+    # Whether there is a gain at all is a question about the choices where people are: a chain of
+    # probabilities that are known badly may have a product that is far from certain, and is
+    # positive.
     gain_std = np.where(changed, np.hypot(std, logged_std), 0.0)
     doubt = float(np.linalg.norm(logged_visits * gain_std))
     # The best of several actions that are alike looks better than they are, in every state.
@@ -190,7 +209,9 @@ def largest_of(number: int) -> float:
 
 
 def discounted_visits(model: Dynamics, policy: Array, start: Array, steps: int) -> Array:
-    """discount^t times the probability of each state at step t under a policy [t, s]; it ends where next to nothing is left."""
+    """discount^t times the probability of each state at step t under a policy [t, s]; it ends where
+    next to nothing is left.
+    """
     P = (_chosen(policy) @ model.P).T
     at = np.append(start, np.zeros(model.states - len(start)))
     visits = [at]
@@ -203,7 +224,8 @@ def discounted_visits(model: Dynamics, policy: Array, start: Array, steps: int) 
 
 
 def _shares_of_steps(visits: Array, steps: int, longest: int) -> list[tuple[int, Array]]:
-    """(k, share of a state's visits [s] at which k steps are left), k falling; `longest` also stands for all larger k.
+    """(k, share of a state's visits [s] at which k steps are left), k falling; `longest` also
+    stands for all larger k.
 
     A state without visits has all of its share at the first step.
     """
@@ -222,13 +244,15 @@ def _shares_of_steps(visits: Array, steps: int, longest: int) -> list[tuple[int,
 def _iterated(model: Dynamics, pessimism: float, visits: Array, steps: int) -> tuple[Ints, Array]:
     """The choices [s] of pessimistic value iteration, and its values [s] at the first step."""
     table = model.table
-    S, A = model.states, table.actions
+    S = model.states
+    A = table.actions
     low, high = value_ranges(table, steps)
     near = NEAR * max(high[-1] - low[-1], 1e-300)
     closed = ~table.support.open.reshape(S, A)[:, 0]
     known = (model.visits > 0) & (model.seen[:, None] | (pessimism == 0))
     paid = (model.behaviour * model.rewards).sum(axis=1)
-    V, before = np.zeros(S), np.zeros((S, A + 1))
+    V = np.zeros(S)
+    before = np.zeros((S, A + 1))
     rounds = []
     for k in range(1, steps + 1):
         (rewards, ahead, reward_std), spread = _looked_ahead(model, V, high[k - 1] - low[k - 1])
@@ -245,7 +269,8 @@ def _iterated(model: Dynamics, pessimism: float, visits: Array, steps: int) -> t
         after = np.clip(Q.max(axis=1), low[k], high[k])
         after[closed] = paid[closed]
         rounds.append(Q)
-        done, V = np.abs(after - V).max() <= near, after
+        done = np.abs(after - V).max() <= near
+        V = after
         if done:
             break
     Q = before
@@ -259,7 +284,9 @@ def _iterated(model: Dynamics, pessimism: float, visits: Array, steps: int) -> t
 def _looked_ahead(
     model: Dynamics, V: Array, span: float
 ) -> tuple[tuple[Array, Array, Array], Array]:
-    """(rewards, P V, standard deviations of rewards) [s, A + 1], and Gamma [s, A + 1]; `span` is the range of the return that follows."""
+    """(rewards, P V, standard deviations of rewards) [s, A + 1], and Gamma [s, A + 1]; `span` is
+    the range of the return that follows.
+    """
     S, A = model.behaviour.shape
     next_value = model.P @ V
     # sum_k v_k (V_k - P V)^2, without a table of all cells
@@ -270,7 +297,8 @@ def _looked_ahead(
     own = next_value.reshape(S, A)
     variance = np.maximum(spread, 0.0).reshape(S, A) + (span / (2 * visits)) ** 2
     b = model.behaviour
-    logged, reward = (b * own).sum(axis=1), (b * model.rewards).sum(axis=1)
+    logged = (b * own).sum(axis=1)
+    reward = (b * model.rewards).sum(axis=1)
     # the shares themselves are estimates
     shares = (model.behaviour_std[:, None] * (own - logged[:, None])) ** 2
     total = np.maximum(model.visits.sum(axis=1), 1e-3)
@@ -288,13 +316,17 @@ def _looked_ahead(
 def _gains(
     model: Dynamics, choices: Ints, worst: float, visits: Array, steps: int
 ) -> tuple[Array, Array, Array]:
-    """Gains [s] of the choices over what was logged, and the standard deviations of what a choice and of what the logged policy is worth
-    [s]: means over the steps at which a state is met."""
+    """Gains [s] of the choices over what was logged, and the standard deviations of what a choice
+    and of what the logged policy is worth [s]: means over the steps at which a state is met.
+    """
     S, A = model.behaviour.shape
     values = _step_values(model, followed(model.behaviour, choices), steps)
     low, high = value_ranges(model.table, steps)
-    here, changed = np.arange(S), choices < A
-    gains, spreads, logged_spreads = np.zeros(S), np.zeros(S), np.zeros(S)
+    here = np.arange(S)
+    changed = choices < A
+    gains = np.zeros(S)
+    spreads = np.zeros(S)
+    logged_spreads = np.zeros(S)
     for k, share in _shares_of_steps(visits, steps, len(values) - 1):
         (rewards, ahead, reward_std), spread = _looked_ahead(
             model, values[k - 1], high[k - 1] - low[k - 1]

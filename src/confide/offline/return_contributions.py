@@ -1,4 +1,7 @@
-"""Returns of logged users: of whole trajectories, and from the first visit to each state on. PRIVATE until noise is added."""
+"""Returns of logged users: of whole trajectories, and from the first visit to each state on.
+
+PRIVATE until noise is added.
+"""
 
 from dataclasses import dataclass, field
 
@@ -14,16 +17,19 @@ from confide.trajectory import LoggedUsers
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableReturns:
-    """Turns whole users into counts, sums and squares of returns, g = (F - centre) / radius clipped to [-1, 1].
+    """Turns whole users into counts, sums and squares of returns, g = (F - centre) / radius clipped
+    to [-1, 1].
 
-    F is the discounted sum of rewards, public or clipped, to a terminal state or to rest.size - 1 steps of the trajectory. Where it is not
-    known what followed, because steps are missing or the record stops (and that is no end), `rest` [k] stands for what k more steps pay:
-    the least that they can, or the most.
-    `whole`: one row (h, g, kappa (g^2 - 1/2)) per user, of the mean return of the user's trajectories. Otherwise the user's first
-    trajectory adds one such row to each of its first K different states, of the return from the first visit on. Whether a visit
-    counts is decided by the past alone. Users who are not valid, or have a state or an action that does not exist or a reward that is
-    not finite anywhere, contribute zero. The sensitivity is that of `FirstVisits`: a user adds at most one row to each of at most K
-    states, with |g| <= 1. Totals are whole numbers, the same bits for any partitioning.
+    F is the discounted sum of rewards, public or clipped, to a terminal state or to rest.size - 1
+    steps of the trajectory. Where it is not known what followed, because steps are missing or the
+    record stops (and that is no end), `rest` [k] stands for what k more steps pay: the least that
+    they can, or the most. `whole`: one row (h, g, kappa (g^2 - 1/2)) per user, of the mean return
+    of the user's trajectories. Otherwise the user's first trajectory adds one such row to each of
+    its first K different states, of the return from the first visit on. Whether a visit counts is
+    decided by the past alone. Users who are not valid, or have a state or an action that does not
+    exist or a reward that is not finite anywhere, contribute zero. The sensitivity is that of
+    `FirstVisits`: a user adds at most one row to each of at most K states, with |g| <= 1. Totals
+    are whole numbers, the same bits for any partitioning.
     """
 
     bound: FirstVisits
@@ -42,7 +48,8 @@ class TableReturns:
     def contribution(self, users: LoggedUsers) -> Bounded:
         if users.actions is None:
             raise InvalidParameter('the log has no actions: open it with action="action"')
-        bound, table = self.bound, self.table
+        bound = self.bound
+        table = self.table
         steps = 1 / bound.grid
         sums = np.zeros((3, bound.states), np.int64)
         _kernels.first_visit_returns(

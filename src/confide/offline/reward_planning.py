@@ -1,9 +1,10 @@
 """Rewards of a table: known, or from noisy sums. All post-processing of a release.
 
-Without noise the estimate of a row is the mean of its rewards. With noise it is shrunk on two levels, by empirical Bayes with
-scale mixtures of normal priors (adaptive shrinkage): the mean of a state towards a common reward, and an action towards its state.
-How far rewards differ on each level is read off the estimates and their variances.
-So the estimate of a row comes closer to its mean as users are added.
+Without noise the estimate of a row is the mean of its rewards. With noise it is shrunk on two
+levels, by empirical Bayes with scale mixtures of normal priors (adaptive shrinkage): the mean of a
+state towards a common reward, and an action towards its state. How far rewards differ on each level
+is read off the estimates and their variances. So the estimate of a row comes closer to its mean as
+users are added.
 """
 
 from dataclasses import dataclass
@@ -15,26 +16,35 @@ from confide.offline.row_planning import Array, EstimatedRows
 from confide.offline.table_features import LoggedTable
 
 Bools = npt.NDArray[np.bool_]
-# Standard deviations of a prior go from this share of the smallest standard error up to the range of rewards, by factors of STEP.
+# Standard deviations of a prior go from this share of the smallest standard error up to the range
+# of rewards, by factors of STEP.
 SMALLEST_PRIOR = 0.25
 STEP = 2.0
-ROUNDS = 50  # of EM
-# Estimates that the prior without differences, and all others together, are taken to have met before.
+# Of EM.
+ROUNDS = 50
+# Estimates that the prior without differences, and all others together, are taken to have met
+# before.
 PSEUDO = 1.0
-USUAL = 2.5  # standard errors of a median, within which the common reward is taken to be zero
-_WIDEST, _TINY = 5.0, 1e-300
+# Standard errors of a median, within which the common reward is taken to be zero.
+USUAL = 2.5
+_WIDEST = 5.0
+_TINY = 1e-300
 
 
 def rewards_of(
     table: LoggedTable, rows: EstimatedRows, sums: Array, noise: float
 ) -> tuple[Array, Array]:
-    """Mean rewards [s, a] of all states of the support, and their standard deviations; the end pays nothing.
+    """Mean rewards [s, a] of all states of the support, and their standard deviations; the end pays
+    nothing.
 
-    Learned rewards: sums [row] of (r - centre)/radius in [-1, 1] over noisy visits. Standard deviations are those of the posterior: they
-    include what noise, chance and shrinkage may have moved.
+    Learned rewards: sums [row] of (r - centre)/radius in [-1, 1] over noisy visits. Standard
+    deviations are those of the posterior: they include what noise, chance and shrinkage may have
+    moved.
     """
-    S, A = table.support.states, table.actions
-    rewards, std = np.zeros((S, A)), np.zeros((S, A))
+    S = table.support.states
+    A = table.actions
+    rewards = np.zeros((S, A))
+    std = np.zeros((S, A))
     if table.rewards is not None:
         rewards[: table.states] = table.rewards
         return rewards, std
@@ -54,10 +64,11 @@ def rewards_of(
 
 
 def _estimates(rows: EstimatedRows, sums: Array, noise: float) -> tuple[Array, Array]:
-    """Mean rewards [row] in units of their range, not shrunk, and their standard errors: noise, and chance.
+    """Mean rewards [row] in units of their range, not shrunk, and their standard errors: noise, and
+    chance.
 
-    The variance of one reward in [0, 1] with mean m is at most m (1 - m), which two-valued rewards have. m is taken as near to 1/2 as its
-    noise allows.
+    The variance of one reward in [0, 1] with mean m is at most m (1 - m), which two-valued rewards
+    have. m is taken as near to 1/2 as its noise allows.
     """
     visits = np.maximum(np.maximum(rows.visits, rows.visit_std / 2), 1e-9)
     ratio = np.clip(sums / visits, -_WIDEST, _WIDEST)
@@ -78,14 +89,16 @@ def _of_states_if_none(mean: Array, spread: Array, visits: Array) -> tuple[Array
 
 
 def shrunk(mean: Array, spread: Array, usual: float) -> tuple[Array, Array]:
-    """Posterior means and standard deviations [s, a] of rewards in [0, 1], from estimates with their standard errors.
+    """Posterior means and standard deviations [s, a] of rewards in [0, 1], from estimates with
+    their standard errors.
 
-    A state's mean differs from the common reward, and an action's from its state's. The common reward is the weighted median of states; or
-    `usual`, if it is in [0, 1] and not contradicted.
+    A state's mean differs from the common reward, and an action's from its state's. The common
+    reward is the weighted median of states; or `usual`, if it is in [0, 1] and not contradicted.
     """
     precision = 1 / spread**2
     total = precision.sum(axis=1)
-    state_mean, state_spread = (mean * precision).sum(axis=1) / total, 1 / np.sqrt(total)
+    state_mean = (mean * precision).sum(axis=1) / total
+    state_spread = 1 / np.sqrt(total)
     common = _common(state_mean, state_spread, usual)
     of_state = Shrinkage.fitted(state_mean - common, state_spread)
     state, state_std = of_state.posterior(state_mean - common, state_spread)
@@ -112,7 +125,9 @@ def _common(mean: Array, spread: Array, usual: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Shrinkage:
-    """A prior of differences: normal around zero with one of these standard deviations, the first of which is zero."""
+    """A prior of differences: normal around zero with one of these standard deviations, the first
+    of which is zero.
+    """
 
     std: Array
     weights: Array
@@ -153,7 +168,9 @@ def _density(differences: Array, errors: Array, std: Array) -> Array:
 
 
 def _ratios(rows: EstimatedRows, sums: Array, noise: float) -> tuple[Array, Array]:
-    """Sums over visits [row], in [-1, 1] but for noise, and their standard deviations, noise and sampling together."""
+    """Sums over visits [row], in [-1, 1] but for noise, and their standard deviations, noise and
+    sampling together.
+    """
     visits = np.maximum(np.maximum(rows.visits, rows.visit_std / 2), 1e-9)
     ratio = np.clip(sums / visits, -_WIDEST, _WIDEST)
     spread = np.sqrt(
@@ -172,13 +189,16 @@ def lower_rewards(
     noise: float,
     z: float,
 ) -> Array:
-    """Rewards [s, a] that are z standard deviations below what these sums say in `chosen` rows [s, a], and the least reward elsewhere.
+    """Rewards [s, a] that are z standard deviations below what these sums say in `chosen` rows [s,
+    a], and the least reward elsewhere.
 
-    Rows are chosen by other people's data, so that no noise of these sums is chosen for being large. With many rows even a lower value,
-    cut at the least reward, is too large on average: the cut keeps what noise adds, and drops what it takes away.
+    Rows are chosen by other people's data, so that no noise of these sums is chosen for being
+    large. With many rows even a lower value, cut at the least reward, is too large on average: the
+    cut keeps what noise adds, and drops what it takes away.
     """
     ratio, spread = _ratios(rows, sums, noise)
-    low, half = table.reward_low, (table.reward_high - table.reward_low) / 2
+    low = table.reward_low
+    half = (table.reward_high - table.reward_low) / 2
     lower = np.clip(low + half * (1 + ratio - z * spread), low, table.reward_high).reshape(
         chosen.shape
     )

@@ -1,12 +1,17 @@
-"""Transition probabilities from noisy counts: empirical Bayes on two levels. All post-processing of a release.
+"""Transition probabilities from noisy counts: empirical Bayes on two levels.
 
-A cell (s, a, s') has count n p plus noise, n the visits to its row. Which p there are is read off all cells together: s' can follow s at
-all with probability rho; then p is zero, or in one of several bins, with weights g that all cells share. rho and g maximise the likelihood
-(EM), as if each bin had been met once before: few cells do not rule out a bin. So actions share what can follow a state, and a table of few
-successors is told from one of many without a public support. A bin that is not told from zero in a row counts as zero in the mean, and as
-it is in the variance: pessimism sees what may be hidden below the noise.
+All post-processing of a release.
 
-Where most mass lies in cells that are too small to be seen one by one (`missed`), rows are projected on the simplex instead.
+A cell (s, a, s') has count n p plus noise, n the visits to its row. Which p there are is read off
+all cells together: s' can follow s at all with probability rho; then p is zero, or in one of
+several bins, with weights g that all cells share. rho and g maximise the likelihood (EM), as if
+each bin had been met once before: few cells do not rule out a bin. So actions share what can follow
+a state, and a table of few successors is told from one of many without a public support. A bin that
+is not told from zero in a row counts as zero in the mean, and as it is in the variance: pessimism
+sees what may be hidden below the noise.
+
+Where most mass lies in cells that are too small to be seen one by one (`missed`), rows are
+projected on the simplex instead.
 """
 
 from dataclasses import dataclass, field
@@ -21,25 +26,35 @@ from confide.tables.support_features import Support
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 # of probabilities, from the least that is told from noise up to one; rounds of EM
-BINS, ROUNDS = 14, 80
-PSEUDO = 1.0  # cells that each bin has met before
-SEEN = 2.0  # standard deviations of noise: a typical row tells a cell as large as this from zero
-QUIET = 0.3  # the least standard deviation that is computed with: without privacy there is none
-MISSED = 0.15  # share of all visits in cells that are not seen, from which on rows are projected
-FITTED = 2**19  # cells that bins are fitted to; of larger tables every k-th state
-BLOCK = 2**17  # cells at a time
+BINS = 14
+ROUNDS = 80
+# Cells that each bin has met before.
+PSEUDO = 1.0
+# Standard deviations of noise: a typical row tells a cell as large as this from zero.
+SEEN = 2.0
+# The least standard deviation that is computed with: without privacy there is none.
+QUIET = 0.3
+# Share of all visits in cells that are not seen, from which on rows are projected.
+MISSED = 0.15
+# Cells that bins are fitted to; of larger tables every k-th state.
+FITTED = 2**19
+# Cells at a time.
+BLOCK = 2**17
 _TINY = 1e-300
 # smaller probabilities are zero: products of them would be subnormal numbers, which are slow
 _NONE = 1e-100
-_SURE = 100.0  # the largest logarithm of odds
+# The largest logarithm of odds.
+_SURE = 100.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EstimatedRows:
-    """Transition probabilities [cell] and their variances given the release; visits [row], noisy, with standard deviations.
+    """Transition probabilities [cell] and their variances given the release; visits [row], noisy,
+    with standard deviations.
 
-    Visits count all rows. Those whose next state is known are `moves` [row]; transition probabilities are estimated from them.
-    `hidden` [row]: the standard deviation of the noise on the share of one successor, whatever the other rows say about it.
+    Visits count all rows. Those whose next state is known are `moves` [row]; transition
+    probabilities are estimated from them. `hidden` [row]: the standard deviation of the noise on
+    the share of one successor, whatever the other rows say about it.
     """
 
     probabilities: Array = field(repr=False)
@@ -48,18 +63,23 @@ class EstimatedRows:
     visit_std: Array = field(repr=False)
     hidden: Array = field(repr=False)
     missed: float
-    method: str  # exact | empirical-bayes | projection
+    # Exact | empirical-bayes | projection.
+    method: str
     moves: Array = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Cells:
-    """Some cells: counts with their rows' visits, groups of cells with the same s and s', and the probability of each bin."""
+    """Some cells: counts with their rows' visits, groups of cells with the same s and s', and the
+    probability of each bin.
+    """
 
     counts: Array
     visits: Array
-    spread: Array  # standard deviation of a count, noise and sampling together
-    least: Array  # probability that is told from zero
+    # Standard deviation of a count, noise and sampling together.
+    spread: Array
+    # Probability that is told from zero.
+    least: Array
     group: Ints
     edges: Array
     noise: float
@@ -80,7 +100,9 @@ class _Cells:
         return scaled
 
     def bins(self, scaled: Array) -> Array:
-        """The density of a count [cell, bin] for p uniform in a bin; in a bin that is not told from zero, that of zero."""
+        """The density of a count [cell, bin] for p uniform in a bin; in a bin that is not told from
+        zero, that of zero.
+        """
         density: Array = _between(scaled) / (self.visits[:, None] * np.diff(self.edges))
         return np.where(self.unseen, np.exp(self.zero)[:, None], density)
 
@@ -103,11 +125,13 @@ def rows_of(
     cuts: Array | None = None,
     counted: npt.NDArray[np.bool_] | None = None,
 ) -> EstimatedRows:
-    """From noisy counts [cell] and row totals [row] (empty if total_weight is zero), with this standard deviation of noise.
+    """From noisy counts [cell] and row totals [row] (empty if total_weight is zero), with this
+    standard deviation of noise.
 
-    `cuts` [row], if they are released, are rows whose next state is not known; `counted` [row] says which rows people can be in: without it
-    those that something can follow. Without noise, probabilities are shares of counts. Of a table of more than FITTED cells, the states
-    to which bins are fitted also decide between the two methods for noisy counts.
+    `cuts` [row], if they are released, are rows whose next state is not known; `counted` [row] says
+    which rows people can be in: without it those that something can follow. Without noise,
+    probabilities are shares of counts. Of a table of more than FITTED cells, the states to which
+    bins are fitted also decide between the two methods for noisy counts.
     """
     cut_rows = np.zeros(0) if cuts is None else cuts
     if noise == 0:
@@ -116,7 +140,8 @@ def rows_of(
     all_visits, all_std = visits_of(counts, totals, noise, total_weight, support, cut_rows, counted)
     visits, visit_std = moves_of(cut_rows, all_visits, all_std, noise, support)
     step = max(1, support.cells // FITTED)
-    some = np.arange(support.pairs) // support.actions % step == 0  # rows
+    # Rows.
+    some = np.arange(support.pairs) // support.actions % step == 0
     cells = _cells(counts, visits, visit_std, noise, support, some)
     fitted = _fitted(cells)
     mean, variance = _moments(cells, *fitted)
@@ -190,7 +215,9 @@ def _cells(
     row = _row(support)
     if not some.all():
         chosen = some[row]
-        row, counts, after = row[chosen], counts[chosen], support.successors[chosen]
+        row = row[chosen]
+        counts = counts[chosen]
+        after = support.successors[chosen]
     else:
         after = support.successors
     n = floor[row]
@@ -210,7 +237,9 @@ def _cells(
 def _missed(
     mean: Array, visits: Array, visit_std: Array, support: Support, some: npt.NDArray[np.bool_]
 ) -> float:
-    """The share of the visits to these rows that is in cells which are not seen; rows that are hardly told from noise are left out."""
+    """The share of the visits to these rows that is in cells which are not seen; rows that are
+    hardly told from noise are left out.
+    """
     lengths = np.where(some, np.diff(support.indptr), 0)
     sums = np.bincount(np.repeat(np.arange(support.pairs), lengths), mean, support.pairs)
     known = some & (visits > 3 * visit_std)
@@ -228,12 +257,15 @@ def visits_of(
     cuts: Array | None = None,
     counted: npt.NDArray[np.bool_] | None = None,
 ) -> tuple[Array, Array]:
-    """Visits [row] and their standard deviations: the inverse-variance mean of the released total and the sum of the cells."""
+    """Visits [row] and their standard deviations: the inverse-variance mean of the released total
+    and the sum of the cells.
+    """
     lengths = np.diff(support.indptr)
     row = np.repeat(np.arange(support.pairs), lengths)
     sums: Array = np.bincount(row, counts, support.pairs).astype(float)
     if cuts is not None and cuts.size:
-        sums, lengths = sums + cuts, lengths + 1
+        sums = sums + cuts
+        lengths = lengths + 1
     precision = 1 / np.maximum(lengths, 1)
     if totals.size:
         sums = (sums * precision + totals * total_weight**2) / (precision + total_weight**2)
@@ -246,10 +278,11 @@ def visits_of(
 def moves_of(
     cuts: Array, visits: Array, visit_std: Array, noise: float, support: Support
 ) -> tuple[Array, Array]:
-    """Rows whose next state is known [row], and their standard deviations: visits less the cut ones.
+    """Rows whose next state is known [row], and their standard deviations: visits less the cut
+    ones.
 
-    One noisy number per row says how many were cut. It is shrunk to the share of cut rows in the whole table, as far as shares
-    differ by no more than noise and chance.
+    One noisy number per row says how many were cut. It is shrunk to the share of cut rows in the
+    whole table, as far as shares differ by no more than noise and chance.
     """
     if not cuts.size:
         return visits, visit_std
@@ -270,7 +303,9 @@ def moves_of(
 
 
 def simplex(counts: Array) -> Array:
-    """Probabilities from noisy counts: the nearest ones that are not negative and have the same sum; even, if that is not positive."""
+    """Probabilities from noisy counts: the nearest ones that are not negative and have the same
+    sum; even, if that is not positive.
+    """
     total = float(counts.sum())
     if total <= 0:
         return np.full(counts.size, 1 / counts.size)
@@ -279,7 +314,8 @@ def simplex(counts: Array) -> Array:
 
 def _between(scaled: Array) -> Array:
     """P(a < Z < b) for neighbouring edges a, b, without losing it in a tail."""
-    low, high = scaled[:, :-1], scaled[:, 1:]
+    low = scaled[:, :-1]
+    high = scaled[:, 1:]
     upper = low > 0
     found: Array = ndtr(np.where(upper, -low, high)) - ndtr(np.where(upper, -high, low))
     return np.where(found < _NONE, 0.0, found)
@@ -287,9 +323,12 @@ def _between(scaled: Array) -> Array:
 
 def _fitted(cells: _Cells) -> tuple[float, Array]:
     """rho, and the weights g [1 + bin] of zero and of the bins among successors that can follow."""
-    density, zero = cells.bins(cells.standardised()), cells.zero
-    none, group = np.exp(zero), np.unique(cells.group, return_inverse=True)[1]
-    rho, g = 0.2, np.full(BINS + 1, 1 / (BINS + 1))
+    density = cells.bins(cells.standardised())
+    zero = cells.zero
+    none = np.exp(zero)
+    group = np.unique(cells.group, return_inverse=True)[1]
+    rho = 0.2
+    g = np.full(BINS + 1, 1 / (BINS + 1))
     for _ in range(ROUNDS):
         each, likely = _evidence(density, none, zero, group, rho, g)
         share = likely[group] / each
@@ -302,7 +341,9 @@ def _fitted(cells: _Cells) -> tuple[float, Array]:
 def _evidence(
     density: Array, none: Array, zero: Array, group: Ints, rho: float, g: Array
 ) -> tuple[Array, Array]:
-    """The density of each count [cell] if its successor can follow, and the probability [group] that it can."""
+    """The density of each count [cell] if its successor can follow, and the probability [group]
+    that it can.
+    """
     each = np.maximum(g[0] * none + density @ g[1:], _TINY)
     odds = np.bincount(group, np.log(each) - np.maximum(zero, np.log(_TINY))) + np.log(
         rho / (1 - rho)
@@ -313,15 +354,18 @@ def _evidence(
 
 def _moments(cells: _Cells, rho: float, g: Array) -> tuple[Array, Array]:
     """Mean and variance [cell] of p given the counts, some cells at a time."""
-    mean, square = np.zeros(cells.counts.size), np.zeros(cells.counts.size)
+    mean = np.zeros(cells.counts.size)
+    square = np.zeros(cells.counts.size)
     odds = np.full(int(cells.group.max(initial=-1)) + 1, np.log(rho / (1 - rho)))
     blocks = [slice(first, first + BLOCK) for first in range(0, cells.counts.size, BLOCK)]
     for block in blocks:
         part = cells.taken(block)
-        scaled, zero = part.standardised(), part.zero
+        scaled = part.standardised()
+        zero = part.zero
         density = part.bins(scaled)
         each = g[0] * np.exp(zero) + density @ g[1:]
-        outside = each < _TINY  # farther away than any bin
+        # Farther away than any bin.
+        outside = each < _TINY
         odds += np.bincount(
             part.group, np.log(np.maximum(each, _TINY)) - np.maximum(zero, np.log(_TINY)), odds.size
         )
@@ -337,15 +381,17 @@ def _moments(cells: _Cells, rho: float, g: Array) -> tuple[Array, Array]:
 
 
 def _within(cells: _Cells, scaled: Array) -> tuple[Array, Array]:
-    """Mean and mean square [cell, bin] of p in each bin: a normal law, truncated. A bin that is not told from zero has mean zero."""
-    mass, density = (
-        _between(scaled),
-        np.exp(-0.5 * np.clip(scaled, -38, 38) ** 2) / np.sqrt(2 * np.pi),
-    )
+    """Mean and mean square [cell, bin] of p in each bin: a normal law, truncated.
+
+    A bin that is not told from zero has mean zero.
+    """
+    mass = _between(scaled)
+    density = np.exp(-0.5 * np.clip(scaled, -38, 38) ** 2) / np.sqrt(2 * np.pi)
     safe = np.maximum(mass, 1e-12)
     shift = (density[:, :-1] - density[:, 1:]) / safe
     turn = (scaled[:, :-1] * density[:, :-1] - scaled[:, 1:] * density[:, 1:]) / safe
-    n, s = cells.visits[:, None], cells.spread[:, None]
+    n = cells.visits[:, None]
+    s = cells.spread[:, None]
     centre = np.clip((cells.counts[:, None] + s * shift) / n, cells.edges[:-1], cells.edges[1:])
     variance = (s / n) ** 2 * np.clip(1 + turn - shift**2, 0.0, 1.0)
     middle = (cells.edges[:-1] + cells.edges[1:]) / 2
@@ -355,8 +401,11 @@ def _within(cells: _Cells, scaled: Array) -> tuple[Array, Array]:
 def _projected(
     counts: Array, visits: Array, visit_std: Array, noise: float, support: Support
 ) -> tuple[Array, Array]:
-    """Probabilities and variances [cell]: rows on the simplex, those of few visits towards their state's row with all actions together."""
-    S, A = support.states, support.actions
+    """Probabilities and variances [cell]: rows on the simplex, those of few visits towards their
+    state's row with all actions together.
+    """
+    S = support.states
+    A = support.actions
     row = _row(support)
     group = (row // A) * S + support.successors
     total = np.maximum(visits, 0.0)

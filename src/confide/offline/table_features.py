@@ -14,11 +14,12 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoggedTable:
-    """States 0..states - 1 and actions 0..actions - 1, as logged; the support has one more state, the end, if ends are transitions.
+    """States 0..states - 1 and actions 0..actions - 1, as logged; the support has one more state,
+    the end, if ends are transitions.
 
-    A terminal state [s] has no row: it pays its reward once, and nothing follows. `rewards` [s, a] are None if they are learned, from
-    rewards in [reward_low, reward_high].
-    Returns of any length lie in [lowest, highest], if these are known. `start` [s] is None if it is learned.
+    A terminal state [s] has no row: it pays its reward once, and nothing follows. `rewards` [s, a]
+    are None if they are learned, from rewards in [reward_low, reward_high]. Returns of any length
+    lie in [lowest, highest], if these are known. `start` [s] is None if it is learned.
     """
 
     states: int
@@ -60,17 +61,23 @@ class LoggedTable:
 
 
 def step_ranges(table: LoggedTable, horizon: int) -> tuple[Array, Array]:
-    """The least and the largest return of k steps [k], k = 0..horizon, whatever follows what; a trajectory may stop before."""
+    """The least and the largest return of k steps [k], k = 0..horizon, whatever follows what; a
+    trajectory may stop before.
+    """
     rewards = (
         np.array([[table.reward_low, table.reward_high]])
         if table.rewards is None
         else table.rewards
     )
     terminal = np.zeros(len(rewards), bool) if table.rewards is None else table.terminal
-    going, last = rewards[~terminal], rewards[terminal]
-    least, most = float(going.min(initial=np.inf)), float(going.max(initial=-np.inf))
-    floor, ceiling = min(0.0, last.min(initial=0.0)), max(0.0, last.max(initial=0.0))
-    low, high = np.zeros(horizon + 1), np.zeros(horizon + 1)
+    going = rewards[~terminal]
+    last = rewards[terminal]
+    least = float(going.min(initial=np.inf))
+    most = float(going.max(initial=-np.inf))
+    floor = min(0.0, last.min(initial=0.0))
+    ceiling = max(0.0, last.max(initial=0.0))
+    low = np.zeros(horizon + 1)
+    high = np.zeros(horizon + 1)
     for k in range(horizon):
         low[k + 1] = min(floor, least + table.discount * low[k])
         high[k + 1] = max(ceiling, most + table.discount * high[k])
@@ -78,7 +85,10 @@ def step_ranges(table: LoggedTable, horizon: int) -> tuple[Array, Array]:
 
 
 def value_ranges(table: LoggedTable, horizon: int) -> tuple[Array, Array]:
-    """As `step_ranges`, and no return is outside the range that was stated for all of them. For values in a model, never for a clip."""
+    """As `step_ranges`, and no return is outside the range that was stated for all of them.
+
+    For values in a model, never for a clip.
+    """
     low, high = step_ranges(table, horizon)
     if table.lowest is None or table.highest is None:
         return low, high

@@ -1,4 +1,7 @@
-"""The rows and transitions of logged users, counted with weights. PRIVATE until a privatizer has added noise."""
+"""The rows and transitions of logged users, counted with weights.
+
+PRIVATE until a privatizer has added noise.
+"""
 
 import math
 from dataclasses import dataclass, field
@@ -18,31 +21,36 @@ from confide.trajectory import LoggedUsers
 _NO_GAPS = np.zeros(0, np.bool_)
 MOST_TRANSITIONS = (
     2**20
-)  # transitions of one user: the products of weights and rewards must be exact
+    # Transitions of one user: the products of weights and rewards must be exact.
+)
 
 
 @dataclass(frozen=True, slots=True)
 class RootCounts:
-    """Weighted counts N of `cells` transitions, and of `rows` where the next state is not known (`cuts`), w times the totals of `rows`,
-    kappa times their sums of rewards, and first states.
+    """Weighted counts N of `cells` transitions, and of `rows` where the next state is not known
+    (`cuts`), w times the totals of `rows`, kappa times their sums of rewards, and first states.
 
-    Enforced, whatever a user's data are: at most K = `transitions` rows count, each in one cell of its row, a cut being one cell more.
-    With `root` weights the i-th one in the same row weighs sqrt(i) - sqrt(i - 1), else 1. Rewards are clipped to [-1, 1]. One first state
-    counts, if `starts` > 0. w = `total_weight`, kappa = `reward_weight`; where they are zero, these parts are left out, as `cuts` may be.
+    Enforced, whatever a user's data are: at most K = `transitions` rows count, each in one cell of
+    its row, a cut being one cell more. With `root` weights the i-th one in the same row weighs
+    sqrt(i) - sqrt(i - 1), else 1. Rewards are clipped to [-1, 1]. One first state counts, if
+    `starts` > 0. w = `total_weight`, kappa = `reward_weight`; where they are zero, these parts are
+    left out, as `cuts` may be.
 
-    Sensitivity. A row that counted n_r times has cells u_r >= 0 that sum to U_r = sqrt(n_r), so ||u_r||^2 <= U_r^2 = n_r, and a sum of
-    rewards v_r, |v_r| <= U_r; sum_r U_r^2 <= Q = K. With weights of 1, U_r = n_r, and sum_r U_r^2 <= Q = K^2. Cuts are among the cells,
-    and totals are those of all cells, cuts included. Null: ||user||^2 <= Q (1 + w^2 + kappa^2) + 1 (the first state).
-    Replace, row by row: ||u - u'||^2 <= U^2 + U'^2, because no cell is negative, and
+    Sensitivity. A row that counted n_r times has cells u_r >= 0 that sum to U_r = sqrt(n_r), so
+    ||u_r||^2 <= U_r^2 = n_r, and a sum of rewards v_r, |v_r| <= U_r; sum_r U_r^2 <= Q = K. With
+    weights of 1, U_r = n_r, and sum_r U_r^2 <= Q = K^2. Cuts are among the cells, and totals are
+    those of all cells, cuts included. Null: ||user||^2 <= Q (1 + w^2 + kappa^2) + 1 (the first
+    state). Replace, row by row: ||u - u'||^2 <= U^2 + U'^2, because no cell is negative, and
         w^2 (U - U')^2 + kappa^2 (v - v')^2 <= w^2 (U - U')^2 + kappa^2 (U + U')^2
-            = (w^2 + kappa^2)(U^2 + U'^2) + 2 (kappa^2 - w^2) U U' <= (kappa^2 + max(kappa^2, w^2)) (U^2 + U'^2).
-    Summed over rows: 2 Q (1 + kappa^2 + max(kappa^2, w^2)) + 2. Attained: each user K times in one cell, of two rows if kappa <= w, of
-    the same row with opposite rewards if kappa >= w.
-    In L1 a user's cells sum to sum_r U_r <= sqrt(K min(K, rows)) = L, or K for weights of 1, hence (1 + w + kappa) L + 1, and twice that
-    for replace.
+            = (w^2 + kappa^2)(U^2 + U'^2) + 2 (kappa^2 - w^2) U U' <= (kappa^2 + max(kappa^2, w^2))
+            (U^2 + U'^2).
+    Summed over rows: 2 Q (1 + kappa^2 + max(kappa^2, w^2)) + 2. Attained: each user K times in one
+    cell, of two rows if kappa <= w, of the same row with opposite rewards if kappa >= w. In L1 a
+    user's cells sum to sum_r U_r <= sqrt(K min(K, rows)) = L, or K for weights of 1, hence (1 + w +
+    kappa) L + 1, and twice that for replace.
 
-    Arithmetic: weights add up to sqrt(n_r) rounded down to 2^-16 of the largest, so that w times them is on the grid, and rewards are
-    rounded towards zero: nothing exceeds the above.
+    Arithmetic: weights add up to sqrt(n_r) rounded down to 2^-16 of the largest, so that w times
+    them is on the grid, and rewards are rounded towards zero: nothing exceeds the above.
     """
 
     cells: int
@@ -118,12 +126,10 @@ class RootCounts:
         return math.sqrt(K * min(K, self.rows)) if self.root else float(K)
 
     def sensitivity(self, relation: Relation) -> float:
-        Q, w, kappa, start = (
-            self._squares,
-            self.total_weight**2,
-            self.reward_weight**2,
-            int(self.starts > 0),
-        )
+        Q = self._squares
+        w = self.total_weight**2
+        kappa = self.reward_weight**2
+        start = int(self.starts > 0)
         if parse_relation(relation) == Relation.NULL:
             return math.sqrt(Q * (1 + w + kappa) + start)
         return math.sqrt(2 * (Q * (1 + kappa + max(kappa, w)) + start))
@@ -133,9 +139,12 @@ class RootCounts:
         return one if parse_relation(relation) == Relation.NULL else 2 * one
 
     def contains(self, values: Array) -> bool:
-        """Nothing negative but rewards, which are at most the row's total; each part within its norms; at most one first state."""
+        """Nothing negative but rewards, which are at most the row's total; each part within its
+        norms; at most one first state.
+        """
         counts, cuts, totals, rewards, starts = self.unpack(values)
-        K, room = self.transitions, 1 + 1e-9
+        K = self.transitions
+        room = 1 + 1e-9
         cells = np.concatenate([counts, cuts])
         inside = bool(
             (cells >= 0).all() and (totals >= 0).all() and (starts >= 0).all() and starts.sum() <= 1
@@ -151,8 +160,9 @@ class RootCounts:
         )
 
     def unpack(self, values: Array) -> tuple[Array, Array, Array, Array, Array]:
-        """Counts [cell], cut rows [row], row totals [row], row sums of rewards [row], first states [state], weights divided out; empty if
-        left out."""
+        """Counts [cell], cut rows [row], row totals [row], row sums of rewards [row], first states
+        [state], weights divided out; empty if left out.
+        """
         lengths = (
             self.cells,
             self.rows * self.cuts,
@@ -171,29 +181,34 @@ class RootCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RootTransitions:
-    """Turns whole users into weighted counts of their first K rows, over their trajectories in order.
+    """Turns whole users into weighted counts of their first K rows, over their trajectories in
+    order.
 
-    Which rows count, and with what weight, depends on the past alone: the cells of a row are in proportion to its transition
-    probabilities, whatever is cut. A row whose successor is not known counts as cut, with its reward: the last row of a trajectory, unless
-    it leads to the end; a row before missing steps; and a row of a terminal state, after which nothing of its trajectory counts. Without
-    cuts in the bound such rows are dropped. Transitions that the support says cannot be are dropped, too.
-    A user who is not valid, or has a state or an action that does not exist anywhere, contributes zero. The first
-    state is that of the first trajectory. Picklable; totals are whole numbers,
-    the same bits for any partitioning.
+    Which rows count, and with what weight, depends on the past alone: the cells of a row are in
+    proportion to its transition probabilities, whatever is cut. A row whose successor is not known
+    counts as cut, with its reward: the last row of a trajectory, unless it leads to the end; a row
+    before missing steps; and a row of a terminal state, after which nothing of its trajectory
+    counts. Without cuts in the bound such rows are dropped. Transitions that the support says
+    cannot be are dropped, too. A user who is not valid, or has a state or an action that does not
+    exist anywhere, contributes zero. The first state is that of the first trajectory. Picklable;
+    totals are whole numbers, the same bits for any partitioning.
     """
 
     bound: RootCounts
     support: Support
-    # states that may be logged; the support has one more, if ends of trajectories count as transitions
+    # states that may be logged; the support has one more, if ends of trajectories count as
+    # transitions
     logged: int
-    longest: int  # rows of a trajectory from which on the log may have cut it
+    # Rows of a trajectory from which on the log may have cut it.
+    longest: int
     centre: float = 0.0
     radius: float = 1.0
     # of the i-th visit to a row, in steps of the grid
     weights: npt.NDArray[np.int64] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        bound, support = self.bound, self.support
+        bound = self.bound
+        support = self.support
         if (
             bound.cells != support.cells
             or bound.rows != support.pairs

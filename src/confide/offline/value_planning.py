@@ -1,14 +1,17 @@
-"""The value of a policy with a two-sided interval, from counts of users who did not choose the policy.
+"""The value of a policy with a two-sided interval, from counts of users who did not choose the
+policy.
 
-All of it is post-processing of releases: noisy counts go in, a value with its interval comes out. It may be
-changed without an effect on privacy, but whether the intervals still hold must then be measured again
-(benchmarks/values_learn.py). Nothing of it is proved.
+All of it is post-processing of releases: noisy counts go in, a value with its interval comes out.
+It may be changed without an effect on privacy, but whether the intervals still hold must then be
+measured again (benchmarks/values_learn.py). Nothing of it is proved.
 
-The policy was chosen in the release of other users, and so were the cells that are looked at. Noise in the counts
-of these users is therefore as likely to raise the value as to lower it, and the errors of rows add up as variances.
+The policy was chosen in the release of other users, and so were the cells that are looked at. Noise
+in the counts of these users is therefore as likely to raise the value as to lower it, and the
+errors of rows add up as variances.
 
-The value is computed twice. Rows that have too few visits pay the least that they can in the lower computation, and
-the most in the upper one. The interval goes from z standard deviations below the lower value to z above the upper.
+The value is computed twice. Rows that have too few visits pay the least that they can in the lower
+computation, and the most in the upper one. The interval goes from z standard deviations below the
+lower value to z above the upper.
 """
 
 import math
@@ -22,11 +25,12 @@ from confide.offline.row_planning import Array
 from confide.offline.table_features import Bools, step_ranges
 from confide.release.value import Value, value_with
 
-# A cell is looked at if the learned model expects a count of so many standard deviations of noise. With fewer cells
-# intervals are narrower, but they failed too often where many next states are equally likely. Measured.
+# A cell is looked at if the learned model expects a count of so many standard deviations of noise.
+# With fewer cells intervals are narrower, but they failed too often where many next states are
+# equally likely. Measured.
 LEAST_CELL = 0.05
-# Standard deviations are estimates themselves, and leave out products of errors. This factor was chosen on other seeds
-# than those of docs/benchmarks/values_learn.md.
+# Standard deviations are estimates themselves, and leave out products of errors. This factor was
+# chosen on other seeds than those of docs/benchmarks/values_learn.md.
 WIDER = 1.15
 # Discounted visits of all states together, from which on later steps change nothing.
 _FAINT = 1e-12
@@ -35,7 +39,9 @@ _TINY = 1e-12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldOutCounts:
-    """The release of the held-out users: counts, and sums of rewards in [-1, 1] [row], empty if rewards are public."""
+    """The release of the held-out users: counts, and sums of rewards in [-1, 1] [row], empty if
+    rewards are public.
+    """
 
     counted: Counted
     reward_sums: Array = field(repr=False)
@@ -53,7 +59,10 @@ class RowRewards:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StartStates:
-    """Probabilities of first states [s]. `total` is how many users they were counted from, None if they are public."""
+    """Probabilities of first states [s].
+
+    `total` is how many users they were counted from, None if they are public.
+    """
 
     probabilities: Array = field(repr=False)
     total: float | None
@@ -70,10 +79,11 @@ class EndOfInterval:
 def value_interval(
     model: Dynamics, held: HeldOutCounts, target: CandidatePolicy, horizon: int, z: float
 ) -> Value:
-    """The value of a policy over `horizon` steps, with an interval of z standard deviations to each side.
+    """The value of a policy over `horizon` steps, with an interval of z standard deviations to each
+    side.
 
-    `model` is the release of the other users. Where the policy goes on as logged, all actions of a state are one row,
-    so that the probabilities of logged actions need not be estimated.
+    `model` is the release of the other users. Where the policy goes on as logged, all actions of a
+    state are one row, so that the probabilities of logged actions need not be estimated.
     """
     table = held.counted.table
     probability = target.weights.ravel() * table.logged_rows
@@ -130,7 +140,9 @@ def _row_rewards(held: HeldOutCounts, rows: PolicyRows) -> RowRewards:
 def _end_of_interval(
     held: HeldOutCounts, rows: PolicyRows, rewards: RowRewards, horizon: int, *, sign: int
 ) -> EndOfInterval:
-    """The lower value (sign 1), or the upper one of the same problem with all rewards negated (sign -1)."""
+    """The lower value (sign 1), or the upper one of the same problem with all rewards negated (sign
+    -1).
+    """
     table = held.counted.table
     S = table.support.states
     closed = ~table.support.open.reshape(S, table.actions)[:, 0]
@@ -165,8 +177,9 @@ def _end_of_interval(
 def _completed(rows: PolicyRows) -> Array:
     """Probabilities [row, s'] that add up to one in each known row, and to zero in the others.
 
-    What is missing follows the row of the learned model. Without this, noise in the total of a row would count with
-    the whole value, and not only with the differences between values of next states.
+    What is missing follows the row of the learned model. Without this, noise in the total of a row
+    would count with the whole value, and not only with the differences between values of next
+    states.
     """
     missing = np.where(rows.known, 1 - rows.P.sum(axis=1), 0.0)
     return np.where(rows.known[:, None], rows.P, 0.0) + missing[:, None] * rows.learned
@@ -188,7 +201,9 @@ def _variance_of_rows(
     above_least: list[Array],
     discount: float,
 ) -> float:
-    """Noise and sampling of all rows, to first order: an error of a row counts as often as the policy takes the row."""
+    """Noise and sampling of all rows, to first order: an error of a row counts as often as the
+    policy takes the row.
+    """
     at = np.zeros(rows.weights.shape[0])
     at[: len(start.probabilities)] = np.maximum(start.probabilities, 0.0)
     at /= max(float(at.sum()), _TINY)

@@ -23,7 +23,8 @@ def scaled_returns(
     centre: float,
     radius: float,
 ) -> Array:
-    """(1, the mean over trajectories of g) [user, 2], g = (discounted sum of rewards - centre)/radius, clipped to [-1, 1].
+    """(1, the mean over trajectories of g) [user, 2], g = (discounted sum of rewards -
+    centre)/radius, clipped to [-1, 1].
 
     A user with a row that makes no sense has (0, 0).
     """

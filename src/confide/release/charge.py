@@ -1,4 +1,7 @@
-"""A ledger is charged once for a question to a log. Asked again, it hands out the answer that it has."""
+"""A ledger is charged once for a question to a log.
+
+Asked again, it hands out the answer that it has.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
@@ -32,18 +35,22 @@ def answer_once(
     ledger: Ledger | None,
     id: str | None,
 ) -> Answer:
-    """Make the answer, through the ledger if there is one: too little left is refused before the log is touched.
+    """Make the answer, through the ledger if there is one: too little left is refused before the
+    log is touched.
 
-    The charge is on the disk before the data are read, and the answer before it is returned. After a crash the same call goes on and
-    pays nothing, and an error carries a note that says so. The id is made of the question (its public parameters, the request, the
-    log's files, columns and caps). Asked again, the ledger hands out the answer that it has, and `read` makes it of its bytes. With
-    another `id` the same question is another one, as after the log has grown; no id makes one question of two.
+    The charge is on the disk before the data are read, and the answer before it is returned. After
+    a crash the same call goes on and pays nothing, and an error carries a note that says so. The id
+    is made of the question (its public parameters, the request, the log's files, columns and caps).
+    Asked again, the ledger hands out the answer that it has, and `read` makes it of its bytes. With
+    another `id` the same question is another one, as after the log has grown; no id makes one
+    question of two.
     """
     if ledger is None or isinstance(privacy, NoPrivacy):
         return make()
     name = question.kind
     asked = release_id(question, privacy, [*logs.assumptions, getattr(logs, "identity", "")])
-    # The ledger refuses an id that stands for another question. It compares this line, so the line is made of values.
+    # The ledger refuses an id that stands for another question. It compares this line, so the line
+    # is made of values.
     asked_for = f"{privacy.kind}(epsilon={privacy.epsilon:g}, delta={privacy.delta:g})"
     what = f"{name}, {asked_for}, question {asked[-8:]}"
 

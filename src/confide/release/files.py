@@ -1,4 +1,6 @@
-"""One release of a log in files, as an analyst asks for it: what is checked before the charge, and how it goes on after a crash."""
+"""One release of a log in files, as an analyst asks for it: what is checked before the charge, and
+how it goes on after a crash.
+"""
 
 import math
 import os
@@ -49,7 +51,11 @@ class FileRelease(Generic[Answer]):
 
     @property
     def id(self) -> str:
-        """Its id in a ledger. Other files, columns or caps make another release; changes of the files' contents are not detected."""
+        """Its id in a ledger.
+
+        Other files, columns or caps make another release; changes of the files' contents are not
+        detected.
+        """
         paths = [os.path.realpath(path) for path in self.files]
         where = [
             *paths,
@@ -83,7 +89,9 @@ class FileRelease(Generic[Answer]):
 
     @contextmanager
     def folder(self, out: Path | None, *, again: bool) -> Iterator[None]:
-        """A folder that can be written to and contains no other result, unless this release was charged before (`again`)."""
+        """A folder that can be written to and contains no other result, unless this release was
+        charged before (`again`).
+        """
         if out is None:
             yield
             return
@@ -130,7 +138,8 @@ class FileRelease(Generic[Answer]):
         return logs.split(share, key=key)
 
     def answer(self, logs: Logs, progress: Progress | None) -> Answer:
-        """Charge the ledger, read the log, and release the answer; or take the answer that the ledger has.
+        """Charge the ledger, read the log, and release the answer; or take the answer that the
+        ledger has.
 
         Warnings are left out: they are functions of the answer, and are due for a stored one, too.
         """

@@ -19,17 +19,19 @@ LOGGED_SHARE = 0.09
 
 @dataclass(frozen=True, slots=True)
 class ReturnMoments:
-    """One user's (h, g, g^2 - 1/2): that the user counts, the scaled return, and its square. h = `count`.
+    """One user's (h, g, g^2 - 1/2): that the user counts, the scaled return, and its square. h =
+    `count`.
 
     Enforced: g is clipped to [-1, 1]. A user whose data make no sense adds nothing.
 
-    Sensitivity. Two users who count differ by x = |g - g'| in the second coordinate and by x y in the third one,
-    y = |g + g'| <= 2 - x. So the squared distance is x^2 (1 + y^2) <= x^2 (1 + (2 - x)^2), which is at most 4, at x = 2: its
-    derivative 2 x (2 x^2 - 6 x + 5) is positive, because 36 < 40. Somebody who counts is sqrt(h^2 + g^2 + (g^2 - 1/2)^2)
-    <= sqrt(h^2 + 5/4) from somebody who does not: g^2 + (g^2 - 1/2)^2 = g^4 + 1/4. So replace is
-    max(2, sqrt(h^2 + 5/4)), and null is sqrt(h^2 + 5/4). In L1: x + x (2 - x) is largest at x = 3/2, where it is 9/4; and
-    h + |g| + |g^2 - 1/2| is at most h + 3/2. Rounding moves each coordinate of either neighbour by half a grid step,
-    which is added.
+    Sensitivity. Two users who count differ by x = |g - g'| in the second coordinate and by x y in
+    the third one, y = |g + g'| <= 2 - x. So the squared distance is x^2 (1 + y^2) <= x^2 (1 + (2 -
+    x)^2), which is at most 4, at x = 2: its derivative 2 x (2 x^2 - 6 x + 5) is positive, because
+    36 < 40. Somebody who counts is sqrt(h^2 + g^2 + (g^2 - 1/2)^2) <= sqrt(h^2 + 5/4) from somebody
+    who does not: g^2 + (g^2 - 1/2)^2 = g^4 + 1/4. So replace is max(2, sqrt(h^2 + 5/4)), and null
+    is sqrt(h^2 + 5/4). In L1: x + x (2 - x) is largest at x = 3/2, where it is 9/4; and h + |g| +
+    |g^2 - 1/2| is at most h + 3/2. Rounding moves each coordinate of either neighbour by half a
+    grid step, which is added.
     """
 
     count: float = 1.65625
@@ -67,7 +69,9 @@ class ReturnMoments:
         return exact + 3 * self.grid
 
     def contains(self, values: Array) -> bool:
-        counts, g, square = values[0] / self.count, values[1], values[2]
+        counts = values[0] / self.count
+        g = values[1]
+        square = values[2]
         room = 4 * self.grid / min(self.count, 1.0)
         if abs(counts) <= room:
             return bool(abs(g) <= room and abs(square) <= room)
@@ -79,8 +83,8 @@ class ReturnMoments:
 class LoggedReturns:
     """Turns whole users into sums of `ReturnMoments`: g is the mean over a user's trajectories.
 
-    The rows of a trajectory are taken for all of it: it ends with the last one. Users who are not valid, or have a
-    state of `states` or more or a reward that is not finite, contribute zero.
+    The rows of a trajectory are taken for all of it: it ends with the last one. Users who are not
+    valid, or have a state of `states` or more or a reward that is not finite, contribute zero.
     """
 
     states: int
@@ -101,7 +105,8 @@ class LoggedReturns:
             float(self.centre),
             float(self.radius),
         )
-        counts, g = rows[:, 0], rows[:, 1]
+        counts = rows[:, 0]
+        g = rows[:, 1]
         columns = [self.bound.count * counts, g, counts * (g**2 - 0.5)]
         # Whole numbers, so their sum is exact in any order.
         sums = [np.rint(column / self.bound.grid).sum() for column in columns]
@@ -110,8 +115,9 @@ class LoggedReturns:
     def value(self, answer: Released) -> Ratio:
         """The mean return, with its variances, from the noisy sums.
 
-        The sampling variance comes from the released squares. One standard deviation of their noise is added to it,
-        because intervals would be too narrow where it is underestimated; it is at most what the range allows.
+        The sampling variance comes from the released squares. One standard deviation of their noise
+        is added to it, because intervals would be too narrow where it is underestimated; it is at
+        most what the range allows.
         """
         noise = answer.noise.std
         count = float(answer.values[0]) / self.bound.count
@@ -124,7 +130,8 @@ class LoggedReturns:
             spread = min(max(spread, 0.0) + noise, most)
         count_noise = noise / self.bound.count
         # The return is centre + radius g.
-        c, R = self.centre, self.radius
+        c = self.centre
+        R = self.radius
         return Ratio(
             numerator=c * count + R * total,
             denominator=count,

@@ -11,7 +11,9 @@ from confide.privacy.request import NoPrivacy, Request
 
 
 def given_source(rng: np.random.Generator | None, noise: NoiseSource | None) -> NoiseSource | None:
-    """The source of noise that was given, as a generator or as a source; None stands for secure noise."""
+    """The source of noise that was given, as a generator or as a source; None stands for secure
+    noise.
+    """
     if rng is not None and noise is not None:
         raise InvalidParameter(
             "give rng (fast noise, for simulation) or noise (a source), not both"
@@ -27,7 +29,10 @@ def given_source(rng: np.random.Generator | None, noise: NoiseSource | None) -> 
 def source_for(
     noise: NoiseSource | None, privacy: Request, *, asked: str, lattice: bool
 ) -> NoiseSource:
-    """The source that one release draws from. `asked` names the release: fast noise is mixed with it."""
+    """The source that one release draws from.
+
+    `asked` names the release: fast noise is mixed with it.
+    """
     if noise is None:
         without_privacy = isinstance(privacy, NoPrivacy)
         return noise_source("fast") if without_privacy else SecureSource(lattice=lattice)
@@ -54,7 +59,10 @@ class ChosenNoise:
 def choose_noise(
     name: str | None, seed: int | None, *, lattice: bool, no_privacy: bool
 ) -> ChosenNoise:
-    """Secure noise, unless fast noise was requested. Without OpenDP, noise on a lattice is refused before the log is read."""
+    """Secure noise, unless fast noise was requested.
+
+    Without OpenDP, noise on a lattice is refused before the log is read.
+    """
     if name not in ("fast", "secure", None):
         raise InvalidParameter.of("source", f"must be fast or secure, got {name!r}")
     if seed is not None and name != "fast":

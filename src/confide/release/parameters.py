@@ -11,7 +11,9 @@ _MOST = 2**31 - 1
 
 
 def keep(question: Any, **values: Any) -> None:
-    """Set parameters of a frozen dataclass to their normal form, so that one question has one id in a ledger."""
+    """Set parameters of a frozen dataclass to their normal form, so that one question has one id in
+    a ledger.
+    """
     for name, value in values.items():
         object.__setattr__(question, name, value)
 

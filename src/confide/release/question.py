@@ -1,7 +1,7 @@
 """One release of a log: a question is asked once, charged once, and answered with noise.
 
-An estimator is a question, and so is a model. What is the same for all of them stands here. A question says what it sums up over
-users, and what it makes of the noisy sums.
+An estimator is a question, and so is a model. What is the same for all of them stands here. A
+question says what it sums up over users, and what it makes of the noisy sums.
 """
 
 import warnings
@@ -44,7 +44,8 @@ class LogQuestion(ABC, Generic[Answer]):
 
     @abstractmethod
     def queries(self, logs: LogSource, privacy: Request) -> Sequence[Share]:
-        """The sums over users that will be released, in their order, each on its share of the budget.
+        """The sums over users that will be released, in their order, each on its share of the
+        budget.
 
         Whatever can be refused without the data is refused here.
         """
@@ -104,10 +105,11 @@ def release(
     progress: Progress | None = None,
     id: str | None = None,
 ) -> Answer:
-    """Release the answer and charge the budget once: the same question to the same log is answered from the ledger at no cost.
+    """Release the answer and charge the budget once: the same question to the same log is answered
+    from the ledger at no cost.
 
-    Without `noise` it is secure. A new `id` makes a new release. Fast noise is drawn from the seed and from what is released, because
-    the same seed in two releases must not cancel the noise.
+    Without `noise` it is secure. A new `id` makes a new release. Fast noise is drawn from the seed
+    and from what is released, because the same seed in two releases must not cancel the noise.
     """
     kind("question", question, LogQuestion)
     check_request(privacy)
@@ -122,8 +124,8 @@ def release(
     )
     queries = question.queries(logs, privacy)
     loss = question.loss(privacy)
-    # A ledger adds up what this release and others lose. Losses of Gaussian noise add up as roots of squares. The least noise for
-    # one release may be pure, and epsilons just add up.
+    # A ledger adds up what this release and others lose. Losses of Gaussian noise add up as roots
+    # of squares. The least noise for one release may be pure, and epsilons just add up.
     gaussian = privacy.delta > 0 and (budget is not None or question.gaussian)
     sums = LogSums(
         logs,

@@ -40,7 +40,8 @@ class DeltaWarning(ConfideWarning):
 
 
 def delta_warning(users: int, delta: float) -> None:
-    """Warn where delta >= 1/users: publishing each record with probability delta is (0, delta)-DP, and publishes at least one on average.
+    """Warn where delta >= 1/users: publishing each record with probability delta is (0, delta)-DP,
+    and publishes at least one on average.
 
     The number of users is public under `replace`, whose neighbours have equally many.
     """
@@ -55,10 +56,13 @@ def delta_warning(users: int, delta: float) -> None:
 
 
 class LogSums:
-    """A log, summed up with noise on one budget. Its shares say what will be released, and in which order.
+    """A log, summed up with noise on one budget.
 
-    `loss` is what all releases together lose. Without it, noise is the least that keeps the request. A loss that is smaller than what
-    `privacy` allows adds more noise than is needed: printed constants do.
+    Its shares say what will be released, and in which order.
+
+    `loss` is what all releases together lose. Without it, noise is the least that keeps the
+    request. A loss that is smaller than what `privacy` allows adds more noise than is needed:
+    printed constants do.
     """
 
     def __init__(

@@ -1,4 +1,6 @@
-"""Policies that are evaluated, as an analyst writes them: "always ACTION", a CSV file of probabilities by label, or a saved policy."""
+"""Policies that are evaluated, as an analyst writes them: "always ACTION", a CSV file of
+probabilities by label, or a saved policy.
+"""
 
 import csv
 import io
@@ -35,7 +37,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """The states and actions of a log. `actions` is None where neither labels nor an option say how many there are."""
+    """The states and actions of a log.
+
+    `actions` is None where neither labels nor an option say how many there are.
+    """
 
     states: int
     actions: int | None
@@ -68,7 +73,10 @@ class Space:
 
 
 def read_target(given: str | Path, space: Space, *, option: str = "--target") -> Target:
-    """The policy that an option names. Everything is public; nothing of the log but its declared labels is used."""
+    """The policy that an option names.
+
+    Everything is public; nothing of the log but its declared labels is used.
+    """
     text = str(given)
     if text.startswith(ALWAYS):
         action = space.number("action", text.removeprefix(ALWAYS), option)
@@ -90,7 +98,10 @@ def read_target(given: str | Path, space: Space, *, option: str = "--target") ->
 
 
 def _from_csv(path: Path, space: Space, option: str) -> Array:
-    """Probabilities [1, s, a] from rows (state, action, probability). A pair without a row has probability zero."""
+    """Probabilities [1, s, a] from rows (state, action, probability).
+
+    A pair without a row has probability zero.
+    """
     where = f"{option} {path}"
     size = space.action_count(where)
     table = np.zeros((1, space.states, size))
@@ -149,7 +160,9 @@ def _probability(text: str, place: str) -> float:
 
 
 def _from_learned(path: Path, space: Space, option: str) -> Array:
-    """A policy of `confide learn`: policy.npz, with states and actions in the order of the labels in policy.json."""
+    """A policy of `confide learn`: policy.npz, with states and actions in the order of the labels
+    in policy.json.
+    """
     folder = path if path.is_dir() else path.parent
     where = f"{option} {path}"
     described = folder / "policy.json" if path.is_dir() else path

@@ -1,4 +1,6 @@
-"""What a value is, and one value with its interval: the words and the numbers that `evaluate` and `learn` print."""
+"""What a value is, and one value with its interval: the words and the numbers that `evaluate` and
+`learn` print.
+"""
 
 import math
 from dataclasses import dataclass
@@ -26,7 +28,10 @@ def definition(max_steps: int, discount: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value with its interval. Both ends are None where the interval is not estimated, as if it were the whole range."""
+    """A value with its interval.
+
+    Both ends are None where the interval is not estimated, as if it were the whole range.
+    """
 
     value: float | None
     low: float | None = None
@@ -47,11 +52,13 @@ NO_VALUE = Value(None)
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """An estimate N / D of two noisy sums, with what is needed for its intervals. All of it is PUBLIC.
+    """An estimate N / D of two noisy sums, with what is needed for its intervals.
 
-    `numerator_noise`, `denominator_noise` and `shared_noise` are the variances of the noise in N and in D, and
-    their covariance. `sampling` is the variance that drawing users adds to N - (N/D) D. The ratio is known to lie between
-    `lowest` and `highest`.
+    All of it is PUBLIC.
+
+    `numerator_noise`, `denominator_noise` and `shared_noise` are the variances of the noise in N
+    and in D, and their covariance. `sampling` is the variance that drawing users adds to N - (N/D)
+    D. The ratio is known to lie between `lowest` and `highest`.
     """
 
     numerator: float
@@ -99,10 +106,11 @@ class Ratio:
         return math.sqrt(max(variance, 0.0)) / self.denominator
 
     def limits(self, z: float) -> tuple[float, float]:
-        """All v for which N - v D is within z standard deviations of zero [Fieller54]; (-inf, inf) where D may be zero.
+        """All v for which N - v D is within z standard deviations of zero [Fieller54]; (-inf, inf)
+        where D may be zero.
 
-        (N - v D)^2 <= z^2 (n - 2 v c + v^2 d + s) is a quadratic inequality in v, where n, d and c are the variances and
-        the covariance of the noise, and s is the variance of sampling.
+        (N - v D)^2 <= z^2 (n - 2 v c + v^2 d + s) is a quadratic inequality in v, where n, d and c
+        are the variances and the covariance of the noise, and s is the variance of sampling.
         """
         variance = self.numerator_noise + self.sampling
         a = self.denominator**2 - z**2 * self.denominator_noise
@@ -127,7 +135,10 @@ def value_with(value: float, low: float, high: float, lowest: float, highest: fl
 
 
 def quantile(level: float, guarantee: Guarantee) -> float:
-    """How many standard deviations hold this probability. With pure noise it is the larger of Laplace's and the normal one's."""
+    """How many standard deviations hold this probability.
+
+    With pure noise it is the larger of Laplace's and the normal one's.
+    """
     from scipy.special import ndtri
 
     arguments.real("level", level, above=0, below=1)
