@@ -41,6 +41,7 @@ def lock(handle: int, *, wait: bool = True, shared: bool = False) -> None:
 
 
 def _lock_range(handle: int, wait: bool, shared: bool) -> None:
+    """Lock a range of bytes on Windows, which cannot wait for a lock by itself."""
     import msvcrt
 
     windows: Any = msvcrt

@@ -69,7 +69,7 @@ def look_in_working_directory() -> None:
 
 
 def function_by_name(parameter: str, name: str) -> Any:
-    """The function that package.module:function names; `parameter` is what errors call it."""
+    """Import the function that package.module:function names. Errors call it `parameter`."""
     module, _, attribute = text(parameter, name).partition(":")
     if not module or not attribute:
         raise InvalidParameter.of(parameter, "must be package.module:function", got=shown(name))

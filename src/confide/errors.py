@@ -158,7 +158,7 @@ class LedgerError(PrivacyError):
 
 
 class BudgetExceeded(LedgerError):
-    """The remaining budget is too small; nothing was spent and nothing was released."""
+    """The remaining budget is too small. Nothing was spent and nothing was released."""
 
     def __init__(self, requested: str, remaining: str) -> None:
         super().__init__(

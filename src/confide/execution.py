@@ -52,6 +52,7 @@ def each(
 
 
 def _local(task: Callable[[Any], Any], items: Sequence[Any], workers: int | None) -> Iterator[Any]:
+    """In this process, or in other processes of this machine."""
     import joblib
 
     if workers is None:

@@ -295,6 +295,7 @@ class FeaturePolicy:
             return self._q_values(step, rows)
 
     def _q_values(self, step: int, rows: Array) -> Array:
+        """The formula of the class for one step. `widths` spans the bonus."""
         longest = np.einsum("...i,...i->...", rows, rows).max(initial=0.0)
         # Short rows, which are usual, need no clip.
         short = longest <= self.feature_norm**2
@@ -432,6 +433,7 @@ def load_policy(path: str | Path | BinaryIO, *, features: Features | str | None 
 
 
 def _read_policy(path: str | Path | BinaryIO) -> Policy:
+    """Read a policy. A file that is damaged, or is something else, is refused in one line."""
     try:
         with _open(path, "rb") as file, np.load(file, allow_pickle=False) as data:
             return _policy_from(data)

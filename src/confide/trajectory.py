@@ -379,7 +379,7 @@ def _private_reals(name: str, values: Any) -> Array:
 
 
 def _private_flags(name: str, values: Any, *, missing: bool) -> npt.NDArray[np.bool_]:
-    """True or False for each entry; `missing` for one that is neither."""
+    """True or False for each entry. One that is neither becomes `missing`."""
     column = _column(name, values)
     if column.dtype.kind != "b":
         numbers = real_numbers(column)

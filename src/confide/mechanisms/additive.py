@@ -164,6 +164,7 @@ class AdditiveNoise:
         return noisy if instead is None else np.asarray(instead(self, exact, noisy))
 
     def _noisy(self, exact: npt.NDArray[Any], noise: NoiseSource) -> Array:
+        """exact [row, size], with noise, on the reals or on the lattice."""
         draw = {
             "gaussian": noise.gaussian,
             "laplace": noise.laplace,

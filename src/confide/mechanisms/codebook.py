@@ -90,7 +90,7 @@ class Codebook:
 
     @property
     def parameters(self) -> dict[str, float]:
-        """For a certificate."""
+        """The parameters of the report in a certificate. Their names are part of its format."""
         return {
             "vectors": self.vectors,
             "nearest": self.nearest,
@@ -248,7 +248,7 @@ class SignReport:
 
     @property
     def parameters(self) -> dict[str, float]:
-        """For a certificate. These names are part of its format."""
+        """The parameters of the report in a certificate. Their names are part of its format."""
         return {
             "asked": self.sign_count,
             "nearest": self.nearest,

@@ -97,6 +97,7 @@ class ExactSource(SecureSource):
         *,
         cached: bool = True,  # noqa: ARG002
     ) -> npt.NDArray[np.int64]:
+        """Exact draws, one after the other."""
         draw = discrete_gaussian if distribution == "gaussian" else discrete_laplace
         draws = [draw(self._below, Fraction(scale)) for _ in range(int(np.prod(shape)))]
         if any(abs(each) >= _LARGEST for each in draws):

@@ -259,6 +259,7 @@ class SecureSource:
         return np.array(draws, dtype=np.int64).reshape(shape)
 
     def _cube_row(self, scale: float, size: int) -> list[int]:
+        """One row of `cube`."""
         while True:
             m = self._geometric_sum(scale, size + 1)
             # The probability of keeping m, as a fraction of whole numbers.
@@ -296,14 +297,17 @@ class SecureSource:
         return np.array(draws, dtype=np.int64).reshape(shape)
 
     def _ball_row(self, scale: float, size: int) -> npt.NDArray[np.int64]:
+        """One row of `ball`. The numbers of the comments are those of its proof."""
         width = shell_width(size)
         while True:
+            # 1. l of the proof.
             radius = 1 + self._geometric_sum(scale / width * _BALL_SAFETY_FACTOR, size + 1)
             if radius <= _INNERMOST_SHELLS:
                 continue
             # The sum has weights radius (radius + 1) ... (radius + D - 1) e^(-s radius).
             if self._below(math.prod(range(radius, radius + size))) >= radius**size:
                 continue
+            # 2. The coordinates, and 3. otherwise another l.
             z = self._draw("gaussian", float(radius), size, cached=False)
             gap = (width * radius) ** 2 - sum(int(coordinate) ** 2 for coordinate in z)
             if gap > 0 and exponential_coin(self._below, gap, 2 * radius * radius):

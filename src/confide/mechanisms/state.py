@@ -44,7 +44,7 @@ class State:
     arrays: dict[str, npt.NDArray[Any]]
 
     def __repr__(self) -> str:
-        """Without the facts and the arrays, which are private."""
+        """The kind and the generation. Facts and arrays are private, and are not shown."""
         return f"State(kind={self.kind!r}, generation={self.generation})"
 
 
@@ -196,6 +196,7 @@ class StateFile:
         return self.path.exists()
 
     def write(self, data: bytes) -> None:
+        """Write a state, once for each generation. It is durable when this returns."""
         header, _ = _open(data)
         generation = header["generation"]
         with self._lock():
@@ -216,6 +217,7 @@ class StateFile:
             self._newest = generation
 
     def read(self) -> bytes:
+        """The newest state. A file that is older than the mark beside it is refused."""
         try:
             data = self.path.read_bytes()
         except OSError as error:

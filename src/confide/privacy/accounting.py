@@ -48,6 +48,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
 
 def _delta(epsilon: float, mu: float) -> float:
+    """delta(epsilon) of the module's docstring, without checks and before rounding up."""
     if mu == 0 or epsilon == math.inf:
         return 0.0
     if mu == math.inf:
@@ -96,6 +97,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _mu(epsilon: float, delta: float) -> float:
+    """`gaussian_mu` for arguments that were checked."""
     largest_allowed, _ = bisect(lambda mu: _delta_upper(epsilon, mu) > delta, 1e-300, 1e10)
     return largest_allowed
 
@@ -109,6 +111,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _epsilon(mu: float, delta: float) -> float:
+    """`gaussian_epsilon` for arguments that were checked."""
     if mu == 0:
         return 0.0
     if delta == 0 or mu == math.inf:

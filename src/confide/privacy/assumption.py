@@ -56,6 +56,7 @@ def standing_assumptions(trust: Trust, source: str) -> list[Assumption]:
 
 
 def _kinds(trust: Trust, source: str) -> list[str]:
+    """The kinds of standing assumptions, which are the keys of `words.ASSUMPTIONS`."""
     if trust is Trust.NONE:
         return ["no-noise"]
     kinds = ["one-participation"]

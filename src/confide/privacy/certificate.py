@@ -51,6 +51,7 @@ class Mechanism:
     simulated: bool = False
 
     def to_json(self) -> Json:
+        """The entry of a certificate. Its keys are part of the format."""
         facts: Json = {
             "name": self.name,
             "distribution": self.distribution,

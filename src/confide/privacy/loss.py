@@ -81,6 +81,7 @@ class ApproxDP:
         return f"ApproxDP(epsilon={self.epsilon}, delta={self.delta})"
 
     def epsilon_at(self, delta: float) -> float:
+        """The smallest epsilon at this delta. No epsilon holds below the loss's own delta."""
         real("delta", delta, at_least=0, at_most=1)
         if delta < self.delta:
             raise InvalidParameter.of(
@@ -100,6 +101,7 @@ class ApproxDP:
         return max(0.0, self.epsilon + math.log(reduction)) if reduction > 0 else 0.0
 
     def delta_at(self, epsilon: float) -> float:
+        """The smallest delta at this epsilon."""
         real("epsilon", epsilon, at_least=0, finite=False)
         if epsilon >= self.epsilon:
             return self.delta

@@ -61,6 +61,7 @@ def valid_transitions(
 def _transitions_of_trajectories(
     users: Trajectories, steps: int, states: int, actions: int
 ) -> TransitionCounts:
+    """The transitions of trajectories, without rewards. Many transitions are counted."""
     step, state, action, next_state = _kernels.transitions(
         indices(users.states, states), indices(users.actions, actions), steps, states, actions
     )

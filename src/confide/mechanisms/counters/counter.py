@@ -145,6 +145,7 @@ class Counter:
         self._level: NoiseLevel | None = None
 
     def _least_noise(self) -> AdditiveNoise:
+        """The noise of the smallest variance that keeps the request."""
         return least_noise(
             self.bound,
             self._request,
@@ -165,6 +166,7 @@ class Counter:
         )
 
     def _set_noise(self, noise: AdditiveNoise) -> None:
+        """Set the noise, and the guarantee that follows from it."""
         self.noise = noise
         if isinstance(self._request, NoPrivacy):
             self.guarantee = no_guarantee(self.users)
