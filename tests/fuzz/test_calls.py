@@ -60,7 +60,7 @@ def test_no_call_ends_in_a_raw_error(tmp_path, monkeypatch):
             lambda: problems.lock().optimal_policy.act(0, 99, 1),
             "state must be at most 19, got state=99",
         ),
-        (lambda: offline.PrivateModel(*range(12)), "table must be Table, got table=0"),
+        (lambda: offline.PrivateModel(*range(12)), "table must be LoggedTable, got table=0"),
         (
             lambda: optimisation(regularizer=1),
             "regularizer must be a function of a regression, got regularizer=1",
