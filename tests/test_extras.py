@@ -2,6 +2,7 @@
 computed.
 """
 
+import inspect
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -16,6 +17,12 @@ from confide.privacy.loss import compose
 
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
 OFFERED = PROJECT["optional-dependencies"]
+
+
+def call_command(command, **values):
+    """Call a command of the command line with the defaults of all other options."""
+    parameters = inspect.signature(command).parameters.values()
+    command(**{option.name: option.default for option in parameters} | values)
 
 
 @pytest.fixture
@@ -69,7 +76,7 @@ def test_all_has_every_extra_for_users():
         ),
         ("pyarrow", "logs", lambda path: confide.logs.write(path / "log.parquet", [])),
         ("pyarrow", "compare", lambda path: confide.compare(path / "sweep.toml")),
-        ("starlette", "service", lambda _: serve(demo=True)),
+        ("starlette", "service", lambda _: call_command(serve, demo=True)),
         (
             "dp-accounting",
             "accounting",

@@ -21,7 +21,7 @@ from confide.offline.table_features import Bools, LoggedTable, step_ranges
 
 # The confidence of a bound, and the standard deviations that it is below the mean, one-sided. At
 # the normal 1.645 the worst two-point law of gains has an error of .052. Computed:
-# docs/benchmarks/improvement_level.md.
+# docs/results/policies.md.
 LEVEL = 0.95
 Z = 1.75
 # Up to this loss of Gaussian noise (mu), and of noise without delta (epsilon), no two-point law of
@@ -30,7 +30,7 @@ Z = 1.75
 MOST_MU = 1.6
 MOST_EPSILON = 2.75
 # Standard deviations for the method "model", which has no theorem: a little more than the level
-# needs. Measured on docs/benchmarks/improvement.md.
+# needs. Measured on docs/results/policies.md.
 MODEL_Z = 2.0
 # Standard deviations of noise. A cell is looked at if the learned model expects a larger count, and
 # a row if it has more visits. Chosen by measurement on the same page.

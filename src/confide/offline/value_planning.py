@@ -30,7 +30,7 @@ from confide.release.value import Value, value_with
 # equally likely. Measured.
 LEAST_CELL = 0.05
 # Standard deviations are estimates themselves, and leave out products of errors. This factor was
-# chosen on other seeds than those of docs/benchmarks/values_learn.md.
+# chosen on other seeds than those of docs/results/policies.md.
 WIDER = 1.15
 # Discounted visits of all states together, from which on later steps change nothing.
 _FAINT = 1e-12

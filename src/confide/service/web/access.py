@@ -33,7 +33,7 @@ MAY = {
 _DAYS = re.compile(r"([1-9][0-9]{0,3})d")
 _SECONDS_PER_DAY = 86_400
 # Keys are read again after so many seconds, because another process may revoke one. A matter of
-# taste, which docs/threat_model.md mentions: a key is revoked within seconds.
+# taste, which docs/privacy/threat_model.md mentions: a key is revoked within seconds.
 _KEYS_FRESH_SECONDS = 5.0
 # Both are required for security: a secret of 256 random bits cannot be guessed, so its hash needs
 # neither salt nor time.
