@@ -43,6 +43,11 @@ def environment() -> "Environment":
     return made
 
 
+def look() -> str:
+    """The style sheet of colours and fonts that reports, the service and the documentation share."""
+    return (_HERE / "look.css").read_text(encoding="utf-8")
+
+
 def render(template: str, *, data: object = None, **shown: Any) -> str:
     """A whole page. With `data` it has figures, which report.js draws; every page has the script of tables, tables.js."""
     from markupsafe import Markup
@@ -55,7 +60,7 @@ def render(template: str, *, data: object = None, **shown: Any) -> str:
         .get_template(template)
         .render(
             policy=Markup(f"{policy}; script-src {allowed}"),
-            css=Markup(palette() + (_HERE / "report.css").read_text(encoding="utf-8")),
+            css=Markup(palette() + look() + (_HERE / "report.css").read_text(encoding="utf-8")),
             data=None if data is None else Markup(_json(data)),
             scripts=[Markup(text) for text in scripts],
             made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

@@ -86,7 +86,7 @@ def test_while_the_database_is_away_pages_say_so(folder, monkeypatch):
 
 def test_static_files(http):
     page = http.get("/").text
-    for name in ("page.css", "page.js", "icon.svg"):
+    for name in ("look.css", "page.css", "page.js", "icon.svg"):
         address = re.search(rf"/static/{name}\?v=[0-9a-f]+", page).group(0)
         answer = http.get(address)
         assert answer.status_code == 200 and "immutable" in answer.headers["cache-control"]

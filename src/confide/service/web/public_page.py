@@ -18,6 +18,7 @@ import numpy as np
 
 from confide.privacy.loss import compose, loss_from_json
 from confide.report.charts import Axis, Chart, Level, Look, Series
+from confide.report.page import look
 from confide.report.static import PlacedChart, placed
 from confide.service.documents import ReleaseRow
 from confide.service.web.estimates import Estimates, estimates
@@ -68,8 +69,12 @@ def environment() -> "Environment":
 
 @cache
 def static_files() -> dict[str, tuple[bytes, str]]:
-    """Return the style sheet, the script and the icon, each with its digest."""
+    """Return the style sheets, the script and the icon, each with its digest.
+
+    The colours and fonts are those of reports.
+    """
     files = {path.name: path.read_bytes() for path in sorted((_HERE / "static").iterdir())}
+    files["look.css"] = look().encode()
     return {name: (data, hashlib.sha256(data).hexdigest()) for name, data in files.items()}
 
 
