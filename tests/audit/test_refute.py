@@ -37,7 +37,8 @@ AGENTS = private_agents()
 ANSWERS = ("lsvi-ucb-answers", "lsvi-ucb-observations-answers")
 # LSVI-UCB whose users show features of observations
 OBSERVED = "lsvi-ucb-observations"
-ESTIMATORS = ("counts-and-sums", "dp-lsw", "dp-lsl", *TWO_QUESTIONS)  # attacked in tests/evaluation
+# Attacked in tests/evaluation.
+ESTIMATORS = ("counts-and-sums", "dp-lsw", "dp-lsl", *TWO_QUESTIONS)
 RUNS = {
     "smooth": 60_000,
     "gaussian": 8_000,
@@ -46,7 +47,7 @@ RUNS = {
     "questions-vi": 100,
     "next-state-vi": 200,
     **dict.fromkeys(("lsvi-ucb", OBSERVED), 400),
-}  # 2 500 for streams
+}
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +77,8 @@ def test_promises_are_not_refuted(name):
     shown = (
         0.1 if name == "next-state-vi" else 0.4 if name in (*AGENTS, OBSERVED, "smooth") else 1.2
     )
-    assert result.epsilon_lower > shown  # and the attack was not a blunt one
+    # The attack was not a blunt one.
+    assert result.epsilon_lower > shown
 
 
 @pytest.mark.parametrize("twin", TWINS)
@@ -145,7 +147,8 @@ def test_too_little_noise_on_answers_is_caught(monkeypatch, answers):
         if isinstance(self._source, TapedSource):
             self._source._inner = Scaled(self._source._inner, 0.3)
 
-    monkeypatch.setattr("confide.audit.agents.USERS", 16)  # 8 do not show it in as many runs
+    # Eight users do not show it in as many runs.
+    monkeypatch.setattr("confide.audit.agents.USERS", 16)
     assert not attack(answers, runs=300).refuted
     monkeypatch.setattr(SharedBudget, "__init__", init)
     assert attack(answers, runs=300).refuted

@@ -706,7 +706,8 @@ def with_devices(device):
 def test_devices_that_say_more_than_their_message_are_refuted(device):
     result = replayed(with_devices(device), privacy=LOCAL)
     assert "messages" in channels(result)
-    if device is Forgetful:  # the nonce of a talkative one also decides how its message is decoded
+    # The nonce of a talkative one also decides how its message is decoded.
+    if device is Forgetful:
         assert channels(result) == {"messages"}
     assert not replayed(with_devices(LocalClient), privacy=LOCAL, neighbours=4).refuted
 

@@ -31,7 +31,8 @@ class Chain:
     """
 
     values = chain_values(states=STATES, discount=DISCOUNT)
-    shares = (np.arange(STATES) + 1) / STATES  # of users who visit a state
+    # The share of users who visit each state.
+    shares = (np.arange(STATES) + 1) / STATES
 
     def users(self, count, seed=0):
         rng = np.random.default_rng(seed)

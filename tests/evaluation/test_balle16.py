@@ -110,7 +110,8 @@ def test_ternary_search_finds_the_maximum():
 
 
 def test_exact_alpha():
-    assert round(smooth_alpha(0.1, 0.1, 5.815e-4, 40), 4) == 2.8473  # the printed one: 122.4
+    # The printed constant is 122.4.
+    assert round(smooth_alpha(0.1, 0.1, 5.815e-4, 40), 4) == 2.8473
 
 
 def test_fits_with_features_solve_their_equations():

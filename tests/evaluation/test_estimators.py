@@ -77,7 +77,8 @@ def test_the_answer_about_one_log_is_not_given_for_another(tmp_path, chain):
         estimator.release(log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0))
     assert len(ledger.spends) == 2
     estimator.release(log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0), id="june")
-    with pytest.raises(LedgerError):  # nor under a name that one chooses
+    # Nor under a name that one chooses.
+    with pytest.raises(LedgerError):
         estimator.release(
             chain.log(), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0), id="june"
         )
@@ -143,7 +144,8 @@ def test_without_privacy_they_are_the_plain_estimates(chain):
         np.testing.assert_allclose(estimate.values, plain.values, atol=1e-6)
     paid = DISCOUNT ** (counted.trajectories[1:] - counted.trajectories[:-1] - 1.0)
     starts = counted.states[counted.trajectories[:-1]]
-    mean = [paid[starts == 0].mean()]  # state 0 is first visited by those who start there
+    # State 0 is first visited by those who start there.
+    mean = [paid[starts == 0].mean()]
     np.testing.assert_allclose(plain.values[:1], mean, atol=1e-6)
     assert np.abs(LSL(**COMMON, ridge=1e-6).release(chain.log()).values - plain.values).max() < 1e-6
 

@@ -15,8 +15,10 @@ from confide.trajectory import LoggedUsers
 
 S, GAMMA, ADVANCE = 8, 0.95, 0.65
 PRIVATE = confide.CentralDP(1.0, 1e-6)
-TARGET = np.tile([1 - ADVANCE, ADVANCE], (S, 1))  # users advance half of the time
-TARGET[-1] = 0.5  # where both actions lead to the end
+# Users advance half of the time.
+TARGET = np.tile([1 - ADVANCE, ADVANCE], (S, 1))
+# In the last state both actions lead to the end.
+TARGET[-1] = 0.5
 TRUTH = chain_values(states=S, stay=1 - ADVANCE, discount=GAMMA).mean()
 ALL = {
     "plain": ImportanceSampling(TARGET, GAMMA, clip=8.0, return_bound=1.0),
@@ -347,9 +349,10 @@ def test_a_clip_that_takes_off_much_of_the_weight_is_said(estimator, relation, c
     )
     assert above == pytest.approx((exact > 0.7).sum(), rel=0.02)
     assert estimate.clipped_share == pytest.approx(lost, abs=0.01)
+    # Warnings are errors here: a large clip gives none.
     estimator(TARGET, GAMMA, clip=8.0, return_bound=1.0).release(
         Seen(users), privacy=privacy, rng=np.random.default_rng(0)
-    )  # warnings are errors here
+    )
 
 
 @pytest.mark.filterwarnings("ignore::confide.errors.ClippedWeightsWarning")
@@ -372,7 +375,8 @@ def test_intervals_cover_what_the_clip_took_off(estimator, chain):
         hits.append(low[0] <= TRUTH <= high[0])
         values.append(estimate.values[0])
     assert sum(hits) >= 45
-    assert abs(np.mean(values) - TRUTH) > 0.005  # the standard error is .0005
+    # The standard error is .0005.
+    assert abs(np.mean(values) - TRUTH) > 0.005
 
 
 @pytest.mark.parametrize("estimator", [ImportanceSampling, WeightedImportanceSampling])

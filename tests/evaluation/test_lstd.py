@@ -12,7 +12,8 @@ S, GAMMA = 8, 0.95
 PRIVATE = confide.CentralDP(1.0, 1e-6)
 LINES = np.polynomial.legendre.legvander(np.linspace(-1, 1, S), 1)
 VALUES = chain_values(states=S, discount=GAMMA)
-TRUE = np.stack([np.ones(S), VALUES], axis=1)  # features that express the truth
+# Features that express the truth.
+TRUE = np.stack([np.ones(S), VALUES], axis=1)
 
 
 class Seen:

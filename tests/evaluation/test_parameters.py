@@ -164,7 +164,8 @@ def test_a_target_that_is_shorter_than_trajectories_may_be_is_refused(kind, tmp_
         )
     assert not ledger.spends
     short.release(in_memory(user, max_steps=5), privacy=PRIVATE, rng=np.random.default_rng(0))
-    same = kind(TARGET, return_bound=1.0)  # the same at every step
+    # The same at every step.
+    same = kind(TARGET, return_bound=1.0)
     same.release(in_memory(user, max_steps=6), privacy=PRIVATE, rng=np.random.default_rng(0))
 
 

@@ -11,7 +11,8 @@ from confide.evaluation.range_of_returns import range_of_returns
     [
         ((0.0, 1.0), 10, 1.0, 0.0, 10.0),
         ((-1.0, 1.0), 1000, 0.9, -10.0, 10.0),
-        ((0.5, 1.0), 4, 1.0, 0.5, 4.0),  # a trajectory may have one step
+        # A trajectory may have one step.
+        ((0.5, 1.0), 4, 1.0, 0.5, 4.0),
         ((-2.0, -1.0), 3, 0.5, -3.5, -1.0),
     ],
 )

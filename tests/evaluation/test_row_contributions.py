@@ -48,11 +48,12 @@ def test_visits_are_regressed_as_by_hand():
     x, v = rng.normal(size=(4, 3)) / 3, rng.uniform(0.2, 1, size=4)
     statistic = visit_sums(x, v, 3, 1.5, discount=0.5)
     trip = [(2, 0.0), (2, 0.25), (0, 1.0), (1, 0.0), (3, 0.5)]
+    # State 3 is the fourth, which is one too many.
     returns = {
         2: 0 + 0.5 * (0.25 + 0.5 * (1 + 0.5 * (0 + 0.5 * 0.5))),
         0: 1 + 0.5 * 0.5 * 0.5,
         1: 0.25,
-    }  # the fourth is one too many
+    }
     A = sum(np.outer(x[s], x[s]) for s in returns)
     b = sum(v[s] * x[s] * np.clip((F - 0.5) / 0.5, -1, 1) for s, F in returns.items())
     got_A, got_b = statistic.bound.unpack(statistic.contribution(users([trip])).values)
@@ -171,7 +172,8 @@ def test_bands_add_up_to_the_second_moment():
     g = rng.normal(size=(500, 3)) * rng.choice([0.001, 0.1, 0.5], size=(500, 1))
     statistic, total = banded(g)
     np.testing.assert_allclose(statistic.sum_filled_bands(total.values, 1e-9), g.T @ g, rtol=1e-4)
-    assert not statistic.sum_filled_bands(total.values, 1e9).any()  # all of it might be noise
+    # All of it might be noise.
+    assert not statistic.sum_filled_bands(total.values, 1e9).any()
 
 
 def test_a_user_touches_one_band():

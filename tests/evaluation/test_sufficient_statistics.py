@@ -126,7 +126,8 @@ def test_intervals_cover(features, chain):
     """
     estimator = SufficientStatistics(features, GAMMA, visits=S, return_bound=1.0)
     assert 0.85 <= covered(estimator, chain, 150, 2000) <= 0.98
-    if features is not LINES:  # without noise the error of three features is the features'
+    # Without noise the error of three features is the features'.
+    if features is not LINES:
         assert 0.85 <= covered(estimator, chain, 150, 2000, confide.NoPrivacy()) <= 0.98
 
 

@@ -97,7 +97,8 @@ def test_any_partitioning_gives_the_same_bits():
 @pytest.mark.parametrize("bad", [(-1, 0.0), (7, 0.0), (0, math.nan), (0, math.inf), (0, -math.inf)])
 def test_a_user_whose_data_make_no_sense_contributes_nothing(bad):
     statistic = FirstVisitReturns(FirstVisits(4, 4, 1), 1.0, 0.5, 0.5)
-    user = [[(1, 1.0), (2, 1.0)], [bad]]  # also in a trajectory beyond the cap
+    # Also in a trajectory beyond the cap.
+    user = [[(1, 1.0), (2, 1.0)], [bad]]
     assert not statistic.contribution(log([user])).values.any()
     users = log([[[(1, 1.0)]]])
     silent = LoggedUsers(

@@ -197,7 +197,8 @@ def check(importer, source_of, columns, values, names=None, **options):
     others, users = importer.rows(source_of(columns), **options)
     assert len(users) == USERS and len(others) == (USERS - 1) * ROWS
     for name in names or columns:
-        if name == "user":  # another id is another user
+        # Another id is another user.
+        if name == "user":
             continue
         for group in replacements(values):
             imported_rows = importer.rows(source_of(changed(columns, name, group)), **options)

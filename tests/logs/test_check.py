@@ -51,7 +51,8 @@ def test_counts(path, small):
         }
         # who knows how many states there are?
         assert open_logs(path, max_steps=3).check().zero == 6
-        assert open_logs(path).check().zero == 7  # the last row of the last user is looked at
+        # The last row of the last user is looked at.
+        assert open_logs(path).check().zero == 7
 
 
 def test_no_value_is_shown(path):

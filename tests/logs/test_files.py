@@ -47,7 +47,8 @@ def test_paths(tmp_path, save, steps):
 def test_files_that_differ(save, steps):
     a = save(steps(1, 2), "a.parquet")
     refused("different types", [a, save(steps("2", 2), "b.parquet", user=pa.string())])
-    save([], "b.parquet", user=pa.string())  # nobody, of whatever type
+    # Nobody, of whatever type.
+    save([], "b.parquet", user=pa.string())
     assert sum(block.count for block in read([a, a.replace("a.parquet", "b.parquet")])) == 1
 
 
@@ -220,7 +221,8 @@ def test_one_user_of_ten_million_steps_in_one_row_group(tmp_path):
             int, subprocess.run(run, capture_output=True, text=True, check=True).stdout.split()
         )
         assert rows == largest == cap
-        assert megabytes < 600  # 466 to 540 were measured
+        # 466 to 540 were measured.
+        assert megabytes < 600
 
 
 @pytest.mark.parametrize("wrong", [None, 3, [None], ["log.parquet", 3]], ids=str)

@@ -16,7 +16,8 @@ def test_radix_order_is_the_stable_one(rng, bits):
     assert len(kernels.radix_order(keys[:0])) == 0
 
 
-@pytest.mark.parametrize("users", [2, 50, 1000])  # rows of a user: many, some, few
+# Rows of a user: many, some, few.
+@pytest.mark.parametrize("users", [2, 50, 1000])
 def test_rows_by_user_and_time(rng, users):
     user, time = rng.integers(0, users, 5000, dtype=np.uint64), rng.integers(-50, 50, 5000)
     order = kernels.radix_order(user)
@@ -34,7 +35,8 @@ def test_stays_by_their_first_row(rng):
     expected = []
     for each in range(60):
         rows = np.flatnonzero(user == each)
-        first = list(dict.fromkeys(stay[rows].tolist()))  # in the order in which they come
+        # In the order in which they come.
+        first = list(dict.fromkeys(stay[rows].tolist()))
         expected += [
             (int(row), place) for place, one in enumerate(first) for row in rows if stay[row] == one
         ]
@@ -70,7 +72,8 @@ def test_hashes_tell_ids_apart_and_spaces_do_not_count():
     assert (hashes == 0).tolist() == [True, True, *[False] * 6, True, False]
     assert hashes[2] == hashes[3] and len(set(hashes.tolist())) == 7
     assert np.array_equal(hash_ids(pa.array(texts).dictionary_encode(), 7, "x"), hashes)
-    assert np.array_equal(hash_ids(pa.array(["?", *texts])[1:], 7, "x"), hashes)  # a slice
+    # A slice has an offset.
+    assert np.array_equal(hash_ids(pa.array(["?", *texts])[1:], 7, "x"), hashes)
     many = hash_ids(pa.array(np.arange(200_000)), 7, "x")
     assert len(np.unique(many)) == 200_000 and not np.array_equal(
         many[:9], hash_ids(pa.array(np.arange(9)), 8, "x")

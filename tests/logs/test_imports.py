@@ -95,7 +95,8 @@ def _by_user(path, key):
 def test_rows_in_any_order_become_stays_in_the_order_of_time(imported):
     report, rows = imported(
         "a,s2,2020-01-09 00:00:00,mild,low,1",
-        "b,s1,2020-01-01 00:00:00,severe,high,0.5",  # the same name of a stay of somebody else
+        # The same name of a stay of somebody else.
+        "b,s1,2020-01-01 00:00:00,severe,high,0.5",
         "a,s1,2020-01-02 00:00:00,severe,high,0.25",
         "a,s1,2020-01-01 00:00:00,mild,low,0",
     )
@@ -113,10 +114,13 @@ def test_rows_in_any_order_become_stays_in_the_order_of_time(imported):
 def test_duplicates_and_several_rows_of_a_time(imported):
     lines = [
         "a,s,2020-01-01,mild,low,1",
-        "a,s,2020-01-01,mild,low,1",  # twice
-        "a,s,2020-01-01,mild,,1",  # and the same with a cell less
+        # Twice.
+        "a,s,2020-01-01,mild,low,1",
+        # And the same with a cell less.
+        "a,s,2020-01-01,mild,,1",
         "a,s,2020-01-02,mild,low,1",
-        "a,s,2020-01-02,severe,,0.5",  # another reading of the same time
+        # Another reading of the same time.
+        "a,s,2020-01-02,severe,,0.5",
         "a,s,2020-01-02,,high,",
     ]
     report, rows = imported(*lines)
@@ -148,7 +152,8 @@ def test_what_is_missing_is_lost_and_said_and_everybody_stays(imported):
     report, rows = imported(*lines)
     zero = [(0, 0, None, 0.0, None)]
     assert {user: rows[user] for user in "bcde"} == dict.fromkeys("bcde", zero)
-    assert [row[1] for row in rows["a"]] == [0, 2]  # a gap where a step was lost
+    # A gap where a step was lost.
+    assert [row[1] for row in rows["a"]] == [0, 2]
     counts = report.counts
     assert (
         counts["users"],
@@ -347,10 +352,14 @@ def test_steps_of_a_fixed_length(imported):
     """
     lines = [
         "a,s,2020-01-01 01:00,mild,low,1",
-        "a,s,2020-01-01 01:00,mild,low,1",  # twice
-        "a,s,2020-01-01 04:59,severe,high,0.5",  # still in the first four hours
-        "a,s,2020-01-01 05:00,mild,low,0",  # the second four
-        "a,s,2020-01-01 13:00,mild,low,0.25",  # the fourth: the third has no row, and leaves a gap
+        # Twice.
+        "a,s,2020-01-01 01:00,mild,low,1",
+        # Still in the first four hours.
+        "a,s,2020-01-01 04:59,severe,high,0.5",
+        # The second four.
+        "a,s,2020-01-01 05:00,mild,low,0",
+        # The fourth: the third has no row, and leaves a gap.
+        "a,s,2020-01-01 13:00,mild,low,0.25",
         "a,t,2020-02-01 03:00,mild,low,2",
     ]
     report, rows = imported(*lines, every="4h")
@@ -487,7 +496,8 @@ def test_ids_are_hashed_with_the_holders_key(imported, tmp_path):
     assert stat.S_IMODE(key.stat().st_mode) == 0o600 and len(bytes.fromhex(key.read_text())) == 32
     assert stat.S_IMODE((tmp_path / "log.parquet").stat().st_mode) == 0o600
     first = pq.read_table(tmp_path / "log.parquet")
-    imported(" a ,s,2020-01-01,mild,low,1")  # spaces are no part of an id
+    # Spaces are no part of an id.
+    imported(" a ,s,2020-01-01,mild,low,1")
     assert pq.read_table(tmp_path / "log.parquet").equals(first)
     import_log(
         tmp_path / "raw.csv",
@@ -781,7 +791,8 @@ def test_an_error_ends_the_thread_that_reads_ahead(imported, monkeypatch):
 
     before = set(threading.enumerate())
     monkeypatch.setattr(sorting.Spill, "add", full)
-    with pytest.raises(OSError, match="No space") as held:  # with all that its frames hold
+    # With all that its frames hold.
+    with pytest.raises(OSError, match="No space") as held:
         imported("a,s,2020-01-01,mild,low,1")
     assert set(threading.enumerate()) <= before
     assert held.tb is not None

@@ -317,7 +317,8 @@ def test_without_trajectories_or_steps(save, steps):
         (True, [[(5, 0.5), (6, 0.5), (7, 0.5)]]),
         (True, [[(8, 0.5)]]),
     ]
-    assert flat(open_logs(path, trajectory=None).blocks())[0] == (False, [])  # steps 0 1 0
+    # Steps 0 1 0.
+    assert flat(open_logs(path, trajectory=None).blocks())[0] == (False, [])
     with pytest.raises(InvalidParameter, match="max_trajectories=2"):
         open_logs(path, trajectory=None, max_trajectories=2)
 
@@ -412,7 +413,8 @@ def test_missing_steps_are_marked_and_survive_writing(tmp_path, save, small, ste
     small(batch)
     rows = [*steps(1, 0, 1, 2, 3), *steps(1, 4, 5, trajectory=1), *steps(2, 6, 7, 8)]
     kept = [row for place, row in enumerate(rows) if place not in (1, 4, 7)]
-    expected = [False, True, False, False, False, True]  # states 0, 2, 3, then 5 alone, then 6, 8
+    # States 0, 2, 3, then 5 alone, then 6, 8.
+    expected = [False, True, False, False, False, True]
     first = open_logs(save(kept), max_trajectories=2)
     write(tmp_path / "again.parquet", first.blocks())
     for logs in (
