@@ -13,7 +13,7 @@ import numpy.typing as npt
 from confide.errors import InvalidParameter
 from confide.policy import LinearPolicy
 from confide.problems import LQSystem
-from confide.problems.stationary import steered
+from confide.problems.stationary import reached_space
 
 Array = npt.NDArray[np.float64]
 
@@ -194,7 +194,11 @@ def check(system: LQSystem, policy: LinearPolicy | None = None) -> LQCheck:
 
 
 def _dynamics(A: Array, B: Array, a: float, b: float) -> tuple[Part, ...]:
-    size, found, n = float(np.hypot(np.linalg.norm(A), np.linalg.norm(B))), steered(A, B), len(A)
+    size, found, n = (
+        float(np.hypot(np.linalg.norm(A), np.linalg.norm(B))),
+        reached_space(A, B),
+        len(A),
+    )
     near = f", margin {controllability_margin(A, B):.2g}" if found.dimension == n else ""
     return (
         Part("(a)", f"||(A, B)||_F = {size:.4g}, at most 1", size <= 1 + ROUNDING),

@@ -18,7 +18,7 @@ from confide.mechanisms.sources import FastSource  # noqa: E402
 from confide.policy import FeaturePolicy, RandomPolicy, load_policy  # noqa: E402
 from confide.privacy import JointDP, NoPrivacy  # noqa: E402
 from confide.problems import FeaturesPublic, GymProblem, make  # noqa: E402
-from confide.problems.gym import made_env  # noqa: E402
+from confide.problems.gym import open_environment  # noqa: E402
 from confide.runs.runner import run  # noqa: E402
 from confide.trajectory import Trajectories, counts_of_nobody  # noqa: E402
 
@@ -261,7 +261,7 @@ def test_what_is_refused(problem):
     with pytest.raises(InvalidParameter, match="GymProblem"):
         LSVIUCB(make("lock").public, episodes=10, privacy=PRIVATE)
     with pytest.raises(InvalidParameter, match="feature_norm must be positive"):
-        GymProblem(made_env("CartPole-v1", {}), lambda _: np.eye(2), 5, feature_norm=0)
+        GymProblem(open_environment("CartPole-v1", {}), lambda _: np.eye(2), 5, feature_norm=0)
     with pytest.raises(InvalidParameter, match="horizon must be at least 1"):
         FeaturesPublic(np.eye, 0, 2, 2)
 

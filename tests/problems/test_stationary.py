@@ -17,7 +17,7 @@ from confide.problems import (
     random_lq,
     thermal,
 )
-from confide.problems.stationary import steered
+from confide.problems.stationary import reached_space
 
 NAMED = [oscillator(), thermal(), glucose(), double_integrator(), pendulum(), mass_chain()]
 RANDOM = [random_lq(seed) for seed in range(8)] + [
@@ -46,7 +46,7 @@ def test_all_named_systems_are_controllable(system):
     scaled = system.A / np.linalg.norm(system.A, 2)
     matrix = np.hstack([np.linalg.matrix_power(scaled, k) @ system.B for k in range(n)])
     assert np.linalg.matrix_rank(matrix) == n  # few states: the textbook's matrix is good enough
-    assert system.controllable and system.stabilisable and steered(system.A, system.B).rest == 0
+    assert system.controllable and system.stabilisable and reached_space(system.A, system.B).rest == 0
 
 
 def test_many_states():
@@ -67,7 +67,7 @@ def test_many_states():
     )
     A, B, *_ = signal.cont2discrete((F, np.eye(6)[:, 4:5], np.eye(6), np.zeros((6, 1))), 0.5)
     # both neighbours move alike: what is antisymmetric is out of reach
-    pushed_in_the_middle = steered(A, B)
+    pushed_in_the_middle = reached_space(A, B)
     assert pushed_in_the_middle.dimension == 4 and pushed_in_the_middle.rest == pytest.approx(1.0)
 
 
@@ -89,7 +89,7 @@ def test_many_states():
 def test_what_inputs_reach(A, B, dimension, rest):
     for seed in range(5):
         turned = system_of(*rotated(A, B, seed))
-        found = steered(turned.A, turned.B)
+        found = reached_space(turned.A, turned.B)
         assert found.dimension == dimension and found.rest == pytest.approx(rest, abs=1e-7)
         assert turned.controllable == (dimension == 2) and turned.stabilisable == (rest < 1)
 

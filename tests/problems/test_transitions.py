@@ -4,7 +4,7 @@ import pytest
 from confide.errors import InvalidParameter
 from confide.problems.transitions import (
     check_probabilities,
-    normalised,
+    normalize_rows,
     sparse_rows,
     sparse_transitions,
 )
@@ -64,8 +64,8 @@ def test_sparse_rows_drop_what_cannot_happen():
 
 def test_normalising_twice_changes_nothing():
     x = np.random.default_rng(0).dirichlet(np.ones(7), size=1000) * (1 + 1e-9)
-    once = normalised(x)
-    assert np.abs(once.sum(axis=1) - 1).max() < 1e-15 and np.array_equal(normalised(once), once)
+    once = normalize_rows(x)
+    assert np.abs(once.sum(axis=1) - 1).max() < 1e-15 and np.array_equal(normalize_rows(once), once)
     with pytest.raises(InvalidParameter, match=r"x\[s=0\] must sum to one"):
         check_probabilities(x * 1.1, "x", "s")
 

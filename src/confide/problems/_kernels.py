@@ -1,6 +1,8 @@
 """The inner loops of exact planning and of sampling, over sparse rows.
 
-Row r = (layer * S + s) * A + a of the transitions holds successors[indptr[r]:indptr[r + 1]] and their probabilities.
+Row r = (layer * S + s) * A + a of the transitions has the entries indptr[r]:indptr[r + 1] of
+successors and their probabilities. The order in which random numbers are used decides the users of
+a seed, so it must not change.
 """
 
 from typing import Any
@@ -81,15 +83,20 @@ def walk(
     rewards_out: Array,
     draws: Array,
 ) -> None:
-    """Independent episodes of one policy: `actions` [h, s] if it is deterministic (else -1), cumulative weights [h, s, a].
+    """Independent episodes of one policy.
 
-    Uniform draws [user, draw] are used one after the other: the start, and for each step the action (if it is drawn), the reward (if it
-    is) and the next state. `outcome_rewards` [entry] are what each outcome earns; if there are none, rewards are means, or drawn.
+    `actions` [h, s] are those of a deterministic policy, or -1 where an action is drawn from the
+    cumulative weights [h, s, a]. Uniform `draws` [user, draw] are used one after the other: the
+    start, and for each step the action (if it is drawn), the reward (if it is) and the next state.
+    `outcome_rewards` [entry] are what each outcome earns. If there are none, rewards are their
+    means, or 0 or 1 with these means if `bernoulli`.
     """
     users, H = actions_out.shape
     A = rewards.shape[2]
     for i in range(users):
-        s, k = np.searchsorted(start, draws[i, 0], side="right"), 1
+        s = np.searchsorted(start, draws[i, 0], side="right")
+        # The next of this user's draws.
+        k = 1
         states_out[i, 0] = s
         for h in range(H):
             a = actions[h, s]
@@ -103,7 +110,9 @@ def walk(
             if bernoulli:
                 reward = 1.0 if draws[i, k] < reward else 0.0
                 k += 1
-            low, high = indptr[row], indptr[row + 1] - 1
+            # The first entry whose cumulative probability is above the draw, by bisection.
+            low = indptr[row]
+            high = indptr[row + 1] - 1
             while low < high:
                 middle = (low + high) // 2
                 if cumulative[middle] > draws[i, k]:
@@ -112,7 +121,8 @@ def walk(
                     low = middle + 1
             if outcome_rewards.size > 0:
                 reward = outcome_rewards[low]
-            s, k = successors[low], k + 1
+            s = successors[low]
+            k += 1
             actions_out[i, h] = a
             rewards_out[i, h] = reward
             states_out[i, h + 1] = s
@@ -141,14 +151,16 @@ def walk_linear(
 ) -> None:
     """Independent episodes of x' = A x + B u + w, u = K_h x, w uniform in the ball of that radius.
 
-    `gains` [g, h, d, n] are those of each user, or one for all. Users start in `starts` [s, n], one after the other and again from the
-    first. Without any they start on the unit sphere, at random.
+    `gains` [g, h, d, n] are those of each user, or one for all. Users start in `starts` [s, n], one
+    after the other and again from the first. Without any they start on the unit sphere, at random.
     """
     users, H, d = inputs_out.shape
     n = A.shape[0]
-    x, moved, u = np.empty(n), np.empty(n), np.empty(d)
+    x = np.empty(n)
+    moved = np.empty(n)
+    u = np.empty(d)
     for i in range(users):
-        played = gains[i % len(gains)]
+        user_gains = gains[i % len(gains)]
         if len(starts) == 0:
             _direction(x, rng)
         else:
@@ -159,11 +171,11 @@ def walk_linear(
             for j in range(d):
                 u[j] = 0.0
                 for k in range(n):
-                    u[j] += played[h, j, k] * x[k]
+                    u[j] += user_gains[h, j, k] * x[k]
             _direction(moved, rng)
-            drawn = rng.random()
-            # a power takes three times as long
-            length = radius * (np.sqrt(drawn) if n == 2 else drawn ** (1.0 / n))
+            draw = rng.random()
+            # A power takes three times as long as a square root.
+            length = radius * (np.sqrt(draw) if n == 2 else draw ** (1.0 / n))
             for j in range(n):
                 value = length * moved[j]
                 for k in range(n):
@@ -185,6 +197,7 @@ def walk_linear(
 def _direction(out: Array, rng: np.random.Generator) -> None:
     """A uniform point of the unit sphere."""
     total = 0.0
+    # A vector of nearly zero length has no direction, so it is drawn again.
     while total < 1e-200:
         total = 0.0
         for k in range(out.size):

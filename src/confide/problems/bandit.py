@@ -13,7 +13,7 @@ from confide.errors import InvalidParameter
 from confide.identity import Identity
 from confide.policy import ContextPolicy, Policy, RandomPolicy
 from confide.problems.saving import save_problem
-from confide.problems.transitions import frozen
+from confide.problems.transitions import read_only_copy
 from confide.trajectory import Trajectories
 
 Array = npt.NDArray[np.float64]
@@ -70,8 +70,8 @@ class LinearBandit:
                 f"|<contexts[user={n}, a={a}], parameter>| must be at most 1/2, got {abs(means[n, a]):.4g}"
             )
         text("name", self.name)
-        object.__setattr__(self, "parameter", frozen(theta))
-        object.__setattr__(self, "contexts", frozen(np.ascontiguousarray(x)))
+        object.__setattr__(self, "parameter", read_only_copy(theta))
+        object.__setattr__(self, "contexts", read_only_copy(np.ascontiguousarray(x)))
 
     def identity(self) -> Identity:
         """Everything that it is, by the names in its file."""

@@ -1,4 +1,8 @@
-"""Problems by name, for the command line: importable without importing any of them."""
+"""Problems by name, for the command line. This file imports none of them before it is needed.
+
+The names in `PROBLEMS` are typed by users and stand in sweeps, in the specifications of services
+and in labels of saved runs. A name may be added, but not changed.
+"""
 
 import importlib
 import inspect
@@ -65,12 +69,14 @@ def make(
     features: "Features | str | None" = None,
     feature_norm: float | None = None,
 ) -> "Problem":
-    """The problem of that name (of that instance seed, where it has one), the file of a saved problem, or an environment of Gymnasium.
+    """The problem of that name, the file of a saved problem, or an environment of Gymnasium.
 
-    A horizon replaces the problem's own. A name wins over a file: write ./lock for a file called lock.
+    `seed` chooses the instance, where a problem has several. A horizon replaces the problem's own.
+    A name wins over a file: write ./lock for a file called lock.
 
-    An environment is gym:ID, or gym:package.module:Class for one's own class, or function that makes one. With a table it is imported by
-    `from_gymnasium`, which explains `rewards`; without one it is played by `environment`, and needs a `reward_range`. With `features`, a
+    An environment is gym:ID, or gym:package.module:Class for one's own class, or for a function
+    that makes one. With a table it is imported by `from_gymnasium`, which explains `rewards`.
+    Without one it is played by `environment`, and needs a `reward_range`. With `features`, a
     function or package.module:function, it is a `GymProblem`, which explains `feature_norm`.
     """
     whole("seed", seed, at_least=0)
@@ -120,22 +126,21 @@ def check_environment_options(
 def _from_gym(
     place: str, horizon: int | None, rewards: str | None, reward_range: tuple[float, float] | None
 ) -> "Problem":
-    from confide.problems.gym import from_gymnasium, has_table, made_env
+    from confide.problems.gym import from_gymnasium, has_table, open_environment
 
-    made = made_env(_own(place) or place, {})
-    if has_table(made):
-        return from_gymnasium(
-            made, horizon, rewards=rewards or "learned", reward_range=reward_range
-        )
+    env = open_environment(_own_environment(place) or place, {})
+    if has_table(env):
+        return from_gymnasium(env, horizon, rewards=rewards or "learned", reward_range=reward_range)
     from confide.problems.sampled import environment
 
     if rewards == "public":
         raise InvalidParameter(f"gym:{place} has no table: its rewards are learned")
     if reward_range is None:
         raise InvalidParameter(
-            f"gym:{place} has no table: give the public range of its rewards, as in --reward-range 0 1"
+            f"gym:{place} has no table: "
+            "give the public range of its rewards, as in --reward-range 0 1"
         )
-    return environment(made, horizon, reward_range=reward_range)
+    return environment(env, horizon, reward_range=reward_range)
 
 
 def _with_features(
@@ -145,14 +150,14 @@ def _with_features(
     features: Any,
     feature_norm: float | None,
 ) -> "GymProblem":
-    from confide.problems.gym import GymProblem, made_env
+    from confide.problems.gym import GymProblem, open_environment
 
-    env = made_env(_own(place) or place, {})
+    env = open_environment(_own_environment(place) or place, {})
     norm = 1.0 if feature_norm is None else feature_norm
     return GymProblem(env, features, horizon, feature_norm=norm, reward_range=reward_range)
 
 
-def _own(place: str) -> Any:
+def _own_environment(place: str) -> Any:
     """What package.module:Class makes; None if it is a name of Gymnasium's registry."""
     module, colon, attribute = place.partition(":")
     if not colon:
@@ -161,7 +166,8 @@ def _own(place: str) -> Any:
     try:
         maker = getattr(importlib.import_module(module), attribute, None)
         return None if maker is None else maker()
-    except Exception as error:  # whatever is wrong in somebody's own file is said in one line
+    except Exception as error:
+        # Whatever is wrong in somebody's own file is said in one line.
         raise InvalidParameter(
             f"cannot make the environment {place}: {type(error).__name__}: {error}"
         ) from None
@@ -179,6 +185,7 @@ def _build(name: str, builder: Callable[..., Any], seed: int, horizon: int | Non
 
 
 def _hint(text: str) -> str:
-    if re.fullmatch(r"[\w/]+-v\d+", text):  # as Gymnasium names its environments
+    # Gymnasium names its environments like this.
+    if re.fullmatch(r"[\w/]+-v\d+", text):
         return f"; did you mean {_GYM}{text}?"
     return PROBLEMS.hint(text)

@@ -15,7 +15,7 @@ from confide.problems.finite import FiniteProblem
 from confide.problems.linear_mixture import LinearMixturePublic, check_reward_features
 from confide.problems.successor_features import ROUNDING, SuccessorFeatures
 from confide.problems.tabular import TabularMDP
-from confide.problems.transitions import Transitions, frozen, sparse_rows
+from confide.problems.transitions import Transitions, read_only_copy, sparse_rows
 
 Array = npt.NDArray[np.float64]
 
@@ -119,7 +119,7 @@ class FeatureMixtureMDP(FiniteProblem):
         if not value_bound > 0:
             raise InvalidParameter("features must not all be zero")
         checked = {
-            "weights": frozen(weights),
+            "weights": read_only_copy(weights),
             "weight_bound": weight_bound,
             "value_bound": value_bound,
             "name": text("name", self.name),
@@ -130,7 +130,7 @@ class FeatureMixtureMDP(FiniteProblem):
         object.__setattr__(self, "rewards", self.truth.rewards)
         object.__setattr__(self, "start", self.truth.start)
         if self.reward_features is not None:
-            known = frozen(check_reward_features(self.reward_features, self.rewards))
+            known = read_only_copy(check_reward_features(self.reward_features, self.rewards))
             object.__setattr__(self, "reward_features", known)
 
     @classmethod

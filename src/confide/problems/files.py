@@ -1,4 +1,8 @@
-"""A problem in one file: arrays in an .npz, never a pickle."""
+"""Read a problem from its file: arrays in an .npz, never a pickle. `saving.py` writes it.
+
+The file may come from anybody. It is checked like the arguments of a problem, and refused if it
+needs more memory than is available.
+"""
 
 import tokenize
 import zipfile
@@ -37,7 +41,7 @@ _KINDS: dict[str, type[SavedProblem]] = {
 }
 __all__ = ["SavedProblem", "load_problem", "save_problem"]
 
-_HEADER = (SyntaxError, tokenize.TokenError)  # of an array whose description is damaged
+# What NumPy and zipfile raise for a damaged file. The last two are about headers of arrays.
 _DAMAGE = (
     ValueError,
     TypeError,
@@ -46,7 +50,8 @@ _DAMAGE = (
     RuntimeError,
     zipfile.BadZipFile,
     zlib.error,
-    *_HEADER,
+    SyntaxError,
+    tokenize.TokenError,
 )
 
 
@@ -76,7 +81,7 @@ def _read(path: str | Path) -> Stored:
         refuse_more_than_available(
             COPIES * read_headers(path).total, f"the problem in {path}", "save a smaller problem"
         )
-        # np.load leaves a damaged file open
+        # If np.load opened a damaged file itself, the file would stay open.
         with open(regular_file(path), "rb") as file, np.load(file, allow_pickle=False) as data:
             stored = {key: data[key] for key in data.files}
     except ConfideError:
@@ -85,16 +90,17 @@ def _read(path: str | Path) -> Stored:
         raise InvalidParameter(f"no such file: {path}") from None
     except OSError as error:
         raise InvalidParameter(f"{path} is not a saved problem, or is damaged: {error}") from None
-    except _DAMAGE:  # whose advice would be to load it unsafely
+    except _DAMAGE:
+        # NumPy's own message advises to load the file unsafely.
         raise InvalidParameter(f"{path} is not a saved problem, or is damaged") from None
-    written = _text(stored.pop("format", None))
-    if written != FORMAT:
-        found = (
-            f"it is of format {written}, and this version of confide reads {FORMAT}"
-            if written
-            else "it names no format"
+    file_format = _text(stored.pop("format", None))
+    if not file_format:
+        raise InvalidParameter(f"{path} is not a saved problem: it names no format")
+    if file_format != FORMAT:
+        raise InvalidParameter(
+            f"{path} is not a saved problem: it is of format {file_format}, "
+            f"and this version of confide reads {FORMAT}"
         )
-        raise InvalidParameter(f"{path} is not a saved problem: {found}")
     if _text(stored.get("kind")) not in _KINDS:
         raise InvalidParameter(
             f"{path} is not a saved problem: its kind must be one of {', '.join(_KINDS)}"
@@ -103,4 +109,5 @@ def _read(path: str | Path) -> Stored:
 
 
 def _text(array: npt.NDArray[Any] | None) -> str:
+    """The text in an array without dimensions; empty if it is something else."""
     return str(array) if array is not None and array.ndim == 0 and array.dtype.kind == "U" else ""

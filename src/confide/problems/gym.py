@@ -1,13 +1,20 @@
-"""Gymnasium: its tables as problems, our problems as environments, and environments played step by step through features."""
+"""Environments of Gymnasium as problems, and problems as environments.
 
-import math
-from dataclasses import dataclass
+An environment becomes a problem in one of three ways:
+- `from_gymnasium` reads the table of a toy-text environment, so values are exact;
+- `environment` (`problems/sampled.py`) plays an environment whose observations are numbered;
+- `GymProblem` plays an environment with any observations through features of them.
+
+Names of problems are made here (`env_name`). They stand in results and in the labels of saved runs.
+"""
+
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import choice, kind, listed, real, shown, whole
+from confide.arguments import choice, kind, shown, whole
 from confide.catalogue import function_by_name, name_of_function
 from confide.errors import InvalidParameter, MissingExtra
 from confide.policy import (
@@ -20,8 +27,15 @@ from confide.policy import (
 from confide.problems.finite import FiniteProblem
 from confide.problems.lq import LQSystem
 from confide.problems.observations import FeaturesPublic, check_features
+from confide.problems.reward_mapping import (
+    UNCHANGED,
+    RewardMap,
+    check_end_reward,
+    map_reward,
+    read_reward_range,
+)
 from confide.problems.tabular import TabularMDP
-from confide.problems.transitions import sparse_rows
+from confide.problems.transitions import Transitions, sparse_rows
 from confide.trajectory import Trajectories
 
 try:
@@ -41,7 +55,8 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 Env = gymnasium.Env[Any, Any]
 REWARDS = ("learned", "public")
-_HARMLESS = (  # wrappers that change nothing of what is observed, done and earned
+# Wrappers that change nothing of what is observed, done and earned.
+_HARMLESS = (
     wrappers.TimeLimit,
     wrappers.OrderEnforcing,
     wrappers.PassiveEnvChecker,
@@ -50,32 +65,8 @@ _HARMLESS = (  # wrappers that change nothing of what is observed, done and earn
     wrappers.HumanRendering,
     wrappers.RenderCollection,
 )
-# P[s][a] = [(probability, next state, reward, terminated)]
+# Gymnasium's own: P[s][a] = [(probability, next state, reward, terminated)]
 Table = dict[int, dict[int, list[tuple[float, int, float, bool]]]]
-
-
-@dataclass(frozen=True, slots=True)
-class RewardMap:
-    """How rewards of an environment came to lie in [0, 1]: (r - low) / (high - low), the same at every step."""
-
-    low: float
-    high: float
-
-    def apply(self, reward: float) -> float:
-        return (reward - self.low) / (self.high - self.low)
-
-    @property
-    def suffix(self) -> str:
-        """What a problem's name says about it."""
-        return (
-            ""
-            if self == RewardMap(0.0, 1.0)
-            else f", rewards (r {-self.low:+g}) / {self.high - self.low:g}"
-        )
-
-    def original(self, value: float, horizon: int) -> float:
-        """The expected sum of the environment's own rewards for a value of the imported problem."""
-        return value * (self.high - self.low) + horizon * self.low
 
 
 def from_gymnasium(
@@ -86,65 +77,98 @@ def from_gymnasium(
     reward_range: tuple[float, float] | None = None,
     **options: Any,
 ) -> TabularMDP:
-    """The table of a toy-text environment (FrozenLake-v1, Taxi-v4, CliffWalking-v1, ...) as a problem with a fixed horizon.
+    """The table of a toy-text environment as a problem with a fixed horizon.
 
-    Options go to `gymnasium.make`; without a horizon the environment's own time limit is taken. Whoever terminates goes to an absorbing
-    state, added at the end, where the environment's reward is 0.
+    Such environments are FrozenLake-v1, Taxi-v4, CliffWalking-v1 and others. Options go to
+    `gymnasium.make`. Without a horizon the environment's own time limit is taken. Episodes that
+    terminate go to an absorbing state, added at the end, where the environment's reward is 0.
 
-    Public are the numbers of states and actions, the start, that episodes can end, and the range of rewards. Rewards have to be learned:
-    users get those of the environment. With `rewards="public"` agents know r(s, a), and users get it, which tells something
-    of the dynamics: rewards that depend on where one arrives are averaged over it (next to the goal of FrozenLake r(s, a) is the
-    probability to reach it), and Taxi's show which actions are illegal.
+    Public are the numbers of states and actions, the start, that episodes can end, and the range of
+    rewards. Rewards have to be learned: users get those of the environment. With `rewards="public"`
+    agents know r(s, a), and users get it. This tells something of the dynamics, because rewards
+    that depend on where one arrives are averaged over it. Next to the goal of FrozenLake r(s, a) is
+    the probability to reach the goal, and Taxi's show which actions are illegal.
 
-    Rewards outside [0, 1] are mapped to it by `reward_map`, or by the given `reward_range`, and the name says how. Every episode then lasts
-    `horizon` steps and the map is the same at each, also in the absorbing state (which gets the image of 0, not 0): all values change by
-    one increasing function, and policies keep their order, whether their episodes end early or not.
+    Rewards outside [0, 1] are mapped to it by `reward_map`, or by the given `reward_range`, and the
+    name says how. Every episode then lasts `horizon` steps and the map is the same at each, also in
+    the absorbing state (which gets the image of 0, not 0). So all values change by one increasing
+    function, and policies keep their order, whether their episodes end early or not.
     """
     choice("rewards", rewards, REWARDS)
-    made = made_env(env, options)
-    table, start = _table(made)
-    mapped = _map_of(table, reward_range)
-    S, A = len(table), len(table[0])
-    ends = int(any(done for *_, done in _outcomes(table)))
-    means = np.zeros((S + ends, A))
-    means[S:] = mapped.apply(0.0)
-    # For each pair the probabilities of its outcomes. Public rewards are averaged over outcomes that lead to the same state.
-    rows: list[dict[tuple[int, float], float]] = []
-    for s, a in np.ndindex(S, A):
-        outcomes: dict[tuple[int, float], float] = {}
-        for p, arrived, reward, done in table[s][a]:
-            target = S if done else int(arrived)
-            earned = mapped.apply(reward)
-            outcome = (target, earned if rewards == "learned" else 0.0)
-            if p > 0:
-                outcomes[outcome] = outcomes.get(outcome, 0.0) + p
-            means[s, a] += p * earned
-        rows.append(outcomes)
-    rows += [{(S, mapped.apply(0.0)): 1.0}] * (ends * A)
-    indptr = np.cumsum([0, *map(len, rows)])
-    targets = [target for row in rows for target, _ in row]
-    P = sparse_rows(S + ends, A, indptr, targets, [p for row in rows for p in row.values()])
-    earned_by_outcome = np.clip([earned for row in rows for _, earned in row], 0.0, 1.0)
+    opened = open_environment(env, options)
+    table, start = _read_table(opened)
+    mapped = _reward_map_of(table, reward_range)
+    is_learned = rewards == "learned"
+    has_end = any(done for *_, done in _possible_outcomes(table))
+    transitions, mean_rewards, outcome_rewards = _import_table(
+        table, mapped, has_end=has_end, is_learned=is_learned
+    )
+    states = transitions.states
+    # Whoever plays sees that an episode is over, so the state after the end is public.
+    terminal = np.arange(states) >= len(table) if has_end else None
     return TabularMDP(
-        P,
-        np.clip(means, 0.0, 1.0),  # averages may leave [0, 1] by rounding
-        np.append(start, np.zeros(ends)),
-        horizon=env_horizon(made, horizon),
-        stochastic_rewards=rewards == "learned",
-        name=env_name(made) + mapped.suffix,
-        # a `done` flag is seen by whoever plays
-        terminal=np.arange(S + ends) >= S if ends else None,
-        outcome_rewards=earned_by_outcome if rewards == "learned" else None,
+        transitions,
+        mean_rewards,
+        np.append(start, np.zeros(states - len(table))),
+        horizon=env_horizon(opened, horizon),
+        stochastic_rewards=is_learned,
+        name=env_name(opened) + mapped.suffix,
+        terminal=terminal,
+        outcome_rewards=outcome_rewards if is_learned else None,
     )
 
 
+def _import_table(
+    table: Table, mapped: RewardMap, *, has_end: bool, is_learned: bool
+) -> tuple[Transitions, Array, Array]:
+    """Transitions, mean rewards [s, a] and the reward of each outcome, all mapped to [0, 1].
+
+    If episodes can end, the absorbing state is the last one. Learned rewards tell apart outcomes
+    that lead to the same state; public ones are averaged over them.
+    """
+    states = len(table)
+    actions = len(table[0])
+    extra_states = int(has_end)
+    end_reward = mapped.apply(0.0)
+    mean_rewards = np.zeros((states + extra_states, actions))
+    mean_rewards[states:] = end_reward
+    # For each (s, a) the probability of each outcome (next state, reward).
+    rows: list[dict[tuple[int, float], float]] = []
+    for state, action in np.ndindex(states, actions):
+        row: dict[tuple[int, float], float] = {}
+        for probability, next_state, reward, done in table[state][action]:
+            mapped_reward = mapped.apply(reward)
+            target = states if done else int(next_state)
+            outcome = (target, mapped_reward if is_learned else 0.0)
+            if probability > 0:
+                row[outcome] = row.get(outcome, 0.0) + probability
+            mean_rewards[state, action] += probability * mapped_reward
+        rows.append(row)
+    rows += [{(states, end_reward): 1.0}] * (extra_states * actions)
+
+    indptr = np.cumsum([0, *map(len, rows)])
+    targets = [target for row in rows for target, _ in row]
+    probabilities = [probability for row in rows for probability in row.values()]
+    transitions = sparse_rows(states + extra_states, actions, indptr, targets, probabilities)
+    outcome_rewards = np.array([reward for row in rows for _, reward in row])
+    # Rounding may take averages out of [0, 1].
+    return transitions, np.clip(mean_rewards, 0.0, 1.0), np.clip(outcome_rewards, 0.0, 1.0)
+
+
 def reward_map(env: Env | str, **options: Any) -> RewardMap:
-    """The map that `from_gymnasium` applies to this environment's rewards; nothing is changed if they lie in [0, 1] already."""
-    return _map_of(_table(made_env(env, options))[0])
+    """The map that `from_gymnasium` applies to the rewards of this environment.
+
+    Rewards that all lie in [0, 1] are unchanged.
+    """
+    table, _ = _read_table(open_environment(env, options))
+    return _reward_map_of(table)
 
 
 def to_gymnasium(problem: FiniteProblem | LQSystem) -> "FiniteEnv | LinearEnv":
-    """A problem as an environment that terminates after the horizon; `info["step"]` is the step, which good policies depend on."""
+    """A problem as an environment that terminates after the horizon.
+
+    `info["step"]` is the step, which good policies depend on.
+    """
     from confide.problems.environments import FiniteEnv, LinearEnv
 
     if isinstance(problem, LQSystem):
@@ -163,19 +187,21 @@ class ActsOnFeatures(Protocol):
 
 
 class GymProblem:
-    """Any environment with finitely many actions, played step by step; what agents see of a state is its features.
+    """Any environment with finitely many actions, played step by step through features.
 
-    `features(observation)` gives an array [action, i]: all that a linear learner needs, for the action that was taken and for every action
-    that could be taken next. It may also be package.module:function. Policies get the features as their state, and trajectories hold them.
-    `feature_norm` is the public bound on the norm of a row, and longer rows are clipped to it by the agent. The optimal value is unknown
-    here: returns are reported, regret is unknown.
+    `features(observation)` gives an array [action, i]. This is all that a linear learner needs, for
+    the action that was taken and for every action that could be taken next. It may also be
+    package.module:function. Policies get the features as their state, and trajectories hold them.
+    `feature_norm` is the public bound on the norm of a row; the agent clips longer rows to it.
 
-    Rewards must be in [0, 1], or in a stated `reward_range`, which is public and contains 0, and is mapped to [0, 1].
+    Rewards must be in [0, 1], or in a stated `reward_range`, which is public and contains 0, and is
+    mapped to [0, 1]. The optimal value is unknown: returns are reported, and no regret.
 
-    Shapes: states [user, h, action, i]; once an episode is over features are zero, the recorded action is 0 and each step earns the image
-    of a reward of 0, so what is over adds nothing to a regression. If the features of an observation cannot be computed, the action is
-    random and all features of this user are NaN, so the user contributes zero. Every episode is reseeded from `rng`: a resumed run goes on
-    bit by bit the same.
+    Shapes: states [user, h, action, i]. Once an episode is over, features are zero, the recorded
+    action is 0 and each step earns the image of a reward of 0, so these steps add nothing to a
+    regression. If the features of an observation cannot be computed, the action is random and all
+    features of this user are NaN, so the user contributes zero. Every episode is reseeded from
+    `rng`, so that a resumed run continues bit by bit the same.
     """
 
     optimal_value = None
@@ -191,30 +217,28 @@ class GymProblem:
         reward_range: tuple[float, float] | None = None,
         **options: Any,
     ) -> None:
-        self._env = made_env(env, options)
-        if not callable(features) and not isinstance(features, str):
+        self._env = open_environment(env, options)
+        if isinstance(features, str):
+            features_name = features
+            function = function_by_name("features", features)
+        elif callable(features):
+            features_name = name_of_function(features)
+            function = features
+        else:
             raise InvalidParameter.of(
                 "features", "must be a function of an observation", got=shown(features)
             )
-        named = features if isinstance(features, str) else name_of_function(features)
-        function = function_by_name("features", features) if isinstance(features, str) else features
         self.horizon = env_horizon(self._env, horizon)
-        space, limit = (
-            self._env.action_space,
-            self._env.spec.max_episode_steps if self._env.spec else None,
-        )
+        space = self._env.action_space
         if not isinstance(space, spaces.Discrete):
             raise InvalidParameter(
                 f"the environment must have finitely many actions, got the action space {space}"
             )
-        if limit is not None and self.horizon > limit:
-            raise InvalidParameter.of(
-                "horizon",
-                f"must be at most {limit}, after which the environment stops",
-                got=f"{self.horizon}",
-            )
-        self.actions, self._first = int(space.n), int(space.start)
-        self._map = RewardMap(0.0, 1.0) if reward_range is None else stated_range(reward_range)
+        check_time_limit(self._env, self.horizon)
+        self.actions = int(space.n)
+        # The environment's number of the first action.
+        self._first_action = int(space.start)
+        self._map = UNCHANGED if reward_range is None else read_reward_range(reward_range)
         check_end_reward(self._map, reward_range)
         rows = check_features(function, self._env.reset(seed=0)[0], self.actions)
         self.public = FeaturesPublic(
@@ -224,7 +248,7 @@ class GymProblem:
             int(rows.shape[1]),
             feature_norm=feature_norm,
             terminal_reward=self._map.apply(0.0),
-            features_name=named,
+            features_name=features_name,
         )
         self.name = env_name(self._env) + self._map.suffix
 
@@ -240,7 +264,8 @@ class GymProblem:
     @property
     def chunk(self) -> int:
         """How many users to sample at a time, so that their features stay below 64 MB."""
-        return max(1, 2**23 // ((self.horizon + 1) * self.actions * self.dimension))
+        numbers_per_user = (self.horizon + 1) * self.actions * self.dimension
+        return max(1, 2**23 // numbers_per_user)
 
     def sample(
         self, policy: ActsOnFeatures | FeaturePolicy, users: int, rng: np.random.Generator
@@ -248,34 +273,47 @@ class GymProblem:
         """Independent episodes of `users` users under one policy, one after the other."""
         if isinstance(policy, TabularPolicy | StochasticPolicy | LinearPolicy):
             raise InvalidParameter(
-                f"a step-by-step problem needs a policy that acts on features, got {type(policy).__name__}"
+                "a step-by-step problem needs a policy that acts on features, "
+                f"got {type(policy).__name__}"
             )
         choose = policy.choose if isinstance(policy, FeaturePolicy) else policy.act
+        # [user, step, action, i]
         states = np.zeros((users, self.horizon + 1, self.actions, self.dimension))
-        actions, rewards = (
-            np.zeros((users, self.horizon), dtype=np.int32),
-            np.full((users, self.horizon), self.public.terminal_reward),
-        )
-        for i in range(users):
+        actions = np.zeros((users, self.horizon), dtype=np.int32)
+        rewards = np.full((users, self.horizon), self.public.terminal_reward)
+        for user in range(users):
             seed = int(rng.integers(2**31))
-            # Draws of a learned policy are the user's own, so that no user changes those of another.
+            # Draws of a learned policy are the user's own, so that no user changes those of
+            # another.
             draws = np.random.default_rng(seed) if isinstance(policy, FeaturePolicy) else rng
-            states[i, 0] = self.public.rows(self._env.reset(seed=seed)[0])
-            for h in range(self.horizon):
-                usable = bool(np.isfinite(states[i, h]).all())
-                actions[i, h] = (
-                    choose(h, states[i, h], draws) if usable else draws.integers(self.actions)
-                )
-                observation, reward, terminated, truncated, _ = self._env.step(
-                    self._first + int(actions[i, h])
-                )
-                rewards[i, h] = mapped_reward(self.name, self._map, reward)
-                if terminated or truncated:
-                    break
-                states[i, h + 1] = self.public.rows(observation)
-            if not np.isfinite(states[i]).all():
-                states[i] = np.nan
+            observation = self._env.reset(seed=seed)[0]
+            self._play(choose, observation, states[user], actions[user], rewards[user], draws)
+            if not np.isfinite(states[user]).all():
+                states[user] = np.nan
         return Trajectories(states, actions, rewards)
+
+    def _play(
+        self,
+        choose: Callable[..., Any],
+        observation: Any,
+        states: Array,
+        actions: npt.NDArray[np.int32],
+        rewards: Array,
+        draws: np.random.Generator,
+    ) -> None:
+        """Play one episode from its first observation, and fill in the rows of this user."""
+        states[0] = self.public.rows(observation)
+        for h in range(self.horizon):
+            if np.isfinite(states[h]).all():
+                actions[h] = choose(h, states[h], draws)
+            else:
+                actions[h] = draws.integers(self.actions)
+            taken = self._first_action + int(actions[h])
+            observation, reward, terminated, truncated, _ = self._env.step(taken)
+            rewards[h] = map_reward(self.name, self._map, reward)
+            if terminated or truncated:
+                return
+            states[h + 1] = self.public.rows(observation)
 
     def own_returns(self, users: Trajectories) -> Array:
         """The sums of the environment's own rewards [user]."""
@@ -286,11 +324,15 @@ class GymProblem:
     def act(
         self, policy: FeaturePolicy, step: int, observation: Any, rng: np.random.Generator
     ) -> int:
-        """The action of the environment that a learned policy takes, `step` steps after the reset, where it sees this observation."""
-        return self._first + policy.choose(step, self.public.rows(observation), rng)
+        """The environment's action that a learned policy takes after seeing this observation.
+
+        `step` counts the steps since the reset.
+        """
+        return self._first_action + policy.choose(step, self.public.rows(observation), rng)
 
 
-def made_env(env: Env | str, options: dict[str, Any]) -> Env:
+def open_environment(env: Env | str, options: dict[str, Any]) -> Env:
+    """The environment itself, or the one of this name, made with these options."""
     if not isinstance(env, str):
         kind("env", env, gymnasium.Env, expected="a Gymnasium environment, or the name of one")
         if options:
@@ -304,61 +346,108 @@ def made_env(env: Env | str, options: dict[str, Any]) -> Env:
         raise InvalidParameter(f"Gymnasium cannot make {env!r}: {error}") from None
 
 
+def call_environment(name: str, method: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    """Call a method of somebody's own environment. Whatever goes wrong is said in one line."""
+    try:
+        return method(*given, **named)
+    except InvalidParameter:
+        raise
+    except Exception as error:
+        raise InvalidParameter(
+            f"{name} failed in {method.__name__}(): {type(error).__name__}: {error}"
+        ) from error
+
+
 def env_name(env: Env) -> str:
+    """The name of the problem that is made of this environment."""
     return f"gym:{env.spec.id if env.spec else type(env.unwrapped).__name__}"
 
 
-def has_table(env: Env) -> bool:
-    """Whether the environment carries its dynamics, in the states and actions that one who plays it sees."""
-    bare, outer = env.unwrapped, env
-    while outer is not bare:
-        if type(outer) not in _HARMLESS:
-            return False
-        outer = outer.env  # type: ignore[attr-defined]
-    return _carries_table(bare)
-
-
-def _carries_table(bare: Any) -> bool:
-    return hasattr(bare, "P") and hasattr(bare, "initial_state_distrib")
-
-
-def _table(env: Env) -> tuple[Table, Array]:
-    """The table and the distribution of the first state."""
-    bare: Any = env.unwrapped
-    if not _carries_table(bare):
+def env_horizon(env: Env, horizon: int | None) -> int:
+    """The horizon, if one is given, or the environment's time limit."""
+    steps = horizon
+    if steps is None and env.spec:
+        steps = env.spec.max_episode_steps
+    if steps is None:
         raise InvalidParameter(
-            f"{type(bare).__name__} has no table P with an initial_state_distrib: play it with confide.problems.environment, or step by "
-            "step through features with GymProblem"
+            "this environment has no time limit: give a horizon, as in --horizon 20"
+        )
+    return whole("horizon", steps, at_least=1)
+
+
+def check_time_limit(env: Env, horizon: int) -> None:
+    """Refuse a horizon after which the environment stops by itself."""
+    limit = env.spec.max_episode_steps if env.spec else None
+    if limit is not None and horizon > limit:
+        raise InvalidParameter.of(
+            "horizon",
+            f"must be at most {limit}, after which the environment stops",
+            got=f"{horizon}",
+        )
+
+
+def has_table(env: Env) -> bool:
+    """Whether the environment carries its dynamics.
+
+    They must be in the states and actions that one who plays it sees, so no wrapper may change
+    them.
+    """
+    inner = env.unwrapped
+    layer = env
+    while layer is not inner:
+        if type(layer) not in _HARMLESS:
+            return False
+        layer = layer.env  # type: ignore[attr-defined]
+    return _carries_table(inner)
+
+
+def _carries_table(inner: Any) -> bool:
+    return hasattr(inner, "P") and hasattr(inner, "initial_state_distrib")
+
+
+def _read_table(env: Env) -> tuple[Table, Array]:
+    """The table, and the distribution of the first state [s]."""
+    inner: Any = env.unwrapped
+    name = type(inner).__name__
+    if not _carries_table(inner):
+        raise InvalidParameter(
+            f"{name} has no table P with an initial_state_distrib: play it with "
+            "confide.problems.environment, or step by step through features with GymProblem"
         )
     if not has_table(env):
         raise InvalidParameter(
-            f"a wrapper may change what the table of {type(bare).__name__} says: play it with confide.problems.environment"
+            f"a wrapper may change what the table of {name} says: "
+            "play it with confide.problems.environment"
         )
-    if getattr(bare, "fickle_passenger", False):
+    if getattr(inner, "fickle_passenger", False):
         raise InvalidParameter(
             "a fickle passenger is not in the table P: make Taxi with fickle_passenger=False"
         )
-    return bare.P, np.asarray(bare.initial_state_distrib, dtype=float)
+    return inner.P, np.asarray(inner.initial_state_distrib, dtype=float)
 
 
-def _outcomes(table: Table) -> list[tuple[float, int, float, bool]]:
+def _possible_outcomes(table: Table) -> list[tuple[float, int, float, bool]]:
+    """All outcomes of all (s, a) with a positive probability."""
     return [
         outcome
-        for row in table.values()
-        for listed in row.values()
-        for outcome in listed
+        for outcomes_of_actions in table.values()
+        for outcomes in outcomes_of_actions.values()
+        for outcome in outcomes
         if outcome[0] > 0
     ]
 
 
-def _map_of(table: Table, stated: tuple[float, float] | None = None) -> RewardMap:
-    outcomes = _outcomes(table)
+def _reward_map_of(table: Table, stated: tuple[float, float] | None = None) -> RewardMap:
+    """The map of the stated range, which must contain all rewards, or of the smallest range."""
+    outcomes = _possible_outcomes(table)
     rewards = [float(reward) for _, _, reward, _ in outcomes]
     if any(done for *_, done in outcomes):
-        rewards.append(0.0)  # the absorbing state's
-    low, high = min(rewards), max(rewards)
+        # The reward of the absorbing state.
+        rewards.append(0.0)
+    low = min(rewards)
+    high = max(rewards)
     if stated is not None:
-        mapped = stated_range(stated)
+        mapped = read_reward_range(stated)
         if low < mapped.low or high > mapped.high:
             raise InvalidParameter.of(
                 "reward_range",
@@ -366,46 +455,6 @@ def _map_of(table: Table, stated: tuple[float, float] | None = None) -> RewardMa
             )
         return mapped
     if low >= 0 and high <= 1:
-        return RewardMap(0.0, 1.0)
+        return UNCHANGED
+    # If all rewards are equal, any width will do.
     return RewardMap(low, high if high > low else low + 1.0)
-
-
-def stated_range(reward_range: Any) -> RewardMap:
-    """From (low, high), as a user states it."""
-    ends = [real("reward_range", end) for end in listed("reward_range", reward_range, object)]
-    if len(ends) != 2 or not ends[0] < ends[1]:
-        raise InvalidParameter.of(
-            "reward_range", "must be (low, high) with low < high", got=shown(reward_range)
-        )
-    return RewardMap(*ends)
-
-
-def check_end_reward(mapped: RewardMap, reward_range: Any) -> None:
-    """Refuse a range without 0, which an episode earns when it is over."""
-    if not mapped.low <= 0 <= mapped.high:
-        raise InvalidParameter.of(
-            "reward_range",
-            f"must contain 0, which an episode earns when it is over, got {reward_range}",
-        )
-
-
-def mapped_reward(problem: str, mapped: RewardMap, reward: Any) -> float:
-    """A reward of an environment in [0, 1]; an error if it is outside of the stated range."""
-    try:
-        given = float(reward)
-    except (TypeError, ValueError):
-        given = math.nan
-    if not mapped.low <= given <= mapped.high:
-        raise InvalidParameter(
-            f"{problem} gave a reward that is not a number in reward_range=({mapped.low:g}, {mapped.high:g})"
-        )
-    return mapped.apply(given)
-
-
-def env_horizon(env: Env, horizon: int | None) -> int:
-    chosen = horizon if horizon is not None else env.spec.max_episode_steps if env.spec else None
-    if chosen is None:
-        raise InvalidParameter(
-            "this environment has no time limit: give a horizon, as in --horizon 20"
-        )
-    return whole("horizon", chosen, at_least=1)

@@ -9,12 +9,13 @@ import numpy as np
 
 from confide.arguments import regular_file
 
-_LARGEST_SCALAR = 1000  # bytes
+# Only scalars of at most so many bytes are read.
+_MAX_SCALAR_BYTES = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Headers:
-    """Of the arrays in a file: shapes, the values of those without dimensions, and the bytes of all arrays."""
+    """The shapes of the arrays in a file, the values of scalars, and the bytes of all arrays."""
 
     shapes: dict[str, tuple[int, ...]]
     scalars: dict[str, Any]
@@ -22,7 +23,7 @@ class Headers:
 
 
 def read_headers(path: str | Path) -> Headers:
-    """Raises what NumPy raises if the file is damaged."""
+    """Read the headers of a file. NumPy's own errors are raised if the file is damaged."""
     shapes: dict[str, tuple[int, ...]] = {}
     scalars: dict[str, Any] = {}
     total = 0
@@ -31,14 +32,13 @@ def read_headers(path: str | Path) -> Headers:
             name = member_name.removesuffix(".npy")
             with data.zip.open(member_name) as member:
                 version = np.lib.format.read_magic(member)
-                read = (
-                    np.lib.format.read_array_header_1_0
-                    if version == (1, 0)
-                    else np.lib.format.read_array_header_2_0
-                )
-                shapes[name], _, dtype = read(member)
+                if version == (1, 0):
+                    read_header = np.lib.format.read_array_header_1_0
+                else:
+                    read_header = np.lib.format.read_array_header_2_0
+                shapes[name], _, dtype = read_header(member)
             size = math.prod(shapes[name]) * dtype.itemsize
             total += size
-            if shapes[name] == () and size <= _LARGEST_SCALAR:
+            if shapes[name] == () and size <= _MAX_SCALAR_BYTES:
                 scalars[name] = data[name].item()
     return Headers(shapes, scalars, total)

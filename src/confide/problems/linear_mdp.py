@@ -12,7 +12,7 @@ from confide.errors import InvalidParameter
 from confide.identity import Identity
 from confide.problems.finite import FiniteProblem
 from confide.problems.tabular import TabularMDP, check_start
-from confide.problems.transitions import frozen
+from confide.problems.transitions import read_only_copy
 
 Array = npt.NDArray[np.float64]
 
@@ -90,7 +90,7 @@ class LinearMDP(FiniteProblem):
                 )
                 raise InvalidParameter(f"{name}[{where}] must be finite")
         for key, value in (("features", phi), ("measures", mu), ("reward_weights", theta)):
-            object.__setattr__(self, key, frozen(value))
+            object.__setattr__(self, key, read_only_copy(value))
         object.__setattr__(self, "start", check_start(self.start, len(phi)))
         _ = self.truth  # checks that the products are probabilities and rewards
 

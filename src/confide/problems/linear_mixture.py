@@ -16,7 +16,7 @@ from confide.errors import InvalidParameter
 from confide.identity import Identity
 from confide.problems.finite import FiniteProblem
 from confide.problems.tabular import TabularMDP
-from confide.problems.transitions import check_probabilities, frozen, normalised
+from confide.problems.transitions import check_probabilities, normalize_rows, read_only_copy
 
 Array = npt.NDArray[np.float64]
 
@@ -103,15 +103,15 @@ class LinearMixtureMDP(FiniteProblem):
             )
         check_probabilities(kernels, "kernels", "isa")
         check_probabilities(weights, "weights", "h")
-        object.__setattr__(self, "kernels", frozen(kernels))
-        object.__setattr__(self, "weights", frozen(normalised(weights)))
+        object.__setattr__(self, "kernels", read_only_copy(kernels))
+        object.__setattr__(self, "weights", read_only_copy(normalize_rows(weights)))
         object.__setattr__(self, "rewards", self.truth.rewards)  # the table has checked them
         object.__setattr__(self, "start", self.truth.start)
         if self.reward_features is not None:
             object.__setattr__(
                 self,
                 "reward_features",
-                frozen(check_reward_features(self.reward_features, self.rewards)),
+                read_only_copy(check_reward_features(self.reward_features, self.rewards)),
             )
 
     def identity(self) -> Identity:

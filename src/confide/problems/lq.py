@@ -1,4 +1,8 @@
-"""Linear quadratic control [Chowdhury21]."""
+"""Linear quadratic control [Chowdhury21]: the system, and what agents may know of it.
+
+What leaves this file: the values of `LQSystem.identity` are the saved file, and identify the
+system. Random numbers are used by the kernels in a fixed order, which decides the users of a seed.
+"""
 
 import math
 from dataclasses import dataclass
@@ -12,15 +16,15 @@ import numpy.typing as npt
 from confide.arguments import array, check_size, generator, real, text, whole
 from confide.errors import InvalidParameter
 from confide.identity import Identity
-from confide.planners import (
-    optimistic_policy as optimistic_policy,  # so that saved rules can be read
-)
+
+# This import makes saved rules for starts readable.
+from confide.planners import optimistic_policy as optimistic_policy
 from confide.planners.riccati import linear_costs, riccati
 from confide.policy import LinearPolicy, Policy, StartRule, is_rule
 from confide.problems import _kernels
 from confide.problems.saving import save_problem
-from confide.problems.stationary import Stationary, stationary, steered
-from confide.problems.transitions import frozen
+from confide.problems.stationary import Stationary, reached_space, stationary
+from confide.problems.transitions import read_only_copy
 from confide.trajectory import Trajectories
 
 Array = npt.NDArray[np.float64]
@@ -28,7 +32,11 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LQPublic:
-    """What an agent may know: the costs, the horizon, the size of the noise, and bounds on what is unknown."""
+    """What an agent may know: costs, horizon, size of the noise, and bounds on what is unknown.
+
+    `parameter_bound` bounds ||(A, B)||_F. Gains are projected to norm `gain_bound`, which the paper
+    calls gamma.
+    """
 
     family: ClassVar[str] = "linear control"
 
@@ -36,8 +44,8 @@ class LQPublic:
     R: Array
     horizon: int
     noise_radius: float
-    parameter_bound: float  # on ||(A, B)||_F
-    gain_bound: float  # gamma: gains are projected to this norm
+    parameter_bound: float
+    gain_bound: float
 
     def identity(self) -> Identity:
         return Identity(
@@ -64,14 +72,18 @@ class LQPublic:
 class LQSystem:
     """x' = A x + B u + w with costs x^T Q x + u^T R u over `horizon` steps, w uniform in a ball.
 
-    Users start on the unit sphere, at random, or in `start`: one state [n] for all of them, or a list of states [m, n], in which users
-    start one after the other, and again from the first. A list may be an adversary's [Chowdhury21, Assumption 1 (c)]. Agents are not told.
+    A has shape [n, n], B [n, d], Q [n, n] and R [d, d]. Users start on the unit sphere, at random,
+    or in `start`: one state [n] for all of them, or a list of states [m, n], in which users start
+    one after the other, and again from the first. A list may be an adversary's
+    [Chowdhury21, Assumption 1 (c)]. Agents are not told.
 
-    An unstable A is legitimate at a finite horizon: see `spectral_radius`. Rewards are minus costs, so that values and regret mean the same
-    as everywhere.
+    `parameter_bound` is public and bounds ||(A, B)||_F; by default it is 1, or the next power of
+    two that holds. An unstable A is legitimate at a finite horizon: see `spectral_radius`. Rewards
+    are minus costs, so that values and regret mean the same as everywhere.
     """
 
-    kind: ClassVar[str] = "lq"  # in a saved file
+    # In a saved file.
+    kind: ClassVar[str] = "lq"
 
     A: Array
     B: Array
@@ -79,56 +91,44 @@ class LQSystem:
     R: Array
     horizon: int
     noise_radius: float
-    # public bound on ||(A, B)||_F; by default 1, or the next power of two that holds
     parameter_bound: float | None = None
     gain_bound: float = 1.2
     name: str = "lq"
     start: Array | None = None
 
     def __post_init__(self) -> None:
-        matrices = {
-            key: np.atleast_2d(array(key, getattr(self, key), finite=False)) for key in "ABQR"
-        }
-        n = len(matrices["A"])
-        if matrices["A"].shape != (n, n):
-            raise InvalidParameter(f"A must be square, got shape {matrices['A'].shape}")
-        if np.ndim(self.B) == 1:
-            matrices["B"] = matrices["B"].T  # one input
-        d = matrices["B"].shape[1] if matrices["B"].ndim == 2 else 0
-        for key, shape in (("A", (n, n)), ("B", (n, d)), ("Q", (n, n)), ("R", (d, d))):
-            if matrices[key].shape != shape or matrices[key].size == 0:
-                raise InvalidParameter(
-                    f"{key} must have shape {shape} to fit A, got {matrices[key].shape}"
-                )
-            if not np.isfinite(matrices[key]).all():
-                i, j = np.argwhere(~np.isfinite(matrices[key]))[0]
-                raise InvalidParameter(f"{key}[{i}, {j}] must be finite")
-            object.__setattr__(self, key, frozen(matrices[key]))
+        matrices = _check_matrices(self.A, self.B, self.Q, self.R)
+        for key, matrix in matrices.items():
+            object.__setattr__(self, key, read_only_copy(matrix))
+        # Rounding may make a zero eigenvalue of Q slightly negative; R needs an inverse.
         _check_form(matrices["Q"], "Q", -1e-12, "semidefinite")
         _check_form(matrices["R"], "R", 1e-12, "definite")
+        states = len(matrices["A"])
         object.__setattr__(self, "horizon", whole("horizon", self.horizon, at_least=1))
-        check_size(horizon=self.horizon, states=n, successors=n)
+        check_size(horizon=self.horizon, states=states, successors=states)
         for key in ("noise_radius", "gain_bound"):
             real(key, getattr(self, key), at_least=0)
         text("name", self.name)
         if self.start is not None:
-            object.__setattr__(self, "start", frozen(_check_start(self.start, n)))
-        size = float(np.hypot(np.linalg.norm(self.A), np.linalg.norm(self.B)))
-        fitting = 2.0 ** math.ceil(math.log2(max(size, 1.0)))
-        bound = (
-            fitting
-            if self.parameter_bound is None
-            else real("parameter_bound", self.parameter_bound)
-        )
-        if not (np.isfinite(bound) and size <= bound * (1 + 1e-9)):
+            object.__setattr__(self, "start", read_only_copy(_check_start(self.start, states)))
+        object.__setattr__(self, "parameter_bound", self._checked_bound())
+
+    def _checked_bound(self) -> float:
+        """The public bound on ||(A, B)||_F, which must hold."""
+        norm = float(np.hypot(np.linalg.norm(self.A), np.linalg.norm(self.B)))
+        if self.parameter_bound is None:
+            return 2.0 ** math.ceil(math.log2(max(norm, 1.0)))
+        bound = real("parameter_bound", self.parameter_bound)
+        if not (np.isfinite(bound) and norm <= bound * (1 + 1e-9)):
             raise InvalidParameter(
-                f"||(A, B)||_F is {size:.4g}, above the public parameter_bound={bound:g}: raise the bound"
+                f"||(A, B)||_F is {norm:.4g}, above the public parameter_bound={bound:g}: "
+                "raise the bound"
             )
-        object.__setattr__(self, "parameter_bound", bound)
+        return bound
 
     def identity(self) -> Identity:
         """Everything that it is, by the names in its file."""
-        # A random start is not named, so identities of systems without a chosen start stay what they were.
+        # A random start is not named, so that older files and identities stay valid.
         start = {} if self.start is None else {"start": self.start}
         return Identity(
             self.kind,
@@ -163,16 +163,22 @@ class LQSystem:
 
     @property
     def controllable(self) -> bool:
-        """Whether inputs reach all states: a direction counts if it is moved by more than 1e-10, relative to ||B|| or ||A||."""
-        return steered(self.A, self.B).dimension == len(self.A)
+        """Whether inputs reach all states.
+
+        A direction counts if it is moved by more than 1e-10, relative to ||B|| or ||A||.
+        """
+        return reached_space(self.A, self.B).dimension == len(self.A)
 
     @property
     def stabilisable(self) -> bool:
         """Whether what inputs do not reach decays by itself."""
-        return steered(self.A, self.B).rest_decays
+        return reached_space(self.A, self.B).rest_decays
 
     def stationary(self) -> Stationary:
-        """The gain of the infinite horizon, by `scipy.linalg.solve_discrete_are`; refused where no gain stabilises the system."""
+        """The gain of the infinite horizon, by `scipy.linalg.solve_discrete_are`.
+
+        It is refused where no gain stabilises the system.
+        """
         return stationary(self.A, self.B, self.Q, self.R)
 
     @cached_property
@@ -185,7 +191,7 @@ class LQSystem:
 
     @property
     def optimal_value(self) -> float:
-        return -self._expected(self._optimum[0])
+        return -self._expected_cost(self._optimum[0])
 
     @cached_property
     def uniform_value(self) -> float:
@@ -200,10 +206,11 @@ class LQSystem:
         """The average over starts. That of a rule on random starts is not known: see `regrets`."""
         if not is_rule(policy):
             gains = self._fitting(policy).gains
-            return self._expected(linear_costs(self.A, self.B, self.Q, self.R, gains))
+            return self._expected_cost(self._linear_costs(gains))
         if self.start is None:
             raise InvalidParameter(
-                "what a rule for starts costs depends on where users start, which is random here: ask for the regrets of users' starts"
+                "what a rule for starts costs depends on where users start, which is random here: "
+                "ask for the regrets of users' starts"
             )
         starts = np.atleast_2d(self.start)
         return float(self._costs_from(policy, starts).mean())
@@ -211,45 +218,57 @@ class LQSystem:
     def counts_starts(self, policy: Policy) -> bool:
         """Whether users of one policy have different regrets, by where they start.
 
-        Linear gains on random starts are counted by their expectation instead, which has less noise.
+        Linear gains on random starts are counted by their expectation instead, which has less
+        noise.
         """
-        listed = self.start is not None and self.start.ndim == 2
-        return listed or (self.start is None and is_rule(policy))
+        has_list_of_starts = self.start is not None and self.start.ndim == 2
+        return has_list_of_starts or (self.start is None and is_rule(policy))
 
     def regrets(self, policy: Policy, starts: Array) -> Array:
-        """J_1^pi(x_1) - J_1^*(x_1) [Chowdhury21, (6)] of users who started in `starts` [user, n]."""
+        """J_1^pi(x_1) - J_1^*(x_1) of users who started in `starts` [user, n].
+
+        This is [Chowdhury21, (6)].
+        """
         costs = self._costs_from(policy, starts)
-        found: Array = costs - self._from(self._optimum[0], starts)
-        return found
+        optimal_costs = self._cost_of_matrices(self._optimum[0], starts)
+        regrets: Array = costs - optimal_costs
+        return regrets
 
     def starts_of(self, first: int, users: int) -> Array:
-        """Where so many users start, if this is fixed, the first of them being user number `first` [user, n]."""
+        """Where so many users start [user, n], if this is fixed.
+
+        `first` is the number of the first of them among all users.
+        """
         if self.start is None:
             raise InvalidParameter("users of this system start at random")
-        listed = np.atleast_2d(self.start)
-        starts: Array = listed[(first + np.arange(users)) % len(listed)]
+        list_of_starts = np.atleast_2d(self.start)
+        starts: Array = list_of_starts[(first + np.arange(users)) % len(list_of_starts)]
         return starts
 
     def _costs_from(self, policy: Policy, starts: Array) -> Array:
         """The expected cost of an episode from each of these states [user]."""
         gains = self._gains_from(policy, starts)
         if len(gains) == 1:
-            return self._from(linear_costs(self.A, self.B, self.Q, self.R, gains[0]), starts)
-        return np.array(
-            [
-                self._from(linear_costs(self.A, self.B, self.Q, self.R, each), start[None])[0]
-                for each, start in zip(gains, starts, strict=True)
-            ]
-        )
+            return self._cost_of_matrices(self._linear_costs(gains[0]), starts)
+        costs = [
+            self._cost_of_matrices(self._linear_costs(own_gains), start[None])[0]
+            for own_gains, start in zip(gains, starts, strict=True)
+        ]
+        return np.array(costs)
 
-    def _from(self, P: Array, starts: Array) -> Array:
+    def _linear_costs(self, gains: Array) -> Array:
+        """The matrices P_1 .. P_{H+1} of the cost of these gains [h, d, n]."""
+        return linear_costs(self.A, self.B, self.Q, self.R, gains)
+
+    def _cost_of_matrices(self, P: Array, starts: Array) -> Array:
         """x_1^T P_1 x_1 + sum_h E[w^T P_{h+1} w] for each start [user]."""
-        later = self.noise_radius**2 / (len(self.A) + 2) * np.trace(P[1:], axis1=1, axis2=2).sum()
-        costs: Array = np.einsum("ui,ij,uj->u", starts, P[0], starts) + later
+        variance = self.noise_radius**2 / (len(self.A) + 2)
+        noise_cost = variance * np.trace(P[1:], axis1=1, axis2=2).sum()
+        costs: Array = np.einsum("ui,ij,uj->u", starts, P[0], starts) + noise_cost
         return costs
 
     def _gains_from(self, policy: Policy, starts: Array) -> Array:
-        """The gains of users with these starts [user, h, d, n], or one [1, h, d, n] for all of them.
+        """The gains of users with these starts [user, h, d, n], or one [1, h, d, n] for all.
 
         The last answer is kept, because a run asks twice: for what users do, and for what it costs.
         """
@@ -259,19 +278,25 @@ class LQSystem:
         expected = (self.horizon, len(self.R), len(self.A))
         if rule.shape != expected:
             raise InvalidParameter(f"a rule for this system needs gains of shape {expected}")
-        kept = self.__dict__.get("_last_gains")
-        if kept is None or kept[0] is not policy or not np.array_equal(kept[1], starts):
-            distinct, which = np.unique(starts, axis=0, return_inverse=True)
-            found = rule.gains_of_all(distinct)
-            kept = policy, starts.copy(), found if len(found) == 1 else found[which.ravel()]
-            self.__dict__["_last_gains"] = kept
-        gains: Array = kept[2]
+        # (policy, starts, gains)
+        last = self.__dict__.get("_last_gains")
+        if last is None or last[0] is not policy or not np.array_equal(last[1], starts):
+            distinct_starts, place = np.unique(starts, axis=0, return_inverse=True)
+            distinct_gains = rule.gains_of_all(distinct_starts)
+            is_same_for_all = len(distinct_gains) == 1
+            all_gains = distinct_gains if is_same_for_all else distinct_gains[place.ravel()]
+            last = policy, starts.copy(), all_gains
+            self.__dict__["_last_gains"] = last
+        gains: Array = last[2]
         return gains
 
-    def _expected(self, P: Array) -> float:
-        """E[x_1^T P_1 x_1] + sum_h E[w^T P_{h+1} w]: covariances I/n on the sphere and C_w^2/(n+2) I in the ball."""
+    def _expected_cost(self, P: Array) -> float:
+        """E[x_1^T P_1 x_1] + sum_h E[w^T P_{h+1} w].
+
+        The covariance of a point on the unit sphere is I/n, that of the noise C_w^2/(n+2) I.
+        """
         if self.start is not None:
-            return float(self._from(P, np.atleast_2d(self.start)).mean())
+            return float(self._cost_of_matrices(P, np.atleast_2d(self.start)).mean())
         n = len(self.A)
         traces = np.trace(P, axis1=1, axis2=2)
         return float(traces[0] / n + self.noise_radius**2 / (n + 2) * traces[1:].sum())
@@ -279,17 +304,23 @@ class LQSystem:
     def sample(
         self, policy: Policy, users: int, rng: np.random.Generator, *, first: int = 0
     ) -> Trajectories:
-        """Independent episodes of `users` users under one policy. `first` is the number of the first of them, for a list of starts."""
-        n, d = len(self.A), len(self.R)
+        """Independent episodes of `users` users under one policy.
+
+        `first` is the number of the first of them among all users, for a list of starts.
+        """
+        n = len(self.A)
+        d = len(self.R)
         check_size(users=whole("users", users, at_least=0), horizon=self.horizon + 1, states=n)
         generator("rng", rng)
         if self.start is not None:
             starts = self.starts_of(whole("first", first, at_least=0), users)
         else:
+            # A rule needs the starts first. Without any, the kernel below draws them itself.
             starts = np.empty((users if is_rule(policy) else 0, n))
             _kernels.draw_directions(starts, rng)
         gains = self._gains_from(policy, starts)
-        states, inputs = np.empty((users, self.horizon + 1, n)), np.empty((users, self.horizon, d))
+        states = np.empty((users, self.horizon + 1, n))
+        inputs = np.empty((users, self.horizon, d))
         rewards = np.empty((users, self.horizon))
         _kernels.walk_linear(
             self.A,
@@ -307,7 +338,7 @@ class LQSystem:
         return Trajectories(states, inputs, rewards)
 
     def save(self, path: str | Path) -> None:
-        """Into one file that `load_problem`, and the command line, open again."""
+        """Write one file, which `load_problem` and the command line open again."""
         save_problem(self, path)
 
     def _fitting(self, policy: Policy) -> LinearPolicy:
@@ -319,34 +350,67 @@ class LQSystem:
         return policy
 
 
+def _check_matrices(A: Any, B: Any, Q: Any, R: Any) -> dict[str, Array]:
+    """The matrices by name, with shapes that fit each other, and finite."""
+    matrices = {
+        key: np.atleast_2d(array(key, value, finite=False))
+        for key, value in (("A", A), ("B", B), ("Q", Q), ("R", R))
+    }
+    n = len(matrices["A"])
+    if matrices["A"].shape != (n, n):
+        raise InvalidParameter(f"A must be square, got shape {matrices['A'].shape}")
+    if np.ndim(B) == 1:
+        # A vector is the column of a single input.
+        matrices["B"] = matrices["B"].T
+    d = matrices["B"].shape[1] if matrices["B"].ndim == 2 else 0
+    shapes = {"A": (n, n), "B": (n, d), "Q": (n, n), "R": (d, d)}
+    for key, shape in shapes.items():
+        matrix = matrices[key]
+        if matrix.shape != shape or matrix.size == 0:
+            raise InvalidParameter(f"{key} must have shape {shape} to fit A, got {matrix.shape}")
+        if not np.isfinite(matrix).all():
+            i, j = np.argwhere(~np.isfinite(matrix))[0]
+            raise InvalidParameter(f"{key}[{i}, {j}] must be finite")
+    return matrices
+
+
 def _check_start(start: Any, states: int) -> Array:
-    """One state [n] or a list of them [m, n], none longer than 1 [Chowdhury21, Assumption 1 (c)]."""
-    given = array("start", start)
-    if given.ndim not in (1, 2) or given.shape[-1] != states or len(given) == 0:
+    """One state [n] or a list of them [m, n], none longer than 1.
+
+    The bound is [Chowdhury21, Assumption 1 (c)].
+    """
+    checked = array("start", start)
+    if checked.ndim not in (1, 2) or checked.shape[-1] != states or len(checked) == 0:
         raise InvalidParameter.of(
-            "start", f"must have shape ({states},) or (users, {states}), got {given.shape}"
+            "start", f"must have shape ({states},) or (users, {states}), got {checked.shape}"
         )
-    longest = float(np.linalg.norm(np.atleast_2d(given), axis=1).max())
+    longest = float(np.linalg.norm(np.atleast_2d(checked), axis=1).max())
     if longest > 1 + 1e-9:
         raise InvalidParameter.of(
             "start", f"must hold states of length at most 1, got one of length {longest:.6g}"
         )
-    return given
+    return checked
 
 
 def _check_form(matrix: Array, name: str, least: float, word: str) -> None:
-    """Symmetric, and no eigenvalue below `least`. Leading blocks only lose as they grow: the first bad one names the row."""
+    """Refuse a matrix that is not symmetric, or has an eigenvalue below `least`.
+
+    The smallest eigenvalue of a leading block only falls as the block grows, so the first bad block
+    names the row.
+    """
     unequal = ~np.isclose(matrix, matrix.T)
     if unequal.any():
         i, j = np.argwhere(unequal)[0]
         raise InvalidParameter.of(
             name,
-            f"must be symmetric, got {name}[{i}, {j}]={matrix[i, j]} and {name}[{j}, {i}]={matrix[j, i]}",
+            f"must be symmetric, got {name}[{i}, {j}]={matrix[i, j]} "
+            f"and {name}[{j}, {i}]={matrix[j, i]}",
         )
-    for k in range(1, len(matrix) + 1):
-        smallest = np.linalg.eigvalsh(matrix[:k, :k])[0]
+    for size in range(1, len(matrix) + 1):
+        smallest = np.linalg.eigvalsh(matrix[:size, :size])[0]
         if smallest < least:
             raise InvalidParameter.of(
                 name,
-                f"must be positive {word}, got the eigenvalue {smallest:.6g} from row {k - 1} on",
+                f"must be positive {word}, got the eigenvalue {smallest:.6g} "
+                f"from row {size - 1} on",
             )

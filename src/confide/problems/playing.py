@@ -1,4 +1,7 @@
-"""An environment played under a policy, whose rewards are added up as they are."""
+"""An environment played under a policy, whose rewards are added up as they are.
+
+Nothing here is private: the environment is a simulator, and a policy is public.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,13 +12,13 @@ import numpy.typing as npt
 
 from confide.errors import InvalidParameter
 from confide.policy import FeaturePolicy, RandomPolicy
-from confide.problems.gym import Env, env_horizon, env_name
-from confide.problems.sampled import SpaceNumbers, called
+from confide.problems.gym import Env, call_environment, env_horizon, env_name
+from confide.problems.sampled import SpaceNumbers
 
 Array = npt.NDArray[np.float64]
 
 
-def played_returns(
+def play_returns(
     env: Env,
     policy: Any,
     episodes: int,
@@ -23,25 +26,28 @@ def played_returns(
     rng: np.random.Generator,
     states: int | None = None,
 ) -> Array:
-    """The sum of the environment's rewards in each of so many episodes.
+    """The sum of the environment's rewards in each of so many episodes, [episode].
 
     An episode has at most as many steps as the policy was planned for, or as `horizon` says.
     """
     name = env_name(env)
-    by_features = isinstance(policy, FeaturePolicy)
-    played = _by_features(env, policy) if by_features else _by_number(env, policy, states)
-    steps = env_horizon(env, played.steps if horizon is None else horizon)
-    if played.steps is not None and steps > played.steps:
+    if isinstance(policy, FeaturePolicy):
+        player = _feature_player(env, policy)
+    else:
+        player = _numbered_player(env, policy, states)
+    steps = env_horizon(env, player.steps if horizon is None else horizon)
+    if player.steps is not None and steps > player.steps:
         raise InvalidParameter.of(
-            "horizon", f"must be at most {played.steps}, the steps of the policy, got {steps}"
+            "horizon", f"must be at most {player.steps}, the steps of the policy, got {steps}"
         )
-    choose = played.choose
+    choose = player.choose
     returns = np.zeros(episodes)
     for episode in range(episodes):
-        observation = called(name, env.reset, seed=int(rng.integers(2**31)))[0]
+        seed = int(rng.integers(2**31))
+        observation = call_environment(name, env.reset, seed=seed)[0]
         for step in range(steps):
             action = choose(step, observation, rng)
-            observation, reward, terminated, truncated, _ = called(name, env.step, action)
+            observation, reward, terminated, truncated, _ = call_environment(name, env.step, action)
             returns[episode] += float(reward)
             if terminated or truncated:
                 break
@@ -51,56 +57,64 @@ def played_returns(
 
 
 @dataclass(frozen=True, slots=True)
-class _Played:
-    """How a policy acts on observations, and for how many steps; None if it does the same at every step."""
+class _Player:
+    """How a policy acts on observations: `choose(step, observation, rng)` is an action of the
+    environment. `steps` is None if the policy does the same at every step.
+    """
 
     choose: Callable[[int, Any, np.random.Generator], Any]
     steps: int | None
 
 
-def _by_features(env: Env, policy: FeaturePolicy) -> _Played:
+def _feature_player(env: Env, policy: FeaturePolicy) -> _Player:
     space: Any = env.action_space
-    first = int(getattr(space, "start", 0))
+    first_action = int(getattr(space, "start", 0))
 
     def choose(step: int, observation: Any, rng: np.random.Generator) -> Any:
-        return first + policy.act(step, observation, rng)
+        return first_action + policy.act(step, observation, rng)
 
-    return _Played(choose, policy.horizon)
+    return _Player(choose, policy.horizon)
 
 
-def _by_number(env: Env, policy: Any, states: int | None) -> _Played:
-    """Actions drawn from the policy's table. A policy of a run may have a state before the start, and one after the end."""
+def _numbered_player(env: Env, policy: Any, states: int | None) -> _Player:
+    """Actions are drawn from the policy's table, by the number of the state that is observed.
+
+    The policy of a run may have a state for the end, and also one before the start.
+    """
     numbers = SpaceNumbers.of(env.observation_space, env.action_space, states, env_name(env))
     if isinstance(policy, RandomPolicy):
-        if policy.choices != numbers.actions:
-            raise _other_sizes(numbers, f"{policy.choices} actions")
-
-        def anything(step: int, observation: Any, rng: np.random.Generator) -> Any:  # noqa: ARG001
-            return numbers.action(int(rng.integers(policy.choices)))
-
-        return _Played(anything, None)
-    table = policy.probabilities()
-    planned, size, actions = table.shape
-    if actions != numbers.actions or size not in (
-        numbers.states,
-        numbers.states + 1,
-        numbers.states + 2,
-    ):
-        raise _other_sizes(numbers, f"{size} states and {actions} actions")
-    # A policy with two states more than the environment begins one step before it.
-    before = int(size == numbers.states + 2)
-    cumulated = np.cumsum(table, axis=2)
+        return _random_player(numbers, policy)
+    table = policy.probabilities()  # [step, state, action]
+    policy_steps, policy_states, actions = table.shape
+    extra_states = policy_states - numbers.states
+    if actions != numbers.actions or extra_states not in (0, 1, 2):
+        raise _wrong_sizes(numbers, f"{policy_states} states and {actions} actions")
+    # A policy with two more states begins one step before the environment.
+    first_step = 1 if extra_states == 2 else 0
+    cumulative = np.cumsum(table, axis=2)
 
     def choose(step: int, observation: Any, rng: np.random.Generator) -> Any:
-        row = cumulated[0 if planned == 1 else step + before, numbers.state(observation)]
-        drawn = int(np.searchsorted(row, rng.random() * row[-1], side="right"))
-        return numbers.action(min(drawn, actions - 1))
+        row = 0 if policy_steps == 1 else step + first_step
+        weights = cumulative[row, numbers.state(observation)]
+        number = int(np.searchsorted(weights, rng.random() * weights[-1], side="right"))
+        # Rounding must not lead behind the last action.
+        return numbers.action(min(number, actions - 1))
 
-    return _Played(choose, planned - before if planned > 1 else None)
+    return _Player(choose, policy_steps - first_step if policy_steps > 1 else None)
 
 
-def _other_sizes(numbers: SpaceNumbers, found: str) -> InvalidParameter:
+def _random_player(numbers: SpaceNumbers, policy: RandomPolicy) -> _Player:
+    if policy.choices != numbers.actions:
+        raise _wrong_sizes(numbers, f"{policy.choices} actions")
+
+    def choose(step: int, observation: Any, rng: np.random.Generator) -> Any:  # noqa: ARG001
+        return numbers.action(int(rng.integers(policy.choices)))
+
+    return _Player(choose, None)
+
+
+def _wrong_sizes(numbers: SpaceNumbers, got: str) -> InvalidParameter:
     return InvalidParameter.of(
         "policy",
-        f"must be one for {numbers.states} states and {numbers.actions} actions, got {found}",
+        f"must be one for {numbers.states} states and {numbers.actions} actions, got {got}",
     )

@@ -1,4 +1,8 @@
-"""What a problem is for agents, runs and audits."""
+"""What a problem is for agents, runs and audits. A problem of your own has these members.
+
+A problem has two sides. `public` is all that an agent may know, and everything else is the truth,
+which only the simulation uses. Nothing in this package is private: users are simulated.
+"""
 
 from typing import Any, Protocol
 

@@ -1,4 +1,7 @@
-"""What the inputs of a linear system reach, and the infinite horizon. Both read the true A and B, so agents must not use them."""
+"""What the inputs of a linear system reach, and the control of it over an infinite horizon.
+
+Both read the true A and B, so agents must not use them.
+"""
 
 from dataclasses import dataclass
 
@@ -7,18 +10,26 @@ import numpy.typing as npt
 
 from confide.errors import InvalidParameter
 from confide.policy import LinearPolicy
-from confide.problems.transitions import frozen
+from confide.problems.transitions import read_only_copy
 
 Array = npt.NDArray[np.float64]
 
-ROUNDING = 1e-9  # a limit that is passed by less than this, relatively, is kept
-# inputs reach a direction if they move it by more than this, relative to ||B||, then to ||A||
+# A spectral radius must be below one by more than this, so that rounding does not decide.
+ROUNDING = 1e-9
+# Inputs reach a direction if they move it by more than this, relative to ||B||, then to ||A||.
 COUPLED = 1e-10
+# SciPy accepts some modes on the unit circle. A solution is refused if its radius is this close to
+# one, or if its residual, relative to the solution, is above the second number.
+_STABILITY_MARGIN = 1e-7
+_RICCATI_RESIDUAL = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Steered:
-    """The subspace that inputs reach: its dimension, and the spectral radius of A on what is left (0 if nothing is)."""
+class ReachedSpace:
+    """The subspace that inputs reach.
+
+    `rest` is the spectral radius of A on what is left, and 0 if nothing is left.
+    """
 
     dimension: int
     rest: float
@@ -28,37 +39,49 @@ class Steered:
         return self.rest < 1 - ROUNDING
 
 
-def steered(A: Array, B: Array) -> Steered:
-    """The span of B, A B, A^2 B, ..., one orthonormal block after another.
+def reached_space(A: Array, B: Array) -> ReachedSpace:
+    """The span of B, A B, A^2 B, ..., built from one orthonormal block after another.
 
-    Its dimension is the rank of the controllability matrix, but that is not what is computed: its columns become parallel. For
-    `mass_chain(masses=10)`, with A / ||A|| in the place of A, its smallest singular value is 1e-14, near rounding; here 20 of 20 are found.
+    Its dimension is the rank of the controllability matrix. That matrix is not computed, because
+    its columns become parallel: for `mass_chain(masses=10)`, with A / ||A|| in the place of A, its
+    smallest singular value is 1e-14, near rounding. The blocks find all 20 dimensions.
     """
     n = len(A)
-    basis, pushed, scale = np.zeros((n, 0)), B, float(np.linalg.norm(B, 2))
+    basis = np.zeros((n, 0))
+    # What the last block of directions is mapped to, and the norm that tells it from rounding.
+    image = B
+    scale = float(np.linalg.norm(B, 2))
     while basis.shape[1] < n:
-        left, sizes, _ = np.linalg.svd(pushed - basis @ (basis.T @ pushed), full_matrices=False)
+        new_part = image - basis @ (basis.T @ image)
+        left, sizes, _ = np.linalg.svd(new_part, full_matrices=False)
         new = left[:, sizes > COUPLED * scale]
         if not new.size:
             break
-        # once more: small ones are orthogonal only roughly
+        # Small directions are orthogonal to the basis only roughly, so this is done once more.
         new = np.linalg.qr(new - basis @ (basis.T @ new))[0]
-        basis, pushed, scale = np.hstack([basis, new]), A @ new, float(np.linalg.norm(A, 2))
-    reached = basis.shape[1]
-    if reached >= n:
-        return Steered(n, 0.0)
-    others = np.linalg.qr(basis, mode="complete")[0][:, reached:]
-    return Steered(reached, float(np.abs(np.linalg.eigvals(others.T @ A @ others)).max()))
+        basis = np.hstack([basis, new])
+        image = A @ new
+        scale = float(np.linalg.norm(A, 2))
+    dimension = basis.shape[1]
+    if dimension >= n:
+        return ReachedSpace(n, 0.0)
+    others = np.linalg.qr(basis, mode="complete")[0][:, dimension:]
+    rest = float(np.abs(np.linalg.eigvals(others.T @ A @ others)).max())
+    return ReachedSpace(dimension, rest)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stationary:
-    """The infinite horizon: P = Q + A^T P A - A^T P B (R + B^T P B)^-1 B^T P A, and the gain that stabilises A + B K."""
+    """The solution for the infinite horizon.
+
+    P = Q + A^T P A - A^T P B (R + B^T P B)^-1 B^T P A, and `gain` is the K that stabilises A + B K.
+    `spectral_radius` is rho of A + B K: finite horizons approach P and K like rho^(2H). `is_limit`
+    says whether they do, which is so if every mode of A that does not decay costs something.
+    """
 
     P: Array
     gain: Array
-    spectral_radius: float  # rho of A + B K: finite horizons approach P and K like rho^(2H)
-    # finite horizons tend to it: every mode of A that does not decay costs something
+    spectral_radius: float
     is_limit: bool
 
     def policy(self, horizon: int) -> LinearPolicy:
@@ -67,6 +90,7 @@ class Stationary:
 
 
 def stationary(A: Array, B: Array, Q: Array, R: Array) -> Stationary:
+    """Solve the Riccati equation of the infinite horizon, or say why it has no solution."""
     from scipy.linalg import solve_discrete_are
 
     try:
@@ -74,20 +98,24 @@ def stationary(A: Array, B: Array, Q: Array, R: Array) -> Stationary:
     except np.linalg.LinAlgError:
         raise InvalidParameter(_why_none(A, B, Q)) from None
     gain = -np.linalg.solve(R + B.T @ P @ B, B.T @ P @ A)
-    closed = A + B @ gain
-    radius = float(np.abs(np.linalg.eigvals(closed)).max())
-    residual = np.abs(Q + A.T @ P @ closed - P).max() / max(1.0, float(np.abs(P).max()))
-    if not (radius < 1 - 1e-7 and residual < 1e-6):  # SciPy lets some modes on the unit circle pass
+    closed_loop = A + B @ gain
+    radius = float(np.abs(np.linalg.eigvals(closed_loop)).max())
+    residual = np.abs(Q + A.T @ P @ closed_loop - P).max() / max(1.0, float(np.abs(P).max()))
+    if not (radius < 1 - _STABILITY_MARGIN and residual < _RICCATI_RESIDUAL):
         raise InvalidParameter(_why_none(A, B, Q))
-    return Stationary(frozen(P), frozen(gain), radius, steered(A.T, Q).rest_decays)
+    is_limit = reached_space(A.T, Q).rest_decays
+    return Stationary(read_only_copy(P), read_only_copy(gain), radius, is_limit)
 
 
 def _why_none(A: Array, B: Array, Q: Array) -> str:
-    reached = steered(A, B)
+    reached = reached_space(A, B)
     if not reached.rest_decays:
         why = f"inputs do not reach a part of A with spectral radius {reached.rest:.4g}"
-    elif not steered(A.T, Q).rest_decays:
+    elif not reached_space(A.T, Q).rest_decays:
         why = "a mode of A on the unit circle costs nothing under Q"
     else:
         why = "the Riccati equation is too badly conditioned"
-    return f"the infinite horizon needs a gain that stabilises the system, and none was found: {why}; optimal_policy is for the finite one"
+    return (
+        "the infinite horizon needs a gain that stabilises the system, and none was found: "
+        f"{why}; optimal_policy is for the finite one"
+    )

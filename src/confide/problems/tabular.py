@@ -1,4 +1,8 @@
-"""Finite problems given by a table."""
+"""Finite problems given by a table: a tabular MDP, and what agents may know of it.
+
+What leaves this file: the arrays of `TabularMDP.identity` are the saved file, and identify the
+problem in stores and services. Names and order of its values must not change.
+"""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -13,21 +17,25 @@ from confide.problems.finite import FiniteProblem
 from confide.problems.transitions import (
     Transitions,
     check_probabilities,
-    frozen,
-    normalised,
+    normalize_rows,
+    read_only_copy,
     sparse_transitions,
 )
 
 Array = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+# Rewards may leave [0, 1], and means may differ from those of outcomes, by so much rounding.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TabularPublic:
-    """What an agent may know of a table: its size, its rewards, where episodes start, whether steps differ, and where episodes end.
+    """What an agent may know of a tabular MDP.
 
-    A terminal state is one where nothing happens any more: it leads to itself, and earns `terminal_reward` if rewards are to be learned.
+    `rewards` [h, s, a] are None if they are to be learned. `stationary` says whether transitions,
+    and rewards that are to be learned, are the same at every step. `terminal` [s] marks the states
+    that are known to end an episode, or is None. Nothing happens in a terminal state: it leads to
+    itself, and earns `terminal_reward` at each step if rewards are to be learned.
     """
 
     family: ClassVar[str] = "table"
@@ -35,12 +43,11 @@ class TabularPublic:
     horizon: int
     states: int
     actions: int
-    rewards: Array | None = field(repr=False)  # [h, s, a]; None if they are to be learned
+    rewards: Array | None = field(repr=False)
     start: Array = field(repr=False)
-    # whether transitions (and rewards that are to be learned) are the same at every step
     stationary: bool = True
-    terminal: Bools | None = field(default=None, repr=False)  # [s]; None: no state is known to be
-    terminal_reward: float = 0.0  # of a step in a terminal state
+    terminal: Bools | None = field(default=None, repr=False)
+    terminal_reward: float = 0.0
 
     def identity(self) -> Identity:
         return Identity(
@@ -59,14 +66,19 @@ class TabularPublic:
 
 @dataclass(frozen=True, eq=False, init=False)
 class TabularMDP(FiniteProblem):
-    """An MDP with transitions [h, s, a, s'] and mean rewards [h, s, a] in [0, 1], or [s, a, s'] and [s, a] with a horizon.
+    """An MDP with transitions [h, s, a, s'] and mean rewards [h, s, a] in [0, 1].
 
-    With `stochastic_rewards` rewards are unknown to the agent. A reward is 1 with the given probability, else 0, unless
-    `outcome_rewards` [entry of the transitions] says what each outcome earns: then `rewards` must be their means. `terminal` [s] says which
-    states are known to end an episode: they must lead to themselves, and if rewards are stochastic all earn the same, which is public.
+    With a horizon, [s, a, s'] and [s, a] are the same at every step.
+
+    With `stochastic_rewards` rewards are unknown to the agent. A reward is 1 with the given
+    probability, else 0, unless `outcome_rewards` [entry of the transitions] says what each outcome
+    earns; then `rewards` must be their means. `terminal` [s] says which states are known to end an
+    episode. They must lead to themselves, and if rewards are stochastic all of them must earn the
+    same, which is public.
     """
 
-    kind: ClassVar[str] = "table"  # in a saved file
+    # In a saved file.
+    kind: ClassVar[str] = "table"
 
     transitions: Transitions
     rewards: Array = field(repr=False)
@@ -89,23 +101,26 @@ class TabularMDP(FiniteProblem):
         outcome_rewards: npt.ArrayLike | None = None,
     ) -> None:
         P = transitions if isinstance(transitions, Transitions) else sparse_transitions(transitions)
-        r = check_rewards(rewards, P, horizon)
-        ends = None if terminal is None else check_terminal(terminal, P)
-        ended = r[:0] if ends is None else r[:, ends]
-        if flag("stochastic_rewards", stochastic_rewards) and (ended != ended[:1, :1, :1]).any():
-            raise InvalidParameter(
-                "terminal states must all have the same mean reward if rewards are stochastic"
-            )
+        mean_rewards = check_rewards(rewards, P, horizon)
+        is_stochastic = flag("stochastic_rewards", stochastic_rewards)
+        is_terminal = None if terminal is None else check_terminal(terminal, P)
+        if is_terminal is not None and is_stochastic:
+            terminal_rewards = mean_rewards[:, is_terminal]
+            if (terminal_rewards != terminal_rewards[:1, :1, :1]).any():
+                raise InvalidParameter(
+                    "terminal states must all have the same mean reward if rewards are stochastic"
+                )
+        checked_outcomes = None
+        if outcome_rewards is not None:
+            checked_outcomes = check_outcomes(outcome_rewards, mean_rewards, P, is_stochastic)
         fields = {
             "transitions": P,
-            "rewards": r,
+            "rewards": mean_rewards,
             "start": check_start(start, P.states),
-            "stochastic_rewards": flag("stochastic_rewards", stochastic_rewards),
+            "stochastic_rewards": is_stochastic,
             "name": text("name", name),
-            "terminal": ends,
-            "outcome_rewards": None
-            if outcome_rewards is None
-            else check_outcomes(outcome_rewards, r, P, stochastic_rewards),
+            "terminal": is_terminal,
+            "outcome_rewards": checked_outcomes,
         }
         for key, value in fields.items():
             object.__setattr__(self, key, value)
@@ -135,24 +150,23 @@ class TabularMDP(FiniteProblem):
 
     @property
     def public(self) -> TabularPublic:
-        known = None if self.stochastic_rewards else self.rewards
-        stationary = self.transitions.layers == 1 and (
-            known is not None or bool((self.rewards == self.rewards[0]).all())
+        public_rewards = None if self.stochastic_rewards else self.rewards
+        # Public rewards may differ from step to step, because nobody has to learn them.
+        rewards_are_stationary = public_rewards is not None or bool(
+            (self.rewards == self.rewards[0]).all()
         )
-        ended = (
-            0.0
-            if self.terminal is None or not self.terminal.any()
-            else float(self.rewards[0, self.terminal][0, 0])
-        )
+        terminal_reward = 0.0
+        if self.terminal is not None and self.terminal.any():
+            terminal_reward = float(self.rewards[0, self.terminal][0, 0])
         return TabularPublic(
             self.horizon,
             self.states,
             self.actions,
-            known,
+            public_rewards,
             self.start,
-            stationary,
+            self.transitions.layers == 1 and rewards_are_stationary,
             self.terminal,
-            ended,
+            terminal_reward,
         )
 
 
@@ -160,76 +174,90 @@ def check_rewards(
     rewards: npt.ArrayLike, P: Transitions, horizon: int | None, name: str = "rewards"
 ) -> Array:
     """Mean rewards [h, s, a], from [h, s, a] or, with a horizon, from [s, a]."""
-    r = array(name, rewards, finite=False)
-    if horizon is not None:
-        horizon = whole("horizon", horizon, at_least=1)
-    steps = horizon if horizon is not None else (P.layers if P.layers > 1 or r.ndim == 3 else None)
-    if steps is None:
-        raise InvalidParameter("a problem that is the same at every step needs a horizon")
-    if steps < 1:
-        raise InvalidParameter.of("horizon", "must be at least 1", got=f"{steps}")
-    if r.ndim == 3 and horizon is None and P.layers == 1:
-        steps = len(r)
-    if r.ndim == 2:
-        check_size(horizon=steps, states=len(r), actions=r.shape[1])
-        r = np.repeat(r[None], steps, axis=0)
-    if r.shape != (steps, P.states, P.actions) or (P.layers > 1 and P.layers != steps):
+    means = array(name, rewards, finite=False)
+    steps = _number_of_steps(means, P, horizon)
+    if means.ndim == 2:
+        check_size(horizon=steps, states=len(means), actions=means.shape[1])
+        means = np.repeat(means[None], steps, axis=0)
+    fits_layers = P.layers in (1, steps)
+    if means.shape != (steps, P.states, P.actions) or not fits_layers:
         raise InvalidParameter.of(
             name,
-            f"must have shape ({steps}, {P.states}, {P.actions}) to fit the transitions, got {np.shape(rewards)}",
+            f"must have shape ({steps}, {P.states}, {P.actions}) to fit the transitions, "
+            f"got {np.shape(rewards)}",
         )
-    wrong = ~((r >= 0) & (r <= 1 + 1e-9))
-    if wrong.any():
-        h, s, a = np.argwhere(wrong)[0]
+    # NaN is wrong, too, because no comparison with it holds.
+    is_wrong = ~((means >= 0) & (means <= 1 + _ROUNDING))
+    if is_wrong.any():
+        h, s, a = np.argwhere(is_wrong)[0]
         raise InvalidParameter(
-            f"{name}[h={h}, s={s}, a={a}] must be in [0, 1], got {r[h, s, a]}: scale the rewards"
+            f"{name}[h={h}, s={s}, a={a}] must be in [0, 1], got {means[h, s, a]}: "
+            "scale the rewards"
         )
-    return frozen(r)
+    return read_only_copy(means)
+
+
+def _number_of_steps(means: Array, P: Transitions, horizon: int | None) -> int:
+    """The horizon that is given, or that the shapes of rewards and transitions state."""
+    if horizon is not None:
+        return whole("horizon", horizon, at_least=1)
+    if P.layers > 1:
+        return P.layers
+    if means.ndim != 3:
+        raise InvalidParameter("a problem that is the same at every step needs a horizon")
+    return len(means)
 
 
 def check_outcomes(
     outcome_rewards: npt.ArrayLike, means: Array, P: Transitions, stochastic: bool
 ) -> Array:
-    """What each outcome earns, in the order of the rows of the transitions."""
-    earned = array("outcome_rewards", outcome_rewards, ndim=1)
+    """What each outcome earns, in the order of the entries of the transitions."""
+    rewards = array("outcome_rewards", outcome_rewards, ndim=1)
     if not stochastic:
         raise InvalidParameter(
             "outcome_rewards are for stochastic_rewards=True: rewards that an agent knows are means"
         )
-    if earned.shape != P.successors.shape or earned.min() < 0 or earned.max() > 1:
+    if rewards.shape != P.successors.shape or rewards.min() < 0 or rewards.max() > 1:
         raise InvalidParameter.of(
             "outcome_rewards",
-            f"must have {len(P.successors)} numbers in [0, 1], one for each outcome, got shape {earned.shape}",
+            f"must have {len(P.successors)} numbers in [0, 1], one for each outcome, "
+            f"got shape {rewards.shape}",
         )
-    sums = np.add.reduceat(P.probabilities * earned, P.indptr[:-1]).reshape(
-        P.layers, P.states, P.actions
-    )
-    if np.abs(sums - means).max() > _ROUNDING:
+    row_means = np.add.reduceat(P.probabilities * rewards, P.indptr[:-1])
+    differences = row_means.reshape(P.layers, P.states, P.actions) - means
+    if np.abs(differences).max() > _ROUNDING:
         raise InvalidParameter.of("rewards", "must be the means of outcome_rewards")
-    return frozen(earned)
+    return read_only_copy(rewards)
 
 
 def check_start(start: npt.ArrayLike, states: int) -> Array:
-    where = array("start", start, finite=False)
-    if where.shape != (states,):
-        raise InvalidParameter.of("start", f"must have shape ({states},), got {where.shape}")
-    check_probabilities(where[None], "start", "")
-    return frozen(normalised(where))
+    """The distribution of the first state [s], made to sum to one."""
+    probabilities = array("start", start, finite=False)
+    if probabilities.shape != (states,):
+        raise InvalidParameter.of(
+            "start", f"must have shape ({states},), got {probabilities.shape}"
+        )
+    check_probabilities(probabilities[None], "start", "")
+    return read_only_copy(normalize_rows(probabilities))
 
 
 def check_terminal(terminal: npt.ArrayLike, P: Transitions) -> Bools:
-    ends = np.asarray(terminal)
-    if ends.dtype != bool or ends.shape != (P.states,):
+    """Which states are terminal [s]. All entries of such a state must lead to itself."""
+    is_terminal = np.asarray(terminal)
+    if is_terminal.dtype != bool or is_terminal.shape != (P.states,):
         raise InvalidParameter.of(
             "terminal",
-            f"must be a boolean array of shape ({P.states},), got shape {ends.shape} of {ends.dtype}",
+            f"must be a boolean array of shape ({P.states},), "
+            f"got shape {is_terminal.shape} of {is_terminal.dtype}",
         )
-    origins = np.repeat(np.arange(P.layers * P.rows) // P.actions % P.states, np.diff(P.indptr))
-    leaves = ends[origins] & (P.successors != origins)
+    state_of_row = np.arange(P.layers * P.rows) // P.actions % P.states
+    origins = np.repeat(state_of_row, np.diff(P.indptr))
+    leaves = is_terminal[origins] & (P.successors != origins)
     if leaves.any():
         raise InvalidParameter(
-            f"terminal state s={origins[np.argmax(leaves)]} must lead to itself, whatever the action"
+            f"terminal state s={origins[np.argmax(leaves)]} must lead to itself, "
+            "whatever the action"
         )
-    ends = ends.copy()
-    ends.flags.writeable = False
-    return ends
+    is_terminal = is_terminal.copy()
+    is_terminal.flags.writeable = False
+    return is_terminal

@@ -1,4 +1,8 @@
-"""Transition probabilities, kept sparse: the real ones have a few successors per state and action."""
+"""Transition probabilities, kept sparse, because real ones have few successors per (s, a).
+
+A saved problem contains these probabilities. A row that sums to one but for rounding is therefore
+left as it is; otherwise a problem would change each time it is saved and loaded.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,23 +15,29 @@ from confide.errors import InvalidParameter
 from confide.problems import _kernels
 
 Array = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
-_SUM = 1e-8  # how far from one a row of probabilities may sum to; it is then made exact
-# sums this close to one are rounding: dividing by them would change a saved problem each time it is loaded
+# The sum of a row may be so far from one. It is then made exact. A matter of taste.
+_SUM_TOLERANCE = 1e-8
+# Sums so close to one are rounding, and are left as they are.
 _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Transitions:
-    """P_h(s' | s, a) for each layer h (one layer if the problem is the same at every step), in compressed rows."""
+    """P_h(s' | s, a) for each layer h, in compressed rows; one layer if all steps are the same.
+
+    Row r = (h * S + s) * A + a has the entries indptr[r] .. indptr[r + 1] - 1. Each entry has a
+    successor, its probability, and the cumulative probability within the row.
+    """
 
     layers: int
     states: int
     actions: int
-    indptr: npt.NDArray[np.int64] = field(repr=False)
+    indptr: Ints = field(repr=False)
     successors: npt.NDArray[np.int32] = field(repr=False)
     probabilities: Array = field(repr=False)
-    cumulative: Array = field(repr=False)  # within each row
+    cumulative: Array = field(repr=False)
 
     @property
     def rows(self) -> int:
@@ -35,7 +45,7 @@ class Transitions:
         return self.states * self.actions
 
     def expect(self, layer: int, values: Array) -> Array:
-        """E[values(s') | s, a], [s, a]."""
+        """The expected value of the next state, E[values(s') | s, a], as [s, a]."""
         first = min(layer, self.layers - 1) * self.rows
         flat = _kernels.expect(
             self.indptr,
@@ -62,17 +72,14 @@ class Transitions:
     def dense(self) -> Array:
         """[layer, s, a, s']: for small problems."""
         full = np.zeros((self.layers * self.rows, self.states))
+        row_of_entry = np.repeat(np.arange(len(full)), np.diff(self.indptr))
         # Several outcomes of one row may lead to the same state.
-        np.add.at(
-            full,
-            (np.repeat(np.arange(len(full)), np.diff(self.indptr)), self.successors),
-            self.probabilities,
-        )
+        np.add.at(full, (row_of_entry, self.successors), self.probabilities)
         return full.reshape(self.layers, self.states, self.actions, self.states)
 
 
 def sparse_transitions(dense: npt.ArrayLike, name: str = "transitions") -> Transitions:
-    """From [h, s, a, s'] or [s, a, s'], checked row by row."""
+    """The sparse form of [h, s, a, s'] or [s, a, s'], whose rows are checked one by one."""
     array = arguments.array(name, dense, finite=False)
     if array.ndim == 3:
         array = array[None]
@@ -80,11 +87,12 @@ def sparse_transitions(dense: npt.ArrayLike, name: str = "transitions") -> Trans
         shapes = "(horizon, states, actions, states) or (states, actions, states)"
         raise InvalidParameter.of(name, f"must have shape {shapes}, got {np.shape(dense)}")
     check_probabilities(array, name, "hsa" if np.ndim(dense) == 4 else "sa")
-    layers, S, A, _ = array.shape
-    flat = array.reshape(-1, S)
+    layers, states, actions, _ = array.shape
+    flat = array.reshape(-1, states)
     rows, successors = np.nonzero(flat)
     indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(flat, axis=1))]).astype(np.int64)
-    return _finish(layers, S, A, indptr, successors.astype(np.int32), flat[rows, successors])
+    probabilities = flat[rows, successors]
+    return _normalize(layers, states, actions, indptr, successors.astype(np.int32), probabilities)
 
 
 def sparse_rows(
@@ -96,84 +104,93 @@ def sparse_rows(
     *,
     layers: int = 1,
 ) -> Transitions:
-    """From compressed rows (h, s, a), checked one by one; a single layer is the same at every step."""
-    pointers, followers, weights = (
-        np.asarray(indptr, np.int64),
-        np.asarray(successors, np.int32),
-        np.asarray(probabilities, float),
-    )
-    if (
-        min(layers, states, actions) < 1
-        or pointers.shape != (layers * states * actions + 1,)
-        or followers.ndim != 1
-    ):
+    """Transitions from compressed rows (h, s, a), which are checked one by one.
+
+    A single layer is the same at every step.
+    """
+    pointers = np.asarray(indptr, np.int64)
+    targets = np.asarray(successors, np.int32)
+    weights = np.asarray(probabilities, float)
+    rows = layers * states * actions
+    has_rows = min(layers, states, actions) >= 1 and pointers.shape == (rows + 1,)
+    if not has_rows or targets.ndim != 1:
         raise InvalidParameter.of(
             "indptr", f"must have layers x states x actions + 1 entries, got shape {pointers.shape}"
         )
-    if pointers[0] != 0 or pointers[-1] != len(followers) or weights.shape != followers.shape:
+    if pointers[0] != 0 or pointers[-1] != len(targets) or weights.shape != targets.shape:
         raise InvalidParameter.of(
             "indptr",
             "must go from 0 to the number of successors, and each successor needs a probability",
         )
+    _check_rows((layers, states, actions), pointers, targets, weights)
+    # An impossible successor at the end of a row could be drawn by rounding, so it is left out.
+    is_possible = weights > 0
+    lengths = np.add.reduceat(is_possible.astype(np.int64), pointers[:-1])
+    possible_pointers = np.concatenate([[0], np.cumsum(lengths)])
+    return _normalize(
+        layers, states, actions, possible_pointers, targets[is_possible], weights[is_possible]
+    )
+
+
+def _check_rows(
+    shape: tuple[int, int, int], pointers: Ints, targets: npt.NDArray[np.int32], weights: Array
+) -> None:
+    """Raise at the first row that is not a probability distribution over states."""
+    layers, states, _ = shape
 
     def refuse(row: int, expected: str) -> None:
-        h, s, a = np.unravel_index(row, (layers, states, actions))
-        raise InvalidParameter(
-            f"transitions[{f'h={h}, ' if layers > 1 else ''}s={s}, a={a}] {expected}"
-        )
+        h, s, a = np.unravel_index(row, shape)
+        step = f"h={h}, " if layers > 1 else ""
+        raise InvalidParameter(f"transitions[{step}s={s}, a={a}] {expected}")
 
-    lengths = np.diff(pointers)
-    if (lengths < 1).any():
-        refuse(int(np.argmax(lengths < 1)), "must have a successor")
-    outside = (followers < 0) | (followers >= states)
-    if outside.any():
-        refuse(
-            int(np.searchsorted(pointers, np.argmax(outside), side="right")) - 1,
-            f"must lead to states 0..{states - 1}",
-        )
-    wrong = ~(np.isfinite(weights) & (weights >= 0))
-    if wrong.any():
-        refuse(
-            int(np.searchsorted(pointers, np.argmax(wrong), side="right")) - 1,
-            "must be finite and not negative",
-        )
+    def row_of(entry: Any) -> int:
+        return int(np.searchsorted(pointers, entry, side="right")) - 1
+
+    is_empty = np.diff(pointers) < 1
+    if is_empty.any():
+        refuse(int(np.argmax(is_empty)), "must have a successor")
+    is_outside = (targets < 0) | (targets >= states)
+    if is_outside.any():
+        refuse(row_of(np.argmax(is_outside)), f"must lead to states 0..{states - 1}")
+    is_wrong = ~(np.isfinite(weights) & (weights >= 0))
+    if is_wrong.any():
+        refuse(row_of(np.argmax(is_wrong)), "must be finite and not negative")
     sums = np.add.reduceat(weights, pointers[:-1])
-    if (np.abs(sums - 1) >= _SUM).any():
-        row = int(np.argmax(np.abs(sums - 1) >= _SUM))
+    is_off = np.abs(sums - 1) >= _SUM_TOLERANCE
+    if is_off.any():
+        row = int(np.argmax(is_off))
         refuse(row, f"must sum to one, got a sum of {sums[row]:.6g}")
-    # an impossible successor at the end of a row must not be drawn by rounding
-    possible = weights > 0
-    kept = np.concatenate(
-        [[0], np.cumsum(np.add.reduceat(possible.astype(np.int64), pointers[:-1]))]
-    )
-    return _finish(layers, states, actions, kept, followers[possible], weights[possible])
 
 
-def _finish(
+def _normalize(
     layers: int,
     states: int,
     actions: int,
-    indptr: npt.NDArray[np.int64],
+    indptr: Ints,
     successors: npt.NDArray[np.int32],
     probabilities: Array,
 ) -> Transitions:
+    """Make each row sum to one, unless it does but for rounding."""
     lengths = np.diff(indptr)
     sums = np.add.reduceat(probabilities, indptr[:-1])
-    close = (np.abs(sums - 1) < _ROUNDING) & (lengths > 1)  # a single successor is certain, exactly
-    exact = probabilities / np.repeat(np.where(close, 1.0, sums), lengths)
+    # A single successor is certain, exactly.
+    is_close = (np.abs(sums - 1) < _ROUNDING) & (lengths > 1)
+    exact = probabilities / np.repeat(np.where(is_close, 1.0, sums), lengths)
     running = np.cumsum(exact)
-    cumulative = running - np.repeat(running[indptr[:-1]] - exact[indptr[:-1]], lengths)
-    cumulative[indptr[1:] - 1] = 1.0  # a draw just below one must find a successor
+    before_row = running[indptr[:-1]] - exact[indptr[:-1]]
+    cumulative = running - np.repeat(before_row, lengths)
+    # A draw just below one must find a successor.
+    cumulative[indptr[1:] - 1] = 1.0
     return Transitions(layers, states, actions, indptr, successors, exact, cumulative)
 
 
-def normalised(rows: Array) -> Array:
-    """Rows, over the last axis, made to sum to one; those that do but for rounding stay as they are."""
+def normalize_rows(rows: Array) -> Array:
+    """Rows, over the last axis, that sum to one; those that do but for rounding are unchanged."""
     sums = rows.sum(axis=-1, keepdims=True)
     return np.asarray(rows / np.where(np.abs(sums - 1) < _ROUNDING, 1.0, sums))
 
 
-def frozen(array: npt.ArrayLike) -> Array:
+def read_only_copy(array: npt.ArrayLike) -> Array:
     """A read-only copy: a problem is immutable, and agents see parts of it."""
     copy = np.array(array, dtype=float, order="C")
     copy.flags.writeable = False
@@ -181,24 +198,24 @@ def frozen(array: npt.ArrayLike) -> Array:
 
 
 def check_probabilities(array: Array, name: str, axes: str) -> None:
-    """Raise at the first row (over the last axis) that is not a probability distribution, naming its index."""
-    finite, positive = (
-        np.asarray(np.isfinite(array).all(axis=-1)),
-        np.asarray((array >= 0).all(axis=-1)),
-    )
+    """Raise at the first row (over the last axis) that is not a probability distribution.
+
+    `axes` has a letter for each index that the error names.
+    """
+    is_finite = np.asarray(np.isfinite(array).all(axis=-1))
+    is_positive = np.asarray((array >= 0).all(axis=-1))
     with np.errstate(invalid="ignore"):
-        summed = np.abs(array.sum(axis=-1) - 1) < _SUM
-    wrong = ~(finite & positive & summed)
-    if wrong.any():
-        where: tuple[Any, ...] = tuple(np.argwhere(wrong)[0])
-        index = where[-len(axes) :] if axes else ()
-        place = ", ".join(f"{axis}={i}" for axis, i in zip(axes, index, strict=True))
-        if not finite[where]:
-            expected = "must be finite"
-        else:
-            expected = (
-                f"must sum to one, got a sum of {array[where].sum():.6g}"
-                if positive[where]
-                else "must not be negative"
-            )
-        raise InvalidParameter(f"{name}{f'[{place}]' if place else ''} {expected}")
+        sums_to_one = np.abs(array.sum(axis=-1) - 1) < _SUM_TOLERANCE
+    is_wrong = ~(is_finite & is_positive & sums_to_one)
+    if not is_wrong.any():
+        return
+    where: tuple[Any, ...] = tuple(np.argwhere(is_wrong)[0])
+    if not is_finite[where]:
+        expected = "must be finite"
+    elif not is_positive[where]:
+        expected = "must not be negative"
+    else:
+        expected = f"must sum to one, got a sum of {array[where].sum():.6g}"
+    index = where[-len(axes) :] if axes else ()
+    place = ", ".join(f"{axis}={i}" for axis, i in zip(axes, index, strict=True))
+    raise InvalidParameter(f"{name}{f'[{place}]' if place else ''} {expected}")
