@@ -1,4 +1,10 @@
-"""Named problems with stable parameters and seeds: one file each family."""
+"""Named problems with stable parameters and seeds, in one file for each family.
+
+A published figure names a problem and a seed. So the instance that a seed generates must never
+change: not the numbers, and not the order in which random numbers are used. To add a problem, write
+a function that returns one, state its profile with `describe`, and add its name to `PROBLEMS` in
+`problems/catalogue.py`.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,20 +15,21 @@ Builder = TypeVar("Builder", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class ProblemProfile:
-    """What there is to know about a named problem before it is made. `confide list` shows it."""
+    """What there is to know about a named problem before it is made. `confide list` shows it.
+
+    `family` is what an agent may know of it: mixture, linear MDP, linear bandit, linear control or
+    table. `paper` is empty for our own problems. Rewards that are not public are learned. If
+    `states_follow_horizon`, each further step adds a state.
+    """
 
     about: str
-    # what an agent may know of it: mixture, linear MDP, linear bandit, linear control or table
     family: str
-    # empty: our own
     paper: str = ""
-    # whether rewards are public; otherwise they are learned
     public_rewards: bool = True
-    # whether a longer horizon has as many more states
     states_follow_horizon: bool = False
 
 
-def named(
+def describe(
     about: str,
     *,
     family: str,
@@ -33,8 +40,8 @@ def named(
     """State the profile of a function that makes a problem of `PROBLEMS`."""
     profile = ProblemProfile(about, family, paper, public_rewards, states_follow_horizon)
 
-    def state(builder: Builder) -> Builder:
+    def attach_profile(builder: Builder) -> Builder:
         builder.profile = profile  # type: ignore[attr-defined]
         return builder
 
-    return state
+    return attach_profile

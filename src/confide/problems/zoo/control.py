@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from confide.arguments import check_size, real, sizes, whole
 from confide.problems.lq import LQSystem
-from confide.problems.zoo import named
+from confide.problems.zoo import describe
 
 Array = npt.NDArray[np.float64]
 
@@ -17,7 +17,7 @@ _LONGEST = 100.0  # step, or pendulum: what is unstable grows exponentially with
 _FASTEST = 1e3  # spectral radius: costs grow with its square at every step
 
 
-@named("a damped oscillator with one input", family="linear control")
+@describe("a damped oscillator with one input", family="linear control")
 def oscillator(*, horizon: int = 5) -> LQSystem:
     """A damped oscillator with one input: A = 0.6 times the rotation by 0.9."""
     c, s = 0.6 * np.cos(0.9), 0.6 * np.sin(0.9)
@@ -27,7 +27,7 @@ def oscillator(*, horizon: int = 5) -> LQSystem:
     )
 
 
-@named("three rooms in a row, two heaters", family="linear control")
+@describe("three rooms in a row, two heaters", family="linear control")
 def thermal(*, horizon: int = 10) -> LQSystem:
     """Three rooms in a row that exchange heat; the outer two have a heater."""
     A = np.array([[0.42, 0.08, 0.0], [0.08, 0.40, 0.08], [0.0, 0.08, 0.42]])
@@ -35,7 +35,7 @@ def thermal(*, horizon: int = 10) -> LQSystem:
     return LQSystem(A, B, np.eye(3), 0.08 * np.eye(2), horizon, 0.1, name="thermal")
 
 
-@named("control of blood glucose by insulin", family="linear control")
+@describe("control of blood glucose by insulin", family="linear control")
 def glucose(*, horizon: int = 8) -> LQSystem:
     """Blood glucose, the remote action of insulin, and insulin in the plasma, all as deviations; the input is the insulin given."""
     A = np.array([[0.62, -0.25, 0.0], [0.0, 0.45, 0.22], [0.0, 0.0, 0.30]])
@@ -45,7 +45,7 @@ def glucose(*, horizon: int = 8) -> LQSystem:
     )
 
 
-@named("a cart without friction, controlled by force", family="linear control")
+@describe("a cart without friction, controlled by force", family="linear control")
 def double_integrator(*, dt: float = 0.5, horizon: int = 10) -> LQSystem:
     """A cart on a track without friction, with position and speed, controlled by a force. Its eigenvalues are 1, 1."""
     F, G = np.array([[0.0, 1.0], [0.0, 0.0]]), np.array([[0.0], [1.0]])
@@ -54,7 +54,7 @@ def double_integrator(*, dt: float = 0.5, horizon: int = 10) -> LQSystem:
     )
 
 
-@named("an inverted pendulum, unstable", family="linear control")
+@describe("an inverted pendulum, unstable", family="linear control")
 def pendulum(*, length: float = 1.0, dt: float = 0.05, horizon: int = 10) -> LQSystem:
     """An inverted pendulum, linearised at the upright position: angle and angular speed. Unstable; the input is a torque in units of m g l.
 
@@ -66,7 +66,7 @@ def pendulum(*, length: float = 1.0, dt: float = 0.05, horizon: int = 10) -> LQS
     return _sampled(F, G, np.diag([1.0, 0.1]), np.array([[0.1]]), dt, horizon, 0.02, "pendulum")
 
 
-@named("masses connected by springs, with a force on the last one", family="linear control")
+@describe("masses connected by springs, with a force on the last one", family="linear control")
 def mass_chain(*, masses: int = 3, dt: float = 0.5, horizon: int = 10) -> LQSystem:
     """Equal masses in a row between two walls, connected by springs with small damping; the input is a force on the last one.
 
@@ -80,7 +80,7 @@ def mass_chain(*, masses: int = 3, dt: float = 0.5, horizon: int = 10) -> LQSyst
     return _sampled(F, G, np.eye(2 * masses), np.array([[0.1]]), dt, horizon, 0.05, "mass-chain")
 
 
-@named("a random stable system", family="linear control")
+@describe("a random stable system", family="linear control")
 def random_lq(
     seed: int = 0,
     *,
