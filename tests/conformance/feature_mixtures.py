@@ -24,7 +24,7 @@ def signed_mixture(
     scale = features.largest_norm()
     rewards = more.pop("rewards", rng.random((states, actions)))
     return FeatureMixtureMDP(
-        features.divided(scale),
+        features.divide_by(scale),
         scale * weights,
         rewards,
         np.full(states, 1 / states),

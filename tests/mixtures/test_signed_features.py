@@ -67,7 +67,7 @@ def test_the_printed_widths_contain_the_bound_on_the_weights():
 def test_the_scale_of_the_features_changes_nothing():
     """Features times 7 and weights divided by 7 are the same problem, so releases and policies are the same but for rounding."""
     other = FeatureMixtureMDP(
-        LONG.features.divided(1 / 7),
+        LONG.features.divide_by(1 / 7),
         LONG.weights / 7,
         LONG.rewards,
         LONG.start,

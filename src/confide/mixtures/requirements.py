@@ -62,7 +62,7 @@ def learned_coordinates(public: MixturePublic) -> LearnedCoordinates:
         m = on_simplex.dimension
         return LearnedCoordinates(on_simplex, 1.0, on_simplex, math.sqrt(m / (m + 1)))
     unit = public.value_bound
-    feature_map = summing_to_one(public.features.divided(unit))
+    feature_map = summing_to_one(public.features.divide_by(unit))
     # ||w||^2 = ||origin||^2 + ||theta||^2, because the origin is orthogonal to the basis.
     origin = feature_map.origin
     squared_norm = (unit * public.weight_bound) ** 2 - float(origin @ origin)

@@ -202,7 +202,7 @@ def known_features(public: "MixturePublic", unit: float = 1.0) -> "Array | Succe
     """What agents know of the transitions, divided by `unit`: kernels [i, s, a, s'], or the features of possible successors."""
     features: SuccessorFeatures | None = getattr(public, "features", None)
     if features is not None:
-        return features.divided(unit)
+        return features.divide_by(unit)
     kernels: Array = public.kernels  # type: ignore[union-attr]
     return kernels if unit == 1.0 else kernels / unit
 

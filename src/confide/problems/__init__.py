@@ -1,4 +1,10 @@
-"""Problems whose optimal values are known exactly, and Gymnasium environments. Each is imported on first use."""
+"""Problems: what agents learn, from named instances to one's own environment.
+
+`problem.py` says what a problem is. Finite problems (`finite.py`) are tabular MDPs, linear mixtures
+and linear MDPs; besides these there are linear systems (`lq.py`), linear bandits (`bandit.py`) and
+environments of Gymnasium (`gym.py`, `sampled.py`). All but the environments have exact values. The
+named instances are in `zoo/`. Each module is imported on first use.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,7 @@
-"""Contextual linear bandits: each user comes with a context for every action, and one action is played."""
+"""Contextual linear bandits: each user comes with a context for every action, and plays one action.
+
+What leaves this file: the values of `LinearBandit.identity` are the saved file, and identify it.
+"""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,12 +20,18 @@ from confide.problems.transitions import read_only_copy
 from confide.trajectory import Trajectories
 
 Array = npt.NDArray[np.float64]
-CENTRE = 0.5  # of rewards, which are in [0, 1]
+# The centre of rewards, which are in [0, 1].
+CENTRE = 0.5
+# Norms and means may exceed their bounds by so much rounding.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class LinearBanditPublic:
-    """What an agent may know: how many numbers a context has, and how many actions there are. Contexts are the users' own."""
+    """What an agent may know: how many numbers a context has, and how many actions there are.
+
+    Contexts are the users' own.
+    """
 
     family: ClassVar[str] = "linear bandit"
     horizon: ClassVar[int] = 1
@@ -36,42 +45,50 @@ class LinearBanditPublic:
 
 @dataclass(frozen=True, eq=False)
 class LinearBandit:
-    """A user is drawn from a population, contexts [user, a, i]. Action a has reward 1 with probability 1/2 + <x_a, parameter>, else 0.
+    """Users are drawn from a population, whose contexts are [user, a, i].
 
-    An episode has one step. As states a trajectory has the user's contexts [user, h, a, i]; the state after the step does not exist.
-    Values and regret are exact: averages over the population.
+    Action a has reward 1 with probability 1/2 + <x_a, parameter>, else 0. An episode has one step.
+    As states a trajectory has the user's contexts [user, h, a, i]; the state after the step does
+    not exist, and is NaN. Values and regret are exact: averages over the population.
     """
 
-    kind: ClassVar[str] = "linear-bandit"  # in a saved file
+    # In a saved file.
+    kind: ClassVar[str] = "linear-bandit"
     horizon: ClassVar[int] = 1
-    chunk: ClassVar[int] = 8192  # users sampled at a time
+    # Users sampled at a time, so that memory does not grow with their number.
+    chunk: ClassVar[int] = 8192
 
     parameter: Array = field(repr=False)
     contexts: Array = field(repr=False)
     name: str = "linear-bandit"
 
     def __post_init__(self) -> None:
-        theta, x = array("parameter", self.parameter), array("contexts", self.contexts)
-        if theta.ndim != 1 or x.ndim != 3 or x.shape[2] != len(theta) or x.size == 0:
-            shapes = (
-                "contexts must have shape (users, actions, dimension) and parameter (dimension,)"
+        parameter = array("parameter", self.parameter)
+        contexts = array("contexts", self.contexts)
+        has_shapes = parameter.ndim == 1 and contexts.ndim == 3
+        if not has_shapes or contexts.shape[2] != len(parameter) or contexts.size == 0:
+            raise InvalidParameter(
+                "contexts must have shape (users, actions, dimension) and parameter (dimension,), "
+                f"got {contexts.shape} and {parameter.shape}"
             )
-            raise InvalidParameter(f"{shapes}, got {x.shape} and {theta.shape}")
-        norms = np.linalg.norm(x, axis=2)
-        if not (norms <= 1 + 1e-9).all():
-            n, a = np.argwhere(~(norms <= 1 + 1e-9))[0]
+        norms = np.linalg.norm(contexts, axis=2)
+        is_too_long = ~(norms <= 1 + _ROUNDING)
+        if is_too_long.any():
+            n, a = np.argwhere(is_too_long)[0]
             raise InvalidParameter(
                 f"contexts[user={n}, a={a}] must have norm at most 1, got {norms[n, a]:.4g}"
             )
-        means = x @ theta
-        if not (np.abs(means) <= CENTRE + 1e-9).all():
-            n, a = np.argwhere(~(np.abs(means) <= CENTRE + 1e-9))[0]
+        means = np.abs(contexts @ parameter)
+        is_too_large = ~(means <= CENTRE + _ROUNDING)
+        if is_too_large.any():
+            n, a = np.argwhere(is_too_large)[0]
             raise InvalidParameter(
-                f"|<contexts[user={n}, a={a}], parameter>| must be at most 1/2, got {abs(means[n, a]):.4g}"
+                f"|<contexts[user={n}, a={a}], parameter>| must be at most 1/2, "
+                f"got {means[n, a]:.4g}"
             )
         text("name", self.name)
-        object.__setattr__(self, "parameter", read_only_copy(theta))
-        object.__setattr__(self, "contexts", read_only_copy(np.ascontiguousarray(x)))
+        object.__setattr__(self, "parameter", read_only_copy(parameter))
+        object.__setattr__(self, "contexts", read_only_copy(np.ascontiguousarray(contexts)))
 
     def identity(self) -> Identity:
         """Everything that it is, by the names in its file."""
@@ -143,18 +160,14 @@ class LinearBandit:
         return Trajectories(states, played[:, None], rewards[:, None])
 
     def save(self, path: str | Path) -> None:
-        """Into one file that `load_problem`, and the command line, open again."""
+        """Write one file, which `load_problem` and the command line open again."""
         save_problem(self, path)
 
     def _fitting(self, policy: Policy) -> ContextPolicy | RandomPolicy:
-        fits_here = (
-            isinstance(policy, ContextPolicy) and policy.weights.shape == self.parameter.shape
+        if isinstance(policy, ContextPolicy) and policy.weights.shape == self.parameter.shape:
+            return policy
+        if isinstance(policy, RandomPolicy) and policy.choices == self.actions:
+            return policy
+        raise InvalidParameter(
+            f"a linear bandit needs a ContextPolicy with {self.dimension} weights"
         )
-        if not fits_here and not (
-            isinstance(policy, RandomPolicy) and policy.choices == self.actions
-        ):
-            raise InvalidParameter(
-                f"a linear bandit needs a ContextPolicy with {self.dimension} weights"
-            )
-        assert isinstance(policy, ContextPolicy | RandomPolicy)
-        return policy

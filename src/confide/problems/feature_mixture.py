@@ -1,4 +1,8 @@
-"""Linear mixture MDPs of any known features [Luyo21, Assumption 2; Zhou22, Assumption 1]."""
+"""Linear mixture MDPs of any known features [Luyo21, Assumption 2; Zhou22, Assumption 1].
+
+What leaves this file: the values of `FeatureMixtureMDP.identity` are the saved file, and identify
+the problem.
+"""
 
 import math
 from dataclasses import dataclass, field
@@ -19,20 +23,25 @@ from confide.problems.transitions import Transitions, read_only_copy, sparse_row
 
 Array = npt.NDArray[np.float64]
 
-# A probability below zero by less than this is a rounding error of psi.w.
-_ZERO = 1e-12
+# A probability below zero by less than this is a rounding error of psi.w, and becomes zero.
+_ROUNDED_ZERO = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeatureMixturePublic:
-    """What an agent may know: features, bounds on weights and phi_v, the horizon, where episodes start, and rewards or their features."""
+    """What an agent may know of a mixture of features.
+
+    These are the features, the horizon, the start [s], bounds on the weights and on phi_v, and the
+    rewards [h, s, a] or, if rewards are to be learned, their features [s, a, j]. The other one of
+    the two is None.
+    """
 
     family: ClassVar[str] = "mixture"
 
     features: SuccessorFeatures
     horizon: int
-    rewards: Array | None = field(repr=False)  # [h, s, a]; None if they are to be learned
-    reward_features: Array | None = field(repr=False)  # [s, a, j]
+    rewards: Array | None = field(repr=False)
+    reward_features: Array | None = field(repr=False)
     start: Array = field(repr=False)
     weight_bound: float
     value_bound: float
@@ -73,19 +82,26 @@ MixturePublic = LinearMixturePublic | FeatureMixturePublic
 
 @dataclass(frozen=True, eq=False)
 class FeatureMixtureMDP(FiniteProblem):
-    """P_h(s' | s, a) = psi(s' | s, a).weights[h], with known features psi of any sign and unknown weights of norm at most `weight_bound`.
+    """P_h(s' | s, a) = psi(s' | s, a).weights[h], with known features psi of any sign.
 
-    `weight_bound` is C_w in [Luyo21] and sqrt(d) in [Zhou22]. `value_bound` bounds the norm of phi_v(s, a) = sum_s' psi(s' | s, a) v(s')
-    for all v with values in [0, 1]; agents clip to it, so privacy does not depend on it. By default it is computed from the features
-    (`largest_norm`). The papers state both for one scale of the features: [Luyo21] for value_bound = 1, [Zhou22] for value_bound <=
-    sqrt(d). Multiplying the weights and dividing the features by one number changes nothing else.
+    The weights [h, i] are unknown and have a norm of at most `weight_bound`, which is C_w in
+    [Luyo21] and sqrt(d) in [Zhou22]. `value_bound` bounds the norm of
+    phi_v(s, a) = sum_s' psi(s' | s, a) v(s') for all v with values in [0, 1]. Agents clip to it, so
+    privacy does not depend on it. By default it is computed from the features (`largest_norm`).
 
-    Rewards are [h, s, a] or [s, a]. As in `LinearMixtureMDP`, they are known unless there are `reward_features`.
+    The papers state both bounds for one scale of the features: [Luyo21] for value_bound = 1,
+    [Zhou22] for value_bound <= sqrt(d). Multiplying the weights and dividing the features by one
+    number changes nothing else.
 
-    Agents know the value of every state, so states are numbered, and continuous states are out of scope: see docs/agents/mixtures.md.
+    Rewards are [h, s, a] or [s, a]. As in `LinearMixtureMDP`, they are known unless there are
+    `reward_features`.
+
+    Agents know the value of every state, so states are numbered, and continuous states are out of
+    scope: see docs/agents/mixtures.md.
     """
 
-    kind: ClassVar[str] = "feature-mixture"  # in a saved file
+    # In a saved file.
+    kind: ClassVar[str] = "feature-mixture"
 
     features: SuccessorFeatures
     weights: Array = field(repr=False)
@@ -130,18 +146,21 @@ class FeatureMixtureMDP(FiniteProblem):
         object.__setattr__(self, "rewards", self.truth.rewards)
         object.__setattr__(self, "start", self.truth.start)
         if self.reward_features is not None:
-            known = read_only_copy(check_reward_features(self.reward_features, self.rewards))
-            object.__setattr__(self, "reward_features", known)
+            reward_features = check_reward_features(self.reward_features, self.rewards)
+            object.__setattr__(self, "reward_features", read_only_copy(reward_features))
 
     @classmethod
     def from_table(cls, table: TabularMDP) -> "FeatureMixtureMDP":
-        """A tabular MDP: one feature for each transition (s, a, s'), 1/sqrt(S) for its own and zero for all others.
+        """A tabular MDP, with one feature for each transition (s, a, s').
 
-        So d = S^2 A, phi_v has a norm of at most one, and the weights sqrt(S) P have a norm of at most S sqrt(A) = sqrt(d). Both bounds are
-        known without knowing P. Rewards stay known, or are learned from one feature for each pair.
+        It is 1/sqrt(S) for its own transition and zero for all others. So d = S^2 A, phi_v has a
+        norm of at most one, and the weights sqrt(S) P have a norm of at most S sqrt(A) = sqrt(d).
+        Both bounds are known without knowing P. Rewards stay known, or are learned from one feature
+        for each pair.
         """
         P = kind("table", table, TabularMDP).transitions
-        S, A = P.states, P.actions
+        S = P.states
+        A = P.actions
         check_size(copies=COPIES, states=S, actions=A, successors=S, dimension=S * A * S)
         root = math.sqrt(S)
         rows = S * A
@@ -196,25 +215,24 @@ class FeatureMixtureMDP(FiniteProblem):
 
     @cached_property
     def truth(self) -> TabularMDP:  # type: ignore[override]
-        weights = self.weights
-        hidden = self.reward_features is not None
+        rewards_need_horizon = np.ndim(self.rewards) == 2
         return TabularMDP(
-            _transitions(self.features, weights),
+            _transitions(self.features, self.weights),
             self.rewards,
             self.start,
-            horizon=len(weights) if np.ndim(self.rewards) == 2 else None,
-            stochastic_rewards=hidden,
+            horizon=len(self.weights) if rewards_need_horizon else None,
+            stochastic_rewards=self.reward_features is not None,
             name=self.name,
         )
 
     @property
     def public(self) -> FeatureMixturePublic:
-        known = self.rewards if self.reward_features is None else None
+        public_rewards = self.rewards if self.reward_features is None else None
         assert self.value_bound is not None
         return FeatureMixturePublic(
             self.features,
             len(self.weights),
-            known,
+            public_rewards,
             self.reward_features,
             self.start,
             self.weight_bound,
@@ -223,16 +241,17 @@ class FeatureMixtureMDP(FiniteProblem):
 
 
 def _transitions(features: SuccessorFeatures, weights: Array) -> Transitions:
-    """psi.w for each step, one layer if all steps have the same weights."""
+    """The probabilities psi.w of each step; one layer if all steps have the same weights."""
     layers = weights[:1] if (weights == weights[0]).all() else weights
     probabilities = (features.features @ layers.T).T.ravel()
-    probabilities[(probabilities < 0) & (probabilities > -_ZERO)] = 0.0
+    probabilities[(probabilities < 0) & (probabilities > -_ROUNDED_ZERO)] = 0.0
     entries = len(features.successors)
-    steps = entries * np.arange(len(layers))[:, None]
+    # Where the entries of each layer begin.
+    first_entries = entries * np.arange(len(layers))[:, None]
     return sparse_rows(
         features.states,
         features.actions,
-        np.append((steps + features.indptr[:-1]).ravel(), entries * len(layers)),
+        np.append((first_entries + features.indptr[:-1]).ravel(), entries * len(layers)),
         np.tile(features.successors, len(layers)),
         probabilities,
         layers=len(layers),

@@ -1,4 +1,7 @@
-"""Linear MDPs: known features, unknown measures and reward weights [Luyo21, Section 4]."""
+"""Linear MDPs: known features, unknown measures and reward weights [Luyo21, Section 4].
+
+What leaves this file: the values of `LinearMDP.identity` are the saved file, and identify it.
+"""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,10 +19,15 @@ from confide.problems.transitions import read_only_copy
 
 Array = npt.NDArray[np.float64]
 
+# Norms may exceed 1 by so much rounding.
+_ROUNDING = 1e-9
+# Probabilities and rewards below this are rounding, and become zero.
+_CANCELLED = 1e-15
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinearMDPPublic:
-    """What an agent may know: features [s, a, i] of norm at most 1, the horizon, where episodes start."""
+    """What an agent may know: features [s, a, i] of norm at most 1, the horizon, the start [s]."""
 
     family: ClassVar[str] = "linear MDP"
 
@@ -51,9 +59,16 @@ class LinearMDPPublic:
 
 @dataclass(frozen=True, eq=False)
 class LinearMDP(FiniteProblem):
-    """P_h(s' | s, a) = <features[s, a], measures[h, :, s']> and r_h(s, a) = <features[s, a], reward_weights[h]>."""
+    """An MDP whose transitions and rewards are linear in known features.
 
-    kind: ClassVar[str] = "linear-mdp"  # in a saved file
+    P_h(s' | s, a) = <features[s, a], measures[h, :, s']> and
+    r_h(s, a) = <features[s, a], reward_weights[h]>.
+
+    Shapes: features [s, a, i], measures [h, i, s'], reward_weights [h, i], start [s].
+    """
+
+    # In a saved file.
+    kind: ClassVar[str] = "linear-mdp"
 
     features: Array = field(repr=False)
     measures: Array = field(repr=False)
@@ -63,36 +78,35 @@ class LinearMDP(FiniteProblem):
     name: str = "linear-mdp"
 
     def __post_init__(self) -> None:
-        phi = np.ascontiguousarray(array("features", self.features, finite=False))
-        mu, theta = (
-            array(name, getattr(self, name), finite=False)
-            for name in ("measures", "reward_weights")
-        )
-        if phi.ndim != 3 or mu.ndim != 3 or mu.shape[1:] != (phi.shape[2], phi.shape[0]):
-            shapes = "features must have shape (states, actions, dimension) and measures (horizon, dimension, states)"
-            raise InvalidParameter(f"{shapes}, got {phi.shape} and {mu.shape}")
-        if theta.shape != mu.shape[:2]:
-            raise InvalidParameter.of(
-                "reward_weights", f"must have shape {mu.shape[:2]}, got {theta.shape}"
+        features = np.ascontiguousarray(array("features", self.features, finite=False))
+        measures = array("measures", self.measures, finite=False)
+        weights = array("reward_weights", self.reward_weights, finite=False)
+        has_shapes = features.ndim == 3 and measures.ndim == 3
+        if not has_shapes or measures.shape[1:] != (features.shape[2], features.shape[0]):
+            raise InvalidParameter(
+                "features must have shape (states, actions, dimension) and "
+                f"measures (horizon, dimension, states), got {features.shape} and {measures.shape}"
             )
-        norms = np.linalg.norm(phi, axis=2)
-        if not (np.isfinite(phi).all() and (norms <= 1 + 1e-9).all()):
-            s, a = np.argwhere(~(norms <= 1 + 1e-9))[0]
+        if weights.shape != measures.shape[:2]:
+            raise InvalidParameter.of(
+                "reward_weights", f"must have shape {measures.shape[:2]}, got {weights.shape}"
+            )
+        norms = np.linalg.norm(features, axis=2)
+        # A norm of infinity or NaN is not within the bound.
+        is_wrong = ~(norms <= 1 + _ROUNDING)
+        if is_wrong.any():
+            s, a = np.argwhere(is_wrong)[0]
             raise InvalidParameter(f"features[s={s}, a={a}] must be finite and of norm at most 1")
-        for name, found, axes in (
-            ("measures", mu, ("h", "i")),
-            ("reward_weights", theta, ("h", "i")),
-        ):
-            if not np.isfinite(found).all():
-                where = ", ".join(
-                    f"{axis}={i}"
-                    for axis, i in zip(axes, np.argwhere(~np.isfinite(found))[0], strict=False)
-                )
-                raise InvalidParameter(f"{name}[{where}] must be finite")
-        for key, value in (("features", phi), ("measures", mu), ("reward_weights", theta)):
-            object.__setattr__(self, key, read_only_copy(value))
-        object.__setattr__(self, "start", check_start(self.start, len(phi)))
-        _ = self.truth  # checks that the products are probabilities and rewards
+        for name, values in (("measures", measures), ("reward_weights", weights)):
+            if not np.isfinite(values).all():
+                h, i, *_ = np.argwhere(~np.isfinite(values))[0]
+                raise InvalidParameter(f"{name}[h={h}, i={i}] must be finite")
+        object.__setattr__(self, "features", read_only_copy(features))
+        object.__setattr__(self, "measures", read_only_copy(measures))
+        object.__setattr__(self, "reward_weights", read_only_copy(weights))
+        object.__setattr__(self, "start", check_start(self.start, len(features)))
+        # Making the table checks that the products are probabilities and rewards.
+        _ = self.truth
 
     def identity(self) -> Identity:
         """Everything that it is, by the names in its file."""
@@ -119,7 +133,9 @@ class LinearMDP(FiniteProblem):
         )
         P = np.einsum("sai,hit->hsat", self.features, self.measures)
         r = np.einsum("sai,hi->hsa", self.features, self.reward_weights)
-        P[np.abs(P) < 1e-15] = r[np.abs(r) < 1e-15] = 0.0  # what cancels leaves rounding
+        # Terms that cancel leave rounding.
+        P[np.abs(P) < _CANCELLED] = 0.0
+        r[np.abs(r) < _CANCELLED] = 0.0
         return TabularMDP(
             P, r, self.start, stochastic_rewards=self.stochastic_rewards, name=self.name
         )

@@ -1,6 +1,7 @@
 """Linear mixture MDPs of known kernels, with unknown weights on the simplex [Zhou22, Luyo21].
 
-`feature_mixture.py` has those of any known features.
+`feature_mixture.py` has those of any known features. What leaves this file: the values of
+`LinearMixtureMDP.identity` are the saved file, and identify the problem.
 """
 
 import math
@@ -20,17 +21,26 @@ from confide.problems.transitions import check_probabilities, normalize_rows, re
 
 Array = npt.NDArray[np.float64]
 
+# Norms may exceed 1 by so much rounding.
+_ROUNDING = 1e-9
+# Rewards may differ from a linear function of their features by so much rounding.
+_FIT = 1e-8
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinearMixturePublic:
-    """What an agent may know: kernels [i, s, a, s'], the horizon, where episodes start, and either the rewards or their features."""
+    """What an agent may know of a linear mixture MDP.
+
+    These are the kernels [i, s, a, s'], the horizon, the start [s], and the rewards [h, s, a] or,
+    if rewards are to be learned, their features [s, a, j]. The other one of the two is None.
+    """
 
     family: ClassVar[str] = "mixture"
 
     kernels: Array = field(repr=False)
     horizon: int
-    rewards: Array | None = field(repr=False)  # [h, s, a]; None if they are to be learned
-    reward_features: Array | None = field(repr=False)  # [s, a, j]
+    rewards: Array | None = field(repr=False)
+    reward_features: Array | None = field(repr=False)
     start: Array = field(repr=False)
 
     def identity(self) -> Identity:
@@ -76,11 +86,13 @@ class LinearMixturePublic:
 class LinearMixtureMDP(FiniteProblem):
     """P_h(s' | s, a) = sum_i weights[h, i] kernels[i, s, a, s'], with weights on the simplex.
 
-    Without `reward_features` the mean rewards are known and deterministic. With reward_features [s, a, j] (of norm at most 1) the rewards
-    are unknown and stochastic: 1 with probability rewards[h, s, a], which must lie in the features' span.
+    Rewards are [h, s, a], and start is [s]. Without `reward_features` the mean rewards are known
+    and deterministic. With reward_features [s, a, j] of norm at most 1 the rewards are unknown and
+    stochastic: 1 with probability rewards[h, s, a], which must lie in the span of the features.
     """
 
-    kind: ClassVar[str] = "linear-mixture"  # in a saved file
+    # In a saved file.
+    kind: ClassVar[str] = "linear-mixture"
 
     kernels: Array = field(repr=False)
     weights: Array = field(repr=False)
@@ -105,14 +117,12 @@ class LinearMixtureMDP(FiniteProblem):
         check_probabilities(weights, "weights", "h")
         object.__setattr__(self, "kernels", read_only_copy(kernels))
         object.__setattr__(self, "weights", read_only_copy(normalize_rows(weights)))
-        object.__setattr__(self, "rewards", self.truth.rewards)  # the table has checked them
+        # The table checks rewards and start.
+        object.__setattr__(self, "rewards", self.truth.rewards)
         object.__setattr__(self, "start", self.truth.start)
         if self.reward_features is not None:
-            object.__setattr__(
-                self,
-                "reward_features",
-                read_only_copy(check_reward_features(self.reward_features, self.rewards)),
-            )
+            reward_features = check_reward_features(self.reward_features, self.rewards)
+            object.__setattr__(self, "reward_features", read_only_copy(reward_features))
 
     def identity(self) -> Identity:
         """Everything that it is, by the names in its file."""
@@ -138,16 +148,20 @@ class LinearMixtureMDP(FiniteProblem):
             successors=states,
         )
         P = np.einsum("hi,isat->hsat", self.weights, self.kernels)
-        hidden = self.reward_features is not None
         return TabularMDP(
-            P, self.rewards, self.start, horizon=len(P), stochastic_rewards=hidden, name=self.name
+            P,
+            self.rewards,
+            self.start,
+            horizon=len(P),
+            stochastic_rewards=self.reward_features is not None,
+            name=self.name,
         )
 
     @property
     def public(self) -> LinearMixturePublic:
-        known = self.rewards if self.reward_features is None else None
+        public_rewards = self.rewards if self.reward_features is None else None
         return LinearMixturePublic(
-            self.kernels, len(self.weights), known, self.reward_features, self.start
+            self.kernels, len(self.weights), public_rewards, self.reward_features, self.start
         )
 
 
@@ -160,15 +174,20 @@ def check_reward_features(features: npt.ArrayLike, rewards: Array) -> Array:
             f"must have shape {(*rewards.shape[1:], 'dimension')}, got {phi.shape}",
         )
     norms = np.linalg.norm(phi, axis=2)
-    if not (np.isfinite(phi).all() and (norms <= 1 + 1e-9).all()):
-        s, a = np.argwhere(~(norms <= 1 + 1e-9))[0]
+    # A norm of infinity or NaN is not within the bound.
+    is_wrong = ~(norms <= 1 + _ROUNDING)
+    if is_wrong.any():
+        s, a = np.argwhere(is_wrong)[0]
         raise InvalidParameter(
             f"reward_features[s={s}, a={a}] must be finite and of norm at most 1"
         )
-    flat, targets = phi.reshape(-1, phi.shape[2]), rewards.reshape(len(rewards), -1).T
-    residual = np.abs(targets - flat @ np.linalg.lstsq(flat, targets, rcond=None)[0]).max(axis=0)
-    if (residual > 1e-8).any():
+    rows = phi.reshape(-1, phi.shape[2])  # [(s, a), j]
+    targets = rewards.reshape(len(rewards), -1).T  # [(s, a), h]
+    fitted = rows @ np.linalg.lstsq(rows, targets, rcond=None)[0]
+    residual = np.abs(targets - fitted).max(axis=0)
+    is_not_linear = residual > _FIT
+    if is_not_linear.any():
         raise InvalidParameter(
-            f"rewards[h={np.argmax(residual > 1e-8)}] is not linear in reward_features"
+            f"rewards[h={np.argmax(is_not_linear)}] is not linear in reward_features"
         )
     return phi

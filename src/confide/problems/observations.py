@@ -1,4 +1,8 @@
-"""Features of observations: all that an agent may know of an environment without a table."""
+"""Features of observations: all that an agent may know of an environment without a table.
+
+Here features of users' observations are computed, so the methods that return them are PRIVATE. What
+leaves this file: `FeaturesPublic.identity`, which knows the function by its name alone.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -21,12 +25,13 @@ Array = npt.NDArray[np.float64]
 class FeaturesPublic:
     """What an agent may know: the function of an observation, the sizes, and the norm of features.
 
-    `features(observation)` returns a row of features for each action, [action, i]. It must depend on
-    the observation alone. A function that remembers earlier calls puts one user's data into the
+    `features(observation)` returns a row of features for each action, [action, i]. It must depend
+    on the observation alone. A function that remembers earlier calls puts one user's data into the
     features of another, and no guarantee covers that; `check_features` calls it twice.
 
     Rows longer than `feature_norm` are clipped to it. Once an episode is over, all its features are
-    zero, and each step that is left earns `terminal_reward`.
+    zero, and each step that is left earns `terminal_reward`. `features_name` is
+    package.module:function, or empty if nobody else can import the function.
     """
 
     family: ClassVar[str] = "features"
@@ -37,7 +42,6 @@ class FeaturesPublic:
     dimension: int
     feature_norm: float = 1.0
     terminal_reward: float = 0.0
-    # package.module:function, or empty if nobody else can import the function
     features_name: str = ""
 
     def __post_init__(self) -> None:
@@ -89,24 +93,28 @@ class FeaturesPublic:
                 "episodes must be a list of (observations, actions, rewards), "
                 f"got {type(episodes).__name__}"
             )
-        users: list[tuple[Array, tuple[Any, ...]]] = [
-            (self._user(episode), ([], *episode[1:3]) if isinstance(episode, list | tuple) else ())
-            for episode in episodes
-        ]
-        played = collect([outcomes for _, outcomes in users], self.horizon)
-        rewards, actions = played.rewards, played.actions
-        states = np.zeros((len(users), self.horizon + 1, *self.shape))
-        for user, (rows, _) in enumerate(users):
+        features_of_users: list[Array] = []
+        outcomes: list[tuple[Any, ...]] = []
+        for episode in episodes:
+            features_of_users.append(self._features_of_user(episode))
+            # `collect` gets no observations. It turns whatever else is wrong into no steps.
+            has_parts = isinstance(episode, list | tuple)
+            outcomes.append(([], *episode[1:3]) if has_parts else ())
+        collected = collect(outcomes, self.horizon)
+        states = np.zeros((len(outcomes), self.horizon + 1, *self.shape))
+        for user, rows in enumerate(features_of_users):
             states[user, : len(rows)] = rows
             if not np.isfinite(rows).all():
                 states[user] = np.nan
             # A step without features comes after the end.
-            over = ~states[user, : self.horizon].any(axis=(1, 2))
-            actions[user, over], rewards[user, over] = 0, self.terminal_reward
-        return Trajectories(states, actions, rewards)
+            is_over = ~states[user, : self.horizon].any(axis=(1, 2))
+            collected.actions[user, is_over] = 0
+            collected.rewards[user, is_over] = self.terminal_reward
+        return Trajectories(states, collected.actions, collected.rewards)
 
-    def _user(self, episode: Any) -> Array:
-        """The features of all observations of one user, whatever an episode is."""
+    def _features_of_user(self, episode: Any) -> Array:
+        """The features of all observations of one user [h, action, i], whatever an episode is."""
+        # Private data are never refused: a user whose data cannot be read contributes zero.
         try:
             observations = list(islice(episode[0], self.horizon + 1))
         except Exception:
@@ -121,7 +129,8 @@ def check_features(features: Features, observation: Any, actions: int) -> Array:
     The function is called twice. One that gives two answers remembers something, and could put one
     user's data into the features of another.
     """
-    first, second = (_checked(features, observation, actions) for _ in range(2))
+    first = _evaluate(features, observation, actions)
+    second = _evaluate(features, observation, actions)
     if not np.array_equal(first, second):
         raise InvalidParameter(
             "features(observation) gave two answers for the same observation: it must not remember "
@@ -130,7 +139,7 @@ def check_features(features: Features, observation: Any, actions: int) -> Array:
     return first
 
 
-def _checked(features: Features, observation: Any, actions: int) -> Array:
+def _evaluate(features: Features, observation: Any, actions: int) -> Array:
     rows = np.array(array("features(observation)", features(observation)), dtype=float)
     if rows.ndim != 2 or len(rows) != actions or rows.size == 0:
         raise InvalidParameter(

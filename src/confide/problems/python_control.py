@@ -1,6 +1,6 @@
 """Linear systems from and to python-control (`control.StateSpace`). Needs `confide[control]`.
 
-Who hands in a StateSpace has imported python-control already: nothing is imported here to take one.
+Whoever hands in a StateSpace has imported python-control already, so `from_control` does not.
 """
 
 import math
@@ -17,7 +17,7 @@ from confide.problems.lq import LQSystem
 if TYPE_CHECKING:
     import control
 
-# those that leave the state what it is: the others (bilinear, foh, ...) mix inputs into it
+# Methods that leave the state as it is. The others (bilinear, foh and so on) mix inputs into it.
 METHODS = ("zoh", "euler")
 
 
@@ -35,23 +35,30 @@ def from_control(
     gain_bound: float = 1.2,
     name: str = "control",
 ) -> LQSystem:
-    """A StateSpace of python-control as a problem. Costs are per step: multiply costs per second by dt.
+    """A StateSpace of python-control as a problem.
 
-    A system in continuous time is discretised by steps of `dt`, inputs held in between ("zoh") or by Euler's rule; one in discrete time is
-    taken as it is. Agents see the whole state, so C must be the identity and D zero; `state_observed=True` says that the state is measured
-    all the same, and that C and D may be left out, as `control.lqr` leaves them out.
+    Costs are per step: multiply costs per second by dt. A system in continuous time is discretised
+    by steps of `dt`, with inputs held in between ("zoh") or by Euler's rule. One in discrete time
+    is taken as it is.
+
+    Agents see the whole state, so C must be the identity and D zero. `state_observed=True` says
+    that the state is measured all the same. C and D may then be anything, as in `control.lqr`,
+    which ignores them.
     """
-    given = _statespace(statespace)
-    n, d = given.nstates, given.ninputs
+    given = _check_statespace(statespace)
+    n = given.nstates
+    d = given.ninputs
     if n == 0:
         raise InvalidParameter("the StateSpace must have states, got none")
-    seen = given.C.shape == (n, n) and np.array_equal(given.C, np.eye(n)) and not np.any(given.D)
-    if not (seen or state_observed):
+    is_identity = given.C.shape == (n, n) and np.array_equal(given.C, np.eye(n))
+    output_is_state = is_identity and not np.any(given.D)
+    if not (output_is_state or state_observed):
         raise InvalidParameter(
-            f"agents see the whole state: C must be the identity and D zero, got C of shape {given.C.shape}; "
+            "agents see the whole state: C must be the identity and D zero, "
+            f"got C of shape {given.C.shape}; "
             "if the state is measured whatever C says, pass state_observed=True"
         )
-    discrete = _discrete(given, dt, method)
+    discrete = _discretize(given, dt, method)
     B = np.asarray(discrete.B, dtype=float).reshape(n, d)
     A = np.asarray(discrete.A, dtype=float)
     return LQSystem(
@@ -68,7 +75,10 @@ def from_control(
 
 
 def to_control(system: LQSystem, dt: float | Literal[True] = True) -> "control.StateSpace":
-    """A problem's A and B as a StateSpace in discrete time whose output is the state; dt=True leaves the length of a step open."""
+    """A problem's A and B as a StateSpace in discrete time whose output is the state.
+
+    dt=True leaves the length of a step open.
+    """
     try:
         import control
     except ImportError:
@@ -83,20 +93,26 @@ def to_control(system: LQSystem, dt: float | Literal[True] = True) -> "control.S
     return control.StateSpace(system.A, system.B, np.eye(n), np.zeros((n, d)), dt, name=system.name)
 
 
-def _statespace(given: Any) -> Any:
+def _check_statespace(given: Any) -> Any:
     library = sys.modules.get("control")
     if library is None or not isinstance(given, library.StateSpace):
         raise InvalidParameter(
-            f"a control.StateSpace was expected, got {type(given).__name__}: control.ss(...) makes one"
+            f"a control.StateSpace was expected, got {type(given).__name__}: "
+            "control.ss(...) makes one"
         )
     return given
 
 
-def _discrete(given: Any, dt: float | None, method: str) -> Any:
-    """python-control's timebase: 0 is continuous, True discrete with a step of any length, None not said."""
+def _discretize(given: Any, dt: float | None, method: str) -> Any:
+    """The system in discrete time.
+
+    In python-control dt is 0 for continuous time, True for discrete time with a step of any length,
+    and None if nobody has said.
+    """
     if given.dt is None:
         raise InvalidParameter(
-            "the StateSpace does not say whether its time is continuous, got dt=None: set its dt to 0 or to a step"
+            "the StateSpace does not say whether its time is continuous, got dt=None: "
+            "set its dt to 0 or to a step"
         )
     if given.dt == 0:
         if dt is None:
@@ -106,11 +122,13 @@ def _discrete(given: Any, dt: float | None, method: str) -> Any:
         _check_step(dt)
         choice("method", method, METHODS)
         return given.sample(dt, method)
-    if dt is not None:
-        _check_step(dt)
-    if dt is not None and given.dt is not True and not math.isclose(dt, given.dt, rel_tol=1e-9):
+    if dt is None:
+        return given
+    _check_step(dt)
+    if given.dt is not True and not math.isclose(dt, given.dt, rel_tol=1e-9):
         raise InvalidParameter(
-            f"the StateSpace is already in discrete time, with steps of {given.dt:g}, got dt={dt:g}: omit dt"
+            f"the StateSpace is already in discrete time, with steps of {given.dt:g}, "
+            f"got dt={dt:g}: omit dt"
         )
     return given
 

@@ -1,4 +1,8 @@
-"""The sizes of a problem: all that is needed to estimate the memory of an agent on it, without making either of them."""
+"""The sizes of a problem: all that is needed to estimate the memory of an agent on it.
+
+They are known without making the agent, and for most problems without making the problem. These are
+estimates: nothing private, and no result, depends on them.
+"""
 
 import inspect
 import os
@@ -16,20 +20,28 @@ from confide.problems.successor_features import SuccessorFeatures
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemSizes:
-    """The sizes of one problem. `memory` is what making it takes, in bytes; zero if it exists already."""
+    """The sizes of one problem. A size that it does not have is zero.
+
+    - `actions`: of a linear system, its inputs;
+    - `dimension`: of kernels, features or contexts;
+    - `transitions`: how many (s, a, s') a mixture has features for, if these are kept for possible
+      successors only;
+    - `terminal`: states that end an episode;
+    - `population`: different users of a linear bandit;
+    - `memory`: what making the problem takes, in bytes; zero if it exists already.
+    """
 
     family: str
     horizon: int
     states: int = 0
-    actions: int = 0  # of a linear system: inputs
-    dimension: int = 0  # of kernels, features or contexts
+    actions: int = 0
+    dimension: int = 0
     reward_dimension: int = 0
-    # of a mixture whose features are kept for possible successors only: how many (s, a, s') there are
     transitions: int = 0
     stationary: bool = True
     known_rewards: bool = True
-    terminal: int = 0  # states that end an episode
-    population: int = 0  # different users of a linear bandit
+    terminal: int = 0
+    population: int = 0
     memory: int = 0
 
 
@@ -39,16 +51,17 @@ def sizes_of(problem: Any) -> ProblemSizes:
         return problem
     public = getattr(problem, "public", problem)
     terminal = getattr(public, "terminal", None)
-    features = getattr(public, "reward_features", None)
-    known = getattr(public, "features", None)
+    reward_features = getattr(public, "reward_features", None)
+    features = getattr(public, "features", None)
+    has_successor_features = isinstance(features, SuccessorFeatures)
     return ProblemSizes(
         family=getattr(public, "family", ""),
         horizon=int(getattr(public, "horizon", 1)),
         states=int(getattr(public, "states", 0)),
         actions=int(getattr(public, "actions", 0) or getattr(public, "inputs", 0)),
         dimension=int(getattr(public, "dimension", 0)),
-        reward_dimension=0 if features is None else int(features.shape[2]),
-        transitions=len(known.successors) if isinstance(known, SuccessorFeatures) else 0,
+        reward_dimension=0 if reward_features is None else int(reward_features.shape[2]),
+        transitions=len(features.successors) if has_successor_features else 0,
         stationary=bool(getattr(public, "stationary", True)),
         known_rewards=getattr(public, "rewards", None) is not None,
         population=len(getattr(problem, "contexts", ())),
@@ -59,40 +72,42 @@ def sizes_of(problem: Any) -> ProblemSizes:
 def sizes_by_name(name: str | os.PathLike[str], horizon: int | None = None) -> ProblemSizes:
     """The sizes of the problem that `make(name, horizon=horizon)` makes.
 
-    Of a saved problem only the headers of its arrays are read. A problem of the catalogue is made with its own short
-    horizon, and an environment of Gymnasium, whose table exists already, as it is.
+    Of a saved problem only the headers of its arrays are read. A problem of the catalogue is made
+    with its own short horizon, and an environment of Gymnasium, whose table exists already, as it
+    is.
     """
     if name not in PROBLEMS:
-        return (
-            _of_file(Path(name)) if os.path.isfile(name) else sizes_of(make(name, horizon=horizon))
-        )
-    builder, usual = PROBLEMS[os.fspath(name)], sizes_of(make(name))
-    if (
-        horizon is None
-        or horizon == usual.horizon
-        or "horizon" not in inspect.signature(builder).parameters
-    ):
-        return replace(usual, memory=_while_made(usual))
+        if os.path.isfile(name):
+            return _sizes_of_file(Path(name))
+        return sizes_of(make(name, horizon=horizon))
+    builder = PROBLEMS[os.fspath(name)]
+    usual = sizes_of(make(name))
+    has_horizon = "horizon" in inspect.signature(builder).parameters
+    if horizon is None or horizon == usual.horizon or not has_horizon:
+        return replace(usual, memory=_memory_while_made(usual))
+    states = usual.states
     # The states of a chain may be its steps.
-    states = usual.states + (
-        horizon - usual.horizon if builder.profile.states_follow_horizon else 0
-    )
+    if builder.profile.states_follow_horizon:
+        states += horizon - usual.horizon
     chosen = replace(usual, horizon=horizon, states=states)
-    return replace(chosen, memory=_while_made(chosen))
+    return replace(chosen, memory=_memory_while_made(chosen))
 
 
-def _while_made(sizes: ProblemSizes) -> int:
+def _memory_while_made(sizes: ProblemSizes) -> int:
     """Bytes at the peak of making a problem of the catalogue."""
-    horizon, states, actions = sizes.horizon, sizes.states, sizes.actions
-    rewards = horizon * states * actions
-    layers = 1 if sizes.family == "table" and sizes.stationary else horizon
-    table = layers * states * actions * states
-    kernels = sizes.dimension * states * actions * states if sizes.family == "mixture" else 0
-    return COPIES * BYTES_PER_NUMBER * (table + kernels + rewards)
+    pairs = sizes.states * sizes.actions
+    rewards = sizes.horizon * pairs
+    layers = 1 if sizes.family == "table" and sizes.stationary else sizes.horizon
+    table = layers * pairs * sizes.states
+    kernels = sizes.dimension * pairs * sizes.states if sizes.family == "mixture" else 0
+    return COPIES * NUMBER * (table + kernels + rewards)
 
 
-def _of_file(path: Path) -> ProblemSizes:
-    """The sizes of a saved problem, from the headers of its arrays. A damaged file gets the error of `load_problem`."""
+def _sizes_of_file(path: Path) -> ProblemSizes:
+    """The sizes of a saved problem, from the headers of its arrays.
+
+    A damaged file gets the error of `load_problem`.
+    """
     try:
         headers = read_headers(path)
         sizes = _FAMILIES[headers.scalars["kind"]](headers)
@@ -126,7 +141,7 @@ def _mixture(headers: Headers) -> ProblemSizes:
         reward_dimension=0 if features is None else features[2],
         known_rewards=features is None,
     )
-    return replace(sizes, memory=_while_made(sizes))
+    return replace(sizes, memory=_memory_while_made(sizes))
 
 
 def _feature_mixture(headers: Headers) -> ProblemSizes:
@@ -142,7 +157,8 @@ def _feature_mixture(headers: Headers) -> ProblemSizes:
         reward_dimension=0 if features is None else features[2],
         transitions=transitions,
         known_rewards=features is None,
-        # Of each layer of the truth: probabilities as they are, made exact and added up, successors and rewards.
+        # Of each layer of the truth: probabilities as they are, made exact and added up,
+        # successors and rewards.
         memory=BYTES_PER_NUMBER * horizon * (6 * transitions + COPIES * states * actions),
     )
 
@@ -158,7 +174,7 @@ def _linear_mdp(headers: Headers) -> ProblemSizes:
         dimension=dimension,
         known_rewards=False,
     )
-    return replace(sizes, memory=_while_made(sizes))
+    return replace(sizes, memory=_memory_while_made(sizes))
 
 
 def _linear_bandit(headers: Headers) -> ProblemSizes:
@@ -184,7 +200,7 @@ def _linear_control(headers: Headers) -> ProblemSizes:
     )
 
 
-# By the kind that a file names.
+# The function that reads the headers, by the kind that a file names.
 _FAMILIES: dict[str, Callable[[Headers], ProblemSizes]] = {
     "table": _table,
     "linear-mixture": _mixture,

@@ -1,4 +1,7 @@
-"""Features of transitions, kept for the possible successors of each state and action only. Public."""
+"""Features of transitions, kept only for the possible successors of each (s, a). All are public.
+
+What leaves this file: the values of `SuccessorFeatures.identity` are a part of saved problems.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,9 +24,10 @@ FeatureFunction = Callable[[int, int], tuple[npt.ArrayLike, npt.ArrayLike]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SuccessorFeatures:
-    """Known features psi(s' | s, a), of any sign, of the states s' that may follow (s, a). All other states have the feature zero.
+    """Known features psi(s' | s, a), of any sign, of the states s' that may follow (s, a).
 
-    The row r = s * actions + a has the entries indptr[r]:indptr[r + 1] of `successors` and `features`.
+    All other states have the feature zero. The row r = s * actions + a has the entries
+    indptr[r]:indptr[r + 1] of `successors` and `features`.
 
     Shapes: indptr [row + 1], successors [entry], features [entry, i].
     """
@@ -48,7 +52,8 @@ class SuccessorFeatures:
         if features.shape[0] != len(successors) or features.shape[1] < 1:
             raise InvalidParameter.of(
                 "features",
-                f"must have shape ({len(successors)}, dimension), one row for each successor, got {features.shape}",
+                f"must have shape ({len(successors)}, dimension), one row for each successor, "
+                f"got {features.shape}",
             )
         if indptr[0] != 0 or indptr[-1] != len(successors):
             raise InvalidParameter.of("indptr", "must go from 0 to the number of successors")
@@ -57,14 +62,19 @@ class SuccessorFeatures:
             row = int(np.argmax(lengths < 1))
             raise InvalidParameter(f"{_place(row, actions)} must have a successor")
         _check_entries(states, actions, indptr, successors, features)
-        values = (states, actions, _frozen(indptr), _frozen(successors), _frozen(features))
-        names = ("states", "actions", "indptr", "successors", "features")
-        for name, value in zip(names, values, strict=True):
+        checked = {
+            "states": states,
+            "actions": actions,
+            "indptr": _read_only_copy(indptr),
+            "successors": _read_only_copy(successors),
+            "features": _read_only_copy(features),
+        }
+        for name, value in checked.items():
             object.__setattr__(self, name, value)
 
     @classmethod
     def from_dense(cls, features: npt.ArrayLike) -> "SuccessorFeatures":
-        """From psi [s, a, s', i]. A state whose features are all zero is no successor."""
+        """Read psi [s, a, s', i]. A state whose features are all zero is no successor."""
         psi = array("features", features, ndim=4, finite=False)
         states, actions, after, dimension = psi.shape
         if after != states or psi.size == 0:
@@ -73,17 +83,18 @@ class SuccessorFeatures:
                 f"must have shape (states, actions, states, dimension), got {psi.shape}",
             )
         by_row = psi.reshape(states * actions, states, dimension)
-        possible = (by_row != 0).any(axis=2)
-        indptr = np.concatenate([[0], np.cumsum(possible.sum(axis=1))])
-        return cls(states, actions, indptr, np.nonzero(possible)[1], by_row[possible])
+        is_possible = (by_row != 0).any(axis=2)  # [row, s']
+        indptr = np.concatenate([[0], np.cumsum(is_possible.sum(axis=1))])
+        return cls(states, actions, indptr, np.nonzero(is_possible)[1], by_row[is_possible])
 
     @classmethod
     def from_function(
         cls, function: FeatureFunction, *, states: int, actions: int, dimension: int
     ) -> "SuccessorFeatures":
-        """From a function (s, a) -> (successors [n], features [n, dimension]), which is called once for each pair, and never again.
+        """Call a function (s, a) -> (successors [n], features [n, dimension]) once for each pair.
 
-        The function must depend on public knowledge only, because agents plan with what it returns.
+        It is never called again. It must depend on public knowledge only, because agents plan with
+        what it returns.
         """
         if not callable(function):
             raise InvalidParameter.of("function", "must be a function", got=shown(function))
@@ -91,11 +102,13 @@ class SuccessorFeatures:
         actions = whole("actions", actions, at_least=1)
         dimension = whole("dimension", dimension, at_least=1)
         check_size(states=states, actions=actions)
-        lengths, successors, features = [0], [], []
-        for found, psi in _evaluate(function, states, actions, dimension):
-            lengths.append(len(found))
-            successors.append(found)
-            features.append(psi)
+        lengths = [0]
+        successors = []
+        features = []
+        for pair_successors, pair_features in _evaluate(function, states, actions, dimension):
+            lengths.append(len(pair_successors))
+            successors.append(pair_successors)
+            features.append(pair_features)
         return cls(
             states,
             actions,
@@ -126,25 +139,28 @@ class SuccessorFeatures:
 
     @property
     def totals(self) -> Array:
-        """phi_1(s, a) = sum_s' psi(s' | s, a), [row, i]: its product with the true weights is one."""
+        """phi_1(s, a) = sum_s' psi(s' | s, a), as [row, i].
+
+        Its product with the true weights is one.
+        """
         return np.asarray(np.add.reduceat(self.features, self.indptr[:-1], axis=0))
 
-    def divided(self, unit: float) -> "SuccessorFeatures":
+    def divide_by(self, unit: float) -> "SuccessorFeatures":
         """psi / unit. It is checked already, so only one array is copied."""
         if unit == 1.0:
             return self
-        made = object.__new__(SuccessorFeatures)
-        values = (self.states, self.actions, self.indptr, self.successors, self.features / unit)
-        names = ("states", "actions", "indptr", "successors", "features")
-        for name, value in zip(names, values, strict=True):
-            object.__setattr__(made, name, value)
-        return made
+        copy = object.__new__(SuccessorFeatures)
+        for name in ("states", "actions", "indptr", "successors"):
+            object.__setattr__(copy, name, getattr(self, name))
+        object.__setattr__(copy, "features", self.features / unit)
+        return copy
 
     def largest_norm(self) -> float:
         """A bound on ||phi_v(s, a)|| for all v with values in [0, 1], and all (s, a).
 
-        Entry i of phi_v lies between minus the sum of the negative psi_i and the sum of the positive ones. The bound is the norm of the
-        larger ones of these sums, or the sum of the norms of psi, whichever is less.
+        Entry i of phi_v lies between minus the sum of the negative psi_i and the sum of the
+        positive ones. The bound is the norm of the larger ones of these sums, or the sum of the
+        norms of psi, whichever is less.
         """
         first = self.indptr[:-1]
         positive = np.add.reduceat(np.maximum(self.features, 0.0), first, axis=0)
@@ -156,9 +172,11 @@ class SuccessorFeatures:
     def check_norm(self, bound: float) -> None:
         """Refuse a bound that some v with values in [0, 1] exceeds.
 
-        Tried are v = 1, v = 1 for one successor, and v = 1 where an entry of psi is positive, or where it is negative.
+        Tried are v = 1, v = 1 for one successor, and v = 1 where an entry of psi is positive, or
+        where it is negative. Other v are not tried, so a bound that passes may still not hold.
+        Privacy does not depend on it, because agents clip to the bound.
         """
-        first, most = self.indptr[:-1], bound * (1 + ROUNDING)
+        first = self.indptr[:-1]
         norms = np.linalg.norm(self.totals, axis=1)
         norms = np.maximum(norms, np.maximum.reduceat(np.linalg.norm(self.features, axis=1), first))
         for i in range(self.dimension):
@@ -166,18 +184,19 @@ class SuccessorFeatures:
             one_sign = np.add.reduceat(chosen, first, axis=0)
             norms = np.maximum(norms, np.linalg.norm(one_sign, axis=1))
             norms = np.maximum(norms, np.linalg.norm(self.totals - one_sign, axis=1))
-        if norms.max() > most:
+        if norms.max() > bound * (1 + ROUNDING):
             row = int(np.argmax(norms))
             raise InvalidParameter(
-                f"value_bound={bound:g} does not hold: {_place(row, self.actions)} have a sum over some successors of norm "
-                f"{norms[row]:.6g}; state a larger bound, or divide the features by a number"
+                f"value_bound={bound:g} does not hold: {_place(row, self.actions)} have a sum over "
+                f"some successors of norm {norms[row]:.6g}; "
+                "state a larger bound, or divide the features by a number"
             )
 
 
 def _evaluate(
     function: FeatureFunction, states: int, actions: int, dimension: int
 ) -> Iterator[tuple[Ints, Array]]:
-    """What the function says about each pair, with the shapes that it must have."""
+    """Yield (successors, features) of each pair, with the shapes that they must have."""
     for s in range(states):
         for a in range(actions):
             place = f"function(s={s}, a={a})"
@@ -190,40 +209,48 @@ def _evaluate(
                     f"{place} must return (successors, features), got {shown(result)}"
                 )
             try:
-                found = integers("successors", result[0])
-                psi = array("features", result[1], finite=False)
+                successors = integers("successors", result[0])
+                features = array("features", result[1], finite=False)
             except ConfideError as error:
                 raise InvalidParameter(f"{place}: {error}") from None
-            if found.ndim != 1 or len(found) < 1 or psi.shape != (len(found), dimension):
+            has_successors = successors.ndim == 1 and len(successors) >= 1
+            if not has_successors or features.shape != (len(successors), dimension):
                 raise InvalidParameter(
-                    f"{place} must return successors [n], at least one, and features [n, {dimension}], "
-                    f"got shapes {found.shape} and {psi.shape}"
+                    f"{place} must return successors [n], at least one, "
+                    f"and features [n, {dimension}], "
+                    f"got shapes {successors.shape} and {features.shape}"
                 )
-            # A copy, because the function may return the same array each time.
-            yield found.copy(), psi.copy()
+            # Copies, because the function may return the same arrays each time.
+            yield successors.copy(), features.copy()
 
 
 def _check_entries(
     states: int, actions: int, indptr: Ints, successors: Ints, features: Array
 ) -> None:
-    """Refuse the first entry that is not a state, or stands twice in its row, or has features that are not finite."""
+    """Refuse the first entry that is wrong.
+
+    An entry must be a state, stand once in its row, and have finite features.
+    """
     rows = np.repeat(np.arange(states * actions), np.diff(indptr))
-    outside = (successors < 0) | (successors >= states)
-    if outside.any():
-        entry = int(np.argmax(outside))
+    is_outside = (successors < 0) | (successors >= states)
+    if is_outside.any():
+        entry = int(np.argmax(is_outside))
         raise InvalidParameter(
-            f"{_place(int(rows[entry]), actions)} must lead to states 0..{states - 1}, got {successors[entry]}"
+            f"{_place(int(rows[entry]), actions)} must lead to states 0..{states - 1}, "
+            f"got {successors[entry]}"
         )
+    # In this order the same successor of the same row would stand twice in a row.
     order = np.lexsort((successors, rows))
-    twice = (np.diff(rows[order]) == 0) & (np.diff(successors[order]) == 0)
-    if twice.any():
-        entry = int(order[np.argmax(twice)])
+    is_repeated = (np.diff(rows[order]) == 0) & (np.diff(successors[order]) == 0)
+    if is_repeated.any():
+        entry = int(order[np.argmax(is_repeated)])
         raise InvalidParameter(
-            f"{_place(int(rows[entry]), actions)} must name each successor once, got {successors[entry]} twice"
+            f"{_place(int(rows[entry]), actions)} must name each successor once, "
+            f"got {successors[entry]} twice"
         )
-    finite = np.isfinite(features).all(axis=1)
-    if not finite.all():
-        row = int(rows[np.argmin(finite)])
+    is_finite = np.isfinite(features).all(axis=1)
+    if not is_finite.all():
+        row = int(rows[np.argmin(is_finite)])
         raise InvalidParameter(f"{_place(row, actions)} must be finite")
 
 
@@ -231,7 +258,7 @@ def _place(row: int, actions: int) -> str:
     return f"features of (s={row // actions}, a={row % actions})"
 
 
-def _frozen(values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+def _read_only_copy(values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
     copy = np.array(values, order="C")
     copy.flags.writeable = False
     return copy
