@@ -53,7 +53,6 @@ def sizes_of(problem: Any) -> ProblemSizes:
     terminal = getattr(public, "terminal", None)
     reward_features = getattr(public, "reward_features", None)
     features = getattr(public, "features", None)
-    has_successor_features = isinstance(features, SuccessorFeatures)
     return ProblemSizes(
         family=getattr(public, "family", ""),
         horizon=int(getattr(public, "horizon", 1)),
@@ -61,7 +60,7 @@ def sizes_of(problem: Any) -> ProblemSizes:
         actions=int(getattr(public, "actions", 0) or getattr(public, "inputs", 0)),
         dimension=int(getattr(public, "dimension", 0)),
         reward_dimension=0 if reward_features is None else int(reward_features.shape[2]),
-        transitions=len(features.successors) if has_successor_features else 0,
+        transitions=len(features.successors) if isinstance(features, SuccessorFeatures) else 0,
         stationary=bool(getattr(public, "stationary", True)),
         known_rewards=getattr(public, "rewards", None) is not None,
         population=len(getattr(problem, "contexts", ())),
@@ -100,7 +99,7 @@ def _memory_while_made(sizes: ProblemSizes) -> int:
     layers = 1 if sizes.family == "table" and sizes.stationary else sizes.horizon
     table = layers * pairs * sizes.states
     kernels = sizes.dimension * pairs * sizes.states if sizes.family == "mixture" else 0
-    return COPIES * NUMBER * (table + kernels + rewards)
+    return COPIES * BYTES_PER_NUMBER * (table + kernels + rewards)
 
 
 def _sizes_of_file(path: Path) -> ProblemSizes:
