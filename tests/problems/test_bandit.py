@@ -20,10 +20,8 @@ def test_values_are_averages_over_the_population():
 
 def test_the_bonus_of_a_policy_counts():
     contexts = np.array([[[0.5, 0.0], [0.0, 1.0]]])
-    greedy, hopeful = (
-        ContextPolicy(np.array([1.0, 0.0])),
-        ContextPolicy(np.array([1.0, 0.0]), 0.8 * np.eye(2)[1:]),
-    )
+    greedy = ContextPolicy(np.array([1.0, 0.0]))
+    hopeful = ContextPolicy(np.array([1.0, 0.0]), 0.8 * np.eye(2)[1:])
     assert greedy.choose(contexts).tolist() == [0] and hopeful.choose(contexts).tolist() == [1]
     assert hopeful.act(0, contexts[0], np.random.default_rng(0)) == 1
 

@@ -31,7 +31,9 @@ def test_every_entry_says_what_it_is_and_is_there():
 
 @pytest.mark.parametrize("name", sorted(set(PROBLEMS) - {"icu-sepsis"}))
 def test_names_are_stable_and_seeds_are_instances(name):
-    first, again, other = make(name), make(name, seed=0), make(name, seed=1)
+    first = make(name)
+    again = make(name, seed=0)
+    other = make(name, seed=1)
     assert first.name == name
     assert first.optimal_value == again.optimal_value and first.uniform_value == again.uniform_value
     arrays = [

@@ -22,7 +22,8 @@ from confide.problems import (  # noqa: E402
     to_gymnasium,
 )
 
-Z = 5.5  # one false alarm in 2.6e7
+# One false alarm in 2.6e7.
+Z = 5.5
 
 
 def coins():
@@ -57,7 +58,9 @@ def test_gymnasiums_own_checker_is_content(build):
 def test_exported_finite_problems_keep_their_law(build):
     """3000 episodes, |z| < 5.5."""
     problem = build()
-    env, policy, rng = to_gymnasium(problem), problem.optimal_policy, np.random.default_rng(0)
+    env = to_gymnasium(problem)
+    policy = problem.optimal_policy
+    rng = np.random.default_rng(0)
     returns = np.zeros(3000)
     state, info = env.reset(seed=0)
     for i in range(3000):
@@ -72,9 +75,12 @@ def test_exported_finite_problems_keep_their_law(build):
 
 @pytest.mark.parametrize("build", [thermal, unstable])
 def test_exported_linear_systems_keep_their_law(build):
-    """2000 episodes, |z| < 5.5; gains within the bound are never clipped, and everything stays in the declared box."""
+    """2000 episodes, |z| < 5.5; gains within the bound are never clipped, and everything stays in
+    the declared box.
+    """
     system = build()
-    env, returns = to_gymnasium(system), np.zeros(2000)
+    env = to_gymnasium(system)
+    returns = np.zeros(2000)
     gains = system.optimal_policy.gains
     gains = gains * min(1.0, system.gain_bound / max(np.linalg.norm(K, 2) for K in gains))
     x, _ = env.reset(seed=0)

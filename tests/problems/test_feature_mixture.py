@@ -14,7 +14,8 @@ from confide.problems import (
 )
 from confide.problems.sizes import sizes_by_name, sizes_of
 
-# Two states and one action: psi.w is (0.75, 0.25) in state 0 and (0, 1) in state 1 for w = (1, -0.5).
+# Two states and one action: psi.w is (0.75, 0.25) in state 0 and (0, 1) in state 1 for w = (1,
+# -0.5).
 PSI = np.array([[[[0.5, -0.5], [0.5, 0.5]]], [[[0.0, 0.0], [1.0, 0.0]]]])
 WEIGHTS = np.array([[1.0, -0.5], [1.0, -0.5]])
 
@@ -52,7 +53,8 @@ def test_steps_may_differ():
 
 def test_the_bound_on_values_is_computed_from_the_features():
     problem = FeatureMixtureMDP(**good())
-    # phi_v = ((v0 + v1) / 2, (v1 - v0) / 2): at most (1, 1/2) entry by entry, and at most the sum of two norms of 1 / sqrt(2)
+    # phi_v = ((v0 + v1) / 2, (v1 - v0) / 2): at most (1, 1/2) entry by entry, and at most the sum
+    # of two norms of 1 / sqrt(2)
     assert problem.value_bound == pytest.approx(math.sqrt(1.25))
     values = np.random.default_rng(0).random((1000, 2))
     phi = np.einsum("sati,vt->vsai", PSI, values)
@@ -62,7 +64,8 @@ def test_the_bound_on_values_is_computed_from_the_features():
 def test_a_table_is_a_mixture_of_one_feature_for_each_transition():
     table = riverswim(states=4, horizon=3)
     problem = FeatureMixtureMDP.from_table(table)
-    S, A = 4, 2
+    S = 4
+    A = 2
     assert problem.public.dimension == S * S * A
     assert problem.public.weight_bound == pytest.approx(math.sqrt(S * S * A))
     assert problem.public.value_bound == 1.0
@@ -88,12 +91,12 @@ def test_features_from_a_function_are_those_of_the_arrays():
         calls.append((s, a))
         return ([0, 1], PSI[0, 0]) if s == 0 else (np.array([1]), PSI[1, 0, 1:])
 
-    made = SuccessorFeatures.from_function(features, states=2, actions=1, dimension=2)
+    from_function = SuccessorFeatures.from_function(features, states=2, actions=1, dimension=2)
     dense = SuccessorFeatures.from_dense(PSI)
     for name in ("indptr", "successors", "features"):
-        np.testing.assert_array_equal(getattr(made, name), getattr(dense, name))
+        np.testing.assert_array_equal(getattr(from_function, name), getattr(dense, name))
     assert calls == [(0, 0), (1, 0)]
-    problem = FeatureMixtureMDP(**good() | {"features": made})
+    problem = FeatureMixtureMDP(**good() | {"features": from_function})
     assert problem.identity().digest() == FeatureMixtureMDP(**good()).identity().digest()
 
 
@@ -104,8 +107,8 @@ def test_a_function_that_returns_the_same_array_each_time_is_copied():
         again[:] = s
         return [s], again
 
-    made = SuccessorFeatures.from_function(features, states=3, actions=1, dimension=1)
-    np.testing.assert_array_equal(made.features[:, 0], [0, 1, 2])
+    copied = SuccessorFeatures.from_function(features, states=3, actions=1, dimension=1)
+    np.testing.assert_array_equal(copied.features[:, 0], [0, 1, 2])
 
 
 @pytest.mark.parametrize(
@@ -187,7 +190,8 @@ def test_it_is_saved_and_loaded_exactly(tmp_path):
     loaded = load_problem(tmp_path / "signed.npz")
     assert isinstance(loaded, FeatureMixtureMDP)
     assert loaded.identity().digest() == problem.identity().digest()
-    by_name, direct = sizes_by_name(str(tmp_path / "signed.npz")), sizes_of(problem)
+    by_name = sizes_by_name(str(tmp_path / "signed.npz"))
+    direct = sizes_of(problem)
     assert (by_name.family, by_name.transitions, by_name.dimension, by_name.states) == (
         "mixture",
         3,

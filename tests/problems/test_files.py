@@ -57,7 +57,9 @@ def fields_of(problem):
 
 @pytest.mark.parametrize("build", PROBLEMS)
 def test_round_trip_is_exact(build, tmp_path):
-    problem, path = build(), tmp_path / "problem"  # no ending is added
+    # No ending is added.
+    problem = build()
+    path = tmp_path / "problem"
     save_problem(problem, path)
     back = load_problem(path)
     assert type(back) is type(problem)
@@ -95,7 +97,7 @@ def test_only_problems_can_be_saved(tmp_path):
 
 
 def test_foreign_files_are_refused(tmp_path):
-    def refused(message, write):
+    def check_refusal(message, write):
         path = tmp_path / "foreign.npz"
         path.unlink(missing_ok=True)
         with open(path, "wb") as file:
@@ -103,24 +105,24 @@ def test_foreign_files_are_refused(tmp_path):
         with pytest.raises(InvalidParameter, match=message):
             load_problem(path)
 
-    refused("not a saved problem", lambda file: file.write(b""))
-    refused("not a saved problem", lambda file: file.write(b"confide"))
-    refused("not a saved problem", lambda file: pickle.dump({"kind": "table"}, file))
-    refused("not a saved problem", lambda file: np.save(file, np.zeros(3)))
-    refused("names no format", lambda file: np.savez(file, kind=np.array("lq")))
-    refused(
+    check_refusal("not a saved problem", lambda file: file.write(b""))
+    check_refusal("not a saved problem", lambda file: file.write(b"confide"))
+    check_refusal("not a saved problem", lambda file: pickle.dump({"kind": "table"}, file))
+    check_refusal("not a saved problem", lambda file: np.save(file, np.zeros(3)))
+    check_refusal("names no format", lambda file: np.savez(file, kind=np.array("lq")))
+    check_refusal(
         "format confide-problem/9, and this version",
         lambda file: np.savez(file, format=np.array("confide-problem/9"), kind=np.array("lq")),
     )
-    refused(
+    check_refusal(
         "kind must be one of",
         lambda file: np.savez(file, format=np.array("confide-problem/1"), kind=np.array("maze")),
     )
-    refused(
+    check_refusal(
         "not a saved problem",
         lambda file: np.savez(file, format=np.array("confide-problem/1"), kind=np.array("table")),
     )
-    refused(
+    check_refusal(
         "not a saved problem",
         lambda file: np.savez(
             file, format=np.array("confide-problem/1"), kind=np.array("lq"), Z=np.zeros(2)
@@ -160,10 +162,13 @@ def test_files_that_hold_no_valid_problem_are_refused_with_the_reason(tmp_path):
 
 
 def test_damage_is_noticed(tmp_path):
-    """Every file that is cut or has a byte changed gives our own error or, where the byte carries nothing, the same problem."""
+    """Every file that is cut or has a byte changed gives our own error or, where the byte carries
+    nothing, the same problem.
+    """
     path = tmp_path / "p.npz"
     save_problem(riverswim(), path)
-    whole, truth = path.read_bytes(), riverswim()
+    whole = path.read_bytes()
+    truth = riverswim()
     rng = np.random.default_rng(0)
     refused = 0
     for trial in range(300):

@@ -9,21 +9,37 @@ import confide.problems  # noqa: E402
 from confide.agents import TabularPSRL  # noqa: E402
 from confide.errors import InvalidParameter, MissingExtra  # noqa: E402
 from confide.learning.agent import Batch  # noqa: E402
-from confide.policy import FeaturePolicy, RandomPolicy, StochasticPolicy, uniform_policy  # noqa: E402
+from confide.policy import (  # noqa: E402
+    FeaturePolicy,
+    RandomPolicy,
+    StochasticPolicy,
+    uniform_policy,
+)
 from confide.privacy.guarantee import no_guarantee  # noqa: E402
-from confide.problems import GymProblem, from_gymnasium, make, one_hot, reward_map, to_gymnasium  # noqa: E402
+from confide.problems import (  # noqa: E402
+    GymProblem,
+    from_gymnasium,
+    make,
+    one_hot,
+    reward_map,
+    to_gymnasium,
+)
 from confide.problems.gym import has_table  # noqa: E402
 from confide.runs.runner import run  # noqa: E402
 
-Z = 5.5  # one false alarm in 2.6e7
+# One false alarm in 2.6e7.
+Z = 5.5
 
 
-# --- tables ----------------------------------------------------------------------------------------------------------------------------
+# Tables.
 
 
 def raw_value(env, weights, horizon):
-    """The expected sum of the environment's own rewards under weights [h, s, a], an episode ending when it ends."""
-    P, start = env.unwrapped.P, env.unwrapped.initial_state_distrib
+    """The expected sum of the environment's own rewards under weights [h, s, a], an episode ending
+    when it ends.
+    """
+    P = env.unwrapped.P
+    start = env.unwrapped.initial_state_distrib
     V = np.zeros(len(start))
     for h in reversed(range(horizon)):
         V = np.array(
@@ -49,8 +65,12 @@ def raw_value(env, weights, horizon):
     ],
 )
 def test_values_are_an_affine_image_of_the_environments_own(name, horizon, low, high):
-    """The same map for every policy, those whose episodes end early included: policies keep their order."""
-    problem, mapped, env = from_gymnasium(name, horizon), reward_map(name), gymnasium.make(name)
+    """The same map for every policy, those whose episodes end early included: policies keep their
+    order.
+    """
+    problem = from_gymnasium(name, horizon)
+    mapped = reward_map(name)
+    env = gymnasium.make(name)
     assert (mapped.low, mapped.high) == (low, high)
     assert problem.rewards.min() >= 0 and problem.rewards.max() <= 1
     rng = np.random.default_rng(0)
@@ -70,7 +90,9 @@ def test_values_are_an_affine_image_of_the_environments_own(name, horizon, low, 
 
 
 def test_published_optima():
-    """FrozenLake .74 and .91 [Gymnasium's registry], Taxi 7.93, and the cliff's shortest path of 13 steps."""
+    """FrozenLake .74 and .91 [Gymnasium's registry], Taxi 7.93, and the cliff's shortest path of
+    13 steps.
+    """
     for name, best, digits in (
         ("FrozenLake-v1", 0.74, 2),
         ("FrozenLake8x8-v1", 0.91, 2),
@@ -104,31 +126,32 @@ def test_the_name_says_how_rewards_were_mapped():
 
 
 def test_rewards_are_learned_unless_they_are_said_to_be_public():
-    """What a terminal state earns is public: without it nobody would walk to the end of the cliff."""
+    """What a terminal state earns is public, or nobody would walk to the end of the cliff."""
     for name, ended in (("FrozenLake-v1", 0.0), ("CliffWalking-v1", 1.0), ("Taxi-v4", 1 / 3)):
-        hidden, known = from_gymnasium(name, 10), from_gymnasium(name, 10, rewards="public")
+        hidden = from_gymnasium(name, 10)
+        with_rewards = from_gymnasium(name, 10, rewards="public")
         assert hidden.public.rewards is None and hidden.public.terminal_reward == pytest.approx(
             ended
         )
         assert (
-            np.array_equal(known.public.rewards, hidden.rewards)
-            and hidden.optimal_value == known.optimal_value
+            np.array_equal(with_rewards.public.rewards, hidden.rewards)
+            and hidden.optimal_value == with_rewards.optimal_value
         )
     assert make("gym:FrozenLake-v1").public.rewards is None
     assert make("gym:FrozenLake-v1", rewards="public").public.rewards is not None
 
 
 def earned_in_the_table(name, mapped, ended):
-    """What each (state, action, next state) can earn by the environment's own table, mapped to [0, 1]."""
-    found = {}
+    """What each (state, action, next state) can earn by the environment's table, in [0, 1]."""
+    rewards = {}
     for s, row in gymnasium.make(name).unwrapped.P.items():
         for a, outcomes in row.items():
             for p, t, r, done in outcomes:
                 if p > 0:
-                    found.setdefault((s, a, ended if done else t), set()).add(
+                    rewards.setdefault((s, a, ended if done else t), set()).add(
                         round(mapped.apply(r), 9)
                     )
-    return found
+    return rewards
 
 
 @pytest.mark.parametrize("name", ["FrozenLake-v1", "CliffWalkingSlippery-v1", "Taxi-v4"])
@@ -140,7 +163,8 @@ def test_users_earn_what_the_environment_pays(name, tmp_path):
     possible = earned_in_the_table(name, reward_map(name), problem.states - 1)
     rng = np.random.default_rng(0)
     for world in (problem, confide.problems.load_problem(tmp_path / "problem.npz")):
-        users, counts = world.sample(uniform, 300, rng), world.count(uniform, 300, rng)
+        users = world.sample(uniform, 300, rng)
+        counts = world.count(uniform, 300, rng)
         rows = zip(
             users.states[:, :-1].flat,
             users.actions.flat,
@@ -174,9 +198,10 @@ def test_outcome_rewards_are_checked():
         "horizon": 2,
         "stochastic_rewards": True,
     }
-    means, outcomes = [[0.5], [0.25]], [0.0, 1.0, 0.5, 0.0]
-    made = confide.problems.TabularMDP(**table, rewards=means, outcome_rewards=outcomes)
-    assert np.array_equal(made.outcome_rewards, outcomes)
+    means = [[0.5], [0.25]]
+    outcomes = [0.0, 1.0, 0.5, 0.0]
+    problem = confide.problems.TabularMDP(**table, rewards=means, outcome_rewards=outcomes)
+    assert np.array_equal(problem.outcome_rewards, outcomes)
     wrong = [
         ({"outcome_rewards": [0.0, 1.0, 0.5]}, "4 numbers"),
         ({"outcome_rewards": [0.0, 1.0, 0.5, 2.0]}, r"in \[0, 1\]"),
@@ -199,7 +224,9 @@ def test_a_stated_range_wins_over_that_of_the_table():
 
 
 def test_the_end_of_an_episode_is_worth_its_reward_to_a_learner():
-    """A cliff of which rewards are learned: whoever thought that the end earns nothing would never go there."""
+    """A cliff of which rewards are learned: whoever thought that the end earns nothing would never
+    go there.
+    """
     problem = from_gymnasium("CliffWalking-v1", 25)
     agent = TabularPSRL(problem.public, episodes=20_000, privacy=confide.NoPrivacy())
     result = run(agent, problem, seed=0)
@@ -231,7 +258,8 @@ def test_options_and_environments_are_taken():
 class Endless(gymnasium.Env):
     """Two states, no end, rewards between 2 and 5."""
 
-    P = {s: {a: [(1.0, a, 5.0 if a else 2.0, False)] for a in (0, 1)} for s in (0, 1)}  # noqa: RUF012
+    _OUTCOMES = {a: [(1.0, a, 5.0 if a else 2.0, False)] for a in (0, 1)}  # noqa: RUF012
+    P = {0: _OUTCOMES, 1: _OUTCOMES}  # noqa: RUF012
     initial_state_distrib = (1.0, 0.0)
 
 
@@ -302,7 +330,7 @@ def test_without_gymnasium(monkeypatch):
             getattr(confide.problems, name)
 
 
-# --- step by step ----------------------------------------------------------------------------------------------------------------------
+# Step by step.
 
 
 class AtRandom:
@@ -334,7 +362,8 @@ def test_any_environment_is_played_step_by_step():
         30,
         60,
     )
-    lengths = users.rewards.sum(axis=1).astype(int)  # one point per step
+    # One point per step.
+    lengths = users.rewards.sum(axis=1).astype(int)
     assert lengths.min() < 60
     for i, length in enumerate(lengths):
         assert users.states[i, :length].any(axis=(1, 2)).all()
@@ -348,7 +377,8 @@ def test_any_environment_is_played_step_by_step():
 
 
 def test_features_are_those_of_the_observations():
-    problem, rng = GymProblem("CartPole-v1", cart_features, horizon=20), np.random.default_rng(5)
+    problem = GymProblem("CartPole-v1", cart_features, horizon=20)
+    rng = np.random.default_rng(5)
     users = problem.sample(AtRandom(), 1, rng)
     env = gymnasium.make("CartPole-v1")
     observation, _ = env.reset(seed=int(np.random.default_rng(5).integers(2**31)))
@@ -358,7 +388,8 @@ def test_features_are_those_of_the_observations():
 
 
 def test_the_same_generator_gives_the_same_episodes_and_can_be_taken_up():
-    problem, rng = GymProblem("CartPole-v1", cart_features, horizon=20), np.random.default_rng(1)
+    problem = GymProblem("CartPole-v1", cart_features, horizon=20)
+    rng = np.random.default_rng(1)
     whole = problem.sample(AtRandom(), 6, np.random.default_rng(1))
     problem.sample(AtRandom(), 2, rng)
     fresh = np.random.default_rng()
@@ -384,7 +415,8 @@ class Player:
     name = "player"
 
     def __init__(self, episodes):
-        self.episodes, self.guarantee = episodes, no_guarantee(episodes)
+        self.episodes = episodes
+        self.guarantee = no_guarantee(episodes)
 
     def next_batch(self):
         return Batch(AtRandom(), 10)
@@ -448,11 +480,14 @@ def _raise(observation):
 )
 @pytest.mark.parametrize("learned", [False, True], ids=["uniform", "learned"])
 def test_a_user_whose_features_cannot_be_computed_has_none(fail, learned, capsys, recwarn):
-    """The function fails where the cart drifts to the right; all other users have the features that they had."""
+    """The function fails where the cart drifts to the right; all other users have the features
+    that they had.
+    """
     policy = AtRandom()
     if learned:
         # Only some actions are ties, so that users differ in how often they draw.
-        widths, ones = np.zeros((10, 4, 4)), np.ones(10)
+        widths = np.zeros((10, 4, 4))
+        ones = np.ones(10)
         policy = FeaturePolicy(np.full((10, 4), 0.2), widths, 0.5 * ones, ones / 2, choices=2)
 
     def hostile(observation):

@@ -8,14 +8,16 @@ from confide.problems import LinearMDP
 def good():
     rng = np.random.default_rng(0)
     return {
-        "features": rng.dirichlet(np.ones(4), size=(3, 2)),  # S = 3, A = 2, d = 4
-        "measures": rng.dirichlet(np.ones(3), size=(5, 4)),  # H = 5
+        # S = 3, A = 2, d = 4.
+        "features": rng.dirichlet(np.ones(4), size=(3, 2)),
+        # H = 5.
+        "measures": rng.dirichlet(np.ones(3), size=(5, 4)),
         "reward_weights": rng.random((5, 4)),
         "start": np.array([0.5, 0.5, 0.0]),
     }
 
 
-def changed(key, index, value):
+def with_entry(key, index, value):
     arrays = good()
     arrays[key][index] = value
     return arrays
@@ -25,20 +27,23 @@ def changed(key, index, value):
     ("arrays", "message"),
     [
         (
-            changed("features", (1, 1), [2.0, -1.0, 0.0, 0.0]),
+            with_entry("features", (1, 1), [2.0, -1.0, 0.0, 0.0]),
             r"features\[s=1, a=1\] must be finite and of norm at most 1",
         ),
-        (changed("features", (2, 0, 1), np.nan), r"features\[s=2, a=0\] must be finite"),
-        (changed("features", (2, 1), 0.1), r"transitions\[h=0, s=2, a=1\] must sum to one"),
-        (changed("measures", (3, 1), 0.5), r"transitions\[h=3, s=0, a=0\] must sum to one"),
+        (with_entry("features", (2, 0, 1), np.nan), r"features\[s=2, a=0\] must be finite"),
+        (with_entry("features", (2, 1), 0.1), r"transitions\[h=0, s=2, a=1\] must sum to one"),
+        (with_entry("measures", (3, 1), 0.5), r"transitions\[h=3, s=0, a=0\] must sum to one"),
         (
-            changed("measures", (2, slice(None)), [1.5, -0.5, 0.0]),
+            with_entry("measures", (2, slice(None)), [1.5, -0.5, 0.0]),
             r"transitions\[h=2, s=0, a=0\] must not be negative",
         ),
-        (changed("measures", (1, 0, 0), np.nan), r"measures\[h=1, i=0\] must be finite"),
-        (changed("reward_weights", 4, -1.0), r"rewards\[h=4, s=0, a=0\] must be in \[0, 1\]"),
-        (changed("reward_weights", (0, 1), np.nan), r"reward_weights\[h=0, i=1\] must be finite"),
-        (changed("start", 2, 1.0), "start must sum to one"),
+        (with_entry("measures", (1, 0, 0), np.nan), r"measures\[h=1, i=0\] must be finite"),
+        (with_entry("reward_weights", 4, -1.0), r"rewards\[h=4, s=0, a=0\] must be in \[0, 1\]"),
+        (
+            with_entry("reward_weights", (0, 1), np.nan),
+            r"reward_weights\[h=0, i=1\] must be finite",
+        ),
+        (with_entry("start", 2, 1.0), "start must sum to one"),
         (good() | {"measures": np.ones((5, 3, 3)) / 3}, "features must have shape"),
         (good() | {"features": np.ones((3, 2))}, "features must have shape"),
         (
@@ -76,7 +81,9 @@ def test_the_truth_is_bilinear_and_stays_out_of_the_public_part():
 
 
 def test_optimal_values_are_linear_in_the_features():
-    """Q_h(s, a) = <phi(s, a), theta_h + mu_h V_{h+1}>: the Bellman residual, in the form that learners use."""
+    """Q_h(s, a) = <phi(s, a), theta_h + mu_h V_{h+1}>: the Bellman residual, in the form that
+    learners use.
+    """
     problem = LinearMDP(**good())
     values = problem._optimum[0]
     for h in range(5):
@@ -86,7 +93,8 @@ def test_optimal_values_are_linear_in_the_features():
 
 def test_what_cancels_is_zero():
     """.1 (-3) + .2 (1.5) is -6e-17 in floating point: not a negative reward."""
-    features, measures = np.full((2, 1, 3), [0.1, 0.2, 0.7]), np.full((1, 3, 2), [1.0, 0.0])
+    features = np.full((2, 1, 3), [0.1, 0.2, 0.7])
+    measures = np.full((1, 3, 2), [1.0, 0.0])
     problem = LinearMDP(features, measures, np.array([[-3.0, 1.5, 0.0]]), np.array([1.0, 0.0]))
     assert not problem.truth.rewards.any()
 

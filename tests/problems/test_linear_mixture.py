@@ -8,14 +8,16 @@ from confide.problems import LinearMixtureMDP
 def good():
     rng = np.random.default_rng(0)
     return {
-        "kernels": rng.dirichlet(np.ones(3), size=(4, 3, 2)),  # d = 4, S = 3, A = 2
-        "weights": rng.dirichlet(np.ones(4), size=5),  # H = 5
+        # d = 4, S = 3, A = 2.
+        "kernels": rng.dirichlet(np.ones(3), size=(4, 3, 2)),
+        # H = 5.
+        "weights": rng.dirichlet(np.ones(4), size=5),
         "rewards": rng.random((5, 3, 2)),
         "start": np.array([0.5, 0.5, 0.0]),
     }
 
 
-def changed(key, index, value):
+def with_entry(key, index, value):
     arrays = good()
     arrays[key][index] = value
     return arrays
@@ -24,20 +26,20 @@ def changed(key, index, value):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        (changed("kernels", (2, 1, 0, 0), 2.0), r"kernels\[i=2, s=1, a=0\] must sum to one"),
-        (changed("kernels", (1, 2, 1, 0), np.nan), r"kernels\[i=1, s=2, a=1\] must be finite"),
+        (with_entry("kernels", (2, 1, 0, 0), 2.0), r"kernels\[i=2, s=1, a=0\] must sum to one"),
+        (with_entry("kernels", (1, 2, 1, 0), np.nan), r"kernels\[i=1, s=2, a=1\] must be finite"),
         (
-            changed("kernels", (0, 2, 1), [-0.5, 1.0, 0.5]),
+            with_entry("kernels", (0, 2, 1), [-0.5, 1.0, 0.5]),
             r"kernels\[i=0, s=2, a=1\] must not be negative",
         ),
         (
-            changed("weights", 3, [0.5, 0.5, 0.5, 0.0]),
+            with_entry("weights", 3, [0.5, 0.5, 0.5, 0.0]),
             r"weights\[h=3\] must sum to one, got a sum of 1\.5",
         ),
-        (changed("weights", 2, [1.5, -0.5, 0.0, 0.0]), r"weights\[h=2\] must not be negative"),
-        (changed("weights", (4, 0), np.nan), r"weights\[h=4\] must be finite"),
-        (changed("rewards", (1, 2, 0), -1.0), r"rewards\[h=1, s=2, a=0\] must be in \[0, 1\]"),
-        (changed("start", 0, 0.6), "start must sum to one"),
+        (with_entry("weights", 2, [1.5, -0.5, 0.0, 0.0]), r"weights\[h=2\] must not be negative"),
+        (with_entry("weights", (4, 0), np.nan), r"weights\[h=4\] must be finite"),
+        (with_entry("rewards", (1, 2, 0), -1.0), r"rewards\[h=1, s=2, a=0\] must be in \[0, 1\]"),
+        (with_entry("start", 0, 0.6), "start must sum to one"),
         (
             good() | {"kernels": np.ones((3, 2, 3)) / 3},
             r"kernels must have shape .* got \(3, 2, 3\)",
@@ -66,14 +68,17 @@ def linear_rewards(scale=1.0):
 def test_reward_features_hide_the_rewards_and_make_them_coins():
     features, rewards = linear_rewards()
     hidden = LinearMixtureMDP(**good() | {"rewards": rewards}, reward_features=features)
-    known = LinearMixtureMDP(**good() | {"rewards": rewards})
-    assert known.public.rewards is not None and not known.truth.stochastic_rewards
+    with_public_rewards = LinearMixtureMDP(**good() | {"rewards": rewards})
+    assert (
+        with_public_rewards.public.rewards is not None
+        and not with_public_rewards.truth.stochastic_rewards
+    )
     assert (
         hidden.public.rewards is None
         and hidden.public.reward_features is not None
         and hidden.truth.stochastic_rewards
     )
-    assert hidden.optimal_value == known.optimal_value
+    assert hidden.optimal_value == with_public_rewards.optimal_value
     seen = hidden.sample(hidden.optimal_policy, 1000, np.random.default_rng(0))
     assert set(np.unique(seen.rewards)) == {0.0, 1.0}
 
@@ -97,9 +102,8 @@ def test_bad_reward_features_are_refused():
         )
     with pytest.raises(InvalidParameter, match="reward_features must have shape"):
         LinearMixtureMDP(**arrays, reward_features=features[:2])
-    with pytest.raises(
-        InvalidParameter, match=r"rewards\[h=., s=., a=.\] must be in \[0, 1\]"
-    ):  # at once, not when first sampled
+    # At once, not when it is first sampled.
+    with pytest.raises(InvalidParameter, match=r"rewards\[h=., s=., a=.\] must be in \[0, 1\]"):
         LinearMixtureMDP(**arrays | {"rewards": 5 * rewards}, reward_features=features)
 
 

@@ -5,7 +5,8 @@ from confide.errors import InvalidParameter
 from confide.policy import LinearPolicy, TabularPolicy
 from confide.problems import LQSystem, glucose, oscillator, thermal
 
-Z = 5.5  # one false alarm in 2.6e7
+# One false alarm in 2.6e7.
+Z = 5.5
 
 
 def good():
@@ -69,8 +70,10 @@ def test_an_unstable_system_is_reported_not_refused():
 
 def random_system(seed):
     rng = np.random.default_rng(seed)
-    n, d = rng.integers(1, 5), rng.integers(1, 4)
-    C, D = rng.normal(size=(n, n)), rng.normal(size=(d, d))
+    n = rng.integers(1, 5)
+    d = rng.integers(1, 4)
+    C = rng.normal(size=(n, n))
+    D = rng.normal(size=(d, d))
     return LQSystem(
         rng.normal(size=(n, n)) / 2,
         rng.normal(size=(n, d)),
@@ -95,8 +98,11 @@ SYSTEMS = [oscillator(), thermal(), glucose(), *map(random_system, range(5))]
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_riccati_residual(system):
-    """P_h = Q + A'PA - A'PB (R + B'PB)^-1 B'PA with P = P_{h+1}, P_H = Q: the closed form, not the one that is computed."""
-    A, B, Q, R, (P, policy) = system.A, system.B, system.Q, system.R, system._optimum
+    """P_h = Q + A'PA - A'PB (R + B'PB)^-1 B'PA with P = P_{h+1}, P_H = Q: the closed form, not the
+    one that is computed.
+    """
+    A, B, Q, R = system.A, system.B, system.Q, system.R
+    P, policy = system._optimum
     assert np.abs(P[-1] - Q).max() < 1e-10 and not policy.gains[-1].any()
     for h in range(system.horizon - 1):
         later = P[h + 1]
@@ -108,9 +114,12 @@ def test_riccati_residual(system):
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_costs_by_carrying_the_covariance_forward(system):
-    n, d, H = len(system.A), len(system.R), system.horizon
+    n = len(system.A)
+    d = len(system.R)
+    H = system.horizon
     policy = LinearPolicy(0.3 * np.random.default_rng(1).normal(size=(H, d, n)))
-    covariance, cost = np.eye(n) / n, 0.0
+    covariance = np.eye(n) / n
+    cost = 0.0
     for K in policy.gains:
         cost += np.trace((system.Q + K.T @ system.R @ K) @ covariance)
         closed = system.A + system.B @ K
@@ -121,7 +130,8 @@ def test_costs_by_carrying_the_covariance_forward(system):
 
 @pytest.mark.parametrize("system", SYSTEMS[:4])
 def test_no_gain_nearby_is_better(system):
-    best, rng = system.optimal_policy.gains, np.random.default_rng(2)
+    best = system.optimal_policy.gains
+    rng = np.random.default_rng(2)
     assert system.value(system.optimal_policy) == pytest.approx(system.optimal_value, abs=1e-10)
     for size in (1e-3, 1e-1, 1.0):
         assert (
@@ -144,7 +154,8 @@ def test_sampled_costs_agree_with_exact_ones(which):
 def test_starts_on_the_sphere_and_noise_in_the_ball():
     system = thermal()
     users = system.sample(system.optimal_policy, 20_000, np.random.default_rng(4))
-    x, u = users.states[:, :-1], users.actions
+    x = users.states[:, :-1]
+    u = users.actions
     assert np.abs(np.linalg.norm(x[:, 0], axis=1) - 1).max() < 1e-12
     assert np.abs(np.einsum("hdn,uhn->uhd", system.optimal_policy.gains, x) - u).max() < 1e-12
     noise = (users.states[:, 1:] - x @ system.A.T - u @ system.B.T).reshape(-1, 3)
@@ -152,7 +163,8 @@ def test_starts_on_the_sphere_and_noise_in_the_ball():
     assert radii.max() <= 1 + 1e-9
     # radius^n is uniform in the ball
     assert abs(np.mean(radii**3) - 0.5) < Z * np.sqrt(1 / 12 / len(radii))
-    assert np.abs(np.cov(noise.T) - 0.1**2 / 5 * np.eye(3)).max() < 3e-5  # 8 standard deviations
+    # 8 standard deviations.
+    assert np.abs(np.cov(noise.T) - 0.1**2 / 5 * np.eye(3)).max() < 3e-5
     costs = np.einsum("uhi,ij,uhj->uh", x, system.Q, x) + np.einsum(
         "uhi,ij,uhj->uh", u, system.R, u
     )

@@ -32,7 +32,8 @@ def spring(C=None, D=None, **options):
 
 def test_continuous_time_is_sampled_with_inputs_held():
     system = from_control(spring(), dt=0.2, **COSTS)
-    whole = expm(0.2 * np.block([[*SPRING], [np.zeros((1, 3))]]))  # of (x, u) with u' = 0
+    # Of (x, u) with u' = 0.
+    whole = expm(0.2 * np.block([[*SPRING], [np.zeros((1, 3))]]))
     assert (
         np.abs(system.A - whole[:2, :2]).max() < 1e-12
         and np.abs(system.B - whole[:2, 2:]).max() < 1e-12
@@ -114,8 +115,8 @@ def test_outputs_are_left_out_if_the_state_is_observed():
     whole = from_control(spring(), dt=0.2, **COSTS)
     seen = from_control(spring(C=[[1.0, 0.0]], D=[[0.5]]), dt=0.2, state_observed=True, **COSTS)
     assert np.array_equal(seen.A, whole.A) and np.array_equal(seen.B, whole.B)
-    made = control.ss(control.tf([1], [1, 0.3, 2]))  # one output
-    assert from_control(made, dt=0.2, state_observed=True, **COSTS).controllable
+    one_output = control.ss(control.tf([1], [1, 0.3, 2]))
+    assert from_control(one_output, dt=0.2, state_observed=True, **COSTS).controllable
 
 
 def test_there_and_back():
@@ -169,7 +170,9 @@ def test_agents_learn_it_and_files_keep_it(tmp_path):
 @pytest.mark.process
 def test_the_library_is_imported_by_nobody_but_who_exports():
     code = (
-        "import sys\nfrom confide.errors import InvalidParameter\nfrom confide.problems import from_control\n"
+        "import sys\n"
+        "from confide.errors import InvalidParameter\n"
+        "from confide.problems import from_control\n"
         "try:\n    from_control(1, Q=[[1]], R=[[1]], horizon=2, noise_radius=0)\n"
         "except InvalidParameter as error:\n    print(error)\nprint('control' in sys.modules)"
     )

@@ -20,7 +20,9 @@ from confide.problems.rollouts import RolloutValue, value_of_returns
 
 
 class Counter(gymnasium.Env):
-    """Two states and two actions. Action 1 costs 3 and ends in state 0, and pays 5 in state 1; action 0 goes to state 1."""
+    """Two states and two actions. Action 1 costs 3 and ends in state 0, and pays 5 in state 1;
+    action 0 goes to state 1.
+    """
 
     observation_space = spaces.Discrete(2)
     action_space = spaces.Discrete(2, start=7)
@@ -42,14 +44,17 @@ def tabular(*actions):
 
 
 def test_rewards_are_those_of_the_environment():
-    ends_at_once, waits = tabular([1, 1], [1, 1]), tabular([0, 0], [1, 1])
+    ends_at_once = tabular([1, 1], [1, 1])
+    waits = tabular([0, 0], [1, 1])
     for policy, want in ((ends_at_once, -3.0), (waits, 5.0)):
-        made = confide.evaluate_policy(policy, Counter(), 50)
-        assert made == RolloutValue(want, 0.0, want, want, 50, 0.9)
+        value = confide.evaluate_policy(policy, Counter(), 50)
+        assert value == RolloutValue(want, 0.0, want, want, 50, 0.9)
 
 
 def test_a_policy_of_a_run_has_a_state_before_the_start_and_one_after_the_end():
-    """Sampled problems begin one step earlier, in a state of their own: the same policy, played with and without the problem."""
+    """Sampled problems begin one step earlier, in a state of their own: the same policy, played
+    with and without the problem.
+    """
     problem = environment(Counter(), 2, reward_range=(-3.0, 5.0))
     assert (problem.horizon, problem.states) == (3, 4)
     policy = tabular([0, 0, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0])
@@ -58,22 +63,24 @@ def test_a_policy_of_a_run_has_a_state_before_the_start_and_one_after_the_end():
 
 
 def test_the_interval_covers_the_exact_value():
-    """Uniform play on FrozenLake, whose value is exact in its table: 90 % intervals of 60 seeds. 43 or fewer have a chance of 1e-4."""
+    """Uniform play on FrozenLake, whose value is exact in its table: 90 % intervals of 60 seeds.
+    43 or fewer have a chance of 1e-4.
+    """
     table = from_gymnasium("FrozenLake-v1", 20)
     policy = uniform_policy(20, table.states, table.actions)
     exact = table.value(policy)
     hits = []
     for seed in range(60):
-        made = confide.evaluate_policy(policy, "FrozenLake-v1", 800, seed=seed)
-        hits.append(made.low <= exact <= made.high)
+        value = confide.evaluate_policy(policy, "FrozenLake-v1", 800, seed=seed)
+        hits.append(value.low <= exact <= value.high)
     assert sum(hits) > 43
 
 
 def test_problems_of_the_library_are_sampled():
     problem = riverswim(horizon=10)
-    made = confide.evaluate_policy(problem.optimal_policy, problem, 20_000, level=0.999)
-    assert made.low <= problem.optimal_value <= made.high
-    assert made.standard_error == pytest.approx((made.high - made.low) / 2 / 3.29, rel=0.01)
+    value = confide.evaluate_policy(problem.optimal_policy, problem, 20_000, level=0.999)
+    assert value.low <= problem.optimal_value <= value.high
+    assert value.standard_error == pytest.approx((value.high - value.low) / 2 / 3.29, rel=0.01)
 
 
 def test_a_saved_policy_is_played(tmp_path):
@@ -87,12 +94,12 @@ def test_a_saved_policy_is_played(tmp_path):
 
 
 def test_the_mean_and_its_error():
-    made = value_of_returns(np.array([1.0, 2.0, 3.0, 4.0]), 0.9)
-    assert made.mean == 2.5
-    assert made.standard_error == pytest.approx(np.std([1, 2, 3, 4], ddof=1) / 2)
+    value = value_of_returns(np.array([1.0, 2.0, 3.0, 4.0]), 0.9)
+    assert value.mean == 2.5
+    assert value.standard_error == pytest.approx(np.std([1, 2, 3, 4], ddof=1) / 2)
     # 2.353 is the 95 % quantile of Student's t with 3 degrees of freedom.
-    assert made.high - made.mean == pytest.approx(2.353363 * made.standard_error, rel=1e-5)
-    assert "2.50 (90 % interval" in str(made)
+    assert value.high - value.mean == pytest.approx(2.353363 * value.standard_error, rel=1e-5)
+    assert "2.50 (90 % interval" in str(value)
 
 
 @pytest.mark.parametrize(

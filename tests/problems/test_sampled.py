@@ -11,7 +11,8 @@ from confide.errors import InvalidParameter  # noqa: E402
 from confide.policy import RandomPolicy, TabularPolicy, uniform_policy  # noqa: E402
 from confide.problems import binned, environment, from_gymnasium, make  # noqa: E402
 
-Z = 5.5  # one false alarm in 2.6e7
+# One false alarm in 2.6e7.
+Z = 5.5
 
 
 def uniform(problem):
@@ -23,21 +24,27 @@ def returns(problem, policy, users):
 
 
 class Corridor(gymnasium.Env):
-    """Numbered 10..12; the right end pays 4 and ends the episode. `wrong` says what goes wrong in the second step."""
+    """Numbered 10..12; the right end pays 4 and ends the episode. `wrong` says what goes wrong in
+    the second step.
+    """
 
-    observation_space, action_space = spaces.Discrete(3, start=10), spaces.Discrete(2, start=1)
+    observation_space = spaces.Discrete(3, start=10)
+    action_space = spaces.Discrete(2, start=1)
 
     def __init__(self, wrong=""):
         self.wrong = wrong
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed, options=options)
-        self.at, self.steps = 10, 0
+        self.at = 10
+        self.steps = 0
         return self.at, {}
 
     def step(self, action):
         assert action in (1, 2)
-        self.at, self.steps = min(12, max(10, self.at + (1 if action == 2 else -1))), self.steps + 1
+        move = 1 if action == 2 else -1
+        self.at = min(12, max(10, self.at + move))
+        self.steps += 1
         there = self.at == 12
         if self.wrong == "raises" and self.steps == 2:
             raise RuntimeError("no more fuel")
@@ -69,8 +76,10 @@ def test_a_corridor_step_by_step():
     assert public.terminal_reward == pytest.approx(0.2)
     right = TabularPolicy(np.ones((5, 5), int), 2)
     users = problem.sample(right, 2, np.random.default_rng(0))
-    assert users.states.tolist() == [[4, 0, 1, 3, 3, 3]] * 2  # before, both cells, over
-    assert np.allclose(users.rewards, [0, 0, 1, 0.2, 0.2])  # the images of -1, 4 and 0
+    # Before, both cells, over.
+    assert users.states.tolist() == [[4, 0, 1, 3, 3, 3]] * 2
+    # The images of -1, 4 and 0.
+    assert np.allclose(users.rewards, [0, 0, 1, 0.2, 0.2])
     left = problem.sample(TabularPolicy(np.zeros((5, 5), int), 2), 1, np.random.default_rng(0))
     assert left.states.tolist() == [[4, 0, 0, 0, 0, 0]]
 
@@ -89,14 +98,17 @@ def test_a_start_that_is_known_is_no_step_of_its_own():
 
 
 def test_a_table_that_is_only_played_has_its_exact_values():
-    """FrozenLake, Taxi in eight copies, and a table with early ends and negative rewards; |z| < 5.5."""
+    """FrozenLake, Taxi in eight copies, and a table with early ends and negative rewards; |z| <
+    5.5.
+    """
     for name, scale, copies in (
         ("FrozenLake-v1", (0, 1), 1),
         ("Taxi-v4", (-10, 20), 8),
         ("CliffWalking-v1", (-100, 0), 3),
     ):
         played = name if copies == 1 else gymnasium.make_vec(name, num_envs=copies)
-        problem, truth = environment(played, 12, reward_range=scale), from_gymnasium(name, 12)
+        problem = environment(played, 12, reward_range=scale)
+        truth = from_gymnasium(name, 12)
         got = returns(problem, uniform(problem), 300)
         assert abs(got.mean() - truth.uniform_value) < Z * max(got.std(), 1e-3) / np.sqrt(300)
 
@@ -118,7 +130,9 @@ def test_copies_play_different_users_and_go_on_bit_by_bit():
     [None, gymnasium.vector.AutoresetMode.NEXT_STEP, gymnasium.vector.AutoresetMode.SAME_STEP],
 )
 def test_a_time_limit_at_the_horizon_ends_no_episode(mode):
-    """Else every last step would seem to lead to the end of the episode; FrozenLake, whose limit is 6 steps here."""
+    """Else every last step would seem to lead to the end of the episode; FrozenLake, whose limit
+    is 6 steps here.
+    """
     lake = {"is_slippery": False, "max_episode_steps": 6}
     if mode is None:
         problem = environment("FrozenLake-v1", 6, reward_range=(0, 1), **lake)
@@ -147,7 +161,8 @@ def test_observations_with_parts_are_numbered():
 
 
 def test_a_learner_learns_an_environment_and_the_run_says_with_which_interval():
-    problem, truth = environment("FrozenLake-v1", 12, reward_range=(0, 1), is_slippery=False), None
+    problem = environment("FrozenLake-v1", 12, reward_range=(0, 1), is_slippery=False)
+    truth = None
     truth = from_gymnasium("FrozenLake-v1", 12, is_slippery=False)
     run = confide.run(
         TabularPSRL(problem.public, episodes=1500, privacy=confide.NoPrivacy()), problem, seed=0
@@ -160,7 +175,8 @@ def test_a_learner_learns_an_environment_and_the_run_says_with_which_interval():
 def test_the_interval_is_that_of_the_users():
     problem = environment("FrozenLake-v1", 12, reward_range=(0, 1))
     run = confide.run(Uniform(problem.public, episodes=400), problem, seed=0)
-    p = run.segments[-1].mean_return  # a return is 0 or 1
+    # A return is 0 or 1.
+    p = run.segments[-1].mean_return
     assert run.segments[-1].users == 400 and run.last_return[2] - p == pytest.approx(
         1.959964 * np.sqrt(p * (1 - p) / 399)
     )
@@ -187,7 +203,7 @@ def test_environments_that_go_wrong(wrong, message):
         problem.sample(TabularPolicy(np.ones((5, 5), int), 2), 1, np.random.default_rng(0))
 
 
-def seen(space):
+def corridor_observed_as(space):
     env = Corridor()
     env.observation_space = space
     return env
@@ -206,12 +222,16 @@ def seen(space):
         ),
         (
             lambda: environment(
-                seen(spaces.Dict({"a": spaces.Discrete(3)})), 4, reward_range=(-1, 4)
+                corridor_observed_as(spaces.Dict({"a": spaces.Discrete(3)})),
+                4,
+                reward_range=(-1, 4),
             ),
             "Dict.*TransformObservation",
         ),
         (
-            lambda: environment(seen(spaces.Box(0, 1, (7, 7))), 4, reward_range=(-1, 4)),
+            lambda: environment(
+                corridor_observed_as(spaces.Box(0, 1, (7, 7))), 4, reward_range=(-1, 4)
+            ),
             "Box.*TransformObservation",
         ),
         (
@@ -269,7 +289,8 @@ def test_an_environment_of_ones_own_by_the_name_of_its_class(tmp_path, monkeypat
     (tmp_path / "mazes_of_mine.py").write_text(
         "import gymnasium\nfrom confide.problems import binned\n"
         "def cart():\n    return binned('CartPole-v1', [[], [], [0.0], []])\n"
-        "gymnasium.register('Lake-v0', entry_point='gymnasium.envs.toy_text.frozen_lake:FrozenLakeEnv', max_episode_steps=9)\n"
+        "lake = 'gymnasium.envs.toy_text.frozen_lake:FrozenLakeEnv'\n"
+        "gymnasium.register('Lake-v0', entry_point=lake, max_episode_steps=9)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     assert make("gym:mazes_of_mine:cart", horizon=7, reward_range=(0, 1)).states == 4
@@ -278,10 +299,8 @@ def test_an_environment_of_ones_own_by_the_name_of_its_class(tmp_path, monkeypat
 
 @pytest.mark.parametrize("start", [None, [1.0, 0.0, 0.0]])
 def test_a_policy_acts_in_the_environment_as_it_was_played(start):
-    problem, rng = (
-        environment(Corridor(), 4, reward_range=(-1, 4), start=start),
-        np.random.default_rng(0),
-    )
+    problem = environment(Corridor(), 4, reward_range=(-1, 4), start=start)
+    rng = np.random.default_rng(0)
     first = problem.horizon - 4
     policy = TabularPolicy(rng.integers(2, size=(problem.horizon, problem.states)), 2)
     for step in range(4):

@@ -25,7 +25,7 @@ RANDOM = [random_lq(seed) for seed in range(8)] + [
 ]
 
 
-def rotated(A, B, seed=0):
+def rotate(A, B, seed=0):
     turn = np.linalg.qr(np.random.default_rng(seed).normal(size=np.shape(A)))[0]
     return turn @ A @ turn.T, turn @ B
 
@@ -37,7 +37,7 @@ def system_of(A, B, **changed):
     )
 
 
-# --- what inputs reach -----------------------------------------------------------------------------------------------------------------
+# What inputs reach.
 
 
 @pytest.mark.parametrize("system", NAMED + RANDOM, ids=lambda system: system.name)
@@ -45,8 +45,11 @@ def test_all_named_systems_are_controllable(system):
     n = len(system.A)
     scaled = system.A / np.linalg.norm(system.A, 2)
     matrix = np.hstack([np.linalg.matrix_power(scaled, k) @ system.B for k in range(n)])
-    assert np.linalg.matrix_rank(matrix) == n  # few states: the textbook's matrix is good enough
-    assert system.controllable and system.stabilisable and reached_space(system.A, system.B).rest == 0
+    # Few states: the textbook's matrix is good enough.
+    assert np.linalg.matrix_rank(matrix) == n
+    assert (
+        system.controllable and system.stabilisable and reached_space(system.A, system.B).rest == 0
+    )
 
 
 def test_many_states():
@@ -78,7 +81,8 @@ def test_many_states():
         ([[0.5, 1.0], [0.0, 0.5]], [[1.0], [0.0]], 1, 0.5),
         ([[0.5, 1.0], [0.0, 0.5]], [[0.0], [1.0]], 2, 0.0),
         ([[0.5, 0.0], [0.0, 1.2]], [[1.0], [0.0]], 1, 1.2),
-        ([[0.5, 0.0], [0.0, 1.0]], [[1.0], [0.0]], 1, 1.0),  # by rounding sometimes below 1
+        # By rounding sometimes below 1.
+        ([[0.5, 0.0], [0.0, 1.0]], [[1.0], [0.0]], 1, 1.0),
         ([[1.2, 0.0], [0.0, 0.5]], [[1.0], [0.0]], 1, 0.5),
         ([[0.5, 0.0], [0.0, 0.5]], [[1.0], [1.0]], 1, 0.5),
         ([[0.5, 0.0], [0.0, 0.5]], [[1.0, 0.0], [0.0, 1.0]], 2, 0.0),
@@ -88,18 +92,20 @@ def test_many_states():
 )
 def test_what_inputs_reach(A, B, dimension, rest):
     for seed in range(5):
-        turned = system_of(*rotated(A, B, seed))
-        found = reached_space(turned.A, turned.B)
-        assert found.dimension == dimension and found.rest == pytest.approx(rest, abs=1e-7)
+        turned = system_of(*rotate(A, B, seed))
+        space = reached_space(turned.A, turned.B)
+        assert space.dimension == dimension and space.rest == pytest.approx(rest, abs=1e-7)
         assert turned.controllable == (dimension == 2) and turned.stabilisable == (rest < 1)
 
 
-# --- the infinite horizon --------------------------------------------------------------------------------------------------------------
+# The infinite horizon.
 
 
 @pytest.mark.parametrize("system", NAMED + RANDOM, ids=lambda system: system.name)
 def test_finite_horizons_tend_to_the_infinite_one(system):
-    """P_1 and K_1 approach their limits like rho^(2H), rho the spectral radius of A + B K: five decades of rho^(2H) bring at least four."""
+    """P_1 and K_1 approach their limits like rho^(2H), rho the spectral radius of A + B K: five
+    decades of rho^(2H) bring at least four.
+    """
     limit = system.stationary()
     assert limit.is_limit and limit.spectral_radius < 1
     rate = 2 * np.log(limit.spectral_radius)
@@ -114,10 +120,13 @@ def test_finite_horizons_tend_to_the_infinite_one(system):
             ]
         )
 
-    early, late = errors(-3), errors(-8)
+    early = errors(-3)
+    late = errors(-8)
     assert (late < 1e-5).all() and (late <= 1e-4 * early).all()
     assert (errors(-16) < 1e-9).all()
-    A, B, P = system.A, system.B, limit.P
+    A = system.A
+    B = system.B
+    P = limit.P
     gain = -np.linalg.inv(system.R + B.T @ P @ B) @ B.T @ P @ A
     assert np.abs(system.Q + A.T @ P @ (A + B @ gain) - P).max() < 1e-9 * np.abs(P).max()
 
@@ -133,8 +142,12 @@ def test_the_same_gain_at_every_step_costs_a_little_more():
 
 
 def test_what_costs_nothing_is_left_alone_at_every_finite_horizon():
-    """An unstable mode that Q does not see: the stabilising gain steers it, the best gain of a finite horizon never does."""
-    A, B, Q = np.diag([0.5, 1.2]), np.eye(2), np.diag([1.0, 0.0])
+    """An unstable mode that Q does not see: the stabilising gain steers it, the best gain of a
+    finite horizon never does.
+    """
+    A = np.diag([0.5, 1.2])
+    B = np.eye(2)
+    Q = np.diag([1.0, 0.0])
     limit = system_of(A, B, Q=Q, horizon=300).stationary()
     assert not limit.is_limit and abs(limit.gain[1, 1]) > 0.3 and limit.spectral_radius < 1
     assert not system_of(A, B, Q=Q, horizon=300).optimal_policy.gains[0, 1].any()
@@ -165,7 +178,8 @@ def test_what_costs_nothing_is_left_alone_at_every_finite_horizon():
 )
 def test_no_stabilising_gain(A, B, Q, why):
     system = system_of(A, B, Q=Q)
-    assert np.isfinite(system.optimal_value)  # the finite horizon does not mind
+    # The finite horizon does not mind.
+    assert np.isfinite(system.optimal_value)
     with pytest.raises(
         InvalidParameter,
         match=f"needs a gain that stabilises the system, and none was found: {why}",

@@ -1,6 +1,7 @@
 """Tables: what they refuse, Bellman's equation, and samplers against exact values.
 
-Statistical tests fix their seeds. A z-test with |z| < 5.5 raises a false alarm once in 2.6e7; chi-square tests at 1e-7 per step.
+Statistical tests fix their seeds. A z-test with |z| < 5.5 raises a false alarm once in 2.6e7.
+Chi-square tests have the level 1e-7 per step.
 """
 
 import numpy as np
@@ -36,7 +37,7 @@ def random_policy(problem, seed=1):
     return StochasticPolicy(weights)
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------------------------
+# What is refused.
 
 
 def good():
@@ -86,7 +87,9 @@ def test_bad_tables_are_refused_with_the_first_offending_row(arrays, message):
 
 def test_the_first_offending_row_comes_first_whatever_is_wrong_with_it():
     P, r, start = good()
-    P[0, 1, 0, 0], P[1, 0, 0, 0], P[1, 2, 1, 0] = 0.9, np.nan, -1.0
+    P[0, 1, 0, 0] = 0.9
+    P[1, 0, 0, 0] = np.nan
+    P[1, 2, 1, 0] = -1.0
     with pytest.raises(InvalidParameter, match=r"transitions\[h=0, s=1, a=0\] must sum to one"):
         TabularMDP(P, r, start)
     P[0, 0, 1] = -1.0, 1.0, 1.0
@@ -138,7 +141,7 @@ def test_policies_of_another_problem_are_refused(policy):
         random_table().value(policy)
 
 
-# --- exact values ----------------------------------------------------------------------------------------------------------------------
+# Exact values.
 
 
 @pytest.mark.parametrize(
@@ -154,8 +157,10 @@ def test_bellman_residuals(problem):
     P = np.broadcast_to(
         problem.transitions.dense(), (problem.horizon, *problem.transitions.dense().shape[1:])
     )
-    r, policy = problem.rewards, random_policy(problem)
-    best, values = problem._optimum[0], problem.values(policy)
+    r = problem.rewards
+    policy = random_policy(problem)
+    best = problem._optimum[0]
+    values = problem.values(policy)
     for h in range(problem.horizon):
         Q = r[h] + np.einsum("sat,t->sa", P[h], best[h + 1])
         assert np.abs(Q.max(axis=1) - best[h]).max() < 1e-10
@@ -170,7 +175,8 @@ def test_bellman_residuals(problem):
 
 def test_value_by_adding_up_all_paths():
     problem = random_table(3, H=3, S=3, A=2)
-    policy, P = random_policy(problem), problem.transitions.dense()
+    policy = random_policy(problem)
+    P = problem.transitions.dense()
 
     def along(h, s):
         if h == 3:
@@ -201,15 +207,16 @@ def test_homogeneous_and_layered_tables_are_the_same_problem():
 
 
 def test_what_agents_may_know():
-    known, hidden = random_table().public, random_table(stochastic=True).public
+    with_rewards = random_table().public
+    hidden = random_table(stochastic=True).public
     assert (
-        (known.horizon, known.states, known.actions) == (4, 5, 3)
-        and known.rewards is not None
+        (with_rewards.horizon, with_rewards.states, with_rewards.actions) == (4, 5, 3)
+        and with_rewards.rewards is not None
         and hidden.rewards is None
     )
 
 
-# --- samplers --------------------------------------------------------------------------------------------------------------------------
+# Samplers.
 
 
 def return_variance(problem, policy):
@@ -217,7 +224,9 @@ def return_variance(problem, policy):
     P = np.broadcast_to(
         problem.transitions.dense(), (problem.horizon, *problem.transitions.dense().shape[1:])
     )
-    r, V, second = problem.rewards, problem.values(policy), np.zeros(problem.states)
+    r = problem.rewards
+    V = problem.values(policy)
+    second = np.zeros(problem.states)
     for h in reversed(range(problem.horizon)):
         square = r[h] if problem.stochastic_rewards else r[h] ** 2
         Q = (
@@ -234,11 +243,12 @@ def occupancy(problem, policy):
     P = np.broadcast_to(
         problem.transitions.dense(), (problem.horizon, *problem.transitions.dense().shape[1:])
     )
-    mass, found = problem.start, []
+    mass = problem.start
+    steps = []
     for h in range(problem.horizon):
-        found.append(mass[:, None, None] * policy.probabilities()[h][:, :, None] * P[h])
-        mass = found[-1].sum(axis=(0, 1))
-    return np.array(found)
+        steps.append(mass[:, None, None] * policy.probabilities()[h][:, :, None] * P[h])
+        mass = steps[-1].sum(axis=(0, 1))
+    return np.array(steps)
 
 
 def chi_square(observed, expected):
@@ -273,8 +283,11 @@ PROBLEMS = {
 @pytest.mark.parametrize("sampler", ["sample", "count"])
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_samplers_have_the_right_law(name, sampler):
-    """At each step the transitions of independent users are multinomial: 2e5 users, p > 1e-7. Wrong probabilities are noticed."""
-    problem, users = PROBLEMS[name], 200_000
+    """At each step the transitions of independent users are multinomial: 2e5 users, p > 1e-7.
+    Wrong probabilities are noticed.
+    """
+    problem = PROBLEMS[name]
+    users = 200_000
     policy = random_policy(problem)
     counts = tally(problem, getattr(problem, sampler)(policy, users, np.random.default_rng(8)))
     expected = occupancy(problem, policy)
@@ -290,20 +303,26 @@ def test_samplers_have_the_right_law(name, sampler):
 @pytest.mark.parametrize("sampler", ["sample", "count"])
 @pytest.mark.parametrize("name", ["random", "coins", "lock"])
 def test_batch_totals_have_the_right_mean_and_variance(name, sampler):
-    """The variance of a batch's total sees the dependence between steps. 1500 batches of 20 users; a total wrong by 20 % is noticed."""
-    problem, users, batches = PROBLEMS[name], 20, 1500
-    policy, rng = random_policy(problem), np.random.default_rng(9)
+    """The variance of a batch's total sees the dependence between steps. 1500 batches of 20 users;
+    a total wrong by 20 % is noticed.
+    """
+    problem = PROBLEMS[name]
+    users = 20
+    batches = 1500
+    policy = random_policy(problem)
+    rng = np.random.default_rng(9)
     totals = np.array(
-        [earned(getattr(problem, sampler)(policy, users, rng)) for _ in range(batches)]
+        [total_reward(getattr(problem, sampler)(policy, users, rng)) for _ in range(batches)]
     )
-    mean, variance = users * problem.value(policy), users * return_variance(problem, policy)
+    mean = users * problem.value(policy)
+    variance = users * return_variance(problem, policy)
     assert abs(totals.mean() - mean) < Z * np.sqrt(variance / batches)
     # sums of 20 are a little heavier than Gaussian
     assert abs(totals.var(ddof=1) / variance - 1) < Z * np.sqrt(2.5 / batches)
     assert abs(totals.mean() - 1.2 * mean) > Z * np.sqrt(variance / batches)
 
 
-def earned(seen):
+def total_reward(seen):
     return seen.reward @ seen.count if hasattr(seen, "count") else seen.rewards.sum()
 
 
@@ -374,7 +393,8 @@ def test_terminal_states_lead_to_themselves_and_are_public(tmp_path):
 
 
 def test_rewards_to_be_learned_that_change_over_time_are_not_stationary():
-    table, start = np.full((2, 1, 2), 0.5), [1.0, 0.0]
+    table = np.full((2, 1, 2), 0.5)
+    start = [1.0, 0.0]
     growing = np.arange(6.0).reshape(3, 2, 1) / 6
     assert TabularMDP(table, growing, start).public.stationary
     assert not TabularMDP(table, growing, start, stochastic_rewards=True).public.stationary

@@ -79,7 +79,8 @@ def test_expectations_and_pushes_are_those_of_the_dense_table():
     rng = np.random.default_rng(0)
     dense = rng.dirichlet(np.full(6, 0.3), size=(3, 6, 2))
     P = sparse_transitions(dense)
-    values, masses = rng.random(6), rng.random((6, 2))
+    values = rng.random(6)
+    masses = rng.random((6, 2))
     for h in range(3):
         assert np.abs(P.expect(h, values) - dense[h] @ values).max() < 1e-14
         assert np.abs(P.push(h, masses) - np.einsum("sa,sat->t", masses, dense[h])).max() < 1e-14

@@ -62,7 +62,8 @@ def test_lock_costs_uniform_play_this_much():
 
 def worst_value(problem):
     """The least value of any policy."""
-    P, V = problem.truth.transitions.dense(), np.zeros(problem.states)
+    P = problem.truth.transitions.dense()
+    V = np.zeros(problem.states)
     for h in reversed(range(problem.horizon)):
         V = (problem.truth.rewards[h] + P[min(h, len(P) - 1)] @ V).min(axis=1)
     return problem.truth.start @ V
@@ -83,7 +84,8 @@ def test_liao_hard(seed):
 
 def test_liao_hard_is_the_papers_instance():
     """The exits are 1/H + <m_h, a> with |m_hj| = D, read back from the transitions."""
-    problem, D = liao_hard(3), np.sqrt(1 / 6e4) / (4 * np.sqrt(2))
+    problem = liao_hard(3)
+    D = np.sqrt(1 / 6e4) / (4 * np.sqrt(2))
     P = problem.truth.transitions.dense()
     bits = np.array([[1 if a >> j & 1 else -1 for j in range(4)] for a in range(16)])
     for h in range(6):
@@ -99,12 +101,14 @@ def test_liao_hard_is_the_papers_instance():
 
 
 def test_riverswim_with_steps_that_differ_is_riverswim_for_whoever_knows_the_swaps():
-    problem, usual = riverswim_stage(), riverswim()
+    problem = riverswim_stage()
+    usual = riverswim()
     assert problem.optimal_value == pytest.approx(3.407, abs=1e-3) and not problem.public.stationary
     for h in range(20):
         for s in range(6):
-            rows, known = problem.transitions.dense()[h, s], usual.transitions.dense()[0, s]
-            assert np.array_equal(rows, known) or np.array_equal(rows, known[::-1])
+            rows = problem.transitions.dense()[h, s]
+            usual_rows = usual.transitions.dense()[0, s]
+            assert np.array_equal(rows, usual_rows) or np.array_equal(rows, usual_rows[::-1])
 
 
 def test_double_chain():
@@ -136,7 +140,8 @@ def test_riverswim():
 
 def test_chain():
     values = chain_values()
-    assert round(np.sqrt(np.mean((values - 0.5) ** 2)), 3) == 0.252  # the constant predictor
+    # The constant predictor.
+    assert round(np.sqrt(np.mean((values - 0.5) ** 2)), 3) == 0.252
     assert (
         values[-1] == 1
         and np.abs(values[:-1] - 0.99 * (0.5 * values[:-1] + 0.5 * values[1:])).max() < 1e-14
@@ -156,8 +161,11 @@ def test_chain():
 
 
 def test_chain_discounted_returns_have_these_values():
-    """20 000 users from each of four states: mean discounted returns within 5.5 standard deviations (one false alarm in 6e6)."""
-    problem, values = chain(), chain_values()
+    """20 000 users from each of four states: mean discounted returns within 5.5 standard
+    deviations (one false alarm in 6e6).
+    """
+    problem = chain()
+    values = chain_values()
     for s in (0, 10, 30, 39):
         started = chain()
         object.__setattr__(started, "start", np.eye(41)[s])
@@ -172,7 +180,9 @@ def test_deep_sea_has_one_way_to_the_treasure(size):
     assert problem.optimal_value == pytest.approx(1 + 0.01 / size)
     seen = problem.count(problem.optimal_policy, 7, np.random.default_rng(0))
     assert seen.state[seen.step == size - 1].tolist() == [size - 1]
-    P, reached = problem.transitions.dense(), np.eye(size)[0]  # of all 2^(size - 1) sequences
+    P = problem.transitions.dense()
+    # The distribution over columns of all 2^(size - 1) sequences.
+    reached = np.eye(size)[0]
     for h in range(size - 1):
         reached = np.einsum("s,sat->t", reached, P[h]) / 2
     assert reached[-1] == 0.5 ** (size - 1)
@@ -182,7 +192,8 @@ def test_deep_sea_has_one_way_to_the_treasure(size):
 
 
 def visits_to_the_left(size):
-    mass, total = np.eye(size)[0], 0.0
+    mass = np.eye(size)[0]
+    total = 0.0
     for _ in range(size):
         total += mass[0]
         left = np.append(mass[1:], 0.0) + np.eye(size)[0] * mass[0]
@@ -247,7 +258,7 @@ def test_one_hot():
     ("system", "published", "exact"), [(oscillator(), 18103, 18087.5), (thermal(), 8834, 8837.8)]
 )
 def test_doing_nothing_costs_this_much(system, published, exact):
-    """The published figures are sampled over 1e5 episodes; the exact ones are within their noise."""
+    """The published figures are from 1e5 sampled episodes; exact ones are within their noise."""
     regret = 1e5 * (system.optimal_value - system.uniform_value)
     assert regret == pytest.approx(published, rel=2e-3) and round(regret, 1) == exact
 
@@ -282,7 +293,9 @@ def test_the_double_integrator_has_a_closed_form():
 
 @pytest.mark.parametrize(("length", "dt"), [(1.0, 0.05), (0.5, 0.1)])
 def test_the_pendulum_falls_and_can_be_held(length, dt):
-    """Undamped it grows like exp(dt sqrt(g/l)) per step; the damping takes at most exp(-dt/10) of it."""
+    """Undamped it grows like exp(dt sqrt(g/l)) per step; the damping takes at most exp(-dt/10) of
+    it.
+    """
     system = pendulum(length=length, dt=dt)
     fastest = np.exp(dt * np.sqrt(9.81 / length))
     assert (
@@ -296,7 +309,7 @@ def test_the_pendulum_falls_and_can_be_held(length, dt):
 
 @pytest.mark.parametrize("masses", [1, 3, 6])
 def test_the_chain_of_masses_swings_at_its_own_frequencies(masses):
-    """Springs between walls: omega_k = 2 sin(k pi / (2 (n + 1))), damped by exp(-dt/10) per step."""
+    """Between walls omega_k = 2 sin(k pi / (2 (n + 1))), damped by exp(-dt/10) per step."""
     system = mass_chain(masses=masses)
     omega = 2 * np.sin(np.arange(1, masses + 1) * np.pi / (2 * (masses + 1)))
     angles = 0.5 * np.sqrt(omega**2 - 0.1**2)
@@ -333,7 +346,8 @@ def test_options_of_random_systems():
             <= system.public.parameter_bound
         )
         assert gains_within(system)
-        drawn, longer = random_lq(seed), random_lq(seed, horizon=50)
+        drawn = random_lq(seed)
+        longer = random_lq(seed, horizon=50)
         assert np.array_equal(drawn.A, longer.A) and drawn.horizon <= 10 < longer.horizon
         assert drawn.spectral_radius < 0.9 + 1e-9 and drawn.parameter_bound == 1.0
         # the draws before it are the same
@@ -346,7 +360,8 @@ def test_random_systems_are_as_they_were(seed):
     """The recipe of the docstring: benchmarks name instances by seed."""
     rng = np.random.default_rng(seed)
     n, d, H = (int(rng.integers(*ends)) for ends in ((2, 5), (1, 3), (5, 11)))
-    A, B = rng.normal(size=(n, n)), rng.normal(size=(n, d))
+    A = rng.normal(size=(n, n))
+    B = rng.normal(size=(n, d))
     A = A * (rng.uniform(0.4, 0.9) / np.abs(np.linalg.eigvals(A)).max())
     B = B * (rng.uniform(0.2, 0.6) / np.linalg.norm(B))
     scale = max(1.0, np.sqrt((A**2).sum() + (B**2).sum()))
@@ -386,7 +401,9 @@ def test_options_of_systems_are_checked(build, options, message):
     "privacy", [confide.NoPrivacy(), confide.JointDP(1.0, 1e-5)], ids=["exact", "private"]
 )
 def test_controllers_serve_systems_that_leave_the_unit_ball(build, learner, privacy):
-    """Certainty equivalence without privacy: .02 to .13 of what doing nothing costs, measured at 1000 users over 5 seeds."""
+    """Certainty equivalence without privacy: .02 to .13 of what doing nothing costs, measured at
+    1000 users over 5 seeds.
+    """
     system = build()
     run = confide.run(learner(system.public, episodes=1_000, privacy=privacy), system, seed=0)
     assert np.isfinite(run.regret).all()
@@ -394,7 +411,7 @@ def test_controllers_serve_systems_that_leave_the_unit_ball(build, learner, priv
         assert run.regret[-1] < 0.3 * 1_000 * (run.optimal_value - run.uniform_value)
 
 
-# --- ICU-Sepsis ------------------------------------------------------------------------------------------------------------------------
+# Icu-sepsis.
 
 installed = pytest.mark.skipif(
     importlib.util.find_spec("icu_sepsis") is None, reason='needs pip install "confide[icu]"'
@@ -403,41 +420,53 @@ installed = pytest.mark.skipif(
 
 @installed
 def test_icu_sepsis():
-    """Survival under the clinicians, at random and at best; the paper prints .78, .78 and .88 [Choudhary24]."""
-    problem, expert = icu_sepsis(), icu_sepsis_expert()
+    """Survival under the clinicians, at random and at best; the paper prints .78, .78 and .88
+    [Choudhary24].
+    """
+    problem = icu_sepsis()
+    expert = icu_sepsis_expert()
     assert (problem.states, problem.actions) == (716, 25)
     assert [
         round(x, 2) for x in (problem.value(expert), problem.uniform_value, problem.optimal_value)
     ] == [0.78, 0.78, 0.88]
     P = problem.transitions
     assert P.probabilities.nbytes + P.successors.nbytes + P.cumulative.nbytes < 35e6
-    for s in (713, 714, 715):  # death, survival, and the end that absorbs
+    # Death, survival, and the end that absorbs.
+    for s in (713, 714, 715):
         assert P.expect(0, np.eye(716)[715])[s].tolist() == [1.0] * 25
     assert problem.rewards[0].any(axis=1).nonzero()[0].tolist() == [714]
 
 
 @installed
 def test_icu_sepsis_returns_are_survival():
-    problem, expert = icu_sepsis(horizon=30), icu_sepsis_expert(horizon=30)
+    problem = icu_sepsis(horizon=30)
+    expert = icu_sepsis_expert(horizon=30)
     users = problem.sample(expert, 4000, np.random.default_rng(0))
     returns = users.rewards.sum(axis=1)
     assert set(np.unique(returns)) == {0.0, 1.0}
     assert np.array_equal(returns == 1, (users.states[:, :-1] == 714).any(axis=1))
     spread = np.sqrt(problem.value(expert) * (1 - problem.value(expert)) / 4000)
-    assert abs(returns.mean() - problem.value(expert)) < 5.5 * spread  # one false alarm in 2.6e7
+    # One false alarm in 2.6e7.
+    assert abs(returns.mean() - problem.value(expert)) < 5.5 * spread
 
 
 @installed
 def test_icu_sepsis_side_information():
     assert icu_sepsis_centres().shape == (716, 47) and np.isfinite(icu_sepsis_centres()).all()
     assert icu_sepsis_expert(horizon=3).weights.shape == (3, 716, 25)
-    assert icu_sepsis().transitions is icu_sepsis(horizon=5).transitions  # read once
+    # Read once.
+    assert icu_sepsis().transitions is icu_sepsis(horizon=5).transitions
 
 
 @installed
 @pytest.mark.process
 def test_icu_sepsis_imports_neither_its_package_nor_the_old_gym():
-    code = "import sys\nfrom confide.problems import make\nmake('icu-sepsis')\nprint({'icu_sepsis', 'gym', 'gymnasium'} & set(sys.modules))"
+    code = (
+        "import sys\n"
+        "from confide.problems import make\n"
+        "make('icu-sepsis')\n"
+        "print({'icu_sepsis', 'gym', 'gymnasium'} & set(sys.modules))"
+    )
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
     )

@@ -1,4 +1,6 @@
-"""A crowd of devices: their messages are simulated by the sum of them, in law, and the certificate says so."""
+"""A crowd of devices: their messages are simulated by the sum of them, in law, and the certificate
+says so.
+"""
 
 import numpy as np
 import pytest
@@ -26,24 +28,28 @@ def agent(episodes, seed=None):
 
 
 def test_a_crowd_has_the_law_of_its_messages():
-    """The same 20 users, 100 times by messages and 100 times as a crowd: 12 means and 12 standard deviations each, compared at 5 standard
-    errors. A sound one fails in less than one of 1e4 seeds; a crowd with sqrt(n) less noise fails always."""
+    """The same 20 users, 100 times by messages and 100 times as a crowd.
+
+    12 means and 12 standard deviations of each are compared at 5 standard errors. A sound crowd
+    fails in less than one of 1e4 seeds. A crowd with sqrt(n) less noise always fails.
+    """
     users = oscillator().sample(agent(20, 0).next_batch().policy, 20, np.random.default_rng(1))
 
-    def released(seed, crowd):
-        made = agent(20, seed)
-        planned, generation = made.current_round(), made.released().generation
+    def release_values(seed, crowd):
+        learner = agent(20, seed)
+        planned = learner.current_round()
+        generation = learner.released().generation
         if crowd:
-            made.observe_crowd(users)
+            learner.observe_crowd(users)
         else:
             for i in range(20):
-                client = made.client()
+                client = learner.client()
                 client.adopt(planned, generation)
-                made.absorb(client.report(users[i : i + 1]))
-        return made.released().values
+                learner.absorb(client.report(users[i : i + 1]))
+        return learner.released().values
 
     messages, crowds = (
-        np.array([released(seed + offset, crowd) for seed in range(100)])
+        np.array([release_values(seed + offset, crowd) for seed in range(100)])
         for crowd, offset in ((False, 0), (True, 1000))
     )
     spread = messages.std(axis=0, ddof=1)
@@ -62,25 +68,27 @@ def test_many_devices_are_simulated_at_once_and_few_send_messages():
 
 
 def test_a_crowd_is_for_local_promises():
-    made = OFULQ(
+    learner = OFULQ(
         oscillator().public,
         episodes=10,
         privacy=confide.JointDP(1.0, 1e-5),
         noise=noise_source("fast", 0),
     )
-    users = oscillator().sample(made.next_batch().policy, 2, np.random.default_rng(0))
+    users = oscillator().sample(learner.next_batch().policy, 2, np.random.default_rng(0))
     with pytest.raises(PrivacyError, match="LocalDP"):
-        made.observe_crowd(users)
+        learner.observe_crowd(users)
 
 
 def test_no_certificate_hides_a_simulation():
     """Made by hand, after a save and a restore, too."""
-    made = agent(20, 0)
-    made.next_batch()
-    made.observe_crowd(oscillator().sample(made.next_batch().policy, 12, np.random.default_rng(0)))
+    learner = agent(20, 0)
+    learner.next_batch()
+    learner.observe_crowd(
+        oscillator().sample(learner.next_batch().policy, 12, np.random.default_rng(0))
+    )
     again = agent(20, 0)
-    again.restore(made.save(), released=0)
-    for one in (made, again):
+    again.restore(learner.save(), released=0)
+    for one in (learner, again):
         assert "simulated for 12 users" in str(
             certify(one.guarantee, one.mechanisms()).document["assumptions"]
         )
@@ -105,7 +113,7 @@ def test_no_certificate_hides_a_simulation():
 
 
 def test_a_server_of_real_users_is_told_what_to_do():
-    made = OFULQ(oscillator().public, episodes=10, privacy=LOCAL, noise=noise_source("secure"))
-    users = oscillator().sample(made.next_batch().policy, 2, np.random.default_rng(0))
+    learner = OFULQ(oscillator().public, episodes=10, privacy=LOCAL, noise=noise_source("secure"))
+    users = oscillator().sample(learner.next_batch().policy, 2, np.random.default_rng(0))
     with pytest.raises(PrivacyError, match="each device sends its own message"):
-        made.observe_crowd(users)
+        learner.observe_crowd(users)

@@ -16,7 +16,7 @@ from confide.runs.runner import run
 PROBLEM = lock(0)
 
 
-def made(*segments, optimal=1.0, uniform=0.0):
+def run_of(*segments, optimal=1.0, uniform=0.0):
     """A run of (users, value) segments."""
     users = sum(n for n, _ in segments)
     parts = tuple(Segment(n, value, None) for n, value in segments)
@@ -49,35 +49,37 @@ quarters = st.integers(-4, 8).map(lambda n: n / 4)
     st.sampled_from([0.125, 0.5, 0.75]),
 )
 def test_it_is_the_definition(segments, fraction):
-    assert episodes_to(made(*segments), fraction) == brute_force(segments, Fraction(fraction))
+    assert episodes_to(run_of(*segments), fraction) == brute_force(segments, Fraction(fraction))
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(quarters, min_size=1, max_size=200))
 def test_it_is_the_definition_with_a_policy_per_user(values):
     segments = [(1, value) for value in values]
-    assert episodes_to(made(*segments), 0.5) == brute_force(segments, Fraction(1, 2))
+    assert episodes_to(run_of(*segments), 0.5) == brute_force(segments, Fraction(1, 2))
 
 
 def test_a_step_is_found_to_the_user():
     # (j, 1.25 j] with x bad users first has 90 % if x <= 0.1 x 0.25 j: j + 0.025 j >= 1000
-    assert episodes_to(made((1000, 0.0), (99_000, 1.0))) == 976
-    assert episodes_to(made((10**12, 0.0), (99 * 10**12, 1.0))) == -(-1000 * 10**12 // 1025)
+    assert episodes_to(run_of((1000, 0.0), (99_000, 1.0))) == 976
+    assert episodes_to(run_of((10**12, 0.0), (99 * 10**12, 1.0))) == -(-1000 * 10**12 // 1025)
 
 
 def test_a_lapse_counts_until_ten_times_later():
     def lapse(at):
-        return episodes_to(made((100, 0.0), (at - 100, 1.0), (at, 0.0), (100_000 - 2 * at, 1.0)))
+        return episodes_to(run_of((100, 0.0), (at - 100, 1.0), (at, 0.0), (100_000 - 2 * at, 1.0)))
 
     assert lapse(900) == 1800 * 1000 // 1025 + 1
     assert lapse(2000) == 98
 
 
 def test_the_ends_of_the_scale():
-    assert episodes_to(made((100, 0.0))) is None
-    assert episodes_to(made((1, 1.0))) is None  # no window fits
-    assert episodes_to(made((100, 1.0)), 1.0) == 1
-    assert episodes_to(made((100, 0.0), (20, 1.0))) is None  # good, but not for a whole window
+    assert episodes_to(run_of((100, 0.0))) is None
+    # No window fits.
+    assert episodes_to(run_of((1, 1.0))) is None
+    assert episodes_to(run_of((100, 1.0)), 1.0) == 1
+    # Good, but not for a whole window.
+    assert episodes_to(run_of((100, 0.0), (20, 1.0))) is None
     K = 2000
     assert run(Oracle(PROBLEM, episodes=K), PROBLEM).episodes_to(1.0) == 1
     assert run(Uniform(PROBLEM.public, episodes=K), PROBLEM).episodes_to(0.0) == 1
@@ -97,9 +99,9 @@ def test_a_learner_gets_there():
 
 def test_unknown_values_and_wrong_fractions_are_refused():
     with pytest.raises(InvalidParameter, match="not known"):
-        episodes_to(made((10, None)))
+        episodes_to(run_of((10, None)))
     with pytest.raises(InvalidParameter, match="not known"):
-        episodes_to(made((10, 1.0), optimal=None))
+        episodes_to(run_of((10, 1.0), optimal=None))
     for fraction in (1.5, float("nan")):
         with pytest.raises(InvalidParameter, match="fraction must be"):
-            episodes_to(made((10, 1.0)), fraction)
+            episodes_to(run_of((10, 1.0)), fraction)

@@ -72,11 +72,9 @@ def test_regret_is_the_sum_over_users():
 
 
 def test_one_seed_decides_everything():
-    one, same, other = (
-        run(visits(), PROBLEM, seed=1),
-        run(visits(), PROBLEM, seed=1),
-        run(visits(), PROBLEM, seed=2),
-    )
+    one = run(visits(), PROBLEM, seed=1)
+    same = run(visits(), PROBLEM, seed=1)
+    other = run(visits(), PROBLEM, seed=2)
     assert one.segments == same.segments
     assert one.segments != other.segments
     assert one.certificate.document["guarantee"]["epsilon"] == pytest.approx(1.0)
@@ -141,7 +139,8 @@ def test_ctrl_c_keeps_what_is_done_and_goes_on(tmp_path):
     assert oct(os.stat(state.path).st_mode & 0o777) == "0o600"
     rest = run(visits(), PROBLEM, seed=4, state=state)
     assert rest.segments == whole.segments
-    again = run(visits(), PROBLEM, seed=4, state=state)  # complete: nothing is drawn again
+    # Complete: nothing is drawn again.
+    again = run(visits(), PROBLEM, seed=4, state=state)
     assert again.segments == whole.segments
     np.testing.assert_array_equal(again.policy.actions, whole.policy.actions)
 
@@ -158,7 +157,9 @@ def test_the_state_of_another_run_is_refused(tmp_path):
 
 
 def test_real_interrupts_at_any_moment_are_taken_up_with_the_same_bits(tmp_path):
-    """SIGINT from a timer, whatever the code is doing: the run stops between two chunks, and goes on from there."""
+    """SIGINT from a timer, whatever the code is doing: the run stops between two chunks, and goes
+    on from there.
+    """
 
     def fresh():
         agent = UCRLVTR(PROBLEM.public, episodes=30_000, privacy=PRIVACY)
@@ -166,7 +167,8 @@ def test_real_interrupts_at_any_moment_are_taken_up_with_the_same_bits(tmp_path)
         return agent
 
     whole = run(fresh(), PROBLEM, seed=1)
-    rng, interrupted = np.random.default_rng(0), 0
+    rng = np.random.default_rng(0)
+    interrupted = 0
     for trial in range(8):
         state = StateFile(tmp_path / f"{trial}.state")
         timer = threading.Timer(
@@ -239,13 +241,16 @@ KILLED = """
 
     agent = Slow(problem.public, episodes=5000, privacy=confide.JointDP(1.0, 1e-5))
     source = noise_source("secure") if sys.argv[4] == "secure" else None
-    runner.run(agent, problem, seed=9, state=StateFile(sys.argv[2]), source=source).save(sys.argv[3])
+    state = StateFile(sys.argv[2])
+    runner.run(agent, problem, seed=9, state=state, source=source).save(sys.argv[3])
 """
 
 
 @pytest.mark.parametrize("source", ["fast", "secure"])
 def test_killed_half_way_it_resumes_with_the_same_bits_and_the_same_noise(tmp_path, source):
-    """SIGKILL three times. Whatever release was planned from before a kill has the same noise after it."""
+    """SIGKILL three times. Whatever release was planned from before a kill has the same noise
+    after it.
+    """
     command = [
         sys.executable,
         "-c",
@@ -267,7 +272,8 @@ def test_killed_half_way_it_resumes_with_the_same_bits_and_the_same_noise(tmp_pa
     seen = {}
     for line in (tmp_path / "out.shown").read_text().splitlines():
         generation, values = line.split(" ", 1)
-        if values.endswith("]"):  # a kill may cut a line
+        # A kill may cut a line.
+        if values.endswith("]"):
             assert seen.setdefault(generation, values) == values
     resumed = Run.load(tmp_path / "out")
     assert resumed.complete
@@ -316,7 +322,8 @@ def test_a_local_run_goes_through_devices_and_messages():
 
 
 def test_a_local_crowd_is_simulated_and_says_so():
-    done = run(local(20_000), PROBLEM)  # too many to send messages one by one
+    # Too many to send messages one by one.
+    done = run(local(20_000), PROBLEM)
     assert done.certificate.assumptions[-1].kind == "simulated"
     assert "drawn at once" in done.certificate.assumptions[-1].text
     assert "simulated for 20000 users" in done.certificate.document["mechanisms"][0]["query"]
@@ -329,7 +336,9 @@ def test_a_local_crowd_is_simulated_and_says_so():
 
 
 def test_messages_and_crowds_lose_alike():
-    """Mean regret of 300 users over 12 seeds of each: the two means differ by less than 4 standard errors but for 1e-4."""
+    """Mean regret of 300 users over 12 seeds of each: the two means differ by less than 4 standard
+    errors but for 1e-4.
+    """
     ways = [
         [run(local(300), PROBLEM, seed=seed, counts=counts).regret[-1] for seed in range(12)]
         for counts in (True, False)
@@ -358,7 +367,8 @@ def test_secure_devices():
 def test_an_interrupted_local_run_is_taken_up_with_the_same_bits(tmp_path):
     whole = run(local(3000), PROBLEM, seed=2)
     state = StateFile(tmp_path / "run.state")
-    stops = iter([40, 700, 2200])  # in the middle of a round: chunks of 1024 devices, or fewer
+    # In the middle of a round: chunks of 1024 devices, or fewer.
+    stops = iter([40, 700, 2200])
 
     def until(stop):
         def interrupt(served, _regret):
@@ -389,8 +399,8 @@ class EitherAction:
 
 
 def test_devices_play_the_average_of_a_rounds_policies():
-    made = Calibration(EitherAction(), geometric(100))
-    agent = Learner(made, privacy=LOCAL, identity=Identity("either"))
+    calibration = Calibration(EitherAction(), geometric(100))
+    agent = Learner(calibration, privacy=LOCAL, identity=Identity("either"))
     agent.name = "either"
     done = run(agent, PROBLEM)
     values = [PROBLEM.value(policy) for policy in agent.algorithm.plan(agent.released()).policies]

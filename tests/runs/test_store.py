@@ -14,15 +14,17 @@ from confide.runs.sweep import Cell, ProblemChoice
 
 ROOT = Path(confide.__file__).parent
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
-# a certificate that is wrong is refused, and a figure is drawn after the run: neither changes a number
+# A wrong certificate is refused, and a figure is drawn after the run. Neither changes a number.
 ALLOWED = {"audit/verify.py", "report/__init__.py", "report/charts.py", "report/picture.py"}
 
 
-def imported(file):
+def imports_of(file):
     """Files of confide that a file imports, inside functions too; annotations are not imports."""
     tree = ast.parse((ROOT / file).read_text())
-    hidden = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-              for inner in ast.walk(node)}  # fmt: skip
+    hidden = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            hidden |= {id(inner) for inner in ast.walk(node)}
     for node in ast.walk(tree):
         if id(node) in hidden or not isinstance(node, ast.Import | ast.ImportFrom):
             continue
@@ -42,7 +44,7 @@ def test_what_decides_a_result_imports_nothing_that_does_not_count():
         (file, other)
         for file in FILES
         if counts(file)
-        for other in imported(file)
+        for other in imports_of(file)
         if not counts(other) and other not in ALLOWED
     }
     assert wrong == set()
@@ -94,16 +96,16 @@ def test_a_key_knows_how_users_are_simulated_and_what_an_option_holds():
         )
         return Cell(spec, ProblemChoice("lock"), 0)
 
-    made = [
+    cells = [
         cell(),
         cell(counts=True),
         cell(counts=False),
         cell(schedule=every(10, 100)),
         cell(schedule=every(20, 100)),
     ]
-    assert len({key_of(one) for one in made}) == 5
-    assert key_of(cell(schedule=every(10, 100))) == key_of(made[3])
-    assert [("--counts" in one.command, "--one-by-one" in one.command) for one in made[:3]] == [
+    assert len({key_of(one) for one in cells}) == 5
+    assert key_of(cell(schedule=every(10, 100))) == key_of(cells[3])
+    assert [("--counts" in one.command, "--one-by-one" in one.command) for one in cells[:3]] == [
         (False, False),
         (True, False),
         (False, True),

@@ -1,4 +1,6 @@
-"""A sweep from a file: what is right is read, and what is wrong is said in one line with its key, its line and what was meant."""
+"""A sweep from a file: what is right is read, and what is wrong is said in one line with its key,
+its line and what was meant.
+"""
 
 import pytest
 
@@ -41,7 +43,11 @@ def test_a_file_becomes_cells():
 
 
 def test_tables_and_defaults(tmp_path):
-    text = '[[agents]]\nagent = "likelihood-vi"\n[[problems]]\nproblem = "lock"\nhorizon = 4\n[privacy]\ntrust = "local"\n'
+    text = (
+        '[[agents]]\nagent = "likelihood-vi"\n'
+        '[[problems]]\nproblem = "lock"\nhorizon = 4\n'
+        '[privacy]\ntrust = "local"\n'
+    )
     (tmp_path / "mine.toml").write_text(text)
     sweep = read_sweep(tmp_path / "mine.toml")
     cells = list(sweep.cells())
@@ -132,14 +138,18 @@ def test_what_is_wrong_is_said_in_one_line(old, new, line, key, hint):
     assert GOOD.count(old) >= 1
     with pytest.raises(InvalidParameter) as caught:
         parse_sweep(GOOD.replace(old, new, 1), "sweep.toml")
-    said = str(caught.value)
-    assert said.startswith("sweep.toml") and "\n" not in said
-    assert key in said and hint in said, said
-    assert line is None or f"line {line}" in said, said
+    message = str(caught.value)
+    assert message.startswith("sweep.toml") and "\n" not in message
+    assert key in message and hint in message, message
+    assert line is None or f"line {line}" in message, message
 
 
 def test_the_line_is_that_of_the_option_in_a_table():
-    text = '[[agents]]\nagent = "uniform"\n\n[[agents]]\nagent = "lsvi-ucb"\nbonus_scael = 1\n[[problems]]\nproblem = "latent"\n'
+    text = (
+        '[[agents]]\nagent = "uniform"\n\n'
+        '[[agents]]\nagent = "lsvi-ucb"\nbonus_scael = 1\n'
+        '[[problems]]\nproblem = "latent"\n'
+    )
     with pytest.raises(
         InvalidParameter,
         match=r"line 6: agents: lsvi-ucb has no option bonus_scael; did you mean bonus_scale\?",
@@ -157,12 +167,16 @@ def test_a_missing_key_is_named_with_an_example(key):
 
 
 def test_an_environment_has_rewards_and_their_range():
-    text = 'agents = ["uniform"]\n[[problems]]\nproblem = "gym:FrozenLake-v1"\nhorizon = 5\nrewards = "public"\nreward_range = [0, 2]\n'
+    text = (
+        'agents = ["uniform"]\n'
+        '[[problems]]\nproblem = "gym:FrozenLake-v1"\nhorizon = 5\n'
+        'rewards = "public"\nreward_range = [0, 2]\n'
+    )
     cell = next(parse_sweep(text).cells())
     assert cell.problem.title == "gym:FrozenLake-v1 horizon=5 rewards=public reward_range=0,2"
     assert "--horizon 5 --rewards public --reward-range 0.0 2.0" in cell.command
-    made = make_problem(cell.problem)
-    assert made.public.rewards is not None and made.rewards.max() <= 0.5
+    problem = make_problem(cell.problem)
+    assert problem.public.rewards is not None and problem.rewards.max() <= 0.5
     with pytest.raises(InvalidParameter, match="reward_range must be two numbers"):
         parse_sweep(text.replace("[0, 2]", "[0]"))
     with pytest.raises(InvalidParameter, match="rewards must be learned or public"):

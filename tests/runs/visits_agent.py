@@ -1,4 +1,6 @@
-"""A private agent small enough for tests: it learns nothing useful, but its policies depend on noisy releases."""
+"""A private agent small enough for tests: it learns nothing useful, but its policies depend on
+noisy releases.
+"""
 
 import numpy as np
 
@@ -16,7 +18,10 @@ class Visits:
     signal = None
 
     def __init__(self, public, *, episodes, privacy, noise=None):
-        self.public, self.episodes, self.privacy, self.noise = public, episodes, privacy, noise
+        self.public = public
+        self.episodes = episodes
+        self.privacy = privacy
+        self.noise = noise
         self.schedule = geometric(episodes, first=10, ratio=1.2)
         self._bound = L2Ball(1.0, public.states)
         self._made = None
@@ -61,4 +66,5 @@ class Visits:
         return self._privatizer.save()
 
     def restore(self, data):
-        self._privatizer.restore(data, released=0)  # the runner's own state says what was shown
+        # The runner's own state says what was shown.
+        self._privatizer.restore(data, released=0)
