@@ -77,11 +77,11 @@ def test_an_estimate_allocates_nothing_of_the_problem_size():
     estimate("tabular-psrl", huge)
     tracemalloc.start()
     started = time.perf_counter()
-    found = estimate("tabular-psrl", huge)
+    resources = estimate("tabular-psrl", huge)
     seconds = time.perf_counter() - started
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert found.memory > 1e15
+    assert resources.memory > 1e15
     assert peak < 10**6
     assert seconds < 1
 
@@ -111,19 +111,20 @@ def test_sizes_by_name_are_those_of_the_problem(name):
         and name not in ("deep-sea", "lock-rewards")
         else None
     )
-    by_name, made = sizes_by_name(name, horizon), sizes_of(make(name, horizon=horizon))
+    by_name = sizes_by_name(name, horizon)
+    sizes = sizes_of(make(name, horizon=horizon))
     assert (
-        by_name.memory > 0 or made.states == 0 or PROBLEMS[name].profile.family == "linear control"
+        by_name.memory > 0 or sizes.states == 0 or PROBLEMS[name].profile.family == "linear control"
     )
     assert (by_name.horizon, by_name.states, by_name.actions) == (
-        made.horizon,
-        made.states,
-        made.actions,
+        sizes.horizon,
+        sizes.states,
+        sizes.actions,
     )
     assert (by_name.dimension, by_name.stationary, by_name.known_rewards) == (
-        made.dimension,
-        made.stationary,
-        made.known_rewards,
+        sizes.dimension,
+        sizes.stationary,
+        sizes.known_rewards,
     )
 
 
@@ -135,7 +136,7 @@ def test_sizes_of_a_file_are_read_from_its_headers(name, tmp_path, monkeypatch):
     problem.save(tmp_path / "problem.npz")
     monkeypatch.setattr("confide.problems.sizes.make", None)  # the problem itself is not read
     by_file = sizes_by_name(str(tmp_path / "problem.npz"))
-    made = sizes_of(problem)
+    sizes = sizes_of(problem)
     for field in (
         "family",
         "horizon",
@@ -146,12 +147,12 @@ def test_sizes_of_a_file_are_read_from_its_headers(name, tmp_path, monkeypatch):
         "stationary",
         "known_rewards",
     ):
-        assert getattr(by_file, field) == getattr(made, field), field
+        assert getattr(by_file, field) == getattr(sizes, field), field
 
 
 def test_a_problem_that_is_too_large_is_estimated_by_name():
-    found = estimate("likelihood-vi", "lock", horizon=10**6)
-    assert found.problem > 10e9
+    resources = estimate("likelihood-vi", "lock", horizon=10**6)
+    assert resources.problem > 10e9
     with pytest.raises(
         InvalidParameter,
         match=r"tabular-psrl needs about 37 GB.*at most 1 GB: choose a problem with fewer states",
@@ -160,17 +161,17 @@ def test_a_problem_that_is_too_large_is_estimated_by_name():
 
 
 def test_what_needs_more_than_the_available_memory_is_refused(monkeypatch):
-    found = estimate("tabular-psrl", LARGE_TABLE)
-    monkeypatch.setattr(_memory, "available_memory", lambda: found.memory / 0.81)
+    resources = estimate("tabular-psrl", LARGE_TABLE)
+    monkeypatch.setattr(_memory, "available_memory", lambda: resources.memory / 0.81)
     with pytest.raises(
         InvalidParameter,
         match=r"80% of the available memory are .*: choose a problem with fewer states, or state",
     ):
-        refuse_what_does_not_fit(found, "tabular-psrl", LARGE_TABLE)
-    monkeypatch.setattr(_memory, "available_memory", lambda: found.memory / 0.79)
-    refuse_what_does_not_fit(found, "tabular-psrl", LARGE_TABLE)
+        refuse_what_does_not_fit(resources, "tabular-psrl", LARGE_TABLE)
+    monkeypatch.setattr(_memory, "available_memory", lambda: resources.memory / 0.79)
+    refuse_what_does_not_fit(resources, "tabular-psrl", LARGE_TABLE)
     monkeypatch.setattr(_memory, "available_memory", lambda: None)
-    refuse_what_does_not_fit(found, "tabular-psrl", LARGE_TABLE)
+    refuse_what_does_not_fit(resources, "tabular-psrl", LARGE_TABLE)
 
 
 def test_stored_features_are_estimated():
@@ -178,7 +179,8 @@ def test_stored_features_are_estimated():
     loops.
     """
     public = FeaturesPublic(lambda _: np.zeros((2, 30)), 5, 2, 30)
-    users, chunk = 40_000, 2**23 // (6 * 2 * 30)
+    users = 40_000
+    chunk = 2**23 // (6 * 2 * 30)
     stated = estimate_resources("lsvi-ucb", public, episodes=users, privacy=PRIVACY)
     agent = make_agent(
         "lsvi-ucb", SimpleNamespace(public=public, name="x"), episodes=users, privacy=PRIVACY

@@ -34,43 +34,43 @@ PRIVACY = [
     NoPrivacy(),
 ]
 CASES = [
-    (made, calibration, privacy)
-    for made in AGENTS
+    (kind, calibration, privacy)
+    for kind in AGENTS
     for calibration in ("tight", "paper")
     for privacy in PRIVACY
     if calibration == "tight"
-    or made in AGENTS[:2]
-    or (made in AGENTS[2:4] and (privacy.delta > 0 or privacy == NoPrivacy()))
+    or kind in AGENTS[:2]
+    or (kind in AGENTS[2:4] and (privacy.delta > 0 or privacy == NoPrivacy()))
 ]
 
 
-def make(made, calibration, privacy, world=WORLD, **options):
-    return made(world.public, episodes=USERS, privacy=privacy, calibration=calibration, **options)
+def make(kind, calibration, privacy, world=WORLD, **options):
+    return kind(world.public, episodes=USERS, privacy=privacy, calibration=calibration, **options)
 
 
 @pytest.mark.parametrize(
-    ("made", "calibration", "privacy"),
+    ("kind", "calibration", "privacy"),
     CASES,
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
-def test_it_says_what_a_run_does_and_changes_nothing(made, calibration, privacy):
-    agent, untouched = make(made, calibration, privacy), make(made, calibration, privacy)
-    (said,) = explain(agent).agents
+def test_it_says_what_a_run_does_and_changes_nothing(kind, calibration, privacy):
+    agent = make(kind, calibration, privacy)
+    untouched = make(kind, calibration, privacy)
+    (agent_facts,) = explain(agent).agents
     assert agent.noise is None and agent.rng is None and agent._batches is None
-    assert said.calibration == calibration
-    if not said.kept:  # [Luyo21, C.4] at delta = 0
-        with pytest.raises(PromiseBroken, match=f"epsilon={said.epsilon:.6g}"):
+    assert agent_facts.calibration == calibration
+    if not agent_facts.kept:  # [Luyo21, C.4] at delta = 0
+        with pytest.raises(PromiseBroken, match=f"epsilon={agent_facts.epsilon:.6g}"):
             confide.run(agent, WORLD, seed=3)
         assert "refused" in str(explain(agent))
         return
-    run, other = confide.run(agent, WORLD, seed=3), confide.run(untouched, WORLD, seed=3)
+    run = confide.run(agent, WORLD, seed=3)
+    other = confide.run(untouched, WORLD, seed=3)
     assert run.segments == other.segments
     assert agent.released().values.tobytes() == untouched.released().values.tobytes()
-    promise, mechanism = (
-        run.certificate.document["guarantee"],
-        run.certificate.document["mechanisms"][0],
-    )
-    given = said.to_json()
+    promise = run.certificate.document["guarantee"]
+    mechanism = run.certificate.document["mechanisms"][0]
+    given = agent_facts.to_json()
     assert (given["epsilon"], given["delta"]) == (promise["epsilon"], promise["delta"])
     assert (given["trust"], given["relation"]) == (promise["trust"], promise["relation"])
     for name in ("sensitivity", "distribution", "norm", "bound"):
@@ -92,20 +92,22 @@ def test_it_says_what_a_run_does_and_changes_nothing(made, calibration, privacy)
 def test_secure_noise_is_explained_as_it_will_be_drawn():
     for privacy in (JointDP(1.0, 1e-5), LocalDP(1.0, 1e-5)):
         agent = make(UCRLVTR, "tight", privacy, noise=noise_source("secure"))
-        (said,) = explain(agent).agents
+        (agent_facts,) = explain(agent).agents
         assert agent._batches is None
-        assert said.noise.mechanism == agent.mechanisms()[0].name
-        assert said.epsilon == agent.guarantee.epsilon
+        assert agent_facts.noise.mechanism == agent.mechanisms()[0].name
+        assert agent_facts.epsilon == agent.guarantee.epsilon
 
 
 def test_users_until_signal_is_that_of_calibrate():
-    setting, privacy = MixtureSetting(USERS, 3, WORLD.public.dimension), JointDP(1.0, 1e-5)
+    setting = MixtureSetting(USERS, 3, WORLD.public.dimension)
+    privacy = JointDP(1.0, 1e-5)
     (paper,) = explain(make(UCRLVTR, "paper", privacy)).agents
     assert paper.users_until_signal == paper_noise(privacy, setting).users()
     local, more = (
         explain(make(UCRLVTR, "tight", LocalDP(epsilon, 1e-5))).agents[0] for epsilon in (1.0, 2.0)
     )
-    m, s = local.bound.dimension, local.noise.worst / math.sqrt(USERS)
+    m = local.bound.dimension
+    s = local.noise.worst / math.sqrt(USERS)
     k = local.users_until_signal
     assert k / m >= s * math.sqrt(k) * math.sqrt(2 * m) * (1 - 1e-9)
     assert more.users_until_signal < k
@@ -135,7 +137,7 @@ def test_each_agent_is_compared_with_the_first_and_what_is_the_same_is_said_once
     private = JointDP(1.0, 1e-5)
     paper, *others = [
         make(UCRLVTR, "paper", private),
-        *(make(made, "tight", private) for made in (UCRLVTR, UCRLVTRPlus, LinOptVI)),
+        *(make(kind, "tight", private) for kind in (UCRLVTR, UCRLVTRPlus, LinOptVI)),
     ]
     (same,) = explain(*others).sentences()
     assert same.startswith(
@@ -160,16 +162,16 @@ def test_laplace_noise_is_measured_in_its_own_norm_and_not_beside_gaussian_noise
             in dict(explain(make(UCRLVTR, "tight", one.request)).rows())["noise per number"][0]
         )
     assert laplace.noise.sensitivity == laplace.bound.l1_sensitivity(Relation.REPLACE)
-    (said,) = explain(
+    (agent_facts,) = explain(
         *(make(UCRLVTR, "tight", one.request) for one in (gaussian, laplace))
     ).sentences()
-    assert "times as much" not in said and said.endswith("so they are not compared.")
+    assert "times as much" not in agent_facts and agent_facts.endswith("so they are not compared.")
 
 
 def test_linopt_vi_with_known_rewards_is_ucrl_vtr_and_explain_says_so():
-    agents = [make(made, "tight", JointDP(1.0, 1e-5)) for made in (UCRLVTR, LinOptVI)]
-    told = [one.planning for one in explain(*agents).agents]
-    assert told[1] == told[0] + "; rewards are known, so this is ucrl-vtr"
+    agents = [make(kind, "tight", JointDP(1.0, 1e-5)) for kind in (UCRLVTR, LinOptVI)]
+    texts = [one.planning for one in explain(*agents).agents]
+    assert texts[1] == texts[0] + "; rewards are known, so this is ucrl-vtr"
     one, other = (confide.run(agent, WORLD, seed=3) for agent in agents)
     assert [segment.value for segment in one.segments] == pytest.approx(
         [segment.value for segment in other.segments]
@@ -190,20 +192,20 @@ def test_a_release_that_comes_too_late_is_shouted():
 def test_many_agents_fit_a_narrow_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     every_one = [make(*case) for case in CASES if case[2] in (PRIVACY[0], PRIVACY[4], PRIVACY[6])]
-    told = explain(*every_one)
-    names = [one.name for one in told.agents]
+    explanation = explain(*every_one)
+    names = [one.name for one in explanation.agents]
     assert len(set(names)) == len(names)
-    text = str(told)
+    text = str(explanation)
     assert max(map(len, text.splitlines())) <= 80
     assert "users are not protected" in text
-    assert any("one message per user" in text for text in dict(told.rows())["mechanism"])
+    assert any("one message per user" in text for text in dict(explanation.rows())["mechanism"])
 
 
 def test_rewards_that_are_learned_and_schedules_are_told():
     world = lock_rewards(0)
     agent = make(LinOptVI, "tight", JointDP(1.0, 1e-5), world, schedule=every(20, USERS))
-    (said,) = explain(agent).agents
-    assert "the same for rewards" in said.planning
+    (agent_facts,) = explain(agent).agents
+    assert "the same for rewards" in agent_facts.planning
     assert dict(explain(agent).rows())["releases"] == ["3, the first after 20 users, for 60 users"]
     twice = explain(agent, agent)
     assert [one.name for one in twice.agents][1].endswith("(2)")
@@ -224,9 +226,9 @@ def test_an_algorithm_may_describe_itself():
         identity=Identity("mine"),
     )
     agent.name = "mine"
-    (said,) = explain(agent).agents
-    assert (said.calibration, said.planning) == ("mine", "by hand")
-    assert np.isfinite(said.relative_noise)
+    (agent_facts,) = explain(agent).agents
+    assert (agent_facts.calibration, agent_facts.planning) == ("mine", "by hand")
+    assert np.isfinite(agent_facts.relative_noise)
 
 
 def test_what_cannot_be_explained():
@@ -243,11 +245,15 @@ def test_what_cannot_be_explained():
 
 
 def test_an_agent_is_made_from_plain_values_or_refused_in_one_line():
-    def made(episodes=USERS, privacy=PRIVACY[0], **options):
+    def make_by_name(episodes=USERS, privacy=PRIVACY[0], **options):
         return make_agent("ucrl-vtr", WORLD, episodes=episodes, privacy=privacy, **options)
 
-    assert made(schedule="geometric").schedule == geometric(USERS)
-    assert made(schedule=20).schedule == made(schedule="20").schedule == every(20, USERS)
+    assert make_by_name(schedule="geometric").schedule == geometric(USERS)
+    assert (
+        make_by_name(schedule=20).schedule
+        == make_by_name(schedule="20").schedule
+        == every(20, USERS)
+    )
     for wrong, message in [
         (
             {"schedule": "now"},
@@ -259,7 +265,7 @@ def test_an_agent_is_made_from_plain_values_or_refused_in_one_line():
         ({"bonus_scale": "much"}, "bonus_scale must be a number, got bonus_scale='much'"),
     ]:
         with pytest.raises(InvalidParameter, match=message):
-            made(**wrong)
+            make_by_name(**wrong)
 
 
 def test_learners_that_got_stuck_are_named():
@@ -279,9 +285,9 @@ def test_with_a_problem_it_estimates_memory_and_planning_time():
         problem.public, episodes=1000, privacy=confide.JointDP(1.0, 1e-5)
     )
     assert "peak memory" not in str(explain(agent))
-    found = explain(agent, problem=problem)
-    assert "peak memory" in str(found)
-    assert "s for each release" in str(found)
-    facts = found.to_json()["agents"][0]
+    explanation = explain(agent, problem=problem)
+    assert "peak memory" in str(explanation)
+    assert "s for each release" in str(explanation)
+    facts = explanation.to_json()["agents"][0]
     assert 50e6 < facts["memory_bytes"] < 100e6
     assert 0 < facts["planning_seconds"] < 1

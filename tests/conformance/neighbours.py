@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-STARTS, USERS, STEPS = 3, 24, 600
+STARTS = 3
+USERS = 24
+STEPS = 600
 
 
 @dataclass(frozen=True)
@@ -30,16 +32,16 @@ class Reals:
 
     def change(self, values, rng, size):
         """All of them a little, or one of them a lot."""
-        made = values.copy()
+        changed_values = values.copy()
         if rng.random() < 0.5:
-            made += size * self.scale * rng.normal(size=self.shape)
+            changed_values += size * self.scale * rng.normal(size=self.shape)
         else:
-            place = rng.integers(made.size)
-            one = made.flat[place]
-            made.flat[place] = rng.choice(
+            place = rng.integers(changed_values.size)
+            one = changed_values.flat[place]
+            changed_values.flat[place] = rng.choice(
                 [0.0, -one, 2 * one, one / 2, one + size * self.scale * rng.normal()]
             )
-        return np.clip(made, self.low, self.high)
+        return np.clip(changed_values, self.low, self.high)
 
     hostile = (np.nan, np.inf, -np.inf, 1e300, -1e300, 1.7e308, 5e-324, 0.0)
 
@@ -55,9 +57,9 @@ class Choices:
         return rng.integers(self.count, size=self.shape)
 
     def change(self, values, rng, size):  # noqa: ARG002
-        made = values.copy()
-        made.flat[rng.integers(made.size)] = rng.integers(self.count)
-        return made
+        changed_values = values.copy()
+        changed_values.flat[rng.integers(changed_values.size)] = rng.integers(self.count)
+        return changed_values
 
     @property
     def hostile(self):
@@ -84,9 +86,9 @@ def changed(kinds, user, rng, size):
 
 
 def _copied(part, here, there):
-    made = part.copy()
-    made[there] = made[here]
-    return made
+    changed_values = part.copy()
+    changed_values[there] = changed_values[here]
+    return changed_values
 
 
 def hostile_users(kinds, rng):
@@ -109,11 +111,11 @@ def farthest(kinds, sent, *, order, nobody=None, seed=0, enough=np.inf):
     """The largest distance that is found between sent(user) and sent(other), or between sent(user)
     and what `nobody` sends. There is no third start if two found `enough`."""
     rng = np.random.default_rng(seed)
-    found = 0.0
+    largest = 0.0
     for start in range(STARTS):
-        if start < 2 or found < enough:
-            found = max(found, worst_pair(kinds, sent, order=order, nobody=nobody, rng=rng)[0])
-    return found
+        if start < 2 or largest < enough:
+            largest = max(largest, worst_pair(kinds, sent, order=order, nobody=nobody, rng=rng)[0])
+    return largest
 
 
 def worst_pair(kinds, sent, *, order, rng, nobody=None, steps=STEPS):
@@ -123,7 +125,10 @@ def worst_pair(kinds, sent, *, order, rng, nobody=None, steps=STEPS):
     others = values if nobody is None else nobody[None]
     apart = np.linalg.norm(values[:, None] - others[None], ord=order, axis=2)
     i, j = np.unravel_index(apart.argmax(), apart.shape)
-    pair, shown, best, size = [users[i], users[j]], [values[i], others[j]], apart[i, j], 1.0
+    pair = [users[i], users[j]]
+    shown = [values[i], others[j]]
+    best = apart[i, j]
+    size = 1.0
     for _ in range(steps):
         which = 0 if nobody is not None else int(rng.integers(2))
         user = changed(
@@ -133,8 +138,10 @@ def worst_pair(kinds, sent, *, order, rng, nobody=None, steps=STEPS):
             size,
         )
         value = sent(user)
-        found = np.linalg.norm(value - shown[1 - which], ord=order)
-        size = np.clip(size * (1.3 if found > best else 0.97), 1e-4, 10.0)
-        if found >= best:
-            pair[which], shown[which], best = user, value, found
+        distance = np.linalg.norm(value - shown[1 - which], ord=order)
+        size = np.clip(size * (1.3 if distance > best else 0.97), 1e-4, 10.0)
+        if distance >= best:
+            pair[which] = user
+            shown[which] = value
+            best = distance
     return best, pair

@@ -106,7 +106,8 @@ def rows(bound, *, attained=EXACT, because=""):
 
 def stacked(bound, *, attained=EXACT, because=""):
     """Rows and targets of two regressions."""
-    first, second = bound.first, bound.second
+    first = bound.first
+    second = bound.second
     kinds = {
         "rows": Reals((first.steps, first.dimension)),
         "targets": Reals((first.steps,)),
@@ -126,10 +127,8 @@ def stacked(bound, *, attained=EXACT, because=""):
 
 def _regressed(bound, users, rows, targets):
     step = np.tile(np.arange(bound.steps), len(users))
-    X, y = (
-        np.concatenate([user[rows] for user in users]),
-        np.concatenate([user[targets] for user in users]),
-    )
+    X = np.concatenate([user[rows] for user in users])
+    y = np.concatenate([user[targets] for user in users])
     return bound.clip_and_add(step, X, y, np.ones(len(step), dtype=np.int64), users=len(users))
 
 
@@ -160,7 +159,8 @@ def responses(features, values, *, attained=EXACT, because=""):
 
 def episode(statistic, horizon, *, attained=EXACT, because=""):
     """An episode of a linear system."""
-    n, d = statistic.bound.states, statistic.bound.inputs
+    n = statistic.bound.states
+    d = statistic.bound.inputs
     kinds = {
         "states": Reals((horizon + 1, n)),
         "actions": Reals((horizon, d)),
@@ -310,7 +310,8 @@ def paying(low=0.0, high=1.0):
 def gains(clip):
     """Of a policy that always takes the first action, half of the time."""
     rest = step_ranges(paying(), 2)[1]
-    target, changed = np.array([[1.0, 0.0], [1.0, 0.0]]), np.ones(2, bool)
+    target = np.array([[1.0, 0.0], [1.0, 0.0]])
+    changed = np.ones(2, bool)
     return Gains(Moments(-1 / clip, 1 - 1 / clip), paying(), target, changed, rest, 1.0, clip)
 
 
@@ -349,8 +350,8 @@ def feature_targets(directions, *, length=5.0, nonnegative=False):
     )
 
 
-def replace_features(known, features):
-    return dataclasses.replace(known, features=features)
+def replace_features(kernel_features, features):
+    return dataclasses.replace(kernel_features, features=features)
 
 
 SMALL_LOCK = lock(0, states=5, actions=2, horizon=3, jump=2)
@@ -727,7 +728,8 @@ def test_sums_are_the_same_bits_as_users_one_by_one(case):
         *(drawn(case.kinds, rng) for _ in range(12)),
         *itertools.islice(hostile_users(case.kinds, rng), 4),
     ]
-    together, singles = case.contribution(users), [case.contribution([user]) for user in users]
+    together = case.contribution(users)
+    singles = [case.contribution([user]) for user in users]
     for order in (range(len(users)), rng.permutation(len(users))):
         total = sum((singles[i] for i in order[1:]), start=singles[order[0]])
         np.testing.assert_array_equal(total.values, together.values)
@@ -782,7 +784,8 @@ def test_the_bound_contains_no_point_beyond(case):
     is said of it quotes no number.
     """
     rng = np.random.default_rng(5)
-    bound, null = case.bound, case.stated(2, Relation.NULL)
+    bound = case.bound
+    null = case.stated(2, Relation.NULL)
     points = [case.sent(drawn(case.kinds, rng)) for _ in range(30)]
     points += [rng.normal(size=bound.size) for _ in range(30)]
     for point in filter(np.any, points):
@@ -801,14 +804,16 @@ def test_the_bound_contains_no_point_beyond(case):
 def test_points_that_the_bound_contains_are_no_farther_apart_than_stated(case):
     """A search over points, not over data: whatever would be accepted. A bound of a public table
     does not know its rows, and so it knows the distance from zero only."""
-    rng, bound = np.random.default_rng(6), case.bound
+    rng = np.random.default_rng(6)
+    bound = case.bound
     knows_rows = not getattr(bound, "of_table", False)
     points = [case.sent(drawn(case.kinds, rng)) for _ in range(40)]
     for order, relation in ORDERS:
         if relation is Relation.REPLACE and not knows_rows:
             continue
         pair = [points[0], case.absent if relation is Relation.NULL else points[1]]
-        best, size = np.linalg.norm(pair[0] - pair[1], ord=order), 1.0
+        best = np.linalg.norm(pair[0] - pair[1], ord=order)
+        size = 1.0
         for _ in range(400):
             which = 0 if relation is Relation.NULL else int(rng.integers(2))
             moved = on_grid(bound, changed_point(pair[which], points, rng, size))
@@ -816,7 +821,8 @@ def test_points_that_the_bound_contains_are_no_farther_apart_than_stated(case):
             accepted = far > best and bound.contains(moved)
             size = np.clip(size * (1.5 if accepted else 0.97), 1e-6, 2.0)
             if accepted:
-                pair[which], best = moved, far
+                pair[which] = moved
+                best = far
         assert best <= case.stated(order, relation) * (1 + 1e-5)
 
 

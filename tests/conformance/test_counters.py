@@ -166,7 +166,8 @@ def test_noise_has_the_stated_scale_and_is_independent_over_coordinates(kind, na
     counter = make(kind, REQUESTS[request_name], noise=source(name, 3), bound=bound)
     for t in range(1, 14):
         counter.absorb(Bounded(np.zeros(runs), bound))
-        values, std = counter.release().values, counter.noise_std(t)
+        values = counter.release().values
+        std = counter.noise_std(t)
         error = 5.5 * math.sqrt((6 - 1) / runs) / 2
         ratio = math.sqrt(np.mean(values**2)) / std
         assert abs(ratio - 1) < error
@@ -218,7 +219,8 @@ def test_one_user_too_many_is_refused(kind):
 @pytest.mark.parametrize(("kind", "name"), CASES)
 @pytest.mark.parametrize("stop", [0, 1, 6, 12])
 def test_saved_and_restored_it_gives_the_same_releases(kind, name, stop):
-    whole, first = make(kind, noise=source(name, 5)), make(kind, noise=source(name, 5))
+    whole = make(kind, noise=source(name, 5))
+    first = make(kind, noise=source(name, 5))
     for contribution in stream(13)[:stop]:
         whole.absorb(contribution)
         first.absorb(contribution)
@@ -269,10 +271,8 @@ def test_a_leaf_that_failed_half_way_cannot_be_retried(kind):
     """
     counter = make(kind)
     state = counter.save()
-    draw, counter._source.gaussian = (
-        counter._source.gaussian,
-        lambda *_: (_ for _ in ()).throw(RuntimeError("no entropy")),
-    )
+    draw = counter._source.gaussian
+    counter._source.gaussian = lambda *_: (_ for _ in ()).throw(RuntimeError("no entropy"))
     with pytest.raises(RuntimeError, match="no entropy"):
         counter.absorb(stream(1)[0])
     counter._source.gaussian = draw
@@ -293,7 +293,8 @@ def test_counters_cannot_be_copied(kind):
 
 def test_two_counters_on_one_source_keep_apart_when_restored():
     shared = source("fast", 3)
-    one, other = make("tree", noise=shared), make("tree", noise=shared)
+    one = make("tree", noise=shared)
+    other = make("tree", noise=shared)
     states = [one.save(), other.save()]
     back = [make("tree", noise=source("fast", 8)) for _ in states]
     for counter, state in zip(back, states, strict=True):

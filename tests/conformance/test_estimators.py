@@ -21,10 +21,13 @@ from confide.mechanisms.sources import FastSource, noise_source
 from confide.privacy.loss import GaussianDP, PureDP
 from confide.trajectory import LoggedUsers
 
-STATES, ACTIONS, USERS = 4, 2, 300
+STATES = 4
+ACTIONS = 2
+USERS = 300
 PRIVATE = confide.CentralDP(1.0, 1e-6)
 COMMON = {"states": STATES, "discount": 0.9, "return_bound": 1.0}
-FEATURES, TARGET = np.eye(STATES), np.tile([0.7, 0.3], (STATES, 1))
+FEATURES = np.eye(STATES)
+TARGET = np.tile([0.7, 0.3], (STATES, 1))
 ESTIMATORS = {
     "counts-and-sums": CountsAndSums(**COMMON),
     "counts-and-sums, few visits": CountsAndSums(**COMMON, visits=3),
@@ -55,8 +58,10 @@ ATTACKED = [name for name in ESTIMATORS if name != "dp-lsw, printed"]  # more no
 
 def people(users=USERS, seed=0):
     """Walks of three steps, with rewards in [0, 1] and the probabilities of the actions."""
-    rng, rows = np.random.default_rng(seed), 3 * users
-    states, actions = rng.integers(STATES, size=rows), rng.integers(ACTIONS, size=rows)
+    rng = np.random.default_rng(seed)
+    rows = 3 * users
+    states = rng.integers(STATES, size=rows)
+    actions = rng.integers(ACTIONS, size=rows)
     logged = np.full(rows, 0.5)
     return LoggedUsers(
         states,
@@ -73,7 +78,8 @@ def hostile(users=USERS):
     """Rewards, states, actions and probabilities that make no sense, in turn; some users are marked
     as such.
     """
-    plain, rng = people(users), np.random.default_rng(1)
+    plain = people(users)
+    rng = np.random.default_rng(1)
     size = len(plain.states)
     return dataclasses.replace(
         plain,
@@ -113,15 +119,15 @@ class Untouchable:
 def test_every_estimator_is_listed():
     plain = {"LSL", "LSW"}  # without a promise
     public = {name for name in evaluation.__all__ if isinstance(getattr(evaluation, name), type)}
-    made = {
+    estimators = {
         name for name in public if issubclass(getattr(evaluation, name), evaluation.Estimator)
     } - {"Estimator"}
-    assert made - plain <= {type(estimator).__name__ for estimator in ESTIMATORS.values()}
+    assert estimators - plain <= {type(estimator).__name__ for estimator in ESTIMATORS.values()}
 
 
 @EVERY
 def test_every_option_is_in_its_identity(estimator):
-    """A ledger would take two releases with different values of a forgotten option for one release."""
+    """A ledger would take releases with two values of a forgotten option for one release."""
     options = {field.name for field in dataclasses.fields(estimator) if field.init}
     identity = estimator.identity()
     assert options <= set(identity.values)
@@ -137,11 +143,9 @@ def test_it_says_what_it_counts_and_can_be_sent_away(estimator):
 
 @EVERY
 def test_same_seed_same_bits_and_files(estimator, tmp_path):
-    one, two, other = (
-        release(estimator, seed=7),
-        release(estimator, seed=7),
-        release(estimator, seed=8),
-    )
+    one = release(estimator, seed=7)
+    two = release(estimator, seed=7)
+    other = release(estimator, seed=8)
     assert one.values.tobytes() == two.values.tobytes()
     assert other.values.tobytes() != one.values.tobytes()
     one.save(tmp_path / "out")
@@ -155,16 +159,16 @@ def test_its_certificate_verifies_and_is_what_an_independent_accountant_computes
     """Where the noise is Gaussian, from sensitivities and scales alone; the accountant rounds
     losses up to multiples of 1e-4.
     """
-    made = release(estimator)
+    estimate = release(estimator)
     assert (
-        made.guarantee.epsilon <= 1.0 + 1e-9
-        and made.guarantee.delta == 1e-6
-        and made.guarantee.users == USERS
+        estimate.guarantee.epsilon <= 1.0 + 1e-9
+        and estimate.guarantee.delta == 1e-6
+        and estimate.guarantee.users == USERS
     )
-    assert verify(made.certificate).epsilon == pytest.approx(1.0, rel=1e-5)
-    if isinstance(made.guarantee.loss, GaussianDP):
+    assert verify(estimate.certificate).epsilon == pytest.approx(1.0, rel=1e-5)
+    if isinstance(estimate.guarantee.loss, GaussianDP):
         accountant = PLDAccountant()
-        for mechanism in made.certificate.document["mechanisms"]:
+        for mechanism in estimate.certificate.document["mechanisms"]:
             for _ in range(
                 mechanism["parameters"].get("leaves", 1) if mechanism["name"] == "leaves" else 1
             ):
@@ -172,10 +176,10 @@ def test_its_certificate_verifies_and_is_what_an_independent_accountant_computes
                     dp_accounting.GaussianDpEvent(mechanism["scale"] / mechanism["sensitivity"])
                 )
         assert accountant.get_epsilon(1e-6) == pytest.approx(1.0, rel=2e-3)
-    elif isinstance(made.guarantee.loss, PureDP):  # K-norm and Laplace noise: epsilons add up
+    elif isinstance(estimate.guarantee.loss, PureDP):  # K-norm and Laplace noise: epsilons add up
         parts = [
             mechanism["sensitivity"] / mechanism["scale"]
-            for mechanism in made.certificate.document["mechanisms"]
+            for mechanism in estimate.certificate.document["mechanisms"]
         ]
         assert sum(parts) == pytest.approx(1.0, rel=1e-9)
 
@@ -206,18 +210,23 @@ def test_the_ledger_is_charged_for_the_noise_that_is_added(name, tmp_path):
     """Alone a release may be pure at any delta; to a ledger it is Gaussian at delta > 0, and pure
     if that was requested.
     """
-    estimator, log = ESTIMATORS[name], in_memory(people())
+    estimator = ESTIMATORS[name]
+    log = in_memory(people())
     assert isinstance(release(estimator).guarantee.loss, PureDP)
     ledger = confide.Ledger.init(
         tmp_path / "budget.sqlite", epsilon=4.0, delta=1e-5, others_epsilon=2.0
     )
     for privacy, loss in ((PRIVATE, GaussianDP), (confide.CentralDP(1.0, delta=0.0), PureDP)):
-        made = estimator.release(log, privacy=privacy, ledger=ledger, rng=np.random.default_rng(0))
-        assert isinstance(made.guarantee.loss, loss) and isinstance(ledger.spends[-1].loss, loss)
-        assert ledger.spends[-1].loss.epsilon_at(privacy.delta) == pytest.approx(
-            made.guarantee.epsilon, rel=1e-6
+        estimate = estimator.release(
+            log, privacy=privacy, ledger=ledger, rng=np.random.default_rng(0)
         )
-        assert verify(made.certificate).epsilon <= 1 + 1e-6
+        assert isinstance(estimate.guarantee.loss, loss) and isinstance(
+            ledger.spends[-1].loss, loss
+        )
+        assert ledger.spends[-1].loss.epsilon_at(privacy.delta) == pytest.approx(
+            estimate.guarantee.epsilon, rel=1e-6
+        )
+        assert verify(estimate.certificate).epsilon <= 1 + 1e-6
 
 
 @EVERY
@@ -230,9 +239,9 @@ def test_a_crash_neither_loses_nor_doubles_a_spend(estimator, tmp_path):
         )
     charged = ledger.spent
     assert [spend.released for spend in ledger.spends] == [False]
-    made = estimator.release(log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0))
+    estimate = estimator.release(log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0))
     assert ledger.spent == charged and [spend.released for spend in ledger.spends] == [True]
-    assert np.isfinite(made.values).all()
+    assert np.isfinite(estimate.values).all()
 
 
 @EVERY
@@ -243,9 +252,12 @@ def test_hostile_logs_are_answered_like_others(estimator):
     with warnings.catch_warnings(), np.errstate(all="raise", under="ignore"):
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", confide.errors.ClippedWeightsWarning)
-        made, plain = release(estimator, hostile()), release(estimator)
-    assert made.values.shape == plain.values.shape and np.isfinite(made.values).all()
-    assert made.guarantee == plain.guarantee and made.released.keys() == plain.released.keys()
+        estimate = release(estimator, hostile())
+        plain = release(estimator)
+    assert estimate.values.shape == plain.values.shape and np.isfinite(estimate.values).all()
+    assert (
+        estimate.guarantee == plain.guarantee and estimate.released.keys() == plain.released.keys()
+    )
 
 
 @EVERY
@@ -265,7 +277,8 @@ def test_one_seed_in_two_releases_gives_independent_noise(estimator, monkeypatch
     """With equal draws at two scales the noise would cancel: y1 - y2 sigma1/sigma2 would be a
     multiple of the exact answer.
     """
-    logs, named = in_memory(people()), []
+    logs = in_memory(people())
+    named = []
     monkeypatch.setattr(FastSource, "for_release", lambda self, asked: named.append(asked) or self)
     for privacy, name in (
         (PRIVATE, None),
@@ -295,7 +308,8 @@ class OneUser:
     def observe(self, world, runs, rng):
         ends = np.arange(2)
         rewards = np.full(STATES, 1e3 if world else -1e3)
-        taken, rare = np.zeros(STATES, dtype=np.int64), np.full(STATES, 0.01)
+        taken = np.zeros(STATES, dtype=np.int64)
+        rare = np.full(STATES, 0.01)
         user = LoggedUsers(
             np.arange(STATES), rewards, ends * STATES, ends, np.ones(1, bool), taken, rare
         )
@@ -303,8 +317,11 @@ class OneUser:
         return np.stack([self.seen(log, Scaled(FastSource(rng), self.factor)) for _ in range(runs)])
 
     def seen(self, log, noise):
-        made = self.estimator.release(log, privacy=self.privacy, noise=noise)
-        parts = [np.ravel(made.values), *(np.ravel(part) for part in made.released.values())]
+        estimate = self.estimator.release(log, privacy=self.privacy, noise=noise)
+        parts = [
+            np.ravel(estimate.values),
+            *(np.ravel(part) for part in estimate.released.values()),
+        ]
         # an error that is not known is infinite
         return np.nan_to_num(np.concatenate(parts), posinf=0.0)
 

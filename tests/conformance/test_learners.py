@@ -49,9 +49,11 @@ NEIGHBOURS = 2
 STOPS = (0, 13, 20)
 TENS = every(10, USERS)
 LOCK, REWARDS = (make(0, states=5, actions=2, horizon=3, jump=2) for make in (lock, lock_rewards))
-TABLE, SYSTEM = one_hot(states=3, horizon=3), oscillator(horizon=3)
+TABLE = one_hot(states=3, horizon=3)
+SYSTEM = oscillator(horizon=3)
 OBSERVED = ObservedWorld()
-RIVER, BANDIT = riverswim(states=3, horizon=3), linear_bandit(3, 2, population=64)
+RIVER = riverswim(states=3, horizon=3)
+BANDIT = linear_bandit(3, 2, population=64)
 COINS = TabularMDP(RIVER.transitions, RIVER.rewards, RIVER.start, stochastic_rewards=True)
 REQUESTS = {
     "joint": JointDP(1.0, 1e-5),
@@ -63,7 +65,8 @@ REQUESTS = {
     "distributed": DistributedDP(1.0, 1e-5, dropouts=0.2),
     "none": NoPrivacy(),
 }
-PURE, LOCAL = ("joint, pure", "local, pure"), ("local", "local, pure")
+PURE = ("joint, pure", "local, pure")
+LOCAL = ("local", "local, pure")
 # the learners that accept it; all others refuse it
 DISTRIBUTED = (
     "likelihood-vi",
@@ -186,7 +189,8 @@ class History:
         while agent.users < USERS and len(self.rounds) <= releases:
             if agent.users in stops:
                 self.saved[agent.users] = agent.save(), agent.released().generation
-            batch, release = agent.next_batch(), agent.released()
+            batch = agent.next_batch()
+            release = agent.released()
             if release.generation not in self.rounds:
                 self.rounds[release.generation] = release, agent.current_round()
             self.policies.append(canonical(batch.policy))
@@ -234,11 +238,12 @@ def test_what_a_learner_refuses_it_refuses_before_the_first_user(name):
 
 @EVERY
 def test_same_seed_same_bits_explained_or_not(name, promise):
-    first, again = history(name, promise), make(name, promise)
-    (said,) = confide.explain(again).agents
+    first = history(name, promise)
+    again = make(name, promise)
+    (agent_facts,) = confide.explain(again).agents
     json.dumps(confide.explain(again).to_json(), allow_nan=False)
-    assert said.epsilon == pytest.approx(first.agent.guarantee.epsilon, rel=1e-6)
-    assert said.bound == again.algorithm.bound and said.schedule == again.schedule
+    assert agent_facts.epsilon == pytest.approx(first.agent.guarantee.epsilon, rel=1e-6)
+    assert agent_facts.bound == again.algorithm.bound and agent_facts.schedule == again.schedule
     second = History(again).go_on(LEARNERS[name].world, 1)
     assert second.policies == first.policies and released(second) == released(first)
     if promise != "none":
@@ -277,10 +282,10 @@ def test_neighbours_with_the_same_releases_show_the_same_bytes(name, promise):
     allows.
     """
     case = LEARNERS[name]
-    found = replay(
+    replayed = replay(
         lambda noise: case.make(REQUESTS[promise], noise), case.world, neighbours=NEIGHBOURS
     )
-    assert not found.refuted and not found.undecided, found.sentences()
+    assert not replayed.refuted and not replayed.undecided, replayed.sentences()
     expected = {
         "policies",
         "schedule",
@@ -290,16 +295,17 @@ def test_neighbours_with_the_same_releases_show_the_same_bytes(name, promise):
         "descriptions",
         "printed",
     }
-    assert set(found.compared) == expected | (
+    assert set(replayed.compared) == expected | (
         {"messages"} if REQUESTS[promise].trust.devices else set()
     )
-    assert found.shift is None if promise == "none" else found.shift > 0
+    assert replayed.shift is None if promise == "none" else replayed.shift > 0
 
 
 @EVERY
 def test_a_device_plans_what_the_server_plans(name, promise):
-    """A learner that has seen nobody plans the same rounds from the same releases, byte for byte."""
-    served, stranger = history(name, promise), make(name, promise, seed=5)
+    """A learner that has seen nobody plans the same rounds from the same releases: equal bytes."""
+    served = history(name, promise)
+    stranger = make(name, promise, seed=5)
     for release, planned in served.rounds.values():
         again = stranger.algorithm.plan(release)
         assert canonical((again.policies, dict(again.memory), again.shares)) == canonical(
@@ -309,7 +315,8 @@ def test_a_device_plans_what_the_server_plans(name, promise):
 
 @EVERY
 def test_one_user_too_many_is_refused(name, promise):
-    agent, world = history(name, promise).agent, LEARNERS[name].world
+    agent = history(name, promise).agent
+    world = LEARNERS[name].world
     before = agent.released().values.tobytes()
     user = world.sample(agent.current_round().policies[0], 1, np.random.default_rng(0))
     with pytest.raises(StreamExhausted):
@@ -341,7 +348,8 @@ def test_its_guarantee_is_what_an_independent_accountant_computes(name, promise)
     """From sensitivities, scales and the counters' dense matrices alone; its losses are rounded up
     to multiples of 1e-4.
     """
-    agent, request = history(name, promise).agent, REQUESTS[promise]
+    agent = history(name, promise).agent
+    request = REQUESTS[promise]
     accountant = PLDAccountant()
     for mechanism in agent.mechanisms():
         if mechanism.distribution in ("codebook", "signs"):  # pure, whatever delta is: by counting
@@ -432,7 +440,8 @@ def test_an_episode_that_was_cut_off_is_counted(name):
     case = LEARNERS[name]
     agent = make(name, "joint")
     users = case.world.sample(agent.next_batch().policy, 3, np.random.default_rng(3))
-    statistic, H = agent.current_round().statistic, users.horizon
+    statistic = agent.current_round().statistic
+    H = users.horizon
     whole = statistic.contribution(users[:2]).values
     cut = Trajectories(users.states[2:, :H], users.actions[2:, : H - 1], users.rewards[2:])
     few = [
@@ -453,7 +462,8 @@ def test_an_episode_that_was_cut_off_is_counted(name):
 
 @pytest.mark.parametrize("name", [name for name, promise in MADE if promise == "local"])
 def test_under_local_trust_messages_come_and_trajectories_do_not(name):
-    agent, world = make(name, "local"), LEARNERS[name].world
+    agent = make(name, "local")
+    world = LEARNERS[name].world
     user = world.sample(agent.next_batch().policy, 1, np.random.default_rng(0))
     with pytest.raises(PrivacyError, match="no server sees trajectories"):
         agent.observe(user)
@@ -518,11 +528,9 @@ def test_users_who_are_nowhere_change_nothing(name):
     """Whatever they send instead of states and actions, they contribute zero: the releases are the
     same bits.
     """
-    kinds, first, second = (
-        kinds_of(LEARNERS[name].world),
-        make(name, curated(name)),
-        make(name, curated(name)),
-    )
+    kinds = kinds_of(LEARNERS[name].world)
+    first = make(name, curated(name))
+    second = make(name, curated(name))
     strange = itertools.cycle([np.nan, np.inf, -np.inf])
     while first.users < USERS:
         first.next_batch(), second.next_batch()

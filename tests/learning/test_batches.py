@@ -40,7 +40,7 @@ WORLDS = {
 }
 
 
-def made(kind=LikelihoodVI, episodes=1000, privacy=PRIVATE, seed=0):
+def make_agent(kind=LikelihoodVI, episodes=1000, privacy=PRIVATE, seed=0):
     return kind(
         WORLDS[kind].public, episodes=episodes, privacy=privacy, noise=noise_source("fast", seed)
     )
@@ -48,7 +48,8 @@ def made(kind=LikelihoodVI, episodes=1000, privacy=PRIVATE, seed=0):
 
 def serve(agent, users, seed=0):
     """One by one, each with a policy of their own draw and the generation it was planned with."""
-    world, rng = WORLDS[type(agent)], np.random.default_rng(seed)
+    world = WORLDS[type(agent)]
+    rng = np.random.default_rng(seed)
     for _ in range(users):
         given = agent.assign(int(rng.integers(2**62)) << 66)
         agent.observe(world.sample(given.policy, 1, rng), generation=given.generation)
@@ -57,7 +58,8 @@ def serve(agent, users, seed=0):
 @pytest.mark.parametrize("kind", WORLDS, ids=lambda kind: kind.name)
 def test_a_batch_closes_at_any_size(kind):
     """Planners know how many reported; nobody at all is a size, too."""
-    agent, seen = made(kind, episodes=100_000), 0
+    agent = make_agent(kind, episodes=100_000)
+    seen = 0
     for users in (3, 0, 5):
         before = agent.released().generation
         serve(agent, users, seed=users)
@@ -84,7 +86,7 @@ def test_a_batch_closes_at_any_size(kind):
 )
 def test_what_is_left_of_the_schedule_is_a_limit(privacy):
     """As many releases as the schedule has, whatever their size; then no more."""
-    agent = made(privacy=privacy)
+    agent = make_agent(privacy=privacy)
     for _ in range(agent.schedule.leaves):
         agent.close()
     assert agent.released().generation == agent.schedule.leaves and agent.users == 0
@@ -96,7 +98,7 @@ def test_what_is_left_of_the_schedule_is_a_limit(privacy):
 
 
 def test_batches_keep_their_sizes_after_one_that_closed_early():
-    agent = made()
+    agent = make_agent()
     planned = [agent.schedule.size(generation) for generation in range(3)]
     serve(agent, 4)
     agent.close()
@@ -108,7 +110,8 @@ def test_batches_keep_their_sizes_after_one_that_closed_early():
 
 
 def test_users_who_were_served_with_another_release_are_refused():
-    agent, world = made(), WORLDS[LikelihoodVI]
+    agent = make_agent()
+    world = WORLDS[LikelihoodVI]
     late = agent.assign()
     serve(agent, 5)
     agent.close()
@@ -125,7 +128,7 @@ def test_policies_are_drawn_by_their_shares_and_not_by_order_of_arrival():
 
     The same number gives the same policy.
     """
-    agent = made(episodes=20_000)
+    agent = make_agent(episodes=20_000)
     serve(agent, 30)
     current = agent.current_round()
     drawn = Tally(id(agent.assign().policy) for _ in range(2000))
@@ -146,7 +149,7 @@ def test_the_release_of_a_batch_that_closed_early_has_the_same_noise():
     """
     noise = []
     for seed in range(300):
-        agent = made(seed=seed)
+        agent = make_agent(seed=seed)
         agent.close()
         noise.append(agent.released().values / agent.released().noise.std)
     assert np.var(noise) == pytest.approx(1.0, abs=4 * math.sqrt(2 / np.size(noise)))
@@ -154,12 +157,12 @@ def test_the_release_of_a_batch_that_closed_early_has_the_same_noise():
 
 def test_a_saved_state_knows_that_a_batch_closed_early():
     for privacy in (PRIVATE, confide.LocalDP(2.0, delta=0.0)):
-        agent = made(privacy=privacy)
+        agent = make_agent(privacy=privacy)
         if privacy is PRIVATE:
             serve(agent, 4)
         agent.close()
         agent.close()
-        other = made(privacy=privacy, seed=1)
+        other = make_agent(privacy=privacy, seed=1)
         other.restore(agent.save(), released=2)
         assert other.released().generation == 2 and other.users == agent.users
         np.testing.assert_array_equal(other.released().values, agent.released().values)
@@ -170,8 +173,9 @@ def test_a_round_of_devices_that_closes_early_has_the_noise_of_its_messages():
     """Under LocalDP the server adds nothing; messages of the closed round are stale, and their
     nonces forgotten.
     """
-    agent = made(QuestionsVI, episodes=100_000, privacy=confide.LocalDP(1.0, delta=0.0))
-    client, rng = agent.client(), np.random.default_rng(0)
+    agent = make_agent(QuestionsVI, episodes=100_000, privacy=confide.LocalDP(1.0, delta=0.0))
+    client = agent.client()
+    rng = np.random.default_rng(0)
     message = client.report(WORLDS[QuestionsVI].sample(client.plan(agent.released()), 1, rng))
     agent.absorb(message)
     sent = agent._privatizer._open_sum.copy()
@@ -189,11 +193,12 @@ def test_a_round_of_devices_that_closes_early_has_the_noise_of_its_messages():
 
 
 def test_questions_say_how_many_users_answered():
-    agent = made(QuestionsVI, episodes=100_000, privacy=confide.JointDP(1.0, delta=0.0))
+    agent = make_agent(QuestionsVI, episodes=100_000, privacy=confide.JointDP(1.0, delta=0.0))
     planned = agent.questions()[0]
     serve(agent, 3)
     agent.close()
-    first, later = agent.questions()[0], agent.questions()[-1]
+    first = agent.questions()[0]
+    later = agent.questions()[-1]
     assert (planned.users > 3, first.users, later.first) == (True, 3, 4)
     assert first.expected == pytest.approx(planned.expected * 3 / planned.users)
     for _ in range(agent.schedule.leaves - 1):
@@ -202,10 +207,11 @@ def test_questions_say_how_many_users_answered():
 
 
 def test_after_a_restart_a_report_is_taken_at_once():
-    agent = made()
+    agent = make_agent()
     serve(agent, 4)
     agent.close()
-    given, other = agent.assign(), made(seed=1)
+    given = agent.assign()
+    other = make_agent(seed=1)
     other.restore(agent.save(), released=1)
     other.observe(
         WORLDS[LikelihoodVI].sample(given.policy, 1, np.random.default_rng(0)),
@@ -215,14 +221,14 @@ def test_after_a_restart_a_report_is_taken_at_once():
 
 
 def test_a_distributed_batch_is_closed_by_its_devices():
-    agent = made(privacy=confide.DistributedDP(1.0, 1e-5))
+    agent = make_agent(privacy=confide.DistributedDP(1.0, 1e-5))
     with pytest.raises(PrivacyError, match="absorb_sum"):
         agent.close()
     assert agent.released().generation == 0
 
 
 def test_a_store_that_fails_stops_the_release(tmp_path, monkeypatch):
-    agent = made()
+    agent = make_agent()
     agent.keep(tmp_path / "state")
     serve(agent, 3)
 

@@ -39,42 +39,42 @@ def episode(seed=0):
     return LOCK.sample(LOCK.optimal_policy, 1, np.random.default_rng(seed))
 
 
-def ready(made):
-    client = made.client()
-    client.plan(made.released())
+def ready(learner):
+    client = learner.client()
+    client.plan(learner.released())
     return client
 
 
 def test_a_round_trip():
-    made = server()
-    client = made.client()
-    policy = client.plan(made.released())
+    learner = server()
+    client = learner.client()
+    policy = client.plan(learner.released())
     message = client.report(LOCK.sample(policy, 1, np.random.default_rng(0)))
-    made.absorb(message)
-    assert made.users == 1
+    learner.absorb(message)
+    assert learner.users == 1
     assert client.guarantee.trust is confide.Trust.LOCAL
     # a codebook: pure
-    assert str(made.guarantee).startswith(
+    assert str(learner.guarantee).startswith(
         "LocalDP(epsilon=4, delta=0), replace one user, 100 users"
     )
     with pytest.raises(InvalidParameter, match="absorbed before"):
-        made.absorb(message)
+        learner.absorb(message)
     with pytest.raises(InvalidParameter, match="not a message"):
-        made.absorb(b"\x80\x04K\x01.")
-    assert made.users == 1
+        learner.absorb(b"\x80\x04K\x01.")
+    assert learner.users == 1
 
 
 def test_asked_again_it_returns_the_same_bytes():
-    made = server()
-    client = ready(made)
+    learner = server()
+    client = ready(learner)
     sent = client.report(episode(0))
     assert client.report(episode(0)) == client.report(episode(1)) == sent
-    while made.released().generation == 0:
-        made.absorb(ready(made).report(episode(2)))
-    client.plan(made.released())
+    while learner.released().generation == 0:
+        learner.absorb(ready(learner).report(episode(2)))
+    client.plan(learner.released())
     assert client.report(episode(3)) == sent
     with pytest.raises(InvalidParameter, match="stale"):
-        made.absorb(sent)
+        learner.absorb(sent)
 
 
 class OtherProcessor:
@@ -83,7 +83,8 @@ class OtherProcessor:
     """
 
     def __init__(self, algorithm, change):
-        self._algorithm, self._change = algorithm, change
+        self._algorithm = algorithm
+        self._change = change
 
     def __getattr__(self, name):
         return getattr(self._algorithm, name)
@@ -95,28 +96,28 @@ class OtherProcessor:
 
 def test_a_message_that_answers_another_round_is_refused():
     """And the same round is accepted although its last bits differ."""
-    made = server()
+    learner = server()
     other = OtherProcessor(
-        made.algorithm,
+        learner.algorithm,
         lambda policy: TabularPolicy((policy.actions + 1) % policy.choices, policy.choices),
     )
     client = LocalClient(other, PRIVACY, noise_source("fast", 7))
-    client.plan(made.released())
+    client.plan(learner.released())
     message = client.report(episode())
-    for take in (made.absorb, made.decoded):
+    for take in (learner.absorb, learner.decoded):
         with pytest.raises(
             AnotherRound, match="another round than the one that this server planned"
         ):
             take(message)
-    assert made.users == 0
-    same = ready(made).report(episode())
+    assert learner.users == 0
+    same = ready(learner).report(episode())
     assert (
         Message.from_bytes(same).round
-        == made.current_round().digest
+        == learner.current_round().digest
         != Message.from_bytes(message).round
     )
-    made.absorb(same)
-    assert made.users == 1
+    learner.absorb(same)
+    assert learner.users == 1
 
 
 def test_the_digest_of_a_round_leaves_out_last_bits_and_nothing_else():
@@ -141,7 +142,8 @@ def test_the_digest_of_a_round_leaves_out_last_bits_and_nothing_else():
 
 
 def test_two_threads_get_one_message():
-    client, seen = ready(server()), []
+    client = ready(server())
+    seen = []
     threads = [
         threading.Thread(target=lambda i=i: seen.append(client.report(episode(i))))
         for i in range(8)
@@ -170,7 +172,8 @@ def test_a_device_without_a_store_refuses_after_a_fork():
 
 
 def odd_episodes():
-    nan, whole = np.full((1, H), np.nan), np.zeros((1, H))
+    nan = np.full((1, H), np.nan)
+    whole = np.zeros((1, H))
     yield Trajectories(np.full((1, H + 1), -1), np.full((1, H), 10**9), nan)
     yield Trajectories(np.full((1, H + 1), np.nan), np.full((1, H), np.inf), nan)
     yield Trajectories(np.full((1, H + 1), "home"), np.full((1, H), None), whole)
@@ -181,10 +184,8 @@ def odd_episodes():
 
 @pytest.mark.parametrize("trajectory", list(odd_episodes()))
 def test_whatever_a_user_did_the_message_looks_the_same(trajectory, capfd):
-    odd, usual = (
-        Message.from_bytes(ready(server(1)).report(trajectory)),
-        Message.from_bytes(ready(server(1)).report(episode())),
-    )
+    odd = Message.from_bytes(ready(server(1)).report(trajectory))
+    usual = Message.from_bytes(ready(server(1)).report(episode()))
     assert (len(odd.to_bytes()), odd.generation, odd.nonce) == (
         len(usual.to_bytes()),
         usual.generation,
@@ -196,10 +197,11 @@ def test_whatever_a_user_did_the_message_looks_the_same(trajectory, capfd):
 
 def test_a_hostile_release_cannot_move_the_bound():
     """The promise does not rest on what the server sends to be planned with."""
-    made = server()
-    released = made.released()
+    learner = server()
+    released = learner.released()
     for values in (np.full_like(released.values, 1e300), -np.full_like(released.values, 1e12)):
-        silent, loud = server(5).client(), server(5).client()
+        silent = server(5).client()
+        loud = server(5).client()
         for client in (silent, loud):
             try:
                 client.plan(dataclasses.replace(released, values=values))
@@ -211,49 +213,50 @@ def test_a_hostile_release_cannot_move_the_bound():
         )
         assert (
             len(one.to_bytes()) == len(other.to_bytes())
-            and one.channel == other.channel == made.client().channel.id
+            and one.channel == other.channel == learner.client().channel.id
         )
     with pytest.raises(InvalidParameter, match="a release must have"):
-        made.client().plan(dataclasses.replace(released, values=np.zeros(3)))
+        learner.client().plan(dataclasses.replace(released, values=np.zeros(3)))
 
 
 def test_what_is_no_report_is_refused():
-    made = server()
+    learner = server()
     with pytest.raises(InvalidParameter, match="call plan first"):
-        made.client().report(episode())
+        learner.client().report(episode())
     with pytest.raises(InvalidParameter, match="exactly one user"):
-        ready(made).report(LOCK.sample(LOCK.optimal_policy, 2, np.random.default_rng(0)))
+        ready(learner).report(LOCK.sample(LOCK.optimal_policy, 2, np.random.default_rng(0)))
     with pytest.raises(InvalidParameter, match="exactly one user"):
-        ready(made).report(None)
+        ready(learner).report(None)
     with pytest.raises(InvalidParameter, match="another guarantee"):
         LocalClient(
-            made.algorithm,
+            learner.algorithm,
             confide.LocalDP(1.0, delta=0.0),
             noise_source("fast", 0),
-            channel=made._privatizer.channel,
+            channel=learner._privatizer.channel,
         )
     with pytest.raises(PrivacyError, match="copied or pickled"):
-        pickle.dumps(made.client())
+        pickle.dumps(learner.client())
 
 
 def test_no_way_leads_from_a_device_to_its_server():
-    made = server()
-    client = ready(made)
+    learner = server()
+    client = ready(learner)
     client.report(episode())
     secrets = {
-        id(made),
-        id(made._privatizer),
-        id(made._privatizer._messages.source),
-        id(made.noise),
+        id(learner),
+        id(learner._privatizer),
+        id(learner._privatizer._messages.source),
+        id(learner.noise),
     }
     assert not secrets & reachable(client)
-    client.leak = made.observe
+    client.leak = learner.observe
     assert secrets & reachable(client)
 
 
 def reachable(start):
     modules = {id(vars(module)) for module in sys.modules.values() if module is not None}
-    seen, queue = set(), [start]
+    seen = set()
+    queue = [start]
     while queue:
         one = queue.pop()
         if id(one) not in seen | modules and not isinstance(one, type):
@@ -263,57 +266,60 @@ def reachable(start):
 
 
 def test_devices_of_one_server_differ_and_are_reproducible():
-    made, again = server(3), server(3)
-    one, other = (ready(made).report(episode()) for _ in range(2))
+    learner = server(3)
+    again = server(3)
+    one, other = (ready(learner).report(episode()) for _ in range(2))
     assert one != other
     assert [ready(again).report(episode()) for _ in range(2)] == [one, other]
 
 
 def test_a_device_that_restarts_sends_the_same_bytes(tmp_path):
-    made = server()
-    first = LocalClient(made.algorithm, PRIVACY, noise_source("fast", 1), store=tmp_path / "device")
-    first.plan(made.released())
+    learner = server()
+    first = LocalClient(
+        learner.algorithm, PRIVACY, noise_source("fast", 1), store=tmp_path / "device"
+    )
+    first.plan(learner.released())
     sent = first.report(episode())
     second = LocalClient(
-        made.algorithm, PRIVACY, noise_source("fast", 2), store=tmp_path / "device"
+        learner.algorithm, PRIVACY, noise_source("fast", 2), store=tmp_path / "device"
     )
     assert second.report(episode(4)) == sent  # even before it has planned
-    third = LocalClient(made.algorithm, PRIVACY, noise_source("fast", 3))
+    third = LocalClient(learner.algorithm, PRIVACY, noise_source("fast", 3))
     third.restore(first.save())
     assert third.report(episode(5)) == sent
     with pytest.raises(StateError, match="another message"):
-        third.restore(_reported(made).save())
+        third.restore(_reported(learner).save())
     with pytest.raises(StateError, match="already released"):
-        third.restore(made.client().save())  # of a device that has not sent yet
+        third.restore(learner.client().save())  # of a device that has not sent yet
     with pytest.raises(StateError, match="another guarantee"):
         LocalClient(
-            made.algorithm, confide.LocalDP(1.0, delta=0.0), noise_source("fast", 3)
+            learner.algorithm, confide.LocalDP(1.0, delta=0.0), noise_source("fast", 3)
         ).restore(first.save())
 
 
-def _reported(made):
-    client = ready(made)
+def _reported(learner):
+    client = ready(learner)
     client.report(episode())
     return client
 
 
 def test_devices_that_share_a_store_send_one_message(tmp_path):
-    made = server()
+    learner = server()
     twins = [
-        LocalClient(made.algorithm, PRIVACY, noise_source("fast", i), store=tmp_path / "device")
+        LocalClient(learner.algorithm, PRIVACY, noise_source("fast", i), store=tmp_path / "device")
         for i in range(2)
     ]
     for client in twins:
-        client.plan(made.released())
+        client.plan(learner.released())
     sent = twins[0].report(episode())
     assert twins[1].report(episode(1)) == sent  # read from the store, and not drawn again
 
 
 def test_without_noise_a_device_is_secure_or_nothing(monkeypatch):
-    made = UCRLVTR(LOCK.public, episodes=100, privacy=PRIVACY)
-    assert made.client().guarantee.source == "secure"
-    assert LocalClient(made.algorithm, PRIVACY).guarantee.source == "secure"
-    made.absorb(ready(made).report(episode()))
+    learner = UCRLVTR(LOCK.public, episodes=100, privacy=PRIVACY)
+    assert learner.client().guarantee.source == "secure"
+    assert LocalClient(learner.algorithm, PRIVACY).guarantee.source == "secure"
+    learner.absorb(ready(learner).report(episode()))
     true_import = builtins.__import__
 
     def missing(name, *rest):
@@ -323,7 +329,7 @@ def test_without_noise_a_device_is_secure_or_nothing(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(MissingExtra, match="secure noise needs OpenDP"):
-        LocalClient(made.algorithm, PRIVACY)
+        LocalClient(learner.algorithm, PRIVACY)
     with pytest.raises(MissingExtra, match="secure noise needs OpenDP"):
         UCRLVTR(LOCK.public, episodes=100, privacy=PRIVACY).client()
 
@@ -343,7 +349,7 @@ class TwoPolicies:
 
 def test_each_policy_serves_an_equal_share():
     """Of 400 devices between 150 and 250 play the first policy but for 5e-7."""
-    made = Learner(
+    learner = Learner(
         Calibration(TwoPolicies(), geometric(500)),
         privacy=PRIVACY,
         identity=Identity("two policies"),
@@ -351,8 +357,8 @@ def test_each_policy_serves_an_equal_share():
     )
     chosen = []
     for _ in range(400):
-        client = made.client()
-        chosen.append(client.plan(made.released()).actions[0, 0])
-        assert client.plan(made.released()).actions[0, 0] == chosen[-1]
+        client = learner.client()
+        chosen.append(client.plan(learner.released()).actions[0, 0])
+        assert client.plan(learner.released()).actions[0, 0] == chosen[-1]
         client.report(Trajectories(np.zeros((1, 3), dtype=int), np.zeros((1, 2)), np.zeros((1, 2))))
     assert 150 < sum(chosen) < 250

@@ -22,7 +22,8 @@ from confide.problems import lock, one_hot, oscillator
 from confide.trajectory import TransitionCounts
 
 LOCK = lock(0)
-PRIVATE, LOCAL = confide.JointDP(1.0, 1e-5), confide.LocalDP(4.0, 1e-6)
+PRIVATE = confide.JointDP(1.0, 1e-5)
+LOCAL = confide.LocalDP(4.0, 1e-6)
 
 
 def learner(seed=0, kind=LikelihoodVI, privacy=PRIVATE, episodes=200, **more):
@@ -115,16 +116,17 @@ def test_a_state_of_another_problem_is_refused():
 def test_certificates_say_that_users_were_counted():
     agent = learner(kind=UCRLVTR)
     agent.observe(LOCK.count(agent.next_batch().policy, 30, np.random.default_rng(0)))
-    made = certify(agent.guarantee, agent.mechanisms(), subject="by hand")
-    verify(made)
-    assert "simulated: 30 users" in made.document["mechanisms"][0]["query"]
+    certificate = certify(agent.guarantee, agent.mechanisms(), subject="by hand")
+    verify(certificate)
+    assert "simulated: 30 users" in certificate.document["mechanisms"][0]["query"]
 
 
 @pytest.mark.parametrize("kind", [UCRLVTR, LikelihoodVI])
 def test_counts_are_of_users_with_one_transition_per_step(kind):
     def counts(count, users=1):
         n = len(count)
-        zeros, rewards = np.zeros(n, dtype=np.int64), np.zeros(n)
+        zeros = np.zeros(n, dtype=np.int64)
+        rewards = np.zeros(n)
         return TransitionCounts(zeros, zeros, zeros, zeros, rewards, np.array(count), users, 5)
 
     for wrong in ([2], [1, 1], [1, -1], [1, 2**63 - 1]):
@@ -171,7 +173,8 @@ def test_a_hostile_server_cannot_reach_into_a_device(wrong):
     before.
     """
     server = learner(privacy=LOCAL)
-    client, released = server.client(), server.released()
+    client = server.client()
+    released = server.released()
     memory = dict(server.current_round().memory)
     client.plan(dataclasses.replace(released, users=30, generation=1, memory=memory))
     with pytest.raises(InvalidParameter, match="does not fit this problem"):
@@ -187,7 +190,8 @@ def test_a_release_without_its_memory_is_refused_in_one_line():
 
 def test_a_device_plans_with_finite_releases_only():
     server = learner(privacy=LOCAL)
-    client, released = server.client(), server.released()
+    client = server.client()
+    released = server.released()
     broken = released.values.copy()
     broken[0] = np.nan
     level = dataclasses.replace(released.noise, std=np.inf)

@@ -1,4 +1,4 @@
-"""Whole batches from outside: a service adds up contributions itself, and the learner gets the sum."""
+"""Batches from outside: a service adds up contributions itself, and the learner gets the sum."""
 
 import subprocess
 import sys
@@ -32,7 +32,8 @@ from confide.mechanisms.sources import noise_source
 from confide.mechanisms.state import StateFile
 from confide.problems import linear_bandit, lock, one_hot, oscillator, riverswim
 
-JOINT, LOCAL = confide.JointDP(1.0, 1e-5), confide.LocalDP(2.0, delta=0.0)
+JOINT = confide.JointDP(1.0, 1e-5)
+LOCAL = confide.LocalDP(2.0, delta=0.0)
 WORLDS = {
     **dict.fromkeys((UCRLVTR, UCRLVTRPlus, LinOptVI, LinOptPO, LikelihoodVI, QuestionsVI), lock(0)),
     NextStateVI: one_hot(),
@@ -42,7 +43,7 @@ WORLDS = {
 }
 
 
-def made(kind=LikelihoodVI, privacy=JOINT, seed=0, episodes=100_000):
+def make_agent(kind=LikelihoodVI, privacy=JOINT, seed=0, episodes=100_000):
     world = WORLDS.get(kind, one_hot())
     return kind(world.public, episodes=episodes, privacy=privacy, noise=noise_source("fast", seed))
 
@@ -58,8 +59,9 @@ def players(agent, users, seed=0):
 
 @pytest.mark.parametrize("kind", WORLDS, ids=lambda kind: kind.name)
 def test_a_sum_gives_the_release_of_its_users(kind):
-    """The same bytes: whether users come one by one, or as the exact sum of what they contribute."""
-    one, other = made(kind), made(kind)
+    """The bytes are the same if users come one by one, or as the exact sum of contributions."""
+    one = make_agent(kind)
+    other = make_agent(kind)
     for users in (3, 0, 4):
         came = players(one, users, seed=users)
         total = sum(
@@ -86,8 +88,10 @@ def test_a_sum_gives_the_release_of_its_users(kind):
 
 @pytest.mark.parametrize("kind", [LikelihoodVI, QuestionsVI], ids=lambda kind: kind.name)
 def test_a_sum_of_messages_is_that_of_the_devices(kind):
-    server, other = made(kind, LOCAL), made(kind, LOCAL)
-    clients, rng = [server.client() for _ in range(5)], np.random.default_rng(0)
+    server = make_agent(kind, LOCAL)
+    other = make_agent(kind, LOCAL)
+    clients = [server.client() for _ in range(5)]
+    rng = np.random.default_rng(0)
     messages = [
         client.report(WORLDS[kind].sample(client.plan(server.released()), 1, rng))
         for client in clients
@@ -107,7 +111,7 @@ def test_a_sum_of_messages_is_that_of_the_devices(kind):
 
 
 def test_a_sum_may_be_larger_than_planned_but_not_than_the_guarantee():
-    agent = made(episodes=100)
+    agent = make_agent(episodes=100)
     size = agent.algorithm.bound.size
     assert agent.batch_size == 30
     agent.close(np.zeros(size), 40)
@@ -127,21 +131,21 @@ def test_a_sum_that_nobody_could_have_contributed_is_clipped(kind, users):
 
     The release is that of the clipped sum.
     """
-    agent = made(kind)
+    agent = make_agent(kind)
     size = agent.current_round().statistic.contribution(players(agent, 1)[0]).values.size
     agent.close(np.full(size, -(2**60)), users)
     assert agent.released().generation == 1 and agent.users == users
 
 
 def test_a_sum_of_another_shape_is_refused():
-    agent = made()
+    agent = make_agent()
     size = agent.algorithm.bound.size
     for wrong, users in ((np.zeros(size + 1), 3), (np.zeros(size), -1), (np.full(size, 0.5), 1)):
         with pytest.raises(InvalidParameter):
             agent.close(wrong, users)
     with pytest.raises(InvalidParameter, match="total"):
         agent.close(users=3)
-    local = made(privacy=LOCAL)
+    local = make_agent(privacy=LOCAL)
     with pytest.raises(InvalidParameter, match="zero users"):
         local.close(np.ones(size), 0)
     assert agent.released().generation == local.released().generation == 0  # and both go on
@@ -149,19 +153,19 @@ def test_a_sum_of_another_shape_is_refused():
 
 
 def test_users_come_one_by_one_or_as_a_sum():
-    agent = made()
+    agent = make_agent()
     agent.observe(players(agent, 1)[0], generation=0)
     with pytest.raises(StateError, match="open batch"):
         agent.close(np.zeros(agent.algorithm.bound.size), 3)
 
 
 def test_learners_that_look_again_take_no_sums():
-    agent = made(LSVIUCB)
+    agent = make_agent(LSVIUCB)
     assert not agent.abilities.sums
     with pytest.raises(PrivacyError, match="see its users again"):
         agent.close(np.zeros(agent.algorithm.bound.size), 3)
     with pytest.raises(PrivacyError, match="carries almost no noise"):
-        made(privacy=confide.DistributedDP(1.0, 1e-5)).decoded(b"x")
+        make_agent(privacy=confide.DistributedDP(1.0, 1e-5)).decoded(b"x")
 
 
 @pytest.mark.process
@@ -179,18 +183,18 @@ def test_another_process_is_refused_until_the_first_one_has_ended(tmp_path):
     ) as first:
         assert first.stdout.readline() == "held\n"
         with pytest.raises(StateError, match="another process"):
-            made().keep(tmp_path / "state")
+            make_agent().keep(tmp_path / "state")
         first.kill()
-    agent = made()
+    agent = make_agent()
     agent.keep(StateFile(tmp_path / "state"))
     agent.close()
     with pytest.raises(InvalidParameter, match="StateStore"):
-        made().keep(3)
+        make_agent().keep(3)
 
 
 @pytest.mark.parametrize("total", [["7654321"], [7654321.5], [7654321, None], [7654321e9]])
 def test_an_error_about_a_sum_does_not_quote_it(total):
-    agent = made()
+    agent = make_agent()
     agent.next_batch()
     with pytest.raises(InvalidParameter, match="total must be an array") as refused:
         agent.close(total, 1)

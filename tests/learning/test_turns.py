@@ -32,7 +32,8 @@ def serve(one, number, errors):
 
 
 def test_eight_threads_get_a_plain_error():
-    shared, errors = agent(), []
+    shared = agent()
+    errors = []
     threads = [threading.Thread(target=serve, args=(shared, number, errors)) for number in range(8)]
     for thread in threads:
         thread.start()
@@ -71,7 +72,8 @@ def test_an_error_after_another_threads_call_says_so():
 
 
 def test_threads_that_take_turns_are_served():
-    shared, errors = agent(), []
+    shared = agent()
+    errors = []
     for number in range(3):
         thread = threading.Thread(target=serve, args=(shared, number, errors))
         thread.start()

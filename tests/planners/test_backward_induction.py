@@ -43,7 +43,8 @@ def forward_value(P, r, weights, start):
     """The expected sum of rewards by moving the distribution of states forwards: no Bellman
     equation in it.
     """
-    total, where = 0.0, start
+    total = 0.0
+    where = start
     for h in range(len(r)):
         mass = where[:, None] * weights[h]
         total += (mass * r[h]).sum()

@@ -9,7 +9,9 @@ from confide.policy import StochasticPolicy, TabularPolicy
 pytestmark = pytest.mark.kernels
 
 RNG = np.random.default_rng(3)
-H, S, A = 4, 3, 2
+H = 4
+S = 3
+A = 2
 MODEL = FiniteModel(
     RNG.dirichlet(np.ones(S), (H - 1, S, A)), RNG.random((H, S, A)), RNG.dirichlet(np.ones(S))
 )
@@ -31,7 +33,8 @@ def test_a_value_is_the_reward_at_expected_visits():
 
 
 def test_slopes_are_the_derivative():
-    played, step = PlayedRound(POLICIES, (0.5, 0.5), 0), 1e-6
+    played = PlayedRound(POLICIES, (0.5, 0.5), 0)
+    step = 1e-6
     slopes = MODEL.slopes(played)
     for at in [(0, 1, 0, 2), (2, 0, 1, 1)]:
         more = MODEL.transitions.copy()

@@ -50,7 +50,8 @@ def kkt_residual(w, target, P):
     """How far g = P (w - target) is from being constant on the support and no smaller off it, per
     unit of the terms that make up g.
     """
-    g, support = P @ (w - target), w > 0
+    g = P @ (w - target)
+    support = w > 0
     multipliers = g - g[support].mean()
     size = (np.abs(P) @ (np.abs(w) + np.abs(target))).max()
     return max(np.abs(multipliers[support]).max(), -multipliers.min()) / size
@@ -58,7 +59,8 @@ def kkt_residual(w, target, P):
 
 def project_twin(target, P):
     """Every face in turn: the best minimum that lies inside its face."""
-    d, best = len(target), (math.inf, None)
+    d = len(target)
+    best = (math.inf, None)
     for size in range(1, d + 1):
         for face in map(list, itertools.combinations(range(d), size)):
             system = np.block(
@@ -92,7 +94,8 @@ def test_absolute_residuals_at_the_scale_of_real_statistics():
     rng = np.random.default_rng(0)
     for _ in range(300):
         d = int(rng.integers(2, 12))
-        P, target = ill_conditioned(rng, d, 5), rng.dirichlet(np.ones(d)) + 0.3 * rng.normal(size=d)
+        P = ill_conditioned(rng, d, 5)
+        target = rng.dirichlet(np.ones(d)) + 0.3 * rng.normal(size=d)
         w = project_simplex(target, P)
         g = P @ (w - target)
         nu = g[w > 0].mean()
@@ -127,7 +130,8 @@ def test_ties_end():
 @given(st.integers(2, 8), st.integers(0, 10**6))
 def test_projection_properties(d, seed):
     rng = np.random.default_rng(seed)
-    P, target = ill_conditioned(rng, d, 3), rng.normal(size=d)
+    P = ill_conditioned(rng, d, 3)
+    target = rng.normal(size=d)
     w = project_simplex(target, P)
     np.testing.assert_allclose(project_simplex(w, P), w, atol=1e-12)  # a projection
     np.testing.assert_allclose(project_simplex(target, 1e7 * P), w, atol=1e-9)  # whatever the units
@@ -171,17 +175,18 @@ def goe(rng, shape, m, s):
 
 @pytest.mark.parametrize("m", [1, 2, 5, 30])
 def test_repair_ridge_and_solution(m):
-    """P has the eigenvalues max(lambda, 0) + rho and the eigenvectors of Lambda, and P theta = u."""
+    """P has the eigenvectors of Lambda, the eigenvalues max(lambda, 0) + rho, and P theta = u."""
     rng = np.random.default_rng(m)
-    Lambda, u = goe(rng, (2, 3), m, 20.0), rng.normal(size=(2, 3, m))
-    made = least_squares(Lambda, u, noise_std=20.0, ridge=0.7)
+    Lambda = goe(rng, (2, 3), m, 20.0)
+    u = rng.normal(size=(2, 3, m))
+    estimate = least_squares(Lambda, u, noise_std=20.0, ridge=0.7)
     rho = max(1.0, 0.7 * 20 * math.sqrt(2 * m) / 2)
     np.testing.assert_allclose(
-        np.einsum("...ij,...j->...i", made.precision, made.weights), u, atol=1e-10
+        np.einsum("...ij,...j->...i", estimate.precision, estimate.weights), u, atol=1e-10
     )
     expected = np.sort(np.maximum(np.linalg.eigvalsh(Lambda), 0) + rho, axis=-1)
-    np.testing.assert_allclose(np.linalg.eigvalsh(made.precision), expected, rtol=1e-10)
-    np.testing.assert_allclose(made.precision @ Lambda, Lambda @ made.precision, atol=1e-9)
+    np.testing.assert_allclose(np.linalg.eigvalsh(estimate.precision), expected, rtol=1e-10)
+    np.testing.assert_allclose(estimate.precision @ Lambda, Lambda @ estimate.precision, atol=1e-9)
 
 
 def test_ridge_is_of_the_size_of_the_noise():
@@ -195,11 +200,14 @@ def test_ridge_is_of_the_size_of_the_noise():
 
 def test_without_noise_it_is_ridge_regression():
     rng = np.random.default_rng(1)
-    X, theta = rng.normal(size=(500, 4)), rng.normal(size=4)
+    X = rng.normal(size=(500, 4))
+    theta = rng.normal(size=4)
     y = X @ theta + 0.1 * rng.normal(size=500)
-    made = least_squares(X.T @ X, X.T @ y, noise_std=0.0, floor=2.0)
+    estimate = least_squares(X.T @ X, X.T @ y, noise_std=0.0, floor=2.0)
     stacked = np.concatenate([X, math.sqrt(2.0) * np.eye(4)]), np.concatenate([y, np.zeros(4)])
-    np.testing.assert_allclose(made.weights, np.linalg.lstsq(*stacked, rcond=None)[0], atol=1e-12)
+    np.testing.assert_allclose(
+        estimate.weights, np.linalg.lstsq(*stacked, rcond=None)[0], atol=1e-12
+    )
 
 
 def test_the_simplex_estimate_is_the_constrained_least_squares_solution():
@@ -207,16 +215,22 @@ def test_the_simplex_estimate_is_the_constrained_least_squares_solution():
     coordinates.
     """
     rng = np.random.default_rng(2)
-    X, w = rng.normal(size=(40, 4)), np.array([0.7, 0.3, 0.0, 0.0])
-    Lambda, u = X.T @ X, X.T @ (X @ [0.8, 0.4, -0.3, 0.1] + 0.1 * rng.normal(size=40))
-    made = least_squares(Lambda, u, noise_std=0.0, simplex=True)
+    X = rng.normal(size=(40, 4))
+    w = np.array([0.7, 0.3, 0.0, 0.0])
+    Lambda = X.T @ X
+    u = X.T @ (X @ [0.8, 0.4, -0.3, 0.1] + 0.1 * rng.normal(size=40))
+    estimate = least_squares(Lambda, u, noise_std=0.0, simplex=True)
     free = least_squares(Lambda, u, noise_std=0.0)
-    np.testing.assert_allclose(made.weights, project_twin(free.weights, free.precision), atol=1e-12)
-    assert free.weights.min() < 0 <= made.weights.min()
+    np.testing.assert_allclose(
+        estimate.weights, project_twin(free.weights, free.precision), atol=1e-12
+    )
+    assert free.weights.min() < 0 <= estimate.weights.min()
 
     fm = reduced(4)
-    Z, rest = X @ fm.basis, X.mean(axis=1)
-    gram, response = Z.T @ Z, Z.T @ (X @ w + 0.01 * rng.normal(size=40) - rest)
+    Z = X @ fm.basis
+    rest = X.mean(axis=1)
+    gram = Z.T @ Z
+    response = Z.T @ (X @ w + 0.01 * rng.normal(size=40) - rest)
     theta = least_squares(
         gram, response, noise_std=0.0, floor=1e-9, simplex=True, coordinates=fm
     ).weights
@@ -228,14 +242,15 @@ def test_the_simplex_estimate_is_the_constrained_least_squares_solution():
 
 def test_estimates_of_a_batch_are_those_of_its_members():
     rng = np.random.default_rng(5)
-    Lambda, u = goe(rng, (4,), 3, 5.0) + 10 * np.eye(3), rng.normal(scale=9.0, size=(4, 3))
+    Lambda = goe(rng, (4,), 3, 5.0) + 10 * np.eye(3)
+    u = rng.normal(scale=9.0, size=(4, 3))
     for choice in ({}, {"simplex": True}, {"simplex": True, "coordinates": reduced(4)}):
-        made = least_squares(Lambda, u, noise_std=5.0, **choice)
-        assert isinstance(made, RegressionEstimate)
+        estimate = least_squares(Lambda, u, noise_std=5.0, **choice)
+        assert isinstance(estimate, RegressionEstimate)
         for h in range(4):
             one = least_squares(Lambda[h], u[h], noise_std=5.0, **choice)
-            np.testing.assert_allclose(made.weights[h], one.weights, atol=1e-14)
-            np.testing.assert_allclose(made.precision[h], one.precision, atol=1e-13)
+            np.testing.assert_allclose(estimate.weights[h], one.weights, atol=1e-14)
+            np.testing.assert_allclose(estimate.precision[h], one.precision, atol=1e-13)
 
 
 @pytest.mark.parametrize(
@@ -254,16 +269,19 @@ def test_bad_shapes_are_refused():
 @pytest.mark.parametrize("m", [1, 2, 4, 8, 9, 30])
 def test_repaired_equals_its_twin(m):
     rng = np.random.default_rng(m)
-    G, u = rng.normal(size=(6, m, m)), rng.normal(size=(6, m))
+    G = rng.normal(size=(6, m, m))
+    u = rng.normal(size=(6, m))
     Lambda = (G + G.swapaxes(1, 2)) * np.logspace(-6, 6, 6)[:, None, None]
     Lambda[0] = np.diag(np.arange(m) - 1.0)  # no rotation is needed
     Lambda[1] = 1.0  # of rank one
     eigenvalues, vectors = np.linalg.eigh(Lambda)
     positive = np.maximum(eigenvalues, 0) + 0.7
     precision = vectors * positive[:, None] @ vectors.swapaxes(1, 2)
-    theta, made = _kernels.solve_repaired(Lambda, u, 0.7)
+    theta, computed_precision = _kernels.solve_repaired(Lambda, u, 0.7)
     size = np.abs(Lambda).max(axis=(1, 2)) + 1
-    np.testing.assert_array_less(np.abs(made - precision).max(axis=(1, 2)), 1e-13 * m * size)
+    np.testing.assert_array_less(
+        np.abs(computed_precision - precision).max(axis=(1, 2)), 1e-13 * m * size
+    )
     np.testing.assert_allclose(
         theta, np.linalg.solve(precision, u[..., None])[..., 0], rtol=1e-6, atol=1e-8
     )
@@ -277,15 +295,17 @@ def test_the_simplex_in_the_coordinates_of_a_feature_map(make):
     """Repaired, taken to the weights, projected there, and taken back: in one kernel as step by
     step.
     """
-    rng, fm = np.random.default_rng(3), make(5)
+    rng = np.random.default_rng(3)
+    fm = make(5)
     m = fm.dimension
     G = rng.normal(size=(7, m, m))
-    Lambda, u = 30 * (G + G.swapaxes(1, 2)), rng.normal(scale=40, size=(7, m))
+    Lambda = 30 * (G + G.swapaxes(1, 2))
+    u = rng.normal(scale=40, size=(7, m))
     theta, precision = _kernels.solve_repaired(Lambda, u, 2.0)
     weights = project_simplex(fm.mixture(theta), fm.basis @ precision @ fm.basis.T)
-    made, same = _kernels.solve_on_simplex(Lambda, u, 2.0, fm.origin, fm.basis)
-    np.testing.assert_allclose(made, fm.coordinates(weights), atol=1e-12)
-    np.testing.assert_array_equal(same, precision)
+    on_simplex, same_precision = _kernels.solve_on_simplex(Lambda, u, 2.0, fm.origin, fm.basis)
+    np.testing.assert_allclose(on_simplex, fm.coordinates(weights), atol=1e-12)
+    np.testing.assert_array_equal(same_precision, precision)
 
 
 def bonus_twin(X, inverse, scale, sampling, noise, factor, cap):
@@ -307,7 +327,8 @@ def precision(rng, m):
 @pytest.mark.parametrize("m", [1, 2, 5, 30])
 def test_the_kernel_of_the_bonus_equals_its_twin(m):
     rng = np.random.default_rng(m)
-    X, inverse = rng.normal(size=(40, m)), np.linalg.inv(precision(rng, m))
+    X = rng.normal(size=(40, m))
+    inverse = np.linalg.inv(precision(rng, m))
     for arguments in (
         (1.0, 0.25, 3.0, 0.1, 1.0),
         (4.0, 2.0, 0.0, 1.0, math.inf),
@@ -336,16 +357,19 @@ def test_the_formula_in_plain_numbers():
 
 def test_many_rows_at_once():
     rng = np.random.default_rng(0)
-    X, L, width = rng.normal(size=(6, 4, 3)), precision(rng, 3), Width(0.25, 2.0)
-    made = bonus(X, L, 2.0, width)
-    assert made.shape == (6, 4)
-    assert made[5, 2] == pytest.approx(float(bonus(X[5, 2], L, 2.0, width)), rel=1e-14)
-    np.testing.assert_array_equal(bonus(X.swapaxes(0, 1), L, 2.0, width), made.T)
+    X = rng.normal(size=(6, 4, 3))
+    L = precision(rng, 3)
+    width = Width(0.25, 2.0)
+    widths = bonus(X, L, 2.0, width)
+    assert widths.shape == (6, 4)
+    assert widths[5, 2] == pytest.approx(float(bonus(X[5, 2], L, 2.0, width)), rel=1e-14)
+    np.testing.assert_array_equal(bonus(X.swapaxes(0, 1), L, 2.0, width), widths.T)
 
 
 def test_it_shrinks_with_data_and_grows_with_noise():
     rng = np.random.default_rng(1)
-    X, L = rng.normal(size=(50, 4)), precision(rng, 4)
+    X = rng.normal(size=(50, 4))
+    L = precision(rng, 4)
     width = tight(target_std=0.5, response_noise=1.0, gram_noise=1.0)
     noisier = tight(target_std=0.5, response_noise=1.0, gram_noise=2.0)
     now = bonus(X, L, 1.0, width)
@@ -364,7 +388,8 @@ def test_gram_noise_moves_predictions_as_the_width_says():
     rng = np.random.default_rng(2)
     Z = rng.normal(scale=3.0, size=(20_000, 3, 3))
     Z = (Z + Z.swapaxes(1, 2)) / 2
-    v, w = np.array([0.0, 2.0, 0.0]), np.array([math.sqrt(0.5), 0.0, 0.0])
+    v = np.array([0.0, 2.0, 0.0])
+    w = np.array([math.sqrt(0.5), 0.0, 0.0])
     assert (v @ Z @ w).var() == pytest.approx(
         tight(target_std=0.0, response_noise=0.0, gram_noise=3.0).noise * 4.0, rel=0.04
     )

@@ -42,27 +42,34 @@ def test_lemma_3_1(setting):
         "parameter_norm": np.sqrt(d),
         "failure": alpha,
     }
-    made = Regularity(least, most, nu)
-    assert made.beta(row_norm=np.sqrt(d) * H, span=H, **shared) == pytest.approx(
+    regularity = Regularity(least, most, nu)
+    assert regularity.beta(row_norm=np.sqrt(d) * H, span=H, **shared) == pytest.approx(
         float(beta_p), rel=1e-12
     )
-    assert made.beta(row_norm=1.0, span=1.0, **shared) == pytest.approx(float(beta_r), rel=1e-12)
+    assert regularity.beta(row_norm=1.0, span=1.0, **shared) == pytest.approx(
+        float(beta_r), rel=1e-12
+    )
 
 
 def test_the_width_covers_the_truth():
     """200 regressions with noise and a shift that keep Assumption 2: the true parameter is in every
     confidence set (failure 0.1).
     """
-    rng, d, K, shift = np.random.default_rng(0), 3, 400, 60.0
+    rng = np.random.default_rng(0)
+    d = 3
+    K = 400
+    shift = 60.0
     for _ in range(200):
-        theta, X = rng.uniform(0, 0.5, size=d), rng.uniform(0, 1 / np.sqrt(3), size=(K, d))
+        theta = rng.uniform(0, 0.5, size=d)
+        X = rng.uniform(0, 1 / np.sqrt(3), size=(K, d))
         y = (rng.uniform(size=K) < X @ theta).astype(float)
         Z = rng.normal(size=(d, d))
         Z = (Z + Z.T) * 5 / np.linalg.norm(Z + Z.T, 2)
         z = rng.normal(size=d)
-        Lambda, u = X.T @ X + Z, X.T @ y + z
-        made = Regularity(shift - 5, shift + 5, np.linalg.norm(z) / np.sqrt(shift - 5))
-        beta = made.beta(
+        Lambda = X.T @ X + Z
+        u = X.T @ y + z
+        regularity = Regularity(shift - 5, shift + 5, np.linalg.norm(z) / np.sqrt(shift - 5))
+        beta = regularity.beta(
             episodes=K,
             horizon=1,
             dimension=d,
@@ -71,16 +78,17 @@ def test_the_width_covers_the_truth():
             parameter_norm=np.linalg.norm(theta),
             failure=0.1,
         )
-        found = Shift(shift, beta).estimate(Lambda, u, noise_std=1.0)
-        error = theta - found.weights
-        assert np.sqrt(error @ found.precision @ error) <= beta
-        np.testing.assert_allclose(found.precision @ found.weights, u, atol=1e-9)
+        estimate = Shift(shift, beta).estimate(Lambda, u, noise_std=1.0)
+        error = theta - estimate.weights
+        assert np.sqrt(error @ estimate.precision @ error) <= beta
+        np.testing.assert_allclose(estimate.precision @ estimate.weights, u, atol=1e-9)
 
 
 def test_repair_solves_what_is_left_after_the_noise():
-    Lambda, u = np.diag([100.0, -3.0])[None], np.array([[50.0, 2.0]])
-    found = Repair(1.0, ridge=1.0).estimate(Lambda, u, noise_std=0.0)
-    np.testing.assert_allclose(found.weights, [[50 / 101, 2.0]])
+    Lambda = np.diag([100.0, -3.0])[None]
+    u = np.array([[50.0, 2.0]])
+    estimate = Repair(1.0, ridge=1.0).estimate(Lambda, u, noise_std=0.0)
+    np.testing.assert_allclose(estimate.weights, [[50 / 101, 2.0]])
     assert Repair(2.0, 0.3).width(noise_std=4.0).noise == pytest.approx(2.0**2 + 4.0**2 / 4)
 
 

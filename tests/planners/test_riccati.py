@@ -15,7 +15,8 @@ def system(seed, n=3, d=2, *, radius=1.1):
     rng = np.random.default_rng(seed)
     A = rng.normal(size=(n, n))
     A *= radius / np.abs(np.linalg.eigvals(A)).max()
-    G, F = rng.normal(size=(n, n)), rng.normal(size=(d, d))
+    G = rng.normal(size=(n, n))
+    F = rng.normal(size=(d, d))
     return A, rng.normal(size=(n, d)), G @ G.T + 0.1 * np.eye(n), F @ F.T + 0.1 * np.eye(d)
 
 
@@ -62,11 +63,15 @@ def rollout_cost(A, B, Q, R, x, inputs):
 def test_no_sequence_of_inputs_is_cheaper(seed):
     """The whole episode from x_1 as one least squares problem in (u_1, ..., u_H)."""
     A, B, Q, R = system(seed)
-    H, n, d = 5, 3, 2
+    H = 5
+    n = 3
+    d = 2
     P, policy = riccati(A, B, Q, R, H)
     x = np.random.default_rng(seed).normal(size=n)
-    half_Q, half_R = np.linalg.cholesky(Q).T, np.linalg.cholesky(R).T
-    rows, sides = [], []
+    half_Q = np.linalg.cholesky(Q).T
+    half_R = np.linalg.cholesky(R).T
+    rows = []
+    sides = []
     for h in range(H):
         reach = [
             np.linalg.matrix_power(A, h - 1 - k) @ B if k < h else np.zeros((n, d))
@@ -76,7 +81,8 @@ def test_no_sequence_of_inputs_is_cheaper(seed):
         sides += [-half_Q @ np.linalg.matrix_power(A, h) @ x, np.zeros(d)]
     best = np.linalg.lstsq(np.vstack(rows), np.concatenate(sides), rcond=None)[0].reshape(H, d)
     assert rollout_cost(A, B, Q, R, x, best) == pytest.approx(x @ P[0] @ x, rel=1e-10)
-    state, played = x, []
+    state = x
+    played = []
     for h in range(H):
         played.append(policy.gains[h] @ state)
         state = A @ state + B @ played[-1]
@@ -86,9 +92,11 @@ def test_no_sequence_of_inputs_is_cheaper(seed):
 def test_costs_of_other_gains_are_their_rollouts():
     A, B, Q, R = system(7)
     gains = np.random.default_rng(8).normal(size=(4, 2, 3))
-    P, optimum = linear_costs(A, B, Q, R, gains), riccati(A, B, Q, R, 4)[0]
+    P = linear_costs(A, B, Q, R, gains)
+    optimum = riccati(A, B, Q, R, 4)[0]
     for x in np.eye(3):
-        state, inputs = x, []
+        state = x
+        inputs = []
         for K in gains:
             inputs.append(K @ state)
             state = A @ state + B @ inputs[-1]

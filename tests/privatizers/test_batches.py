@@ -39,7 +39,8 @@ class FreshNoise:
     modulus = None
 
     def __init__(self, bound, schedule, privacy, noise):
-        self.bound, self._source = bound, noise.fork()
+        self.bound = bound
+        self._source = noise.fork()
         self._added = additive_noise(
             bound,
             loss_for(privacy),
@@ -121,7 +122,9 @@ def test_a_new_privatizer_is_one_class_and_one_line(monkeypatch):
         confide.explain(agent())
     run = confide.run(agent(), world, seed=3)
     assert run.episodes == 60 and run.guarantee.request == PRIVACY
-    one, other, rng = agent(), agent(), np.random.default_rng(0)
+    one = agent()
+    other = agent()
+    rng = np.random.default_rng(0)
     users = [world.sample(one.next_batch().policy, 10, rng) for _ in range(3)]
     for part in users[:2]:
         one.observe(part)
@@ -145,42 +148,42 @@ def test_no_user_is_added_beyond_the_guarantee():
     """A service may close a batch of any size: then fewer users are left than the schedule's next
     batch has.
     """
-    made = central()
-    made.close(np.zeros(2), 4)
-    assert made.batch == (4, 5) and not made.is_exhausted
+    privatizer = central()
+    privatizer.close(np.zeros(2), 4)
+    assert privatizer.batch == (4, 5) and not privatizer.is_exhausted
     with pytest.raises(InvalidParameter, match="users 5 to 6 cross the release after user 5"):
-        made.absorb(Bounded(np.zeros(2), BALL, 2))
-    made.absorb(Bounded(np.zeros(2), BALL, 1))
-    assert made.users == 5 and made.generation == 2 and made.is_exhausted
-    made = central()
-    made.close(np.zeros(2), 5)
+        privatizer.absorb(Bounded(np.zeros(2), BALL, 2))
+    privatizer.absorb(Bounded(np.zeros(2), BALL, 1))
+    assert privatizer.users == 5 and privatizer.generation == 2 and privatizer.is_exhausted
+    privatizer = central()
+    privatizer.close(np.zeros(2), 5)
     with pytest.raises(StreamExhausted, match="covers 5 users, and all were absorbed"):
-        made.absorb(Bounded(np.zeros(2), BALL, 1))
+        privatizer.absorb(Bounded(np.zeros(2), BALL, 1))
 
 
 def test_an_exception_within_a_batch_leaves_it_unusable(monkeypatch):
     """Its users may be in the sum already: they must neither come again nor be released."""
-    made = central()
+    privatizer = central()
     monkeypatch.setattr(
-        made._noise.counter, "absorb", lambda _: (_ for _ in ()).throw(MemoryError())
+        privatizer._noise.counter, "absorb", lambda _: (_ for _ in ()).throw(MemoryError())
     )
-    made.absorb(Bounded(np.zeros(2), BALL, 1))
+    privatizer.absorb(Bounded(np.zeros(2), BALL, 1))
     with pytest.raises(MemoryError):
-        made.absorb(Bounded(np.zeros(2), BALL, 1))
+        privatizer.absorb(Bounded(np.zeros(2), BALL, 1))
     for attempt in (
-        made.release,
-        made.save,
-        made.close,
-        lambda: made.absorb(Bounded(np.zeros(2), BALL, 1)),
+        privatizer.release,
+        privatizer.save,
+        privatizer.close,
+        lambda: privatizer.absorb(Bounded(np.zeros(2), BALL, 1)),
     ):
         with pytest.raises(StateError, match="restore the saved state"):
             attempt()
 
 
 def test_the_size_of_a_schedules_batch_is_not_decided_again():
-    made = central()
-    made.open(BALL, 1)
-    assert made.batch == (0, 2)
+    privatizer = central()
+    privatizer.open(BALL, 1)
+    assert privatizer.batch == (0, 2)
     rounds = CentralPrivatizer(BALL, AtMost(5, 2), privacy=PRIVACY, noise=noise_source("fast", 0))
     with pytest.raises(StateError, match="no round is open"):
         _ = rounds.batch

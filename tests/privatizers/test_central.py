@@ -74,7 +74,8 @@ def test_the_promise_is_central_and_becomes_joint_by_the_billboard():
 
 
 def test_users_in_batches_are_the_same_as_one_by_one():
-    one, many = make(), make()
+    one = make()
+    many = make()
     for i in range(9):
         one.absorb(user(i))
     for first, last in ((0, 2), (2, 4), (4, 5), (5, 9)):
@@ -119,7 +120,8 @@ def test_the_best_counter_for_each_kind_of_noise():
 
 @pytest.mark.parametrize("source", ["fast", "secure"])
 def test_saved_in_the_middle_of_a_batch_it_goes_on(source):
-    whole, first = make(seed=3, source=source), make(seed=3, source=source)
+    whole = make(seed=3, source=source)
+    first = make(seed=3, source=source)
     for i in range(6):
         whole.absorb(user(i))
         first.absorb(user(i))

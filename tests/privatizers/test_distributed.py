@@ -45,38 +45,40 @@ def server(seed=0, *, users=40, size=20, privacy=ASKED, source="fast"):
     return DistributedPrivatizer(BALL, every(size, users), privacy=privacy, noise=noise)
 
 
-def shares(made, value=(0.5, -0.25, 0.0), count=1):
+def shares(privatizer, value=(0.5, -0.25, 0.0), count=1):
     """What so many devices with the same data hand to the aggregator."""
-    batch = made.share_batch(ROUND)
+    batch = privatizer.share_batch(ROUND)
     values = BALL.clip(np.array(value)).values
     return [
-        made._shares.noise.add(values, batch.users, 1, made.device_source()) % batch.modulus
+        privatizer._shares.noise.add(values, batch.users, 1, privatizer.device_source())
+        % batch.modulus
         for _ in range(count)
     ]
 
 
-def add_up(made, numbers):
+def add_up(privatizer, numbers):
     """The ideal aggregator of a simulation."""
     for each in numbers:
-        made.simulate_aggregation(made.share_batch(ROUND), DeviceShare(each))
+        privatizer.simulate_aggregation(privatizer.share_batch(ROUND), DeviceShare(each))
 
 
 def test_the_sum_is_that_of_the_contributions_up_to_noise():
-    made = server()
-    add_up(made, shares(made, count=20))
-    released = made.release()
-    assert released.generation == 1 and released.users == 20 == made.users
+    privatizer = server()
+    add_up(privatizer, shares(privatizer, count=20))
+    released = privatizer.release()
+    assert released.generation == 1 and released.users == 20 == privatizer.users
     assert np.abs(released.values - 20 * np.array([0.5, -0.25, 0.0])).max() < 6 * released.noise.std
-    add_up(made, shares(made, count=20))
-    assert made.release().noise.std == pytest.approx(math.sqrt(2) * released.noise.std)
+    add_up(privatizer, shares(privatizer, count=20))
+    assert privatizer.release().noise.std == pytest.approx(math.sqrt(2) * released.noise.std)
     with pytest.raises(StreamExhausted):
-        _ = made.share_batch(ROUND)
+        _ = privatizer.share_batch(ROUND)
 
 
 def test_the_sum_of_an_aggregator_is_released_as_it_is():
     """The same shares, added up by somebody else, by the simulation, and plainly."""
     for away in range(5):
-        served, simulated = server(3), server(3)
+        served = server(3)
+        simulated = server(3)
         numbers = shares(served, count=20 - away)
         batch = served.share_batch(ROUND)
         served.receive_sum(batch.id, sum(numbers) % batch.modulus, 20 - away)
@@ -110,56 +112,61 @@ def test_a_batch_shows_one_sum_whoever_stays_away():
         two_gaps,
         *(rng.choice(40, rng.integers(20, 41), replace=False) for _ in range(5)),
     ):
-        made = server(privacy=half, users=40, size=40)
-        before = set(vars(made))
-        numbers = shares(made, count=40)
-        batch = made.share_batch(ROUND)
-        made.receive_sum(batch.id, sum(numbers[i] for i in present) % batch.modulus, len(present))
-        assert made.generation == 1 and set(vars(made)) == before
-        sensitivity = made._shares.noise.sensitivity / made._shares.noise.step
+        privatizer = server(privacy=half, users=40, size=40)
+        before = set(vars(privatizer))
+        numbers = shares(privatizer, count=40)
+        batch = privatizer.share_batch(ROUND)
+        privatizer.receive_sum(
+            batch.id, sum(numbers[i] for i in present) % batch.modulus, len(present)
+        )
+        assert privatizer.generation == 1 and set(vars(privatizer)) == before
+        sensitivity = privatizer._shares.noise.sensitivity / privatizer._shares.noise.step
         assert (
-            sum_epsilon(made._shares.noise.share(40), len(present), sensitivity, 3, 1e-5)
+            sum_epsilon(privatizer._shares.noise.share(40), len(present), sensitivity, 3, 1e-5)
             <= 1 + 1e-9
         )
         with pytest.raises(StreamExhausted):
-            made.receive_sum(batch.id, sum(numbers[8:20]) % batch.modulus, 12)
+            privatizer.receive_sum(batch.id, sum(numbers[8:20]) % batch.modulus, 12)
     # The sum of the 12 devices between the gaps would have had this epsilon. It is refused by its
     # size.
-    assert sum_epsilon(made._shares.noise.share(40), 12, sensitivity, 3, 1e-5) > 1.2
-    made = server(privacy=half, users=40, size=40)
+    assert sum_epsilon(privatizer._shares.noise.share(40), 12, sensitivity, 3, 1e-5) > 1.2
+    privatizer = server(privacy=half, users=40, size=40)
     with pytest.raises(BatchNotOpened):
-        made.receive_sum(made.share_batch(ROUND).id, sum(numbers[8:20]) % made._shares.modulus, 12)
-    assert made.generation == 0 and not made.release().values.any()
+        privatizer.receive_sum(
+            privatizer.share_batch(ROUND).id, sum(numbers[8:20]) % privatizer._shares.modulus, 12
+        )
+    assert privatizer.generation == 0 and not privatizer.release().values.any()
 
 
 def test_too_many_absent_and_nothing_is_released():
-    made = server()
-    numbers, batch = shares(made, count=18), made.share_batch(ROUND)
-    add_up(made, numbers[:15])
+    privatizer = server()
+    numbers = shares(privatizer, count=18)
+    batch = privatizer.share_batch(ROUND)
+    add_up(privatizer, numbers[:15])
     with pytest.raises(
         BatchNotOpened, match=r"5 of the 20 devices.*allows 4.*nothing of the batch is released"
     ):
-        made.stay_away(5)
-    assert made.users == 0 == made.generation and not made.release().values.any()
+        privatizer.stay_away(5)
+    assert privatizer.users == 0 == privatizer.generation and not privatizer.release().values.any()
     with pytest.raises(StaleMessage):
-        made.simulate_aggregation(batch, DeviceShare(numbers[15]))
+        privatizer.simulate_aggregation(batch, DeviceShare(numbers[15]))
     with pytest.raises(BatchNotOpened, match=r"5 of the 20 devices"):
-        made.receive_sum(made.share_batch(ROUND).id, numbers[0], 15)
-    assert made.users == 0 == made.generation
-    add_up(made, shares(made, count=16))
-    made.stay_away(4)
-    assert made.generation == 1 and made.users == 20 and made.release().users == 16
+        privatizer.receive_sum(privatizer.share_batch(ROUND).id, numbers[0], 15)
+    assert privatizer.users == 0 == privatizer.generation
+    add_up(privatizer, shares(privatizer, count=16))
+    privatizer.stay_away(4)
+    assert (
+        privatizer.generation == 1 and privatizer.users == 20 and privatizer.release().users == 16
+    )
 
 
 def test_fewer_dropouts_give_more_privacy():
-    made = server()
-    share, sensitivity = (
-        made._shares.noise.share(20),
-        made._shares.noise.sensitivity / made._shares.noise.step,
-    )
+    privatizer = server()
+    share = privatizer._shares.noise.share(20)
+    sensitivity = privatizer._shares.noise.sensitivity / privatizer._shares.noise.step
     everybody, promised = (sum_epsilon(share, n, sensitivity, 3, 1e-5) for n in (20, 16))
     assert everybody < 0.92 * promised and promised <= 1
-    assert made.guarantee.epsilon == pytest.approx(1.0, rel=1e-6)
+    assert privatizer.guarantee.epsilon == pytest.approx(1.0, rel=1e-6)
 
 
 def test_every_batch_keeps_the_promise():
@@ -179,7 +186,8 @@ def test_a_crowd_has_the_law_of_its_devices():
     """450 numbers each way: standard deviations within 14 % of what is stated, four standard errors
     (false alarms: 1e-4 before the seeds are fixed), where a scale that is 20 % off is not.
     """
-    crowds, devices = [], []
+    crowds = []
+    devices = []
     for seed in range(150):
         crowd, real = (server(1000 * seed + kind, users=8, size=8) for kind in (1, 2))
         nobody = BALL.clip(np.zeros(3))
@@ -199,15 +207,16 @@ def test_a_crowd_has_the_law_of_its_devices():
 
 
 def test_secure_noise_comes_in_shares():
-    made = server(users=4, size=4, source="secure")
-    add_up(made, shares(made, count=4))
-    assert made.generation == 1 and made.guarantee.source == "secure"
-    verify(certify(made.guarantee, [made.mechanism()]))
+    privatizer = server(users=4, size=4, source="secure")
+    add_up(privatizer, shares(privatizer, count=4))
+    assert privatizer.generation == 1 and privatizer.guarantee.source == "secure"
+    verify(certify(privatizer.guarantee, [privatizer.mechanism()]))
 
 
 def test_hostile_sums_are_refused_and_change_nothing():
-    made = server()
-    batch, good = made.share_batch(ROUND), sum(shares(made, count=20)) % made._shares.modulus
+    privatizer = server()
+    batch = privatizer.share_batch(ROUND)
+    good = sum(shares(privatizer, count=20)) % privatizer._shares.modulus
     bad = [
         (b"x" * 16, good, 20),
         ("id", good, 20),
@@ -215,7 +224,7 @@ def test_hostile_sums_are_refused_and_change_nothing():
         (batch.id, good + 0.5, 20),
         (batch.id, good.astype(float), 20),
         (batch.id, -1 - good, 20),
-        (batch.id, good + made._shares.modulus, 20),
+        (batch.id, good + privatizer._shares.modulus, 20),
         (batch.id, [[1], [2, 3]], 20),
         (batch.id, "abc", 20),
         (batch.id, good, 21),
@@ -224,23 +233,24 @@ def test_hostile_sums_are_refused_and_change_nothing():
     ]
     for sent in bad:
         with pytest.raises(InvalidParameter):
-            made.receive_sum(*sent)
+            privatizer.receive_sum(*sent)
     other = dataclasses.replace(batch, least=1)
     with pytest.raises(StaleMessage):
-        made.simulate_aggregation(other, DeviceShare(good))
+        privatizer.simulate_aggregation(other, DeviceShare(good))
     with pytest.raises(InvalidParameter, match="must be"):
-        made.simulate_aggregation(batch, good)
-    assert made.users == 0 and made.share_batch(ROUND) == batch
-    made.receive_sum(batch.id, good, 20)
+        privatizer.simulate_aggregation(batch, good)
+    assert privatizer.users == 0 and privatizer.share_batch(ROUND) == batch
+    privatizer.receive_sum(batch.id, good, 20)
     with pytest.raises(StaleMessage):
-        made.receive_sum(batch.id, good, 20)
-    add_up(made, shares(made))
+        privatizer.receive_sum(batch.id, good, 20)
+    add_up(privatizer, shares(privatizer))
     with pytest.raises(InvalidParameter, match="a sum comes alone"):
-        made.receive_sum(made.share_batch(ROUND).id, good, 20)
+        privatizer.receive_sum(privatizer.share_batch(ROUND).id, good, 20)
 
 
 def test_saved_and_restored():
-    whole, first = server(5), server(5)
+    whole = server(5)
+    first = server(5)
     sent = shares(whole, count=20)
     batch = whole.share_batch(ROUND)
     add_up(whole, sent)
@@ -283,11 +293,11 @@ def test_what_it_is_not_made_for():
 def test_expected_noise_is_that_of_everybody_present():
     schedule = custom((10, 30, 40))
     expected = expected_noise(BALL, schedule, privacy=ASKED, discrete=False)
-    made = DistributedPrivatizer(BALL, schedule, privacy=ASKED, noise=noise_source("fast", 0))
+    privatizer = DistributedPrivatizer(BALL, schedule, privacy=ASKED, noise=noise_source("fast", 0))
     stds = []
     for users in (10, 20, 10):
-        add_up(made, shares(made, count=users))
-        stds.append(made.release().noise.std)
+        add_up(privatizer, shares(privatizer, count=users))
+        stds.append(privatizer.release().noise.std)
     assert [expected.first, expected.last, expected.worst] == pytest.approx(
         [stds[0], stds[-1], stds[-1]]
     )
@@ -304,8 +314,8 @@ def test_expected_noise_is_that_of_everybody_present():
     ],
 )
 def test_a_forged_certificate_is_caught(change, said):
-    made = server()
-    document = certify(made.guarantee, [made.mechanism()]).document
+    privatizer = server()
+    document = certify(privatizer.guarantee, [privatizer.mechanism()]).document
     verify(Certificate(document))
     mechanism = document["mechanisms"][0]
     for name, value in change.items():
@@ -332,12 +342,14 @@ def test_a_certificate_of_fast_noise_cannot_call_it_secure():
 
 
 def test_a_certificate_states_its_assumptions():
-    made = server()
-    document = certify(made.guarantee, [made.mechanism()]).document
+    privatizer = server()
+    document = certify(privatizer.guarantee, [privatizer.mechanism()]).document
     kinds = {assumption["kind"] for assumption in document["assumptions"]}
     assert kinds >= {"ideal-aggregator", "honest-devices"} and "trusted-curator" not in kinds
     document["assumptions"] = [
-        said for said in document["assumptions"] if said["kind"] != "ideal-aggregator"
+        assumption
+        for assumption in document["assumptions"]
+        if assumption["kind"] != "ideal-aggregator"
     ]
     with pytest.raises(CertificateError, match="assumption"):
         verify(Certificate(document))
@@ -374,29 +386,32 @@ def test_a_learner_goes_on_without_those_who_stay_away():
 def test_a_run_says_what_was_simulated():
     world, agent = learner()
     one_by_one = confide.run(agent, world, seed=1)
-    (said,) = [each.text for each in one_by_one.certificate.assumptions if each.kind == "simulated"]
+    (sentence,) = [
+        each.text for each in one_by_one.certificate.assumptions if each.kind == "simulated"
+    ]
     assert (
-        "simulated aggregation: the shares of 40 users were added up by the server itself" in said
+        "simulated aggregation: the shares of 40 users were added up by the server itself"
+        in sentence
     )
     _, agent = learner()
     counted = confide.run(agent, world, seed=1, counts=True)
     assert any("no device sent a message" in each.text for each in counted.certificate.assumptions)
-    said = dict(confide.explain(agent).rows())
-    assert said["trust"][0].startswith("distributed: only the user's device sees the data")
+    rows = dict(confide.explain(agent).rows())
+    assert rows["trust"][0].startswith("distributed: only the user's device sees the data")
     assert (
-        said["mechanism"][0] == "discrete Gaussian noise in shares, one from each device: "
+        rows["mechanism"][0] == "discrete Gaussian noise in shares, one from each device: "
         "4 sums of batches, each seen once"
     )
-    assert "assuming an ideal aggregator" in said["trust"][0]
+    assert "assuming an ideal aggregator" in rows["trust"][0]
     assert counted.guarantee.trust is confide.privacy.Trust.DISTRIBUTED
     assert str(counted.guarantee).endswith("assuming an ideal aggregator")
 
 
 def device(world, agent, **options):
-    made = ShareClient(
+    client = ShareClient(
         agent.algorithm, ASKED, agent.shares.batch, noise_source("fast", 1), **options
     )
-    return made, world.sample(made.plan(agent.publish()), 1, np.random.default_rng(0))
+    return client, world.sample(client.plan(agent.publish()), 1, np.random.default_rng(0))
 
 
 def test_devices_and_an_aggregator_of_ones_own():
@@ -405,7 +420,8 @@ def test_devices_and_an_aggregator_of_ones_own():
     """
     world, agent = learner(noise=noise_source("fast", 0))
     for _ in range(4):
-        batch, total = agent.shares.batch, 0
+        batch = agent.shares.batch
+        total = 0
         for i in range(9):
             one = ShareClient(agent.algorithm, ASKED, batch, noise_source("fast", i))
             handed = []
@@ -422,22 +438,22 @@ def test_devices_and_an_aggregator_of_ones_own():
 
 def test_a_share_leaves_through_the_aggregation_alone(capsys, caplog):
     world, agent = learner(noise=noise_source("fast", 0))
-    made, episode = device(world, agent)
+    client, episode = device(world, agent)
     seen = []
-    assert made.contribute(episode, lambda _, share: seen.append(share)) is None
+    assert client.contribute(episode, lambda _, share: seen.append(share)) is None
     (share,) = seen
     numbers = share.for_aggregation()
-    shown = (repr(share), str(share), f"{share}", repr(made), str(vars(made)))
+    shown = (repr(share), str(share), f"{share}", repr(client), str(vars(client)))
     assert not any(str(int(number)) in text for text in shown for number in numbers if number > 999)
     for forbidden in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(PrivacyError):
             forbidden(share)
         with pytest.raises(PrivacyError):
-            forbidden(made)
+            forbidden(client)
     assert capsys.readouterr() == ("", "") and not caplog.records
     kept = [
         value
-        for value in vars(made).values()
+        for value in vars(client).values()
         if isinstance(value, bytes | np.ndarray | DeviceShare)
     ]
     assert kept == []
@@ -464,7 +480,7 @@ def test_a_server_takes_no_message_under_distributed_noise():
 
 def test_a_device_contributes_once(tmp_path):
     world, agent = learner(noise=noise_source("fast", 0))
-    made, episode = device(world, agent, store=tmp_path / "device")
+    client, episode = device(world, agent, store=tmp_path / "device")
     twin, _ = device(world, agent, store=tmp_path / "device")
     seen = []
 
@@ -473,9 +489,9 @@ def test_a_device_contributes_once(tmp_path):
         raise OSError("the network is down")
 
     with pytest.raises(OSError, match="network"):
-        made.contribute(episode, aggregate)
+        client.contribute(episode, aggregate)
     again, _ = device(world, agent, store=tmp_path / "device")
-    for one in (made, twin, again):
+    for one in (client, twin, again):
         with pytest.raises(PrivacyError, match="has contributed"):
             one.contribute(episode, aggregate)
     assert len(seen) == 1
@@ -488,10 +504,10 @@ def test_a_device_contributes_once(tmp_path):
 
 def test_a_fork_does_not_contribute():
     world, agent = learner(noise=noise_source("fast", 0))
-    made, episode = device(world, agent)
-    made._process = os.getpid() + 1
+    client, episode = device(world, agent)
+    client._process = os.getpid() + 1
     with pytest.raises(StateError, match="fork"):
-        made.contribute(episode, agent.shares.simulate_aggregation)
+        client.contribute(episode, agent.shares.simulate_aggregation)
     assert agent.users == 0
 
 
@@ -521,9 +537,9 @@ def test_a_device_refuses_a_batch_that_does_not_fit():
         )
     with pytest.raises(InvalidParameter, match="32 bytes"):
         dataclasses.replace(batch, round=b"short")
-    made, _ = device(world, agent)
+    client, _ = device(world, agent)
     with pytest.raises(StaleMessage, match="use the batch of that release"):
-        made.adopt(agent.current_round(), 1)
+        client.adopt(agent.current_round(), 1)
     with pytest.raises(InvalidParameter, match="call plan first"):
         ShareClient(agent.algorithm, ASKED, batch).contribute(
             None, agent.shares.simulate_aggregation
@@ -533,7 +549,7 @@ def test_a_device_refuses_a_batch_that_does_not_fit():
 def test_a_device_that_plans_another_round_takes_no_part():
     """As on another processor: the release is the same, and the policies are not."""
     world, agent = learner(noise=noise_source("fast", 0))
-    made, episode = device(world, agent)
+    client, episode = device(world, agent)
     planned = agent.current_round()
     other = dataclasses.replace(planned, policies=(RandomPolicy(2), *planned.policies[1:]))
     elsewhere = ShareClient(agent.algorithm, ASKED, agent.shares.batch)
@@ -547,5 +563,5 @@ def test_a_device_that_plans_another_round_takes_no_part():
         agent.shares.simulate_aggregation(
             forged, DeviceShare(np.zeros(forged.size, dtype=np.int64))
         )
-    made.contribute(episode, agent.shares.simulate_aggregation)
+    client.contribute(episode, agent.shares.simulate_aggregation)
     assert agent.users == 1

@@ -35,7 +35,8 @@ from confide.privatizers import (
 
 BOUND = L2Ball(1.0, 3)
 SCHEDULE = custom([4, 10])
-PRIVACY, PURE = LocalDP(2.0, 1e-5), LocalDP(2.0, delta=0.0)
+PRIVACY = LocalDP(2.0, 1e-5)
+PURE = LocalDP(2.0, delta=0.0)
 # request and loss: a given loss, as of printed constants, is kept by additive noise
 NOISES = {
     "gaussian": (PRIVACY, loss_for(PRIVACY)),
@@ -46,11 +47,11 @@ NOISES = {
 
 def privatizer(kind="codebook", seed=0, schedule=SCHEDULE, source=None):
     privacy, loss = NOISES[kind]
-    made = LocalPrivatizer(
+    server = LocalPrivatizer(
         BOUND, schedule, privacy=privacy, noise=source or noise_source("fast", seed), loss=loss
     )
-    assert made.release().noise.distribution == kind
-    return made
+    assert server.release().noise.distribution == kind
+    return server
 
 
 def messages(server, count):
@@ -129,7 +130,8 @@ def test_hostile_numbers_reach_no_farther_than_the_limit(kind, reach):
 def gathered(kind, *, crowd, runs=2000, users=8):
     """The released sums of `users` silent users, in units of one message's noise."""
     server = privatizer(kind, seed=3, schedule=custom(range(users, users * runs + 1, users)))
-    nobody, seen = Bounded(np.zeros(3), BOUND), [np.zeros(3)]
+    nobody = Bounded(np.zeros(3), BOUND)
+    seen = [np.zeros(3)]
     for _ in range(runs):
         if crowd:
             server.absorb(Bounded(np.zeros(3), BOUND, users))
@@ -194,10 +196,10 @@ def test_a_crowd_is_for_simulation_only():
 @pytest.mark.parametrize("kind", NOISES)
 def test_its_certificate_verifies(kind, source):
     server = privatizer(kind, source=noise_source(source))
-    made = certify(server.guarantee, [server.mechanism()])
-    assert verify(made).epsilon == pytest.approx(2.0, rel=1e-4)
-    assert taken_on_trust(made) == []
-    assert made.document["guarantee"]["trust"] == "local"
+    certificate = certify(server.guarantee, [server.mechanism()])
+    assert verify(certificate).epsilon == pytest.approx(2.0, rel=1e-4)
+    assert taken_on_trust(certificate) == []
+    assert certificate.document["guarantee"]["trust"] == "local"
     assert server.guarantee.loss == (PureDP(2.0) if kind != "gaussian" else loss_for(PRIVACY))
 
 
@@ -213,13 +215,13 @@ def test_its_certificate_verifies(kind, source):
 )
 def test_a_forged_certificate_of_a_codebook_does_not_verify(change, message):
     server = privatizer()
-    made = certify(server.guarantee, [server.mechanism()])
-    made.document["mechanisms"][0]["parameters"] |= change
+    certificate = certify(server.guarantee, [server.mechanism()])
+    certificate.document["mechanisms"][0]["parameters"] |= change
     with pytest.raises(CertificateError, match=message):
-        verify(made)
-    del made.document["mechanisms"][0]["parameters"]["nearest"]
+        verify(certificate)
+    del certificate.document["mechanisms"][0]["parameters"]["nearest"]
     with pytest.raises(CertificateError, match="nearest"):
-        verify(made)
+        verify(certificate)
 
 
 def test_a_codebook_keeps_no_more_than_its_own_epsilon():
@@ -227,13 +229,13 @@ def test_a_codebook_keeps_no_more_than_its_own_epsilon():
     coin.
     """
     server = privatizer()
-    made = certify(server.guarantee, [server.mechanism()])
+    certificate = certify(server.guarantee, [server.mechanism()])
     other = LocalPrivatizer(
         BOUND, SCHEDULE, privacy=LocalDP(3.0, 1e-5), noise=noise_source("fast", 0)
     ).mechanism()
-    made.document["mechanisms"] = [other.to_json()]
+    certificate.document["mechanisms"] = [other.to_json()]
     with pytest.raises(CertificateError, match="the stated loss is"):
-        verify(made)
+        verify(certificate)
 
 
 def test_after_a_restore_no_device_gets_the_noise_of_an_earlier_one():
@@ -241,7 +243,8 @@ def test_after_a_restore_no_device_gets_the_noise_of_an_earlier_one():
     same noise the difference of two messages would be the difference of two users' data.
     """
     one = privatizer()
-    saved, lost = one.save(), one.device_source().gaussian(1.0, 50)
+    saved = one.save()
+    lost = one.device_source().gaussian(1.0, 50)
     for other in (privatizer(), privatizer(seed=9)):
         other.restore(saved, released=0)
         assert not np.isclose(other.device_source().gaussian(1.0, 50), lost).any()
@@ -252,7 +255,8 @@ def test_after_a_restore_no_device_gets_the_noise_of_an_earlier_one():
 
 
 def test_saved_and_restored_it_goes_on_with_the_same_bits_and_knows_its_duplicates():
-    one, other = privatizer(), privatizer(seed=9)
+    one = privatizer()
+    other = privatizer(seed=9)
     sent = messages(one, 4)
     for message in sent[:3]:
         one.receive(message)
@@ -283,12 +287,12 @@ def rounds(privacy=LOCAL, users=20, leaves=4, seed=0, source="fast"):
     return make_privatizer(Answers(1), AtMost(users, leaves), privacy=privacy, noise=noise)
 
 
-def said(questions, users=1):
+def answers(questions, users=1):
     return Bounded(np.full(questions, users / 2), Answers(questions), users)
 
 
 def message(server, generation, questions):
-    return server.channel.message(said(questions), generation, server.device_source())
+    return server.channel.message(answers(questions), generation, server.device_source())
 
 
 @pytest.mark.parametrize("source", ["fast", "secure"])
@@ -299,7 +303,8 @@ def test_messages_of_one_round_after_the_other(privacy, source):
     with pytest.raises(StateError, match="no round is open"):
         server.receive(message(server, 0, 1))
     server.open(Answers(3), 2)
-    first, second = message(server, 0, 3), message(server, 0, 3)
+    first = message(server, 0, 3)
+    second = message(server, 0, 3)
     server.receive(first)
     with pytest.raises(DuplicateMessage):
         server.receive(first)
@@ -314,7 +319,7 @@ def test_messages_of_one_round_after_the_other(privacy, source):
     with pytest.raises(StaleMessage):
         server.receive(message(server, 0, 2))
     with pytest.raises(InvalidParameter, match="another bound"):
-        server.receive(channel.message(said(3), 1, server.device_source()))
+        server.receive(channel.message(answers(3), 1, server.device_source()))
     assert server.users == 2
     server.receive(message(server, 1, 2))
     assert server.users == 3
@@ -324,27 +329,27 @@ def test_a_crowd_has_the_noise_of_its_messages():
     """400 sums of 25 users: a standard deviation is known to 3.5 %, and must be within 4 of these
     of what is stated.
     """
-    found = []
+    errors = []
     for seed in range(400):
         server = rounds(users=25, leaves=1, seed=seed)
         server.open(Answers(2), 25)
-        server.absorb(said(2, 25))
-        found.append(server.release().values - 12.5)
-    assert np.std(found) == pytest.approx(server.release().noise.std, rel=0.1)
+        server.absorb(answers(2, 25))
+        errors.append(server.release().values - 12.5)
+    assert np.std(errors) == pytest.approx(server.release().noise.std, rel=0.1)
     assert "simulated for 25 users" in server.mechanism().query
     with pytest.raises(StreamExhausted):
-        server.absorb(said(2))
+        server.absorb(answers(2))
     with pytest.raises(PrivacyError, match="no server of real users"):
-        rounds(source="secure").absorb(said(1))
+        rounds(source="secure").absorb(answers(1))
 
 
 def test_no_more_users_than_the_round_has():
     server = rounds()
     server.open(Answers(2), 5)
     with pytest.raises(InvalidParameter, match="cross the release"):
-        server.absorb(said(2, 6))
+        server.absorb(answers(2, 6))
     with pytest.raises(InvalidParameter, match="another bound"):
-        server.absorb(said(3, 5))
+        server.absorb(answers(3, 5))
     with pytest.raises(InvalidParameter, match="LocalDP"):
         LocalPrivatizer(
             Answers(1), AtMost(5, 1), privacy=JointDP(1.0, delta=0.0), noise=noise_source("fast", 0)
@@ -356,7 +361,8 @@ def test_restored_in_the_middle_of_a_round_it_knows_who_was_there():
     server.open(Answers(3), 2)
     first = message(server, 0, 3)
     server.receive(first)
-    again, resumed = rounds(seed=9), rounds(seed=9)
+    again = rounds(seed=9)
+    resumed = rounds(seed=9)
     again.restore(server.save(), released=0)
     resumed.restore(server.save(), released=0, resume=True)
     for each in (again, resumed):
@@ -374,12 +380,12 @@ def test_restored_in_the_middle_of_a_round_it_knows_who_was_there():
 def test_its_certificate_says_what_a_message_is():
     server = rounds(privacy=LocalDP(2.0, 1e-5))
     server.open(Answers(4), 3)
-    made = certify(billboard(server.guarantee), [server.mechanism()])
-    assert verify(made).losses == (PureDP(2.0),)
-    stated = made.document["mechanisms"][0]
+    certificate = certify(billboard(server.guarantee), [server.mechanism()])
+    assert verify(certificate).losses == (PureDP(2.0),)
+    stated = certificate.document["mechanisms"][0]
     assert stated["parameters"] == {"asked": 2, "nearest": 1, "epsilon": 2.0, "dimension": 4}
     for wrong in ({"nearest": 2}, {"asked": 3}, {"epsilon": 1.0}, {"dimension": 9}):
-        document = made.document | {
+        document = certificate.document | {
             "mechanisms": [stated | {"parameters": stated["parameters"] | wrong}]
         }
         with pytest.raises(CertificateError):

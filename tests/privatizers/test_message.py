@@ -76,7 +76,7 @@ def test_arbitrary_bytes_are_read_or_refused(data):
 
 
 @pytest.mark.parametrize(
-    "made",
+    "make_message",
     [
         lambda: Message(-1, NONCE, CHANNEL, np.ones(2)),
         lambda: Message(True, NONCE, CHANNEL, np.ones(2)),
@@ -90,9 +90,9 @@ def test_arbitrary_bytes_are_read_or_refused(data):
         lambda: Message(0, NONCE, CHANNEL, np.ones(1), "vector"),
     ],
 )
-def test_no_such_message_can_be_made(made):
+def test_no_such_message_can_be_made(make_message):
     with pytest.raises(InvalidParameter):
-        made()
+        make_message()
 
 
 @pytest.mark.parametrize("kind", ["fast", "secure"])
@@ -110,14 +110,16 @@ def test_noise_is_sensitivity_over_loss(kind, privacy):
         [channel.message(one, 0, source).values - one.values for _ in range(1000)]
     )
     if privacy.delta > 0:
-        scale, size = 2 / gaussian_mu(2.0, 1e-5), math.sqrt(2 / math.pi)
+        scale = 2 / gaussian_mu(2.0, 1e-5)
+        size = math.sqrt(2 / math.pi)
     else:
-        scale, size = 2 * math.sqrt(3) / 2.0, 1.0
+        scale = 2 * math.sqrt(3) / 2.0
+        size = 1.0
     assert channel.noise.scale == pytest.approx(scale, rel=1e-5)
-    found = np.abs(draws).mean() / (size * scale)
+    relative_size = np.abs(draws).mean() / (size * scale)
     allowed = 4.5 / math.sqrt(draws.size)
-    assert abs(found - 1) < allowed
-    assert abs(0.8 * found - 1) > allowed and abs(1.2 * found - 1) > allowed
+    assert abs(relative_size - 1) < allowed
+    assert abs(0.8 * relative_size - 1) > allowed and abs(1.2 * relative_size - 1) > allowed
     assert abs(draws.mean()) < 5 * channel.noise.std / math.sqrt(draws.size)
 
 
@@ -137,10 +139,10 @@ def test_the_noise_is_the_smaller_of_both():
         (LocalDP(5.0, 1e-5), "codebook"),
         (LocalDP(60.0, 1e-5), "gaussian"),
     ):
-        made = open_channel(BOUND, privacy, source=fast)
+        channel = open_channel(BOUND, privacy, source=fast)
         added = open_channel(BOUND, privacy, source=fast, loss=loss_for(privacy))
-        assert made.noise.distribution == distribution and made.noise.std <= added.noise.std
-        assert made.guarantee.loss == (
+        assert channel.noise.distribution == distribution and channel.noise.std <= added.noise.std
+        assert channel.guarantee.loss == (
             PureDP(privacy.epsilon) if distribution == "codebook" else added.guarantee.loss
         )
     assert (

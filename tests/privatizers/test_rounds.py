@@ -20,70 +20,72 @@ def rounds(privacy=PRIVATE, users=20, leaves=4, seed=0, source="fast"):
     return CentralPrivatizer(Answers(1), AtMost(users, leaves), privacy=privacy, noise=noise)
 
 
-def said(questions, users=1, sign=1):
+def answers(questions, users=1, sign=1):
     return Bounded(np.full(questions, sign * users / 2), Answers(questions), users)
 
 
 def test_each_round_is_released_once_with_noise_of_its_own():
-    made, exact = rounds(), rounds(NoPrivacy())
-    for each in (made, exact):
+    privatizer = rounds()
+    exact = rounds(NoPrivacy())
+    for each in (privatizer, exact):
         each.open(Answers(3), 5)
         assert each.batch == (0, 5)
-        each.absorb(said(3, 2))
+        each.absorb(answers(3, 2))
         assert each.release().generation == 0
-        each.absorb(said(3, 3))
+        each.absorb(answers(3, 3))
         assert (each.generation, each.users) == (1, 5)
         each.open(Answers(2), 15)
-        each.absorb(said(2, 15, sign=-1))
+        each.absorb(answers(2, 15, sign=-1))
         assert each.release().values.shape == (2,)
     assert np.array_equal(exact.release().values, [-7.5, -7.5])
     assert (
-        made.release().noise.distribution == "cube"
-        and made.release().noise.std == pytest.approx(2.0, rel=1e-6)
+        privatizer.release().noise.distribution == "cube"
+        and privatizer.release().noise.std == pytest.approx(2.0, rel=1e-6)
     )
     assert (
-        np.array_equal(made.release().values, made.release().values)
-        and (made.release().values != -7.5).all()
+        np.array_equal(privatizer.release().values, privatizer.release().values)
+        and (privatizer.release().values != -7.5).all()
     )
 
 
 def test_what_is_open_stays_open():
-    made = rounds()
+    privatizer = rounds()
     with pytest.raises(StateError, match="no round is open"):
-        made.absorb(said(1))
-    made.open(Answers(2), 5)
-    made.open(Answers(9), 1)  # decided once
-    assert made.batch == (0, 5)
+        privatizer.absorb(answers(1))
+    privatizer.open(Answers(2), 5)
+    privatizer.open(Answers(9), 1)  # decided once
+    assert privatizer.batch == (0, 5)
     with pytest.raises(InvalidParameter, match="another bound"):
-        made.absorb(said(1))
+        privatizer.absorb(answers(1))
     with pytest.raises(InvalidParameter, match="cross the release"):
-        made.absorb(said(2, 6))
+        privatizer.absorb(answers(2, 6))
 
 
 def test_no_more_users_and_no_more_rounds_than_were_promised():
-    made = rounds(users=4, leaves=2)
+    privatizer = rounds(users=4, leaves=2)
     with pytest.raises(StreamExhausted):
-        made.open(Answers(1), 5)
+        privatizer.open(Answers(1), 5)
     for _ in range(2):
-        made.open(Answers(1), 1)
-        made.absorb(said(1))
+        privatizer.open(Answers(1), 1)
+        privatizer.absorb(answers(1))
     with pytest.raises(StreamExhausted):
-        made.open(Answers(1), 1)
+        privatizer.open(Answers(1), 1)
 
 
 def test_saved_in_a_round_it_goes_on_with_the_same_bits():
-    one, other = rounds(), rounds(seed=9)
+    one = rounds()
+    other = rounds(seed=9)
     for each in (one,):
         each.open(Answers(2), 2)
-        each.absorb(said(2, 2))
+        each.absorb(answers(2, 2))
         each.open(Answers(3), 4)
-        each.absorb(said(3, 1))
+        each.absorb(answers(3, 1))
     other.restore(one.save(), released=1)
     with pytest.raises(StateError, match="planned otherwise"):
         other.open(Answers(2), 4)
     other.open(Answers(3), 4)
     for each in (one, other):
-        each.absorb(said(3, 3))
+        each.absorb(answers(3, 3))
     assert np.array_equal(one.release().values, other.release().values)
     with pytest.raises(StateError):
         rounds(users=21).restore(one.save(), released=2)
@@ -93,9 +95,9 @@ def test_saved_in_a_round_it_goes_on_with_the_same_bits():
 
 @pytest.mark.parametrize("source", ["fast", "secure"])
 def test_it_is_pure_and_its_certificate_verifies(source):
-    made = rounds(source=source)
-    assert made.guarantee.loss == PureDP(1.0)
-    certificate = certify(made.guarantee, [made.mechanism()])
+    privatizer = rounds(source=source)
+    assert privatizer.guarantee.loss == PureDP(1.0)
+    certificate = certify(privatizer.guarantee, [privatizer.mechanism()])
     assert verify(certificate).epsilon == pytest.approx(1.0, rel=1e-4)
     document = certificate.document
     document["mechanisms"][0]["sensitivity"] /= 2
@@ -112,11 +114,13 @@ def test_local_privacy_is_refused():
 
 
 def test_a_restored_round_goes_on_under_the_bound_that_its_users_were_clipped_by():
-    wide, narrow = L2Ball(1000.0, 4), L2Ball(0.001, 4)
-    made, again = rounds(CentralDP(1.0, 0.0)), rounds(CentralDP(1.0, 0.0))
-    made.open(wide, 10)
-    made.absorb(Bounded(np.array([9000.0, 0, 0, 0]), wide, 9))
-    again.restore(made.save(), released=0)
+    wide = L2Ball(1000.0, 4)
+    narrow = L2Ball(0.001, 4)
+    privatizer = rounds(CentralDP(1.0, 0.0))
+    again = rounds(CentralDP(1.0, 0.0))
+    privatizer.open(wide, 10)
+    privatizer.absorb(Bounded(np.array([9000.0, 0, 0, 0]), wide, 9))
+    again.restore(privatizer.save(), released=0)
     # It has as many numbers, and its noise would be a million times too small for the sum.
     with pytest.raises(StateError, match="planned otherwise"):
         again.open(narrow, 10)

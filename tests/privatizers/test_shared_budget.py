@@ -22,9 +22,11 @@ from confide.privacy.loss import NO_PRIVACY, GaussianDP, PureDP, loss_for
 from confide.privatizers import Share, SharedBudget
 
 BOUND = L2Ball(1.0, 3)
-GAUSSIAN, PURE = CentralDP(1.0, 1e-5), CentralDP(1.0, delta=0.0)
+GAUSSIAN = CentralDP(1.0, 1e-5)
+PURE = CentralDP(1.0, delta=0.0)
 MU = 0.268051
-EQUAL, UNEQUAL = [0.25] * 4, [0.1, 0.2, 0.1, 0.05, 0.3, 0.25]
+EQUAL = [0.25] * 4
+UNEQUAL = [0.1, 0.2, 0.1, 0.05, 0.3, 0.25]
 TOTAL = Bounded(np.array([17.0, -4.25, 0.5]), BOUND, 100)
 
 
@@ -39,8 +41,8 @@ def budget(shares=EQUAL, privacy=GAUSSIAN, *, seed=0, source="fast", users=100, 
     )
 
 
-def answer(made, total=TOTAL):
-    released = made.release(total)
+def answer(one_budget, total=TOTAL):
+    released = one_budget.release(total)
     return released.values, released.noise.std
 
 
@@ -126,17 +128,18 @@ def test_the_noise_is_as_large_as_it_says_and_as_it_must_be(privacy, excess):
     """
     shared = budget([1 / 2000] * 2000, privacy)
     answers = [answer(shared) for _ in range(2000)]
-    values, stds = np.stack([values for values, _ in answers]), {std for _, std in answers}
+    values = np.stack([values for values, _ in answers])
+    stds = {std for _, std in answers}
     # sensitivity 2 over mu sqrt(1/2000), or over epsilon/2000 times sqrt(3 + 1)
     expected = 2 * math.sqrt(2000) / MU if privacy.delta else 2 * 2 * 2000
     assert list(stds) == [pytest.approx(expected, rel=1e-5)]  # one number for all of them
-    found = values - TOTAL.values
-    assert abs(found.mean()) < 5 * expected / math.sqrt(6000)
-    assert found.std() == pytest.approx(expected, rel=5 * math.sqrt(excess / 4 / 6000))
+    errors = values - TOTAL.values
+    assert abs(errors.mean()) < 5 * expected / math.sqrt(6000)
+    assert errors.std() == pytest.approx(expected, rel=5 * math.sqrt(excess / 4 / 6000))
     # coordinates are uncorrelated,
-    assert np.abs(np.corrcoef(found.T)[np.triu_indices(3, 1)]).max() < 5 / math.sqrt(2000)
+    assert np.abs(np.corrcoef(errors.T)[np.triu_indices(3, 1)]).max() < 5 / math.sqrt(2000)
     # and so are answers
-    assert abs(np.corrcoef(found[:-1].ravel(), found[1:].ravel())[0, 1]) < 5 / math.sqrt(6000)
+    assert abs(np.corrcoef(errors[:-1].ravel(), errors[1:].ravel())[0, 1]) < 5 / math.sqrt(6000)
 
 
 def test_noise_follows_the_shares():
@@ -163,18 +166,17 @@ def test_without_privacy_answers_are_exact():
 
 @pytest.mark.parametrize("privacy", [GAUSSIAN, PURE], ids=str)
 def test_restored_it_goes_on_with_the_same_draws(privacy):
-    whole, first, second = (
-        budget(UNEQUAL, privacy, seed=3),
-        budget(UNEQUAL, privacy, seed=3),
-        budget(UNEQUAL, privacy, seed=8),
-    )
+    whole = budget(UNEQUAL, privacy, seed=3)
+    first = budget(UNEQUAL, privacy, seed=3)
+    second = budget(UNEQUAL, privacy, seed=8)
     for _ in range(2):
         answer(whole), answer(first)
     first.skip(1), whole.skip(1)
     second.restore(first.save())
     assert second.asked == 3
     for _ in range(3):
-        (expected, std), (values, same) = answer(whole), answer(second)
+        (expected, std) = answer(whole)
+        (values, same) = answer(second)
         np.testing.assert_array_equal(values, expected)
         assert std == same
     with pytest.raises(StreamExhausted):
@@ -185,10 +187,10 @@ def test_a_state_of_other_shared_or_into_shared_asked_already_is_refused():
     state = budget(UNEQUAL).save()
     with pytest.raises(StateError, match="another budget"):
         budget(EQUAL).restore(state)
-    asked = budget(UNEQUAL)
-    answer(asked)
+    partly_spent = budget(UNEQUAL)
+    answer(partly_spent)
     with pytest.raises(StateError, match="spent from already"):
-        asked.restore(state)
+        partly_spent.restore(state)
     with pytest.raises(StateError, match="damaged"):
         budget(UNEQUAL).restore(state[:-1] + b"x")
 
@@ -196,12 +198,12 @@ def test_a_state_of_other_shared_or_into_shared_asked_already_is_refused():
 def test_shared_of_one_source_draw_apart_also_when_restored():
     noise = noise_source("fast", 0)
     shares = [Share(BOUND, share) for share in EQUAL]
-    made = [
+    originals = [
         SharedBudget(shares, loss=GaussianDP(0.2), privacy=GAUSSIAN, users=100, noise=noise)
         for _ in range(2)
     ]
     restored = [budget(seed=seed, loss=GaussianDP(0.2)) for seed in (1, 2)]
-    for first, second in zip(made, restored, strict=True):
+    for first, second in zip(originals, restored, strict=True):
         second.restore(first.save())
     one, other = (answer(shared)[0] for shared in restored)
     assert not np.isin(one, other).any()
@@ -214,7 +216,8 @@ def test_secure_answers_are_on_the_lattice_and_have_the_same_noise(privacy):
     """
     shared = budget([1 / 300] * 300, privacy, source="secure")
     answers = [answer(shared) for _ in range(300)]
-    values, std = np.stack([values for values, _ in answers]), answers[0][1]
+    values = np.stack([values for values, _ in answers])
+    std = answers[0][1]
     np.testing.assert_array_equal(values / BOUND.grid, np.rint(values / BOUND.grid))
     assert std == pytest.approx(answer(budget([1 / 300] * 300, privacy))[1], rel=1e-5)
     excess = 2 if privacy.delta else 5
@@ -223,7 +226,8 @@ def test_secure_answers_are_on_the_lattice_and_have_the_same_noise(privacy):
 
 
 def test_restored_secure_shared_draw_afresh():
-    first, second = budget(source="secure"), budget(source="secure")
+    first = budget(source="secure")
+    second = budget(source="secure")
     answer(first)
     state = first.save()
     second.restore(state)
@@ -238,7 +242,7 @@ def test_a_certificate_of_all_shared_can_be_computed_again(privacy, source, shar
     shared = budget(shares, privacy, source=source)
     mechanisms = shared.mechanisms()
     assert len(mechanisms) == len(set(shares))
-    assert sorted(made.parameters["leaves"] for made in mechanisms) == sorted(
+    assert sorted(mechanism.parameters["leaves"] for mechanism in mechanisms) == sorted(
         shares.count(share) for share in set(shares)
     )
     guarantee = Guarantee(shared.loss(), privacy, Trust.CENTRAL, 100, source)
@@ -278,12 +282,14 @@ def test_many_releases_and_large_ones_stay_gaussian():
         [Share(L2Ball(1.0, 2), 0.1, str(i)) for i in range(10)],
         [Share(L2Ball(1.0, 40), 1.0)],
     ):
-        made = SharedBudget(shares, privacy=GAUSSIAN, noise=noise_source("fast", 0), users=10)
-        assert isinstance(made.loss(), GaussianDP) and made.loss().mu == pytest.approx(MU, rel=1e-5)
+        one_budget = SharedBudget(shares, privacy=GAUSSIAN, noise=noise_source("fast", 0), users=10)
+        assert isinstance(one_budget.loss(), GaussianDP) and one_budget.loss().mu == pytest.approx(
+            MU, rel=1e-5
+        )
 
 
 def test_a_state_with_noise_of_another_kind_is_refused():
-    """Gaussian and pure releases of the same users would lose more together than either promises."""
+    """Gaussian and pure releases together would lose more than either of them alone."""
     gaussian = budget([0.5, 0.5], loss=loss_for(GAUSSIAN))
     answer(gaussian)
     pure = budget([0.5, 0.5])
