@@ -540,7 +540,7 @@ def warm(log: Path, folder: Path, only: str) -> None:
     from confide.runs import loop
 
     loop.SAVE_EVERY = -1.0  # a state after every batch
-    picture.saved = a_picture  # to draw takes longer than all the rest
+    picture.save = a_picture  # to draw takes longer than all the rest
     certificate.datetime = Noon  # type: ignore[attr-defined, misc]
     for command in commands(log):
         if only not in command.name:

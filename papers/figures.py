@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from confide.report.charts import Axis, Chart, Look, Series
-from confide.report.picture import HEIGHT, WIDTH, saved
+from confide.report.picture import HEIGHT, WIDTH
 from confide.report.picture import draw as draw_charts
+from confide.report.picture import save as save_figure
 from papers.findings import Figure, Line, Panel
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 def save(figure: Figure, folder: Path) -> Path:
     """Save as SVG. The same numbers give the same file."""
-    return saved(draw(figure), folder / f"{figure.name}.svg")
+    return save_figure(draw(figure), folder / f"{figure.name}.svg")
 
 
 def draw(figure: Figure) -> "Drawn":

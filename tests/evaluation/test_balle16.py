@@ -181,13 +181,13 @@ def test_a_state_of_weight_zero_is_left_out_and_gets_no_value(kind, features):
 
 
 def test_an_estimate_without_a_value_of_every_state_is_shown(tmp_path):
-    from confide.report.values import Shown, record, rows, write_values
+    from confide.report.values import ValueReport, record, rows, write_values
 
     log = _log()
     estimate = DPLSW(states=4, weights=np.array([1.0, 0.0, 0.8, 0.3]), return_bound=1.0).release(
         log, privacy=CentralDP(1.0, 1e-3), rng=np.random.default_rng(0)
     )
-    shown = Shown(estimate, "values")
+    shown = ValueReport(estimate, "values")
     assert "3 values" in repr(estimate)
     assert [row[0] for row in rows(shown)] == [0, 2, 3]
     assert record(shown)["values"][1] is None

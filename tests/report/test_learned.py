@@ -9,7 +9,7 @@ from confide.logs.labels import Labels
 from confide.offline import ModelRelease
 from confide.policy import uniform_policy
 from confide.problems import riverswim
-from confide.report.learned import HEADS, Learned, cards, record, rows, words, write_learned
+from confide.report.learned import HEADS, PolicyReport, cards, record, rows, words, write_learned
 
 EVIL = "<img src=x onerror=alert(1)>"
 
@@ -25,7 +25,7 @@ def learned():
     object.__setattr__(
         model, "labels", Labels(("bank", "shallow", EVIL, "far bank"), ("left", "right"))
     )
-    return Learned(model, model.plan(1.0))
+    return PolicyReport(model, model.plan(1.0))
 
 
 def test_the_cards_say_what_is_predicted_what_was_tested_and_what_is_revealed(learned):
@@ -41,7 +41,7 @@ def test_the_cards_say_what_is_predicted_what_was_tested_and_what_is_revealed(le
         and "e^ε = 7.39" in revealed[2]
     )
     model = learned.model
-    as_before = Learned(model, model.plan(1e6))
+    as_before = PolicyReport(model, model.plan(1e6))
     # there is nothing to test
     assert [card[0] for card in cards(as_before)] == ["Logged policy", "Revealed about one user"]
     assert "keep the logged policy" in as_before.headline

@@ -17,7 +17,7 @@ from confide.report.charts import (
 from confide.report.charts import (
     USERS as OVER_USERS,
 )
-from confide.report.picture import draw, saved
+from confide.report.picture import draw, save
 
 USERS = np.array([1.0, 10.0, 100.0])
 
@@ -93,7 +93,7 @@ def test_bars_levels_and_one_legend_for_all_panels():
 @pytest.mark.parametrize("ending", [".svg", ".pdf", ".png"])
 def test_the_same_numbers_give_the_same_file(tmp_path, ending):
     once, again = (
-        saved(
+        save(
             draw([regret_chart([Series("a", Look(0), USERS, USERS)], 1.0, 0.0)]),
             tmp_path / f"{i}{ending}",
         )

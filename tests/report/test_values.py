@@ -2,6 +2,7 @@
 
 import csv
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,9 +11,10 @@ import pytest
 from confide.evaluation import ValueEstimate
 from confide.privacy import words as privacy_words
 from confide.privacy.certificate import Mechanism, certify
+from confide.privacy.loss import PureDP
 from confide.report import values
 from confide.report.values import (
-    Shown,
+    ValueReport,
     cells,
     heads,
     plot_values,
@@ -49,7 +51,9 @@ def estimate(made_up, *, states=5, kind="central", bars=True, subject="values"):
 
 
 def shown(made_up, title="The values of 5 states", **options):
-    return Shown(estimate(made_up, **options), title, said=(("counted", "returns are clipped."),))
+    return ValueReport(
+        estimate(made_up, **options), title, remarks=(("counted", "returns are clipped."),)
+    )
 
 
 def test_rows_in_the_order_of_visits(made_up):
@@ -70,10 +74,10 @@ def test_what_intervals_are_about_and_why_they_are_the_whole_range(made_up):
         "because it would be the whole range: there are too few data for this much noise."
         in dict(words(one))["intervals"]
     )
-    linear = Shown(one.estimate, "", about="the best linear fit")
+    linear = ValueReport(one.estimate, "", about="the best linear fit")
     assert "covers the best linear fit with probability" in dict(words(linear))["intervals"]
     one.estimate.released["sampling_variance"][:] = np.inf
-    linear = Shown(one.estimate, "")
+    linear = ValueReport(one.estimate, "")
     assert (
         "5 intervals are not estimated, because it would be the whole range: with this much noise the matrix"
         in dict(words(linear))["intervals"]
@@ -165,5 +169,22 @@ def test_weights_say_what_was_clipped_what_is_left_and_which_estimator_to_use(
         above=lambda _policy: (above, 0.0),
         effective_users=lambda _policy: effective,
     )
-    told = values._weights(policies)
+    told = values._explain_weights(policies)
     assert said in told and f"{effective:,.0f} of 1,000 users" in told
+
+
+def test_a_page_leads_with_the_number_that_matters(made_up, tmp_path):
+    page = write_values(shown(made_up), tmp_path).read_text()
+    assert page.index("From 1,000 users: the values of 5 states range from") < page.index("<img")
+    # What is revealed about one user, with the numbers of the header and of the full guarantee.
+    assert page.index("Revealed about one user") < page.index("<img")
+
+
+def test_a_page_states_one_delta_for_pure_privacy(made_up, tmp_path):
+    report = shown(made_up)
+    pure = replace(report.estimate.guarantee, loss=PureDP(1.0))
+    object.__setattr__(report.estimate, "guarantee", pure)
+    assert pure.delta > 0
+    page = write_values(report, tmp_path).read_text()
+    assert "delta=0)" in page and "δ = 0" in page and "at delta = 0" in page
+    assert "1e-0" not in page.partition("<details>")[0]

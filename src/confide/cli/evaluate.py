@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from confide.evaluation import ValueEstimate
     from confide.privacy.request import Request
     from confide.release.targets import Target
-    from confide.report.values import Shown
+    from confide.report.values import ValueReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ def evaluate(
     """
     from confide.release.files import FileRelease
     from confide.release.value import definition
-    from confide.report.values import Shown
+    from confide.report.values import ValueReport
 
     options: dict[str, Any] = context.obj
     options["behaviour"] = read_behaviour(options["behaviour"])
@@ -160,7 +160,7 @@ def evaluate(
         logs, _ = release.open()
         logs = reading.prepare(logs)
         estimate, warnings = make_release(release, logs, output.out, output.as_json)
-        shown = Shown(
+        shown = ValueReport(
             estimate,
             _title(estimator, estimate, target),
             value.level,
@@ -222,7 +222,7 @@ def _check_level(level: float) -> None:
         raise typer.BadParameter(f"level must be in (0, 1), got level={level}")
 
 
-def _show(shown: "Shown", warnings: list[str], out: Path | None, as_json: bool) -> None:
+def _show(shown: "ValueReport", warnings: list[str], out: Path | None, as_json: bool) -> None:
     from confide.report.values import record, write_values
 
     files = {}
@@ -233,7 +233,7 @@ def _show(shown: "Shown", warnings: list[str], out: Path | None, as_json: bool) 
     show_release(record(shown), lambda: _print(shown), warnings, files, out, as_json)
 
 
-def _print(shown: "Shown") -> None:
+def _print(shown: "ValueReport") -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from confide.logs import Logs
     from confide.offline import ModelRelease, PrivateModel
     from confide.release.files import FileRelease
-    from confide.report.learned import Learned
+    from confide.report.learned import PolicyReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +275,9 @@ def learn(
         _show(learned, warnings, output.out, output.as_json)
 
 
-def _test(release: "FileRelease[PrivateModel]", learned: "Learned", logs: "Logs") -> "Learned":
+def _test(
+    release: "FileRelease[PrivateModel]", learned: "PolicyReport", logs: "Logs"
+) -> "PolicyReport":
     """Test the policy on the users held out. The ledger charges the larger loss of the two parts.
 
     A policy that equals the logged one cannot be better, so it is not tested. A guess that passes
@@ -289,7 +291,7 @@ def _test(release: "FileRelease[PrivateModel]", learned: "Learned", logs: "Logs"
             "not tested, and no bound: the policy is the logged one in every state, "
             "so there is nothing to test."
         )
-        return replace(learned, said=(*learned.said, ("tested", reason)))
+        return replace(learned, remarks=(*learned.remarks, ("tested", reason)))
     improvement = learned.model.improvement(
         candidate,
         logs,
@@ -344,7 +346,7 @@ def _support(path: Path | None) -> Any:
     return None if path is None else integers("support", read_table(path, "support"))
 
 
-def _show(learned: "Learned", warnings: list[str], out: Path | None, as_json: bool) -> None:
+def _show(learned: "PolicyReport", warnings: list[str], out: Path | None, as_json: bool) -> None:
     from confide.report.learned import record, write_learned
 
     files = {}
@@ -357,7 +359,7 @@ def _show(learned: "Learned", warnings: list[str], out: Path | None, as_json: bo
     show_release(record(learned), lambda: _print(learned), warnings, files, out, as_json)
 
 
-def _print(learned: "Learned") -> None:
+def _print(learned: "PolicyReport") -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text

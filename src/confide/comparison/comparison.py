@@ -109,7 +109,7 @@ class Comparison:
         Where regret is not known on any problem, the file of returns is named after them.
         """
         from confide.comparison.figures import all_figures
-        from confide.report.picture import draw, saved
+        from confide.report.picture import draw, save
 
         target = Path(arguments.path("folder", folder))
         target.mkdir(parents=True, exist_ok=True)
@@ -117,7 +117,7 @@ class Comparison:
         for name, charts in all_figures(self).items():
             figure = draw(charts)
             endings = (".svg", ".pdf", ".png")
-            written += [saved(figure, target / f"{name}{ending}") for ending in endings]
+            written += [save(figure, target / f"{name}{ending}") for ending in endings]
         return written
 
     def report(self, path: str | Path, *, command: str = "") -> Path:

@@ -8,7 +8,7 @@ from confide.comparison.looks import agent_looks, look_of
 from confide.comparison.pairs import LEVEL, Pair
 from confide.comparison.row import Row
 from confide.comparison.words import ends, grown, interval, reached, share_ends
-from confide.report.tables import Cell, Table, TableRow
+from confide.report.tables import ReportTable, TableCell, TableRow
 from confide.report.words import count, number, percent, probability
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ RESULTS_NOTE = (
 )
 
 
-def results(comparison: "Comparison") -> Table:
+def results(comparison: "Comparison") -> ReportTable:
     """A row per row; columns that no row has anything in are left out."""
     lost = Counter((one["problem"], one["agent"], one["epsilon"]) for one in comparison.failures)
     looks, rows = agent_looks(comparison), []
@@ -48,53 +48,57 @@ def results(comparison: "Comparison") -> Table:
     dull |= {"users"} if len({row.users for row in comparison.rows}) == 1 else set()
     heads = [head for head in (rows[0][0] if rows else ()) if head not in dull]
     made = [TableRow([cells[head] for head in heads], *facts) for cells, facts in rows]
-    return Table("results", heads, made, [row.plain() for row in comparison.rows])
+    return ReportTable("results", heads, made, [row.plain() for row in comparison.rows])
 
 
-def _cells(row: Row, failed: int) -> dict[str, Cell]:
+def _cells(row: Row, failed: int) -> dict[str, TableCell]:
     share = row.share
     really = f"true ε {row.true_epsilon:.2g}" if row.stricter else ""
     privacy = (
-        Cell("reference", "", _LAST)
+        TableCell("reference", "", _LAST)
         if row.reference
-        else Cell(str(row.promise), really, _LAST if row.epsilon is None else row.epsilon)
+        else TableCell(str(row.promise), really, _LAST if row.epsilon is None else row.epsilon)
     )
     after = (
-        Cell("–")
+        TableCell("–")
         if row.reached is None
-        else Cell(*reached(row.reached), min(row.reached.median, _LAST))
+        else TableCell(*reached(row.reached), min(row.reached.median, _LAST))
     )
     of_uniform = row.of_uniform
     seconds = sum(row.seconds) / len(row.seconds) if row.seconds else None
     return {
-        "agent": Cell(row.agent, "", row.agent),
-        "problem": Cell(row.problem, "", row.problem),
+        "agent": TableCell(row.agent, "", row.agent),
+        "problem": TableCell(row.problem, "", row.problem),
         "privacy": privacy,
-        "seeds": Cell(str(len(row.seeds)), f"{failed} failed" if failed else "", len(row.seeds)),
-        "users": Cell(count(row.users), "", row.users),
+        "seeds": TableCell(
+            str(len(row.seeds)), f"{failed} failed" if failed else "", len(row.seeds)
+        ),
+        "users": TableCell(count(row.users), "", row.users),
         "regret": _figure(row.regret),
-        "of uniform": Cell("–")
+        "of uniform": TableCell("–")
         if of_uniform is None
-        else Cell(percent(of_uniform.estimate), "", of_uniform.estimate),
+        else TableCell(percent(of_uniform.estimate), "", of_uniform.estimate),
         "× non-private": _figure(row.of_no_privacy, 2, " ×"),
-        "% of optimal": Cell("–")
+        "% of optimal": TableCell("–")
         if share is None
-        else Cell(percent(share.estimate), share_ends(share), share.estimate),
+        else TableCell(percent(share.estimate), share_ends(share), share.estimate),
         "users to 90 %": after,
-        "growth": Cell(*grown(row), None if row.growth is None else row.growth.slope),
+        "growth": TableCell(*grown(row), None if row.growth is None else row.growth.slope),
         "last return": _figure(row.mean_return),
         "last policy": _of_last_policy(row.last_return),
-        "seconds": Cell("–") if seconds is None else Cell(number(seconds, 2), "", seconds),
+        "seconds": TableCell("–")
+        if seconds is None
+        else TableCell(number(seconds, 2), "", seconds),
     }
 
 
-def pairs(comparison: "Comparison") -> Table:
+def pairs(comparison: "Comparison") -> ReportTable:
     rows = [TableRow(_pair_cells(pair)) for pair in comparison.pairs]
     heads = ("agents", "problem", "privacy", "difference", "p", "p after Holm", "result")
-    return Table("pairs", heads, rows, [pair.plain() for pair in comparison.pairs])
+    return ReportTable("pairs", heads, rows, [pair.plain() for pair in comparison.pairs])
 
 
-def _pair_cells(pair: Pair) -> list[Cell]:
+def _pair_cells(pair: Pair) -> list[TableCell]:
     one = pair.compared
     result = (
         f"{pair.better} is better"
@@ -104,29 +108,31 @@ def _pair_cells(pair: Pair) -> list[Cell]:
         else "too few seeds"
     )
     return [
-        Cell(f"{one.first} − {one.second}", "", f"{one.first} {one.second}"),
-        Cell(pair.problem, "", pair.problem),
-        Cell(str(pair.promise), "", str(pair.promise)),
+        TableCell(f"{one.first} − {one.second}", "", f"{one.first} {one.second}"),
+        TableCell(pair.problem, "", pair.problem),
+        TableCell(str(pair.promise), "", str(pair.promise)),
         _figure(one.difference),
-        Cell(probability(one.p), "", one.p),
-        Cell(probability(one.adjusted), "", one.adjusted),
-        Cell(result, "", result),
+        TableCell(probability(one.p), "", one.p),
+        TableCell(probability(one.adjusted), "", one.adjusted),
+        TableCell(result, "", result),
     ]
 
 
-def _figure(figure: Interval | None, digits: int = 3, unit: str = "") -> Cell:
+def _figure(figure: Interval | None, digits: int = 3, unit: str = "") -> TableCell:
     return (
-        Cell("–")
+        TableCell("–")
         if figure is None
-        else Cell(number(figure.estimate, digits) + unit, ends(figure, digits), figure.estimate)
+        else TableCell(
+            number(figure.estimate, digits) + unit, ends(figure, digits), figure.estimate
+        )
     )
 
 
-def _of_last_policy(earned: tuple[float, float, float] | None) -> Cell:
+def _of_last_policy(earned: tuple[float, float, float] | None) -> TableCell:
     return (
-        Cell("–")
+        TableCell("–")
         if earned is None
-        else Cell(number(earned[0]), f"{number(earned[1])} to {number(earned[2])}", earned[0])
+        else TableCell(number(earned[0]), f"{number(earned[1])} to {number(earned[2])}", earned[0])
     )
 
 

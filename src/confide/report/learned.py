@@ -1,4 +1,9 @@
-"""A learned policy as a report: what it is worth, what it does in each state, and where it differs from the logged policy."""
+"""A learned policy as a report: its value, what it does in each state, and what it changes.
+
+The fields of `record` are those of `confide learn --json`, and `HEADS` are the columns of
+`policy.csv`, so both stay. All other texts may be changed freely, except that a page must never
+say more than `LearnedPolicy.shown` and `Improvement` do: a guess is called a guess.
+"""
 
 import csv
 import json
@@ -19,7 +24,8 @@ from confide.privacy.assumption import STATED, Assumption
 from confide.privacy.request import Trust
 from confide.release.value import Value, definition
 from confide.report import page
-from confide.report.tables import Cell
+from confide.report.privacy_facts import privacy_card, privacy_facts, short_guarantee
+from confide.report.tables import TableCell
 from confide.report.words import many
 
 HEADS = (
@@ -31,18 +37,20 @@ HEADS = (
     "logged value (90 %)",
     "visits (noisy)",
 )
-_ON_PAGE = 1000  # states
-# Of benchmarks/results/values_learn.md: at most so many logs led to a policy that was announced and was not better.
+# The table of a page has at most so many states. A matter of taste.
+_STATES_ON_PAGE = 1000
+# At most so many logs led to a policy that was announced and was not better (measured,
+# benchmarks/results/values_learn.md).
 CLAIM_ERROR = "5 %"
 
 
 def learned_from(
-    model: PrivateModel, pessimism: float, said: tuple[tuple[str, str], ...] = ()
-) -> "Learned":
-    """What is planned in a model, with remarks."""
+    model: PrivateModel, pessimism: float, remarks: tuple[tuple[str, str], ...] = ()
+) -> "PolicyReport":
+    """Plan a policy in a model. `remarks` are (heading, text)."""
     policy = model.plan(pessimism)
     guess = None if policy.shown else model.plan(pessimism, tested=False)
-    return Learned(model, policy, said, guess=guess)
+    return PolicyReport(model, policy, remarks, guess=guess)
 
 
 def with_interval(value: Value) -> str:
@@ -57,14 +65,17 @@ def with_interval(value: Value) -> str:
 
 
 @dataclass(frozen=True)
-class Learned:
-    """A model, a policy that was planned in it, and remarks as (heading, text)."""
+class PolicyReport:
+    """A model, a policy that was planned in it, and what is to be said about both."""
 
     model: PrivateModel
     policy: LearnedPolicy
-    said: tuple[tuple[str, str], ...] = ()
-    improvement: Improvement | None = None  # shown on people that the model was not learned from
-    # The plan, where it was not shown to be better than the logged policy, which is then `policy`.
+    # (heading, text), such as what was clipped and what was charged.
+    remarks: tuple[tuple[str, str], ...] = ()
+    # The test on users from whom the model was not learned.
+    improvement: Improvement | None = None
+    # The plan, if it was not shown to be better than the logged policy. Then `policy` is the logged
+    # one.
     guess: LearnedPolicy | None = None
 
     @property
@@ -73,18 +84,19 @@ class Learned:
 
     @property
     def best(self) -> LearnedPolicy:
-        """The policy that was planned: the exported one, or a guess that was not shown to be better than the logged policy."""
+        """The policy that was planned, also if it is only a guess."""
         return self.guess or self.policy
 
-    def with_best(self, policy: LearnedPolicy) -> "Learned":
-        """The same, with other values of the policy that was planned."""
+    def with_best(self, policy: LearnedPolicy) -> "PolicyReport":
+        """The same report, with other values of the policy that was planned."""
         if self.guess is None:
             return replace(self, policy=policy)
         return replace(self, guess=policy)
 
     @property
     def headline(self) -> str:
-        best, users = self.best, self.model.guarantee.users
+        best = self.best
+        users = self.model.guarantee.users
         logged = f"from {users:,} users: the logged policy is worth {with_interval(best.logged)}"
         changed = int(best.changed.sum())
         if not changed:
@@ -96,8 +108,9 @@ class Learned:
         learned = with_interval(best.learned)
         if self.guess is not None:
             return (
-                f"{logged}. The best guess of a better policy, which differs from it in {where}, would be worth {learned}. "
-                "It was not shown to be better: keep the logged policy, which is the exported one, or use more users or a larger epsilon."
+                f"{logged}. The best guess of a better policy, which differs from it in {where}, "
+                f"would be worth {learned}. It was not shown to be better: keep the logged policy, "
+                "which is the exported one, or use more users or a larger epsilon."
             )
         test = f"by a test that was wrong in at most {CLAIM_ERROR} of simulated logs"
         if not self.policy.shown:
@@ -109,50 +122,62 @@ class Learned:
 
     @cached_property
     def order(self) -> list[int]:
-        """Departures first, by gain times visits; then the most visited states."""
-        first = [each.number for each in self.policy.departures()]
-        known = set(first)
-        return first + [
-            int(s) for s in np.argsort(-self.policy.visits, kind="stable") if int(s) not in known
-        ]
+        """The states of the table.
+
+        States where the policy changes come first, by gain times visits. The most visited states
+        follow.
+        """
+        changed = [departure.number for departure in self.policy.departures()]
+        by_visits = [int(state) for state in np.argsort(-self.policy.visits, kind="stable")]
+        in_changed = set(changed)
+        return changed + [state for state in by_visits if state not in in_changed]
 
 
-def words(learned: Learned) -> list[tuple[str, str]]:
-    """(heading, text): the result, the guarantee, what the numbers rest on, further remarks, and assumptions."""
-    model, policy = learned.model, learned.policy
-    table = model.table
+def words(report: PolicyReport) -> list[tuple[str, str]]:
+    """(heading, text): result, guarantee, what the numbers rest on, remarks and assumptions."""
+    lines = [("result", report.headline)]
+    improvement = report.improvement
+    if improvement is not None:
+        lines.append(("tested", f"{improvement}. {_capitalize(improvement.basis)}."))
+    lines.append(("guarantee", _explain_guarantee(report)))
+    lines.append(("model", _explain_model(report)))
+    members = report.policy.labels.members
+    if members:
+        labels = sum(map(len, members))
+        text = (
+            f"the {len(members):,} states are public clusters of {labels:,} labels, which are "
+            "treated alike; policy.json lists what to do for each label."
+        )
+        lines.append(("clusters", text))
+    assumed = [("assumed", assumption.text) for assumption in _assumptions(report)]
+    return [*lines, *report.remarks, *assumed]
+
+
+def _capitalize(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _explain_model(report: PolicyReport) -> str:
+    table = report.model.table
     rewards = "public" if table.rewards is not None else "learned"
-    how = (
-        f"rewards are {rewards}; {definition(model.steps, table.discount)}. For the plan, uncertain values are lowered by "
-        f"{policy.pessimism:g} standard deviation{'' if policy.pessimism == 1 else 's'}. Intervals of the logged policy hold with 90 % "
-        f"probability, noise and the choice of users together; they come from returns of users. {_about_learned(learned)}"
+    pessimism = report.policy.pessimism
+    deviations = f"{pessimism:g} standard deviation{'' if pessimism == 1 else 's'}"
+    return (
+        f"rewards are {rewards}; {definition(report.model.steps, table.discount)}. "
+        f"For the plan, uncertain values are lowered by {deviations}. "
+        "Intervals of the logged policy hold with 90 % probability, noise and the choice of users "
+        f"together; they come from returns of users. {_explain_learned_value(report)}"
     )
-    # The values of states are those of the model, also where the bound is not.
-    about_the_log = (
-        *ASSUMPTIONS["model"],
-        *(learned.improvement.assumptions if learned.improvement else ()),
-    )
-    certified = [] if model.certificate is None else model.certificate.assumptions
-    assumed: list[Assumption] = []
-    for assumption in (*about_the_log, *certified):
-        if assumption not in assumed or assumption.kind == STATED:
-            assumed.append(assumption)
-    lines = [("result", learned.headline), ("guarantee", _promised(learned)), ("model", how)]
-    if (found := learned.improvement) is not None:
-        lines.insert(1, ("tested", f"{found}. {found.basis[0].upper()}{found.basis[1:]}."))
-    if members := policy.labels.members:
-        text = f"the {len(members):,} states are public clusters of {sum(map(len, members)):,} labels, which are treated alike"
-        lines.append(("clusters", f"{text}; policy.json lists what to do for each label."))
-    return [*lines, *learned.said, *(("assumed", assumption.text) for assumption in assumed)]
 
 
-def _about_learned(learned: Learned) -> str:
-    """Where the value of the learned policy comes from, and why it has an interval or only a lower bound."""
-    tested = learned.improvement
-    if tested is not None and tested.learned.estimated:
+def _explain_learned_value(report: PolicyReport) -> str:
+    """Where the value of the learned policy comes from, and why it has an interval or a bound."""
+    improvement = report.improvement
+    if improvement is not None and improvement.learned.estimated:
         return (
-            f"The value of the learned policy and its 90 % interval come from transitions of the {tested.users:,} users who were held out, "
-            "because the data of the other users chose the policy."
+            "The value of the learned policy and its 90 % interval come from transitions of the "
+            f"{improvement.users:,} users who were held out, because the data of the other users "
+            "chose the policy."
         )
     return (
         "The value of the learned policy is the logged one and the gain in the model. "
@@ -160,33 +185,67 @@ def _about_learned(learned: Learned) -> str:
     )
 
 
-def _promised(learned: Learned) -> str:
-    """To those it was learned from, and to those it was tested on."""
-    said, tested = privacy_words.consequence(learned.model.guarantee), learned.improvement
-    if tested is None:
-        return said
-    if tested.guarantee.request == learned.model.guarantee.request:
-        return f"{said} The same holds for each of the {tested.users:,} users it was tested on."
-    return f"{said} Users it was tested on: {privacy_words.consequence(tested.guarantee)}"
+def _assumptions(report: PolicyReport) -> list[Assumption]:
+    """What the numbers assume.
+
+    The values of states are always those of the model. A stated assumption of the certificate is
+    repeated, because each certificate states its own.
+    """
+    improvement = report.improvement
+    certificate = report.model.certificate
+    assumptions: list[Assumption] = []
+    for assumption in (
+        *ASSUMPTIONS["model"],
+        *(improvement.assumptions if improvement else ()),
+        *(certificate.assumptions if certificate else ()),
+    ):
+        if assumption not in assumptions or assumption.kind == STATED:
+            assumptions.append(assumption)
+    return assumptions
 
 
-def rows(learned: Learned, most: int | None = None) -> list[list[str]]:
+def _explain_guarantee(report: PolicyReport) -> str:
+    """The guarantee of the users of the model, and of those it was tested on."""
+    guarantee = report.model.guarantee
+    consequence = privacy_words.consequence(guarantee)
+    improvement = report.improvement
+    if improvement is None:
+        return consequence
+    if improvement.guarantee.request == guarantee.request:
+        users = f"{improvement.users:,} users it was tested on"
+        return f"{consequence} The same holds for each of the {users}."
+    tested = privacy_words.consequence(improvement.guarantee)
+    return f"{consequence} Users it was tested on: {tested}"
+
+
+def rows(report: PolicyReport, most: int | None = None) -> list[list[str]]:
     """A row of text per state, under `HEADS`."""
-    policy, made = learned.policy, []
-    why = {each.number: each for each in policy.departures()}
-    values = learned.model.logged_states
-    for state in learned.order[:most]:
-        row = [label_or_number(policy.labels.state, state), "as logged", "", "", ""]
-        if (found := why.get(state)) is not None:
-            share, gain = f"{100 * found.logged:.0f} %", " ".join(_gain(found))
-            row = [found.state, found.action, share, gain, f"{min(100 * found.chance, 99.9):.1f} %"]
-        value = _of_state(values[state], bounded=learned.model.values_are_bounded)
-        made.append([*row, value, f"{policy.visits[state]:,.0f}"])
-    return made
+    policy = report.policy
+    departures = {departure.number: departure for departure in policy.departures()}
+    values = report.model.logged_states
+    texts = []
+    for state in report.order[:most]:
+        departure = departures.get(state)
+        if departure is None:
+            row = [label_or_number(policy.labels.state, state), "as logged", "", "", ""]
+        else:
+            row = [
+                departure.state,
+                departure.action,
+                f"{100 * departure.logged:.0f} %",
+                f"{_gain(departure)} {_gain_spread(departure)}",
+                f"{min(100 * departure.chance, 99.9):.1f} %",
+            ]
+        value = _describe_state(values[state], bounded=report.model.values_are_bounded)
+        texts.append([*row, value, f"{policy.visits[state]:,.0f}"])
+    return texts
 
 
-def _of_state(value: Value, *, bounded: bool) -> str:
-    """The value of a state from returns of users. Where returns only bound it, the interval stands alone."""
+def _describe_state(value: Value, *, bounded: bool) -> str:
+    """The value of a state from returns of users.
+
+    Where returns only bound it, the interval stands alone.
+    """
     if not value.estimated:
         return "not estimated"
     if bounded:
@@ -194,186 +253,168 @@ def _of_state(value: Value, *, bounded: bool) -> str:
     return with_interval(value)
 
 
-def _gain(departure: Departure) -> tuple[str, str]:
-    """The gain in a state, and its standard deviation."""
-    return f"{departure.gain:.3g}", f"± {departure.gain_std:.2g}"
+def _gain(departure: Departure) -> str:
+    return f"{departure.gain:.3g}"
 
 
-def cards(learned: Learned) -> list[tuple[str, str, str]]:
-    """(heading, large, text): what was learned, whether it was shown to be better, and what is revealed of one user."""
-    model, policy, found = learned.model, learned.policy, learned.improvement
-    best = learned.best
-    worth = "not estimated" if best.logged.value is None else f"{best.logged.value:.3g}"
-    made = [("Logged policy", worth, f"Worth {with_interval(best.logged)}, with 90 % probability.")]
+def _gain_spread(departure: Departure) -> str:
+    """The standard deviation of a gain."""
+    return f"± {departure.gain_std:.2g}"
+
+
+def cards(report: PolicyReport) -> list[tuple[str, str, str]]:
+    """(heading, large, text): values, whether they are better, and what is revealed of a user."""
+    best = report.best
+    improvement = report.improvement
+    logged = f"Worth {with_interval(best.logged)}, with 90 % probability."
+    cards_so_far = [("Logged policy", _large(best.logged), logged)]
     if best.changed.any():
-        worth = "not estimated" if best.learned.value is None else f"{best.learned.value:.3g}"
-        state = (
-            "It was shown to be better."
-            if learned.guess is None
-            else "It was not shown to be better."
-        )
-        how = "by the logged value and the gain in the model"
-        if found is not None and found.learned.estimated:
-            how = "with 90 % probability, by users who were held out"
-        text = f"Worth {with_interval(best.learned)}, {how}. {state}"
-        made.append(("Learned policy", worth, text))
-    if found is not None:
-        level = f"at least +{found.bound:.3g}" if found.shown else "not shown"
-        text = str(found)
-        made.append(
-            (
-                f"Better, with {100 * found.level:g}\u202f% confidence",
-                level,
-                f"{text[0].upper()}{text[1:]}.",
-            )
-        )
-    elif policy.changed.any():
-        made.append(
-            (
-                "Better",
-                "not tested",
-                "A prediction. confide learn --holdout tests it on users who were held out.",
-            )
-        )
-    guarantee = model.guarantee
-    if guarantee.trust is not Trust.NONE:
-        instead = privacy_words.INSTEAD[guarantee.relation]
-        factor = f"at most the factor e^ε = {np.exp(guarantee.epsilon):.3g}, plus δ = {privacy_words.format_delta(guarantee.delta)}"
-        text = f"If any one user’s data were replaced by {instead}, the probability of anything on this page would change by {factor}."
-        made.append(("Revealed about one user", f"ε = {guarantee.epsilon:.4g}", text))
-    return made
+        better = "shown" if report.guess is None else "not shown"
+        source = "by the logged value and the gain in the model"
+        if improvement is not None and improvement.learned.estimated:
+            source = "with 90 % probability, by users who were held out"
+        text = f"Worth {with_interval(best.learned)}, {source}. It was {better} to be better."
+        cards_so_far.append(("Learned policy", _large(best.learned), text))
+    if improvement is not None:
+        heading = f"Better, with {100 * improvement.level:g}\u202f% confidence"
+        bound = f"at least +{improvement.bound:.3g}" if improvement.shown else "not shown"
+        cards_so_far.append((heading, bound, f"{_capitalize(str(improvement))}."))
+    elif report.policy.changed.any():
+        text = "A prediction. confide learn --holdout tests it on users who were held out."
+        cards_so_far.append(("Better", "not tested", text))
+    return cards_so_far + privacy_card(report.model.guarantee)
 
 
-def _cells(learned: Learned) -> list[list[Cell]]:
+def _large(value: Value) -> str:
+    return "not estimated" if value.value is None else f"{value.value:.3g}"
+
+
+def _table_cells(report: PolicyReport) -> list[list[TableCell]]:
     """The rows of the page's table, under `HEADS`, with keys to sort by."""
-    policy, made = learned.policy, []
-    values = learned.model.logged_states
-    why = {each.number: each for each in policy.departures()}
-    shown = learned.order[:_ON_PAGE]
-    for state, (name, do, share, _, chance, value, visits) in zip(
-        shown, rows(learned, _ON_PAGE), strict=True
-    ):
-        found = why.get(state)
-        gained, spread = _gain(found) if found else ("", "")
-        made.append(
+    policy = report.policy
+    values = report.model.logged_states
+    departures = {departure.number: departure for departure in policy.departures()}
+    table = []
+    texts = rows(report, _STATES_ON_PAGE)
+    for state, row in zip(report.order[:_STATES_ON_PAGE], texts, strict=True):
+        name, action, share, _, chance, value, visits = row
+        departure = departures.get(state)
+        hint = str(departure) if departure else f"in state {name}: as logged"
+        gain = TableCell("")
+        if departure:
+            gain = TableCell(_gain(departure), _gain_spread(departure), departure.gain)
+        table.append(
             [
-                Cell(
-                    name,
-                    "",
-                    name if policy.labels.state else state,
-                    str(found) if found else f"in state {name}: as logged",
-                ),
-                Cell(do, "", do),
-                Cell(share, "", found.logged if found else None),
-                Cell(gained, spread, found.gain if found else None),
-                Cell(chance, "", found.chance if found else None),
-                Cell(value, "", values[state].value),
-                Cell(visits, "", float(policy.visits[state])),
+                TableCell(name, "", name if policy.labels.state else state, hint),
+                TableCell(action, "", action),
+                TableCell(share, "", departure.logged if departure else None),
+                gain,
+                TableCell(chance, "", departure.chance if departure else None),
+                TableCell(value, "", values[state].value),
+                TableCell(visits, "", float(policy.visits[state])),
             ]
         )
-    return made
+    return table
 
 
-def record(learned: Learned) -> dict[str, Any]:
-    """Everything as JSON."""
-    model, guarantee = learned.model, learned.model.guarantee
+def record(report: PolicyReport) -> dict[str, Any]:
+    """Everything as JSON. The fields are part of the interface."""
+    model = report.model
+    guarantee = model.guarantee
+    guess = report.guess
+    improvement = report.improvement
     return {
-        "title": learned.title,
+        "title": report.title,
         "users": guarantee.users,
         "guarantee": guarantee.to_json(),
-        "said": [{"about": name, "text": text} for name, text in words(learned)],
-        **learned.policy.to_json(),
-        "learned": learned.best.learned.to_json(),
-        "guess": None if learned.guess is None else learned.guess.to_json()["policy"],
+        "said": [{"about": heading, "text": text} for heading, text in words(report)],
+        **report.policy.to_json(),
+        "learned": report.best.learned.to_json(),
+        "guess": None if guess is None else guess.to_json()["policy"],
         "states": [value.to_json() for value in model.logged_states],
         "value": definition(model.steps, model.table.discount),
-        "choices": learned.policy.choices.tolist(),
-        "behaviour": learned.policy.behaviour.tolist(),
-        "visits": learned.policy.visits.tolist(),
+        "choices": report.policy.choices.tolist(),
+        "behaviour": report.policy.behaviour.tolist(),
+        "visits": report.policy.visits.tolist(),
         "certificate": model.certificate.document if model.certificate is not None else None,
-        "improvement": None if learned.improvement is None else learned.improvement.to_json(),
+        "improvement": None if improvement is None else improvement.to_json(),
     }
 
 
-def write_learned(learned: Learned, folder: str | Path, *, command: str = "") -> Path:
-    """The model, its certificate, the policy, `policy.csv` and `report.html` into a folder; where the page is."""
+def write_learned(report: PolicyReport, folder: str | Path, *, command: str = "") -> Path:
+    """Write a report into a folder, and return the path of its page.
+
+    The folder gets the model, its certificate, the policy, `policy.csv` and `report.html`.
+    """
     with replace_files(Path(folder), last="model.npz") as target:
-        learned.model.save(target)
-        learned.policy.save(target)
-        if learned.improvement is not None:
-            learned.improvement.save(target)
+        report.model.save(target)
+        report.policy.save(target)
+        if report.improvement is not None:
+            report.improvement.save(target)
         with (target / "policy.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(HEADS)
-            writer.writerows(rows(learned))
-        page.write(_page(learned, command), target / "report.html")
+            writer.writerows(rows(report))
+        page.write(_page(report, command), target / "report.html")
     return Path(folder) / "report.html"
 
 
-def _page(learned: Learned, command: str) -> str:
+def _page(report: PolicyReport, command: str) -> str:
     """One HTML file that loads nothing."""
-    model, said = learned.model, words(learned)
-    guarantee, trust = model.guarantee, model.guarantee.trust
-    private, lines = guarantee.trust is not Trust.NONE, _cells(learned)
-    asked = (
-        f"ε = {guarantee.epsilon:.4g}, δ = {privacy_words.format_delta(guarantee.delta)}"
-        if private
-        else privacy_words.NO_PRIVACY
-    )
-    facts = [
-        ("Who is protected", "Each user in the log, with all trajectories that are used."),
-        ("Against whom", privacy_words.AGAINST[trust]),
-        ("Who must be trusted", privacy_words.TRUSTED[trust]),
-        ("What it means", dict(said)["guarantee"]),
-    ]
+    model = report.model
+    guarantee = model.guarantee
+    lines = words(report)
+    consequence = dict(lines)["guarantee"]
     return page.render(
         "values.html",
-        title=learned.title,
+        title=report.title,
         heading="Policy",
-        headline=f"{learned.headline[0].upper()}{learned.headline[1:]}",
-        cards=cards(learned),
+        headline=_capitalize(report.headline),
+        cards=cards(report),
         facts=[
             many(model.table.states, "state"),
             many(model.table.actions, "action"),
             many(guarantee.users, "user"),
-            asked,
+            short_guarantee(guarantee),
         ],
-        said=[line for line in said if line[0] not in ("result", "guarantee", "assumed")],
+        said=[line for line in lines if line[0] not in ("result", "guarantee", "assumed")],
+        said_title="How it was made",
+        picture="",
         heads=HEADS,
-        lines=lines,
-        note=_note(learned),
-        private=private,
-        promised=dict(said)["guarantee"],
-        name=privacy_words.NAMES[trust],
-        promise_facts=facts,
-        limits=privacy_words.not_protected(trust, returns_shown=False),
-        assumed=[text for name, text in said if name == "assumed"],
+        lines=_table_cells(report),
+        note=_note(report),
+        private=guarantee.trust is not Trust.NONE,
+        promised=consequence,
+        name=privacy_words.NAMES[guarantee.trust],
+        promise_facts=privacy_facts(guarantee, consequence),
+        limits=privacy_words.not_protected(guarantee.trust, returns_shown=False),
+        assumed=[text for heading, text in lines if heading == "assumed"],
         guarantee=str(guarantee),
-        certificates=_certificates(learned),
+        certificates=_certificates(report),
         command=command,
     )
 
 
-def _certificates(learned: Learned) -> dict[str, str]:
+def _certificates(report: PolicyReport) -> dict[str, str]:
     """By the names of their files."""
-    tested = learned.improvement
-    found = {
-        "certificate.json": learned.model.certificate,
-        "improvement_certificate.json": tested.certificate if tested else None,
+    improvement = report.improvement
+    certificates = {
+        "certificate.json": report.model.certificate,
+        "improvement_certificate.json": improvement.certificate if improvement else None,
     }
     return {
-        name: json.dumps(each.document, indent=2)
-        for name, each in found.items()
-        if each is not None
+        name: json.dumps(certificate.document, indent=2)
+        for name, certificate in certificates.items()
+        if certificate is not None
     }
 
 
-def _note(learned: Learned) -> str:
-    more = learned.model.table.states - _ON_PAGE
-    where = (
-        f"{more:,} more states are in policy.csv."
-        if more > 0
-        else "The same rows are in policy.csv."
+def _note(report: PolicyReport) -> str:
+    more = report.model.table.states - _STATES_ON_PAGE
+    where = "The same rows are in policy.csv."
+    if more > 0:
+        where = f"{more:,} more states are in policy.csv."
+    return (
+        "States where it differs from the logged policy come first. "
+        f"Click on a column head to sort. {where}"
     )
-    said = "States where it differs from the logged policy come first."
-    return f"{said} Click on a column head to sort. {where}"

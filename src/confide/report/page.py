@@ -1,4 +1,8 @@
-"""Pages: Jinja2 templates, one style sheet, and a content security policy that allows the page's own scripts and nothing else."""
+"""Pages: Jinja2 templates, one style sheet, and a content security policy.
+
+The policy allows the page's own scripts, by their hashes, and nothing else. So a page loads nothing
+from anywhere, and a name or a label in it can never run as a script.
+"""
 
 import base64
 import hashlib
@@ -22,25 +26,30 @@ _HERE = Path(__file__).parent
 
 @cache
 def environment() -> "Environment":
-    """Made once. Whatever a template prints is escaped; a name that a template does not know is an error."""
+    """The templates, which are made once.
+
+    Whatever a template prints is escaped, and a name that a template does not know is an error.
+    """
     need("report", "a report")
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup, escape
 
-    made = Environment(
+    templates = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals["shapes"] = MARKERS
-    made.filters["raised"] = lambda text: Markup(str(escape(text)).replace("e^ε", "e<sup>ε</sup>"))
-    # an epsilon stays on one line
-    made.filters["unbroken"] = lambda text: text.replace("ε = ", "ε\u00a0=\u00a0")
-    # lines break between options only
-    made.filters["parts"] = lambda command: re.split(r" (?=-)", command)
-    return made
+    templates.globals["shapes"] = MARKERS
+    templates.filters["raised"] = lambda text: Markup(
+        str(escape(text)).replace("e^ε", "e<sup>ε</sup>")
+    )
+    # An epsilon stays on one line.
+    templates.filters["unbroken"] = lambda text: text.replace("ε = ", "ε\u00a0=\u00a0")
+    # The lines of a command break between options only.
+    templates.filters["parts"] = lambda command: re.split(r" (?=-)", command)
+    return templates
 
 
 def look() -> str:
@@ -49,7 +58,10 @@ def look() -> str:
 
 
 def render(template: str, *, data: object = None, **shown: Any) -> str:
-    """A whole page. With `data` it has figures, which report.js draws; every page has the script of tables, tables.js."""
+    """A whole page.
+
+    With `data` it has figures, which report.js draws. Every page has the script of tables.
+    """
     from markupsafe import Markup
 
     scripts = _scripts(figures=data is not None)
@@ -78,7 +90,7 @@ def write(text: str, path: str | Path) -> Path:
 
 @cache
 def _scripts(*, figures: bool) -> tuple[str, ...]:
-    """As the browser will read them, so that their hashes are the browser's."""
+    """The scripts as the browser will read them, so that their hashes are the browser's."""
     names = ["charts.js", "report.js", "tables.js"] if figures else ["tables.js"]
     texts = [(_HERE / name).read_text(encoding="utf-8") for name in names]
     clean = tuple(text.replace("\r\n", "\n").replace("\r", "\n") for text in texts)

@@ -90,7 +90,7 @@ def _figure_class() -> "type[Figure]":
     return PaperFigure
 
 
-def saved(figure: "Figure", path: Path) -> Path:
+def save(figure: "Figure", path: Path) -> Path:
     """The same numbers, the same file: no date in it."""
     still = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
     figure.savefig(path, dpi=200, metadata=still)

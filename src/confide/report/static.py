@@ -1,4 +1,7 @@
-"""Charts for pages without scripts: where everything is in an SVG of a given size. Templates draw it."""
+"""Charts for pages without scripts: where everything is in an SVG of a given size.
+
+Templates draw it.
+"""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +9,13 @@ from dataclasses import dataclass
 
 from confide.report.charts import Chart
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 14.0, 14.0, 30.0
+# Pixels around the axes, for ticks and titles. A matter of taste.
+_LEFT = 52.0
+_RIGHT = 14.0
+_TOP = 14.0
+_BOTTOM = 30.0
+# Pixels between an axis and the first point.
+_INSET = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,12 +24,13 @@ class PlacedChart:
 
     width: float
     height: float
+    # Ticks: place and text.
     columns: tuple[tuple[float, str], ...]
     rows: tuple[tuple[float, str], ...]
-    # name, path, dots
+    # Name, path and dots.
     lines: tuple[tuple[str, str, tuple[tuple[float, float], ...]], ...]
     levels: tuple[tuple[str, float], ...]
-    # name, x, from, to
+    # Name, x, and the ends upwards.
     intervals: tuple[tuple[str, float, float, float], ...]
 
     @property
@@ -36,30 +46,36 @@ class PlacedChart:
         return self.height - _BOTTOM
 
 
-def placed(chart: Chart, size: tuple[float, float], *, columns: int = 8) -> PlacedChart:
-    """Whole numbers to the right and values upwards. Of a series of points its intervals are drawn, and of all others their lines."""
+def place_chart(chart: Chart, size: tuple[float, float], *, columns: int = 8) -> PlacedChart:
+    """Place a chart with whole numbers to the right and values upwards.
+
+    Of a series of points its intervals are drawn, and of all other series their lines.
+    """
     width, height = size
-    low, high, ticks = (_decades if chart.y.log else _even)(_values(chart))
-    xs = [float(x) for one in chart.series for x in one.x]
-    first, last = min(xs, default=0.0), max(xs, default=1.0)
+    bounds = _decades if chart.y.log else _round_steps
+    low, high, ticks = bounds(_values(chart))
+    xs = [float(x) for series in chart.series for x in series.x]
+    first = min(xs, default=0.0)
+    last = max(xs, default=1.0)
+    unit = math.log10 if chart.y.log else float
 
     def across(x: float) -> float:
         share = (x - first) / (last - first) if last > first else 0.5
-        return round(_LEFT + 8 + share * (width - _LEFT - _RIGHT - 16), 1)
+        return round(_LEFT + _INSET + share * (width - _LEFT - _RIGHT - 2 * _INSET), 1)
 
     def up(y: float) -> float:
-        bottom, top = (math.log10(low), math.log10(high)) if chart.y.log else (low, high)
-        share = ((math.log10(y) if chart.y.log else y) - bottom) / (top - bottom)
+        share = (unit(y) - unit(low)) / (unit(high) - unit(low))
         return round(height - _BOTTOM - share * (height - _TOP - _BOTTOM), 1)
 
-    lines, intervals = [], []
-    for one in chart.series:
-        if one.points and one.low is not None and one.high is not None:
-            ends = zip(one.x, one.low, one.high, strict=True)
-            intervals += [(one.name, across(x), up(start), up(end)) for x, start, end in ends]
+    lines = []
+    intervals = []
+    for series in chart.series:
+        if series.points and series.low is not None and series.high is not None:
+            ends = zip(series.x, series.low, series.high, strict=True)
+            intervals += [(series.name, across(x), up(start), up(end)) for x, start, end in ends]
             continue
-        dots = tuple((across(x), up(y)) for x, y in zip(one.x, one.y, strict=True))
-        lines.append((one.name, " ".join(f"{x:g},{y:g}" for x, y in dots), dots))
+        dots = tuple((across(x), up(y)) for x, y in zip(series.x, series.y, strict=True))
+        lines.append((series.name, " ".join(f"{x:g},{y:g}" for x, y in dots), dots))
     step = max(1, math.ceil((last - first) / columns))
     numbers = range(math.ceil(first), math.floor(last) + 1, step)
     return PlacedChart(
@@ -75,27 +91,31 @@ def placed(chart: Chart, size: tuple[float, float], *, columns: int = 8) -> Plac
 
 def _values(chart: Chart) -> list[float]:
     """All that is drawn upwards."""
-    series = [(one.low, one.high) if one.points else (one.y,) for one in chart.series]
-    drawn = [float(y) for parts in series for part in parts if part is not None for y in part]
-    return drawn + [level.y for level in chart.levels]
+    values = [level.y for level in chart.levels]
+    for series in chart.series:
+        curves = (series.low, series.high) if series.points else (series.y,)
+        values += [float(y) for curve in curves if curve is not None for y in curve]
+    return values
 
 
-def _even(values: Sequence[float]) -> tuple[float, float, list[float]]:
+def _round_steps(values: Sequence[float]) -> tuple[float, float, list[float]]:
     """A range with round ticks around the values."""
-    low, high = min(values, default=0.0), max(values, default=1.0)
-    low, high = (low - 0.5, high + 0.5) if high - low < 1e-9 else (low, high)
-    rough = (high - low) / 4
-    unit = 10.0 ** math.floor(math.log10(rough))
-    step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough)
-    first, last = math.floor(low / step), math.ceil(high / step)
+    low = min(values, default=0.0)
+    high = max(values, default=1.0)
+    if high - low < 1e-9:
+        low -= 0.5
+        high += 0.5
+    rough_step = (high - low) / 4
+    unit = 10.0 ** math.floor(math.log10(rough_step))
+    step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough_step)
+    first = math.floor(low / step)
+    last = math.ceil(high / step)
     return first * step, last * step, [round(i * step, 12) for i in range(first, last + 1)]
 
 
 def _decades(values: Sequence[float]) -> tuple[float, float, list[float]]:
-    first, last = (
-        round_(math.log10(end))
-        for round_, end in ((math.floor, min(values)), (math.ceil, max(values)))
-    )
-    last = max(last, first + 1)
+    """A range of whole powers of ten around the values."""
+    first = math.floor(math.log10(min(values)))
+    last = max(math.ceil(math.log10(max(values))), first + 1)
     step = max(1, math.ceil((last - first) / 5))
     return 10.0**first, 10.0**last, [10.0**i for i in range(first, last + 1, step)]

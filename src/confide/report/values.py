@@ -1,8 +1,14 @@
-"""Values of states for an analyst: in words, as a table with intervals, as a figure, and as a page."""
+"""Values of states for an analyst: in words, as a table with intervals, as a figure, and as a page.
+
+Nothing here is private on its own: a report shows an estimate, and its guarantee is the estimate's.
+The fields of `record` are those of `confide evaluate --json`, and the columns of `heads` are those
+of `values.csv`, so their names stay. All other texts may be changed freely.
+"""
 
 import base64
 import csv
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +28,8 @@ from confide.privacy.request import Trust
 from confide.release.value import NO_VALUE, Value
 from confide.report import page, picture
 from confide.report.charts import LIGHT
-from confide.report.tables import Cell
+from confide.report.privacy_facts import privacy_card, privacy_facts, short_guarantee
+from confide.report.tables import TableCell
 from confide.report.words import many
 
 if TYPE_CHECKING:
@@ -30,16 +37,22 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Array = npt.NDArray[np.float64]
-_BARS = "#111827"  # error bars
-_FEW = 60  # states that have room for a bar each
-_TICK = 16  # characters of a label below the figure
-_ON_PAGE = 100  # rows of the page's table
-# A model is the better estimator where the effective sample is a smaller share of the users than this.
-_LEFT = 0.1
+
+# The numbers below are matters of taste.
+_INTERVAL_COLOUR = "#111827"
+# A figure has room for an interval of its own for each of so many states.
+_STATES_WITH_BARS = 60
+# Below a figure the labels of so many states fit, with so many characters each.
+_STATES_WITH_LABELS = 20
+_LABEL_CHARACTERS = 16
+# The table of a page has at most so many rows.
+_ROWS_ON_PAGE = 100
+# A model is recommended where the effective sample is a smaller share of the users than this.
+_SMALL_SAMPLE_SHARE = 0.1
 
 
-class Estimate(Protocol):
-    """A `ValueEstimate`, as far as it is shown."""
+class ShownEstimate(Protocol):
+    """A `ValueEstimate`, as far as a report shows it."""
 
     @property
     def values(self) -> Array: ...
@@ -64,26 +77,38 @@ class Estimate(Protocol):
 
 
 @dataclass(frozen=True)
-class Shown:
-    """An estimate with its explanations. `said`: (heading, text), such as what was clipped and what was charged."""
+class ValueReport:
+    """An estimate with its explanations."""
 
-    estimate: Estimate
+    estimate: ShownEstimate
     title: str
     level: float = 0.9
-    said: tuple[tuple[str, str], ...] = ()
-    one: bool = False  # one value of a policy, not one per state
-    about: str = "the true value"  # what an interval covers with its probability
-    labels: tuple[str, ...] = ()  # of states, if they have any: public ones only
-    definition: str = ""  # of a value, in one sentence
-    target: str = ""  # the policy that is evaluated, in words, if it is not the logged one
-    against: str = ""  # the policy that it is compared with, if it is not the logged one
+    # (heading, text), such as what was clipped and what was charged.
+    remarks: tuple[tuple[str, str], ...] = ()
+    # Whether there is one value of a policy, and not one value per state.
+    is_policy: bool = False
+    # What an interval covers with its probability.
+    about: str = "the true value"
+    # Public labels of the states, if there are any.
+    labels: tuple[str, ...] = ()
+    # What a value is, in one sentence.
+    definition: str = ""
+    # The policy that is evaluated, in words, if it is not the logged one.
+    target: str = ""
+    # The policy that it is compared with, in words, if that is not the logged one.
+    against: str = ""
 
-    def named(self, state: int) -> str:
+    @property
+    def private(self) -> bool:
+        return self.estimate.guarantee.trust is not Trust.NONE
+
+    def name_of(self, state: int) -> str:
         return self.labels[state] if state < len(self.labels) else str(state)
 
     @cached_property
     def interval(self) -> tuple[Array, Array] | None:
-        if self.estimate.guarantee.trust is not Trust.NONE and self.estimate.noise_std is None:
+        """The ends of the intervals [s], or None where the released numbers determine none."""
+        if self.private and self.estimate.noise_std is None:
             return None
         try:
             return self.estimate.interval(self.level)
@@ -98,20 +123,20 @@ class Shown:
         if self.interval is None:
             return np.zeros(len(self.estimate.values), np.bool_)
         low, high = self.interval
-        whole: npt.NDArray[np.bool_] = (low <= self.estimate.lowest) & (
-            high >= self.estimate.highest
-        )
+        reaches_lowest = low <= self.estimate.lowest
+        reaches_highest = high >= self.estimate.highest
+        whole: npt.NDArray[np.bool_] = reaches_lowest & reaches_highest
         return whole
 
     @property
     def logged_value(self) -> Value:
-        """Of the policy that made the log."""
+        """The value of the policy that made the log."""
         return self.estimate.logged_value(self.level)
 
     @property
     def target_value(self) -> Value:
-        """Of the policy that is evaluated, if it is not the logged one."""
-        if not self.one:
+        """The value of the policy that is evaluated, if it is not the logged one."""
+        if not self.is_policy:
             return NO_VALUE
         value = float(self.estimate.values[0])
         if self.interval is None or self.whole_range[0]:
@@ -122,379 +147,454 @@ class Shown:
     @property
     def difference(self) -> Value:
         """The value of the target minus that of the policy it is compared with."""
-        return self.estimate.difference(self.level) if self.one else NO_VALUE
+        return self.estimate.difference(self.level) if self.is_policy else NO_VALUE
 
     @cached_property
     def counts(self) -> Array | None:
-        """Noisy visit counts, where they were released."""
-        found = self.estimate.released.get("counts")
-        return None if self.one or found is None or np.ptp(found) == 0 else found
+        """Noisy visit counts [s], where they were released."""
+        counts = self.estimate.released.get("counts")
+        if self.is_policy or counts is None or np.ptp(counts) == 0:
+            return None
+        return counts
 
     @cached_property
     def order(self) -> npt.NDArray[np.int64]:
-        """The most visited states first, by the released counts; by number where there are none. States without a value are left out."""
+        """The states of the table: the most visited ones first, by the released counts.
+
+        Without counts they are in the order of their numbers. States without a value are left out.
+        """
         states = np.arange(len(self.estimate.values))
         order = states if self.counts is None else np.argsort(-self.counts, kind="stable")
         return order[~np.isnan(self.estimate.values[order])]
 
 
-def words(shown: Shown) -> list[tuple[str, str]]:
-    """(heading, text): the guarantee, the intervals or why there are none, further remarks, and assumptions."""
-    estimate = shown.estimate
+def words(report: ValueReport) -> list[tuple[str, str]]:
+    """(heading, text): values, guarantee, intervals or why there are none, remarks, assumptions."""
+    estimate = report.estimate
     lines = [
-        *headline(shown),
+        *_value_lines(report),
         ("guarantee", privacy_words.consequence(estimate.guarantee)),
-        ("intervals", _bars(shown)),
+        ("intervals", _explain_intervals(report)),
     ]
     policies = estimate.policy_values
     if policies is not None:
-        lines += [("users", _left_out(policies)), ("weights", _weights(policies))]
-    outside = int(
-        ((estimate.values < estimate.lowest) | (estimate.values > estimate.highest)).sum()
-    )
+        lines += [("users", _explain_users(policies)), ("weights", _explain_weights(policies))]
+    below = estimate.values < estimate.lowest
+    above = estimate.values > estimate.highest
+    outside = int((below | above).sum())
     if outside:
-        span = f"[{estimate.lowest:g}, {estimate.highest:g}]"
-        lines.append(
-            (
-                "out of range",
-                f"{_states(outside, 'value')} outside {span}, the range of returns, because of the noise.",
-            )
+        text = (
+            f"{_count(outside, 'value')} outside [{estimate.lowest:g}, {estimate.highest:g}], "
+            "the range of returns, because of the noise."
         )
-    assumed = [] if estimate.certificate is None else estimate.certificate.assumptions
-    return [*lines, *shown.said, *(("assumed", assumption.text) for assumption in assumed)]
+        lines.append(("out of range", text))
+    assumptions = [] if estimate.certificate is None else estimate.certificate.assumptions
+    return [*lines, *report.remarks, *(("assumed", each.text) for each in assumptions)]
 
 
-def headline(shown: Shown) -> list[tuple[str, str]]:
+def _value_lines(report: ValueReport) -> list[tuple[str, str]]:
     """The values of policies with their intervals, and what a value is."""
     lines = []
-    if shown.definition:
-        lines.append(("value", f"{shown.definition}."))
-    lines.append(("logged policy", _in_words(shown, shown.logged_value)))
-    if shown.one:
-        other = shown.against or "the logged policy"
-        lines += [
-            (
-                "target policy",
-                f"{_in_words(shown, shown.target_value)}: {shown.target or 'as given'}",
-            ),
-            ("difference", f"{_in_words(shown, shown.difference)}: the target minus {other}"),
-        ]
+    if report.definition:
+        lines.append(("value", f"{report.definition}."))
+    lines.append(("logged policy", _describe_value(report, report.logged_value)))
+    if report.is_policy:
+        target = _describe_value(report, report.target_value)
+        difference = _describe_value(report, report.difference)
+        lines.append(("target policy", f"{target}: {report.target or 'as given'}"))
+        lines.append(("difference", f"{difference}: the target minus {_other_policy(report)}"))
     return lines
 
 
-def _in_words(shown: Shown, value: Value) -> str:
+def _other_policy(report: ValueReport) -> str:
+    return report.against or "the logged policy"
+
+
+def headline(report: ValueReport) -> str:
+    """The main result in one sentence."""
+    users = f"From {report.estimate.guarantee.users:,} users"
+    if report.is_policy:
+        target = _describe_value(report, report.target_value)
+        sentence = f"{users}: the target policy is worth {target}"
+        if report.difference.value is None:
+            return f"{sentence}."
+        difference = _describe_value(report, report.difference)
+        return f"{sentence}. The difference to {_other_policy(report)} is {difference}."
+    if report.logged_value.value is not None:
+        logged = _describe_value(report, report.logged_value)
+        return f"{users}: the logged policy is worth {logged}."
+    values = report.estimate.values[report.order]
+    if not len(values):
+        return f"{users}: no state has a value."
+    digits = _decimals(report.estimate)
+    span = f"{values.min():.{digits}f} to {values.max():.{digits}f}"
+    return f"{users}: the values of {len(values):,} states range from {span}."
+
+
+def cards(report: ValueReport) -> list[tuple[str, str, str]]:
+    """(heading, large, text): the values of policies, and what is revealed of one user."""
+    named_values = []
+    if report.is_policy:
+        named_values.append(("Target policy", report.target_value, report.target or "as given"))
+    named_values.append(("Logged policy", report.logged_value, "the policy that made the log"))
+    if report.is_policy:
+        about = f"the target minus {_other_policy(report)}"
+        named_values.append(("Difference", report.difference, about))
+    digits = _decimals(report.estimate)
+    made = []
+    for heading, value, about in named_values:
+        if value.value is not None:
+            text = f"{_capitalize(about)}: {_describe_value(report, value)}."
+            made.append((heading, f"{value.value:.{digits}f}", text))
+    return made + privacy_card(report.estimate.guarantee)
+
+
+def _capitalize(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _describe_value(report: ValueReport, value: Value) -> str:
     if value.value is None:
         return "not estimated by this estimator"
-    digits = _digits(shown.estimate)
+    decimals = _decimals(report.estimate)
     if value.low is None or value.high is None:
-        return f"{value.value:.{digits}f} (its interval is not estimated)"
+        return f"{value.value:.{decimals}f} (its interval is not estimated)"
     width = value.high - value.low
     if width > 0:
         # Two digits of the width are shown.
-        digits = max(digits, 1 - int(np.floor(np.log10(width))))
-    text = f"{value.value:.{digits}f}"
-    level = f"{100 * shown.level:g} % interval"
-    return f"{text} ({level} {value.low:.{digits}f} to {value.high:.{digits}f})"
+        decimals = max(decimals, 1 - math.floor(math.log10(width)))
+    level = f"{100 * report.level:g} % interval"
+    interval = f"{value.low:.{decimals}f} to {value.high:.{decimals}f}"
+    return f"{value.value:.{decimals}f} ({level} {interval})"
 
 
-def _digits(estimate: Estimate) -> int:
-    """Decimals, according to the range of values."""
-    return max(0, 3 - int(np.floor(np.log10(estimate.highest - estimate.lowest))))
+def _decimals(estimate: ShownEstimate) -> int:
+    """How many decimals are shown, which depends on the range of values."""
+    return max(0, 3 - math.floor(math.log10(estimate.highest - estimate.lowest)))
 
 
-def _bars(shown: Shown) -> str:
-    if shown.interval is None:
-        if shown.estimate.guarantee.trust is not Trust.NONE and shown.estimate.noise_std is None:
+def _explain_intervals(report: ValueReport) -> str:
+    if report.interval is None:
+        if report.private and report.estimate.noise_std is None:
             return "none: the scale of this noise depends on the data, so it is private."
         return "none: the released numbers do not determine the variance of returns."
-    source = (
-        "sampling error only"
-        if shown.estimate.guarantee.trust is Trust.NONE
-        else "noise and sampling error"
+    errors = "noise and sampling error" if report.private else "sampling error only"
+    text = (
+        f"each interval covers {report.about} with probability {100 * report.level:g} %, "
+        f"including {errors}."
     )
-    said = f"each interval covers {shown.about} with probability {100 * shown.level:g} %, including {source}."
-    unknown = int(shown.whole_range.sum())
-    if unknown:
-        said += f" {_states(unknown, 'interval')} not estimated, because it would be the whole range: {_why_whole(shown.estimate)}."
-    return said
+    unknown = int(report.whole_range.sum())
+    if unknown == 0:
+        return text
+    return (
+        f"{text} {_count(unknown, 'interval')} not estimated, "
+        f"because it would be the whole range: {_explain_whole_range(report.estimate)}."
+    )
 
 
-def _why_whole(estimate: Estimate) -> str:
-    """An infinite sampling variance means that the estimator cannot bound its error; otherwise there are too few data."""
+def _explain_whole_range(estimate: ShownEstimate) -> str:
+    # An estimator that cannot bound its error releases an infinite sampling variance.
     if np.isinf(estimate.released.get("sampling_variance", 0.0)).any():
         return "with this much noise the matrix could be singular; use fewer features or more users"
     return "there are too few data for this much noise"
 
 
-def _weights(policies: PolicyValues) -> str:
-    """Which weights were above the clip, and how many users with equal weights would tell as much."""
-    said = _clip_words(policies)
-    left = policies.effective_users(0)
-    if left is None:
-        return f"{said}."
-    counted = min(max(policies.counted, 0.0), policies.users)
-    said = f"{said}; the effective sample size is about {left:,.0f} of {counted:,.0f} users"
-    if left < _LEFT * counted:
-        return f"{said}. Few weights decide here: the model of `confide learn` values every policy from one release, without weights."
-    return f"{said}."
-
-
-def _clip_words(policies: PolicyValues) -> str:
-    above, noise = policies.above(0)
-    if above <= noise:
-        about = "about " if noise else ""
-        hidden = f" (the noise of this count has a standard deviation of {noise:,.0f} users)"
-        return f"{about}no weight is above the clip{hidden if noise else ''}"
-    users = f"{above:,.0f} of {min(max(policies.counted, 0.0), policies.users):,.0f} users"
-    said = f"{'about ' if noise else ''}{users} have a weight above the clip"
-    if policies.per_decision:
-        return said
-    mean = policies.ratio(policies.weight(0), 0.0, policies.clip).value
-    return f"{said}; the mean clipped weight is {mean:.3g}, where that of unclipped weights is 1"
-
-
-def _left_out(policies: PolicyValues) -> str:
-    """How many users are left out, from a noisy count."""
-    noise = policies.counted_noise
-    missing = policies.users - policies.counted
-    if noise == 0 and missing == 0:
-        return f"all {policies.users:,} users count."
-    why = "an outcome is missing, or a row makes no sense"
-    if missing <= 2 * noise:
+def _explain_weights(policies: PolicyValues) -> str:
+    """Which weights were clipped, and how many users with equal weights would say as much."""
+    clipped = _explain_clip(policies)
+    effective_users = policies.effective_users(0)
+    if effective_users is None:
+        return f"{clipped}."
+    users = _users_that_count(policies)
+    text = (
+        f"{clipped}; the effective sample size is about "
+        f"{effective_users:,.0f} of {users:,.0f} users"
+    )
+    if effective_users < _SMALL_SAMPLE_SHARE * users:
         return (
-            f"all {policies.users:,} users count, up to the noise of this count, which has a standard deviation of "
-            f"{noise:,.0f} users."
+            f"{text}. Few weights decide here: the model of `confide learn` values every policy "
+            "from one release, without weights."
         )
-    about = "about " if noise else ""
+    return f"{text}."
+
+
+def _users_that_count(policies: PolicyValues) -> float:
+    """A noisy count, brought into its range."""
+    return min(max(policies.counted, 0.0), policies.users)
+
+
+def _explain_clip(policies: PolicyValues) -> str:
+    above, noise_std = policies.above(0)
+    about = "about " if noise_std else ""
+    if above <= noise_std:
+        text = f"{about}no weight is above the clip"
+        if not noise_std:
+            return text
+        spread = f"the noise of this count has a standard deviation of {noise_std:,.0f} users"
+        return f"{text} ({spread})"
+    users = f"{above:,.0f} of {_users_that_count(policies):,.0f} users"
+    text = f"{about}{users} have a weight above the clip"
+    if policies.per_decision:
+        return text
+    mean_weight = policies.ratio(policies.weight(0), 0.0, policies.clip).value
     return (
-        f"{about}{missing:,.0f} of {policies.users:,} users are left out because {why}; values are those of the others. "
+        f"{text}; the mean clipped weight is {mean_weight:.3g}, "
+        "where that of unclipped weights is 1"
+    )
+
+
+def _explain_users(policies: PolicyValues) -> str:
+    """How many users are left out, from a noisy count."""
+    noise_std = policies.counted_noise
+    missing = policies.users - policies.counted
+    if noise_std == 0 and missing == 0:
+        return f"all {policies.users:,} users count."
+    if missing <= 2 * noise_std:
+        return (
+            f"all {policies.users:,} users count, up to the noise of this count, "
+            f"which has a standard deviation of {noise_std:,.0f} users."
+        )
+    about = "about " if noise_std else ""
+    return (
+        f"{about}{missing:,.0f} of {policies.users:,} users are left out because an outcome is "
+        "missing, or a row makes no sense; values are those of the others. "
         "If who is missing depends on the outcome, these values are biased."
     )
 
 
-def _states(number: int, what: str) -> str:
+def _count(number: int, what: str) -> str:
     return f"1 {what} is" if number == 1 else f"{number:,} {what}s are"
 
 
-def heads(shown: Shown) -> list[str]:
-    """Of the columns that this estimate has."""
-    bars = [] if shown.interval is None else ["low", "high"]
-    noise = [] if shown.estimate.noise_std is None else ["noise_std"]
+def heads(report: ValueReport) -> list[str]:
+    """The columns of `values.csv` that this estimate has."""
+    columns = [] if report.is_policy else ["state"]
+    columns.append("value")
+    if report.interval is not None:
+        columns += ["low", "high"]
+    if report.estimate.noise_std is not None:
+        columns.append("noise_std")
+    if report.counts is not None:
+        columns.append("visits")
+    return columns
+
+
+def rows(report: ValueReport, most: int | None = None) -> list[list[float]]:
+    """A row per state in `order`, under `heads`.
+
+    The state comes first even if there is one value only.
+    """
+    estimate = report.estimate
+    optional = [*(report.interval or ()), estimate.noise_std, report.counts]
+    columns = [estimate.values, *(column for column in optional if column is not None)]
     return [
-        *([] if shown.one else ["state"]),
-        "value",
-        *bars,
-        *noise,
-        *([] if shown.counts is None else ["visits"]),
+        [int(state), *(float(column[state]) for column in columns)] for state in report.order[:most]
     ]
 
 
-def rows(shown: Shown, most: int | None = None) -> list[list[float]]:
-    """A row per state in `order`, under `heads` (the state comes first even if there is one value only)."""
-    estimate = shown.estimate
-    parts = [*(shown.interval or ()), estimate.noise_std, shown.counts]
-    columns = [estimate.values, *(part for part in parts if part is not None)]
-    return [
-        [int(state), *(float(column[state]) for column in columns)] for state in shown.order[:most]
-    ]
-
-
-def cells(shown: Shown, row: Sequence[float]) -> list[str]:
+def cells(report: ValueReport, row: Sequence[float]) -> list[str]:
     """A row as text, with digits according to the range of values; low and high are one cell."""
-    digits = _digits(shown.estimate)
+    digits = _decimals(report.estimate)
     state, value, *rest = row
-    made = [shown.named(int(state)), f"{value:.{digits}f}"]
-    if shown.interval is not None:
+    texts = [report.name_of(int(state)), f"{value:.{digits}f}"]
+    if report.interval is not None:
         low, high, *rest = rest
-        whole = shown.whole_range[int(state)]
-        made.append("not estimated" if whole else f"{low:.{digits}f} to {high:.{digits}f}")
-    if shown.estimate.noise_std is not None:
-        noise, *rest = rest
-        made.append(f"{noise:.{digits + 1}f}")
-    return [*made[shown.one :], *(f"{visits:,.0f}" for visits in rest)]
+        interval = f"{low:.{digits}f} to {high:.{digits}f}"
+        texts.append("not estimated" if report.whole_range[int(state)] else interval)
+    if report.estimate.noise_std is not None:
+        noise_std, *rest = rest
+        texts.append(f"{noise_std:.{digits + 1}f}")
+    texts += [f"{visits:,.0f}" for visits in rest]
+    return texts[1:] if report.is_policy else texts
 
 
-def titles(shown: Shown) -> list[str]:
+def titles(report: ValueReport) -> list[str]:
     """The columns of `cells`."""
     names = {
-        "low": f"{100 * shown.level:g} % interval",
+        "low": f"{100 * report.level:g} % interval",
         "noise_std": "noise std",
-        "visits": "visits (noisy)",
+        "visits": "visits (noisy)" if report.private else "visits (exact)",
     }
-    if shown.estimate.guarantee.trust is Trust.NONE:
-        names["visits"] = "visits (exact)"
-    return [names.get(head, head) for head in heads(shown) if head != "high"]
+    return [names.get(head, head) for head in heads(report) if head != "high"]
 
 
-def _without(ends: Array, whole: npt.NDArray[np.bool_]) -> list[float | None]:
-    """Ends of intervals; None where the interval is the whole range."""
-    return [None if none else float(end) for end, none in zip(ends, whole, strict=True)]
-
-
-def record(shown: Shown) -> dict[str, Any]:
-    """Everything as JSON."""
-    estimate, guarantee = shown.estimate, shown.estimate.guarantee
-    low, high = None, None
-    if shown.interval is not None:
-        low, high = (_without(part, shown.whole_range) for part in shown.interval)
+def record(report: ValueReport) -> dict[str, Any]:
+    """Everything as JSON. The fields are part of the interface."""
+    estimate = report.estimate
+    guarantee = estimate.guarantee
+    low = high = None
+    if report.interval is not None:
+        low, high = (_known_ends(ends, report.whole_range) for ends in report.interval)
     return {
-        "title": shown.title,
+        "title": report.title,
         "users": guarantee.users,
         "guarantee": guarantee.to_json(),
-        "said": [{"about": name, "text": text} for name, text in words(shown)],
-        "definition": shown.definition or None,
-        "logged": shown.logged_value.to_json(),
-        "target": shown.target_value.to_json(),
-        "difference": shown.difference.to_json(),
-        "level": shown.level,
-        "labels": list(shown.labels) or None,
+        "said": [{"about": heading, "text": text} for heading, text in words(report)],
+        "definition": report.definition or None,
+        "logged": report.logged_value.to_json(),
+        "target": report.target_value.to_json(),
+        "difference": report.difference.to_json(),
+        "level": report.level,
+        "labels": list(report.labels) or None,
         "values": [None if np.isnan(value) else value for value in estimate.values.tolist()],
         "low": low,
         "high": high,
         "noise_std": None if estimate.noise_std is None else estimate.noise_std.tolist(),
-        "visits": None if shown.counts is None else shown.counts.tolist(),
-        "certificate": estimate.certificate.document if estimate.certificate is not None else None,
+        "visits": None if report.counts is None else report.counts.tolist(),
+        "certificate": None if estimate.certificate is None else estimate.certificate.document,
     }
 
 
-def plot_values(shown: Shown) -> "Figure":
+def _known_ends(ends: Array, whole_range: npt.NDArray[np.bool_]) -> list[float | None]:
+    """Ends of intervals; None where the interval is the whole range."""
+    return [None if whole else float(end) for end, whole in zip(ends, whole_range, strict=True)]
+
+
+def plot_values(report: ValueReport) -> "Figure":
     """Plot values with their intervals: by state, or sorted by value if there are many states."""
     figure = picture.canvas((7.0, 3.1))
     ax = figure.subplots()
-    _draw(ax, shown)
+    _draw(ax, report)
     picture.dress(ax)
     ax.grid(visible=False, axis="x")
-    if shown.estimate.guarantee.trust is Trust.NONE:
+    if not report.private:
         ax.set_title(
-            "NO PRIVACY: for the data holder only", fontsize=8.5, color="#b3161f", fontweight="bold"
+            "NO PRIVACY: only for those who hold the data",
+            fontsize=8.5,
+            color="#b3161f",
+            fontweight="bold",
         )
     return figure
 
 
-def _draw(ax: "Axes", shown: Shown) -> None:
-    values = shown.estimate.values
-    many = len(values) > _FEW
-    order = np.argsort(values, kind="stable") if many else np.arange(len(values))
-    place, drawn = np.arange(len(values)), values[order]
-    ax.plot(place, drawn, "." if many else "o", color=LIGHT[0], markersize=2.5 if many else 3.5)
-    if shown.interval is not None:
-        low, high = (part[order] for part in shown.interval)
-        if many:
-            ax.fill_between(place, low, high, color=LIGHT[0], alpha=0.3, linewidth=0, step="mid")
-        else:  # over the dots, and with ends: an interval that is shorter than its dot is seen, too
-            ax.vlines(place, low, high, color=_BARS, linewidth=0.9, zorder=4)
+def _draw(ax: "Axes", report: ValueReport) -> None:
+    values = report.estimate.values
+    has_many = len(values) > _STATES_WITH_BARS
+    order = np.argsort(values, kind="stable") if has_many else np.arange(len(values))
+    places = np.arange(len(values))
+    marker = "." if has_many else "o"
+    ax.plot(places, values[order], marker, color=LIGHT[0], markersize=2.5 if has_many else 3.5)
+    if report.interval is not None:
+        low, high = (ends[order] for ends in report.interval)
+        if has_many:
+            ax.fill_between(places, low, high, color=LIGHT[0], alpha=0.3, linewidth=0, step="mid")
+        else:
+            # Intervals have ends and stand over the dots, so that short ones are seen, too.
+            ax.vlines(places, low, high, color=_INTERVAL_COLOUR, linewidth=0.9, zorder=4)
+            style: dict[str, Any] = {"color": _INTERVAL_COLOUR, "markersize": 5, "zorder": 4}
             for ends in (low, high):
-                ax.plot(place, ends, "_", color=_BARS, markersize=5, markeredgewidth=0.9, zorder=4)
-    without = ", no intervals" if shown.interval is None else f", {100 * shown.level:g} % intervals"
-    ax.set(
-        xlabel="" if shown.one else "states, ordered by value" if many else "state",
-        ylabel=f"value{without}",
-    )
-    if len(values) <= 20:
-        ax.set_xticks([] if shown.one else place)
-        if shown.labels and not shown.one:
-            # no formula
-            names = [shown.named(state)[:_TICK].replace("$", r"\$") for state in range(len(values))]
-            ax.set_xticklabels(names, rotation=30, ha="right")
+                ax.plot(places, ends, "_", markeredgewidth=0.9, **style)
+    ylabel = "value, no intervals"
+    if report.interval is not None:
+        ylabel = f"value, {100 * report.level:g} % intervals"
+    xlabel = "states, ordered by value" if has_many else "state"
+    ax.set(xlabel="" if report.is_policy else xlabel, ylabel=ylabel)
+    if len(values) <= _STATES_WITH_LABELS:
+        ax.set_xticks([] if report.is_policy else places)
+        if report.labels and not report.is_policy:
+            names = [report.name_of(state)[:_LABEL_CHARACTERS] for state in range(len(values))]
+            # A dollar sign would start a formula.
+            escaped = [name.replace("$", r"\$") for name in names]
+            ax.set_xticklabels(escaped, rotation=30, ha="right")
 
 
-def write_values(shown: Shown, folder: str | Path, *, command: str = "") -> Path:
-    """The estimate, its certificate, `values.csv`, `figures/values.{svg,png}` and `report.html` into a folder; where the page is."""
+def write_values(report: ValueReport, folder: str | Path, *, command: str = "") -> Path:
+    """Write a report into a folder, and return the path of its page.
+
+    The folder gets the estimate, its certificate, `values.csv`, `figures/values.{svg,png}` and
+    `report.html`.
+    """
     with replace_files(Path(folder), last="estimate.npz") as target:
-        shown.estimate.save(target)
+        report.estimate.save(target)
+        _write_csv(report, target / "values.csv")
         (target / "figures").mkdir()
-        with (target / "values.csv").open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            labelled = bool(shown.labels) and not shown.one
-            writer.writerow([*heads(shown), *["label"][:labelled]])
-            for row in sorted(rows(shown)):
-                state = int(row[0])
-                written = [repr(number) for number in row[1:]]
-                if shown.interval is not None and shown.whole_range[state]:
-                    written[1:3] = ["", ""]
-                writer.writerow([*[state, *written][shown.one :], *[shown.named(state)][:labelled]])
-        figure = plot_values(shown)
+        figure = plot_values(report)
         for ending in (".svg", ".png"):
-            picture.saved(figure, target / "figures" / f"values{ending}")
-        page.write(
-            _page(shown, (target / "figures" / "values.svg").read_bytes(), command),
-            target / "report.html",
-        )
+            picture.save(figure, target / "figures" / f"values{ending}")
+        svg = (target / "figures" / "values.svg").read_bytes()
+        page.write(_page(report, svg, command), target / "report.html")
     return Path(folder) / "report.html"
 
 
-def _page(shown: Shown, picture: bytes, command: str) -> str:
+def _write_csv(report: ValueReport, path: Path) -> None:
+    has_labels = bool(report.labels) and not report.is_policy
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*heads(report), "label"] if has_labels else heads(report))
+        for row in sorted(rows(report)):
+            state = int(row[0])
+            texts = [repr(number) for number in row[1:]]
+            if report.interval is not None and report.whole_range[state]:
+                texts[1:3] = ["", ""]
+            if not report.is_policy:
+                texts.insert(0, str(state))
+            if has_labels:
+                texts.append(report.name_of(state))
+            writer.writerow(texts)
+
+
+def _page(report: ValueReport, svg: bytes, command: str) -> str:
     """One HTML file that loads nothing."""
-    guarantee, said, certificate = (
-        shown.estimate.guarantee,
-        words(shown),
-        shown.estimate.certificate,
-    )
-    private, lines = (
-        guarantee.trust is not Trust.NONE,
-        [_keyed(shown, row) for row in rows(shown, _ON_PAGE)],
-    )
-    more = len(shown.estimate.values) - len(lines)
-    by = "The most visited states first. " if shown.counts is not None else ""
-    trust = guarantee.trust
-    facts = [
-        ("Who is protected", "Each user in the log, with all trajectories that are used."),
-        ("Against whom", privacy_words.AGAINST[trust]),
-        ("Who must be trusted", privacy_words.TRUSTED[trust]),
-        ("What it means", dict(said)["guarantee"]),
-    ]
+    lines = words(report)
+    guarantee = report.estimate.guarantee
+    certificate = report.estimate.certificate
+    certificates = {}
+    if certificate is not None:
+        certificates["certificate.json"] = json.dumps(certificate.document, indent=2)
+    consequence = dict(lines)["guarantee"]
     return page.render(
         "values.html",
-        title=shown.title,
+        title=report.title,
         heading="Values",
-        headline="",
-        cards=[],
-        facts=_meta(shown),
-        said=[line for line in said if line[0] not in ("guarantee", "assumed")],
-        picture=base64.b64encode(picture).decode(),
-        described=_described(shown),
-        heads=titles(shown),
-        lines=lines,
-        note=f"{by}{f'{more:,} more are in values.csv.' if more else 'The same numbers are in values.csv.'}",
-        private=private,
-        promised=dict(said)["guarantee"],
-        name=privacy_words.NAMES[trust],
-        promise_facts=facts,
-        limits=privacy_words.not_protected(trust, returns_shown=False),
-        assumed=[text for name, text in said if name == "assumed"],
+        headline=headline(report),
+        cards=cards(report),
+        facts=[
+            many(len(report.estimate.values), "value"),
+            many(guarantee.users, "user"),
+            short_guarantee(guarantee),
+        ],
+        said=[line for line in lines if line[0] not in ("guarantee", "assumed")],
+        said_title="What the numbers mean",
+        picture=base64.b64encode(svg).decode(),
+        described=_describe_picture(report),
+        heads=titles(report),
+        lines=[_table_cells(report, row) for row in rows(report, _ROWS_ON_PAGE)],
+        note=_note(report),
+        private=report.private,
+        promised=consequence,
+        name=privacy_words.NAMES[guarantee.trust],
+        promise_facts=privacy_facts(guarantee, consequence),
+        limits=privacy_words.not_protected(guarantee.trust, returns_shown=False),
+        assumed=[text for heading, text in lines if heading == "assumed"],
         guarantee=str(guarantee),
-        certificates={}
-        if certificate is None
-        else {"certificate.json": json.dumps(certificate.document, indent=2)},
+        certificates=certificates,
         command=command,
     )
 
 
-def _keyed(shown: Shown, row: Sequence[float]) -> list[Cell]:
-    """A row of `cells` that can be sorted: by labels, or by numbers; intervals by their lower ends."""
-    keys: list[float | str] = [shown.named(int(row[0])) if shown.labels else row[0], *row[1:]]
-    if shown.interval is not None:
+def _table_cells(report: ValueReport, row: Sequence[float]) -> list[TableCell]:
+    """A row of `cells` that can be sorted by labels or numbers; intervals by their lower ends."""
+    keys: list[float | str] = [report.name_of(int(row[0])) if report.labels else row[0], *row[1:]]
+    if report.interval is not None:
         del keys[3]
-    return [
-        Cell(text, "", key) for text, key in zip(cells(shown, row), keys[shown.one :], strict=True)
-    ]
+    if report.is_policy:
+        del keys[0]
+    return [TableCell(text, "", key) for text, key in zip(cells(report, row), keys, strict=True)]
 
 
-def _described(shown: Shown) -> str:
-    bars = (
-        "without intervals" if shown.interval is None else f"with {100 * shown.level:g} % intervals"
-    )
-    what = (
-        "The value of a policy" if shown.one else f"Values of {len(shown.estimate.values)} states"
-    )
-    return f"{what}, {bars}; the numbers are in values.csv."
+def _note(report: ValueReport) -> str:
+    order = "The most visited states first. " if report.counts is not None else ""
+    more = len(report.estimate.values) - min(len(report.order), _ROWS_ON_PAGE)
+    if more:
+        return f"{order}{more:,} more are in values.csv."
+    return f"{order}The same numbers are in values.csv."
 
 
-def _meta(shown: Shown) -> list[str]:
-    guarantee = shown.estimate.guarantee
-    asked = (
-        privacy_words.NO_PRIVACY
-        if guarantee.trust is Trust.NONE
-        else f"ε = {guarantee.epsilon:.4g}, δ = {privacy_words.format_delta(guarantee.delta)}"
-    )
-    return [many(len(shown.estimate.values), "value"), many(guarantee.users, "user"), asked]
+def _describe_picture(report: ValueReport) -> str:
+    what = f"Values of {len(report.estimate.values)} states"
+    if report.is_policy:
+        what = "The value of a policy"
+    intervals = "without intervals"
+    if report.interval is not None:
+        intervals = f"with {100 * report.level:g} % intervals"
+    return f"{what}, {intervals}; the numbers are in values.csv."

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Three digits are enough for people; large numbers are spelled out."""
+    """A number with few digits, and without an exponent unless it is tiny or huge."""
     if not math.isfinite(value):
         return "unknown"
     if value and not 1e-3 <= abs(value) < 1e9:
@@ -15,17 +15,17 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def percent(share: float) -> str:
-    """Never 100 % for less than all of it."""
+    """A share in percent. Less than all of it is never shown as 100 %."""
     if 0.9995 <= share < 1 - 1e-9:
         return ">\u202f99.9\u202f%"
     if abs(share) < 1e-9:
         return "0\u202f%"
     if 0 < share < 1e-4:
         return "<\u202f0.01\u202f%"
+    if abs(share) >= 9.995:
+        return f"{count(100 * share)}\u202f%"
     digits = 3 if abs(share) >= 0.1 else 2
-    return (
-        f"{100 * share:.{digits}g}\u202f%" if abs(share) < 9.995 else f"{count(100 * share)}\u202f%"
-    )
+    return f"{100 * share:.{digits}g}\u202f%"
 
 
 def in_words(share: str) -> str:

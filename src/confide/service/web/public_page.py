@@ -19,7 +19,7 @@ import numpy as np
 from confide.privacy.loss import compose, loss_from_json
 from confide.report.charts import Axis, Chart, Level, Look, Series
 from confide.report.page import look
-from confide.report.static import PlacedChart, placed
+from confide.report.static import PlacedChart, place_chart
 from confide.service.documents import ReleaseRow
 from confide.service.web.estimates import Estimates, estimates
 from confide.service.web.public_view import PublicView, public_view
@@ -305,4 +305,6 @@ def _noise_ratio(view: PublicView, model: Estimates) -> tuple[float, float, floa
 
 def _charts(chart: Chart) -> dict[str, PlacedChart]:
     """Draw a chart in all sizes."""
-    return {name: placed(chart, sides, columns=_COLUMNS[name]) for name, sides in SIZES.items()}
+    return {
+        name: place_chart(chart, sides, columns=_COLUMNS[name]) for name, sides in SIZES.items()
+    }
