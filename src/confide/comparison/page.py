@@ -25,42 +25,33 @@ from confide.learning.question import Question
 from confide.privacy import words
 from confide.report import page
 from confide.report.charts import MARKERS, Chart, Look
+from confide.report.tables import ReportTable
 from confide.report.words import count, many, number, percent
 
 if TYPE_CHECKING:
     from confide.comparison.comparison import Comparison
 
 ALL = "all"
-_FEW = 6  # curves on a problem that can be looked at together
+# So many curves on one problem can be looked at together. A matter of taste.
+_FEW_CURVES = 6
+# The header names the problems if their names have fewer characters than this. A matter of taste.
+_PROBLEM_CHARACTERS = 60
 
 
 def write_comparison(comparison: "Comparison", path: str | Path, *, command: str = "") -> Path:
-    """The same page for every comparison, whether its runs are from `confide run`, from Python or from a sweep."""
-    sections, results, pairs = (
-        _sections(comparison),
-        tables.results(comparison),
-        tables.pairs(comparison),
-    )
-    many_rows = max(
-        (
-            sum(not row.reference for row in comparison.on(problem))
-            for problem in comparison.problems
-        ),
-        default=0,
-    )
-    data = {
-        "charts": {key: chart.to_json() for section in sections for key, chart in section.charts},
-        "tables": {"results": results.copies, "pairs": pairs.copies},
-        "promises": [promise.key for promise in comparison.promises],
-        "labels": {promise.key: str(promise) for promise in comparison.promises},
-        "open": OPEN.key,
-        "shapes": MARKERS,
-        "chosen": comparison.chosen.key,
-        "first": ALL if many_rows <= _FEW else comparison.chosen.key,
-        "few": many_rows <= _FEW,
-    }
-    labels = {promise.key: str(promise) for promise in comparison.promises}
-    own = list(dict.fromkeys(line for row in comparison.rows for line in row.commands if line))
+    """Write the page of a comparison, and return its path.
+
+    The page is the same whether its runs are from `confide run`, from Python or from a sweep.
+    """
+    sections = _sections(comparison)
+    results = tables.results(comparison)
+    pairs = tables.pairs(comparison)
+    data = _data(comparison, sections, results, pairs)
+    labels = data["labels"]
+    has_choice = len(labels) > 1
+    run_commands = [line for row in comparison.rows for line in row.commands if line]
+    own = list(dict.fromkeys(run_commands))
+    regret_known = [comparison.known(problem) for problem in comparison.problems]
     text = page.render(
         "comparison.html",
         data=data,
@@ -73,26 +64,19 @@ def write_comparison(comparison: "Comparison", path: str | Path, *, command: str
         sections=sections,
         looks=agent_looks(comparison),
         first=data["first"],
-        picks=[*labels.items(), (ALL, ALL)] if len(labels) > 1 else [],
-        row_picks=[(ALL, ALL), *labels.items()] if len(labels) > 1 else [],
-        beside=OPEN in comparison.promises and len(labels) > 1,
+        picks=[*labels.items(), (ALL, ALL)] if has_choice else [],
+        row_picks=[(ALL, ALL), *labels.items()] if has_choice else [],
+        beside=OPEN in comparison.promises and has_choice,
         chosen=data["chosen"],
-        draws_uniform="uniform" not in comparison.agents
-        and any(map(comparison.gap, comparison.problems)),
-        ladders={
-            promise.key: found
-            for promise in comparison.promises
-            if (found := [_bars(comparison, one) for one in comparison.ladders(promise)])
-        },
+        draws_uniform=_draws_uniform_play(comparison),
+        ladders=_ladders(comparison),
         results=results,
         results_note=tables.RESULTS_NOTE,
         pairs=pairs,
         paired=any(pair.compared.paired for pair in comparison.pairs),
         significance=significance(comparison),
         failures=_failures(comparison),
-        promises=promises(
-            comparison.rows, returns_shown=not all(map(comparison.known, comparison.problems))
-        ),
+        promises=promises(comparison.rows, returns_shown=not all(regret_known)),
         references=[agent for agent in comparison.agents if agent not in comparison.learners],
         questions=_questions(comparison),
         certificates=_certificates(comparison),
@@ -104,6 +88,45 @@ def write_comparison(comparison: "Comparison", path: str | Path, *, command: str
     return page.write(text, path)
 
 
+def _data(
+    comparison: "Comparison",
+    sections: "Sequence[Section]",
+    results: ReportTable,
+    pairs: ReportTable,
+) -> dict[str, Any]:
+    """What the scripts of the page read."""
+    curves = [
+        sum(not row.reference for row in comparison.on(problem)) for problem in comparison.problems
+    ]
+    has_few = max(curves, default=0) <= _FEW_CURVES
+    return {
+        "charts": {key: chart.to_json() for section in sections for key, chart in section.charts},
+        "tables": {"results": results.copies, "pairs": pairs.copies},
+        "promises": [promise.key for promise in comparison.promises],
+        "labels": {promise.key: str(promise) for promise in comparison.promises},
+        "open": OPEN.key,
+        "shapes": MARKERS,
+        "chosen": comparison.chosen.key,
+        "first": ALL if has_few else comparison.chosen.key,
+        "few": has_few,
+    }
+
+
+def _draws_uniform_play(comparison: "Comparison") -> bool:
+    """Whether the charts add the line of uniform play, which was not run."""
+    has_gap = any(map(comparison.gap, comparison.problems))
+    return "uniform" not in comparison.agents and has_gap
+
+
+def _ladders(comparison: "Comparison") -> dict[str, list[dict[str, Any]]]:
+    """The bars of all ladders, by the key of their guarantee."""
+    bars = {
+        promise.key: [_bars(comparison, rungs) for rungs in comparison.ladders(promise)]
+        for promise in comparison.promises
+    }
+    return {key: listed for key, listed in bars.items() if listed}
+
+
 @dataclass(frozen=True, slots=True)
 class Section:
     """Figures of one kind."""
@@ -111,80 +134,91 @@ class Section:
     id: str
     title: str
     note: str
-    # By the id of the element that it is drawn in.
+    # By the id of the element that each chart is drawn in.
     charts: Sequence[tuple[str, Chart]]
 
 
+# Title and note of each section but the first.
 _SECTIONS = {
     "value": (
         "Value",
-        "Expected return of the policy that serves each user, computed exactly. A learner starts near uniform play and approaches "
-        "optimal play.",
+        "Expected return of the policy that serves each user, computed exactly. A learner starts "
+        "near uniform play and approaches optimal play.",
     ),
     "noise": (
         "Noise against signal",
-        "Solid: the standard deviation of the noise in the statistics that the policy was planned from. Dashed: the signal. Learning "
-        "starts where the dashed line rises above the solid one.",
+        "Solid: the standard deviation of the noise in the statistics that the policy was planned "
+        "from. Dashed: the signal. Learning starts where the dashed line rises above the solid "
+        "one.",
     ),
     "privacy": (
         "The cost of privacy",
-        "The end of each curve against the requested ε, with 95\u202f% intervals. Dashed: the same learner without privacy. "
-        "Dotted: uniform play.",
+        "The end of each curve against the requested ε, with 95\u202f% intervals. Dashed: the "
+        "same learner without privacy. Dotted: uniform play.",
     ),
 }
 
 
 def _sections(comparison: "Comparison") -> list[Section]:
-    known, unknown = (
-        any(comparison.known(p) is kind for p in comparison.problems) for kind in (True, False)
-    )
-    lost = (
-        "The total loss of all users so far, compared with optimal play; lower is better. "
-        if known
-        else ""
-    )
-    lost += "Uniform play loses the same amount with every user. " if known else ""
-    lost += (
-        "For problems whose exact values are not known: the average return of users, which is not covered by any guarantee. "
-        if unknown
-        else ""
-    )
-    bands = (
-        "Shaded: pointwise 95\u202f% confidence bands over seeds. " if comparison.seeds > 1 else ""
-    )
-    given = [
-        ("regret", "Regret" if known else "Return", lost + bands),
-        *((key, *said) for key, said in _SECTIONS.items()),
+    """The sections of the page that have a chart."""
+    first = _first_section(comparison)
+    others = [
+        Section(key, title, note, _charts(comparison, key))
+        for key, (title, note) in _SECTIONS.items()
     ]
-    made = [Section(key, title, note, _keyed(comparison, key)) for key, title, note in given]
-    return [section for section in made if section.charts]
+    return [section for section in (first, *others) if section.charts]
 
 
-def _keyed(comparison: "Comparison", what: str) -> list[tuple[str, Chart]]:
-    found = charts(comparison, what)
+def _first_section(comparison: "Comparison") -> Section:
+    """Regret over users, or returns where regret is not known on any problem."""
+    known = [comparison.known(problem) for problem in comparison.problems]
+    sentences = []
+    if any(known):
+        sentences.append(
+            "The total loss of all users so far, compared with optimal play; lower is better. "
+            "Uniform play loses the same amount with every user. "
+        )
+    if not all(known):
+        sentences.append(
+            "For problems whose exact values are not known: the average return of users, which is "
+            "not covered by any guarantee. "
+        )
+    if comparison.seeds > 1:
+        sentences.append("Shaded: pointwise 95\u202f% confidence bands over seeds. ")
+    title = "Regret" if any(known) else "Return"
+    return Section("regret", title, "".join(sentences), _charts(comparison, "regret"))
+
+
+def _charts(comparison: "Comparison", what: str) -> list[tuple[str, Chart]]:
+    drawn = charts(comparison, what)
     if what == "privacy":
         # One point is no curve.
-        found = [chart for chart in found if any(len(one.x) > 1 for one in chart.series)]
-    return [(f"{what}-{i}", chart) for i, chart in enumerate(found)]
+        drawn = [chart for chart in drawn if any(len(series.x) > 1 for series in chart.series)]
+    return [(f"{what}-{place}", chart) for place, chart in enumerate(drawn)]
 
 
 def _facts(comparison: "Comparison") -> list[str]:
-    private = [f"{epsilon:.4g}" for epsilon in comparison.epsilons]
-    promised = ([f"ε = {', '.join(private)}"] if private else []) + (
-        [words.NO_PRIVACY_LABEL] if OPEN in comparison.promises else []
-    )
-    runs = sum(len(row.seeds) for row in comparison.rows)
-    few = ", ".join(comparison.problems)
-    said = [
-        few if len(few) < 60 and comparison.problems else many(len(comparison.problems), "problem"),
+    """The facts in the header."""
+    problems = ", ".join(comparison.problems)
+    if not problems or len(problems) >= _PROBLEM_CHARACTERS:
+        problems = many(len(comparison.problems), "problem")
+    guarantees = []
+    if comparison.epsilons:
+        guarantees.append(f"ε = {', '.join(f'{epsilon:.4g}' for epsilon in comparison.epsilons)}")
+    if OPEN in comparison.promises:
+        guarantees.append(words.NO_PRIVACY_LABEL)
+    runs = many(sum(len(row.seeds) for row in comparison.rows), "run")
+    if comparison.failures:
+        runs += f", {count(len(comparison.failures))} more failed"
+    facts = [
+        problems,
         many(len(comparison.learners), "learner"),
-        " and ".join(promised),
+        " and ".join(guarantees),
         many(comparison.seeds, "seed"),
         many(comparison.users, "user"),
-        many(runs, "run")
-        + (f", {count(len(comparison.failures))} more failed" if comparison.failures else ""),
+        runs,
     ]
-    return [fact for fact in said if fact]
+    return [fact for fact in facts if fact]
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +226,13 @@ class Card:
     """A learner, or a problem and its best learner."""
 
     title: str
-    badge: tuple[str, str] | None  # its kind, and what is on it
+    # The kind of its guarantee, and the text of the badge.
+    badge: tuple[str, str] | None
     look: Look | None
     big: str
     small: str
-    share: float | None  # of optimal, for the bar
+    # The share of optimal that the bar shows.
+    share: float | None
     details: Sequence[str]
 
 
@@ -209,66 +245,63 @@ def _cards(comparison: "Comparison") -> list[Card]:
             if comparison.ranking(problem, comparison.chosen)
         ]
     learners = [row for row in comparison.rows if not row.reference]
-    shown = (
-        learners
-        if len(learners) <= _FEW
-        else [row for row in learners if row.promise in (comparison.chosen, OPEN)]
-    )
-    return [_learner_card(comparison, row) for row in shown]
+    if len(learners) > _FEW_CURVES:
+        learners = [row for row in learners if row.promise in (comparison.chosen, OPEN)]
+    return [_learner_card(comparison, row) for row in learners]
 
 
 def _learner_card(comparison: "Comparison", row: Row) -> Card:
     if row.share is not None:
-        big, small = percent(row.share.estimate), "of optimal: 0\u202f% is uniform play"
+        big = percent(row.share.estimate)
+        small = "of optimal: 0\u202f% is uniform play"
     elif row.value is not None:
-        big, small = number(row.value.estimate), "value of the last policy"
+        big = number(row.value.estimate)
+        small = "value of the last policy"
     else:
-        big, small = (
-            ("unknown" if row.final is None else interval(row.final)),
-            "average return per user",
-        )
-    kind = "private" if row.private else "none"
-    badge = f"{row.trust.value.capitalize()} DP, {row.promise}" if row.private else words.NO_PRIVACY
-    look = look_of(row, agent_looks(comparison))
-    said = details(comparison, row)
+        big = "unknown" if row.final is None else interval(row.final)
+        small = "average return per user"
+    badge = ("none", words.NO_PRIVACY)
+    if row.private:
+        badge = ("private", f"{row.trust.value.capitalize()} DP, {row.promise}")
     return Card(
         row.agent,
-        (kind, badge),
-        look,
+        badge,
+        look_of(row, agent_looks(comparison)),
         big,
         small,
         None if row.share is None else row.share.estimate,
-        said,
+        details(comparison, row),
     )
 
 
 def _problem_card(comparison: "Comparison", problem: str) -> Card:
     if comparison.nobody_learned(problem):
-        said = (
-            "no learner is significantly better than uniform play"
-            if comparison.seeds > 1
-            else "no learner is better than uniform play"
-        )
-        return Card(problem, None, None, "No agent learned", said, None, [])
+        better = "significantly better" if comparison.seeds > 1 else "better"
+        text = f"no learner is {better} than uniform play"
+        return Card(problem, None, None, "No agent learned", text, None, [])
     best, *others = comparison.ranking(problem, comparison.chosen)
-    does = "lost least" if comparison.known(problem) else "earned most"
-    under = f"{does if others else 'is the only learner'}, {comparison.chosen}"
-    share = None if best.share is None else best.share.estimate
+    rank = "is the only learner"
+    if others:
+        rank = "lost least" if comparison.known(problem) else "earned most"
     return Card(
         problem,
         None,
         look_of(best, agent_looks(comparison)),
         best.agent,
-        under,
-        share,
+        f"{rank}, {comparison.chosen}",
+        None if best.share is None else best.share.estimate,
         best_details(comparison, problem),
     )
 
 
 def _bars(comparison: "Comparison", rungs: Mapping[str, Row]) -> dict[str, Any]:
-    """The chart of a ladder as a list: bars on a logarithmic scale, in percent of the width. The mark is uniform play."""
+    """The chart of a ladder as a list of bars, on a logarithmic scale in percent of the width.
+
+    The mark is uniform play.
+    """
     chart = ladder_chart(comparison, rungs, several=True)
     low, high = (math.log10(end) for end in chart.bar_range)
+    # Room to the right of the longest bar.
     high += 0.02
 
     def place(value: float) -> float:
@@ -277,50 +310,49 @@ def _bars(comparison: "Comparison", rungs: Mapping[str, Row]) -> dict[str, Any]:
         return 100 * min(max((math.log10(value) - low) / (high - low), 0.005), 1.0)
 
     rows = {row.anchor: row for row in rungs.values()}
-    made = []
-    before = 0.0
+    bars = []
+    previous = 0.0
     for bar in chart.bars:
         row = rows[bar.row]
-        fall = f"{number(before / bar.value, 2)} times less" if 0 < bar.value < before else ""
-        made.append(
+        is_shorter = 0 < bar.value < previous
+        bars.append(
             {
                 "name": bar.name,
                 "row": row,
                 "width": place(bar.value),
                 "told": "" if row.regret is None else interval(row.regret),
-                "fall": fall,
+                "fall": f"{number(previous / bar.value, 2)} times less" if is_shorter else "",
                 "colour": bar.look.variable,
             }
         )
-        before = bar.value
+        previous = bar.value
     first = rungs["paper"]
     return {
         "title": f"{first.variant} on {first.problem}, {first.promise}",
         "decade": 100 / (high - low),
         "mark": None if chart.mark is None else place(chart.mark),
-        "rungs": made,
+        "rungs": bars,
     }
 
 
 def _failures(comparison: "Comparison") -> list[dict[str, Any]]:
     """What did not run, by its error."""
-    kinds: dict[tuple[str, str, str], list[str]] = {}
-    for one in comparison.failures:
-        kinds.setdefault(
-            (one["problem"], one["agent"], one["error"] or "unknown error"), []
-        ).append(one["command"])
+    commands_by_kind: dict[tuple[str, str, str], list[str]] = {}
+    for failure in comparison.failures:
+        kind = (failure["problem"], failure["agent"], failure["error"] or "unknown error")
+        commands_by_kind.setdefault(kind, []).append(failure["command"])
     return [
         {
             "title": f"{agent} on {problem}: {many(len(commands), 'run')}",
             "error": error,
             "commands": commands,
         }
-        for (problem, agent, error), commands in kinds.items()
+        for (problem, agent, error), commands in commands_by_kind.items()
     ]
 
 
 def _folds(comparison: "Comparison") -> dict[str, list[dict[str, Any]]]:
-    """By problem, one per curve: what it comes to, and the commands that made it."""
+    """By problem, one per curve: its figures, and the commands that made it."""
     looks = agent_looks(comparison)
     return {
         problem: [
@@ -338,62 +370,67 @@ def _folds(comparison: "Comparison") -> dict[str, list[dict[str, Any]]]:
 
 
 def _questions(comparison: "Comparison") -> list[dict[str, Any]]:
-    """What users were asked, round by round: of the first seed of each learner that asks."""
-    found = []
+    """What users were asked, round by round, in the first seed of each learner that asks."""
+    learners = []
     for row in comparison.rows:
-        seeds = zip(row.seeds, row.questions, strict=False)
-        for seed, asked in [(seed, asked) for seed, asked in seeds if asked][:1]:
-            rounds: dict[int, list[Question]] = {}
-            for question in asked:
-                rounds.setdefault(question.round, []).append(question)
-            title = f"{row.label}, on {row.problem}, seed {seed}: {many(len(asked), 'question')} in {many(len(rounds), 'round')}"
-            found.append({"title": title, "rounds": [_round(own) for own in rounds.values()]})
-    return found
+        by_seed = zip(row.seeds, row.questions, strict=False)
+        seed, questions = next(((seed, asked) for seed, asked in by_seed if asked), (0, ()))
+        if not questions:
+            continue
+        rounds: dict[int, list[Question]] = {}
+        for question in questions:
+            rounds.setdefault(question.round, []).append(question)
+        numbers = f"{many(len(questions), 'question')} in {many(len(rounds), 'round')}"
+        title = f"{row.label}, on {row.problem}, seed {seed}: {numbers}"
+        learners.append({"title": title, "rounds": [_round(own) for own in rounds.values()]})
+    return learners
 
 
-def _round(asked: Sequence[Question]) -> dict[str, Any]:
-    first = asked[0]
+def _round(questions: Sequence[Question]) -> dict[str, Any]:
+    first = questions[0]
     users = f"users {count(first.first)} to {count(first.first + first.users - 1)}"
-    told = [(question.asked, _told(question)) for question in asked]
     return {
-        "title": f"Round {first.round}: {users}, {many(len(asked), 'question')}",
+        "title": f"Round {first.round}: {users}, {many(len(questions), 'question')}",
         "served": first.served,
-        "asked": told,
+        "asked": [(question.asked, _question_facts(question)) for question in questions],
     }
 
 
-def _told(question: Question) -> list[tuple[str, str]]:
+def _question_facts(question: Question) -> list[tuple[str, str]]:
     why = f"expected to remove {percent(question.removes)} of what is uncertain about values"
     return [("Answers", question.said), ("Why", why), ("Yes", question.yes), ("No", question.no)]
 
 
 def _certificates(comparison: "Comparison") -> list[tuple[str, str]]:
-    """Each certificate once: seeds of one row differ only in the time when theirs was made."""
-    made: list[tuple[str, str]] = []
+    """Each certificate once, with a title.
+
+    The certificates of the seeds of one row usually differ only in the time when they were made.
+    """
+    certificates: list[tuple[str, str]] = []
     for row in comparison.rows:
-        found: dict[str, tuple[str, str]] = {}
+        by_facts: dict[str, tuple[str, str]] = {}
         for seed, certificate in zip(row.seeds, row.certificates, strict=False):
-            if certificate is not None:
-                facts = {
-                    key: value for key, value in certificate.document.items() if key != "created"
-                }
-                title = f"{row.label}, on {row.problem}, seed {seed}"
-                found.setdefault(
-                    json.dumps(facts, sort_keys=True),
-                    (title, json.dumps(certificate.document, indent=2)),
-                )
-        made += found.values()
-    return made
+            if certificate is None:
+                continue
+            document = certificate.document
+            facts = {key: value for key, value in document.items() if key != "created"}
+            title = f"{row.label}, on {row.problem}, seed {seed}"
+            titled = (title, json.dumps(document, indent=2))
+            by_facts.setdefault(json.dumps(facts, sort_keys=True), titled)
+        certificates += by_facts.values()
+    return certificates
 
 
 def _foot(comparison: "Comparison") -> list[str]:
+    """How long the runs took, and the versions that ran them."""
+    lines = []
+    seconds = [second for row in comparison.rows for second in row.seconds]
+    if seconds:
+        lines.append(f"{many(len(seconds), 'run')} in {number(sum(seconds), 2)} seconds.")
     versions: dict[str, list[str]] = {}
     for name, version in dict.fromkeys(item for row in comparison.rows for item in row.versions):
         versions.setdefault(name, []).append(version)
-    seconds = [second for row in comparison.rows for second in row.seconds]
-    said = [f"{many(len(seconds), 'run')} in {number(sum(seconds), 2)} seconds."] if seconds else []
-    return said + (
-        [", ".join(f"{name} {' and '.join(numbers)}" for name, numbers in versions.items()) + "."]
-        if versions
-        else []
-    )
+    if versions:
+        names = [f"{name} {' and '.join(numbers)}" for name, numbers in versions.items()]
+        lines.append(f"{', '.join(names)}.")
+    return lines

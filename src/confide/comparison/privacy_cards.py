@@ -10,7 +10,8 @@ from confide.privacy import words
 from confide.privacy.request import Relation, Trust
 from confide.report.words import count
 
-_FEW = 6  # guarantees that are listed one by one
+# At most so many guarantees are listed one by one. A matter of taste.
+_LISTED_GUARANTEES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +20,10 @@ class PrivacyCard:
 
     trust: Trust
     agents: Sequence[str]
-    # agent, epsilon, delta, factor, users, remark
+    # Agent, epsilon, delta, factor, users and remark.
     given: Sequence[tuple[str, str, str, str, str, str]]
-    summary: str  # where there are too many to list
+    # Instead of `given`, if there are too many to list.
+    summary: str
     facts: Sequence[tuple[str, str]]
     limits: Sequence[str]
     fast: bool
@@ -39,52 +41,55 @@ def promises(rows: Sequence[Row], *, returns_shown: bool) -> list[PrivacyCard]:
         if not row.reference:
             kind = row.trust, row.guarantee.relation, row.guarantee.source
             kinds.setdefault(kind, {}).setdefault((row.agent, row.promise), row)
-    made = [_promise(list(members.values()), returns_shown) for members in kinds.values()]
-    return sorted(made, key=lambda promise: promise.trust is Trust.NONE)
+    cards = [_card(list(members.values()), returns_shown) for members in kinds.values()]
+    return sorted(cards, key=lambda card: card.trust is Trust.NONE)
 
 
-def _promise(members: list[Row], returns_shown: bool) -> PrivacyCard:
-    first, few = members[0], len(members) <= _FEW
+def _card(members: list[Row], returns_shown: bool) -> PrivacyCard:
+    first = members[0]
+    is_listed = len(members) <= _LISTED_GUARANTEES
+    guarantees = [words.guarantee(row.guarantee) for row in members] if is_listed else []
     return PrivacyCard(
         first.trust,
         list(dict.fromkeys(row.agent for row in members)),
-        [_given(row) for row in members] if first.private and few else [],
-        "" if few or not first.private else _summary(members),
+        [_guarantee_line(row) for row in members] if first.private and is_listed else [],
+        "" if is_listed or not first.private else _summary(members),
         facts(first) if first.private else [],
         words.not_protected(first.trust, returns_shown=returns_shown),
         first.private and first.guarantee.source == "fast",
-        list(dict.fromkeys(words.guarantee(row.guarantee) for row in members)) if few else [],
+        list(dict.fromkeys(guarantees)),
     )
 
 
-def _given(row: Row) -> tuple[str, str, str, str, str, str]:
-    epsilon = row.true_epsilon or 0.0
-    users = count(row.guarantee.users)
+def _guarantee_line(row: Row) -> tuple[str, str, str, str, str, str]:
+    """What `PrivacyCard.given` has for a row: the same numbers as in its full guarantee."""
+    epsilon, delta = row.guarantee.stated
     return (
         row.agent,
         f"{epsilon:.4g}",
-        words.format_delta(row.delta or 0.0),
+        words.format_delta(delta),
         words.format_factor(epsilon),
-        users,
+        count(row.guarantee.users),
         really(row),
     )
 
 
 def _summary(members: list[Row]) -> str:
-    asked, deltas = (
-        {getattr(row, name) for row in members} - {None} for name in ("epsilon", "delta")
+    epsilons = sorted({row.epsilon for row in members if row.epsilon is not None})
+    deltas = sorted({row.guarantee.stated[1] for row in members})
+    text = (
+        f"ε = {', '.join(f'{epsilon:g}' for epsilon in epsilons)}, "
+        f"δ = {', '.join(map(words.format_delta, deltas))}."
     )
-    said = f"ε = {', '.join(f'{one:g}' for one in sorted(asked))}, δ = {', '.join(map(words.format_delta, sorted(deltas)))}."
     stricter = sorted({row.agent for row in members if row.stricter})
-    return (
-        f"{said} The noise of {', '.join(stricter)} gives a smaller ε: see the table."
-        if stricter
-        else said
-    )
+    if not stricter:
+        return text
+    return f"{text} The noise of {', '.join(stricter)} gives a smaller ε: see the table."
 
 
 def facts(row: Row) -> list[tuple[str, str]]:
-    relation, source = row.guarantee.relation, row.guarantee.source
+    relation = row.guarantee.relation
+    source = row.guarantee.source
     return [
         ("Who is protected", words.PROTECTED),
         ("Against whom", words.AGAINST[row.trust]),

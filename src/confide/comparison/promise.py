@@ -44,13 +44,16 @@ OPEN = Promise(None)
 
 def tell_apart(rows: Sequence[tuple[str, str, Guarantee]]) -> list[Promise]:
     """The promise of each row (problem, agent, guarantee), with as few facts as possible."""
-    made: dict[int, Promise] = {}
-    waiting = dict(enumerate(rows))
+    promises: dict[int, Promise] = {}
+    ambiguous = dict(enumerate(rows))
     for describe in (_by_epsilon, _by_trust, _by_everything):
-        made |= {place: describe(guarantee) for place, (_, _, guarantee) in waiting.items()}
-        names = Counter((*row[:2], made[place]) for place, row in enumerate(rows))
-        waiting = {place: row for place, row in waiting.items() if names[*row[:2], made[place]] > 1}
-    return [made[place] for place in range(len(rows))]
+        for place, (_, _, guarantee) in ambiguous.items():
+            promises[place] = describe(guarantee)
+        names = Counter((*row[:2], promises[place]) for place, row in enumerate(rows))
+        ambiguous = {
+            place: row for place, row in ambiguous.items() if names[*row[:2], promises[place]] > 1
+        }
+    return [promises[place] for place in range(len(rows))]
 
 
 def _by_epsilon(guarantee: Guarantee) -> Promise:
