@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What runs say together: a row per problem, agent and guarantee, over its seeds.
+    """The common results of several runs: a row per problem, agent and guarantee, over its seeds.
 
-    `Comparison.of_runs(runs)` compares runs, and `confide.compare` those of a sweep. Then `table` is tidy: a row per run
-    and checkpoint; a run that failed is one row that says why.
+    `Comparison.of_runs(runs)` compares runs, and `confide.compare` those of a sweep. The `table` of
+    a sweep is tidy: it has a row per run and checkpoint, and one row for a run that failed, which
+    says why. `save` writes it, so its columns stay.
     """
 
     name: str
@@ -46,13 +47,15 @@ class Comparison:
     @classmethod
     def of_runs(cls, runs: Sequence[Run], *, name: str = "What privacy cost") -> "Comparison":
         """Compare these runs, in their order."""
-        return cls(arguments.text("name", name), _named(_rows_of(runs)))
+        return cls(arguments.text("name", name), _name_rows(_rows_of(runs)))
 
     @classmethod
     def of_table(cls, table: "pyarrow.Table") -> "Comparison":
         from confide.comparison.table import failures_of, name_of, rows_of_table
 
-        return cls(name_of(table), _named(rows_of_table(table)), tuple(failures_of(table)), table)
+        return cls(
+            name_of(table), _name_rows(rows_of_table(table)), tuple(failures_of(table)), table
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> "Comparison":
@@ -70,7 +73,11 @@ class Comparison:
         return write_table(self.table, path)
 
     def summary(self) -> list[dict[str, Any]]:
-        """One entry per row: mean regret with its interval, its ratio to no privacy, and the number of users to 90 % of optimal."""
+        """One entry per row, with its figures and their intervals.
+
+        Among them are mean regret, its ratio to no privacy, and the number of users to 90 % of
+        optimal.
+        """
         return [row.plain() for row in self.rows]
 
     def plot(
@@ -83,33 +90,41 @@ class Comparison:
         figsize: tuple[float, float] | None = None,
         columns: int | None = None,
     ) -> "Figure":
-        """A matplotlib figure with a chart per problem; it saves as SVG or PDF with its fonts.
+        """A matplotlib figure with a chart per problem. It saves as SVG or PDF with its fonts.
 
-        `regret`, `value`: curves over users, means over seeds and their 95 % bands. Where a chart would have more than
-        eight, those of the epsilon nearest to 1 and of no privacy only, unless `epsilons` says which. `noise`: noise
-        against signal. `privacy`: regret against epsilon, with no privacy dashed. `ladder`: from the paper's constants to
-        tight ones to no privacy, for agents that were run with both, at the epsilon nearest to 1 unless `epsilons` says
-        which. `problems` and `agents` choose some. Where regret is not known, figures show what users earned. Several
-        names make one figure, such as `["regret", "value"]`, with a row per problem.
+        `what` is one of these, or several of them for a figure with a row per problem:
+
+        - `regret`, `value`: curves over users, means over seeds and their 95 % bands. A chart that
+          would have more than eight curves has those of the epsilon nearest to 1 and of no privacy
+          only, unless `epsilons` says which.
+        - `noise`: noise against signal.
+        - `privacy`: regret against epsilon, with no privacy dashed.
+        - `ladder`: from the paper's constants to tight ones to no privacy, for agents that were run
+          with both, at the epsilon nearest to 1 unless `epsilons` says which.
+
+        Where regret is not known, figures show what users earned. `problems` and `agents` restrict
+        the figure to some of them.
         """
         from confide.comparison.figures import side_by_side
         from confide.report.picture import draw
 
-        chosen = self.some(problems, agents)
         kinds = [what] if isinstance(what, str) else listed("what", what, str)
-        charts = side_by_side(chosen, kinds, epsilons)
-        wide = columns or (len(kinds) if len(kinds) > 1 else None)
-        return draw(
-            charts, figsize=figsize, columns=None if wide is None else min(wide, len(charts))
-        )
+        charts = side_by_side(self.restrict(problems, agents), kinds, epsilons)
+        if not columns and len(kinds) > 1:
+            columns = len(kinds)
+        if columns:
+            columns = min(columns, len(charts))
+        return draw(charts, figsize=figsize, columns=columns or None)
 
     def save_figures(self, folder: str | Path) -> list[Path]:
-        """Each figure that there is (regret, value, noise, privacy, ladder) as SVG, PDF and PNG; the files written.
+        """Save each figure that there is as SVG, PDF and PNG, and return the files.
 
-        Where regret is not known on any problem, the file of returns is named after them.
+        Figures are regret, value, noise, privacy and ladder. Where regret is not known on any
+        problem, the file of returns is named after them.
         """
         from confide.comparison.figures import all_figures
-        from confide.report.picture import draw, save
+        from confide.report.picture import draw
+        from confide.report.picture import save as save_figure
 
         target = Path(arguments.path("folder", folder))
         target.mkdir(parents=True, exist_ok=True)
@@ -117,14 +132,15 @@ class Comparison:
         for name, charts in all_figures(self).items():
             figure = draw(charts)
             endings = (".svg", ".pdf", ".png")
-            written += [save(figure, target / f"{name}{ending}") for ending in endings]
+            written += [save_figure(figure, target / f"{name}{ending}") for ending in endings]
         return written
 
     def report(self, path: str | Path, *, command: str = "") -> Path:
         """Write the report as one self-contained HTML file, and return its path.
 
-        `command` is what reproduces it; the commands that the runs carry stand in where it is not given. The page may load
-        nothing from anywhere and run no script but its own: a content security policy, not care, sees to that.
+        `command` is what reproduces it. If it is not given, the page has the commands of the runs.
+        A content security policy ensures that the page loads nothing from anywhere and runs no
+        script but its own.
         """
         from confide.comparison.page import write_comparison
 
@@ -136,14 +152,14 @@ class Comparison:
 
     @property
     def problems(self) -> list[str]:
-        """Those on which anything came out."""
+        """The problems on which a run has a result."""
         return list(dict.fromkeys(row.problem for row in self.rows))
 
     @property
     def agents(self) -> list[str]:
         """Learners, then reference policies."""
-        found = dict.fromkeys(row.agent for row in self.rows)
-        return sorted(found, key=lambda agent: agent not in self.learners)
+        agents = dict.fromkeys(row.agent for row in self.rows)
+        return sorted(agents, key=lambda agent: agent not in self.learners)
 
     @cached_property
     def learners(self) -> list[str]:
@@ -151,16 +167,16 @@ class Comparison:
 
     @property
     def promises(self) -> list[Promise]:
-        """Of learners: the strictest first, and no privacy last."""
-        found = dict.fromkeys(row.promise for row in self.rows if not row.reference)
-        return sorted(found, key=lambda promise: promise.epsilon or math.inf)
+        """The guarantees of learners: the strictest first, and no privacy last."""
+        promises = dict.fromkeys(row.promise for row in self.rows if not row.reference)
+        return sorted(promises, key=lambda promise: promise.epsilon or math.inf)
 
     @property
     def chosen(self) -> Promise:
         """The guarantee to look at first: the one whose epsilon is nearest to 1."""
-        kept = dict.fromkeys(row.promise for row in self.rows if row.private)
+        private = dict.fromkeys(row.promise for row in self.rows if row.private)
         return min(
-            kept,
+            private,
             key=lambda promise: abs(math.log(promise.epsilon or 1.0)),
             default=next(iter(self.promises), OPEN),
         )
@@ -181,7 +197,7 @@ class Comparison:
         return [row for row in self.rows if row.problem == problem]
 
     def known(self, problem: str) -> bool:
-        """Whether regret is."""
+        """Whether regret is known."""
         return all(row.known for row in self.on(problem))
 
     def gap(self, problem: str) -> float | None:
@@ -189,34 +205,40 @@ class Comparison:
         return self.on(problem)[0].gap
 
     def ranking(self, problem: str, promise: Promise) -> list[Row]:
-        """Learners under one guarantee, the best first: the least regret, or the largest return where regret is not known.
+        """Learners under one guarantee, the best first.
 
-        Whoever failed with some seeds is left out, if anybody did not: the seeds that are left may be the easy ones."""
-        own = [row for row in self.on(problem) if not row.reference and row.promise == promise]
-        most = max((len(row.seeds) for row in own), default=0)
+        The best has the least regret, or the largest return where regret is not known. An agent
+        that failed with some seeds is left out if others did not fail, because the remaining seeds
+        may be the easy ones.
+        """
+        learners = [row for row in self.on(problem) if not row.reference and row.promise == promise]
+        most_seeds = max((len(row.seeds) for row in learners), default=0)
         sign = 1 if self.known(problem) else -1
-        told = [
-            (row.final.estimate, row)
-            for row in own
-            if len(row.seeds) == most and row.final is not None
+        keyed = [
+            (sign * row.final.estimate, row)
+            for row in learners
+            if len(row.seeds) == most_seeds and row.final is not None
         ]
-        return [row for _, row in sorted(told, key=lambda one: sign * one[0])]
+        return [row for _, row in sorted(keyed, key=lambda pair: pair[0])]
 
     def nobody_learned(self, problem: str) -> bool:
-        """Whether learners took part, and none of them did significantly better than uniform play."""
-        found = [row.learned for row in self.on(problem) if not row.reference]
-        return bool(found) and all(learned is False for learned in found)
+        """Whether learners took part, and none was significantly better than uniform play."""
+        learned = [row.learned for row in self.on(problem) if not row.reference]
+        return bool(learned) and all(each is False for each in learned)
 
     def ladders(self, promise: Promise) -> list[dict[str, Row]]:
-        """Rows of one agent on one problem under one guarantee: `paper` with the paper's constants, `tight` with tight ones, and `none`
-        without privacy. Where both calibrations were run."""
+        """Rows of one agent on one problem under one guarantee, if both calibrations were run.
+
+        A ladder has the row `paper` with the paper's constants, `tight` with tight ones, and `none`
+        without privacy.
+        """
         learners = {
             (row.problem, row.variant, row.calibration, row.promise): row
             for row in self.rows
             if not row.reference
         }
         variants = dict.fromkeys(row.variant for row in self.rows if row.calibration == "paper")
-        made = []
+        ladders = []
         for problem in self.problems if promise.private else []:
             for variant in variants if self.known(problem) else []:
                 rungs = {
@@ -225,27 +247,30 @@ class Comparison:
                     "none": learners.get((problem, variant, "tight", OPEN)),
                 }
                 if rungs["paper"] is not None and rungs["tight"] is not None:
-                    made.append({name: row for name, row in rungs.items() if row is not None})
-        return made
+                    ladders.append({name: row for name, row in rungs.items() if row is not None})
+        return ladders
 
-    def some(self, problems: Sequence[str] | None, agents: Sequence[str] | None) -> "Comparison":
-        """Of these problems and agents only."""
-        for name, asked, there in (
-            ("problem", problems, self.problems),
-            ("agent", agents, self.agents),
-        ):
-            for one in asked or ():
-                if one not in there:
-                    raise InvalidParameter(
-                        f"no {name} {one!r} in this comparison; choose one of {', '.join(there)}"
-                    )
-        kept = tuple(
+    def restrict(
+        self, problems: Sequence[str] | None, agents: Sequence[str] | None
+    ) -> "Comparison":
+        """The same comparison with these problems and agents only."""
+        _check_names("problem", problems, self.problems)
+        _check_names("agent", agents, self.agents)
+        rows = tuple(
             row
             for row in self.rows
             if (problems is None or row.problem in problems)
             and (agents is None or row.agent in agents)
         )
-        return replace(self, rows=kept)
+        return replace(self, rows=rows)
+
+
+def _check_names(kind: str, names: Sequence[str] | None, known_names: Sequence[str]) -> None:
+    for name in names or ():
+        if name not in known_names:
+            raise InvalidParameter(
+                f"no {kind} {name!r} in this comparison; choose one of {', '.join(known_names)}"
+            )
 
 
 def compare(
@@ -257,11 +282,13 @@ def compare(
     again: bool = False,
     progress: "Watch | None" = None,
 ) -> Comparison:
-    """Run every cell of a sweep (or of a TOML file) that is not in the store yet, and put all of them into one table.
+    """Run every cell of a sweep that is not in the store yet, and put all cells into one table.
 
-    The table does not depend on the backend, the number of workers, or on how often it was interrupted. A cell that fails is a row of the
-    table that says why, and is tried again the next time. `store` is a folder, by default `.confide-store` here; `again` recomputes what
-    is in it. After an interruption only the cells that were running are lost.
+    `sweep` may also be a TOML file. The table does not depend on the backend, the number of
+    workers, or on how often the sweep was interrupted. A cell that fails is a row of the table that
+    says why, and is tried again the next time. `store` is a folder, by default `.confide-store`
+    here, and `again` recomputes what is in it. After an interruption only the cells that were
+    running are lost.
     """
     from confide.comparison.table import tidy
     from confide.runs.run_sweep import STORE, run_cells
@@ -270,86 +297,97 @@ def compare(
     from confide.runs.sweep_file import read_sweep
 
     need("compare", "a comparison")
-    chosen = sweep if isinstance(sweep, Sweep) else read_sweep(sweep)
+    plan = sweep if isinstance(sweep, Sweep) else read_sweep(sweep)
     flag("again", again)
     if progress is not None and not callable(progress):
         raise InvalidParameter.of("progress", "must be a function", got=shown(progress))
     results = run_cells(
-        chosen.cells(),
+        plan.cells(),
         backend=backend,
         workers=workers,
         store=Store(STORE if store is None else store),
         again=again,
         progress=progress,
     )
-    return Comparison.of_table(tidy(chosen.name, results.items()))
+    return Comparison.of_table(tidy(plan.name, results.items()))
 
 
-def _named(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """Rows with what tells them apart, a name for links, and the same agent after as many users without privacy. Beside another agent a
-    difference need not be privacy's."""
+def _name_rows(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """Rows with the fields that a comparison sets.
+
+    These are what distinguishes rows, a name for links, and the same agent without privacy after
+    as many users. Another agent would not do, because a difference need not be that of privacy.
+    """
     promises = tell_apart([(row.problem, row.agent, row.guarantee) for row in rows])
-    free: dict[tuple[str, str, int], Row] = {}
+    without_privacy: dict[tuple[str, str, int], Row] = {}
     for row in rows:
         if not row.private:
-            free.setdefault((row.problem, row.agent, row.users), row)
-    return tuple(
-        replace(
-            row,
-            promise=promise,
-            anchor=anchor,
-            free=free.get((row.problem, row.agent, row.users)) if row.private else None,
-        )
-        for row, promise, anchor in zip(rows, promises, _anchors(rows), strict=True)
-    )
+            without_privacy.setdefault((row.problem, row.agent, row.users), row)
+    named_rows = []
+    for row, promise, anchor in zip(rows, promises, _anchors(rows), strict=True):
+        free = without_privacy.get((row.problem, row.agent, row.users)) if row.private else None
+        named_rows.append(replace(row, promise=promise, anchor=anchor, free=free))
+    return tuple(named_rows)
 
 
 def _anchors(rows: Sequence[Row]) -> list[str]:
-    """The same the next time; with a number where names differ in signs only."""
-    taken = Counter[str]()
-    made = []
+    """Names for links, which are the same the next time.
+
+    A number distinguishes names that differ in other characters than letters and digits only.
+    """
+    uses = Counter[str]()
+    anchors = []
     for row in rows:
         promise = f"{row.trust}-{row.epsilon:g}" if row.epsilon is not None else "no-privacy"
-        said = f"{row.problem}-{row.agent}-{promise}".lower()
-        plain = re.sub(r"[^a-z0-9.]+", "-", said).strip("-")[:80]
-        taken[plain] += 1
-        made.append(plain if taken[plain] == 1 else f"{plain}--{taken[plain]}")
-    return made
+        name = f"{row.problem}-{row.agent}-{promise}".lower()
+        anchor = re.sub(r"[^a-z0-9.]+", "-", name).strip("-")[:80]
+        uses[anchor] += 1
+        anchors.append(anchor if uses[anchor] == 1 else f"{anchor}--{uses[anchor]}")
+    return anchors
 
 
 def _rows_of(runs: Sequence[Run]) -> list[Row]:
-    """By problem, agent and guarantee, in the order of the runs. Instances of a problem that share a name are told apart by a number."""
+    """A row per problem, agent and guarantee, in the order of the runs.
+
+    A number distinguishes instances of a problem that share a name.
+    """
     runs = listed("runs", runs, Run)
     if not runs:
         raise InvalidParameter("a report needs at least one run, got none")
-    worlds: dict[tuple[str, str, str], list[Run]] = {}
+    runs_by_instance: dict[tuple[str, str, str], list[Run]] = {}
     for run in runs:
-        world = (run.problem, _rounded(run.optimal_value), _rounded(run.uniform_value))
-        worlds.setdefault(world, []).append(run)
-    named, seen = Counter(name for name, _, _ in worlds), Counter[str]()
-    made = []
-    for (name, _, _), members in worlds.items():
-        seen[name] += 1
-        title = name if named[name] == 1 else f"{name} (instance {seen[name]})"
-        kinds: dict[tuple[str, Guarantee], list[Run]] = {}
-        for run in members:
-            kinds.setdefault((run.agent, run.guarantee), []).append(run)
-        made += [_row(title, own) for own in kinds.values() if any(run.segments for run in own)]
-    if not made:
+        instance = (run.problem, _rounded(run.optimal_value), _rounded(run.uniform_value))
+        runs_by_instance.setdefault(instance, []).append(run)
+    instances = Counter(name for name, _, _ in runs_by_instance)
+    numbers = Counter[str]()
+    rows = []
+    for (name, _, _), runs_of_instance in runs_by_instance.items():
+        numbers[name] += 1
+        title = name if instances[name] == 1 else f"{name} (instance {numbers[name]})"
+        runs_by_agent: dict[tuple[str, Guarantee], list[Run]] = {}
+        for run in runs_of_instance:
+            runs_by_agent.setdefault((run.agent, run.guarantee), []).append(run)
+        served = [own for own in runs_by_agent.values() if any(run.segments for run in own)]
+        rows += [_row(title, own) for own in served]
+    if not rows:
         raise InvalidParameter(
             "there is nothing to report: every run was interrupted before its first user"
         )
-    return made
+    return rows
 
 
 def _row(problem: str, runs: Sequence[Run]) -> Row:
-    """Over the complete runs; where none is complete, over all of them, up to the users that each of them served."""
+    """The row of the complete runs.
+
+    If none is complete, it is that of all runs, up to the number of users that each of them served.
+    """
     stopped = tuple(
         Stopped(run.seed, run.episodes, run.planned_episodes) for run in runs if not run.complete
     )
     kept = [run for run in runs if run.complete] or [run for run in runs if run.segments]
     kept = sorted(kept, key=lambda run: run.seed)
-    first, users = kept[0], checkpoint_grid(min(run.episodes for run in kept))
+    first = kept[0]
+    users = checkpoint_grid(min(run.episodes for run in kept))
     curves = {name: np.stack([run.curve(name, users) for run in kept]) for name in CURVES}
     known = (
         first.optimal_value is not None
@@ -370,7 +408,7 @@ def _row(problem: str, runs: Sequence[Run]) -> Row:
         checkpoints=users,
         curves=curves,
         episodes_to_90=np.array(
-            [math.inf if found is None else found for found in reached], dtype=float
+            [math.inf if users is None else users for users in reached], dtype=float
         ),
         certificates=tuple(run.certificate for run in kept),
         questions=tuple(run.questions for run in kept),

@@ -1,11 +1,13 @@
-"""The charts of a comparison: regret and value over users, noise against signal, regret against epsilon, the ladder of calibrations.
+"""The charts of a comparison.
 
-Reports show all of them, and figures for papers are the same charts with fewer guarantees.
+There are regret and value over users, noise against signal, regret against epsilon, and the ladder
+of calibrations. Reports show all of them. Figures for papers are the same charts with fewer
+guarantees.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -43,40 +45,47 @@ FIGURES = {
     "ladder": 'an agent that was run with calibration = "paper" and with tight constants',
 }
 _HATCHES = {"paper": "", "tight": "////", "none": "....."}
-# Curves of one chart in a figure for papers: more are told apart by nobody.
-_LEGIBLE = 8
+# A chart in a figure for papers has at most so many curves, because nobody can distinguish more. A
+# matter of taste.
+_LEGIBLE_CURVES = 8
+# Widths of lines in points. A matter of taste.
+_THIN = 1.2
+_NORMAL = 1.6
+_WIDEST = 2.4
+_NARROWEST = 0.8
 
 
 def side_by_side(
     comparison: "Comparison", kinds: Sequence[str], epsilons: Sequence[float] | None = None
 ) -> list[Chart]:
-    """The charts of one figure for papers: a row per problem, and a column for each of `kinds`. Guarantees are as many as are legible, or
-    those of `epsilons`."""
+    """The charts of one figure for papers: a row per problem, and a column for each of `kinds`.
+
+    Guarantees are as many as are legible, or those of `epsilons`.
+    """
     columns = [_figure(comparison, what, epsilons) for what in kinds]
-    for what, made in zip(kinds, columns, strict=True):
-        if not made and len(kinds) == 1:
-            raise InvalidParameter(
-                f"the figure {what} needs {FIGURES[what]}, and this comparison has none"
-            )
     if len(columns) == 1:
-        return _titled(columns[0])
-    return _titled(
-        [
-            chart
-            for problem in comparison.problems
-            for made in columns
-            for chart in made
-            if chart.title == problem
-        ]
-    )
+        if not columns[0]:
+            needed = FIGURES[kinds[0]]
+            raise InvalidParameter(
+                f"the figure {kinds[0]} needs {needed}, and this comparison has none"
+            )
+        return _title(columns[0])
+    by_problem = [
+        chart
+        for problem in comparison.problems
+        for column in columns
+        for chart in column
+        if chart.title == problem
+    ]
+    return _title(by_problem)
 
 
 def all_figures(comparison: "Comparison") -> dict[str, list[Chart]]:
     """Each figure that there is, by the name of its file."""
-    made = {what: _figure(comparison, what, None) for what in FIGURES}
+    figures = {what: _figure(comparison, what, None) for what in FIGURES}
     if not any(map(comparison.known, comparison.problems)):
-        made = {"return": made.pop("regret"), **made}
-    return {name: _titled(charts) for name, charts in made.items() if charts}
+        figures = {"return": figures.pop("regret"), **figures}
+    return {name: _title(charts) for name, charts in figures.items() if charts}
 
 
 def _figure(comparison: "Comparison", what: str, epsilons: Sequence[float] | None) -> list[Chart]:
@@ -88,16 +97,19 @@ def _figure(comparison: "Comparison", what: str, epsilons: Sequence[float] | Non
     return charts(comparison, what, [*_promises_at(comparison, epsilons), OPEN])
 
 
-def _titled(made: list[Chart]) -> list[Chart]:
-    """Where all charts are of one problem, nobody needs its name."""
-    several = len({chart.title for chart in made}) > 1
-    return made if several else [replace(chart, title="") for chart in made]
+def _title(drawn: list[Chart]) -> list[Chart]:
+    """The charts without their titles if all are of one problem."""
+    has_several = len({chart.title for chart in drawn}) > 1
+    return drawn if has_several else [replace(chart, title="") for chart in drawn]
 
 
 def charts(
     comparison: "Comparison", what: str, promises: Sequence[Promise] | None = None
 ) -> list[Chart]:
-    """`regret` (returns where regret is not known), `value`, `noise` or `privacy`: a chart per problem that has it."""
+    """A chart per problem that has it: `regret`, `value`, `noise` or `privacy`.
+
+    Where regret is not known, the chart of regret shows returns.
+    """
     has: dict[str, Callable[[str], bool]] = {
         "regret": lambda _: True,
         "value": comparison.known,
@@ -112,110 +124,120 @@ def charts(
 
 
 def ladders(comparison: "Comparison", promises: Sequence[Promise]) -> list[Chart]:
-    """Where both calibrations were run."""
-    found = [ladder for promise in promises for ladder in comparison.ladders(promise)]
-    several = len({(rungs["paper"].variant, rungs["paper"].promise) for rungs in found}) > 1
-    return [ladder_chart(comparison, rungs, several=several) for rungs in found]
+    """The charts of ladders, where both calibrations were run."""
+    rungs_of_all = [rungs for promise in promises for rungs in comparison.ladders(promise)]
+    kinds = {(rungs["paper"].variant, rungs["paper"].promise) for rungs in rungs_of_all}
+    return [ladder_chart(comparison, rungs, several=len(kinds) > 1) for rungs in rungs_of_all]
 
 
 def _promises_at(comparison: "Comparison", epsilons: Sequence[float] | None) -> list[Promise]:
-    made = {row.epsilon: row.promise for row in comparison.rows if row.epsilon is not None}
+    promises = {row.epsilon: row.promise for row in comparison.rows if row.epsilon is not None}
     for epsilon in epsilons or ():
-        if epsilon not in made:
-            there = ", ".join(f"{one:g}" for one in comparison.epsilons) or "none"
+        if epsilon not in promises:
+            choices = ", ".join(f"{each:g}" for each in comparison.epsilons) or "none"
             raise InvalidParameter(
-                f"no epsilon = {epsilon:g} in this comparison; choose one of {there}"
+                f"no epsilon = {epsilon:g} in this comparison; choose one of {choices}"
             )
-    return [made[epsilon] for epsilon in sorted(epsilons or ())]
+    return [promises[epsilon] for epsilon in sorted(epsilons or ())]
 
 
 def _legible(comparison: "Comparison") -> list[Promise]:
-    most = max(
-        (
-            sum(not row.reference for row in comparison.on(problem))
-            for problem in comparison.problems
-        ),
-        default=0,
-    )
-    return comparison.promises if most <= _LEGIBLE else [comparison.chosen, OPEN]
+    """As many guarantees as are legible in one chart."""
+    curves = [
+        sum(not row.reference for row in comparison.on(problem)) for problem in comparison.problems
+    ]
+    if max(curves, default=0) <= _LEGIBLE_CURVES:
+        return comparison.promises
+    return [comparison.chosen, OPEN]
 
 
 def _regret(comparison: "Comparison", problem: str, promises: Sequence[Promise]) -> Chart:
     known = comparison.known(problem)
-    rows = _shown(comparison, problem, promises)
+    rows = _shown_rows(comparison, problem, promises)
     series = _curves(comparison, rows, "regret" if known else "mean_return", promises)
-    said = "Cumulative regret" if known else "Average return"
-    last = _ends(comparison, problem, lambda row: None if row.final is None else row.final.estimate)
-    facts = {"title": problem, "described": f"{said} over users on {problem}. {last}"}
+    measure = "Cumulative regret" if known else "Average return"
+    ends = _describe_ends(
+        comparison, problem, lambda row: None if row.final is None else row.final.estimate
+    )
+    facts = {"title": problem, "described": f"{measure} over users on {problem}. {ends}"}
     if not known:
         return return_chart(series, legend=_entries(comparison, rows, promises), **facts)
     first = comparison.on(problem)[0]
     chart = regret_chart(series, first.optimal_value, first.uniform_value, **facts)
-    drawn = {name for one in chart.series for name in one.rows}
+    drawn = {anchor for each in chart.series for anchor in each.rows}
     legend = _entries(comparison, [row for row in rows if row.anchor in drawn], promises)
     return replace(chart, legend=[*legend, *_uniform_entry(chart)])
 
 
 def _value(comparison: "Comparison", problem: str, promises: Sequence[Promise]) -> Chart:
     first = comparison.on(problem)[0]
-    rows = _shown(comparison, problem, promises)
+    rows = _shown_rows(comparison, problem, promises)
     # The levels of optimal and uniform play say the same as reference policies.
     rows = [row for row in rows if not row.reference] or rows
-    last = _ends(comparison, problem, lambda row: None if row.value is None else row.value.estimate)
+    ends = _describe_ends(
+        comparison, problem, lambda row: None if row.value is None else row.value.estimate
+    )
     return value_chart(
         _curves(comparison, rows, "value", promises),
         first.optimal_value,
         first.uniform_value,
         title=problem,
-        described=f"Value of the policy over users on {problem}. {last}",
+        described=f"Value of the policy over users on {problem}. {ends}",
         legend=_entries(comparison, rows, promises),
     )
 
 
 def _noise(comparison: "Comparison", problem: str, _promises: Sequence[Promise]) -> Chart:
     rows = [row for row in comparison.on(problem) if row.noisy]
-    parts = (("noise_std", "noise", "solid"), ("signal", "signal", "dash"))
+    kinds = (("noise_std", "noise", "solid"), ("signal", "signal", "dash"))
     series = [
-        replace(one, name=f"{one.name}: {said}", look=Look(one.look.tone, dash))
-        for name, said, dash in parts
-        for one in _curves(comparison, rows, name, comparison.promises)
+        replace(curve, name=f"{curve.name}: {kind}", look=Look(curve.look.tone, dash))
+        for name, kind, dash in kinds
+        for curve in _curves(comparison, rows, name, comparison.promises)
     ]
     looks = agent_looks(comparison)
     agents = [Entry(agent, looks[agent]) for agent in dict.fromkeys(row.agent for row in rows)]
-    kinds = [Entry(said, Look(None, dash), 1.4, ink=True) for _, said, dash in parts]
-    seen = [y for one in series for y in one.y if y > 0]
-    between = f"between {number(min(seen))} and {number(max(seen))}"
-    said = f"Noise and signal over users on {problem}, {between}."
+    lines = [Entry(kind, Look(None, dash), 1.4, ink=True) for _, kind, dash in kinds]
+    seen = [y for curve in series for y in curve.y if y > 0]
+    span = f"between {number(min(seen))} and {number(max(seen))}"
     return Chart(
         USERS,
         Axis("noise and signal", bottom=0.0),
         series,
         title=problem,
-        described=said,
-        legend=[*agents, *kinds],
+        described=f"Noise and signal over users on {problem}, {span}.",
+        legend=[*agents, *lines],
     )
 
 
 def _privacy(comparison: "Comparison", problem: str, _promises: Sequence[Promise]) -> Chart:
-    """Points from the strictest guarantee on, and a level without privacy, for each learner; a level for uniform play."""
-    known, rows, looks = comparison.known(problem), comparison.on(problem), agent_looks(comparison)
-    series, levels, legend = [], [], []
+    """Regret or return against epsilon: points for each learner, from the strictest guarantee on.
+
+    Levels show the learner without privacy, and uniform play.
+    """
+    known = comparison.known(problem)
+    rows = comparison.on(problem)
+    looks = agent_looks(comparison)
+    series = []
+    levels = []
+    legend = []
     for agent in comparison.learners:
-        own = [row for row in rows if row.agent == agent and row.final is not None]
-        points = sorted((row for row in own if row.epsilon), key=_epsilon)
-        if not points:
+        own_rows = [row for row in rows if row.agent == agent and row.final is not None]
+        private_rows = sorted((row for row in own_rows if row.epsilon), key=_epsilon)
+        if not private_rows:
             continue
-        series.append(_points(points, looks[agent]))
+        series.append(_points(private_rows, looks[agent]))
         legend.append(Entry(agent, looks[agent]))
-        levels += [_level_of(row, looks[agent]) for row in own if not row.private]
+        levels += [_level_of(row, looks[agent]) for row in own_rows if not row.private]
     if levels:
-        legend.append(Entry(str(OPEN), Look(None, "dash"), 1.2, ink=True))
-    gap, users = comparison.gap(problem), max(row.users for row in rows)
+        legend.append(Entry(str(OPEN), Look(None, "dash"), _THIN, ink=True))
+    gap = comparison.gap(problem)
+    users = max(row.users for row in rows)
     if known and gap:
         levels.append(Level(gap * users, name="uniform play"))
-        legend.append(Entry("uniform play", UNIFORM, 1.2))
-    what = "Regret" if known else "Average return"
-    said = " ".join(_spoken(rows, agent) for agent in comparison.learners)
+        legend.append(Entry("uniform play", UNIFORM, _THIN))
+    measure = "Regret" if known else "Average return"
+    descriptions = [_describe_agent(rows, agent) for agent in comparison.learners]
     title = f"regret after {count(users)} users" if known else "average return"
     return Chart(
         Axis("requested ε", ticks=tuple(comparison.epsilons)),
@@ -223,7 +245,7 @@ def _privacy(comparison: "Comparison", problem: str, _promises: Sequence[Promise
         series,
         levels,
         title=problem,
-        described=f"{what} against ε on {problem}. {said}".strip(),
+        described=f"{measure} against ε on {problem}. {' '.join(descriptions)}".strip(),
         legend=legend,
     )
 
@@ -237,7 +259,7 @@ def _points(rows: Sequence[Row], look: Look) -> Series:
         y,
         low,
         high,
-        width=1.6,
+        width=_NORMAL,
         points=True,
         agent=rows[0].agent,
         rows=tuple(row.anchor for row in rows),
@@ -257,7 +279,8 @@ def _level_of(row: Row, look: Look) -> Level:
 
 def ladder_chart(comparison: "Comparison", rungs: Mapping[str, Row], *, several: bool) -> Chart:
     """From the paper's constants to tight ones to no privacy: a bar each."""
-    first, looks = rungs["paper"], agent_looks(comparison)
+    first = rungs["paper"]
+    looks = agent_looks(comparison)
     bars = [
         Bar(RUNGS[name], *_interval(row), looks[row.agent], _HATCHES[name], row.anchor)
         for name, row in rungs.items()
@@ -271,11 +294,11 @@ def ladder_chart(comparison: "Comparison", rungs: Mapping[str, Row], *, several:
         bars=bars,
         title=f"{first.problem}: {what}" if several else first.problem,
         mark=mark,
-        legend=[] if mark is None else [Entry("uniform play", UNIFORM, 1.2)],
+        legend=[] if mark is None else [Entry("uniform play", UNIFORM, _THIN)],
     )
 
 
-def _shown(comparison: "Comparison", problem: str, promises: Sequence[Promise]) -> list[Row]:
+def _shown_rows(comparison: "Comparison", problem: str, promises: Sequence[Promise]) -> list[Row]:
     return [row for row in comparison.on(problem) if row.reference or row.promise in promises]
 
 
@@ -284,55 +307,63 @@ def _curves(
 ) -> list[Series]:
     """Colours and markers are agents, dashes and widths are guarantees."""
     looks = agent_looks(comparison)
-    found = ((row, row.curve(name)) for row in rows)
-    return [
-        Series(
-            row.label,
-            look_of(row, looks),
-            curve.users,
-            curve.mean,
-            curve.low,
-            curve.high,
-            _width(row, promises),
-            agent=row.agent,
-            promise=None if row.reference else row.promise.key,
-            rows=(row.anchor,),
+    drawn = []
+    for row in rows:
+        curve = row.curve(name)
+        if curve is None:
+            continue
+        drawn.append(
+            Series(
+                row.label,
+                look_of(row, looks),
+                curve.users,
+                curve.mean,
+                curve.low,
+                curve.high,
+                _width(row, promises),
+                agent=row.agent,
+                promise=None if row.reference else row.promise.key,
+                rows=(row.anchor,),
+            )
         )
-        for row, curve in found
-        if curve is not None
-    ]
+    return drawn
 
 
 def _entries(
     comparison: "Comparison", rows: Sequence[Row], promises: Sequence[Promise]
 ) -> list[Entry]:
     """A legend of agents, and one of guarantees."""
-    looks, made = agent_looks(comparison), dict[str, Entry]()
+    looks = agent_looks(comparison)
+    entries = dict[str, Entry]()
     for row in rows:
-        look, width = look_of(row, looks), _width(row, promises)
+        look = look_of(row, looks)
+        width = _width(row, promises)
         if row.reference:
             name = f"{row.agent} play"
-            made[name] = Entry(name, look, width)
+            entries[name] = Entry(name, look, width)
         else:
             promise = str(row.promise)
-            made[row.agent] = Entry(row.agent, replace(look, dash="solid"))
-            made[promise] = Entry(promise, Look(None, look.dash), width, ink=True)
-    return list(made.values())
+            entries[row.agent] = Entry(row.agent, replace(look, dash="solid"))
+            entries[promise] = Entry(promise, Look(None, look.dash), width, ink=True)
+    return list(entries.values())
 
 
 def _uniform_entry(chart: Chart) -> list[Entry]:
-    """Where uniform play was not run, its line was added."""
-    return [Entry(one.name, one.look, one.width) for one in chart.series if one.agent is None]
+    """The entry of uniform play, whose line was added to the chart if it was not run."""
+    added = [series for series in chart.series if series.agent is None]
+    return [Entry(series.name, series.look, series.width) for series in added]
 
 
 def _width(row: Row, promises: Sequence[Promise]) -> float:
-    """The stricter, the thicker: seen without colour, too."""
-    private = [one for one in promises if one.private]
+    """The stricter the guarantee, the thicker the line, so that colour is not needed."""
+    private = [promise for promise in promises if promise.private]
     if row.reference or row.promise not in private:
-        return 1.2
+        return _THIN
     if len(private) < 2:
-        return 1.6
-    return 2.4 - 1.6 * private.index(row.promise) / (len(private) - 1)
+        return _NORMAL
+    # From 0, the strictest, to 1.
+    laxness = private.index(row.promise) / (len(private) - 1)
+    return _WIDEST - (_WIDEST - _NARROWEST) * laxness
 
 
 def _epsilon(row: Row) -> float:
@@ -340,7 +371,7 @@ def _epsilon(row: Row) -> float:
 
 
 def _interval(row: Row) -> tuple[float, float, float]:
-    """Without width where there is none."""
+    """The final number and the ends of its interval, which has no width if there is none."""
     figure = row.final
     assert figure is not None
     if figure.low is None or figure.high is None:
@@ -348,17 +379,20 @@ def _interval(row: Row) -> tuple[float, float, float]:
     return figure.estimate, figure.low, figure.high
 
 
-def _spoken(rows: Sequence[Row], agent: str) -> str:
-    own = [row for row in rows if row.agent == agent and row.final is not None]
-    said = [f"{number(_interval(row)[0])} ({row.promise})" for row in own]
-    return f"{agent}: {', '.join(said)}." if said else ""
+def _describe_agent(rows: Sequence[Row], agent: str) -> str:
+    own_rows = [row for row in rows if row.agent == agent and row.final is not None]
+    figures = [f"{number(_interval(row)[0])} ({row.promise})" for row in own_rows]
+    return f"{agent}: {', '.join(figures)}." if figures else ""
 
 
-def _ends(comparison: "Comparison", problem: str, last: Callable[[Row], Any]) -> str:
-    shown = [
-        row
-        for row in comparison.on(problem)
-        if row.reference or row.promise in (comparison.chosen, OPEN)
-    ]
-    said = [f"{row.label}: {number(figure)}" for row in shown if (figure := last(row)) is not None]
-    return f"At the end: {'; '.join(said)}."
+def _describe_ends(
+    comparison: "Comparison", problem: str, last: Callable[[Row], float | None]
+) -> str:
+    """The ends of the curves that are shown first, in words."""
+    figures = []
+    for row in comparison.on(problem):
+        figure = last(row)
+        is_shown = row.reference or row.promise in (comparison.chosen, OPEN)
+        if is_shown and figure is not None:
+            figures.append(f"{row.label}: {number(figure)}")
+    return f"At the end: {'; '.join(figures)}."

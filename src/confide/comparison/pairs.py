@@ -16,11 +16,15 @@ LEVEL = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two agents on one problem under one promise. `compared.adjusted` is corrected over all pairs of the comparison."""
+    """Two agents on one problem under one guarantee.
+
+    `compared.adjusted` is corrected over all pairs of the comparison.
+    """
 
     problem: str
     promise: Promise
-    measure: str  # regret, or return where regret is not known
+    # "regret", or "return" where regret is not known.
+    measure: str
     compared: Compared
 
     @property
@@ -28,58 +32,70 @@ class Pair:
         """The agent that did better, where that is significant."""
         if not self.compared.significant:
             return None
-        first = (self.compared.difference.estimate < 0) == (self.measure == "regret")
-        return self.compared.first if first else self.compared.second
+        first_is_smaller = self.compared.difference.estimate < 0
+        first_is_better = first_is_smaller == (self.measure == "regret")
+        return self.compared.first if first_is_better else self.compared.second
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
-        one = self.compared
+        """The pair for JSON and CSV. The fields are part of the interface."""
+        test = self.compared
         return {
             "problem": self.problem,
             "promise": str(self.promise),
-            "first": one.first,
-            "second": one.second,
+            "first": test.first,
+            "second": test.second,
             "measure": self.measure,
-            **plain_ends("difference", one.difference),
-            "paired": one.paired,
-            "p": one.p,
-            "p_after_holm": one.adjusted,
-            "significant": one.significant,
-            "possible": one.possible,
+            **plain_ends("difference", test.difference),
+            "paired": test.paired,
+            "p": test.p,
+            "p_after_holm": test.adjusted,
+            "significant": test.significant,
+            "possible": test.possible,
         }
 
 
 def pairs_of(rows: Sequence[Row]) -> list[Pair]:
-    """All pairs of learners within each problem and guarantee, corrected by Holm over all of them together."""
-    kinds: dict[tuple[Any, ...], list[Row]] = {}
+    """All pairs of learners within each problem and guarantee.
+
+    Holm's correction is over all of them together.
+    """
+    rows_by_kind: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         if not row.reference and np.isfinite(row.last).all():
             kind = (row.problem, row.known, row.trust, row.promise, row.delta, row.users)
-            kinds.setdefault(kind, []).append(row)
-    shared = {str(i): members for i, members in enumerate(kinds.values()) if len(members) > 1}
-    samples = {key: {one.agent: one.last for one in members} for key, members in shared.items()}
-    seeds = {
-        key: {one.agent: _distinct(one.seeds) for one in members} for key, members in shared.items()
+            rows_by_kind.setdefault(kind, []).append(row)
+    groups = {
+        str(place): members
+        for place, members in enumerate(rows_by_kind.values())
+        if len(members) > 1
     }
-    count = sum(math.comb(len(members), 2) for members in shared.values())
-    sizes = [len(one.seeds) for members in shared.values() for one in members]
+    samples = {key: {row.agent: row.last for row in members} for key, members in groups.items()}
+    seeds = {
+        key: {row.agent: _distinct_seeds(row.seeds) for row in members}
+        for key, members in groups.items()
+    }
+    count = sum(math.comb(len(members), 2) for members in groups.values())
+    sizes = [len(row.seeds) for members in groups.values() for row in members]
     paired = None if paired_test(sizes, count) else False
-    made = compare_groups(samples, seeds=seeds, paired=paired, level=LEVEL)
-    return [_pair(shared[one.group][0], one) for one in made]
+    tests = compare_groups(samples, seeds=seeds, paired=paired, level=LEVEL)
+    return [_pair(groups[test.group][0], test) for test in tests]
 
 
-def _pair(row: Row, compared: Compared) -> Pair:
-    return Pair(row.problem, row.promise, "regret" if row.known else "return", compared)
+def _pair(row: Row, test: Compared) -> Pair:
+    return Pair(row.problem, row.promise, "regret" if row.known else "return", test)
 
 
 def paired_test(seeds: Sequence[int], pairs: int) -> bool:
-    """Whether to flip signs of paired differences rather than to exchange labels: decided by the design, never by what came out.
+    """Whether to flip signs of paired differences rather than to exchange labels.
 
-    Paired is sharper where seeds matter, but its smallest p-value is 2 / 2^n, which Holm multiplies by the number of pairs: eight seeds
-    and seven pairs can show nothing. Exchanging labels can, from 2 / C(2n, n) on. Where neither can, paired has the better intervals.
+    The design decides this, and never the results. A paired test is sharper where seeds matter, but
+    its smallest p-value is 2 / 2^n, which Holm multiplies by the number of pairs: with eight seeds
+    and seven pairs nothing can be significant. Exchanging labels can give p-values from
+    2 / C(2n, n) on. If neither can show anything, the paired test has the better intervals.
     """
-    n, least = max(seeds, default=0), (1 - LEVEL) / max(pairs, 1)
-    return 2 / 2**n <= least or 2 / math.comb(2 * n, n) > least
+    n = max(seeds, default=0)
+    needed = (1 - LEVEL) / max(pairs, 1)
+    return 2 / 2**n <= needed or 2 / math.comb(2 * n, n) > needed
 
 
 def seeds_needed(pairs: int) -> int:
@@ -90,6 +106,9 @@ def seeds_needed(pairs: int) -> int:
     return n
 
 
-def _distinct(seeds: tuple[int, ...]) -> tuple[int, ...]:
-    """Runs with secure noise may share a seed: they are not paired then."""
+def _distinct_seeds(seeds: tuple[int, ...]) -> tuple[int, ...]:
+    """The seeds, or other numbers if some are equal.
+
+    Runs with secure noise may share a seed. They are not paired then.
+    """
     return seeds if len(set(seeds)) == len(seeds) else tuple(range(-len(seeds), 0))

@@ -1,4 +1,9 @@
-"""Runs that differ in their seed only, and what they say together. The one statistic of all tables, pages and figures: `intervals.py`."""
+"""Runs that differ in their seed only, and their common figures.
+
+All tables, pages and figures take their statistics from `intervals.py`. `Row.plain` has the fields
+of `confide compare --json` and of the CSV that a report copies, so they stay. Labels and sentences
+may be changed freely.
+"""
 
 import math
 from collections.abc import Mapping
@@ -21,12 +26,16 @@ from confide.privacy.certificate import Certificate
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.request import Trust
 
-# Of the way from uniform to optimal play. Seeds that all agree have an interval without width, and less than this is not learning.
-_LEAST = 1e-3
-# Points of a curve: a figure shows no more.
+# Less than this share of the way from uniform to optimal play is not learning. It matters for seeds
+# that all agree, because their interval has no width. A matter of taste.
+_SMALLEST_SHARE = 1e-3
+# A curve has at most so many points, because a figure shows no more. A matter of taste.
 _POINTS = 100
-# Regret is a sum of rounded differences: below this, relative to what users earned, it is none.
+# Regret is a sum of rounded differences. Below this share of the users' earnings it counts as zero.
 _ROUNDING = 1e-9
+# The noise is called stricter if its epsilon is below this share of the requested one. A matter of
+# taste.
+_STRICTER_SHARE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +53,23 @@ class Curve:
 
     users: npt.NDArray[np.int64]
     mean: Array
-    low: Array | None  # None with one seed
+    # None with one seed.
+    low: Array | None
     high: Array | None
 
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """The seeds of one agent on one problem under one guarantee. A sweep's table holds no certificates, noise levels and times.
+    """The seeds of one agent on one problem under one guarantee.
 
-    Statistics are computed when somebody asks for them. None: not known, or nothing that could be computed.
+    Statistics are computed when they are used. A statistic is None if it is not known or cannot be
+    computed. The table of a sweep holds no certificates, noise levels and times.
     """
 
     problem: str
     agent: str
-    variant: str  # the agent without its calibration
+    # The agent with all its options but the calibration.
+    variant: str
     calibration: str
     guarantee: Guarantee
     optimal_value: float | None
@@ -65,23 +77,27 @@ class Row:
     seeds: tuple[int, ...]
     commands: tuple[str, ...] = field(repr=False)
     checkpoints: npt.NDArray[np.int64] = field(repr=False)
-    # [seed, checkpoint] by the names of `CURVES`; NaN where values are not known
+    # [seed, checkpoint] by the names of `CURVES`; NaN where values are not known.
     curves: Mapping[str, Array] = field(repr=False)
-    # [seed]; infinity where it was not reached, NaN where it is not known
+    # [seed]; infinity where it was not reached, NaN where it is not known.
     episodes_to_90: Array = field(repr=False)
-    certificates: tuple[Certificate | None, ...] = field(default=(), repr=False)  # [seed]
-    # [seed]: what users were asked
+    # [seed]
+    certificates: tuple[Certificate | None, ...] = field(default=(), repr=False)
+    # [seed]: what users were asked.
     questions: tuple[tuple[Question, ...], ...] = field(default=(), repr=False)
-    # [seed], with ends: `Run.last_return`
+    # [seed]: `Run.last_return`, with the ends of its interval.
     last_returns: tuple[tuple[float, float, float] | None, ...] = field(default=(), repr=False)
-    # left out, if any run is complete; else the curves end where the first of them does
+    # Interrupted runs. They are left out if any run is complete. Otherwise the curves end where the
+    # first of them does.
     stopped: tuple[Stopped, ...] = ()
-    seconds: tuple[float, ...] = field(default=(), repr=False)  # [seed]
+    # [seed]
+    seconds: tuple[float, ...] = field(default=(), repr=False)
     versions: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    # What follows is known in a comparison: what tells rows of one agent apart, a readable name that no other row has, and the
-    # same agent without privacy.
+    # The following fields are set by a comparison. What distinguishes the rows of one agent:
     promise: Promise = OPEN
+    # A readable name that no other row has:
     anchor: str = ""
+    # The same agent without privacy:
     free: Optional["Row"] = field(default=None, repr=False)
 
     @property
@@ -94,7 +110,7 @@ class Row:
 
     @property
     def epsilon(self) -> float | None:
-        """What was asked for; None without privacy."""
+        """The requested epsilon; None without privacy."""
         return self.guarantee.request.epsilon if self.private else None
 
     @property
@@ -103,14 +119,18 @@ class Row:
 
     @property
     def true_epsilon(self) -> float | None:
-        """What the noise gives."""
+        """The epsilon that the noise gives."""
         return self.guarantee.epsilon if self.private else None
 
     @property
     def stricter(self) -> bool:
-        """Whether the noise gives a clearly smaller epsilon than was asked for: printed constants do."""
-        asked, given = self.epsilon, self.true_epsilon
-        return asked is not None and given is not None and given < 0.95 * asked
+        """Whether the noise gives a clearly smaller epsilon than requested.
+
+        The constants of a paper often do.
+        """
+        if self.epsilon is None or self.true_epsilon is None:
+            return False
+        return self.true_epsilon < _STRICTER_SHARE * self.epsilon
 
     @property
     def users(self) -> int:
@@ -118,7 +138,7 @@ class Row:
 
     @cached_property
     def known(self) -> bool:
-        """Whether regret is."""
+        """Whether regret is known."""
         return self.optimal_value is not None and bool(np.isfinite(self.curves["regret"]).all())
 
     @cached_property
@@ -150,29 +170,32 @@ class Row:
 
     @property
     def last_return(self) -> tuple[float, float, float] | None:
-        """The average over seeds of what the users of the last policy earned, and the ends of its 95 % interval over these users."""
-        found = [one for one in self.last_returns if one is not None]
-        if not found or len(found) < len(self.seeds):
+        """What users of the last policy earned on average over seeds.
+
+        The other two numbers are the ends of a 95 % interval over these users.
+        """
+        returns = [last for last in self.last_returns if last is not None]
+        if not returns or len(returns) < len(self.seeds):
             return None
-        earned = sum(one[0] for one in found) / len(found)
-        margin = math.hypot(*(one[2] - one[0] for one in found)) / len(found)
-        return earned, earned - margin, earned + margin
+        mean = sum(estimate for estimate, _, _ in returns) / len(returns)
+        margin = math.hypot(*(high - estimate for estimate, _, high in returns)) / len(returns)
+        return mean, mean - margin, mean + margin
 
     @cached_property
     def regret_curves(self) -> Array:
-        """[seed, checkpoint]: zero where it is nothing but rounding."""
+        """Regret [seed, checkpoint]; zero where it is nothing but rounding."""
         regret = self.curves["regret"]
         scale = _ROUNDING * self.checkpoints * abs(self.optimal_value or 0.0)
         return np.where(np.abs(regret) <= scale, 0.0, regret)
 
     @property
     def last(self) -> Array:
-        """[seed]: what each seed comes to, as regret, or as what users earned where regret is not known."""
+        """The final number of each seed [seed]: regret, or the return where regret is not known."""
         return (self.regret_curves if self.known else self.curves["mean_return"])[:, -1]
 
     @cached_property
     def regret(self) -> Interval | None:
-        """Of all users."""
+        """The regret of all users."""
         if not self.known:
             return None
         curves = self.regret_curves
@@ -180,8 +203,8 @@ class Row:
 
     @cached_property
     def value(self) -> Interval | None:
-        """Of the last policy."""
-        return _capped(self._value, self.optimal_value) if self.known else None
+        """The value of the last policy."""
+        return _cap(self._value, self.optimal_value) if self.known else None
 
     @cached_property
     def _value(self) -> Interval:
@@ -189,49 +212,53 @@ class Row:
 
     @property
     def share(self) -> Interval | None:
-        """Of optimal: where the last policy's value lies from uniform play (0) to optimal play (1)."""
+        """Where the last policy's value lies between uniform play (0) and optimal play (1)."""
         if not self.known or self.gap is None:
             return None
-        return _capped(_scaled(self._value, self.uniform_value or 0.0, self.gap), 1.0)
+        return _cap(_rescale(self._value, self.uniform_value or 0.0, self.gap), 1.0)
 
     @cached_property
     def mean_return(self) -> Interval | None:
-        """Of the last users, where regret is not known."""
-        earned = self.curves["mean_return"][:, -1]
-        if self.known or not np.isfinite(earned).all():
+        """The mean return of the last users, where regret is not known."""
+        returns = self.curves["mean_return"][:, -1]
+        if self.known or not np.isfinite(returns).all():
             return None
-        return intervals.interval(earned)
+        return intervals.interval(returns)
 
     @property
     def of_uniform(self) -> Interval | None:
         """Regret over that of uniform play."""
         if self.regret is None or self.gap is None:
             return None
-        return _scaled(self.regret, 0.0, self.gap * float(self.users))
+        return _rescale(self.regret, 0.0, self.gap * float(self.users))
 
     @cached_property
     def of_no_privacy(self) -> Interval | None:
-        """Regret over that of the same agent without privacy, on the seeds that both have. A run that failed leaves its partner
-        out, too."""
+        """Regret over that of the same agent without privacy, on the seeds that both have.
+
+        A run that failed leaves its partner out, too.
+        """
         if not self.known or self.free is None:
             return None
-        both = [seed for seed in self.seeds if seed in self.free.seeds]
-        if not both:
+        shared_seeds = [seed for seed in self.seeds if seed in self.free.seeds]
+        if not shared_seeds:
             return None
-        mine, other = (
-            row.regret_curves[[row.seeds.index(seed) for seed in both], -1]
+        private, free = (
+            row.regret_curves[[row.seeds.index(seed) for seed in shared_seeds], -1]
             for row in (self, self.free)
         )
-        if mine.mean() <= 0 or not other.mean() > 0:  # no ratio
+        if private.mean() <= 0 or not free.mean() > 0:
+            # There is no ratio.
             return None
         try:
-            return intervals.privacy_cost(mine, other, paired=True)
-        except InvalidParameter:  # all regret is one seed's
+            return intervals.privacy_cost(private, free, paired=True)
+        except InvalidParameter:
+            # All regret is that of one seed.
             return None
 
     @cached_property
     def reached(self) -> Reached | None:
-        """90 % of optimal."""
+        """After how many users policies stay above 90 % of optimal."""
         if not self.known or not (self.episodes_to_90 > 0).all():
             return None
         return intervals.episodes_to(list(self.episodes_to_90))
@@ -242,7 +269,8 @@ class Row:
             return None
         try:
             return growth(self.checkpoints, self.regret_curves)
-        except InvalidParameter:  # no regret on the window, or no window: there is no slope
+        except InvalidParameter:
+            # Without regret on the window, or without a window, there is no slope.
             return None
 
     @property
@@ -251,58 +279,71 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """The measured growth against the theorem's, in one word; empty where one of them is missing."""
+        """The measured growth against the theorem's, in one word; empty if either is missing."""
         if self.growth is None or self.theorem is None:
             return ""
         return self.growth.verdict(self.theorem.exponent)
 
     @property
     def final(self) -> Interval | None:
-        """What it comes to: regret, or what users earned where regret is not known."""
+        """The final number: regret, or the mean return where regret is not known."""
         return self.regret if self.regret is not None else self.mean_return
 
     @property
     def learned(self) -> bool | None:
-        """Whether it did significantly better than uniform play: less regret, or in the end a better policy. One seed can only be looked
-        at. None where that is not known."""
-        share, of_uniform = self.share, self.of_uniform
+        """Whether the agent did significantly better than uniform play.
+
+        It did with less regret, or with a better policy in the end. With one seed nothing is
+        significant, so the estimates decide. None where that is not known.
+        """
+        share = self.share
+        of_uniform = self.of_uniform
         if share is None or of_uniform is None:
             return None
         if share.low is None or of_uniform.high is None:
-            return share.estimate > _LEAST or of_uniform.estimate < 1 - _LEAST
-        return share.low > _LEAST or of_uniform.high < 1 - _LEAST
+            is_better = share.estimate > _SMALLEST_SHARE
+            return is_better or of_uniform.estimate < 1 - _SMALLEST_SHARE
+        return share.low > _SMALLEST_SHARE or of_uniform.high < 1 - _SMALLEST_SHARE
 
     @cached_property
-    def _drawn(self) -> dict[str, Curve | None]:
+    def _curve_cache(self) -> dict[str, Curve | None]:
         return {}
 
     def curve(self, name: str) -> Curve | None:
-        """One of `regret`, `value`, `mean_return`, `noise_std` and `signal` over users, where it is known. Computed once."""
-        if name not in self._drawn:
-            self._drawn[name] = self._curve(name)
-        return self._drawn[name]
+        """One of `regret`, `value`, `mean_return`, `noise_std` and `signal` over users.
 
-    def _curve(self, name: str) -> Curve | None:
-        """The band's last point is the interval of the final number: the same seeds, the same statistic."""
-        given = self.regret_curves if name == "regret" and self.known else self.curves.get(name)
-        if given is None:
+        None where it is not known. Each curve is computed once.
+        """
+        if name not in self._curve_cache:
+            self._curve_cache[name] = self._compute_curve(name)
+        return self._curve_cache[name]
+
+    def _compute_curve(self, name: str) -> Curve | None:
+        """The last point of the band is the interval of the final number."""
+        # [seed, checkpoint]
+        values = self.curves.get(name)
+        if name == "regret" and self.known:
+            values = self.regret_curves
+        if values is None:
             return None
         points = np.linspace(0, len(self.checkpoints) - 1, _POINTS)
-        keep = np.unique(points.round().astype(int))
-        keep = keep[np.isfinite(given[:, keep]).all(axis=0)]
-        if not len(keep):
+        kept = np.unique(points.round().astype(int))
+        kept = kept[np.isfinite(values[:, kept]).all(axis=0)]
+        if not len(kept):
             return None
-        positive = name == "regret" and bool((given >= 0).all())
-        band = intervals.band(given[:, keep], positive=positive)
+        positive = name == "regret" and bool((values >= 0).all())
+        band = intervals.band(values[:, kept], positive=positive)
         high = band.high
         # No policy is worth more than the optimal one.
         if name == "value" and high is not None and self.optimal_value is not None:
             high = np.minimum(high, np.maximum(self.optimal_value, band.mean))
-        return Curve(self.checkpoints[keep], band.mean, band.low, high)
+        return Curve(self.checkpoints[kept], band.mean, band.low, high)
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
-        growth, reached, theorem = self.growth, self.reached, self.theorem
+        """The row for JSON and CSV. The fields are part of the interface."""
+        growth = self.growth
+        reached = self.reached
+        theorem = self.theorem
         facts = ("problem", "agent", "trust", "epsilon", "delta", "true_epsilon")
         figures = ("regret", "value", "share", "mean_return", "of_uniform", "of_no_privacy")
         ends = [plain_ends(name, getattr(self, name)) for name in figures]
@@ -323,25 +364,30 @@ class Row:
         }
 
 
-def plain_ends(name: str, found: Interval | None) -> dict[str, float | None]:
-    """An interval as JSON has it."""
-    ends = (None, None, None) if found is None else (found.estimate, found.low, found.high)
-    names = (name, f"{name}_low", f"{name}_high")
-    return {part: _finite(end) for part, end in zip(names, ends, strict=True)}
+def plain_ends(name: str, figure: Interval | None) -> dict[str, float | None]:
+    """An interval as three fields."""
+    if figure is None:
+        return {name: None, f"{name}_low": None, f"{name}_high": None}
+    return {
+        name: _finite(figure.estimate),
+        f"{name}_low": _finite(figure.low),
+        f"{name}_high": _finite(figure.high),
+    }
 
 
-def _scaled(found: Interval, start: float, unit: float) -> Interval:
-    """In other units: (x - start) / unit."""
-    low, high = (None if end is None else (end - start) / unit for end in (found.low, found.high))
-    error = None if found.error is None else found.error / unit
-    return replace(found, estimate=(found.estimate - start) / unit, low=low, high=high, error=error)
+def _rescale(figure: Interval, start: float, unit: float) -> Interval:
+    """The interval of (x - start) / unit."""
+    low, high = (None if end is None else (end - start) / unit for end in (figure.low, figure.high))
+    error = None if figure.error is None else figure.error / unit
+    estimate = (figure.estimate - start) / unit
+    return replace(figure, estimate=estimate, low=low, high=high, error=error)
 
 
-def _capped(found: Interval, most: float | None) -> Interval:
-    """Where nothing can be above `most`."""
-    if found.high is None or most is None:
-        return found
-    return replace(found, high=min(found.high, max(most, found.estimate)))
+def _cap(figure: Interval, most: float | None) -> Interval:
+    """The interval of a number that cannot be above `most`."""
+    if figure.high is None or most is None:
+        return figure
+    return replace(figure, high=min(figure.high, max(most, figure.estimate)))
 
 
 def _finite(value: float | None) -> float | None:

@@ -15,46 +15,54 @@ from confide.comparison.intervals import (
     Array,
     Interval,
     check_level,
-    checked,
+    check_sample,
     difference,
     paired_differences,
     without_rounding,
 )
 from confide.errors import InvalidParameter
 
-_EXACT = 2**16  # arrangements of signs or labels: up to here all of them, beyond a random choice
-_ARRANGEMENTS = 9999  # of a random choice
+# Up to so many arrangements of signs or labels are all tried. A matter of time.
+_EXACT = 2**16
+# Beyond that, so many random ones are.
+_ARRANGEMENTS = 9999
+# Adjusted p-values may be above the level by this much because of rounding.
+_SLACK = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Two samples of one group. The interval is for this pair alone; `adjusted` is corrected for all pairs of all groups."""
+    """Two samples of one group.
+
+    The interval is for this pair alone. `adjusted` is corrected for all pairs of all groups.
+    """
 
     group: str
     first: str
     second: str
-    difference: Interval  # first minus second
+    # First minus second.
+    difference: Interval
     paired: bool
     p: float
-    adjusted: float  # by Holm
-    # that `adjusted` could be with so few seeds and so many pairs, however clear the difference
+    # By Holm.
+    adjusted: float
+    # The smallest `adjusted` with so few seeds and so many pairs, however clear the difference.
     smallest: float
     level: float
 
     @property
     def possible(self) -> bool:
         """Whether so few seeds could show anything at all."""
-        return self.smallest <= 1 - self.level + 1e-12
+        return self.smallest <= 1 - self.level + _SLACK
 
     @property
     def significant(self) -> bool:
-        return self.adjusted <= 1 - self.level + 1e-12
+        return self.adjusted <= 1 - self.level + _SLACK
 
     def __str__(self) -> str:
-        said = (
-            f"{self.first} - {self.second}: {self.difference}, p = {self.adjusted:.2g} after Holm"
-        )
-        return said if self.possible else f"{said}; cannot be significant with so few seeds"
+        p = f"p = {self.adjusted:.2g} after Holm"
+        text = f"{self.first} - {self.second}: {self.difference}, {p}"
+        return text if self.possible else f"{text}; cannot be significant with so few seeds"
 
 
 def compare_all(
@@ -91,55 +99,62 @@ def compare_groups(
 ) -> tuple[Compared, ...]:
     """Pairs within each group (a problem), corrected over all of them together.
 
-    Samples of the same seeds are paired, because a seed decides the world's randomness for both; without `seeds`, samples of the same
-    length are of the same seeds in the same order. The p-value of pairs is that of flipping signs, exact where a difference d is as
-    likely as -d; of others that of exchanging labels, with Welch's statistic, exact where both have one distribution. All arrangements are
-    tried where they are few. Where only the means are equal and the shapes are not, false alarms are more (measured in the tests).
+    Samples of the same seeds are paired, because a seed decides the randomness of the problem for
+    both. Without `seeds`, samples of the same length are of the same seeds in the same order.
 
-    n pairs have 2^n arrangements, so no p-value is under 2 / 2^n, and five seeds show nothing at 5 %. `paired=False` gives up what a seed
-    has in common for 2 / C(2n, n); it errs on the safe side unless seeds move the two in opposite directions.
+    The p-value of paired samples is that of flipping signs. It is exact where a difference d is as
+    likely as -d. The p-value of other samples is that of exchanging labels, with Welch's statistic.
+    It is exact where both have one distribution. All arrangements are tried if they are few. Where
+    only the means are equal and the shapes are not, there are more false alarms (measured in the
+    tests).
+
+    n pairs have 2^n arrangements, so no p-value is below 2 / 2^n, and five seeds show nothing at
+    5 %. `paired=False` gives up what a seed has in common for 2 / C(2n, n). It errs on the safe
+    side unless seeds move the two in opposite directions.
     """
     check_level(level)
     rng = np.random.default_rng(SEED) if rng is None else rng
-    made = []
+    tests = []
     for group, samples in groups.items():
         values = {
-            name: checked(sample, f"the sample {name}", 1) for name, sample in samples.items()
+            name: check_sample(sample, f"the sample {name}", 1) for name, sample in samples.items()
         }
-        if against is not None and against not in values:
-            raise InvalidParameter.of(
-                "against", f"must be one of {', '.join(values)}, got {against!r}"
+        for first, second in _pairs(values, against):
+            seeds_of_both = None
+            if seeds is not None:
+                seeds_of_both = (_seeds_of(seeds, group, first), _seeds_of(seeds, group, second))
+            one, other, is_paired = _align(values[first], values[second], seeds_of_both, paired)
+            test = _sign_flips if is_paired else _label_swaps
+            p, smallest = test(one, other, rng)
+            gap = difference(
+                one, other, paired=is_paired, level=level, resamples=resamples, rng=rng
             )
-        pairs = (
-            itertools.combinations(values, 2)
-            if against is None
-            else ((name, against) for name in values if name != against)
-        )
-        for first, second in pairs:
-            known = (
-                None
-                if seeds is None
-                else (_seeds_of(seeds, group, first), _seeds_of(seeds, group, second))
-            )
-            one, other, together = _aligned(values[first], values[second], known, paired)
-            p, smallest = (
-                _sign_flips(one, other, rng) if together else _label_swaps(one, other, rng)
-            )
-            seen = difference(
-                one, other, paired=together, level=level, resamples=resamples, rng=rng
-            )
-            made.append((group, first, second, seen, together, p, smallest))
-    adjusted, floors = holm([row[5] for row in made]), holm([row[6] for row in made])
+            tests.append((group, first, second, gap, is_paired, p, smallest))
+    adjusted = holm([test[5] for test in tests])
+    smallest_adjusted = holm([test[6] for test in tests])
     return tuple(
-        Compared(*row[:6], adjusted=float(a), smallest=float(f), level=level)
-        for row, a, f in zip(made, adjusted, floors, strict=True)
+        Compared(*test[:6], adjusted=float(p), smallest=float(smallest), level=level)
+        for test, p, smallest in zip(tests, adjusted, smallest_adjusted, strict=True)
     )
 
 
+def _pairs(values: Mapping[str, Array], against: str | None) -> list[tuple[str, str]]:
+    """All pairs of samples, or each with the one named by `against`."""
+    if against is None:
+        return list(itertools.combinations(values, 2))
+    if against not in values:
+        raise InvalidParameter.of("against", f"must be one of {', '.join(values)}, got {against!r}")
+    return [(name, against) for name in values if name != against]
+
+
 def holm(p_values: Sequence[float]) -> Array:
-    """P-values that keep the chance of any false alarm among all of them, whatever their dependence (Holm's step-down)."""
+    """P-values adjusted by Holm's step-down method.
+
+    They keep the chance of any false alarm among all of them, whatever their dependence.
+    """
     p = np.asarray(p_values, dtype=float)
-    order, m = np.argsort(p, kind="stable"), len(p)
+    order = np.argsort(p, kind="stable")
+    m = len(p)
     adjusted = np.empty(m)
     adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(m, 0, -1)), 1.0)
     return adjusted
@@ -153,31 +168,29 @@ def _seeds_of(
     return seeds[group][name]
 
 
-def _aligned(
+def _align(
     first: Array,
     second: Array,
     seeds: tuple[Sequence[int], Sequence[int]] | None,
     paired: bool | None,
 ) -> tuple[Array, Array, bool]:
-    """Both in the order of their seeds, and whether they go together."""
+    """Both samples in the order of their seeds, and whether they are paired."""
     if seeds is None:
         return first, second, len(first) == len(second) if paired is None else paired
     for values, own in zip((first, second), seeds, strict=True):
         if len(set(own)) != len(values) or len(own) != len(values):
             raise InvalidParameter.of(
                 "seeds",
-                f"must be as many different numbers as the sample has values, {len(values)}, got {len(own)}",
+                "must be as many different numbers as the sample has values, "
+                f"{len(values)}, got {len(own)}",
             )
     same = set(seeds[0]) == set(seeds[1])
     if paired and not same:
         raise InvalidParameter(
             "paired samples must be of the same seeds, got others: pass paired=False"
         )
-    return (
-        first[np.argsort(seeds[0])],
-        second[np.argsort(seeds[1])],
-        same if paired is None else paired,
-    )
+    is_paired = same if paired is None else paired
+    return first[np.argsort(seeds[0])], second[np.argsort(seeds[1])], is_paired
 
 
 def _sign_flips(first: Array, second: Array, rng: np.random.Generator) -> tuple[float, float]:
@@ -186,7 +199,7 @@ def _sign_flips(first: Array, second: Array, rng: np.random.Generator) -> tuple[
     n = len(differences)
     exact = 2**n <= _EXACT
     if exact:
-        # the first row is what was seen
+        # The first row is the arrangement that was observed.
         signs = 1.0 - 2.0 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
     else:
         signs = np.vstack([np.ones(n), rng.choice([-1.0, 1.0], size=(_ARRANGEMENTS, n))])
@@ -195,9 +208,15 @@ def _sign_flips(first: Array, second: Array, rng: np.random.Generator) -> tuple[
 
 
 def _label_swaps(first: Array, second: Array, rng: np.random.Generator) -> tuple[float, float]:
-    """The two-sided p-value of Welch's statistic under exchange of labels, and the smallest that so many could have."""
-    pooled, n, m = np.concatenate([first, second]), len(first), len(second)
-    if min(n, m) < 2:  # one number has no variance
+    """The two-sided p-value of Welch's statistic under exchange of labels.
+
+    The other number is the smallest p-value that so many seeds could have.
+    """
+    pooled = np.concatenate([first, second])
+    n = len(first)
+    m = len(second)
+    if min(n, m) < 2:
+        # One number has no variance.
         return 1.0, 1.0
     count = math.comb(n + m, n)
     exact = count <= _EXACT
@@ -211,25 +230,31 @@ def _label_swaps(first: Array, second: Array, rng: np.random.Generator) -> tuple
     else:
         shuffled = rng.permuted(np.tile(np.arange(n + m), (_ARRANGEMENTS, 1)), axis=1)[:, :n]
         chosen = np.vstack([np.arange(n), shuffled])
+    # [arrangement, number]: 1 for the numbers of the first sample.
     mask = np.zeros((len(chosen), n + m))
     np.put_along_axis(mask, chosen, 1.0, axis=1)
-    means = mask @ pooled / n, (1 - mask) @ pooled / m
-    squares = mask @ pooled**2 - n * means[0] ** 2, (1 - mask) @ pooled**2 - m * means[1] ** 2
-    error = np.sqrt(
-        np.maximum(squares[0], 0) / (n * (n - 1)) + np.maximum(squares[1], 0) / (m * (m - 1))
-    )
-    gap = without_rounding(np.abs(means[0] - means[1]), 1.0)
-    # under that it is rounding: samples without any variance of their own
+    first_mean = mask @ pooled / n
+    second_mean = (1 - mask) @ pooled / m
+    first_squares = mask @ pooled**2 - n * first_mean**2
+    second_squares = (1 - mask) @ pooled**2 - m * second_mean**2
+    first_variance = np.maximum(first_squares, 0) / (n * (n - 1))
+    second_variance = np.maximum(second_squares, 0) / (m * (m - 1))
+    error = np.sqrt(first_variance + second_variance)
+    gap = without_rounding(np.abs(first_mean - second_mean), 1.0)
+    # Samples without any variance of their own have an error of nothing but rounding.
     statistic = gap / np.maximum(error, 1e-6)
     return _tail(statistic), smallest
 
 
 @functools.lru_cache(maxsize=4)
 def _choices(of: int, size: int) -> npt.NDArray[np.int64]:
-    """All ways to choose, in lexicographic order: the first is what was seen."""
+    """All ways to choose, in lexicographic order. The first is the one that was observed."""
     return np.array(list(itertools.combinations(range(of), size)), dtype=np.int64)
 
 
 def _tail(statistic: Array) -> float:
-    """The share of arrangements at least as extreme as the first, which is what was seen; ties up to rounding count."""
+    """The share of arrangements that are at least as extreme as the first, the observed one.
+
+    Ties up to rounding count.
+    """
     return float(np.mean(statistic >= statistic[0] * (1 - 1e-9)))

@@ -1,4 +1,9 @@
-"""The results of a sweep as one tidy table: a row per run and checkpoint; a run that failed is one row that says why."""
+"""The results of a sweep as one tidy table.
+
+The table has a row per run and checkpoint. A run that failed is one row that says why. The table
+is saved as Parquet, so names, order and types of the columns stay; a change needs another _FORMAT.
+It says nothing of how long anything took, and where.
+"""
 
 import io
 import json
@@ -52,20 +57,17 @@ COLUMNS = (
 
 
 def tidy(name: str, results: Iterable[tuple[str, dict[str, Any]]]) -> "pyarrow.Table":
-    """From (key, result) of every cell, in the order of the sweep. It says nothing of how long anything took, and where."""
+    """The table from the (key, result) of every cell, in the order of the sweep."""
     import pyarrow as pa
 
     columns: dict[str, list[Any]] = {column: [] for column in COLUMNS}
     for key, result in results:
         users = result.get("users") or [None]
         size = len(users)
-        said = {
-            **result["cell"],
-            **{part: result.get(part) for part in COLUMNS if part not in result["cell"]},
-            "key": key,
-        }
+        cell = result["cell"]
+        values = {column: result.get(column) for column in COLUMNS} | cell | {"key": key}
         for column in COLUMNS:
-            value = said[column]
+            value = values[column]
             if column in ("users", "regret", "value", "mean_return"):
                 columns[column] += value if isinstance(value, list) else [None] * size
             else:
@@ -82,7 +84,10 @@ def tidy(name: str, results: Iterable[tuple[str, dict[str, Any]]]) -> "pyarrow.T
 
 
 def rows_of_table(table: "pyarrow.Table") -> list[Row]:
-    """A row per problem, agent and guarantee, in the order of the sweep. The same seed of a problem means the same users."""
+    """A row per problem, agent and guarantee, in the order of the sweep.
+
+    The same seed of a problem means the same users.
+    """
     curves = ("regret", "value", "mean_return")
     columns = {name: table.column(name).to_pylist() for name in COLUMNS if name not in curves}
     arrays = {
@@ -103,8 +108,9 @@ def failures_of(table: "pyarrow.Table") -> list[dict[str, Any]]:
     """The runs that failed: cell, error, and a command that reproduces the failure."""
     import pyarrow.compute as pc
 
-    shown = ("problem", "agent", "trust", "epsilon", "seed", "error", "command")
-    return list(table.filter(pc.equal(table.column("status"), "failed")).select(shown).to_pylist())
+    names = ("problem", "agent", "trust", "epsilon", "seed", "error", "command")
+    failed = table.filter(pc.equal(table.column("status"), "failed"))
+    return list(failed.select(names).to_pylist())
 
 
 def name_of(table: "pyarrow.Table") -> str:
@@ -112,7 +118,7 @@ def name_of(table: "pyarrow.Table") -> str:
 
 
 def write_table(table: "pyarrow.Table", path: str | Path) -> Path:
-    """As Parquet that opens anywhere."""
+    """Write the table as Parquet that opens anywhere."""
     import pyarrow.parquet as pq
 
     target = Path(path)

@@ -1,1 +1,4 @@
-"""How things are shown: charts, tables, numbers and pages. matplotlib and Jinja2 are imported when they are needed."""
+"""Charts, tables, numbers and pages.
+
+matplotlib and Jinja2 are imported when they are needed.
+"""

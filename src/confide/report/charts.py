@@ -1,7 +1,8 @@
 """Charts as plain values: series, axes and labels.
 
-Each chart is defined once. `picture.py` draws it with matplotlib, `charts.js` in a report, and `static.py` places it on
-pages without scripts. Series are told apart without colour, too.
+Each chart is defined once. `picture.py` draws it with matplotlib, `charts.js` in a report, and
+`static.py` places it on pages without scripts. `charts.js` reads the fields of `Chart.to_json`, so
+a change needs both files. Series can be distinguished without colour, too.
 """
 
 import math
@@ -15,10 +16,11 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 Json = dict[str, Any]
 
-# After Okabe and Ito, and Tol: distinct under the common kinds of colour blindness; contrast at least 3:1 with the background.
+# After Okabe and Ito, and Tol: distinct under the common kinds of colour blindness, with a contrast
+# of at least 3:1 to the background.
 LIGHT = ("#0072b2", "#c64f00", "#00805d", "#a03a8c", "#94700a", "#443399", "#5b6770")
 DARK = ("#5ab8f0", "#ff9350", "#35cf9f", "#ea92cf", "#e3c33c", "#b0a5ff", "#b4bec6")
-# Of reference policies, on light and on dark screens.
+# Colours of reference policies, on light and on dark screens.
 NEUTRAL = ("#6b7280", "#9aa4b2")
 # Shapes of markers as SVG paths, in a square of side 2 around the middle.
 MARKERS = (
@@ -31,23 +33,25 @@ MARKERS = (
     "M-1 -.6L-.6 -1L0 -.4L.6 -1L1 -.6L.4 0L1 .6L.6 1L0 .4L-.6 1L-1 .6L-.4 0z",
     "M0 -1.2L.35 -.4L1.2 -.35L.55 .2L.75 1.05L0 .6L-.75 1.05L-.55 .2L-1.2 -.35L-.35 -.4z",
 )
-# Around what is drawn on a logarithmic axis, as a share of its length.
-_AIR = 0.05
-# In an average over fewer users than this, one user decides.
-_SETTLED = 50
+# Empty space at the ends of a logarithmic axis, as a share of its length. A matter of taste.
+_MARGIN = 0.05
+# In an average over fewer users than this, one user decides. A matter of taste.
+_SETTLED_USERS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A place in the palette (None: neutral), a dash (solid means private), and a marker."""
+    """The colour, dash and marker of a line."""
 
+    # A place in the palette. None: neutral.
     tone: int | None
-    dash: str = "solid"  # solid | dash | dot | dashdot
+    # solid, dash, dot or dashdot. Solid means private.
+    dash: str = "solid"
     marker: int | None = None
 
     @property
     def colour(self) -> str:
-        """On white."""
+        """The colour on white."""
         return NEUTRAL[0] if self.tone is None else LIGHT[self.tone]
 
     @property
@@ -61,25 +65,28 @@ UNIFORM = Look(None, "dot")
 
 def palette() -> str:
     """The custom properties of the style sheet, for light and for dark screens."""
-    light, dark = (
-        "".join(f"--tone-{i}:{colour};" for i, colour in enumerate(tones)) + f"--neutral:{neutral};"
-        for tones, neutral in zip((LIGHT, DARK), NEUTRAL, strict=True)
-    )
+    light = _properties(LIGHT, NEUTRAL[0])
+    dark = _properties(DARK, NEUTRAL[1])
     return f":root{{{light}}}\n@media (prefers-color-scheme: dark){{:root{{{dark}}}}}\n"
+
+
+def _properties(colours: Sequence[str], neutral: str) -> str:
+    tones = "".join(f"--tone-{place}:{colour};" for place, colour in enumerate(colours))
+    return f"{tones}--neutral:{neutral};"
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What is along one side of a chart."""
+    """One side of a chart."""
 
     title: str
     log: bool = True
-    # Where only few values occur.
+    # If only few values occur.
     ticks: tuple[float, ...] = ()
-    # Of a linear axis. None: around what is drawn.
+    # The ends of a linear axis. None: around what is drawn.
     bottom: float | None = None
     top: float | None = None
-    # Before this x, a linear axis of y need not hold what is drawn.
+    # Before this x, curves may leave a linear y axis.
     settled: float = 0.0
 
 
@@ -88,7 +95,7 @@ USERS = Axis("users")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """A curve and its band; or, with `points`, single numbers with their intervals."""
+    """A curve and its band, or, with `points`, single numbers with their intervals."""
 
     name: str
     look: Look
@@ -111,11 +118,13 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A number that does not depend on x. Its text is where learners are not: not yet at the optimum, no longer at the start."""
+    """A number that does not depend on x."""
 
     y: float
     look: Look = UNIFORM
     text: str = ""
+    # Where the text stands: on the left learners are not at the optimum yet, and on the right they
+    # have left the start.
     left: bool = True
     name: str = ""
     agent: str | None = None
@@ -138,17 +147,18 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of a legend. With `ink` it has no colour of its own, because it is about dashes and widths only."""
+    """One line of a legend."""
 
     name: str
     look: Look
     width: float = 1.6
+    # Without a colour of its own, because it is about dashes and widths only.
     ink: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chart:
-    """One pair of axes. `described` says in words what a chart shows; without a `legend` its series name themselves."""
+    """One pair of axes, and what is drawn on them."""
 
     x: Axis
     y: Axis
@@ -156,49 +166,52 @@ class Chart:
     levels: Sequence[Level] = ()
     bars: Sequence[Bar] = ()
     title: str = ""
+    # What the chart shows, in words.
     described: str = ""
-    # Of bars: a number to compare them with.
+    # A number to compare bars with.
     mark: float | None = None
+    # None: the names of the series.
     legend: Sequence[Entry] | None = None
 
     @property
     def entries(self) -> Sequence[Entry]:
         if self.legend is not None:
             return self.legend
-        return [Entry(one.name, one.look, one.width) for one in self.series if one.name]
+        named = [series for series in self.series if series.name]
+        return [Entry(series.name, series.look, series.width) for series in named]
 
     @property
     def x_range(self) -> tuple[float, float]:
         """The ends of a logarithmic x axis."""
-        seen = positive(x for one in self.series for x in (one.x[0], one.x[-1]))
+        ends = positive(x for series in self.series for x in (series.x[0], series.x[-1]))
         if self.x.ticks:
-            return min(seen) / 1.1, max(seen) * 1.1
-        return _with_air(min(seen, default=1.0), max(seen, default=1.0))
+            return min(ends) / 1.1, max(ends) * 1.1
+        return _with_margin(min(ends, default=1.0), max(ends, default=1.0))
 
     @property
     def y_range(self) -> tuple[float, float] | None:
-        """The ends of a logarithmic y axis, for the series and for ends of intervals up to ten times beyond them: a wide one, from two
-        seeds say, may leave the chart. None where nothing is above zero."""
-        seen = positive(
-            [*(y for one in self.series for y in one.y), *(one.y for one in self.levels)]
-        )
-        if not seen:
+        """The ends of a logarithmic y axis, or None if nothing is above zero.
+
+        The axis holds all series, and ends of intervals up to ten times beyond them. A wide
+        interval, such as one from two seeds, may leave the chart.
+        """
+        values = [y for series in self.series for y in series.y]
+        drawn = positive([*values, *(level.y for level in self.levels)])
+        if not drawn:
             return None
-        ends = positive(
-            end
-            for one in self.series
-            if one.points and one.low is not None and one.high is not None
-            for end in (*one.low, *one.high)
-        )
-        near = [end for end in ends if min(seen) / 10 < end < 10 * max(seen)]
-        return _with_air(min(seen + near), max(seen + near))
+        ends: list[float] = []
+        for series in self.series:
+            if series.points and series.low is not None and series.high is not None:
+                ends += positive([*series.low, *series.high])
+        near = [end for end in ends if min(drawn) / 10 < end < 10 * max(drawn)]
+        return _with_margin(min(drawn + near), max(drawn + near))
 
     @property
     def bar_range(self) -> tuple[float, float]:
         """The ends of the logarithmic axis of bars."""
-        seen = positive(bar.value for bar in self.bars)
-        low = 10.0 ** math.floor(math.log10(min(seen, default=1.0)) - 0.2)
-        return low, max([10 * low, *seen, self.mark or 0.0])
+        values = positive(bar.value for bar in self.bars)
+        low = 10.0 ** math.floor(math.log10(min(values, default=1.0)) - 0.2)
+        return low, max([10 * low, *values, self.mark or 0.0])
 
     def to_json(self) -> Json:
         """For charts.js."""
@@ -207,69 +220,74 @@ class Chart:
             "x": _axis(self.x, self.x_range if self.x.log and self.series else None),
             "y": _axis(self.y, y_range),
             "xs": [_numbers(x) for x in self._all_x],
-            "series": [self._series(one) for one in self.series],
+            "series": [self._series(series) for series in self.series],
             "levels": [
                 {
-                    "y": short(one.y),
-                    "text": one.text,
-                    "left": one.left,
-                    **_look(one.look),
-                    **_switches(one),
+                    "y": short(level.y),
+                    "text": level.text,
+                    "left": level.left,
+                    **_look(level.look),
+                    **_switches(level),
                 }
-                for one in self.levels
+                for level in self.levels
             ],
         }
 
     @property
     def _all_x(self) -> list[Array]:
-        """Series are usually at the same users, which are written once."""
-        found: list[Array] = []
-        for one in self.series:
-            if not any(np.array_equal(one.x, x) for x in found):
-                found.append(one.x)
-        return found
+        """The different x of all series. Many series share theirs, which is written once."""
+        different: list[Array] = []
+        for series in self.series:
+            if not any(np.array_equal(series.x, x) for x in different):
+                different.append(series.x)
+        return different
 
-    def _series(self, one: Series) -> Json:
-        made: Json = {
-            "at": next(i for i, x in enumerate(self._all_x) if np.array_equal(one.x, x)),
-            "y": _numbers(one.y),
-            "width": round(one.width, 3),
-            "points": one.points,
-            **_look(one.look),
-            **_switches(one),
+    def _series(self, series: Series) -> Json:
+        places = [place for place, x in enumerate(self._all_x) if np.array_equal(series.x, x)]
+        facts: Json = {
+            "at": places[0],
+            "y": _numbers(series.y),
+            "width": round(series.width, 3),
+            "points": series.points,
+            **_look(series.look),
+            **_switches(series),
         }
-        if one.low is not None and one.high is not None and one.has_band:
-            made |= {"low": _numbers(one.low), "high": _numbers(one.high)}
-        return made
+        if series.low is not None and series.high is not None and series.has_band:
+            facts |= {"low": _numbers(series.low), "high": _numbers(series.high)}
+        return facts
 
 
 def regret_chart(
     series: Sequence[Series], optimal: float | None, uniform: float | None, **more: Any
 ) -> Chart:
-    """Cumulative regret. Uniform play loses the same with every user: its line is added where it is known."""
+    """Cumulative regret.
+
+    Uniform play loses the same with every user. Its line is added if its values are known and it
+    was not run.
+    """
     # Zero has no logarithm.
-    shown = [one for one in series if (one.y > 0).any()]
-    known = optimal is not None and uniform is not None and uniform < optimal
-    if known and not any(one.look == UNIFORM for one in shown):
-        users = np.array([1.0, max((float(one.x[-1]) for one in series), default=1.0)])
-        lost = (optimal - uniform) * users  # type: ignore[operator]
-        shown.append(Series("uniform play", UNIFORM, users, lost, width=1.2))
-    return Chart(USERS, Axis("cumulative regret", bottom=0.0), shown, **more)
+    drawn = [each for each in series if (each.y > 0).any()]
+    was_run = any(each.look == UNIFORM for each in drawn)
+    if optimal is not None and uniform is not None and uniform < optimal and not was_run:
+        users = np.array([1.0, max((float(each.x[-1]) for each in series), default=1.0)])
+        regret = (optimal - uniform) * users
+        drawn.append(Series("uniform play", UNIFORM, users, regret, width=1.2))
+    return Chart(USERS, Axis("cumulative regret", bottom=0.0), drawn, **more)
 
 
 def value_chart(
     series: Sequence[Series], optimal: float | None, uniform: float | None, **more: Any
 ) -> Chart:
-    """What a user can expect, between uniform and optimal play."""
+    """The value of the policy per user, between uniform and optimal play."""
     ends = (("optimal", optimal, True), ("uniform", uniform, False))
     levels = [
         Level(y, text=f"{name} play {y:.3g}", left=left) for name, y, left in ends if y is not None
     ]
     bottom = top = None
     if optimal is not None and uniform is not None and uniform < optimal:
-        # What is far worse than uniform play may leave the chart.
+        # Curves far below uniform play may leave the chart.
         gap = optimal - uniform
-        lowest = min((float(np.nanmin(one.y)) for one in series), default=uniform)
+        lowest = min((float(np.nanmin(each.y)) for each in series), default=uniform)
         bottom = min(max(lowest, uniform - 0.6 * gap), uniform) - 0.09 * gap
         top = optimal + 0.09 * gap
     axis = Axis("value per user", log=False, bottom=bottom, top=top)
@@ -277,7 +295,7 @@ def value_chart(
 
 
 def return_chart(series: Sequence[Series], **more: Any) -> Chart:
-    return Chart(USERS, Axis("average return", log=False, settled=_SETTLED), series, **more)
+    return Chart(USERS, Axis("average return", log=False, settled=_SETTLED_USERS), series, **more)
 
 
 def positive(values: Iterable[Any]) -> list[float]:
@@ -285,14 +303,15 @@ def positive(values: Iterable[Any]) -> list[float]:
 
 
 def short(value: float | None) -> float | None:
-    """As a file has it: nobody sees more than six digits."""
+    """A number as a page stores it, with six digits, because nobody sees more."""
     return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")
 
 
-def _with_air(low: float, high: float) -> tuple[float, float]:
-    start, end = math.log10(low), math.log10(high)
-    air = max(_AIR * (end - start), _AIR)
-    return float(10 ** (start - air)), float(10 ** (end + air))
+def _with_margin(low: float, high: float) -> tuple[float, float]:
+    start = math.log10(low)
+    end = math.log10(high)
+    margin = max(_MARGIN * (end - start), _MARGIN)
+    return float(10 ** (start - margin)), float(10 ** (end + margin))
 
 
 def _axis(axis: Axis, log: tuple[float, float] | None) -> Json:
@@ -310,8 +329,14 @@ def _look(look: Look) -> Json:
     return {"colour": look.variable, "dash": look.dash, "marker": look.marker}
 
 
-def _switches(one: Series | Level) -> Json:
-    return {"name": one.name, "agent": one.agent, "promise": one.promise, "rows": list(one.rows)}
+def _switches(drawn: Series | Level) -> Json:
+    """By which a report shows and hides a series or a level."""
+    return {
+        "name": drawn.name,
+        "agent": drawn.agent,
+        "promise": drawn.promise,
+        "rows": list(drawn.rows),
+    }
 
 
 def _numbers(values: Array) -> list[float | None]:

@@ -1,4 +1,6 @@
-"""Charts drawn by matplotlib, for papers: as SVG, PDF or PNG, without a display and without global state.
+"""Charts drawn by matplotlib, for papers: as SVG, PDF or PNG.
+
+Neither a display nor global state is used.
 
 matplotlib is imported when something is drawn.
 """
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
-# Of a line in a legend, in matplotlib's words.
+# The style of a line in a legend, as matplotlib takes it.
 Style = Mapping[str, Any]
 
 DASHES: dict[str, Any] = {
@@ -26,17 +28,20 @@ DASHES: dict[str, Any] = {
     "dot": (0, (1, 1.8)),
     "dashdot": (0, (4.5, 1.6, 1, 1.6)),
 }
-# In the order of those of charts.py.
+# In the order of `MARKERS` in charts.py.
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*")
-# Inches of one chart: two of them fill the width of a page.
-WIDTH, HEIGHT = 3.5, 2.75
-SMALL, TEXT = 7.5, 8.5
+# Inches of one chart. Two of them fill the width of a page.
+WIDTH = 3.5
+HEIGHT = 2.75
+# Sizes of text in points. A matter of taste.
+SMALL_TEXT = 7.5
+TEXT = 8.5
 INK = "#374151"
 
 
 def style_of(look: Look) -> dict[str, Any]:
-    made = {"color": look.colour, "linestyle": DASHES[look.dash]}
-    return made if look.marker is None else {**made, "marker": MARKERS[look.marker]}
+    style = {"color": look.colour, "linestyle": DASHES[look.dash]}
+    return style if look.marker is None else {**style, "marker": MARKERS[look.marker]}
 
 
 def draw(
@@ -47,20 +52,21 @@ def draw(
     own_legends: bool = False,
 ) -> "Figure":
     """The charts of one figure, with one legend below all of them, or with their own."""
-    wide = columns or (len(charts) if len(charts) < 4 else 2 if len(charts) == 4 else 3)
-    tall = -(-len(charts) // wide)
-    height = 1.7 if all(chart.bars for chart in charts) else 2.5
-    size = (min(WIDTH * wide, 7.2) if wide > 1 else 4.2, height * tall + 0.7)
-    figure = canvas(figsize or size)
+    if not columns:
+        columns = 2 if len(charts) == 4 else min(len(charts), 3)
+    rows = -(-len(charts) // columns)
+    chart_height = 1.7 if all(chart.bars for chart in charts) else 2.5
+    width = min(WIDTH * columns, 7.2) if columns > 1 else 4.2
+    figure = canvas(figsize or (width, chart_height * rows + 0.7))
     if own_legends:
-        parts = figure.subfigures(tall, wide, squeeze=False).ravel()
+        parts = figure.subfigures(rows, columns, squeeze=False).ravel()
         for part, chart in zip(parts, charts, strict=False):
             _chart(part.subplots(1, 1), chart)
             _legend(part, chart.entries)
         return figure
     entries: dict[str, Entry] = {}
     for place, chart in enumerate(charts):
-        _chart(figure.add_subplot(tall, wide, place + 1), chart)
+        _chart(figure.add_subplot(rows, columns, place + 1), chart)
         entries |= {entry.name: entry for entry in chart.entries}
     if entries:
         _legend(figure, list(entries.values()))
@@ -78,22 +84,22 @@ def _figure_class() -> "type[Figure]":
     from matplotlib.figure import Figure
 
     class PaperFigure(Figure):
-        """Saved as papers want it, whatever the settings of the process that saves it."""
+        """A figure that is saved as papers want it, whatever matplotlib's settings are."""
 
         def savefig(self, fname: Any, *, transparent: bool | None = None, **kwargs: Any) -> None:
-            # TrueType, which publishers take (type 3 they refuse) and editors can change; the same figure gives the same SVG
-            with matplotlib.rc_context(
-                {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.hashsalt": "confide"}
-            ):
+            # 42 is TrueType, which editors can change and publishers accept; they refuse type 3.
+            # With a fixed salt the same figure gives the same SVG.
+            settings = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.hashsalt": "confide"}
+            with matplotlib.rc_context(settings):
                 super().savefig(fname, transparent=transparent, **kwargs)
 
     return PaperFigure
 
 
 def save(figure: "Figure", path: Path) -> Path:
-    """The same numbers, the same file: no date in it."""
-    still = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
-    figure.savefig(path, dpi=200, metadata=still)
+    """Save a figure without a date, so that the same numbers give the same file."""
+    metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
+    figure.savefig(path, dpi=200, metadata=metadata)
     return path
 
 
@@ -128,11 +134,13 @@ def _lines(ax: "Axes", chart: Chart) -> None:
 
 
 def _series(ax: "Axes", series: Series, log: bool, place: int) -> None:
-    """What is known of a curve, and its band."""
+    """Draw the finite part of a curve, and its band."""
     keep = np.isfinite(series.y) & ((series.y > 0) | (not log))
     if not keep.any():
         return
-    x, y, style = series.x[keep], series.y[keep], style_of(series.look)
+    x = series.x[keep]
+    y = series.y[keep]
+    style = style_of(series.look)
     low, high = (None if end is None else end[keep] for end in (series.low, series.high))
     if series.points:
         reach = None
@@ -146,7 +154,7 @@ def _series(ax: "Axes", series: Series, log: bool, place: int) -> None:
         }
         ax.errorbar(x, y, yerr=reach, **size, **style)
         return
-    # Markers are not all at the same users, because curves may lie on each other.
+    # Markers of different curves are at different users, because curves may lie on each other.
     every = (2 * place, max(len(x) // 6, 1))
     ax.plot(x, y, linewidth=series.width, markersize=3.6, markevery=every, **style)
     if low is not None and high is not None and series.has_band:
@@ -156,7 +164,8 @@ def _series(ax: "Axes", series: Series, log: bool, place: int) -> None:
 
 
 def _level(ax: "Axes", level: Level) -> None:
-    colour, dash = level.look.colour, DASHES[level.look.dash]
+    colour = level.look.colour
+    dash = DASHES[level.look.dash]
     ax.axhline(level.y, color=colour, linewidth=1.0, linestyle=dash, zorder=1.5)
     if level.look.marker is not None:
         marker: dict[str, Any] = {"marker": MARKERS[level.look.marker], "markersize": 4.2}
@@ -170,13 +179,13 @@ def _level(ax: "Axes", level: Level) -> None:
             textcoords="offset points",
             horizontalalignment="left" if level.left else "right",
             verticalalignment="bottom" if level.left else "top",
-            fontsize=SMALL,
+            fontsize=SMALL_TEXT,
             color="#4b5563",
         )
 
 
 def _bars(ax: "Axes", chart: Chart) -> None:
-    """On a logarithmic scale, the first on top."""
+    """Draw bars on a logarithmic scale, the first on top."""
     left, right = chart.bar_range
     for place, bar in enumerate(chart.bars):
         if bar.value > left:
@@ -188,7 +197,7 @@ def _bars(ax: "Axes", chart: Chart) -> None:
             (4, 0),
             textcoords="offset points",
             va="center",
-            fontsize=SMALL,
+            fontsize=SMALL_TEXT,
         )
     if chart.mark:
         ax.axvline(chart.mark, linewidth=1.2, zorder=1, **style_of(UNIFORM))
@@ -219,16 +228,16 @@ def dress(ax: "Axes") -> None:
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color("#9ca3af")
-    ax.tick_params(which="both", labelsize=SMALL, color="#9ca3af", labelcolor=INK, width=0.6)
+    ax.tick_params(which="both", labelsize=SMALL_TEXT, color="#9ca3af", labelcolor=INK, width=0.6)
     for label in (ax.xaxis.label, ax.yaxis.label):
         label.set_fontsize(TEXT)
 
 
 def _kind(entry: Entry) -> int:
-    """Agents, then guarantees, then reference policies."""
-    return (
-        0 if entry.look.marker is not None else 1 if entry.ink or entry.look.tone is not None else 2
-    )
+    """The order of a legend: agents, then guarantees, then reference policies."""
+    if entry.look.marker is not None:
+        return 0
+    return 1 if entry.ink or entry.look.tone is not None else 2
 
 
 def _legend(figure: "Figure | SubFigure", entries: Sequence[Entry]) -> None:
@@ -237,17 +246,17 @@ def _legend(figure: "Figure | SubFigure", entries: Sequence[Entry]) -> None:
     ordered = sorted(entries, key=_kind)
     lines = [Line2D([], [], markersize=4.2, **_legend_style(entry)) for entry in ordered]
     width = figure.bbox.width / figure.get_figure(root=True).dpi
-    made = figure.legend(
+    legend = figure.legend(
         lines,
         ["-"] * len(lines),
         loc="outside lower center",
         ncols=max(1, min(len(lines), int(width / 1.45))),
         frameon=False,
-        fontsize=SMALL,
+        fontsize=SMALL_TEXT,
         handlelength=3.0,
     )
-    for text, entry in zip(made.get_texts(), ordered, strict=True):
-        # A name is a name, with its dollars and underscores.
+    for text, entry in zip(legend.get_texts(), ordered, strict=True):
+        # Dollars and underscores are parts of a name, and no formula.
         text.set_parse_math(False)
         text.set_text(entry.name)
 
