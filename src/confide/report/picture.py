@@ -89,8 +89,9 @@ def _figure_class() -> "type[Figure]":
         def savefig(self, fname: Any, *, transparent: bool | None = None, **kwargs: Any) -> None:
             # 42 is TrueType, which editors can change and publishers accept; they refuse type 3.
             # With a fixed salt the same figure gives the same SVG.
-            settings = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.hashsalt": "confide"}
-            with matplotlib.rc_context(settings):
+            with matplotlib.rc_context(
+                {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.hashsalt": "confide"}
+            ):
                 super().savefig(fname, transparent=transparent, **kwargs)
 
     return PaperFigure
