@@ -3,6 +3,7 @@
 import json
 import re
 
+from confide.cli.results import print_rows
 from confide.comparison.words import headline
 
 
@@ -114,3 +115,22 @@ def test_what_is_not_known_is_not_made_up(pages):
         pages["one seed"]
     )
     assert "low" not in figures(pages["one seed"])["charts"]["regret-0"]["series"][0]
+
+
+def test_the_table_of_results_fits_80_columns_and_breaks_no_word(sweeps, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    agents = ("certainty-equivalent-lq paper", "ucrl-vtr-plus")
+    cells = [
+        sweeps.cell("rand seed=1", agent, epsilon, seed, half=2000, users=2_000_000)
+        for agent in agents
+        for epsilon in (0.125, None)
+        for seed in range(3)
+    ]
+    print_rows(sweeps.made(cells))
+    table = capsys.readouterr().out.partition("% of optimal:")[0]
+    assert max(map(len, table.splitlines())) <= 80
+    words = table.split()
+    for word in ("certainty-equivalent-lq", "optimal", "private", "users", "0.125"):
+        assert word in words
+    # Each interval stands on one line.
+    assert len(re.findall(r"\([\d,.kM]+ to [\d,.kM]+\)", table)) == 4

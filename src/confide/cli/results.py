@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 
 # Below a table at most this many guarantees are listed. A matter of taste.
 _LISTED_GUARANTEES = 8
-# A column of names is at most this wide if they fit by breaking between words. A matter of taste.
+# In 80 columns there is room for words of so many characters in the names of agents. Longer words
+# are broken.
 _NAME_COLUMN = 24
+# Beside longer words than this, an interval stands below its estimate.
+_SHORT_NAME = 16
 
 
 def show(
@@ -256,20 +259,24 @@ def _table(comparison: "Comparison", problem: str) -> Any:
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE_HEAD,
+        show_edge=False,
         pad_edge=False,
-        padding=(0, 1),
+        # Two columns between cells: one of them is the box's.
+        padding=(0, 1, 0, 0),
     )
     cells = [_cells(row) for row in rows]
     headings = [heading for heading in cells[0] if any(row[heading] for row in cells)]
-    words = [word for row in cells for word in row["agent"].split()]
+    longest_word = max(len(word) for row in cells for word in row["agent"].split())
+    if longest_word > _SHORT_NAME:
+        cells = [{head: text.replace(" (", "\n(") for head, text in row.items()} for row in cells]
     for heading in headings:
+        texts = [heading, *(row[heading] for row in cells)]
+        # Cells break between words only, apart from very long names of agents.
+        width = max(len(word) for text in texts for word in text.split())
         if heading == "agent":
-            # Names break between words.
-            longest_word = max(map(len, words))
-            table.add_column(heading, overflow="fold", min_width=min(longest_word, _NAME_COLUMN))
-            continue
-        is_interval = heading.startswith(("regret", "return"))
-        table.add_column(heading, justify="right", overflow="fold", no_wrap=is_interval)
+            table.add_column(heading, overflow="fold", min_width=min(width, _NAME_COLUMN))
+        else:
+            table.add_column(heading, justify="right", overflow="fold", min_width=width)
     for row in cells:
         table.add_row(*(escape(row[heading]) for heading in headings))
     return table
