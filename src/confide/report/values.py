@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -27,24 +27,14 @@ from confide.privacy.guarantee import Guarantee
 from confide.privacy.request import Trust
 from confide.release.value import NO_VALUE, Value
 from confide.report import page, picture
-from confide.report.charts import LIGHT
 from confide.report.privacy_facts import privacy_card, privacy_facts, short_guarantee
 from confide.report.tables import TableCell
+from confide.report.value_figure import plot_values
 from confide.report.words import many
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Array = npt.NDArray[np.float64]
 
 # The numbers below are matters of taste.
-_INTERVAL_COLOUR = "#111827"
-# A figure has room for an interval of its own for each of so many states.
-_STATES_WITH_BARS = 60
-# Below a figure the labels of so many states fit, with so many characters each.
-_STATES_WITH_LABELS = 20
-_LABEL_CHARACTERS = 16
 # The table of a page has at most so many rows.
 _ROWS_ON_PAGE = 100
 # A model is recommended where the effective sample is a smaller share of the users than this.
@@ -448,54 +438,6 @@ def record(report: ValueReport) -> dict[str, Any]:
 def _known_ends(ends: Array, whole_range: npt.NDArray[np.bool_]) -> list[float | None]:
     """Ends of intervals; None where the interval is the whole range."""
     return [None if whole else float(end) for end, whole in zip(ends, whole_range, strict=True)]
-
-
-def plot_values(report: ValueReport) -> "Figure":
-    """Plot values with their intervals: by state, or sorted by value if there are many states."""
-    figure = picture.canvas((7.0, 3.1))
-    ax = figure.subplots()
-    _draw(ax, report)
-    picture.dress(ax)
-    ax.grid(visible=False, axis="x")
-    if not report.private:
-        ax.set_title(
-            "NO PRIVACY: only for those who hold the data",
-            fontsize=8.5,
-            color="#b3161f",
-            fontweight="bold",
-        )
-    return figure
-
-
-def _draw(ax: "Axes", report: ValueReport) -> None:
-    values = report.estimate.values
-    has_many = len(values) > _STATES_WITH_BARS
-    order = np.argsort(values, kind="stable") if has_many else np.arange(len(values))
-    places = np.arange(len(values))
-    marker = "." if has_many else "o"
-    ax.plot(places, values[order], marker, color=LIGHT[0], markersize=2.5 if has_many else 3.5)
-    if report.interval is not None:
-        low, high = (ends[order] for ends in report.interval)
-        if has_many:
-            ax.fill_between(places, low, high, color=LIGHT[0], alpha=0.3, linewidth=0, step="mid")
-        else:
-            # Intervals have ends and stand over the dots, so that short ones are seen, too.
-            ax.vlines(places, low, high, color=_INTERVAL_COLOUR, linewidth=0.9, zorder=4)
-            style: dict[str, Any] = {"color": _INTERVAL_COLOUR, "markersize": 5, "zorder": 4}
-            for ends in (low, high):
-                ax.plot(places, ends, "_", markeredgewidth=0.9, **style)
-    ylabel = "value, no intervals"
-    if report.interval is not None:
-        ylabel = f"value, {100 * report.level:g} % intervals"
-    xlabel = "states, ordered by value" if has_many else "state"
-    ax.set(xlabel="" if report.is_policy else xlabel, ylabel=ylabel)
-    if len(values) <= _STATES_WITH_LABELS:
-        ax.set_xticks([] if report.is_policy else places)
-        if report.labels and not report.is_policy:
-            names = [report.name_of(state)[:_LABEL_CHARACTERS] for state in range(len(values))]
-            # A dollar sign would start a formula.
-            escaped = [name.replace("$", r"\$") for name in names]
-            ax.set_xticklabels(escaped, rotation=30, ha="right")
 
 
 def write_values(report: ValueReport, folder: str | Path, *, command: str = "") -> Path:
