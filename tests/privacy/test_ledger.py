@@ -563,7 +563,7 @@ with Ledger(path) as ledger:
     for i in range(first, last):
         loss = PureDP(0.001) if i % 2 else GaussianDP(0.001)
         try:
-            release = functools.partial(os.urandom, 16)
+            release = lambda: os.urandom(16)
             payload = ledger.spend(str(i), "a test", loss, "replace", release=release)
         except BudgetExceeded:
             payload = b"refused"
