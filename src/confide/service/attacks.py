@@ -1,7 +1,14 @@
-"""Attacks on a running service over HTTP: replay, re-noise, equivocation, late reports, early close.
+"""Attacks on a running service over HTTP.
 
-What they send is counted like any report: people whom the audit invents take places of the run, and their episodes are empty. A run
-that is no simulation is attacked only if somebody says so. An attack that does not work proves nothing about the ones that nobody tried.
+They are replay, re-noise, equivocation, late reports and early close.
+
+What they send is counted like any report: people whom the audit invents take places of the run, and
+their episodes are empty. A run that is no simulation is attacked only if somebody says so. An
+attack that does not work proves nothing about the ones that nobody tried.
+
+What leaves this file is an `AttackReport`. Numbers are a matter of taste. Each attempt is held
+against a broken service that it must catch (tests/service/test_attacks.py): a new attempt needs
+one.
 """
 
 import time
@@ -19,11 +26,22 @@ from confide.service.documents import digest
 from confide.service.target import AttackTarget, Now, PreparedReport
 from confide.service.web.estimates import learner_of
 
-REFUSED, WORKED, UNDECIDED, NOT_TRIED = "refused", "WORKED", "undecided", "not tried"
-_SAME = 8  # copies of a report
-_FLOOD = 512  # reports that try to close a batch, at most
-_CLOCKS = 5.0  # seconds by which two clocks may differ
-_NONSENSE = (
+# The verdicts about an attempt.
+REFUSED = "refused"
+WORKED = "WORKED"
+UNDECIDED = "undecided"
+NOT_TRIED = "not tried"
+# So many copies of a report are sent.
+_COPIES = 8
+# At most so many reports try to close a batch.
+_MAX_FLOOD = 512
+# Two clocks may differ by so many seconds.
+_CLOCK_TOLERANCE = 5.0
+# While somebody new reports, a batch may close so often.
+_COUNT_ATTEMPTS = 3
+# A row shows so many of the documents that differ.
+_MAX_SHOWN = 3
+_NO_REPORTS = (
     b"",
     b"{",
     b"[]",
@@ -31,7 +49,7 @@ _NONSENSE = (
     b'{"subject": "confide-audit"}',
     b"\xff\xfe",
 )
-_OTHERS = (
+_OTHERS_CAME = (
     "other people reported meanwhile, or the attack worked in part: try it when nobody else comes"
 )
 
@@ -48,7 +66,11 @@ class Tried:
 
 @dataclass(slots=True)
 class AttackReport:
-    """All attempts, how many invented people were counted, and what was seen: digests by address, to compare with after a restart."""
+    """All attempts, and what they cost.
+
+    `spent` is how many invented people were counted. `seen` are digests of documents by address, to
+    compare with after a restart.
+    """
 
     tried: list[Tried] = field(default_factory=list)
     spent: int = 0
@@ -56,10 +78,12 @@ class AttackReport:
 
     @property
     def worked(self) -> bool:
+        """Whether some attack worked."""
         return any(each.verdict == WORKED for each in self.tried)
 
     @property
     def undecided(self) -> bool:
+        """Whether some attempt could not be decided."""
         return any(each.verdict == UNDECIDED for each in self.tried)
 
 
@@ -76,60 +100,68 @@ def attack_service(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.time,
 ) -> AttackReport:
-    """Attack a run. `api_key` is of a device; that of an admin also counts people, pauses and enrols. `seen`: of an audit before a restart.
+    """Attack a run.
 
-    `reports`: how many invented people may be counted, at most. The audit needs two of them, and a whole batch where the run has no
-    release yet, because a late report needs an older one.
+    `api_key` is of a device. That of an admin also counts people, pauses and enrols. `seen` is what
+    an audit before a restart saw. `reports` is how many invented people may be counted at most. The
+    audit needs two of them, and a whole batch if the run has no release yet, because a late report
+    needs an older one.
     """
     check_address(url, run)
-    text("api_key", api_key), whole("reports", reports, at_least=0)
+    text("api_key", api_key)
+    whole("reports", reports, at_least=0)
     target = AttackTarget(url, run, api_key, signing_key=signing_key, send=send, sleep=sleep)
     if not target.manifest["simulation"] and not real_run:
         raise InvalidParameter(
-            f"run {run} is no simulation: the audit's invented people would take places of real ones, and add noise to what is learned; "
-            "--real-run says that this is wanted"
+            f"run {run} is no simulation: the audit's invented people would take places of real "
+            "ones, and add noise to what is learned; --real-run says that this is wanted"
         )
-    return _Attack(target, _Given(signing_key, dict(seen or {}), reports, clock)).make()
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    signing_key: str | None
-    seen: dict[str, str]
-    reports: int
-    clock: Callable[[], float]
+    attack = _Attack(
+        target, signing_key=signing_key, seen=dict(seen or {}), reports=reports, clock=clock
+    )
+    return attack.run()
 
 
 class _Attack:
-    """The attempts. Each yields what happened; what could not be tried is raised."""
+    """The attempts. Each yields what happened, and raises why it could not be tried."""
 
-    def __init__(self, target: AttackTarget, given: "_Given") -> None:
-        self._target, self._given, self._left = target, given, given.reports
-        self.made = AttackReport()
-        self._name = ""
-        self._first: PreparedReport | None = None  # somebody who was counted
+    def __init__(
+        self,
+        target: AttackTarget,
+        *,
+        signing_key: str | None,
+        seen: dict[str, str],
+        reports: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self._target = target
+        self._signing_key = signing_key
+        self._seen_earlier = seen
+        self._reports_left = reports
+        self._clock = clock
+        self._report = AttackReport()
+        self._attack_name = ""
+        # The report of somebody who was counted.
+        self._first: PreparedReport | None = None
 
-    def make(self) -> AttackReport:
+    def run(self) -> AttackReport:
+        """Make all attempts."""
+        rows = self._report.tried
         for name, what, attempt in self._attempts():
-            self._name = name
+            self._attack_name = name
             try:
-                for row in attempt(what):
-                    self.made.tried.append(row)
+                rows.extend(attempt(what))
             except ConfideError as error:
-                self.made.tried.append(self._row(what, str(error), NOT_TRIED))
-            # a server may say anything
+                rows.append(self._row(what, str(error), NOT_TRIED))
             except (KeyError, TypeError, ValueError, RecursionError) as error:
-                self.made.tried.append(
-                    self._row(
-                        what,
-                        f"the service said something strange ({type(error).__name__})",
-                        UNDECIDED,
-                    )
-                )
-            # the chain: without it nothing that is read can be believed
-            if self.made.tried[0].verdict != REFUSED:
+                # A server may say anything.
+                happened = f"the service said something strange ({type(error).__name__})"
+                rows.append(self._row(what, happened, UNDECIDED))
+            if rows[0].verdict != REFUSED:
+                # The first attempt checks the chain. Without it nothing that is read can be
+                # believed.
                 break
-        return self.made
+        return self._report
 
     def _attempts(self) -> list[tuple[str, str, Callable[[str], Iterator[Tried]]]]:
         batch = "close the batch by"
@@ -142,7 +174,7 @@ class _Attack:
             ("replay", "send the same report again", self._same),
             ("replay", "the same id with another body", self._same_id),
             ("replay", "the same person with other ids", self._other_ids),
-            ("replay", f"send a new report {_SAME} times at the same moment", self._at_once),
+            ("replay", f"send a new report {_COPIES} times at the same moment", self._at_once),
             ("late", "reports that were planned with the release before", self._late),
             ("late", "a report of a release that does not exist yet", self._future),
             (
@@ -163,104 +195,119 @@ class _Attack:
         ]
 
     def _row(self, what: str, happened: str, verdict: str) -> Tried:
-        return Tried(self._name, what, happened, verdict)
+        return Tried(self._attack_name, what, happened, verdict)
 
-    def _compared(self, what: str, differ: Sequence[str], fine: str, broken: str) -> Tried:
-        shown = ", ".join(sorted(set(differ))[:3])
-        return (
-            self._row(what, f"{broken} {shown}", WORKED)
-            if differ
-            else self._row(what, fine, REFUSED)
-        )
+    def _compare(self, what: str, differing: Sequence[str], fine: str, broken: str) -> Tried:
+        """Return the row of an attempt that works if something differs."""
+        if not differing:
+            return self._row(what, fine, REFUSED)
+        shown = ", ".join(sorted(set(differing))[:_MAX_SHOWN])
+        return self._row(what, f"{broken} {shown}", WORKED)
 
     # equivocation and re-noise: reading alone
 
     def _chain(self, what: str) -> Iterator[Tried]:
         target = self._target
-        found = list(
-            check_public(target.url, target.run, key=self._given.signing_key, send=target.send)
+        results = list(
+            check_public(target.url, target.run, key=self._signing_key, send=target.send)
         )
-        wrong = [f"{each.about.split(': ')[1]}: {each.says}" for each in found if not each.holds]
-        yield self._row(what, wrong[0] if wrong else found[-1].says, WORKED if wrong else REFUSED)
+        failures = [
+            f"{result.about.split(': ')[1]}: {result.says}"
+            for result in results
+            if not result.holds
+        ]
+        if failures:
+            yield self._row(what, failures[0], WORKED)
+        else:
+            yield self._row(what, results[-1].says, REFUSED)
 
     def _two_clients(self, what: str) -> Iterator[Tried]:
-        """The second one has a key, another name, and another address of the same document, so that no cache in between answers."""
-        paths, differ = [*self._documents(), "release", f"round/{self._newest()}"], []
-        other = {
-            **self._target.authorised,
+        """Compare what two clients read.
+
+        The second one has a key, another name, and another address of the same document, so that no
+        cache in between answers.
+        """
+        paths = [*self._documents(), "release", f"round/{self._newest()}"]
+        second_client = {
+            **self._target.authorization,
             "User-Agent": "another client",
             "Cache-Control": "no-cache",
         }
+        differing: list[str] = []
         for path in paths:
-            one, two = self._target.read(path), self._target.read(f"{path}?client=2", other)
-            # a batch may close in between
-            if _number(one) == _number(two) and _shown(one) != _shown(two):
-                differ.append(path)
-        yield self._compared(
+            first = self._target.read(path)
+            second = self._target.read(f"{path}?client=2", second_client)
+            # A batch may close in between. Then the two are about different releases.
+            same_release = _generation(first) == _generation(second)
+            if same_release and _signed_content(first) != _signed_content(second):
+                differing.append(path)
+        yield self._compare(
             f"{what}: {len(paths)} documents",
-            differ,
+            differing,
             "the same signed bytes for both",
             "two faces of",
         )
 
     def _again(self, what: str) -> Iterator[Tried]:
-        first = self.made.seen = self._read_all(self._documents())
-        changed = [
-            path
-            for _ in range(2)
-            for path, found in self._read_all(first).items()
-            if first[path] != found
-        ]
-        yield self._compared(
+        first = self._read_all(self._documents())
+        self._report.seen = first
+        changed: list[str] = []
+        for _ in range(2):
+            digests = self._read_all(first)
+            changed += [path for path in first if digests[path] != first[path]]
+        yield self._compare(
             f"{what}: {len(first)} documents", changed, "the same bytes", "drawn again:"
         )
 
     def _page(self, what: str) -> Iterator[Tried]:
         """While the release is the same, the page is."""
-        before, pages = (
-            self._newest(),
-            {self._target.read(f"/runs/{self._target.run}").body for _ in range(3)},
-        )
-        changed = ["the page"] if len(pages) > 1 and self._newest() == before else []
-        yield self._compared(what, changed, "the same bytes", "changed without a release:")
+        generation = self._newest()
+        pages = {self._target.read(f"/runs/{self._target.run}").body for _ in range(3)}
+        changed = ["the page"] if len(pages) > 1 and self._newest() == generation else []
+        yield self._compare(what, changed, "the same bytes", "changed without a release:")
 
     def _seen_before(self, what: str) -> Iterator[Tried]:
-        seen, now = self._given.seen, self.made.seen
-        if not seen:
+        earlier = self._seen_earlier
+        if not earlier:
             raise InvalidParameter(
                 "there is none: keep one with --seen FILE, restart the service, and audit again"
             )
-        changed = [path for path, found in seen.items() if now.get(path) != found]
-        yield self._compared(
-            f"{what}: {len(seen)} documents", changed, "the same bytes", "not the same, or gone:"
+        now = self._report.seen
+        changed = [path for path in earlier if now.get(path) != earlier[path]]
+        yield self._compare(
+            f"{what}: {len(earlier)} documents",
+            changed,
+            "the same bytes",
+            "not the same, or gone:",
         )
 
     def _after_all(self, what: str) -> Iterator[Tried]:
-        """What is new is kept, too."""
+        """Compare with what was read before the attacks. What is new is kept, too."""
+        before = self._report.seen
         now = self._read_all(self._documents())
-        changed = [path for path, found in self.made.seen.items() if now.get(path) != found]
-        self.made.seen = now
-        yield self._compared(what, changed, "the same bytes", "not the same:")
+        changed = [path for path in before if now.get(path) != before[path]]
+        self._report.seen = now
+        yield self._compare(what, changed, "the same bytes", "not the same:")
 
     def _documents(self) -> list[str]:
-        return [
-            "manifest",
-            "certificate",
-            *(f"release/{number}" for number in range(self._newest() + 1)),
-        ]
+        releases = [f"release/{number}" for number in range(self._newest() + 1)]
+        return ["manifest", "certificate", *releases]
 
     def _newest(self) -> int:
-        return _number(self._target.read("release"))
+        return _generation(self._target.read("release"))
 
     def _read_all(self, paths: Iterable[str]) -> dict[str, str]:
-        return {path: digest(repr(_shown(self._target.read(path))).encode()) for path in paths}
+        """Return digests of documents. They are kept in files (`--seen`), so they never change."""
+        return {
+            path: digest(repr(_signed_content(self._target.read(path))).encode()) for path in paths
+        }
 
     # replays and late reports
 
-    def _counted(self) -> PreparedReport:
-        """A new person, who is counted."""
-        for _ in range(3):  # a batch may close in between
-            self._may_count()
+    def _count_somebody(self) -> PreparedReport:
+        """Return the report of somebody new, who was counted."""
+        for _ in range(_COUNT_ATTEMPTS):
+            self._check_reports_left()
             person = self._target.person()
             answer = self._target.post(person)
             if answer.status == 201:
@@ -272,96 +319,93 @@ class _Attack:
             f"the service takes no reports now: {answer.status} {refusal(answer)}"
         )
 
-    def _may_count(self) -> None:
-        if self._left < 1:
+    def _check_reports_left(self) -> None:
+        if self._reports_left < 1:
             raise InvalidParameter("no more invented people may be counted: raise --reports")
 
     def _spend(self, people: int) -> None:
-        self.made.spent, self._left = self.made.spent + people, self._left - people
+        self._report.spent += people
+        self._reports_left -= people
 
-    def _sent(
+    def _send_all(
         self, what: str, reports: Sequence[PreparedReport], expected: tuple[int, ...]
     ) -> Tried:
-        """Send them; nobody of them may be counted."""
+        """Send reports of which none may be counted. `expected` are the statuses of refusals."""
         before = self._target.now()
-        said = Counter(self._target.post(each).status for each in reports)
+        statuses = Counter(self._target.post(report).status for report in reports)
         after = self._target.now()
-        self._spend(said[201])
-        told, grown = _statuses(said), _grown(before, after)
-        if said[201] or (grown is not None and grown >= len(reports)):
-            return self._row(
-                what, f"counted {said[201] if grown is None else grown} ({told})", WORKED
-            )
-        if not set(said) <= set(expected):
-            return self._row(what, f"another answer than expected ({told})", UNDECIDED)
-        if grown is None and after.generation != before.generation:
-            return self._row(
-                what,
-                f"{told}; the batch closed meanwhile: the key of an admin tells why",
-                UNDECIDED,
-            )
-        if grown:
-            return self._row(what, f"{told}; {_OTHERS}", UNDECIDED)
-        return self._row(
-            what,
-            told
-            + (
-                ", which is believed: the key of an admin counts"
-                if grown is None
-                else ", not counted"
-            ),
-            REFUSED,
-        )
+        self._spend(statuses[201])
+        listed = _list_statuses(statuses)
+        growth = _growth(before, after)
+        if statuses[201] or (growth is not None and growth >= len(reports)):
+            counted = statuses[201] if growth is None else growth
+            return self._row(what, f"counted {counted} ({listed})", WORKED)
+        if not set(statuses) <= set(expected):
+            return self._row(what, f"another answer than expected ({listed})", UNDECIDED)
+        if growth is None and after.generation != before.generation:
+            happened = f"{listed}; the batch closed meanwhile: the key of an admin tells why"
+            return self._row(what, happened, UNDECIDED)
+        if growth:
+            return self._row(what, f"{listed}; {_OTHERS_CAME}", UNDECIDED)
+        if growth is None:
+            happened = f"{listed}, which is believed: the key of an admin counts"
+            return self._row(what, happened, REFUSED)
+        return self._row(what, f"{listed}, not counted", REFUSED)
 
     def _same(self, what: str) -> Iterator[Tried]:
-        self._first = self._counted()
-        yield self._sent(f"{what}: {_SAME} times", [self._first] * _SAME, (200,))
+        self._first = self._count_somebody()
+        yield self._send_all(f"{what}: {_COPIES} times", [self._first] * _COPIES, (200,))
 
-    def _known(self) -> PreparedReport:
+    def _counted_person(self) -> PreparedReport:
         if self._first is None:
             raise InvalidParameter("nobody was counted")
         return self._first
 
     def _same_id(self, what: str) -> Iterator[Tried]:
-        person = self._known()
-        other = self._target.person(person.subject, episode=([0], [0], [0.0]))
-        yield self._sent(what, [replace(other, nonce=person.nonce)], (200, 409))
+        person = self._counted_person()
+        other_body = self._target.person(person.subject, episode=([0], [0], [0.0]))
+        yield self._send_all(what, [replace(other_body, nonce=person.nonce)], (200, 409))
 
     def _other_ids(self, what: str) -> Iterator[Tried]:
-        person, most = self._known(), int(self._target.manifest["reports_per_person"])
-        if most > 1:
-            raise InvalidParameter(f"the manifest allows {most} reports of a person")
-        yield self._sent(f"{what}: {_SAME}", _copies(person, _SAME), (409, 410))
+        person = self._counted_person()
+        allowed = int(self._target.manifest["reports_per_person"])
+        if allowed > 1:
+            raise InvalidParameter(f"the manifest allows {allowed} reports of a person")
+        yield self._send_all(f"{what}: {_COPIES}", _copy(person, _COPIES), (409, 410))
 
     def _at_once(self, what: str) -> Iterator[Tried]:
-        self._may_count()
-        before, person = self._target.now(), self._target.person()
-        with ThreadPoolExecutor(_SAME) as pool:
-            said = Counter(
-                answer.status for answer in pool.map(self._target.post, [person] * _SAME)
-            )
-        grown, told = _grown(before, self._target.now()), _statuses(said)
-        self._spend(said[201])
-        if said[201] > 1 or grown == _SAME:
-            yield self._row(what, f"counted {max(said[201], grown or 0)} times ({told})", WORKED)
-        elif said[201] == 0 or grown not in (None, 1):
-            yield self._row(what, f"{told}; {_OTHERS}", UNDECIDED)
+        self._check_reports_left()
+        before = self._target.now()
+        person = self._target.person()
+        with ThreadPoolExecutor(_COPIES) as pool:
+            answers = list(pool.map(self._target.post, [person] * _COPIES))
+        statuses = Counter(answer.status for answer in answers)
+        growth = _growth(before, self._target.now())
+        listed = _list_statuses(statuses)
+        self._spend(statuses[201])
+        if statuses[201] > 1 or growth == _COPIES:
+            times = max(statuses[201], growth or 0)
+            yield self._row(what, f"counted {times} times ({listed})", WORKED)
+        elif statuses[201] == 0 or growth not in (None, 1):
+            yield self._row(what, f"{listed}; {_OTHERS_CAME}", UNDECIDED)
         else:
-            yield self._row(what, f"counted once ({told})", REFUSED)
+            yield self._row(what, f"counted once ({listed})", REFUSED)
 
     def _late(self, what: str) -> Iterator[Tried]:
-        """There must be a release to be late for: of a run that has none yet, the first batch is filled."""
+        """There must be a release to be late for.
+
+        If there is none yet, the first batch is filled.
+        """
         while self._target.now().generation == 0:
             if self._target.deadline:
                 raise InvalidParameter("there is no release before: wait for the first deadline")
-            self._counted()
-        people = [
-            self._target.person(behind=1) for _ in range(1 if self._target.deadline else _SAME)
-        ]
-        yield self._sent(f"{what}: {len(people)}", people, (410,))
+            self._count_somebody()
+        count = 1 if self._target.deadline else _COPIES
+        people = [self._target.person(behind=1) for _ in range(count)]
+        yield self._send_all(f"{what}: {count}", people, (410,))
 
     def _future(self, what: str) -> Iterator[Tried]:
-        yield self._sent(what, [self._target.person(behind=-1)], (400, 410))
+        yield self._send_all(what, [self._target.person(behind=-1)], (400, 410))
 
     # early close
 
@@ -369,92 +413,103 @@ class _Attack:
         learner = learner_of(self._target.read("manifest").body)
         if self._target.deadline or not isinstance(learner.schedule, Schedule):
             raise InvalidParameter("sizes are not fixed in advance, or do not close a batch")
-        newest, users, small = self._newest(), 0, []
-        for number in range(1, newest + 1):
-            before, users = users, self._target.users(number)
-            size = min(learner.schedule.size(number - 1), learner.episodes - before)
-            if users - before < size:
-                small.append(f"{number - 1} with {users - before} of {size} people")
-        yield self._compared(f"{what}: {newest}", small, "each was full", "closed early: batch")
+        newest = self._newest()
+        users_before = 0
+        too_small: list[str] = []
+        for generation in range(1, newest + 1):
+            users = self._target.users(generation)
+            batch_users = users - users_before
+            size = min(learner.schedule.size(generation - 1), learner.episodes - users_before)
+            if batch_users < size:
+                too_small.append(f"{generation - 1} with {batch_users} of {size} people")
+            users_before = users
+        yield self._compare(f"{what}: {newest}", too_small, "each was full", "closed early: batch")
 
     def _times(self, what: str) -> Iterator[Tried]:
         if not self._target.deadline:
             raise InvalidParameter("batches close by count")
-        batch, newest = self._target.manifest["batch"], self._newest()
-        early = batch["start"] + newest * batch["every"] - self._given.clock()
-        wrong = [f"release {newest}, by {early:.0f} seconds"] if early > _CLOCKS else []
-        yield self._compared(what, wrong, f"release {newest} is not early", "closed early:")
+        batch = self._target.manifest["batch"]
+        newest = self._newest()
+        seconds_early = batch["start"] + newest * batch["every"] - self._clock()
+        early: list[str] = []
+        if seconds_early > _CLOCK_TOLERANCE:
+            early.append(f"release {newest}, by {seconds_early:.0f} seconds")
+        yield self._compare(what, early, f"release {newest} is not early", "closed early:")
 
-    def _enough(self) -> int:
-        """Reports that would close the open batch, if they were counted."""
+    def _flood_size(self) -> int:
+        """Return how many reports would close the open batch, if they were counted."""
         schedule = learner_of(self._target.read("manifest").body).schedule
         size = schedule.size(self._newest()) if isinstance(schedule, Schedule) else 0
-        return min(max(size, 2 * _SAME), _FLOOD)
+        return min(max(size, 2 * _COPIES), _MAX_FLOOD)
 
     def _flood_of_replays(self, what: str) -> Iterator[Tried]:
-        person, count = self._known(), self._enough()
-        yield self._sent(f"{what}: {count}", [person] * count, (200,))
+        person = self._counted_person()
+        count = self._flood_size()
+        yield self._send_all(f"{what}: {count}", [person] * count, (200,))
 
     def _flood_of_nonsense(self, what: str) -> Iterator[Tried]:
-        count = self._enough()
-        made = [
-            PreparedReport("", _NONSENSE[number % len(_NONSENSE)], f"no report {number:012}")
+        count = self._flood_size()
+        reports = [
+            PreparedReport("", _NO_REPORTS[number % len(_NO_REPORTS)], f"no report {number:012}")
             for number in range(count)
         ]
-        yield self._sent(f"{what}: {count}", made, (400,))
+        yield self._send_all(f"{what}: {count}", reports, (400,))
 
     def _flood_of_late_ones(self, what: str) -> Iterator[Tried]:
         if self._newest() == 0:
             raise InvalidParameter("there is no release before")
-        count = self._enough()
-        yield self._sent(f"{what}: {count}", _copies(self._target.person(behind=1), count), (410,))
+        count = self._flood_size()
+        late_reports = _copy(self._target.person(behind=1), count)
+        yield self._send_all(f"{what}: {count}", late_reports, (410,))
 
     def _operator(self, what: str) -> Iterator[Tried]:
-        before, key = self._target.now(), self._target.authorised
+        before = self._target.now()
+        key = self._target.authorization
         if before.counted is None:
             raise InvalidParameter("that needs the API key of an admin")
         try:
-            said = [
+            statuses = [
                 self._target.ask("POST", path, key, b"{}").status
                 for path in ("close", "release", "pause")
             ]
         finally:
             resumed = self._target.ask("POST", "resume", key).status
-        after, told = self._target.now(), ", ".join(map(str, [*said, resumed]))
-        if not set(said[:2]) <= {404, 405}:
-            yield self._row(what, f"the service has an address for it ({told})", WORKED)
-        elif after.generation != before.generation:
-            others = _grown(before, after) != 0
-            yield self._row(
-                what,
-                f"a release came ({told}){f'; {_OTHERS}' * others}",
-                UNDECIDED if others else WORKED,
-            )
+        after = self._target.now()
+        listed = ", ".join(map(str, [*statuses, resumed]))
+        has_no_address = set(statuses[:2]) <= {404, 405}
+        if not has_no_address:
+            yield self._row(what, f"the service has an address for it ({listed})", WORKED)
+        elif after.generation == before.generation:
+            yield self._row(what, f"no release came ({listed})", REFUSED)
+        elif _growth(before, after) == 0:
+            yield self._row(what, f"a release came ({listed})", WORKED)
         else:
-            yield self._row(what, f"no release came ({told})", REFUSED)
+            yield self._row(what, f"a release came ({listed}); {_OTHERS_CAME}", UNDECIDED)
 
 
-def _copies(report: PreparedReport, count: int) -> list[PreparedReport]:
-    """The same report under other ids."""
+def _copy(report: PreparedReport, count: int) -> list[PreparedReport]:
+    """Return the same report under other ids."""
     return [replace(report, nonce=f"another id {number:012}") for number in range(count)]
 
 
-def _number(document: HttpResponse) -> int:
+def _generation(document: HttpResponse) -> int:
     return int(document.headers.get("confide-generation", "0"))
 
 
-def _shown(answer: HttpResponse) -> tuple[bytes, dict[str, str]]:
-    """What a client can compare: the body and what was signed about it."""
-    return answer.body, {
+def _signed_content(answer: HttpResponse) -> tuple[bytes, dict[str, str]]:
+    """Return what a client can compare: the body and what was signed about it."""
+    headers = {
         name: value for name, value in sorted(answer.headers.items()) if name.startswith("confide-")
     }
+    return answer.body, headers
 
 
-def _grown(before: Now, after: Now) -> int | None:
-    return (
-        None if before.counted is None or after.counted is None else after.counted - before.counted
-    )
+def _growth(before: Now, after: Now) -> int | None:
+    """Return how many people were counted in between, or None if nobody may ask."""
+    if before.counted is None or after.counted is None:
+        return None
+    return after.counted - before.counted
 
 
-def _statuses(said: Mapping[int, int]) -> str:
-    return ", ".join(f"{count} x {status}" for status, count in sorted(said.items()))
+def _list_statuses(statuses: Mapping[int, int]) -> str:
+    return ", ".join(f"{count} x {status}" for status, count in sorted(statuses.items()))

@@ -1,4 +1,8 @@
-"""A running service as somebody outside sees it: what an attack reads, and the reports of people whom it invents."""
+"""A running service as somebody outside sees it.
+
+This is what an attack reads, and the reports of people whom it invents. It uses the public API of
+the service and the code of devices alone, so an attack can do nothing that an outsider cannot do.
+"""
 
 import json
 import math
@@ -23,8 +27,12 @@ from confide.service.device.transport import (
 )
 from confide.service.documents import canonical
 
+# States, actions and rewards.
 Episode = tuple[list[int], list[int], list[float]]
-_FUTURE = 2**52  # the number of a release that there will never be
+# The number of a release that there will never be.
+_FUTURE_RELEASE = 2**52
+# By this name an operator recognises the people whom an attack invents.
+_AUDITOR = "confide-audit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +46,20 @@ class PreparedReport:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """Where the run is. `counted`: how many people were counted so far, if the key may ask (None: it may not)."""
+    """Where the run is.
+
+    `counted` is how many people were counted so far, or None if the API key may not ask.
+    """
 
     generation: int
     counted: int | None
 
 
 class AttackTarget:
-    """`api_key` is of a device or of an admin, who may also ask how many people were counted."""
+    """A run of a service that is attacked.
+
+    `api_key` is of a device, or of an admin, who may also ask how many people were counted.
+    """
 
     def __init__(
         self,
@@ -57,17 +71,23 @@ class AttackTarget:
         send: Send | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.url, self.run, self._key, self._pinned = url.rstrip("/"), run, api_key, signing_key
-        self.send, self._sleep = send or over_http(), sleep
+        self.url = url.rstrip("/")
+        self.run = run
+        self.send = send or over_http()
+        self._api_key = api_key
+        self._signing_key = signing_key
+        self._sleep = sleep
         self.manifest: dict[str, Any] = json.loads(self.read("manifest").body)
 
     @property
     def deadline(self) -> bool:
+        """Whether batches close at public times."""
         return bool(self.manifest["batch"]["rule"] == "deadline")
 
     @property
-    def authorised(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._key}"}
+    def authorization(self) -> dict[str, str]:
+        """The header with the API key."""
+        return {"Authorization": f"Bearer {self._api_key}"}
 
     def ask(
         self,
@@ -76,10 +96,14 @@ class AttackTarget:
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
     ) -> HttpResponse:
-        """`path` is below the address of the run in the API, or a whole one that begins with a slash."""
-        address = (
-            f"{self.url}{path}" if path.startswith("/") else f"{self.url}/v1/runs/{self.run}/{path}"
-        )
+        """Send a request, and return the answer whatever its status is.
+
+        `path` is below the address of the run in the API, or a whole one that begins with a slash.
+        """
+        if path.startswith("/"):
+            address = f"{self.url}{path}"
+        else:
+            address = f"{self.url}/v1/runs/{self.run}/{path}"
         return send_with_retries(
             self._send_once, (method, address, headers or {}, body), self._sleep
         )
@@ -88,59 +112,69 @@ class AttackTarget:
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None
     ) -> HttpResponse:
         answer = self.send(method, url, headers, body)
-        if answer.status == 503 and refusal(answer) == "paused":  # nobody waits for that
+        if answer.status == 503 and refusal(answer) == "paused":
+            # An operator must act before a retry can succeed, so there is none.
             raise ServiceRefused(503, "paused")
         return answer
 
     def read(self, path: str, headers: Mapping[str, str] | None = None) -> HttpResponse:
+        """Return a document."""
         answer = self.ask("GET", path, headers)
         if answer.status != 200:
             raise ServiceRefused(answer.status, f"{path} ({refusal(answer)})")
         return answer
 
     def now(self) -> Now:
-        """After everything that was sent: the answer to a report of the future comes when the service has done all before it."""
+        """Return where the run is after everything that was sent.
+
+        The answer to a report of the future comes when the service has done all before it.
+        """
         report = {
-            "subject": "confide-audit",
-            "generation": _FUTURE,
+            "subject": _AUDITOR,
+            "generation": _FUTURE_RELEASE,
             "trajectory": {},
             "message": "",
         }
-        self.post(PreparedReport("confide-audit", canonical(report), "0" * 16))
+        self.post(PreparedReport(_AUDITOR, canonical(report), "0" * 16))
         return Now(int(self.read("release").headers["confide-generation"]), self._counted())
 
     def _counted(self) -> int | None:
-        answer = self.ask("GET", "status", self.authorised)
+        answer = self.ask("GET", "status", self.authorization)
         if answer.status in (401, 403):
             return None
         if answer.status != 200:
             raise ServiceRefused(answer.status, "status")
-        told = json.loads(answer.body)
-        before = 0 if self.deadline else self.users(told["generation"])
-        return before + int(told["users"])
+        status = json.loads(answer.body)
+        released_users = 0 if self.deadline else self.users(status["generation"])
+        return released_users + int(status["users"])
 
     def users(self, generation: int) -> int:
-        """How many users a release says that there were."""
-        return int(
-            unpack(self.read(f"release/{generation}").body, "release", released=0).facts["users"]
-        )
+        """Return how many users a release and all before it have."""
+        body = self.read(f"release/{generation}").body
+        return int(unpack(body, "release", released=0).facts["users"])
 
     # people
 
     def person(
         self, subject: str = "", *, behind: int = 0, episode: Episode = ([], [], [])
     ) -> PreparedReport:
-        """A report of somebody new, or of `subject`, planned with the newest release or so many before it. An empty episode adds zero."""
-        subject = subject or f"confide-audit-{secrets.token_hex(8)}"
-        trust, noise = self.manifest["promise"]["trust"], self.manifest["noise"]
-        source = noise_source("fast") if noise == "fast" else ExactSource()
+        """Return a report of somebody new, or of `subject`.
+
+        It was planned with the newest release, or with the one so many before it (`behind`). An
+        empty episode adds zero.
+        """
+        subject = subject or f"{_AUDITOR}-{secrets.token_hex(8)}"
+        # Whatever the run promises is accepted, because nobody's data are sent.
+        trust = self.manifest["promise"]["trust"]
+        accepts = Accepts(math.inf, 1.0, trust, simulation=True, relation="null")
+        source = noise_source("fast") if self.manifest["noise"] == "fast" else ExactSource()
         device = Device(
             self.url,
             self.run,
             subject=subject,
-            api_key=self._key,
-            accepts=Accepts(math.inf, 1.0, trust, simulation=True, relation="null"),
-            key=self._pinned,
+            api_key=self._api_key,
+            accepts=accepts,
+            key=self._signing_key,
             send=self._send_once,
             source=source,
             sleep=self._sleep,
@@ -153,7 +187,7 @@ class AttackTarget:
 
     def _enrol(self, subject: str, generation: int) -> None:
         body = json.dumps({"subjects": [subject], "generation": generation}).encode()
-        answer = self.ask("POST", "enrolments", self.authorised, body)
+        answer = self.ask("POST", "enrolments", self.authorization, body)
         if answer.status in (401, 403):
             raise InvalidParameter(
                 "in a run with deadlines people are enrolled: that needs the API key of an admin"
@@ -162,8 +196,9 @@ class AttackTarget:
             raise ServiceRefused(answer.status, f"enrolments ({refusal(answer)})")
 
     def post(self, report: PreparedReport) -> HttpResponse:
+        """Send a report."""
         headers = {
-            **self.authorised,
+            **self.authorization,
             "Idempotency-Key": report.nonce,
             "Content-Type": "application/json",
         }

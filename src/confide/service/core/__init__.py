@@ -1,1 +1,4 @@
-"""The core of a service: runs, reports, releases. It knows no web framework and no dialect of SQL."""
+"""The core of a service: runs, reports, releases.
+
+It knows no web framework and no dialect of SQL.
+"""

@@ -105,7 +105,8 @@ class LiveRuns:
         self._lock = threading.Lock()
         # Other workers on PostgreSQL may make runs later, and mark them on their hosts.
         self._runs_before_start = frozenset(store.runs())
-        # How a thread tells the writer that it has prepared something; None: there is no writer yet.
+        # How a thread tells the writer that it has prepared something; None: there is no writer
+        # yet.
         self.wake_writer: Callable[[], None] | None = None
 
     @property
@@ -160,7 +161,8 @@ class LiveRuns:
             preparation.prepared.set()
             wake_writer()
 
-        # The process may end while the thread works: a round is planned again from the same release.
+        # The process may end while the thread works: a round is planned again from the same
+        # release.
         threading.Thread(target=work, name=f"confide-prepare-{name}", daemon=True).start()
         return preparation.installed
 

@@ -1,4 +1,6 @@
-"""Reports that wait for an answer: in the queue of the writer, or parked until their run is prepared.
+"""Reports that wait for an answer.
+
+They are in the queue of the writer, or parked until their run is prepared.
 
 Nothing here is durable. If the process ends, these reports are lost before anybody was told that
 they are counted. Their devices send the same bytes again. So the order and the limits of this file
@@ -54,7 +56,10 @@ class _Stop:
 
 
 class ReportQueue:
-    """All reports that wait. Any thread may `put`, `wake_up` or `stop`; the writer does the rest."""
+    """All reports that wait.
+
+    Any thread may call `put`, `wake_up` and `stop`. The writer calls the rest.
+    """
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[Ticket | _WakeUp | _Stop] = queue.SimpleQueue()

@@ -18,8 +18,8 @@ from confide.policy import Policy, StochasticPolicy, TabularPolicy
 from confide.service.device.client import Accepts, Device
 from confide.service.device.transport import HttpResponse, Send, ServiceRefused, over_http
 
-# People come in groups of so many for each one who is there at the same time. Between two groups the
-# crowd asks whether to go on. A matter of taste.
+# People come in groups of so many for each one who is there at the same time. Between two groups
+# the crowd asks whether to go on. A matter of taste.
 _GROUP_FACTOR = 32
 
 

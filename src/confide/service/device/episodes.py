@@ -9,8 +9,9 @@ What leaves this file: a contribution (PRIVATE, until noise is added), and the b
 bytes are wire formats. A contribution has the same numbers as that of the learner
 (`confide/tables/_contribution_kernels.py` and others) and of clients/typescript.
 
-Guarantee: a contribution satisfies `belongs`, whatever the tables and the episode are. `sensitivity`
-and `largest` are proved for all such numbers. Whoever changes `belongs` must prove them again.
+Guarantee: a contribution satisfies `belongs`, whatever the tables and the episode are.
+`sensitivity` and `largest` are proved for all such numbers. Whoever changes `belongs` must prove
+them again.
 """
 
 import math
@@ -26,8 +27,8 @@ from confide.service.documents import canonical
 
 Ints = npt.NDArray[np.int64]
 
-# The bytes of a message, as `Message.to_bytes` writes them: magic, version, kind, generation, nonce,
-# id of the channel, digest of the round, and how many values follow.
+# The bytes of a message, as `Message.to_bytes` writes them: magic, version, kind, generation,
+# nonce, id of the channel, digest of the round, and how many values follow.
 _HEADER = struct.Struct(">4sBBQ16s8s32sI")
 _MAGIC = b"cfdm"
 _VERSION = 3

@@ -26,8 +26,8 @@ _MAX_ATTEMPTS = 8
 # The client waits at most so many seconds before it sends a request again, whatever the service
 # asks for.
 _MAX_WAIT_SECONDS = 300.0
-# The first wait, in seconds. Each wait doubles it, and is shortened at random by up to half, so that
-# many devices do not come at the same moment.
+# The first wait, in seconds. Each wait doubles it, and is shortened at random by up to half, so
+# that many devices do not come at the same moment.
 _FIRST_WAIT_SECONDS = 0.1
 # After these answers the same request may succeed later.
 _RETRIED_STATUSES = (408, 429, 500, 502, 503, 504)

@@ -22,7 +22,10 @@ class Moved(StateError):
 
 
 class RoundConflict(StateError):
-    """Another process has planned another round from the same release, and users answer that one."""
+    """Another process has planned another round from the same release.
+
+    Users answer that one.
+    """
 
     def __init__(self, run: str, generation: int) -> None:
         self.generation = generation
@@ -153,8 +156,8 @@ class AuditRow:
 class Transaction(Protocol):
     """What is done here becomes durable together, when the block ends without an error.
 
-    After an error nothing of it is durable. Sums and states go in and come out in clear text. The store seals them before they reach the
-    database.
+    After an error nothing of it is durable. Sums and states go in and come out in clear text. The
+    store seals them before they reach the database.
     """
 
     def create_run(self, run: RunRow, first: ReleaseRow, state: bytes) -> None: ...
@@ -165,7 +168,10 @@ class Transaction(Protocol):
         """
 
     def settle_round(self, run: str, generation: int, digest: bytes) -> bytes:
-        """Return the digest of the round of this generation. The first process that plans the round stores it."""
+        """Return the digest of the round of this generation.
+
+        The first process that plans the round stores it.
+        """
 
     def open_sum(self, run: str) -> OpenSum: ...
     def keep_alive(self) -> AbstractContextManager[None]:
@@ -187,7 +193,10 @@ class Transaction(Protocol):
         """Write new places, or the reports of people who have a place without a report."""
 
     def accounts(self, people: Sequence[bytes]) -> dict[bytes, float]:
-        """Return what these people have spent over all runs, in mu^2, if they have spent something."""
+        """Return what these people have spent over all runs, in mu^2.
+
+        Somebody who has spent nothing is not in it.
+        """
 
     def charge(self, amounts: Sequence[tuple[bytes, float]]) -> None:
         """Add to what people have spent, in mu^2."""
@@ -203,7 +212,10 @@ class Transaction(Protocol):
 
     def set_status(self, run: str, status: str) -> None: ...
     def seal_again(self, run: str) -> None:
-        """Seal everything private of a run again with the newest key. The run must be held alone."""
+        """Seal everything private of a run again with the newest key.
+
+        The run must be held alone.
+        """
 
     def add_signing_key(self, key: SigningKeyRow) -> None: ...
     def add_api_key(self, key: ApiKeyRow) -> None: ...

@@ -1,4 +1,6 @@
-"""The keys of a service, in files outside of its database: for signatures, pseudonyms and the vault.
+"""The keys of a service: for signatures, pseudonyms and the vault.
+
+They are in files outside of its database.
 
 Whoever has the database alone cannot tell who took part, because a pseudonym is HMAC-SHA256 under a
 key that is not in it. What people reported is sealed with the vault's key (`vault.py`).

@@ -1,4 +1,6 @@
-"""The rollback mark: the newest release that may have been shown, in a file outside of the database.
+"""The rollback mark: the newest release that may have been shown.
+
+It is in a file outside of the database.
 
 A backup of the database that is put back is older than the mark, and refused. Going on from it
 would draw new noise for users whose release is known already. Keep the marks on another disk, or
@@ -31,7 +33,10 @@ class Mark:
 
 
 class Marks:
-    """A folder with the marks of all runs. Public, but it must not be put back to an older state."""
+    """A folder with the marks of all runs.
+
+    It is public, but nobody may put it back to an older state.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -45,8 +50,8 @@ class Marks:
             return None
         except (OSError, ValueError, KeyError, TypeError):
             raise StateError(
-                f"the rollback mark of run {run} in {self.folder} is damaged. It says which release "
-                "was shown last: put back the newest copy of the file"
+                f"the rollback mark of run {run} in {self.folder} is damaged. It says which "
+                "release was shown last: put back the newest copy of the file"
             ) from None
 
     def write(self, run: str, generation: int, digest: str) -> None:

@@ -1,10 +1,10 @@
 """The database of a service in PostgreSQL: several workers take reports at the same time.
 
-A transaction with reports holds the row of its run with FOR KEY SHARE, and adds to a row of the open
-sum that belongs to its worker. So workers do not wait for each other. Whoever closes the batch takes
-the row of the run FOR UPDATE: it waits for those transactions, sums all rows, and nobody adds to
-them until the release is committed. A process that stops in mid-transaction loses it, and its locks,
-after `LEASE` seconds: the server ends its session.
+A transaction with reports holds the row of its run with FOR KEY SHARE, and adds to a row of the
+open sum that belongs to its worker. So workers do not wait for each other. Whoever closes the batch
+takes the row of the run FOR UPDATE: it waits for those transactions, sums all rows, and nobody adds
+to them until the release is committed. A process that stops in mid-transaction loses it, and its
+locks, after `LEASE` seconds: the server ends its session.
 
 Required for privacy: these two locks (otherwise noise is drawn for a sum to which people are still
 added), and the settings that make a commit durable. Tests hold both against workers that are killed

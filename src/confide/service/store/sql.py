@@ -128,7 +128,10 @@ class Reads(ABC):
         return float(self._read("SELECT COALESCE(MAX(spent), 0) FROM account")[0][0])
 
     def signing_keys(self) -> list[SigningKeyRow]:
-        """Return all keys in the order in which they were made: each is endorsed by one before it."""
+        """Return all keys in the order in which they were made.
+
+        Each is endorsed by one before it.
+        """
         rows = self._read(
             "SELECT id, public, endorsed_by, endorsement, retired FROM signing_key "
             f"ORDER BY {self.signing_key_order}"

@@ -1,8 +1,8 @@
 """The embedded database of a service: one SQLite file, durable at each commit.
 
-Required for privacy: `synchronous=FULL` (who is told to be counted is counted), `secure_delete`, and
-the truncation of the write-ahead log at each close (`forget`). Without the last two, old versions
-of rows stay on the disk, and they show in which order people reported.
+Required for privacy: `synchronous=FULL` (who is told to be counted is counted), `secure_delete`,
+and the truncation of the write-ahead log at each close (`forget`). Without the last two, old
+versions of rows stay on the disk, and they show in which order people reported.
 """
 
 import contextlib

@@ -61,8 +61,8 @@ class Place:
     users: int = 0
 
     def to_bytes(self) -> bytes:
-        # A run's name holds lower-case letters, digits and dashes, so two places never have the same
-        # bytes. Required for privacy: otherwise a record could be opened at another place.
+        # A run's name holds lower-case letters, digits and dashes, so two places never have the
+        # same bytes. Required for privacy: otherwise a record could be opened at another place.
         return f"{self.kind}\0{self.run}\0{self.generation}\0{self.shard}\0{self.users}".encode()
 
 
@@ -94,7 +94,8 @@ class Vault:
     def open(self, place: Place, record: bytes) -> bytes:
         """Return the data of a record.
 
-        If the key is another one, or if the record does not belong here, `StoreError` names the run.
+        If the key is another one, or if the record does not belong here, `StoreError` names the
+        run.
         """
         if self._last_sum is not None and self._last_sum[:2] == (record, place):
             return self._last_sum[2]

@@ -67,7 +67,8 @@ class EnrolBody(Struct, frozen=True, forbid_unknown_fields=True):
 class NewKeyBody(Struct, frozen=True, forbid_unknown_fields=True):
     """`run` is the only run that the key may be used for; without it, all runs.
 
-    `expires` is a number of days such as 90d, or a date such as 2027-01-31; without it, the key never expires.
+    `expires` is a number of days such as 90d, or a date such as 2027-01-31; without it, the key
+    never expires.
     """
 
     role: Role

@@ -29,7 +29,8 @@ from confide.service.documents import ReleaseRow
 # At most so many rounds are planned again. If there are more releases, these stand for their
 # neighbours. A matter of taste: a page must be made within seconds.
 MAX_ROUNDS = 64
-# A page plans for problems with at most so many steps times states times actions. A matter of taste.
+# A page plans for problems with at most so many steps times states times actions. A matter of
+# taste.
 MAX_PROBLEM_SIZE = 20_000
 TOO_LARGE = (
     "The problem is large. This page does not plan for it, so the value of the policy is not "
@@ -50,8 +51,8 @@ NOT_MADE = (
 class Estimates:
     """The values of the policies that were served, and the signal that the planners saw.
 
-    `valued` belongs to `generations`. Without it, `reason` says why. `signals` are by generation, in
-    the units of the noise. `next_batch` is how many users the open batch has, where the schedule
+    `valued` belongs to `generations`. Without it, `reason` says why. `signals` are by generation,
+    in the units of the noise. `next_batch` is how many users the open batch has, where the schedule
     says so.
     """
 

@@ -1,4 +1,8 @@
-"""The API as an OpenAPI 3.1 document, made from the table of operations and the types of their bodies."""
+"""The API as an OpenAPI 3.1 document.
+
+It is made from the table of operations and from the types of their bodies. It is public, and
+clients are written by it, so its names and statuses are a format.
+"""
 
 import re
 from collections.abc import Mapping

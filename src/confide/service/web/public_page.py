@@ -128,8 +128,8 @@ class ShownValue:
     """The value of the current policy.
 
     `sampling` and `privacy` are half-widths of 95 % intervals, and `widths` are those of their two
-    bars in per cent. `low` and `high` are the ends of the interval with both. `best` is the value of
-    the best policy of the model, and `uniform` that of uniform play.
+    bars in per cent. `low` and `high` are the ends of the interval with both. `best` is the value
+    of the best policy of the model, and `uniform` that of uniform play.
     """
 
     value: float

@@ -75,11 +75,12 @@ def configured(application: Any, at: Listening) -> Any:
 
     from confide.service.web.protocol import ImpatientProtocol
 
+    protocol = partial(ImpatientProtocol, header_seconds=at.limits.header_seconds)
     return uvicorn.Config(
         application,
         host=at.host,
         port=at.port,
-        http=partial(ImpatientProtocol, header_seconds=at.limits.header_seconds),  # type: ignore[arg-type]
+        http=protocol,  # type: ignore[arg-type]
         ws="none",
         access_log=False,
         log_level="warning",

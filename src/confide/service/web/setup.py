@@ -60,8 +60,9 @@ def open_service(
 def _make_first_keys(service: Service) -> dict[str, Path]:
     """Make API keys for an admin and for devices, and return their files in the folder of keys.
 
-    They are never printed, because what a service prints is kept in journals and logs of containers.
-    A file is written before its key can be used. After a crash in between, the next start makes new keys.
+    They are never printed, because what a service prints is kept in journals and logs of
+    containers. A file is written before its key can be used. After a crash in between, the next
+    start makes new keys.
     """
     keys = {role: draw_api_key(role, "first start") for role in ("admin", "device")}
     files = {role: service.keys.write_api_key(role, key.text) for role, key in keys.items()}
