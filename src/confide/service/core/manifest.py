@@ -69,13 +69,6 @@ def manifest_of(
     """Return the manifest as canonical JSON. `created` is in seconds since 1970."""
     guarantee = learner.guarantee
     public = spec.make_problem().public
-    batch: dict[str, Any] = {
-        "rule": spec.batch.rule,
-        "schedule": spec.batch.schedule,
-        "protects": what_is_protected(spec),
-    }
-    if spec.batch.rule == "deadline":
-        batch |= {"start": spec.batch.start, "every": spec.batch.every}
     promise = {
         "trust": guarantee.trust.value,
         "epsilon": spec.epsilon,
@@ -83,14 +76,6 @@ def manifest_of(
         "relation": guarantee.relation.value,
         "loss": loss_to_json(guarantee.loss),
     }
-    person: dict[str, Any] | None = None
-    if spec.person_epsilon is not None:
-        # The relation of the account, which may differ from that of the run.
-        person = {
-            "epsilon": spec.person_epsilon,
-            "delta": spec.person_delta,
-            "relation": Relation.REPLACE.value,
-        }
     return canonical(
         {
             "format": FORMAT,
@@ -109,13 +94,39 @@ def manifest_of(
             "promise": promise,
             "users": learner.episodes,
             "releases": learner.schedule.leaves,
-            "batch": batch,
+            "batch": _batch_facts(spec),
             "reports_per_person": spec.reports_per_person,
-            "person": person,
+            "person": _person_budget(spec),
             "certificate": digest(certificate),
             "key": {"id": key.id, "public": key.public.hex()},
         }
     )
+
+
+def _batch_facts(spec: ServiceRunSpec) -> dict[str, Any]:
+    """Return when batches close, and what that protects."""
+    batch: dict[str, Any] = {
+        "rule": spec.batch.rule,
+        "schedule": spec.batch.schedule,
+        "protects": what_is_protected(spec),
+    }
+    if spec.batch.rule == "deadline":
+        batch |= {"start": spec.batch.start, "every": spec.batch.every}
+    return batch
+
+
+def _person_budget(spec: ServiceRunSpec) -> dict[str, Any] | None:
+    """Return what a person may lose over all runs, if there is a limit.
+
+    The relation is that of the account, which may differ from that of the run.
+    """
+    if spec.person_epsilon is None:
+        return None
+    return {
+        "epsilon": spec.person_epsilon,
+        "delta": spec.person_delta,
+        "relation": Relation.REPLACE.value,
+    }
 
 
 def _problem_facts(spec: ServiceRunSpec) -> dict[str, Any]:

@@ -232,13 +232,8 @@ def _budget_contribution(statistic: Mapping[str, Any], _: float, episode: Sequen
     spent = 0
     visits_of_pair: dict[int, int] = {}
     for step, state, action, next_state in _episode_steps(episode, int(statistic["steps"])):
-        if layers > 1 and step >= layers:
-            continue
-        if (
-            state not in range(states)
-            or action not in range(actions)
-            or next_state not in range(states)
-        ):
+        exists = state in range(states) and next_state in range(states)
+        if not exists or action not in range(actions) or (layers > 1 and step >= layers):
             continue
         layer = step if layers > 1 else 0
         pair = (layer * states + state) * actions + action
