@@ -1,14 +1,22 @@
-/** What a service signs: manifests, releases, rounds and newer keys. Releases are chained. */
+/**
+ * What a service signs: manifests, releases, rounds and newer keys. Releases are chained.
+ *
+ * The bytes of a statement are a format, which confide/service/documents.py writes: nothing in
+ * `statementBytes` may change.
+ */
 import { fromHex, toHex } from "./entropy.js";
 import { SignatureError } from "./errors.js";
 
 export interface Statement {
   kind: "manifest" | "release" | "round" | "key";
   run: string;
-  manifest: string; // its digest; of the manifest itself, empty
+  /** The digest of the run's manifest; empty in the statement of the manifest itself. */
+  manifest: string;
   generation: number;
-  body: string; // the digest of the bytes that are shown
-  previous?: string; // the digest of the statement before, of releases
+  /** The digest of the bytes that are shown. */
+  body: string;
+  /** The digest of the statement before it, in statements of releases. */
+  previous?: string;
 }
 
 export interface SigningKey {
@@ -29,30 +37,44 @@ export async function digest(data: Uint8Array<ArrayBuffer>): Promise<string> {
   return toHex(new Uint8Array(await crypto.subtle.digest("SHA-256", data)));
 }
 
-export async function checkSignature(key: string, signature: string, data: Uint8Array<ArrayBuffer>): Promise<void> {
+export async function checkSignature(
+  key: string,
+  signature: string,
+  data: Uint8Array<ArrayBuffer>,
+): Promise<void> {
   let valid = false;
   try {
-    const imported = await crypto.subtle.importKey("raw", fromHex(key), { name: "Ed25519" }, false, ["verify"]);
-    valid = await crypto.subtle.verify({ name: "Ed25519" }, imported, fromHex(signature), data);
+    const algorithm = { name: "Ed25519" };
+    const publicKey = await crypto.subtle.importKey("raw", fromHex(key), algorithm, false, [
+      "verify",
+    ]);
+    valid = await crypto.subtle.verify(algorithm, publicKey, fromHex(signature), data);
   } catch (error) {
-    if (error instanceof DOMException && error.name === "NotSupportedError") throw error; // an old browser
+    // An old browser knows no Ed25519. This is no reason to say that the signature is wrong.
+    if (error instanceof DOMException && error.name === "NotSupportedError") throw error;
   }
   if (!valid) throw new SignatureError("the signature is not that of the run's key about these bytes");
 }
 
 /** The keys of a run by id: the trusted one, and those that a key before them has endorsed. */
-export async function checkChain(keys: readonly SigningKey[], trusted: string): Promise<Map<string, string>> {
-  const found = new Map([[await keyId(trusted), trusted]]);
+export async function checkChain(
+  keys: readonly SigningKey[],
+  trusted: string,
+): Promise<Map<string, string>> {
+  const checked = new Map([[await keyId(trusted), trusted]]);
   for (const key of keys) {
     const id = await keyId(key.public);
-    if (found.has(id)) continue;
-    const by = found.get(key.endorsed_by);
-    if (by === undefined) throw new SignatureError("a key of the run was endorsed by none of its keys");
+    if (checked.has(id)) continue;
+    const endorser = checked.get(key.endorsed_by);
+    if (endorser === undefined) {
+      throw new SignatureError("a key of the run was endorsed by none of its keys");
+    }
     const body = await digest(fromHex(key.public));
-    await checkSignature(by, key.endorsement, statementBytes({ kind: "key", run: "", manifest: "", generation: 0, body }));
-    found.set(id, key.public);
+    const statement: Statement = { kind: "key", run: "", manifest: "", generation: 0, body };
+    await checkSignature(endorser, key.endorsement, statementBytes(statement));
+    checked.set(id, key.public);
   }
-  return found;
+  return checked;
 }
 
 async function keyId(key: string): Promise<string> {

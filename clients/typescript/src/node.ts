@@ -4,8 +4,9 @@ import { dirname } from "node:path";
 import type { Store } from "./store.js";
 
 /**
- * One file, replaced as a whole and on disk before it counts. Node has no locks on files: use one object for a file, in one process at a time.
- * Two processes could each store a message of their own, and two noisy messages of one episode reveal more than one.
+ * One file, replaced as a whole and on disk before it counts. Node has no locks on files: use one
+ * object for a file, in one process at a time. Two processes could each store a message of their
+ * own, and two noisy messages of one episode reveal more than one.
  */
 export class FileStore implements Store {
   private last: Promise<unknown> = Promise.resolve();
@@ -22,13 +23,13 @@ export class FileStore implements Store {
   }
 
   update(change: (kept: string | null) => string): Promise<string> {
-    const made = this.last.then(async () => {
+    const written = this.last.then(async () => {
       const text = change(await this.read());
       await this.write(text);
       return text;
     });
-    this.last = made.catch(() => undefined);
-    return made;
+    this.last = written.catch(() => undefined);
+    return written;
   }
 
   private async write(text: string): Promise<void> {

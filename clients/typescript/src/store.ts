@@ -1,10 +1,14 @@
-/** Where a device keeps its state: the message before it is sent, the newest release that was seen. One store for one person in one run. */
+/**
+ * Where a device keeps its state: the message before it is sent, and the newest release that was
+ * seen. Give each person in each run a store of their own. Required for privacy: what `update`
+ * returns is durable, and nobody else changes the store meanwhile.
+ */
 
 export interface Store {
   read(): Promise<string | null>;
   /**
-   * Replace what is stored by `change` of it, so that nobody else changes it meanwhile, and return when it is durable. What `change` throws
-   * is thrown, and nothing is stored.
+   * Replace what is stored by `change` of it, so that nobody else changes it meanwhile, and return
+   * when it is durable. What `change` throws is thrown, and nothing is stored.
    */
   update(change: (kept: string | null) => string): Promise<string>;
 }
@@ -32,9 +36,9 @@ export class LocalStorageStore implements Store {
 
   async update(change: (kept: string | null) => string): Promise<string> {
     return navigator.locks.request(this.name, () => {
-      const made = change(localStorage.getItem(this.name));
-      localStorage.setItem(this.name, made);
-      return made;
+      const text = change(localStorage.getItem(this.name));
+      localStorage.setItem(this.name, text);
+      return text;
     });
   }
 }
@@ -50,7 +54,8 @@ export class IndexedDBStore implements Store {
 
   async read(): Promise<string | null> {
     const table = (await this.open()).transaction("devices").objectStore("devices");
-    return (await done(table.get(this.name) as IDBRequest<string | undefined>)) ?? null;
+    const request = table.get(this.name) as IDBRequest<string | undefined>;
+    return (await resultOf(request)) ?? null;
   }
 
   async update(change: (kept: string | null) => string): Promise<string> {
@@ -58,19 +63,19 @@ export class IndexedDBStore implements Store {
     return new Promise((resolve, reject) => {
       const transaction = database.transaction("devices", "readwrite", { durability: "strict" });
       const table = transaction.objectStore("devices");
-      const found = table.get(this.name) as IDBRequest<string | undefined>;
-      let made: string;
+      const reading = table.get(this.name) as IDBRequest<string | undefined>;
+      let text: string;
       let thrown: unknown;
-      found.onsuccess = () => {
+      reading.onsuccess = () => {
         try {
-          made = change(found.result ?? null);
-          table.put(made, this.name);
+          text = change(reading.result ?? null);
+          table.put(text, this.name);
         } catch (error) {
           thrown = error;
           transaction.abort();
         }
       };
-      transaction.oncomplete = () => resolve(made);
+      transaction.oncomplete = () => resolve(text);
       transaction.onabort = () => reject(thrown ?? transaction.error);
     });
   }
@@ -79,13 +84,13 @@ export class IndexedDBStore implements Store {
     if (this.opened === null) {
       const request = indexedDB.open(this.database, 1);
       request.onupgradeneeded = () => request.result.createObjectStore("devices");
-      this.opened = done(request);
+      this.opened = resultOf(request);
     }
     return this.opened;
   }
 }
 
-function done<T>(request: IDBRequest<T>): Promise<T> {
+function resultOf<T>(request: IDBRequest<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);
     request.onerror = () => reject(request.error);
