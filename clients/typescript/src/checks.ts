@@ -18,7 +18,7 @@ const MOST_POLICIES = 2 ** 14;
 const MOST_KEYS = 1000;
 const MOST_STEPS = 2 ** 24;
 /** A contribution has smaller numbers, so that sums and distances are exact. */
-export const MOST_WHOLE = 2 ** 50;
+export const WHOLE_LIMIT = 2 ** 50;
 const BUDGET = 2 ** 40;
 /** Rewards count at most as much as transitions. A balance of one is 2^8. */
 const MOST_BALANCE = 2 ** 8;
@@ -158,7 +158,7 @@ export function checkStatistic(value: unknown, channel: Channel): Statistic {
 
 function checkTransitions(given: Fields, channel: Channel): Transitions {
   const steps = whole("steps", own(given, "steps"), 1, MOST_STEPS);
-  const most = Math.floor(MOST_WHOLE / steps) - 1;
+  const most = Math.floor(WHOLE_LIMIT / steps) - 1;
   const table = rectangle("table", own(given, "table"), 4, (each) => whole("a number of the table", each, -most, most)) as number[][][][];
   fit(steps * table[0]![0]![0]!.length, channel.size);
   return { kind: "transitions", steps, table };
@@ -174,7 +174,7 @@ function checkAnswers(given: Fields, channel: Channel): Answers {
   });
   const signs = rectangle("signs", own(given, "signs"), 4, (each) => whole("a sign", each, -1, 1)) as number[][][][];
   fit(signs.length, questions);
-  if (!(channel.grid * MOST_WHOLE > 1)) throw new InvalidDocument("the grid is too fine for answers");
+  if (!(channel.grid * WHOLE_LIMIT > 1)) throw new InvalidDocument("the grid is too fine for answers");
   return { kind: "answers", steps, signs, rewards };
 }
 

@@ -3,13 +3,19 @@ export class ConfideError extends Error {
   override name = this.constructor.name;
 }
 
-/** A signature, a digest or a chain of releases is not what it should be: the service shows two faces, or an older one. */
+/**
+ * A signature, a digest or a chain of releases is not what it should be: the service shows two
+ * faces, or an older one.
+ */
 export class SignatureError extends ConfideError {}
 
 /** The run promises less than the person accepts. */
 export class PromiseBroken extends ConfideError {}
 
-/** The release that the report was planned with is closed, or the report answers another round. It was not counted, and is not sent again. */
+/**
+ * The release that the report was planned with is closed, or the report answers another round. It
+ * was not counted, and is not sent again.
+ */
 export class LateReport extends ConfideError {}
 
 /** What the service sent is not what its format says. Nothing of it is used, and nothing is sent. */
@@ -28,15 +34,22 @@ export class Unsupported extends ConfideError {}
 export class StoreError extends ConfideError {}
 
 /**
- * By status and kind. A report that is refused in one of these ways is refused again whenever the same bytes are sent. Other refusals
- * depend on things that may change, such as the API key, the people who are enrolled, and proxies on the way.
+ * By status and kind. A report that is refused in one of these ways is refused again whenever the
+ * same bytes are sent. Other refusals depend on things that may change, such as the API key, the
+ * people who are enrolled, and proxies on the way. Python has the same list.
  */
-const FINAL_REFUSALS: readonly string[] = ["400 invalid", "403 over-budget", "409 another-report", "413 too-large"];
+const FINAL_REFUSALS: readonly string[] = [
+  "400 invalid",
+  "403 over-budget",
+  "409 another-report",
+  "413 too-large",
+];
 
 export function isFinalRefusal(refused: unknown): refused is [number, string] {
   if (!Array.isArray(refused) || refused.length !== 2) return false;
   const [status, kind] = refused as unknown[];
-  return typeof status === "number" && typeof kind === "string" && FINAL_REFUSALS.includes(`${status} ${kind}`);
+  if (typeof status !== "number" || typeof kind !== "string") return false;
+  return FINAL_REFUSALS.includes(`${status} ${kind}`);
 }
 
 /** The service answered with an error that a retry does not mend, or could not be reached (status 0). */
@@ -45,6 +58,10 @@ export class ServiceRefused extends ConfideError {
     readonly status: number,
     readonly kind: string,
   ) {
-    super(status ? `the service answered ${status}: ${kind}` : `the service cannot be reached: ${kind}`);
+    super(
+      status
+        ? `the service answered ${status}: ${kind}`
+        : `the service cannot be reached: ${kind}`,
+    );
   }
 }
