@@ -143,8 +143,9 @@ export function checkNoise(channel: Channel, statistic: Statistic, accepts: Acce
 }
 
 /**
- * Whether discrete Gaussian noise keeps (epsilon, delta). Discrete noise on a grid is worth at
- * least as much as continuous noise whose scale is two steps smaller.
+ * Whether discrete Gaussian noise keeps (epsilon, delta). It is taken to be worth as much as
+ * continuous noise whose scale is two steps smaller. This is not proved on paper: the exact profile
+ * is computed in tests/mechanisms/test_additive.py (see confide/mechanisms/additive.py).
  */
 function gaussianKeeps(
   scale: number,
