@@ -1,6 +1,6 @@
 """Install a wheel into empty environments, the core alone and with each extra, try what a user tries first, and state sizes.
 
-python benchmarks/installation.py dist/confide-0.2.0-py3-none-any.whl [--pythons 3.11,3.12,3.13] [--extras each] [--write]
+python benchmarks/installation.py dist/confide-0.3.0-py3-none-any.whl [--pythons 3.11,3.12,3.13] [--extras each] [--write]
 
 `--pythons` are interpreters: versions (python3.12 must be on the path) or files. The default is the one that runs this script.
 """

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from confide.runs.runner import run
     from confide.runs.sweep import Sweep
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "CentralDP",
