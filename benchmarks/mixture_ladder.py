@@ -18,7 +18,8 @@ from confide.identity import Identity
 from confide.learning.algorithm import Calibration
 from confide.learning.learner import Learner
 from confide.mechanisms.counters import Buffered, Toeplitz, Tree
-from confide.mixtures.linopt_vi import BALANCE, Choices, Regressions, tight, value_iteration
+from confide.mixtures.linopt_vi import BALANCE, Regressions, tight, value_iteration
+from confide.mixtures.regression_choices import Choices
 from confide.mixtures.regression_planning import MixturePlanner
 from confide.mixtures.ucrl_vtr import paper
 from confide.mixtures.value_features import centred, raw, reduced, value_steps

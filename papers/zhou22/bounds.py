@@ -4,8 +4,8 @@ import math
 
 from confide.mechanisms.counters import Tree
 from confide.mixtures.contributions import StackedRows
-from confide.mixtures.printed import ROW_BOUNDS, PaperConstants, paper_constants
-from confide.mixtures.value_features import value_steps
+from confide.mixtures.printed import PaperConstants, paper_constants
+from confide.mixtures.value_features import ROW_BOUNDS, value_steps
 from confide.planners.regularity import Regularity
 from confide.privacy.accounting import gaussian_epsilon
 from confide.privacy.loss import GaussianDP

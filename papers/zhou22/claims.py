@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from confide.comparison.intervals import privacy_cost
 from confide.mixtures.linopt_po import paper_step
-from confide.mixtures.printed import ROW_BOUNDS
+from confide.mixtures.value_features import ROW_BOUNDS
 from confide.privacy.accounting import gaussian_mu
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
 from papers.findings import Algorithm, Claim, Figure, Line, Panel, Reproduction, Say, Table, short

@@ -21,7 +21,9 @@ def sizes(plan):
 
 @given(st.integers(1, 3000), st.data())
 def test_static_batches_are_as_printed(episodes, data):
-    """[Luyo21, Alg. 2]: k_i = i ceil(K / B) + 1, so that there are at most B of them, and the last one may be smaller."""
+    """[Luyo21, Alg. 2]: k_i = i ceil(K / B) + 1, so that there are at most B of them, and the last
+    one may be smaller.
+    """
     wanted = data.draw(st.integers(1, episodes))
     plan = static(episodes, wanted)
     size = math.ceil(episodes / wanted)
@@ -54,7 +56,8 @@ def test_the_cap_of_adaptive_batches_is_fixed_in_advance():
     plan = adaptive(100_000, switches=7, growth=3.0, first=30, ratio=1.15)
     assert (plan.switches, plan.growth) == (7, 3.0)
     assert plan.schedule == geometric(100_000, first=30, ratio=1.15)
-    few = adaptive(40, switches=7, first=30, ratio=1.15)  # 30, 34 and 40: two changes at most
+    # 30, 34 and 40: two changes at most.
+    few = adaptive(40, switches=7, first=30, ratio=1.15)
     assert few.schedule.times == (30, 34, 40)
     assert few.switches == 2
     assert adaptive(5).switches == 1
@@ -65,7 +68,8 @@ def test_one_by_one_changes_after_every_user():
     plan = one_by_one(50)
     assert plan == static(50, 50)
     assert (sizes(plan) == 1).all()
-    assert plan.switches == 49  # nobody comes after the last one
+    # Nobody comes after the last one.
+    assert plan.switches == 49
     assert one_by_one(1).switches == 1
 
 
@@ -86,9 +90,11 @@ def test_shares_are_all_of_the_budget_and_no_more(plan, steps):
     shares = plan.shares(steps)
     assert len(shares) == plan.switches * steps
     assert 1 - 1e-9 <= math.fsum(shares) <= 1
-    assert 1 - 1e-9 <= sum(shares) <= 1 + 1e-12  # in whatever order they are added
+    # In whatever order they are added.
+    assert 1 - 1e-9 <= sum(shares) <= 1 + 1e-12
     by_switch = np.array(shares).reshape(plan.switches, steps)
-    assert (by_switch == by_switch[:, :1]).all()  # all steps alike
+    # All steps alike.
+    assert (by_switch == by_switch[:, :1]).all()
     change = np.diff(by_switch[:, 0])
     assert (
         (change == 0).all() if plan.growth else (change >= 0).all()
@@ -99,8 +105,11 @@ def test_shares_are_all_of_the_budget_and_no_more(plan, steps):
 
 @pytest.mark.parametrize("plan", [growing(10**6), one_by_one(5000)], ids=["growing", "one by one"])
 def test_later_changes_get_more_by_the_fourth_root_of_their_users(plan):
-    """Up to rounding the number of users to a power of two, on either side: at most a factor of 2^(1/4) between two shares."""
-    shares, users = np.array(plan.shares(1)), np.array(plan.schedule.times[:-1])
+    """Up to rounding the number of users to a power of two, on either side: at most a factor of
+    2^(1/4) between two shares.
+    """
+    shares = np.array(plan.shares(1))
+    users = np.array(plan.schedule.times[:-1])
     error = np.log2(shares / shares[0]) - np.log2(users / users[0]) / 4
     assert np.abs(error).max() <= 0.25 + 1e-9
     assert shares[-1] > 2 * shares[0]
@@ -145,7 +154,8 @@ def test_bad_plans_are_refused():
 
 @given(st.integers(0, 10**9), st.lists(st.floats(1e-3, 1), min_size=1, max_size=12))
 def test_users_are_divided_by_shares_and_nobody_is_lost(users, shares):
-    counts, total = divide_users(users, shares), sum(shares)
+    counts = divide_users(users, shares)
+    total = sum(shares)
     assert sum(counts) == users
     assert min(counts) >= 0
     np.testing.assert_allclose(counts, users * np.array(shares) / total, atol=1 + 1e-6)
@@ -153,8 +163,8 @@ def test_users_are_divided_by_shares_and_nobody_is_lost(users, shares):
 
 @given(st.integers(0, 10**6), st.integers(1, 12))
 def test_equal_shares_are_as_equal_as_can_be(users, policies):
-    made = Round(tuple(RandomPolicy(i + 1) for i in range(policies)), statistic=None)
-    counts = made.serves(users)
+    planned_round = Round(tuple(RandomPolicy(i + 1) for i in range(policies)), statistic=None)
+    counts = planned_round.serves(users)
     assert counts == [users * (j + 1) // policies - users * j // policies for j in range(policies)]
     assert max(counts) - min(counts) <= 1
 
@@ -162,9 +172,13 @@ def test_equal_shares_are_as_equal_as_can_be(users, policies):
 @pytest.mark.parametrize("shares", [None, (1.0, 2.0, 1.0), (0.0, 0.25, 0.75)], ids=str)
 def test_devices_draw_policies_by_the_same_shares(shares):
     """1000 numbers spread evenly over 2^128, both ends among them."""
-    made = Round(tuple(RandomPolicy(i + 1) for i in range(3)), statistic=None, shares=shares)
+    planned_round = Round(
+        tuple(RandomPolicy(i + 1) for i in range(3)), statistic=None, shares=shares
+    )
     numbers = [(2**128 - 1) * i // 999 for i in range(1000)]
-    drawn = np.bincount([made.draw_policy(number).choices for number in numbers], minlength=4)[1:]
-    np.testing.assert_allclose(drawn, made.serves(1000), atol=1)
+    drawn = np.bincount(
+        [planned_round.draw_policy(number).choices for number in numbers], minlength=4
+    )[1:]
+    np.testing.assert_allclose(drawn, planned_round.serves(1000), atol=1)
     if shares is not None and shares[0] == 0:
         assert drawn[0] == 0

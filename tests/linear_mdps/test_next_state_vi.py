@@ -6,10 +6,11 @@ import pytest
 import confide
 from confide.agents import NextStateVI
 from confide.errors import InvalidParameter
-from confide.linear_mdps._model_kernels import project_rows, within_unit
+from confide.linear_mdps._model_kernels import project_rows, project_to_unit_interval
 from confide.problems import LinearMDP, latent, lock, one_hot
 
-LATENT, TABLE = latent(0), one_hot()
+LATENT = latent(0)
+TABLE = one_hot()
 PRIVATE = confide.JointDP(1.0, 1e-5)
 
 
@@ -32,7 +33,9 @@ def lost(problem, privacy, episodes=20_000, seeds=range(4), **more):
     ("problem", "most"), [(LATENT, 0.10), (TABLE, 0.16)], ids=["latent", "one-hot"]
 )
 def test_it_learns_privately(problem, most):
-    """Measured over 8 seeds of 20 000 users: .061 and .10 (standard deviations .012 and .015), so a false alarm is a 6-sigma event."""
+    """Measured over 8 seeds of 20 000 users: .061 and .10 (standard deviations .012 and .015), so a
+    false alarm is a 6-sigma event.
+    """
     assert lost(problem, PRIVATE) < most
 
 
@@ -42,7 +45,9 @@ def test_it_learns_without_privacy_and_on_devices():
 
 
 def test_the_coordinates_of_features_do_not_matter():
-    """The same MDP in other coordinates, far from orthogonal: a prior on coordinates would try too little (regret .2 and more)."""
+    """The same MDP in other coordinates, far from orthogonal: a prior on coordinates would try too
+    little (regret .2 and more).
+    """
     squeezed = np.eye(5) - 0.17 * np.ones((5, 5))
     features = LATENT.features @ squeezed.T
     scale = np.linalg.norm(features, axis=2).max()
@@ -65,22 +70,24 @@ def test_what_it_cannot_do_is_said():
 
 
 def test_projections():
-    """On the simplex, and to where all rewards are possible: nothing nearer is possible, by comparison with random points."""
+    """On the simplex, and to where all rewards are possible: nothing nearer is possible, by
+    comparison with random points.
+    """
     rng = np.random.default_rng(0)
     rows = rng.multivariate_normal(np.zeros(6), np.eye(6), size=50)
-    found = project_rows(rows)
-    assert (found >= 0).all()
-    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    projected = project_rows(rows)
+    assert (projected >= 0).all()
+    np.testing.assert_allclose(projected.sum(axis=1), 1.0)
     others = rng.dirichlet(np.ones(6), size=2000)
     assert (
-        ((rows - found) ** 2).sum(axis=1)
+        ((rows - projected) ** 2).sum(axis=1)
         <= ((rows[:, None] - others[None]) ** 2).sum(axis=2).min(axis=1) + 1e-12
     ).all()
     features = rng.dirichlet(np.ones(3), size=40)
     root = rng.random((3, 3)) + np.eye(3)
     covariance = root @ root.T
     theta = np.array([1.7, -0.4, 0.3])
-    moved = within_unit(theta, covariance, features)
+    moved = project_to_unit_interval(theta, covariance, features)
     assert (features @ moved > -1e-4).all() and (features @ moved < 1 + 1e-4).all()
     candidates = rng.random((20_000, 3))
     precision = np.linalg.inv(covariance)

@@ -51,8 +51,8 @@ def test_sums_of_counts_and_of_trajectories_agree():
     [
         ({"steps": 0}, "steps must be at least 1"),
         ({"weight": float("nan")}, "weight must be positive"),
-        ({"row_l1": 0.5}, "an L1 norm is between"),
-        ({"row_l1": 5.0}, "an L1 norm is between"),
+        ({"row_l1": 0.5}, "row_l1 must be between"),
+        ({"row_l1": 5.0}, "row_l1 must be between"),
     ],
 )
 def test_bounds_that_cannot_be(wrong, message):

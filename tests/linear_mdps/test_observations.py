@@ -1,4 +1,6 @@
-"""LSVI-UCB on features of observations: it learns, and hostile features cost nobody else anything."""
+"""LSVI-UCB on features of observations: it learns, and hostile features cost nobody else
+anything.
+"""
 
 import importlib.util
 import io
@@ -23,7 +25,8 @@ from confide.runs.runner import run  # noqa: E402
 from confide.trajectory import Trajectories, counts_of_nobody  # noqa: E402
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "corridor.py"
-PRIVATE, PURE = JointDP(1.0, 1e-5), JointDP(1.0, delta=0.0)
+PRIVATE = JointDP(1.0, 1e-5)
+PURE = JointDP(1.0, delta=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +112,9 @@ def test_a_saved_policy_holds_numbers_and_a_name(corridor, problem, tmp_path):
 
 
 def test_loading_a_policy_imports_nothing(problem, tmp_path):
-    """The name in the file is a text: a module of that name is not imported unless the caller names it."""
+    """The name in the file is a text: a module of that name is not imported unless the caller names
+    it.
+    """
     (tmp_path / "trap.py").write_text("raise SystemExit('imported')\n")
     done = run(LSVIUCB(problem.public, episodes=100, privacy=PRIVATE), problem, seed=0)
     file = io.BytesIO()
@@ -194,11 +199,12 @@ def test_a_hostile_user_contributes_zero_and_nobody_elses_rows_change(problem, h
         )
     )
     others = agent.contribution(users[:4]) + agent.contribution(users[5:])
-    found = agent.contribution(together)
-    np.testing.assert_array_equal(found.values, others.values)
-    assert found.users == 9
+    contribution = agent.contribution(together)
+    np.testing.assert_array_equal(contribution.values, others.values)
+    assert contribution.users == 9
     assert not agent.contribution(spoilt).values.any()
-    whole, before = found.stored, agent.contribution(users).stored
+    whole = contribution.stored
+    before = agent.contribution(users).stored
     for part in ("features", "actions", "rewards"):
         rows = getattr(whole, part)
         assert not rows[4].any()
@@ -207,7 +213,9 @@ def test_a_hostile_user_contributes_zero_and_nobody_elses_rows_change(problem, h
 
 
 def test_values_over_the_bound_are_clipped(corridor):
-    """Features ten times as long give the same rows as features of the stated norm, and other users keep theirs."""
+    """Features ten times as long give the same rows as features of the stated norm, and other users
+    keep theirs.
+    """
     long = GymProblem(corridor.Corridor(), lambda seen: 10 * corridor.features(seen), 6)
     users = long.sample(RandomPolicy(2), 5, np.random.default_rng(0))
     agent = agent_of(long.public)
@@ -267,14 +275,17 @@ def test_what_is_refused(problem):
 
 
 def test_a_service_refuses_it_in_one_sentence(monkeypatch, problem):
-    """A service seals sums. Rows of users would be kept outside of them, so the agent is not served."""
+    """A service seals sums.
+
+    Rows of users would be kept outside of them, so the agent is not served.
+    """
     spec = pytest.importorskip("confide.service.core.spec")
-    asked = spec.ServiceRunSpec(
+    requested = spec.ServiceRunSpec(
         name="corridor", agent="lsvi-ucb", problem="corridor", epsilon=1.0, users=100
     )
     monkeypatch.setattr(spec.ServiceRunSpec, "make_problem", lambda _: problem)
     with pytest.raises(PrivacyError, match="lsvi-ucb cannot be served: it keeps its users' data"):
-        asked.make_learner(FastSource(np.random.default_rng(0)))
+        requested.make_learner(FastSource(np.random.default_rng(0)))
     with pytest.raises(InvalidParameter, match="features"):
         spec.parse_spec(
             'name = "a"\nagent = "lsvi-ucb"\nproblem = "gym:CartPole-v1"\nepsilon = 1.0\n'

@@ -1,4 +1,6 @@
-"""Stored rows of features: whatever a user shows, and whoever else is stored, one response moves by no more than is stated."""
+"""Stored rows of features: whatever a user shows, and whoever else is stored, one response moves by
+no more than is stated.
+"""
 
 import copy
 import itertools
@@ -18,7 +20,9 @@ from confide.privacy.bounded import real_numbers
 from confide.statistics.bounds import RegressionRows
 from confide.trajectory import Trajectories
 
-H, A, D = 2, 2, 3
+H = 2
+A = 2
+D = 3
 NORM = 2.5
 CLIP = FeatureClip(H, A, D, NORM)
 RELATIONS = (Relation.REPLACE, Relation.NULL)
@@ -51,7 +55,8 @@ TARGETS = [
 def one(row, action, after, reward):
     """A user at the first step, whose next observation has one row twice."""
     states = np.zeros((1, H + 1, A, D))
-    states[0, 0], states[0, 1] = row, after
+    states[0, 0] = row
+    states[0, 1] = after
     return Trajectories(states, np.array([[action, 0]]), np.array([[reward, 0.0]]))
 
 
@@ -76,7 +81,7 @@ def whole(response):
     return steps.astype(np.int64)
 
 
-def stored(*groups):
+def store_users(*groups):
     rows = ObservedRows(CLIP, 2000)
     for group in groups:
         rows.add(CLIP.rows(group))
@@ -85,19 +90,23 @@ def stored(*groups):
 
 @pytest.mark.parametrize("others", [0, 200])
 def test_no_two_neighbours_are_farther_apart_than_stated_and_some_are_that_far(others):
-    """Brute force: 500 users, each in place of any other and of nobody, in two crowds. Distances are exact, in whole steps."""
+    """Brute force: 500 users, each in place of any other and of nobody, in two crowds.
+
+    Distances are exact, in whole steps.
+    """
     together = crowd(others)
     farthest = dict.fromkeys(RELATIONS, 0)
-    bound = stored().bound
+    bound = store_users().bound
     stated = {relation: round(bound.sensitivity(relation) * UNIT) for relation in RELATIONS}
     assert stated == {Relation.REPLACE: 2 * UNIT, Relation.NULL: UNIT}
     for weight, target in itertools.product(WEIGHTS, TARGETS):
-        base = whole(stored(together).response(0, target, weight))
-        found = np.unique(
-            [whole(stored(together, user).response(0, target, weight)) for user in USERS], axis=0
+        base = whole(store_users(together).response(0, target, weight))
+        different = np.unique(
+            [whole(store_users(together, user).response(0, target, weight)) for user in USERS],
+            axis=0,
         )
-        for relation, neighbours in ((Relation.REPLACE, found), (Relation.NULL, base[None])):
-            apart = found[:, None] - neighbours[None]
+        for relation, neighbours in ((Relation.REPLACE, different), (Relation.NULL, base[None])):
+            apart = different[:, None] - neighbours[None]
             squared = int((apart**2).sum(axis=2).max())
             assert squared <= stated[relation] ** 2
             assert np.abs(apart).sum(axis=2).max() <= bound.l1_sensitivity(relation) * UNIT
@@ -121,18 +130,21 @@ rows_of_anything = st.lists(anything, min_size=A * D, max_size=A * D)
 )
 def test_any_two_users_in_any_crowd(seed, users, weights, reward_weight, radius):
     target = FeatureTarget(function(weights, np.eye(D), offset=0.5), 0.3, radius)
-    found = []
+    collected = []
     for now, after, action, reward in users:
         states = np.zeros((1, H + 1, A, D))
-        states[0, 0], states[0, 1] = np.reshape(now, (A, D)), np.reshape(after, (A, D))
+        states[0, 0] = np.reshape(now, (A, D))
+        states[0, 1] = np.reshape(after, (A, D))
         user = Trajectories(states, np.array([[action, 0.0]]), np.array([[reward, 0.0]]))
-        response = stored(crowd(seed % 7, seed), user).response(0, target, reward_weight)
-        found.append(whole(response))
-    assert ((found[0] - found[1]) ** 2).sum() <= (2 * UNIT) ** 2
+        response = store_users(crowd(seed % 7, seed), user).response(0, target, reward_weight)
+        collected.append(whole(response))
+    assert ((collected[0] - collected[1]) ** 2).sum() <= (2 * UNIT) ** 2
 
 
 def test_the_sums_of_neighbours_are_no_farther_apart_than_stated():
-    """phi phi^T and phi (r - 1/2) of all steps: the brute force of users, all alike at both steps."""
+    """phi phi^T and phi (r - 1/2) of all steps: the brute force of users, all alike at both
+    steps.
+    """
     bound = RegressionRows(H, D, 1.0, target=0.5, balance=1.5)
     statistic = ObservedTargets(CLIP, bound, 0.5)
     sent = []
@@ -149,13 +161,14 @@ def test_the_sums_of_neighbours_are_no_farther_apart_than_stated():
     assert np.sqrt((different**2).sum(axis=1)).max() <= bound.sensitivity(Relation.NULL)
 
 
-def expected(users, step, target, reward_weight):
+def expected_response(users, step, target, reward_weight):
     """The same sum in floating point, user by user."""
     total = np.zeros(D)
     for u in range(users.users):
         rows = users.states[u] / NORM
         rows = rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), 1.0)
-        value, y = target.values, 0.0
+        value = target.values
+        y = 0.0
         if value is not None and step + 1 < H:
             scores = rows[step + 1] @ value.weights + value.offset
             scores = scores + np.linalg.norm(rows[step + 1] @ value.widths.T, axis=-1)
@@ -174,19 +187,19 @@ def test_a_response_is_the_sum_that_it_stands_for(step, weight):
     users = crowd(200)
     users.states[::5, 1:] = 0.0
     users.rewards[::5, 1:] = 0.0
-    rows = stored(users)
+    rows = store_users(users)
     for target in TARGETS[:3]:
         response = rows.response(step, target, weight)
         np.testing.assert_allclose(
-            response.values, expected(users, step, target, weight), rtol=0, atol=200 * 3e-7
+            response.values, expected_response(users, step, target, weight), rtol=0, atol=200 * 3e-7
         )
         assert response.users == 200
 
 
 def test_users_at_a_time_or_together_give_the_same_bits():
     users = crowd(300)
-    together = stored(users)
-    apart = stored(*(users[i : i + 1] for i in range(300)))
+    together = store_users(users)
+    apart = store_users(*(users[i : i + 1] for i in range(300)))
     for step, target in itertools.product(range(H), TARGETS):
         np.testing.assert_array_equal(
             together.response(step, target, 0.3).values, apart.response(step, target, 0.3).values
@@ -205,7 +218,8 @@ def test_a_row_is_clipped_in_whole_numbers():
 
 
 def test_it_can_be_saved_and_restored():
-    rows, other = stored(crowd(50)), stored()
+    rows = store_users(crowd(50))
+    other = store_users()
     saved = rows.arrays()
     assert {str(array.dtype) for array in saved.values()} == {"uint8", "int64"}
     other.restore(saved)
@@ -218,7 +232,7 @@ def test_it_can_be_saved_and_restored():
 
 
 def test_it_cannot_be_copied_and_shows_no_data():
-    rows = stored(crowd(3))
+    rows = store_users(crowd(3))
     for way in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(PrivacyError, match="save the agent instead"):
             way(rows)
@@ -227,7 +241,7 @@ def test_it_cannot_be_copied_and_shows_no_data():
 
 
 def test_questions_that_are_no_numbers_are_refused():
-    rows = stored(crowd(3))
+    rows = store_users(crowd(3))
     for wrong in (
         FeatureTarget(function([math.nan, 0, 0], np.eye(3))),
         FeatureTarget(function([0, 0, 0], np.full((3, 3), math.inf))),

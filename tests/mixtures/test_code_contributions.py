@@ -1,11 +1,13 @@
-"""Sums of codes: whatever a user sends is a row of the table, and no two rows are farther apart than stated."""
+"""Sums of codes: whatever a user sends is a row of the table, and no two rows are farther apart
+than stated.
+"""
 
 import numpy as np
 import pytest
 
 from confide.errors import InvalidParameter
 from confide.mixtures.code_contributions import TableRows, TransitionSums
-from confide.mixtures.code_features import best_codes, directions, measured, responsibilities
+from confide.mixtures.code_features import best_codes, directions, measure_codes, responsibilities
 from confide.privacy.request import Relation
 from confide.problems import lock, rand
 
@@ -20,10 +22,14 @@ WORLDS = [
 @pytest.mark.parametrize("world", WORLDS, ids=lambda w: f"{w.name}-{w.states}")
 @pytest.mark.parametrize("make", [directions, responsibilities])
 def test_no_two_users_are_farther_apart_than_the_sensitivity_and_some_are_that_far(world, make):
-    """Brute force over all transitions of one step: all others are copies of it, in coordinates of their own."""
-    kernels, H = world.public.kernels, world.horizon
-    statistic = TransitionSums(measured("x", make(kernels)), H - 1)
-    S, A = world.states, world.actions
+    """Brute force over all transitions of one step: all others are copies of it, in coordinates of
+    their own.
+    """
+    kernels = world.public.kernels
+    H = world.horizon
+    statistic = TransitionSums(measure_codes("x", make(kernels)), H - 1)
+    S = world.states
+    A = world.actions
     rows = np.vstack([statistic.table.reshape(S * A * S, -1), np.zeros(len(kernels))])
     squared = (rows**2).sum(axis=1)
     farthest = np.sqrt((squared[:, None] + squared[None] - 2 * rows @ rows.T).max() * (H - 1))

@@ -6,13 +6,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from confide.mixtures import code_features as transition_codes
-from confide.mixtures.code_features import best_codes, directions, means, measured, responsibilities
+from confide.mixtures.code_features import (
+    best_codes,
+    directions,
+    mean_codes,
+    measure_codes,
+    responsibilities,
+)
 from confide.problems import lock, rand
 
 
 def kernels(seed, d=3, S=4, A=2, concentration=0.2):
-    made = np.random.default_rng(seed).dirichlet(np.full(S, concentration), size=(d, S, A))
-    return made / made.sum(axis=-1, keepdims=True)
+    kernels = np.random.default_rng(seed).dirichlet(np.full(S, concentration), size=(d, S, A))
+    return kernels / kernels.sum(axis=-1, keepdims=True)
 
 
 def brute_force(table):
@@ -26,15 +32,15 @@ def brute_force(table):
 def test_diameters_are_those_of_all_pairs_and_of_zero(seed, d, concentration):
     P = kernels(seed, d=d, concentration=concentration)
     for table in (responsibilities(P), directions(P)):
-        codes = measured("x", table)
+        codes = measure_codes("x", table)
         assert (codes.diameter, codes.l1_diameter) == pytest.approx(brute_force(table), rel=1e-12)
 
 
 def test_many_codes_are_bounded_by_their_norms(monkeypatch):
     table = directions(kernels(1))
-    exact = measured("x", table)
-    monkeypatch.setattr(transition_codes, "_FEW_CODES", 3)
-    bounded = measured("x", table)
+    exact = measure_codes("x", table)
+    monkeypatch.setattr(transition_codes, "MAX_COMPARED_CODES", 3)
+    bounded = measure_codes("x", table)
     assert bounded.diameter == pytest.approx(2.0) and bounded.diameter >= exact.diameter
     assert bounded.l1_diameter >= exact.l1_diameter
 
@@ -52,18 +58,21 @@ def test_a_transition_that_no_kernel_knows_has_the_code_zero():
     P[:, 0, 0] = [1.0, 0.0, 0.0, 0.0]
     for table in (responsibilities(P), directions(P)):
         assert not table[0, 0, 1:].any()
-        assert not table[0, 0, 0].any()  # all kernels agree: nothing to learn
+        # All kernels agree: nothing to learn.
+        assert not table[0, 0, 0].any()
 
 
 def test_means_are_what_each_kernel_gives_on_average():
     P = kernels(4)
     table = directions(P)
-    G = means(table, P)
+    G = mean_codes(table, P)
     for i in range(3):
         assert G[1, 0, :, i] == pytest.approx(sum(P[i, 1, 0, t] * table[1, 0, t] for t in range(4)))
 
 
 def test_each_world_gets_the_codes_that_suit_it():
-    """Measured: at epsilon = 1 directions lose 180 users on lock where responsibilities lose 220; on rand 59 against 54."""
+    """Measured: at epsilon = 1 directions lose 180 users on lock where responsibilities lose 220;
+    on rand 59 against 54.
+    """
     assert best_codes(lock(0).public.kernels, size="diameter").name == "directions"
     assert best_codes(rand(0).public.kernels, size="diameter").name == "responsibilities"

@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from confide.mixtures.explorer_planning import SHARE, served, targets, wider
+from confide.mixtures.explorer_planning import (
+    EXPLORER_SHARE,
+    explorer_width,
+    regression_values,
+    with_explorer,
+)
 from confide.planners.regression import Width
 from confide.policy import TabularPolicy
 from confide.privatizers import every_episode, geometric
@@ -14,13 +19,13 @@ POLICY, EXPLORER = (TabularPolicy(np.full((2, 3), a), 2) for a in (0, 1))
 
 def explorers(times):
     """In each round."""
-    found = []
+    collected = []
     for generation, (start, end) in enumerate(zip([0, *times[:-1]], times, strict=True)):
-        policies, shares = served(POLICY, EXPLORER, times, generation)
+        policies, shares = with_explorer(POLICY, EXPLORER, times, generation)
         counts = dict(zip(policies, divide_users(end - start, shares), strict=True))
-        found.append(counts.get(EXPLORER, 0))
+        collected.append(counts.get(EXPLORER, 0))
         assert sum(counts.values()) == end - start
-    return found
+    return collected
 
 
 @pytest.mark.parametrize(
@@ -29,10 +34,12 @@ def explorers(times):
     ids=["geometric", "each user", "few"],
 )
 def test_few_users_explore_and_nobody_after_the_last_release(schedule):
-    found = explorers(list(schedule.times))
-    assert found[0] == 1 and found[-1] == 0
-    assert 0.2 * SHARE * schedule.users < sum(found) <= SHARE * schedule.users + 1
-    assert served(POLICY, EXPLORER, list(schedule.times), len(schedule.times)) == (
+    counts = explorers(list(schedule.times))
+    assert counts[0] == 1 and counts[-1] == 0
+    assert (
+        0.2 * EXPLORER_SHARE * schedule.users < sum(counts) <= EXPLORER_SHARE * schedule.users + 1
+    )
+    assert with_explorer(POLICY, EXPLORER, list(schedule.times), len(schedule.times)) == (
         (POLICY,),
         (1.0,),
     )
@@ -40,11 +47,12 @@ def test_few_users_explore_and_nobody_after_the_last_release(schedule):
 
 def test_an_explorer_is_more_optimistic_whatever_the_others_do():
     for factor in (0.0, 0.1, 0.4):
-        wide = wider(Width(1.0, 9.0, factor=factor))
+        wide = explorer_width(Width(1.0, 9.0, factor=factor))
         assert wide.factor * wide.sampling**0.5 == 1.0 and wide.factor * wide.noise**0.5 == 1.5
 
 
 def test_the_explorers_values_decide_where_the_plan_sees_no_difference():
-    plan, hoped = np.array([[1.0, 1.0, 2.0]]), np.array([[3.0, 1.0, 1.0]])
-    mixed = targets(plan, hoped)[0]
+    plan = np.array([[1.0, 1.0, 2.0]])
+    hoped = np.array([[3.0, 1.0, 1.0]])
+    mixed = regression_values(plan, hoped)[0]
     assert mixed[0] > mixed[1] and mixed[2] > mixed[0]

@@ -1,7 +1,9 @@
-"""The printed algorithms, written again from the papers in plain NumPy: the same policies, episode by episode, without noise.
+"""The printed algorithms, written again from the papers in plain NumPy: the same policies, episode
+by episode, without noise.
 
-The implementations below share nothing with the library but the features and the users' transitions. An action of the library's policy
-must be best for their Q up to rounding, in every state, and its softmax policies must be theirs.
+The implementations below share nothing with the library but the features and the users'
+transitions. An action of the library's policy must be best for their Q up to rounding, in every
+state, and its softmax policies must be theirs.
 """
 
 import math
@@ -51,12 +53,19 @@ def dense(problem, unit):
     if hasattr(public, "kernels"):
         psi = np.moveaxis(public.kernels, 0, -1).copy()
     else:
-        known = public.features
-        psi = np.zeros((known.states, known.actions, known.states, known.dimension))
-        for row in range(known.states * known.actions):
-            for entry in range(known.indptr[row], known.indptr[row + 1]):
-                s, a = divmod(row, known.actions)
-                psi[s, a, known.successors[entry]] = known.features[entry]
+        successor_features = public.features
+        psi = np.zeros(
+            (
+                successor_features.states,
+                successor_features.actions,
+                successor_features.states,
+                successor_features.dimension,
+            )
+        )
+        for row in range(successor_features.states * successor_features.actions):
+            for entry in range(successor_features.indptr[row], successor_features.indptr[row + 1]):
+                s, a = divmod(row, successor_features.actions)
+                psi[s, a, successor_features.successors[entry]] = successor_features.features[entry]
     return World(
         psi / unit,
         public.rewards,
@@ -88,7 +97,10 @@ class Algorithm1:
         self.u = [np.zeros(w.d) for _ in range(w.H)]
 
     def plan(self):
-        w, K, H, d = self.world, self.K, self.world.H, self.world.d
+        w = self.world
+        K = self.K
+        H = self.world.H
+        d = self.world.d
         beta = 3 * (w.C_w + 1) * math.sqrt(H**2)
         beta += math.sqrt(2 * H**2 * math.log(3 * H * (1 + K * H) ** (d / 2) / self.p))
         self.V = np.zeros((H + 1, len(w.psi)))
@@ -126,7 +138,10 @@ class Algorithm3:
         self.u_tilde = [np.zeros(w.d) for _ in range(w.H)]
 
     def widths(self):
-        w, K, H, d = self.world, self.K, self.world.H, self.world.d
+        w = self.world
+        K = self.K
+        H = self.world.H
+        d = self.world.d
         noise = 3 * (w.C_w + 1)
         union = math.log(24 * self.k**2 * H / self.p)
         check = noise + 8 * d * math.sqrt(math.log(1 + K) * union) + 4 * math.sqrt(d) * union
@@ -135,7 +150,8 @@ class Algorithm3:
         return check, hat, tilde + 4 * H**2 * union
 
     def plan(self):
-        w, H = self.world, self.world.H
+        w = self.world
+        H = self.world.H
         _, hat, _ = self.widths()
         self.V = np.zeros((H + 1, len(w.psi)))
         self.Q = np.zeros((H, *w.psi.shape[:2]))
@@ -147,11 +163,15 @@ class Algorithm3:
             self.V[h] = self.Q[h].max(axis=1)
 
     def update(self, states, actions):
-        w, H, d = self.world, self.world.H, self.world.d
+        w = self.world
+        H = self.world.H
+        d = self.world.d
         check, _, tilde = self.widths()
         for h in range(H - 1):
-            psi, V = w.psi[states[h], actions[h]].T, self.V[h + 1]
-            x, x2 = psi @ V, psi @ V**2
+            psi = w.psi[states[h], actions[h]].T
+            V = self.V[h + 1]
+            x = psi @ V
+            x2 = psi @ V**2
             mean = np.clip(x @ np.linalg.solve(self.hat[h], self.u_hat[h]), 0, H)
             square = np.clip(x2 @ np.linalg.solve(self.tilde[h], self.u_tilde[h]), 0, H**2)
             E = min(H**2, 2 * H * check * math.sqrt(x @ np.linalg.solve(self.hat[h], x)))
@@ -167,14 +187,18 @@ class Algorithm3:
 
 @dataclass
 class LinOpt:
-    """[Zhou22, Alg. 1 and Alg. 2] with Z = I and z = 0. `scale` multiplies both beta. With `eta` policies are improved (Alg. 2)."""
+    """[Zhou22, Alg. 1 and Alg. 2] with Z = I and z = 0.
+
+    `scale` multiplies both beta. With `eta` policies are improved (Alg. 2).
+    """
 
     world: World
     K: int
     alpha: float
     scale: float
     eta: float | None = None
-    longest: float = 0.0  # the bound on ||phi_V||
+    # The bound on ||phi_V||.
+    longest: float = 0.0
 
     def __post_init__(self):
         w = self.world
@@ -193,7 +217,9 @@ class LinOpt:
         return self.scale * (span / 2 * math.sqrt(inside) + math.sqrt(d))
 
     def plan(self):
-        w, H, d = self.world, self.world.H, self.world.d
+        w = self.world
+        H = self.world.H
+        d = self.world.d
         beta_p = self.beta(d, self.longest, H)
         self.V = np.zeros((H + 1, len(w.psi)))
         self.Q = np.zeros((H, *w.psi.shape[:2]))
@@ -237,18 +263,20 @@ def by_function():
         move = signs - signs.mean()
         return after, np.column_stack([base, 0.3 * move, np.zeros(len(after))])
 
-    made = SuccessorFeatures.from_function(features, states=7, actions=2, dimension=3)
+    features_of_function = SuccessorFeatures.from_function(
+        features, states=7, actions=2, dimension=3
+    )
     rewards = np.linspace(0, 1, 7)[:, None] * np.array([1.0, 0.9])
     weights = np.tile([1.0, 0.8, 0.0], (4, 1))
-    return FeatureMixtureMDP(made, weights, rewards, np.eye(7)[3], weight_bound=1.4)
+    return FeatureMixtureMDP(features_of_function, weights, rewards, np.eye(7)[3], weight_bound=1.4)
 
 
 def table():
     rng = np.random.default_rng(0)
-    made = TabularMDP(
+    tabular = TabularMDP(
         rng.dirichlet(np.ones(3), size=(3, 2)), rng.random((3, 2)), np.eye(3)[0], horizon=3
     )
-    return FeatureMixtureMDP.from_table(made)
+    return FeatureMixtureMDP.from_table(tabular)
 
 
 PROBLEMS = {
@@ -265,13 +293,15 @@ SHORT = {
 
 
 def compare(agent, ours, problem, episodes):
-    """Play, plan and compare policies and values; returned is by how much a value changed over the episodes."""
+    """Play, plan and compare policies and values; returned is by how much a value changed over the
+    episodes.
+    """
     values = []
     for k in range(episodes):
         ours.plan()
         policy = agent.next_batch().policy
         statistic = agent.current_round().statistic
-        later = getattr(statistic, "first", statistic)._later
+        later = getattr(statistic, "first", statistic)._next_values
         np.testing.assert_allclose(later, ours.V[1 : len(later) + 1], atol=ROUNDING)
         if getattr(ours, "eta", None) is None:
             of_policy = np.take_along_axis(ours.Q, policy.actions[..., None], axis=2)[..., 0]
@@ -286,7 +316,7 @@ def compare(agent, ours, problem, episodes):
     return float(np.ptp(np.stack(values), axis=0).max())
 
 
-def made(agent, problem, scale, **more):
+def make_problem(agent, problem, scale, **more):
     return agent(
         problem.public,
         episodes=EPISODES,
@@ -303,7 +333,7 @@ def made(agent, problem, scale, **more):
 def test_algorithm_1(name, scale):
     problem = PROBLEMS[name]
     ours = Algorithm1(dense(problem, problem.public.value_bound), EPISODES, 0.1, scale)
-    changed = compare(made(UCRLVTR, problem, scale), ours, problem, EPISODES)
+    changed = compare(make_problem(UCRLVTR, problem, scale), ours, problem, EPISODES)
     # with the printed width everything is worth H in the first episodes
     assert changed > 0.05 or scale == 1.0
 
@@ -313,7 +343,7 @@ def test_algorithm_1(name, scale):
 def test_algorithm_3(name, scale):
     problem = PROBLEMS[name]
     ours = Algorithm3(dense(problem, problem.public.value_bound), EPISODES, 0.1, scale)
-    changed = compare(made(UCRLVTRPlus, problem, scale), ours, problem, EPISODES)
+    changed = compare(make_problem(UCRLVTRPlus, problem, scale), ours, problem, EPISODES)
     # with the printed width everything is worth H in the first episodes
     assert changed > 0.05 or scale == 1.0
 
@@ -331,7 +361,7 @@ def test_linopt(agent, row_bound, name, scale):
     actions = world.psi.shape[1]
     eta = math.sqrt(2 * math.log(actions) / (world.H * EPISODES * world.H))
     ours = LinOpt(world, EPISODES, 0.1, scale, eta if agent is LinOptPO else None, longest)
-    one = made(agent, problem, scale, row_bound=row_bound)
+    one = make_problem(agent, problem, scale, row_bound=row_bound)
     changed = compare(one, ours, problem, EPISODES - 1)
     # with the printed width everything is worth H in the first episodes
     assert changed > 0.05 or scale == 1.0

@@ -1,4 +1,7 @@
-"""A mixture with many states and few successors fits into little memory. `benchmarks/large_mixtures.py` measures 100,000 states."""
+"""A mixture with many states and few successors fits into little memory.
+
+`benchmarks/large_mixtures.py` measures 100,000 states.
+"""
 
 import tracemalloc
 
@@ -15,7 +18,8 @@ from confide.problems import FeatureMixtureMDP, SuccessorFeatures
 from confide.problems.sizes import ProblemSizes
 from confide.runs.runner import run
 
-STATES, HORIZON = 20_000, 4
+STATES = 20_000
+HORIZON = 4
 PRIVATE = JointDP(1.0, 1e-5)
 
 
@@ -40,7 +44,10 @@ def problem():
 
 @pytest.mark.parametrize(("calibration", "users"), [("paper", 5), ("tight", 5_000)])
 def test_memory_stays_near_the_estimate(problem, calibration, users):
-    """Kernels would have 1.6e9 numbers. Measured are 8 and 10 MB; the estimate is 81 MB, of which 62 MB are compiled loops."""
+    """Kernels would have 1.6e9 numbers.
+
+    Measured are 8 and 10 MB; the estimate is 81 MB, of which 62 MB are compiled loops.
+    """
     agent_of = UCRLVTR
     run(agent_of(problem.public, episodes=5, privacy=PRIVATE, calibration=calibration), problem)
     tracemalloc.start()

@@ -8,14 +8,15 @@ from confide.agents import LikelihoodVI
 from confide.errors import InvalidParameter
 from confide.mechanisms.sources import noise_source
 from confide.mixtures.likelihood_memory import ROUNDS
-from confide.mixtures.likelihood_planning import WeightPosterior, prior
+from confide.mixtures.likelihood_planning import WeightPosterior, prior_state
 from confide.mixtures.sampling_planning import POLICIES, draw_weights
 from confide.privatizers import central, every_episode
 from confide.problems import lock, lock_rewards, rand
 
 pytestmark = pytest.mark.kernels
 
-LOCK, RAND = lock(0), rand(0)
+LOCK = lock(0)
+RAND = rand(0)
 
 
 def regrets(problem, privacy, episodes=20_000, seeds=range(6), **more):
@@ -57,18 +58,20 @@ def test_local_privacy_learns():
 
 
 def test_rounding_does_not_decide_the_samples():
-    """Another machine rounds otherwise, and must draw the same: before there are data all directions are equally uncertain."""
+    """Another machine rounds otherwise, and must draw the same: before there are data all
+    directions are equally uncertain.
+    """
     covariance = np.tile((np.eye(5) - 0.2) / 5, (4, 1, 1))
     drawn = []
     for nudge in (0.0, 1e-15):
-        known = WeightPosterior(
+        posterior = WeightPosterior(
             np.full((4, 5), 0.2),
             covariance + nudge * np.random.default_rng(0).random((4, 5, 5)),
             np.zeros((4, 0, 20)),
             0,
-            prior(4, 5, 4),
+            prior_state(4, 5, 4),
         )
-        drawn.append(draw_weights(known, 0.35, np.random.default_rng([1, 0])))
+        drawn.append(draw_weights(posterior, 0.35, np.random.default_rng([1, 0])))
     np.testing.assert_allclose(drawn[0], drawn[1], atol=1e-6)
 
 

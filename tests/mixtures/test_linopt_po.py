@@ -9,14 +9,15 @@ from confide.audit.verify import verify
 from confide.errors import InvalidParameter, PromiseBroken
 from confide.mechanisms.sources import noise_source
 from confide.mixtures.linopt_po import LinOptPO, paper_step
-from confide.mixtures.policy_planning import evaluate_known
+from confide.mixtures.policy_planning import evaluate_logits
 from confide.planners.mirror_descent import softmax
 from confide.privacy import JointDP, LocalDP, NoPrivacy
 from confide.privatizers import every_episode
 from confide.problems import lock, lock_rewards
 from confide.runs.runner import run
 
-LOCK, KNOWN = lock_rewards(0), lock(0)
+LOCK = lock_rewards(0)
+KNOWN = lock(0)
 JOINT = JointDP(1.0, 1e-5)
 
 
@@ -39,20 +40,26 @@ def sample(users, seed=0):
 
 
 def test_the_papers_policies_are_products_of_exponentials():
-    """pi^1 is uniform and pi^{k+1} ~ pi^k exp(eta Q^k), with Q^k from the release before user k; V^k = <Q^k, pi^k> makes the rows."""
-    agent, eta = agent_of(episodes=40, calibration="paper"), paper_step(40, 5, 4)
+    """pi^1 is uniform and pi^{k+1} ~ pi^k exp(eta Q^k), with Q^k from the release before user k;
+    V^k = <Q^k, pi^k> makes the rows.
+    """
+    agent = agent_of(episodes=40, calibration="paper")
+    eta = paper_step(40, 5, 4)
     assert eta == pytest.approx(math.sqrt(2 * math.log(4) / (5 * 200)))
     logits = np.zeros((5, 20, 4))
     for k in range(38):
         np.testing.assert_allclose(agent.next_batch().policy.weights, softmax(logits), atol=1e-12)
-        known = agent.algorithm.regressions.read(agent.released())
-        logits = logits + eta * evaluate_known(agent.algorithm.regressions.planner, known, logits).Q
+        estimates = agent.algorithm.regressions.read(agent.released())
+        logits = (
+            logits + eta * evaluate_logits(agent.algorithm.regressions.planner, estimates, logits).Q
+        )
         agent.observe(sample(1, seed=k))
 
 
 def serve_round(agent):
     """Its policy's users, and its explorers."""
-    before, generation = agent.users, agent.released().generation
+    before = agent.users
+    generation = agent.released().generation
     while agent.released().generation == generation:
         agent.observe(sample(agent.next_batch().users))
     return agent.users - before
@@ -62,8 +69,8 @@ def test_a_round_of_n_users_is_n_steps_with_the_same_values():
     agent = agent_of(privacy=NoPrivacy(), step=0.01)
     np.testing.assert_array_equal(agent.next_batch().policy.weights, 0.25)
     users = serve_round(agent)
-    known = agent.algorithm.regressions.read(agent.released())
-    Q = evaluate_known(agent.algorithm.regressions.planner, known, np.zeros((5, 20, 4))).Q
+    estimates = agent.algorithm.regressions.read(agent.released())
+    Q = evaluate_logits(agent.algorithm.regressions.planner, estimates, np.zeros((5, 20, 4))).Q
     np.testing.assert_allclose(agent.next_batch().policy.weights, softmax(0.01 * users * Q))
     serve_round(agent)
     # keep: later
@@ -84,7 +91,10 @@ def regret(problem, privacy=JOINT, episodes=20_000, seeds=range(4), **more):
 
 @pytest.mark.parametrize("problem", [LOCK, KNOWN], ids=["rewards to learn", "known rewards"])
 def test_it_learns_privately(problem):
-    """20 000 users, 4 seeds. Uniform play loses 21 136; measured: 200 to 900. The last policies are above 90 % of the way."""
+    """20 000 users, 4 seeds.
+
+    Uniform play loses 21 136; measured: 200 to 900. The last policies are above 90 % of the way.
+    """
     private, runs = regret(problem)
     target = problem.uniform_value + 0.9 * (problem.optimal_value - problem.uniform_value)
     assert private < 1500 and all(one.value[-1] > target for one in runs)

@@ -18,9 +18,11 @@ from confide.privatizers.schedule import one_tree
 from confide.problems import LinearMixtureMDP, lock, lock_rewards
 from confide.runs.runner import run
 
-LOCK, KNOWN = lock_rewards(0), lock(0)
+LOCK = lock_rewards(0)
+KNOWN = lock(0)
 JOINT = JointDP(1.0, 1e-5)
-SETTINGS = [  # K, H, d1, d2, epsilon, delta, alpha
+# K, H, d1, d2, epsilon, delta, alpha.
+SETTINGS = [
     (100_000, 5, 5, 3, 1.0, 1e-5, 0.1),
     (1024, 3, 4, 9, 0.5, 1e-6, 0.05),
     (10**6, 10, 2, 2, 5.0, 1e-3, 0.01),
@@ -28,11 +30,19 @@ SETTINGS = [  # K, H, d1, d2, epsilon, delta, alpha
 
 
 def zhou(setting, m, noises):
-    """sigma_p1, sigma_p2, sigma_r, Sigma_p1, Sigma_r, nu_p, nu_r, beta_p, beta_r [Zhou22, Thm. 6.5, Lemma 3.1]."""
+    """sigma_p1, sigma_p2, sigma_r, Sigma_p1, Sigma_r, nu_p, nu_r, beta_p, beta_r [Zhou22, Thm. 6.5,
+    Lemma 3.1].
+    """
     K, H, d1, d2, epsilon, delta, alpha = setting
     with mpmath.workdps(40):
-        mp, sqrt, ln = mpmath.mpf, mpmath.sqrt, mpmath.log
-        H, epsilon, delta, alpha, d = mp(H), mp(epsilon), mp(delta), mp(alpha), max(d1, d2)
+        mp = mpmath.mpf
+        sqrt = mpmath.sqrt
+        ln = mpmath.log
+        H = mp(H)
+        epsilon = mp(epsilon)
+        delta = mp(delta)
+        alpha = mp(alpha)
+        d = max(d1, d2)
         p1, p2, r = (
             H * D / epsilon * sqrt(32 * m * ln(4 * H / delta))
             for D in (d1 * H**2, sqrt(d1) * H**2, 1)
@@ -67,7 +77,7 @@ def test_theorem_6_5(setting, kind):
         failure=alpha,
     )
     m = 1 if kind is LocalDP else math.ceil(math.log2(K))
-    found = [
+    collected = [
         c.sigma_p1,
         c.sigma_p2,
         c.sigma_r,
@@ -77,7 +87,7 @@ def test_theorem_6_5(setting, kind):
         c.rewards.nu,
     ]
     assert c.levels == m
-    assert [*found, c.beta_p, c.beta_r] == pytest.approx(
+    assert [*collected, c.beta_p, c.beta_r] == pytest.approx(
         zhou(setting, m, K if kind is LocalDP else m), rel=1e-12
     )
     assert (
@@ -87,10 +97,12 @@ def test_theorem_6_5(setting, kind):
 
 
 def test_golden_numbers():
-    """sigma_p1, sigma_r, Sigma_p1, nu_p, beta_p, beta_r at K = 1e5, H = d1 = 5, d2 = 3, epsilon = 1, delta = 1e-5, alpha = 0.1."""
+    """sigma_p1, sigma_r, Sigma_p1, nu_p, beta_p, beta_r at K = 1e5, H = d1 = 5, d2 = 3, epsilon =
+    1, delta = 1e-5, alpha = 0.1.
+    """
     c = paper_constants(JOINT, episodes=100_000, horizon=5, dimension=5, reward_dimension=3)
-    found = (c.sigma_p1, c.sigma_r, c.transitions.lambda_min, c.transitions.nu, c.beta_p, c.beta_r)
-    assert found == pytest.approx(
+    values = (c.sigma_p1, c.sigma_r, c.transitions.lambda_min, c.transitions.nu, c.beta_p, c.beta_r)
+    assert values == pytest.approx(
         (55525.57761, 444.2046209, 4756850.703, 377.1679395, 8832.104559, 632.085881), rel=1e-9
     )
 
@@ -118,8 +130,12 @@ def paper_agent(privacy, episodes=300, problem=LOCK, **more):
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (5.0, 1e-2), (0.2, 1e-6)])
 def test_the_certificate_states_the_true_epsilon_of_the_printed_noise(epsilon, delta):
-    """mu = D sqrt(m) / c with D^2 = (H - 1) 2^2 + H 2^2, non-negative rows: D_step^2 = 2 L^4 + 2 kappa^2 L^2 Y^2 = 4."""
-    agent, H, m = paper_agent(JointDP(epsilon, delta)), 5, 9
+    """mu = D sqrt(m) / c with D^2 = (H - 1) 2^2 + H 2^2, non-negative rows: D_step^2 = 2 L^4 + 2
+    kappa^2 L^2 Y^2 = 4.
+    """
+    agent = paper_agent(JointDP(epsilon, delta))
+    H = 5
+    m = 9
     mu = math.sqrt(4 * (H - 1) + 4 * H) * epsilon / (H * math.sqrt(32 * math.log(4 * H / delta)))
     assert agent.guarantee.loss.mu == pytest.approx(mu, rel=1e-5)
     assert agent.guarantee.epsilon < 0.5 * epsilon
@@ -134,7 +150,9 @@ def test_the_certificate_states_the_true_epsilon_of_the_printed_noise(epsilon, d
 
 
 def test_what_the_printed_constants_do_not_keep_is_refused_with_the_number():
-    """ERRATUM: replace-one sensitivities are sqrt(2) and 2 times the printed ones; at delta = 0.1 the slack ends near epsilon = 75."""
+    """ERRATUM: replace-one sensitivities are sqrt(2) and 2 times the printed ones; at delta = 0.1
+    the slack ends near epsilon = 75.
+    """
     short = lock_rewards(0, horizon=2)
     assert paper_agent(JointDP(60.0, 0.1), problem=short).guarantee.epsilon == pytest.approx(
         48.83, abs=0.01
@@ -151,13 +169,13 @@ def test_printed_shift_and_width_reach_the_planner():
     agent = paper_agent(JOINT)
     c = paper_constants(JOINT, episodes=300, horizon=5, dimension=5, reward_dimension=3)
     model = agent.algorithm.regressions
-    known = model.read(agent.released())
+    estimates = model.read(agent.released())
     np.testing.assert_allclose(
-        known.estimate.precision * (5 * 25),
+        estimates.estimate.precision * (5 * 25),
         np.broadcast_to(2 * c.transitions.lambda_min * np.eye(5), (4, 5, 5)),
     )
-    assert math.sqrt(known.width.sampling) * math.sqrt(5) * 5 == pytest.approx(c.beta_p)
-    np.testing.assert_allclose(known.rewards, c.beta_r / math.sqrt(2 * c.rewards.lambda_min))
+    assert math.sqrt(estimates.width.sampling) * math.sqrt(5) * 5 == pytest.approx(c.beta_p)
+    np.testing.assert_allclose(estimates.rewards, c.beta_r / math.sqrt(2 * c.rewards.lambda_min))
 
 
 def regret(privacy, problem, episodes=20_000, seeds=range(4), **more):
@@ -171,7 +189,10 @@ def regret(privacy, problem, episodes=20_000, seeds=range(4), **more):
 
 
 def test_it_learns_transitions_and_rewards_privately():
-    """lock-rewards, 20 000 users, 4 seeds. Uniform play loses 21 136; the private learner was measured at 300 to 900."""
+    """lock-rewards, 20 000 users, 4 seeds.
+
+    Uniform play loses 21 136; the private learner was measured at 300 to 900.
+    """
     private, runs = regret(JOINT, LOCK)
     assert private < 1500
     assert all(one.value[-1] > 0.9 * LOCK.optimal_value for one in runs)
@@ -189,7 +210,10 @@ def test_pure_and_local_privacy_learn_too():
 
 
 def test_rewards_in_general_position_are_learned():
-    """Features with signs, whose span has no constant: nothing is one-hot. Uniform play loses 0.26 per user."""
+    """Features with signs, whose span has no constant: nothing is one-hot.
+
+    Uniform play loses 0.26 per user.
+    """
     rng = np.random.default_rng(3)
     features = rng.normal(size=(8, 3, 4))
     features /= 1.01 * np.linalg.norm(features, axis=2, keepdims=True)
@@ -197,10 +221,8 @@ def test_rewards_in_general_position_are_learned():
     means = np.einsum("saj,hj->hsa", features, theta)
     features *= np.sign(means[0])[..., None]
     rewards = np.einsum("saj,j->sa", features, theta[0])
-    kernels, weights = (
-        rng.dirichlet(np.full(8, 0.1), size=(3, 8, 3)),
-        rng.dirichlet(np.ones(3), size=4),
-    )
+    kernels = rng.dirichlet(np.full(8, 0.1), size=(3, 8, 3))
+    weights = rng.dirichlet(np.ones(3), size=4)
     problem = LinearMixtureMDP(
         kernels, weights, np.tile(rewards / rewards.max(), (4, 1, 1)), np.full(8, 1 / 8), features
     )
@@ -217,14 +239,14 @@ def feed(agent, users):
 
 
 def test_a_regularizer_of_ones_own_is_made_for_each_regression():
-    made = []
+    collected = []
 
     class Timid:
         def __init__(self, regression):
             self.standard = confide.planners.regression.Repair(
                 regression.balance, 0.0, ridge=2.0, simplex=regression.simplex
             )
-            made.append(regression)
+            collected.append(regression)
 
         def estimate(self, Lambda, u, *, noise_std):
             return self.standard.estimate(Lambda, u, noise_std=noise_std)
@@ -233,8 +255,10 @@ def test_a_regularizer_of_ones_own_is_made_for_each_regression():
             return self.standard.width(noise_std=noise_std)
 
     learned, _ = regret(JointDP(5.0, 1e-5), LOCK, episodes=5000, seeds=[0], regularizer=Timid)
-    assert learned < 1500 and [one.name for one in made] == ["transitions", "rewards"]
-    assert [one.dimension for one in made] == [4, 3] and made[1].balance == pytest.approx(2.1)
+    assert learned < 1500 and [one.name for one in collected] == ["transitions", "rewards"]
+    assert [one.dimension for one in collected] == [4, 3] and collected[1].balance == pytest.approx(
+        2.1
+    )
 
 
 def test_what_it_cannot_serve_is_refused():

@@ -1,4 +1,6 @@
-"""Evaluation against a plain twin and against the exact values of a policy; improvement against its closed form."""
+"""Evaluation against a plain twin and against the exact values of a policy; improvement against its
+closed form.
+"""
 
 import numpy as np
 import pytest
@@ -14,7 +16,8 @@ from confide.problems import LinearMixtureMDP
 
 def mixture(seed, *, d=3, S=4, A=3, H=4):
     rng = np.random.default_rng(seed)
-    kernels, weights = rng.dirichlet(np.ones(S), size=(d, S, A)), rng.dirichlet(np.ones(d), size=H)
+    kernels = rng.dirichlet(np.ones(S), size=(d, S, A))
+    weights = rng.dirichlet(np.ones(d), size=H)
     return LinearMixtureMDP(
         kernels, weights, rng.uniform(size=(H, S, A)), rng.dirichlet(np.ones(S))
     )
@@ -22,8 +25,11 @@ def mixture(seed, *, d=3, S=4, A=3, H=4):
 
 @pytest.mark.parametrize("fm", [raw(3, span=2.0), reduced(3)], ids=["raw", "reduced"])
 def test_evaluation_equals_its_twin(fm):
-    rng, problem, width = np.random.default_rng(0), mixture(1), Width(0.25, 9.0, factor=0.3)
-    G, logits = rng.normal(size=(3, fm.dimension, fm.dimension)), rng.normal(size=(4, 4, 3))
+    rng = np.random.default_rng(0)
+    problem = mixture(1)
+    width = Width(0.25, 9.0, factor=0.3)
+    G = rng.normal(size=(3, fm.dimension, fm.dimension))
+    logits = rng.normal(size=(4, 4, 3))
     estimate = least_squares(
         10 * G @ G.swapaxes(1, 2), rng.normal(scale=9.0, size=(3, fm.dimension)), noise_std=5.0
     )
@@ -42,32 +48,31 @@ def test_evaluation_equals_its_twin(fm):
             )
         Q = np.clip(problem.rewards[h] + expected, 0, 4 - h)
         values[h] = np.einsum("sa,sa->s", Q, softmax(logits)[h])
-    found = evaluate(
+    evaluation = evaluate(
         problem.kernels, problem.rewards, estimate, logits, feature_map=fm, width=width
     )
-    np.testing.assert_allclose(found.values, values, atol=1e-12)
+    np.testing.assert_allclose(evaluation.values, values, atol=1e-12)
 
 
 def test_the_true_weights_give_the_true_values():
-    problem, fm, logits = mixture(2), reduced(3), np.random.default_rng(0).normal(size=(4, 4, 3))
-    known = RegressionEstimate(
-        fm.coordinates(problem.weights[:3]), np.repeat(np.eye(2)[None], 3, axis=0)
-    )
-    found = evaluate(
-        problem.kernels, problem.rewards, known, logits, feature_map=fm, width=NO_BONUS
+    problem = mixture(2)
+    fm = reduced(3)
+    logits = np.random.default_rng(0).normal(size=(4, 4, 3))
+    exact = Estimate(fm.coordinates(problem.weights[:3]), np.repeat(np.eye(2)[None], 3, axis=0))
+    evaluation = evaluate(
+        problem.kernels, problem.rewards, exact, logits, feature_map=fm, width=NO_BONUS
     )
     np.testing.assert_allclose(
-        found.values, problem.values(StochasticPolicy(softmax(logits))), atol=1e-12
+        evaluation.values, problem.values(StochasticPolicy(softmax(logits))), atol=1e-12
     )
 
 
 def test_improvement_is_mirror_descent_and_ends_at_the_greedy_plan():
-    problem, fm = mixture(3), reduced(3)
-    known = RegressionEstimate(
-        fm.coordinates(problem.weights[:3]), np.repeat(np.eye(2)[None], 3, axis=0)
-    )
+    problem = mixture(3)
+    fm = reduced(3)
+    exact = Estimate(fm.coordinates(problem.weights[:3]), np.repeat(np.eye(2)[None], 3, axis=0))
     logits = np.random.default_rng(0).normal(size=(4, 4, 3))
-    Q = evaluate(problem.kernels, problem.rewards, known, logits, feature_map=fm, width=NO_BONUS).Q
+    Q = evaluate(problem.kernels, problem.rewards, exact, logits, feature_map=fm, width=NO_BONUS).Q
     expected = softmax(logits) * np.exp(0.7 * Q)
     np.testing.assert_allclose(
         softmax(improve(logits, Q, 0.7)), expected / expected.sum(axis=2, keepdims=True), atol=1e-12
@@ -76,12 +81,12 @@ def test_improvement_is_mirror_descent_and_ends_at_the_greedy_plan():
         logits = improve(
             logits,
             evaluate(
-                problem.kernels, problem.rewards, known, logits, feature_map=fm, width=NO_BONUS
+                problem.kernels, problem.rewards, exact, logits, feature_map=fm, width=NO_BONUS
             ).Q,
             5.0,
         )
     best = optimistic(
-        problem.kernels, problem.rewards, known, feature_map=fm, width=NO_BONUS
+        problem.kernels, problem.rewards, exact, feature_map=fm, width=NO_BONUS
     ).policy
     np.testing.assert_array_equal(softmax(logits).argmax(axis=2), best.actions)
     assert np.isfinite(improve(logits, Q, 1e9)).all()

@@ -1,8 +1,10 @@
-"""The noise of calibration="paper", measured in releases without data: every entry of every matrix and vector.
+"""The noise of calibration="paper", measured in releases without data: every entry of every matrix
+and vector.
 
-Of each entry 400 first releases are drawn, so its standard deviation is known to 3.5 % (Gaussian noise) or 5.6 % (Laplace noise). Entries
-are within 5 standard errors, which fails for one of 200 entries with probability 1.2e-4 if everything is right. All entries of a kind
-together are within 4 %, so a scale that is wrong by 20 %, or by sqrt(2) off the diagonal, is rejected.
+Of each entry 400 first releases are drawn, so its standard deviation is known to 3.5 % (Gaussian
+noise) or 5.6 % (Laplace noise). Entries are within 5 standard errors, which fails for one of 200
+entries with probability 1.2e-4 if everything is right. All entries of a kind together are within 4
+%, so a scale that is wrong by 20 %, or by sqrt(2) off the diagonal, is rejected.
 """
 
 import math
@@ -20,19 +22,20 @@ from confide.privacy import JointDP
 from confide.problems import lock, lock_rewards
 from confide.trajectory import Trajectories
 
-KNOWN, LEARNED = lock(0), lock_rewards(0)
-JOINT, PURE = JointDP(1.0, 1e-5), JointDP(1.0, delta=0.0)
+KNOWN = lock(0)
+LEARNED = lock_rewards(0)
+JOINT = JointDP(1.0, 1e-5)
+PURE = JointDP(1.0, delta=0.0)
 SILENT = Trajectories(np.full((1, 6), -1), np.full((1, 5), -1), np.zeros((1, 5)))
 DRAWS = 400
-GAUSSIAN, LAPLACE = (
-    1 / math.sqrt(2),
-    math.sqrt(5) / 2,
-)  # standard errors of a std, times sqrt(DRAWS)
+# standard errors of a std, times sqrt(DRAWS)
+GAUSSIAN = 1 / math.sqrt(2)
+LAPLACE = math.sqrt(5) / 2
 
 
 def first_releases(agent, problem, privacy, **more):
     """The values of the first release, of agents that differ in their noise only."""
-    made = []
+    collected = []
     for seed in range(DRAWS):
         one = agent(
             problem.public,
@@ -45,11 +48,11 @@ def first_releases(agent, problem, privacy, **more):
         while one.released().generation == 0:
             one.next_batch()
             one.observe(SILENT)
-        made.append(one.released().values)
-    return one, np.stack(made)
+        collected.append(one.released().values)
+    return one, np.stack(collected)
 
 
-def unpacked(bound, values):
+def unpack(bound, values):
     """Lambda [draw, problem, i, j] and u [draw, problem, i]."""
     both = [bound.unpack(each) for each in values]
     return np.stack([one for one, _ in both]), np.stack([one for _, one in both])
@@ -72,14 +75,15 @@ def split(Lambda):
 
 @pytest.mark.parametrize("agent", [LinOptVI, LinOptPO])
 def test_linopt_has_the_printed_noise_on_every_entry(agent):
-    """N(0, sigma^2) on each entry (i, j), i <= j [Zhou22, Sec. 6.1], of transitions and of rewards."""
+    """N(0, sigma^2) on each entry (i, j), i <= j [Zhou22, Sec. 6.1], for both regressions."""
     one, values = first_releases(agent, LEARNED, JOINT)
     printed_noise = paper_constants(JOINT, episodes=2, horizon=5, dimension=5, reward_dimension=3)
     bound = one.algorithm.bound
     parts = [bound.split(each) for each in values]
-    Lambda_p, u_p = unpacked(bound.first, [first for first, _ in parts])
-    Lambda_r, u_r = unpacked(bound.second, [second for _, second in parts])
-    unit = 5 * 25  # (sqrt(d1) H)^2
+    Lambda_p, u_p = unpack(bound.first, [first for first, _ in parts])
+    Lambda_r, u_r = unpack(bound.second, [second for _, second in parts])
+    # (sqrt(d1) H)^2.
+    unit = 5 * 25
     for entries in split(unit * Lambda_p):
         check(entries, printed_noise.sigma_p1, GAUSSIAN)
     check(unit * u_p, printed_noise.sigma_p2, GAUSSIAN)
@@ -92,7 +96,7 @@ def test_ucrl_vtr_has_the_printed_noise_on_every_entry():
     """(Z' + Z'^T)/sqrt(2) on Lambda and sigma_B on u [Luyo21, Cor. 5]."""
     one, values = first_releases(UCRLVTR, KNOWN, JOINT)
     sigma = printed(JOINT, MixtureSetting(2, 5, 5)).sigma
-    Lambda, u = unpacked(one.algorithm.bound, values)
+    Lambda, u = unpack(one.algorithm.bound, values)
     diagonal, above = split(Lambda)
     check(diagonal, math.sqrt(2) * sigma, GAUSSIAN)
     check(above, sigma, GAUSSIAN)
@@ -103,7 +107,7 @@ def test_ucrl_vtr_plus_has_the_printed_noise_on_every_entry():
     """The same for both regressions, with sigma_{B,1} and sigma_{B,2} [Luyo21, Cor. 10]."""
     one, values = first_releases(UCRLVTRPlus, KNOWN, JOINT)
     sigmas = printed_plus(JOINT, MixtureSetting(2, 5, 5)).sigma
-    Lambda, u = unpacked(one.algorithm.bound, values)
+    Lambda, u = unpack(one.algorithm.bound, values)
     for part, unit, sigma in zip((slice(0, 4), slice(4, 8)), (1.0, 5**4 / 5), sigmas, strict=True):
         diagonal, above = split(unit * Lambda[:, part])
         check(diagonal, math.sqrt(2) * sigma, GAUSSIAN)
@@ -112,22 +116,25 @@ def test_ucrl_vtr_plus_has_the_printed_noise_on_every_entry():
 
 
 def test_pure_noise_is_laplace_in_proportion_to_the_l1_sensitivity_of_each_statistic():
-    """Lap(sigma_B) on every entry of Lambda, mirrored, and less on u, as its sensitivity is less [Luyo21, C.4, F.2, Claim 29]."""
+    """Lap(sigma_B) on every entry of Lambda, mirrored, and less on u, as its sensitivity is less
+    [Luyo21, C.4, F.2, Claim 29].
+    """
     one, values = first_releases(UCRLVTR, KNOWN, PURE)
-    made = printed(PURE, MixtureSetting(2, 5, 5))
-    Lambda, u = unpacked(one.algorithm.bound, values)
+    constants = printed(PURE, MixtureSetting(2, 5, 5))
+    Lambda, u = unpack(one.algorithm.bound, values)
     for entries in split(Lambda):
-        check(entries, math.sqrt(2) * made.sigma, LAPLACE)
+        check(entries, math.sqrt(2) * constants.sigma, LAPLACE)
     # sqrt(2 d) H^2 against sqrt(d (d + 3) / 2) H^2
-    check(u, math.sqrt(2) * made.sigma / math.sqrt(2), LAPLACE)
+    check(u, math.sqrt(2) * constants.sigma / math.sqrt(2), LAPLACE)
     spread = np.abs(Lambda).mean() / Lambda.std()
-    assert spread == pytest.approx(1 / math.sqrt(2), abs=0.02)  # a Gaussian has 0.80
+    # a Gaussian has 0.80.
+    assert spread == pytest.approx(1 / math.sqrt(2), abs=0.02)
 
 
 def test_pure_noise_of_ucrl_vtr_plus_is_laplace_on_every_entry():
     one, values = first_releases(UCRLVTRPlus, KNOWN, PURE)
     sigmas = printed_plus(PURE, MixtureSetting(2, 5, 5)).sigma
-    Lambda, u = unpacked(one.algorithm.bound, values)
+    Lambda, u = unpack(one.algorithm.bound, values)
     for part, unit, sigma in zip((slice(0, 4), slice(4, 8)), (1.0, 5**4 / 5), sigmas, strict=True):
         for entries in split(unit * Lambda[:, part]):
             check(entries, math.sqrt(2) * sigma, LAPLACE)

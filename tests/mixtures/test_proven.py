@@ -18,7 +18,9 @@ WORLD = rand(3, states=4, actions=2, horizon=3, dimension=3)
     "privacy", [confide.JointDP(5.0, 1e-2), confide.NoPrivacy()], ids=["private", "none"]
 )
 def test_the_width_is_never_left_and_values_are_optimistic(privacy):
-    """20 runs of 400 users, every release and step: failure 0.1 allows two runs to fail; the bound is loose, and none does."""
+    """20 runs of 400 users, every release and step: failure 0.1 allows two runs to fail; the bound
+    is loose, and none does.
+    """
     for seed in range(20):
         agent = UCRLVTR(
             WORLD.public,
@@ -28,27 +30,31 @@ def test_the_width_is_never_left_and_values_are_optimistic(privacy):
             exploration="proven",
             failure=0.1,
         )
-        both, rng = agent.algorithm.regressions.planner, np.random.default_rng(seed)
+        both = agent.algorithm.regressions.planner
+        rng = np.random.default_rng(seed)
         truth = both.features.coordinates(WORLD.weights[:2])
         while agent.users < 400:
-            batch, released = agent.next_batch(), agent.released()
-            known = agent.algorithm.regressions.read(released)
-            off = known.estimate.weights - truth
-            distance = np.sqrt(np.einsum("hi,hij,hj->h", off, known.estimate.precision, off))
+            batch = agent.next_batch()
+            released = agent.released()
+            estimates = agent.algorithm.regressions.read(released)
+            off = estimates.estimate.weights - truth
+            distance = np.sqrt(np.einsum("hi,hij,hj->h", off, estimates.estimate.precision, off))
             assert (distance <= both.regularizer.beta(released.noise.std)).all()
             plan = optimistic(
                 both.kernels,
-                known.rewards,
-                known.estimate,
+                estimates.rewards,
+                estimates.estimate,
                 feature_map=both.features,
-                width=known.width,
+                width=estimates.width,
             )
             assert WORLD.start @ plan.values[0] >= WORLD.optimal_value - 1e-9
             agent.observe(WORLD.sample(batch.policy, batch.users, rng))
 
 
 def test_with_the_noise_left_out_of_the_width_it_is_left():
-    """The same runs under much noise, with the width and the shift of a learner without any: the test above can fail."""
+    """The same runs under much noise, with the width and the shift of a learner without any: the
+    test above can fail.
+    """
     outside = 0
     for seed in range(20):
         agent = UCRLVTR(
@@ -58,7 +64,8 @@ def test_with_the_noise_left_out_of_the_width_it_is_left():
             noise=noise_source("fast", seed),
             exploration="proven",
         )
-        both, rng = agent.algorithm.regressions.planner, np.random.default_rng(seed)
+        both = agent.algorithm.regressions.planner
+        rng = np.random.default_rng(seed)
         truth = both.features.coordinates(WORLD.weights[:2])
         batch = agent.next_batch()
         agent.observe(WORLD.sample(batch.policy, batch.users, rng))
@@ -73,15 +80,19 @@ def test_with_the_noise_left_out_of_the_width_it_is_left():
 
 
 def test_the_norms_of_the_noise_are_bounded_as_the_proof_says():
-    """2000 GOE matrices and vectors against S and N for one release and problem: at most the failure probability, 0.1."""
-    made, rng = Proven(4, 1.05, 2.0, 1.0, 100, 1, 1, 0.1), np.random.default_rng(0)
-    S, N = made._noise(1.0)
+    """2000 GOE matrices and vectors against S and N for one release and problem: at most the
+    failure probability, 0.1.
+    """
+    regularizer = Proven(4, 1.05, 2.0, 1.0, 100, 1, 1, 0.1)
+    rng = np.random.default_rng(0)
+    S, N = regularizer._noise(1.0)
     entries = rng.normal(size=(2000, 4, 4))
     # variance one on the diagonal, one half off it
     matrices = (entries + entries.swapaxes(1, 2)) / 2
     assert (np.abs(np.linalg.eigvalsh(matrices)).max(axis=1) > S).mean() <= 0.1 / 4
     assert (np.linalg.norm(rng.normal(size=(2000, 4)) / 1.05, axis=1) > N).mean() <= 0.1 / 4
-    assert 3 * np.abs(np.linalg.eigvalsh(matrices)).max() > S  # and not vacuous
+    # And not vacuous.
+    assert 3 * np.abs(np.linalg.eigvalsh(matrices)).max() > S
 
 
 def test_it_learns_without_privacy():

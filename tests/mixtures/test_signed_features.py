@@ -1,4 +1,6 @@
-"""Mixtures of signed features: who runs on them, with which constants, and who refuses them and says why."""
+"""Mixtures of signed features: who runs on them, with which constants, and who refuses them and
+says why.
+"""
 
 import math
 
@@ -34,11 +36,11 @@ def test_the_weights_are_as_long_as_the_tests_need():
 @pytest.mark.parametrize("agent", [UCRLVTR, UCRLVTRPlus])
 @pytest.mark.parametrize("privacy", [PRIVATE, LocalDP(1.0, 1e-5), NoPrivacy()], ids=str)
 def test_ucrl_vtr_runs_for_any_norm_of_the_weights(agent, privacy):
-    made = agent(LONG.public, episodes=20, privacy=privacy, calibration="paper")
-    done = run(made, LONG, seed=0)
+    paper_agent = agent(LONG.public, episodes=20, privacy=privacy, calibration="paper")
+    done = run(paper_agent, LONG, seed=0)
     verify(done.certificate)
     assert len(done.checkpoints) == 20
-    assert made.guarantee.epsilon <= privacy.epsilon
+    assert paper_agent.guarantee.epsilon <= privacy.epsilon
 
 
 def test_the_printed_widths_contain_the_bound_on_the_weights():
@@ -54,18 +56,20 @@ def test_the_printed_widths_contain_the_bound_on_the_weights():
         plus = UCRLVTRPlus(problem.public, episodes=20, privacy=PRIVATE, calibration="paper")
         widths = plus.algorithm.constants.widths(7)
         first, second = printed_plus(PRIVATE, MixtureSetting(20, 4, 4)).upsilon
-        for found, known, upsilon in zip(
+        for width, kernel_width, upsilon in zip(
             widths,
             printed_plus(PRIVATE, MixtureSetting(20, 4, 4)).widths(7),
             (first, first, second),
             strict=True,
         ):
             grows = 3 * (problem.weight_bound - 2) * math.sqrt(1 + upsilon)
-            assert found - known == pytest.approx(grows, rel=1e-6)
+            assert width - kernel_width == pytest.approx(grows, rel=1e-6)
 
 
 def test_the_scale_of_the_features_changes_nothing():
-    """Features times 7 and weights divided by 7 are the same problem, so releases and policies are the same but for rounding."""
+    """Features times 7 and weights divided by 7 are the same problem, so releases and policies are
+    the same but for rounding.
+    """
     other = FeatureMixtureMDP(
         LONG.features.divide_by(1 / 7),
         LONG.weights / 7,
@@ -89,22 +93,24 @@ def test_linopt_refuses_weights_that_are_longer_than_its_assumption():
             match=r"weight_bound must be at most sqrt\(d\) = 2, because \[Zhou22, Assumption 1\]",
         ):
             agent(LONG.public, episodes=10, privacy=PRIVATE, calibration="paper")
-        made = agent(SHORT.public, episodes=10, privacy=PRIVATE, calibration="paper")
-        verify(run(made, SHORT, seed=0).certificate)
+        paper_agent = agent(SHORT.public, episodes=10, privacy=PRIVATE, calibration="paper")
+        verify(run(paper_agent, SHORT, seed=0).certificate)
 
 
 def test_a_table_runs_as_a_mixture_and_is_learned_without_a_bonus():
-    """Without noise, 1000 users, no width: uniform play loses 369; measured 30 (greedy policies) and 131 (LinOpt-PO)."""
+    """Without noise, 1000 users, no width: uniform play loses 369; measured 30 (greedy policies)
+    and 131 (LinOpt-PO).
+    """
     rng = np.random.default_rng(0)
     table = TabularMDP(
         rng.dirichlet(np.ones(3), size=(3, 2)), rng.random((3, 2)), np.eye(3)[0], horizon=3
     )
     problem = FeatureMixtureMDP.from_table(table)
     for agent in (UCRLVTR, UCRLVTRPlus, LinOptVI, LinOptPO):
-        made = agent(
+        paper_agent = agent(
             problem.public, episodes=1000, privacy=NoPrivacy(), calibration="paper", bonus_scale=0.0
         )
-        assert run(made, problem, seed=0).regret[-1] < 185
+        assert run(paper_agent, problem, seed=0).regret[-1] < 185
 
 
 def test_agents_that_need_kernels_say_so():
@@ -119,7 +125,8 @@ def test_agents_that_need_kernels_say_so():
             getattr(confide.agents, name)(LONG.public, episodes=10, privacy=PRIVATE)
     with pytest.raises(
         InvalidParameter,
-        match=r"of probability kernels with known rewards, but .* with features of any sign: try ucrl-vtr",
+        match=r"of probability kernels with known rewards, "
+        r"but .* with features of any sign: try ucrl-vtr",
     ):
         make_agent("likelihood-vi", LONG, episodes=10, privacy=PRIVATE)
     with pytest.raises(InvalidParameter, match="known kernels and known rewards"):
@@ -131,7 +138,8 @@ def test_a_service_refuses_the_problem(tmp_path):
 
     LONG.save(tmp_path / "signed.npz")
     spec = parse_spec(
-        f'name = "one"\nagent = "ucrl-vtr"\nproblem = "{tmp_path / "signed.npz"}"\nepsilon = 1.0\nusers = 100\n'
+        f'name = "one"\nagent = "ucrl-vtr"\nproblem = "{tmp_path / "signed.npz"}"\n'
+        "epsilon = 1.0\nusers = 100\n"
     )
     with pytest.raises(InvalidParameter, match="serves no mixtures of signed features"):
         spec.make_problem()

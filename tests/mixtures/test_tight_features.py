@@ -1,4 +1,6 @@
-"""The tight form on mixtures of any features: which coordinates it learns, that it learns, and that its bounds hold."""
+"""The tight form on mixtures of any features: which coordinates it learns, that it learns, and that
+its bounds hold.
+"""
 
 import math
 
@@ -15,7 +17,7 @@ from confide.mixtures.requirements import learned_coordinates
 from confide.mixtures.ucrl_vtr import UCRLVTR
 from confide.mixtures.ucrl_vtr_plus import UCRLVTRPlus
 from confide.mixtures.value_features import (
-    fitted,
+    fitted_features,
     known_features,
     reduced,
     summing_to_one,
@@ -33,7 +35,9 @@ PRIVATE = JointDP(1.0, 1e-5)
 
 
 def as_features(problem):
-    """The kernels of a mixture as features, so that agents do not know that weights are on the simplex."""
+    """The kernels of a mixture as features, so that agents do not know that weights are on the
+    simplex.
+    """
     features = SuccessorFeatures.from_dense(np.moveaxis(problem.kernels, 0, -1))
     return FeatureMixtureMDP(
         features, problem.weights, problem.rewards, problem.start, weight_bound=1.0
@@ -43,14 +47,16 @@ def as_features(problem):
 def test_the_true_weights_have_coordinates_and_predict_the_true_values():
     for problem in (SIGNED, as_features(RAND), FeatureMixtureMDP.from_table(riverswim(states=4))):
         public = problem.public
-        found = learned_coordinates(public)
-        scaled = found.unit * problem.weights
-        theta = found.feature_map.coordinates(scaled)
-        np.testing.assert_allclose(found.feature_map.mixture(theta), scaled, atol=1e-9)
-        assert np.linalg.norm(theta, axis=1).max() <= found.largest_norm * (1 + 1e-9)
-        assert found.simplex is None
+        coordinates = learned_coordinates(public)
+        scaled = coordinates.unit * problem.weights
+        theta = coordinates.feature_map.coordinates(scaled)
+        np.testing.assert_allclose(coordinates.feature_map.mixture(theta), scaled, atol=1e-9)
+        assert np.linalg.norm(theta, axis=1).max() <= coordinates.largest_norm * (1 + 1e-9)
+        assert coordinates.simplex is None
         values = np.random.default_rng(0).uniform(0, 3, size=(1, public.states))
-        seen = value_features(found.feature_map, known_features(public, found.unit), values)
+        seen = value_features(
+            coordinates.feature_map, known_features(public, coordinates.unit), values
+        )
         expected = seen.offset[0] + seen.scale[0] * seen.rows[0] @ theta[0]
         exact = problem.truth.transitions.expect(0, values[0])
         np.testing.assert_allclose(expected, exact, atol=1e-9)
@@ -58,9 +64,10 @@ def test_the_true_weights_have_coordinates_and_predict_the_true_values():
 
 def test_kernels_leave_the_same_space_open_as_the_reduced_map():
     features = SuccessorFeatures.from_dense(np.moveaxis(RAND.kernels, 0, -1))
-    known, usual = summing_to_one(features), reduced(5)
-    np.testing.assert_allclose(known.origin, usual.origin, atol=1e-12)
-    projections = [each.basis @ each.basis.T for each in (known, usual)]
+    feature_map = summing_to_one(features)
+    usual = reduced(5)
+    np.testing.assert_allclose(feature_map.origin, usual.origin, atol=1e-12)
+    projections = [each.basis @ each.basis.T for each in (feature_map, usual)]
     np.testing.assert_allclose(*projections, atol=1e-12)
 
 
@@ -79,10 +86,10 @@ def test_features_without_possible_weights_or_without_choice_are_refused():
 
 
 def test_no_possible_row_is_clipped():
-    found = learned_coordinates(SIGNED.public)
+    coordinates = learned_coordinates(SIGNED.public)
     values = np.random.default_rng(1).uniform(0, 6, size=(1, SIGNED.states))
-    features = known_features(SIGNED.public, found.unit)
-    seen, weights = fitted(found.feature_map, features, values, balance=1.05)
+    features = known_features(SIGNED.public, coordinates.unit)
+    seen, weights = fitted_features(coordinates.feature_map, features, values, balance=1.05)
     scaled = (values[0] - values.min()) / np.ptp(values)
     for row in range(SIGNED.states * SIGNED.actions):
         s, a = divmod(row, SIGNED.actions)
@@ -104,7 +111,10 @@ def test_it_learns_signed_features_privately(agent):
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_it_learns_without_knowing_the_simplex(agent):
-    """rand, 20,000 users, two seeds. Uniform play loses 13,697; measured 558 to 619 at epsilon = 1, and 34 to 85 without privacy."""
+    """rand, 20,000 users, two seeds.
+
+    Uniform play loses 13,697; measured 558 to 619 at epsilon = 1, and 34 to 85 without privacy.
+    """
     problem = as_features(RAND)
     for privacy, most in ((PRIVATE, 1500), (NoPrivacy(), 200)):
         done = run(agent(problem.public, episodes=20_000, privacy=privacy), problem, seed=0)
@@ -112,7 +122,10 @@ def test_it_learns_without_knowing_the_simplex(agent):
 
 
 def test_linopt_learns_a_table_with_unknown_rewards():
-    """riverswim with 5 states, 20,000 users, no privacy. Uniform play loses 17,546; measured 501 and 619 (VI), 339 and 353 (PO)."""
+    """riverswim with 5 states, 20,000 users, no privacy.
+
+    Uniform play loses 17,546; measured 501 and 619 (VI), 339 and 353 (PO).
+    """
     problem = FeatureMixtureMDP.from_table(riverswim(states=5, horizon=10))
     for agent in (LinOptVI, LinOptPO):
         done = run(agent(problem.public, episodes=20_000, privacy=NoPrivacy()), problem, seed=0)
@@ -120,38 +133,43 @@ def test_linopt_learns_a_table_with_unknown_rewards():
 
 
 def test_it_runs_on_devices_and_with_a_proved_width():
-    for made in (
+    for candidate in (
         UCRLVTR(SIGNED.public, episodes=200, privacy=LocalDP(1.0, 1e-5)),
         UCRLVTR(SIGNED.public, episodes=200, privacy=PRIVATE, exploration="proven"),
     ):
-        verify(run(made, SIGNED, seed=0).certificate)
+        verify(run(candidate, SIGNED, seed=0).certificate)
 
 
 @pytest.mark.parametrize("agent", [UCRLVTR, UCRLVTRPlus])
 @pytest.mark.parametrize("calibration", ["tight", "paper"])
 @pytest.mark.parametrize("relation", list(Relation))
 def test_no_pair_of_users_exceeds_the_sensitivity(agent, calibration, relation):
-    """Possible and impossible trajectories, and states and actions that do not exist, on the rows of a round."""
-    made = agent(
+    """Possible and impossible trajectories, and states and actions that do not exist, on the rows
+    of a round.
+    """
+    paper_agent = agent(
         SIGNED.public,
         episodes=500,
         privacy=JointDP(1.0, 1e-5, relation=relation.value),
         calibration=calibration,
         noise=noise_source("fast", 0),
     )
-    while made.users < 40:
-        batch = made.next_batch()
-        users = min(batch.users, 40 - made.users)
-        made.observe(SIGNED.sample(batch.policy, users, np.random.default_rng(made.users)))
-    made.next_batch()
+    while paper_agent.users < 40:
+        batch = paper_agent.next_batch()
+        users = min(batch.users, 40 - paper_agent.users)
+        paper_agent.observe(
+            SIGNED.sample(batch.policy, users, np.random.default_rng(paper_agent.users))
+        )
+    paper_agent.next_batch()
     rng = np.random.default_rng(1)
-    users = np.stack([made.contribution(hostile(rng)).values for _ in range(300)])
+    users = np.stack([paper_agent.contribution(hostile(rng)).values for _ in range(300)])
     others = users if relation is Relation.REPLACE else np.zeros_like(users[:1])
     apart = users[:, None] - others[None]
-    bound = made.algorithm.bound
+    bound = paper_agent.algorithm.bound
     assert bound.contains(users[0])
-    found, stated = np.linalg.norm(apart, axis=2).max(), bound.sensitivity(relation)
-    assert 0.02 * stated < found <= stated
+    distance = np.linalg.norm(apart, axis=2).max()
+    stated = bound.sensitivity(relation)
+    assert 0.02 * stated < distance <= stated
     assert np.abs(apart).sum(axis=2).max() <= bound.l1_sensitivity(relation)
 
 

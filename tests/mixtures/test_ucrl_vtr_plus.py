@@ -1,4 +1,6 @@
-"""UCRL-VTR+ at work, and its printed constants against values computed independently in high precision; locators in [Luyo21]."""
+"""UCRL-VTR+ at work, and its printed constants against values computed independently in high
+precision; locators in [Luyo21].
+"""
 
 import math
 
@@ -11,7 +13,7 @@ from confide.errors import InvalidParameter, PromiseBroken
 from confide.mechanisms.sources import noise_source
 from confide.mixtures.printed import MixtureSetting, printed_plus
 from confide.mixtures.ucrl_vtr_plus import UCRLVTRPlus
-from confide.mixtures.variance_planning import largest_plausible, moment
+from confide.mixtures.variance_planning import estimate_moment, largest_plausible
 from confide.planners.regression import NO_BONUS
 from confide.privacy import JointDP, LocalDP, NoPrivacy, Relation
 from confide.problems import lock, rand
@@ -24,17 +26,18 @@ SETTINGS = [
     (1000, 3, 8, 0.5, 1e-6, 0.05),
     (10**6, 10, 2, 5.0, 1e-3, 0.01),
 ]
-LOCK, RAND = lock(0), rand(0)
+LOCK = lock(0)
+RAND = rand(0)
 PRIVATE = JointDP(1.0, 1e-5)
 SILENT = Trajectories(np.full((1, 6), -1), np.full((1, 5), -1), np.zeros((1, 5)))
 
 
-def check(found, setting, sigmas, upsilons):
+def check(constants, setting, sigmas, upsilons):
     """Noise, norms, and the three widths of (6) and (7), with lambda = 1 and C_w = sqrt(d)."""
     K, H, d, _, _, p = setting
     mp = mpmath.mpf
-    assert found.sigma == pytest.approx([float(one) for one in sigmas], rel=1e-12)
-    assert found.upsilon == pytest.approx([float(one) for one in upsilons], rel=1e-12)
+    assert constants.sigma == pytest.approx([float(one) for one in sigmas], rel=1e-12)
+    assert constants.upsilon == pytest.approx([float(one) for one in upsilons], rel=1e-12)
     for k in (1, 17, K):
         noise = [3 * (mpmath.sqrt(d) + 1) * mpmath.sqrt(1 + one) for one in upsilons]
         union = mpmath.log(24 * mp(k) ** 2 * H / mp(p))
@@ -46,7 +49,7 @@ def check(found, setting, sigmas, upsilons):
             + 8 * mpmath.sqrt(d * mp(H) ** 4 * mpmath.log(1 + K * mp(H) ** 4 / d) * union)
             + 4 * H**2 * union
         )
-        assert found.widths(k) == pytest.approx(
+        assert constants.widths(k) == pytest.approx(
             [float(one) for one in (check, hat, tilde)], rel=1e-12
         )
 
@@ -65,12 +68,13 @@ def test_corollary_10(setting):
         root = mpmath.sqrt(2 * H * K0 * logs)
         sigmas = 64 * d / mp(epsilon) * root, 64 * mp(H) ** 4 / mp(epsilon) * root
         size = mpmath.sqrt(K0) * (4 * mpmath.sqrt(d) + 2 * mpmath.log(24 * K * H / mp(p)))
-        found = printed_plus(JointDP(epsilon, delta), MixtureSetting(K, H, d, p))
-        check(found, setting, sigmas, [one * size for one in sigmas])
-        # both regressions and H - 1 steps: sqrt(6) d each (rows of norm sqrt(d), the second one's scaled to that)
+        constants = printed_plus(JointDP(epsilon, delta), MixtureSetting(K, H, d, p))
+        check(constants, setting, sigmas, [one * size for one in sigmas])
+        # both regressions and H - 1 steps: sqrt(6) d each (rows of norm sqrt(d), the second one's
+        # scaled to that)
         levels = mpmath.floor(mpmath.log(K, 2)) + 1
         mu = mpmath.sqrt(2 * (H - 1) * 6 * levels) * d / (mpmath.sqrt(2) * sigmas[0])
-        assert found.loss.mu == pytest.approx(float(mu), rel=1e-6)
+        assert constants.loss.mu == pytest.approx(float(mu), rel=1e-6)
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -81,9 +85,9 @@ def test_corollary_11(setting):
         root = mpmath.sqrt(2 * mpmath.log(8 * H / mp(delta)))
         sigmas = 8 * d * H / mp(epsilon) * root, 8 * mp(H) ** 5 / mp(epsilon) * root
         size = mpmath.sqrt(K) * (4 * mpmath.sqrt(d) + 2 * mpmath.log(24 * K * H / mp(p)))
-        found = printed_plus(LocalDP(epsilon, delta), MixtureSetting(K, H, d, p))
-        check(found, setting, sigmas, [one * size for one in sigmas])
-        assert found.loss.mu == pytest.approx(
+        constants = printed_plus(LocalDP(epsilon, delta), MixtureSetting(K, H, d, p))
+        check(constants, setting, sigmas, [one * size for one in sigmas])
+        assert constants.loss.mu == pytest.approx(
             float(mpmath.sqrt(6 * (H - 1)) * d / sigmas[0]), rel=1e-6
         )
 
@@ -96,19 +100,20 @@ def test_pure_privacy_remark_6(setting, kind):
         mp = mpmath.mpf
         K0 = mpmath.ceil(mpmath.log(K, 2) + 1) if kind is JointDP else 1
         log = mpmath.log(24 * K * H * d / mp(p))
-        # by L1 sensitivities, for nonnegative rows of norm sqrt(d), and the second regression's in units of H^4 / d
+        # by L1 sensitivities, for nonnegative rows of norm sqrt(d), and the second regression's in
+        # units of H^4 / d
         of_matrix = mpmath.sqrt(mp(d) * (d + 3) / 2) * d
         sigmas = [of_matrix * 4 * H * K0 / mp(epsilon) * unit for unit in (1, mp(H) ** 4 / d)]
         size = (K0 if kind is JointDP else mpmath.sqrt(K)) * (
             2 * d + 2 * mpmath.sqrt(d * log) + log
         )
-        found = printed_plus(kind(epsilon, delta=0.0), MixtureSetting(K, H, d, p))
-        check(found, setting, sigmas, [one * size for one in sigmas])
+        constants = printed_plus(kind(epsilon, delta=0.0), MixtureSetting(K, H, d, p))
+        check(constants, setting, sigmas, [one * size for one in sigmas])
         M = mp(d + 3) / 4
         joint = mpmath.sqrt(mp(d) * (d + 3) / 4 + d) * mpmath.sqrt(2 * (1 + M)) * d
         l1 = 2 * (H - 1) * min(2 * of_matrix, joint)
         levels = mpmath.floor(mpmath.log(K, 2)) + 1 if kind is JointDP else 1
-        assert found.loss.epsilon == pytest.approx(float(l1 * levels / sigmas[0]), rel=1e-5)
+        assert constants.loss.epsilon == pytest.approx(float(l1 * levels / sigmas[0]), rel=1e-5)
 
 
 def test_what_the_printed_constants_really_give():
@@ -154,8 +159,10 @@ def test_the_paper_runs_as_printed(privacy):
 
 
 def test_both_printed_noises_are_there():
-    """200 first releases without data: sqrt(2) sigma_{B,i} on the diagonals, sigma_{B,i} on u; within 6 % (5 standard errors)."""
-    made = []
+    """200 first releases without data: sqrt(2) sigma_{B,i} on the diagonals, sigma_{B,i} on u;
+    within 6 % (5 standard errors).
+    """
+    collected = []
     for seed in range(200):
         agent = UCRLVTRPlus(
             LOCK.public,
@@ -166,10 +173,12 @@ def test_both_printed_noises_are_there():
         )
         agent.next_batch()
         agent.observe(SILENT)
-        made.append(agent.algorithm.bound.unpack(agent.released().values))
-    Lambda, u = np.stack([one for one, _ in made]), np.stack([one for _, one in made])
+        collected.append(agent.algorithm.bound.unpack(agent.released().values))
+    Lambda = np.stack([one for one, _ in collected])
+    u = np.stack([one for _, one in collected])
     for i, unit in enumerate((1.0, 5**4 / 5)):
-        part, sigma = slice(4 * i, 4 * i + 4), agent.algorithm.constants.sigma[i]
+        part = slice(4 * i, 4 * i + 4)
+        sigma = agent.algorithm.constants.sigma[i]
         assert unit * np.einsum("khii->khi", Lambda[:, part]).std() == pytest.approx(
             math.sqrt(2) * sigma, rel=0.06
         )
@@ -177,7 +186,9 @@ def test_both_printed_noises_are_there():
 
 
 def test_the_printed_weights_by_hand():
-    """sbar of Alg. 3, number by number, after 30 users without noise and a width that leaves something of it."""
+    """sbar of Alg. 3, number by number, after 30 users without noise and a width that leaves
+    something of it.
+    """
     agent = UCRLVTRPlus(
         RAND.public,
         episodes=60,
@@ -188,27 +199,36 @@ def test_the_printed_weights_by_hand():
     for i in range(30):
         agent.next_batch()
         agent.observe(RAND.sample(RAND.optimal_policy, 1, np.random.default_rng(i)))
-    planning, released = agent.algorithm, agent.released()
+    planning = agent.algorithm
+    released = agent.released()
     Lambda, u = planning.bound.unpack(released.values)
     check, _, tilde = planning.constants.widths(31)
     statistic = planning.plan(released).statistic
-    V, H, d, phi = statistic.first._later, 5, 5, RAND.kernels / math.sqrt(5)
+    V = statistic.first._next_values
+    H = 5
+    d = 5
+    phi = RAND.kernels / math.sqrt(5)
     for h, s, a in [(0, 3, 1), (3, 11, 0), (2, 7, 2)]:
-        x, x2 = phi[:, s, a] @ V[h], phi[:, s, a] @ V[h] ** 2
-        hat, unit = np.eye(d) + Lambda[h], H**4 / d
+        x = phi[:, s, a] @ V[h]
+        x2 = phi[:, s, a] @ V[h] ** 2
+        hat = np.eye(d) + Lambda[h]
+        unit = H**4 / d
         squares = np.eye(d) + unit * Lambda[4 + h]
         mean = np.clip(x @ np.linalg.solve(hat, u[h]), 0, H)
         second = np.clip(x2 @ np.linalg.solve(squares, unit * u[4 + h]), 0, H**2)
         E = min(H**2, 2 * H * check * math.sqrt(x @ np.linalg.solve(hat, x)))
         E += min(H**2, tilde * math.sqrt(x2 @ np.linalg.solve(squares, x2)))
-        assert statistic.first._weight[h, s, a] == pytest.approx(
+        assert statistic.first._weights[h, s, a] == pytest.approx(
             max(H**2 / d, second - mean**2 + E) ** -0.5, rel=1e-6
         )
-        assert statistic.second._weight[h, s, a] == pytest.approx(math.sqrt(d) / H**2)
+        assert statistic.second._weights[h, s, a] == pytest.approx(math.sqrt(d) / H**2)
 
 
 def test_the_printed_algorithm_learns_without_a_bonus():
-    """Without noise, 1000 users, no width: uniform play loses 685; measured 77 to 136. Features, units and clips are right."""
+    """Without noise, 1000 users, no width: uniform play loses 685; measured 77 to 136.
+
+    Features, units and clips are right.
+    """
     done = run(
         UCRLVTRPlus(
             RAND.public, episodes=1000, privacy=NoPrivacy(), calibration="paper", bonus_scale=0.0
@@ -221,7 +241,9 @@ def test_the_printed_algorithm_learns_without_a_bonus():
 
 @pytest.mark.parametrize("problem", [LOCK, RAND], ids=["lock", "rand"])
 def test_it_learns_privately(problem):
-    """20 000 users, 4 seeds; measured at 200 to 600 (lock) and 300 to 500 (rand), without privacy at about 50."""
+    """20 000 users, 4 seeds; measured at 200 to 600 (lock) and 300 to 500 (rand), without privacy
+    at about 50.
+    """
     for privacy, most in ((PRIVATE, 1500), (NoPrivacy(), 150)):
         runs = [
             run(UCRLVTRPlus(problem.public, episodes=20_000, privacy=privacy), problem, seed=seed)
@@ -241,7 +263,9 @@ def test_it_learns_under_local_and_pure_privacy():
 
 
 def test_variances_come_near_the_truth():
-    """After 70 000 users without privacy: on average within 0.01 of the true ones (which are at most 1/4), from both regressions."""
+    """After 70 000 users without privacy: on average within 0.01 of the true ones (which are at
+    most 1/4), from both regressions.
+    """
     agent = UCRLVTRPlus(
         RAND.public,
         episodes=100_000,
@@ -252,7 +276,8 @@ def test_variances_come_near_the_truth():
     while agent.users < 70_000:
         batch = agent.next_batch()
         agent.observe(RAND.count(batch.policy, batch.users, np.random.default_rng(agent.users)))
-    planning, V = agent.algorithm, agent.current_round().statistic.first._later
+    planning = agent.algorithm
+    V = agent.current_round().statistic.first._next_values
     features = planning.problem.features.feature_map
     parts = zip(
         (planning.bound.first, planning.bound.second),
@@ -264,7 +289,7 @@ def test_variances_come_near_the_truth():
         for part, values in parts
     ]
     moments = [
-        moment(features, RAND.kernels, f, one, NO_BONUS)
+        estimate_moment(features, RAND.kernels, f, one, NO_BONUS)
         for f, one in zip((V, V**2), estimates, strict=True)
     ]
     P = np.einsum("hi,isat->hsat", RAND.weights[:4], RAND.kernels)
@@ -274,7 +299,9 @@ def test_variances_come_near_the_truth():
 
 
 def worst(agent):
-    """What two users contribute who are as far apart as the bounds of both regressions allow, in all steps."""
+    """What two users contribute who are as far apart as the bounds of both regressions allow, in
+    all steps.
+    """
     bound = agent.algorithm.bound
     parts = [
         one.clip_and_add(np.arange(4), rows, np.zeros(4), np.ones(4, int), users=1)
@@ -293,7 +320,8 @@ def test_no_pair_of_users_exceeds_the_sensitivity_and_the_worst_attains_it(relat
     agent = UCRLVTRPlus(LOCK.public, episodes=500, privacy=PRIVATE, noise=noise_source("fast", 0))
     agent.observe(LOCK.count(agent.next_batch().policy, 30, np.random.default_rng(0)))
     agent.next_batch()
-    bound, rng = agent.algorithm.bound, np.random.default_rng(1)
+    bound = agent.algorithm.bound
+    rng = np.random.default_rng(1)
     stated = bound.sensitivity(relation)
     users = np.stack([agent.contribution(hostile(rng)).values for _ in range(300)])
     others = users if relation is Relation.REPLACE else np.zeros_like(users[:1])
@@ -301,8 +329,8 @@ def test_no_pair_of_users_exceeds_the_sensitivity_and_the_worst_attains_it(relat
     assert 0.5 * stated < np.linalg.norm(apart, axis=2).max() <= stated
     assert np.abs(apart).sum(axis=2).max() <= bound.l1_sensitivity(relation)
     one, other = worst(agent)
-    found = np.linalg.norm(one - (other if relation is Relation.REPLACE else 0.0))
-    assert stated * (1 - 1e-3) <= found <= stated
+    distance = np.linalg.norm(one - (other if relation is Relation.REPLACE else 0.0))
+    assert stated * (1 - 1e-3) <= distance <= stated
     assert stated == pytest.approx(
         math.sqrt(4 * (1 + 1 / 64) * (2 if relation is Relation.REPLACE else 1)), rel=1e-5
     )
@@ -331,12 +359,12 @@ def test_counts_and_trajectories_are_the_same_bits():
 
 
 def test_bad_settings_are_refused():
-    for wrong, said in (
+    for wrong, message in (
         ({"calibration": "loose"}, "tight, paper"),
         ({"bonus_scale": -1.0}, "bonus_scale"),
         ({"failure": 2.0}, "failure"),
     ):
-        with pytest.raises(InvalidParameter, match=said):
+        with pytest.raises(InvalidParameter, match=message):
             UCRLVTRPlus(
                 LOCK.public, episodes=10, privacy=PRIVATE, **({"calibration": "paper"} | wrong)
             )

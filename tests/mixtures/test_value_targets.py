@@ -35,7 +35,9 @@ def test_counts_give_the_same_bits_as_trajectories():
 
 
 def test_the_regression_is_right():
-    """With many users, least squares on the exact sums gives the true weights: 2e6 users, tolerance 0.02 (over 6 standard errors)."""
+    """With many users, least squares on the exact sums gives the true weights: 2e6 users, tolerance
+    0.02 (over 6 standard errors).
+    """
     users = PROBLEM.count(PROBLEM.optimal_policy, 2_000_000, np.random.default_rng(1))
     Lambda, u = BOUND.unpack(TARGETS.contribution(users).values)
     for h in range(BOUND.steps):
@@ -48,8 +50,11 @@ def test_the_regression_is_right():
 
 
 def test_the_papers_regression_is_right():
-    """Features kernels / sqrt(d), no weights: nothing is clipped, and the parameter is sqrt(d) x the mixture (to 6 standard errors)."""
-    d, users = 5, PROBLEM.count(PROBLEM.optimal_policy, 200_000, np.random.default_rng(1))
+    """Features kernels / sqrt(d), no weights: nothing is clipped, and the parameter is sqrt(d) x
+    the mixture (to 6 standard errors).
+    """
+    d = 5
+    users = PROBLEM.count(PROBLEM.optimal_policy, 200_000, np.random.default_rng(1))
     bound = RegressionRows(
         BOUND.steps, d, row_norm=5.0, target=5.0, balance=np.sqrt(2), nonnegative=True
     )
@@ -64,14 +69,17 @@ def test_the_papers_regression_is_right():
 
 
 def test_possible_transitions_are_never_clipped():
-    """The public weights make every possible row fit: its squared norm, from the exact arithmetic, is at most one."""
+    """The public weights make every possible row fit: its squared norm, from the exact arithmetic,
+    is at most one.
+    """
     users = sample(500, seed=2)
     Lambda, _ = BOUND.unpack(TARGETS.contribution(users).values)
     assert (np.trace(Lambda, axis1=1, axis2=2) <= 500 * (1 + 1e-6)).all()
 
 
 def test_counts_that_no_users_can_have_are_refused():
-    bound, row = WeightedRows(2, 3), np.zeros((1, 3))
+    bound = WeightedRows(2, 3)
+    row = np.zeros((1, 3))
     for step, count, users in (
         ([0], [10**6], 1),
         ([0, 0, 0], [1, 1, 1], 1),

@@ -4,9 +4,9 @@ import pytest
 from confide.mixtures.value_features import raw, reduced, sparse
 from confide.mixtures.variance_planning import (
     Moment,
+    estimate_moment,
     largest_plausible,
     largest_possible,
-    moment,
     variance_weights,
 )
 from confide.planners.regression import NO_BONUS, RegressionEstimate, Width
@@ -24,7 +24,8 @@ def truth(features):
 @pytest.mark.parametrize("features", [raw(5), reduced(5)])
 def test_moments_at_the_truth_give_the_true_variance(features):
     moments = [
-        moment(features, PROBLEM.kernels, V, truth(features), NO_BONUS) for V in (VALUES, VALUES**2)
+        estimate_moment(features, PROBLEM.kernels, V, truth(features), NO_BONUS)
+        for V in (VALUES, VALUES**2)
     ]
     P = np.einsum("hi,isat->hsat", PROBLEM.weights[:4], PROBLEM.kernels)
     mean = np.einsum("hsat,ht->hsa", P, VALUES)
@@ -35,21 +36,22 @@ def test_moments_at_the_truth_give_the_true_variance(features):
 
 
 def test_errors_are_the_width_and_capped_one_by_one():
-    """[Luyo21, Alg. 3]: E = min(B^2, 2 B e_1) + min(B^2, e_2), with moments clipped to what is possible."""
-    found = moment(
+    """[Luyo21, Alg. 3]: E = min(B^2, 2 B e_1) + min(B^2, e_2), with moments clipped to what is
+    possible.
+    """
+    moment = estimate_moment(
         raw(5), PROBLEM.kernels, VALUES, truth(raw(5)), Width(4.0, 0.0, factor=1.0, cap=np.inf)
     )
     rows = np.einsum("isat,ht->hsai", PROBLEM.kernels, VALUES)
-    np.testing.assert_allclose(found.error, 2 * np.linalg.norm(rows, axis=-1))
-    one, two = (
-        Moment(np.array([[[7.0]]]), np.array([[[0.5]]])),
-        Moment(np.array([[[99.0]]]), np.array([[[1e9]]])),
-    )
+    np.testing.assert_allclose(moment.error, 2 * np.linalg.norm(rows, axis=-1))
+    one = Moment(np.array([[[7.0]]]), np.array([[[0.5]]]))
+    two = Moment(np.array([[[99.0]]]), np.array([[[1e9]]]))
     assert largest_plausible(one, two, 3.0).item() == pytest.approx((9 - 9) + 3 + 9)
 
 
 def test_weights_are_inverse_variances_only_where_noise_lets_them():
-    fitting, rows = np.ones((1, 2, 2)), np.ones((1, 2, 2, 1))
+    fitting = np.ones((1, 2, 2))
+    rows = np.ones((1, 2, 2, 1))
     variances = np.array([[[0.04, 0.04], [0.04, 0.24]]])
     np.testing.assert_array_equal(
         variance_weights(fitting, rows, variances, noise=np.array([1e6])), fitting
@@ -65,16 +67,16 @@ def test_weights_are_inverse_variances_only_where_noise_lets_them():
 
 
 def test_that_is_the_best_weighting():
-    """No weights within the cap learn more: 500 random ones, against c = min(1/G, tau / v) at the tau of the optimum."""
+    """No weights within the cap learn more: 500 random ones, against c = min(1/G, tau / v) at the
+    tau of the optimum.
+    """
     rng = np.random.default_rng(0)
-    x2, v, cap, s2 = (
-        rng.uniform(0.1, 1, 20),
-        rng.uniform(0.01, 0.25, 20),
-        rng.uniform(0.5, 2, 20),
-        0.3,
-    )
+    x2 = rng.uniform(0.1, 1, 20)
+    v = rng.uniform(0.01, 0.25, 20)
+    cap = rng.uniform(0.5, 2, 20)
+    s2 = 0.3
 
-    def learned(c):
+    def information(c):
         return (c @ x2) ** 2 / ((c**2 * v) @ x2 + s2)
 
     best = cap
@@ -82,6 +84,6 @@ def test_that_is_the_best_weighting():
         best = np.minimum(cap, ((best**2 * v) @ x2 + s2) / (best @ x2) / v)
     assert (best < cap).any()
     assert all(
-        learned(best) >= learned(np.minimum(cap, best * rng.lognormal(0, 0.3, 20)))
+        information(best) >= information(np.minimum(cap, best * rng.lognormal(0, 0.3, 20)))
         for _ in range(500)
     )

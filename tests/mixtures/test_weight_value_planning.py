@@ -14,7 +14,9 @@ WORLD = lock(0)
 
 
 def after(users, epsilon, seed=0):
-    """What a learner's model says after so many users, and what is true of the policies that it serves next."""
+    """What a learner's model says after so many users, and what is true of the policies that it
+    serves next.
+    """
     agent = LikelihoodVI(
         WORLD.public,
         episodes=2 * users,
@@ -22,7 +24,8 @@ def after(users, epsilon, seed=0):
         schedule=every(users // 4, 2 * users),
         noise=FastSource(np.random.default_rng([seed, 1])),
     )
-    rng, played = np.random.default_rng(seed), []
+    rng = np.random.default_rng(seed)
+    played = []
     for _ in range(4):
         current = agent.current_round()
         played.append(PlayedRound(current.policies, current.shares, users // 4))
@@ -30,13 +33,13 @@ def after(users, epsilon, seed=0):
             if count:
                 agent.observe(WORLD.sample(policy, count, rng))
     current = agent.current_round()
-    played.append(PlayedRound(current.policies, current.shares, 0))
-    found = agent.algorithm.valued(agent.released(), played)
+    played.append(Played(current.policies, current.shares, 0))
+    valued = agent.algorithm.valued(agent.released(), played)
     true = sum(
         share * WORLD.value(policy)
         for policy, share in zip(current.policies, current.shares, strict=True)
     )
-    return found, true
+    return valued, true
 
 
 def test_noise_is_told_apart_from_sampling():
@@ -48,12 +51,13 @@ def test_noise_is_told_apart_from_sampling():
 
 
 def test_more_users_leave_less_of_both():
-    few, many = after(400, 2.0)[0], after(6400, 2.0)[0]
+    few = after(400, 2.0)[0]
+    many = after(6400, 2.0)[0]
     assert many.sampling < 0.5 * few.sampling and many.privacy < 0.5 * few.privacy
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_truth_is_within_three_standard_deviations(seed):
     """Of a normal distribution: a false alarm of .3 % a seed; the seeds are fixed."""
-    found, true = after(3200, 2.0, seed)
-    assert abs(found.values[-1] - true) < 3 * np.hypot(found.sampling, found.privacy)
+    valued, true = after(3200, 2.0, seed)
+    assert abs(valued.values[-1] - true) < 3 * np.hypot(valued.sampling, valued.privacy)

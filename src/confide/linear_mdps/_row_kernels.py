@@ -1,4 +1,7 @@
-"""The sum over stored users of phi(s, a) (w r + y), in whole numbers."""
+"""The sum over stored users of phi(s, a) (w r + y), in whole numbers. PRIVATE.
+
+Required for privacy: the term of one user is bounded here (`ObservedRows` has the proof).
+"""
 
 import numpy as np
 import numpy.typing as npt

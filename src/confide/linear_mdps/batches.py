@@ -1,4 +1,9 @@
-"""Batch schedules for agents that spend budget on each policy change [Luyo21, Section 4, Remarks 4, 7 and 8]."""
+"""Plans of batches, for agents that spend budget on each change of policy.
+
+References: [Luyo21, Section 4, Remarks 4, 7 and 8]. A plan is public and part of an agent's
+identity. Required for privacy: how many changes of policy there can be, and the share of the budget
+of each, are fixed in advance. When they happen depends on releases alone.
+"""
 
 import math
 from collections.abc import Sequence
@@ -6,6 +11,7 @@ from dataclasses import dataclass
 
 from confide.errors import InvalidParameter
 from confide.identity import Identity
+from confide.learning.arguments import choose_schedule
 from confide.mechanisms.additive import additive_noise
 from confide.mechanisms.counters import Exact
 from confide.privacy.bounded import Bound
@@ -13,15 +19,28 @@ from confide.privacy.loss import Loss
 from confide.privacy.request import LocalDP, Relation, Request
 from confide.privatizers import Schedule, every, every_episode, geometric
 
+# Shares of the budget add up to one, less this, so that rounding cannot make them more.
+ROUNDING = 1e-12
+# The default of `growing`, chosen for a small regret: the factor by which the number of all users
+# grows from release to release (docs/agents/linear_mdps.md).
+GROWTH = 1.3
+# Under local privacy the noise on a sum grows with the square root of its users. There the first
+# batch is as large as its noise is at this part of the deviations. A matter of taste.
+LOCAL_DEVIATIONS_DIVISOR = 3
+
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """Lambda is released at the schedule's times, and policies may change there, `switches` times at most.
+    """Lambda is released at the schedule's times, and policies may change there.
 
-    growth=None: at every time. Otherwise where a released Lambda is, in some direction, `growth` times what it was at the last change:
-    the rule looks at releases and at nothing else, so that the times of changes are public, and the cap is fixed in advance, so that what
-    a change costs is known. (The determinant of the exact Lambda, as without privacy, would tell about single users: Remark 8.
-    Remark 4 names the sparse vector technique as another way to protect the times.)
+    They change `switches` times at most. With growth=None they change at every time. Otherwise they
+    change where a released Lambda is, in some direction, `growth` times what it was at the last
+    change. This rule looks at releases and at nothing else, so the times of changes are public. The
+    number of changes is limited in advance, so it is known what they cost.
+
+    The determinant of the exact Lambda, which is used without privacy, would tell about single
+    users (Remark 8). Remark 4 names the sparse vector technique as another way to protect the
+    times.
     """
 
     schedule: Schedule
@@ -29,19 +48,18 @@ class BatchPlan:
     growth: float | None = None
 
     def __post_init__(self) -> None:
-        if (
-            isinstance(self.switches, bool)
-            or not isinstance(self.switches, int)
-            or self.switches < 1
-        ):
+        is_whole = isinstance(self.switches, int) and not isinstance(self.switches, bool)
+        if not is_whole or self.switches < 1:
             raise InvalidParameter(
                 f"switches must be a whole number, at least 1, got switches={self.switches}"
             )
         if self.growth is not None and not 1 < self.growth < math.inf:
             raise InvalidParameter(f"growth must be above 1, got growth={self.growth}")
-        if self.growth is None and self.switches != _before_the_end(self.schedule):
+        expected = _times_before_the_end(self.schedule)
+        if self.growth is None and self.switches != expected:
             raise InvalidParameter(
-                "without growth the policy changes at every time of the schedule but the last"
+                f"switches must be {expected} without growth, because the policy changes at every "
+                f"time of the schedule but the last, got switches={self.switches}"
             )
 
     def identity(self) -> Identity:
@@ -54,28 +72,46 @@ class BatchPlan:
         )
 
     def shares(self, steps: int, weights: Sequence[float] | None = None) -> tuple[float, ...]:
-        """Of the budget for responses, one for each switch and step; by default more for later ones, which serve more users.
+        """The shares of the budget for responses, one for each change of policy and each step.
 
-        In proportion to the fourth root of the users so far, rounded to a power of two: equal shares are one line of a certificate.
+        By default later changes get more, because they serve more users: in proportion to the
+        fourth root of the users so far, rounded to a power of two. So many shares are equal, and
+        equal shares are one line of a certificate.
         """
-        times = self.schedule.times
-        late = (
-            [2 ** (round(math.log2(time)) / 4) for time in times[: self.switches]]
-            if self.growth is None
-            else [1.0] * self.switches
-        )
-        chosen = late if weights is None else list(weights)
-        if len(chosen) != self.switches:
+        if weights is None:
+            weights = self._weights_of_changes()
+        if len(weights) != self.switches:
             raise InvalidParameter(
-                f"weights must be {self.switches}, one for each change of policy, got {len(chosen)}"
+                f"weights must be {self.switches}, one for each change of policy, "
+                f"got {len(weights)}"
             )
-        total = math.fsum(chosen) * steps * (1 + 1e-12)
-        return tuple(weight / total for weight in chosen for _ in range(steps))
+        total = math.fsum(weights) * steps * (1 + ROUNDING)
+        return tuple(weight / total for weight in weights for _ in range(steps))
+
+    def _weights_of_changes(self) -> list[float]:
+        if self.growth is not None:
+            # When the policy will change is not known in advance.
+            return [1.0] * self.switches
+        times = self.schedule.times[: self.switches]
+        return [2 ** (round(math.log2(time)) / 4) for time in times]
+
+
+def choose_batches(schedule: Schedule | BatchPlan | None, episodes: int) -> BatchPlan | None:
+    """The batches that were asked for, which must be for this number of users."""
+    if not isinstance(schedule, Schedule | BatchPlan | None):
+        raise InvalidParameter(
+            "schedule must be a Schedule or a plan of batches, such as "
+            f"confide.linear_mdps.batches.static, got {type(schedule).__name__}"
+        )
+    batches = at_every(schedule) if isinstance(schedule, Schedule) else schedule
+    if batches is not None:
+        choose_schedule(batches.schedule, Schedule((episodes,)))
+    return batches
 
 
 def at_every(schedule: Schedule) -> BatchPlan:
     """A change at each time of the schedule, but for the last: nobody comes after it."""
-    return BatchPlan(schedule, _before_the_end(schedule))
+    return BatchPlan(schedule, _times_before_the_end(schedule))
 
 
 def static(episodes: int, batches: int) -> BatchPlan:
@@ -87,17 +123,17 @@ def static(episodes: int, batches: int) -> BatchPlan:
     return at_every(every(math.ceil(episodes / batches), episodes))
 
 
-def growing(episodes: int, *, first: int = 30, ratio: float = 1.3) -> BatchPlan:
-    """Geometric: batches that grow by `ratio`."""
+def growing(episodes: int, *, first: int = 30, ratio: float = GROWTH) -> BatchPlan:
+    """Geometric: the number of all users grows by `ratio` from release to release."""
     return at_every(geometric(episodes, first=first, ratio=ratio))
 
 
 def adaptive(
     episodes: int, *, switches: int = 20, growth: float = 2.0, first: int = 200, ratio: float = 1.15
 ) -> BatchPlan:
-    """Where a released Lambda has grown, looked at on a geometric grid."""
+    """A change where a released Lambda has grown, looked at on a geometric grid."""
     grid = geometric(episodes, first=first, ratio=ratio)
-    return BatchPlan(grid, min(switches, _before_the_end(grid)), growth)
+    return BatchPlan(grid, min(switches, _times_before_the_end(grid)), growth)
 
 
 def one_by_one(episodes: int) -> BatchPlan:
@@ -105,18 +141,21 @@ def one_by_one(episodes: int) -> BatchPlan:
     return at_every(every_episode(episodes))
 
 
-def _before_the_end(schedule: Schedule) -> int:
+def _times_before_the_end(schedule: Schedule) -> int:
     return max(schedule.leaves - 1, 1)
 
 
 def first_release(
     bound: Bound, loss: Loss, episodes: int, *, privacy: Request, deviations: float, least: int
 ) -> int:
-    """Before that many users even a count of all of them is within so many standard deviations of its noise; at least `least`."""
-    made = additive_noise(
-        bound, loss, Relation(privacy.relation), Exact(1), discrete=False, users=1
-    )
-    # the noise grows with the root of the users: a third of the deviations will do
+    """How many users to wait for before the first release.
+
+    So many that a count of all of them is `deviations` standard deviations of its noise, at least
+    `least`, and at most a quarter of all users.
+    """
+    relation = Relation(privacy.relation)
+    noise = additive_noise(bound, loss, relation, Exact(1), discrete=False, users=1)
     if isinstance(privacy, LocalDP):
-        deviations = deviations**2 * made.std / 9
-    return max(1, min(max(least, math.ceil(deviations * made.std)), episodes // 4))
+        deviations = deviations**2 * noise.std / LOCAL_DEVIATIONS_DIVISOR**2
+    users = max(least, math.ceil(deviations * noise.std))
+    return max(1, min(users, episodes // 4))

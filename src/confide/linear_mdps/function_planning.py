@@ -1,7 +1,8 @@
-"""The rules of LSVI-UCB for features of observations [Luyo21, Alg. 2]. All post-processing.
+"""The rules of LSVI-UCB for features of observations [Luyo21, Alg. 2].
 
-States are not numbered, so no table of values exists: Q and V are functions of features. A rule
-returns the parameters of Q, and `FeaturePolicy` plays it.
+PUBLIC: everything here is post-processing of releases. States are not numbered, so no table of
+values exists: Q and V are functions of features. A rule returns the parameters of Q
+(`FeatureValues`), and a `FeaturePolicy` plays it. Both are public and leave with a round.
 """
 
 import math
@@ -11,8 +12,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from confide.linear_mdps.planning import PrefixSums, ReleasedResponse, ResponseTarget
-from confide.linear_mdps.value_features import FeatureTarget, FeatureValues, nothing
+from confide.linear_mdps.planning import (
+    BONUS_STANDARD_ERRORS,
+    REWARD_RADIUS,
+    TARGET_STD,
+    PrefixSums,
+    ReleasedResponse,
+    ResponseTarget,
+    centred_responses,
+    describe_paper,
+    describe_tight,
+    middle_and_radius,
+)
+from confide.linear_mdps.value_features import FeatureTarget, FeatureValues, zero_values
 from confide.planners.regression import Shift, least_squares
 from confide.policy import FeaturePolicy, Features, Policy, RandomPolicy
 
@@ -21,7 +33,7 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObservedFeatures:
-    """What is known of the features: their sizes, and the function that policies call."""
+    """What is public about the features: their sizes, and the function that policies call."""
 
     actions: int
     dimension: int
@@ -43,7 +55,7 @@ class ObservedFeatures:
             features_name=self.name,
         )
 
-    def ended(self, step: int, horizon: int) -> float:
+    def end_value(self, step: int, horizon: int) -> float:
         """What an episode that ended before this step earns from here on."""
         return (horizon - step) * self.terminal_reward
 
@@ -60,7 +72,7 @@ class FunctionsOfFeatures:
         return self.observed.dimension
 
     def end_values(self) -> FeatureValues:
-        return nothing(self.dimension)
+        return zero_values(self.dimension)
 
     def state_values(self, q: FeatureValues) -> FeatureValues:
         """The parameters of Q are those of V, its largest value over actions."""
@@ -76,7 +88,7 @@ class FunctionsOfFeatures:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CentredFunctionRule(FunctionsOfFeatures):
-    """The rule of `CentredRule` for functions of features.
+    """The tight form, as in `CentredRule`, for functions of features.
 
     The public range of values is that over all features of norm at most one, and of an ended
     episode. All entries of Lambda keep their noise, because nobody says which pairs of features
@@ -84,25 +96,22 @@ class CentredFunctionRule(FunctionsOfFeatures):
     """
 
     observed: ObservedFeatures
-    bonus_scale: float = 0.2
-    target_std: float = math.sqrt(0.1)
+    bonus_scale: float = BONUS_STANDARD_ERRORS
+    target_std: float = TARGET_STD
 
     @property
     def starts_uniform(self) -> bool:
         return True
 
     def responses(self, horizon: int) -> int:
-        """Targets of the last step are rewards, and they are in the prefix sums."""
+        """The targets of the last step are rewards, and they are in the prefix sums."""
         return horizon - 1
 
     def describe(self) -> tuple[str, str]:
-        return (
-            "tight",
-            f"targets within their public range; bonus {self.bonus_scale:g} x the standard error",
-        )
+        return describe_tight(self.bonus_scale)
 
     def target(self, step: int, values: FeatureValues, horizon: int) -> ResponseTarget | None:
-        middle, radius = _middle_and_radius(values)
+        middle, radius = middle_and_radius(*values.range())
         if step == horizon - 1 or radius == 0:
             return None
         return ResponseTarget(step, FeatureTarget(values, middle, radius))
@@ -115,21 +124,23 @@ class CentredFunctionRule(FunctionsOfFeatures):
         sums: PrefixSums,
         response: ReleasedResponse | None,
     ) -> FeatureValues:
-        middle, radius = _middle_and_radius(values)
-        u, noise = sums.rewards[step], sums.reward_std**2 + (sums.std * (0.5 + radius) / 2) ** 2
-        if response is not None:
-            u, noise = u + radius * response.values, noise + (radius * response.std) ** 2
+        middle, radius = middle_and_radius(*values.range())
+        u, noise = centred_responses(sums, step, radius, response)
         estimate = least_squares(
-            sums.gram[step], u, noise_std=sums.std, ridge=math.sqrt(0.5), floor=1.0
+            sums.gram[step], u, noise_std=sums.noise_std, ridge=math.sqrt(0.5), floor=1.0
         )
-        widths = self.bonus_scale * _widths(estimate.precision, self.target_std**2, noise)
-        ended = self.observed.ended(step, horizon)
-        return FeatureValues(estimate.weights, widths, 0.5 + middle, float(horizon - step), ended)
+        return FeatureValues(
+            weights=estimate.weights,
+            widths=self.bonus_scale * bonus_widths(estimate.precision, self.target_std**2, noise),
+            offset=REWARD_RADIUS + middle,
+            top=float(horizon - step),
+            ended=self.observed.end_value(step, horizon),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrintedFunctionRule(FunctionsOfFeatures):
-    """The rule of `PrintedRule` for functions of features.
+    """The paper's calibration, as in `PrintedRule`, for functions of features.
 
     Q = clip(<w, phi> + beta ||phi||, 0, H), with ||phi|| in the norm of the inverse of Lambda
     [Luyo21, Alg. 2].
@@ -147,12 +158,13 @@ class PrintedFunctionRule(FunctionsOfFeatures):
         return horizon
 
     def describe(self) -> tuple[str, str]:
-        shift, beta = self.regularizer.shift, self.regularizer.beta
-        return "paper", f"Lambda + {shift:.3g} I; proved width beta = {beta:.3g}"
+        return describe_paper(self.regularizer)
 
     def target(self, step: int, values: FeatureValues, horizon: int) -> ResponseTarget | None:
-        following = None if step == horizon - 1 else values
-        return ResponseTarget(step, FeatureTarget(following, 0.0, horizon + 1.0), 1 / (horizon + 1))
+        # After the last step there are no values. A response is (r + V) / (H + 1), in [0, 1].
+        next_values = None if step == horizon - 1 else values
+        scaled_values = FeatureTarget(next_values, 0.0, horizon + 1.0)
+        return ResponseTarget(step, scaled_values, 1 / (horizon + 1))
 
     def q_values(
         self,
@@ -164,19 +176,21 @@ class PrintedFunctionRule(FunctionsOfFeatures):
     ) -> FeatureValues:
         assert response is not None
         u = (horizon + 1) * response.values
-        estimate = self.regularizer.estimate(sums.gram[step], u, noise_std=sums.std)
-        widths = _widths(estimate.precision, self.regularizer.beta**2, 0.0)
-        ended = self.observed.ended(step, horizon)
-        return FeatureValues(estimate.weights, widths, 0.0, float(horizon), ended)
+        estimate = self.regularizer.estimate(sums.gram[step], u, noise_std=sums.noise_std)
+        return FeatureValues(
+            weights=estimate.weights,
+            widths=bonus_widths(estimate.precision, self.regularizer.beta**2, 0.0),
+            offset=0.0,
+            top=float(horizon),
+            ended=self.observed.end_value(step, horizon),
+        )
 
 
-def _middle_and_radius(values: FeatureValues) -> tuple[float, float]:
-    low, high = values.range()
-    return (low + high) / 2, (high - low) / 2
+def bonus_widths(precision: Array, sampling: float, noise: float) -> Array:
+    """W [i, i] with ||W x||^2 = sampling x^T P^-1 x + noise ||P^-1 x||^2 for a precision P.
 
-
-def _widths(precision: Array, sampling: float, noise: float) -> Array:
-    """W with ||W x||^2 = sampling x^T P^-1 x + noise ||P^-1 x||^2, as in `regression.Width`."""
+    This is the squared bonus of `regression.Width`.
+    """
     eigenvalues, vectors = np.linalg.eigh(precision)
     scale = np.sqrt(sampling / eigenvalues + noise / eigenvalues**2)
     widths: Array = scale[:, None] * vectors.T

@@ -1,7 +1,13 @@
-"""LSVI-UCB [Luyo21, Alg. 2; Jin20] for linear MDPs, batched: as printed, and with the least noise that the guarantee needs.
+"""LSVI-UCB [Luyo21, Alg. 2; Jin20] for linear MDPs, batched: the paper's calibration and tight.
 
-Prefix sums of Lambda go through a counter. At each change of policy the responses of all users so far are computed again, from what is
-stored of them, and released with noise from one budget (`SharedBudget`).
+This file joins the private side (`contributions`, `observed_rows`) and the public side (`planning`,
+`function_planning`) under the agent's name. The name and the version of its identity are part of
+ledger ids and saved states.
+
+Prefix sums of Lambda go through a counter. At each change of policy the responses of all users so
+far are computed again, from what is stored of them, and released with noise from one budget
+(`SharedBudget`). Required for privacy: the shares of this budget, and how many responses there can
+be, are fixed before the first user (`BatchPlan`, `ResponseBudget`).
 """
 
 from collections.abc import Callable, Sequence
@@ -12,11 +18,12 @@ from confide.errors import InvalidParameter, PrivacyError
 from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.algorithm import Calibration, Description, Round, Statistic
-from confide.learning.arguments import check_choices, check_episodes_and_privacy, choose_schedule
+from confide.learning.arguments import check_asked, check_choices
 from confide.learning.learner import Learner
-from confide.learning.resources import NUMBERS_PER_STEP, Footprint, numbers_of_users
-from confide.linear_mdps.batches import BatchPlan, at_every, first_release, growing, static
+from confide.learning.resources import Footprint
+from confide.linear_mdps.batches import BatchPlan, choose_batches, first_release, growing, static
 from confide.linear_mdps.contributions import StoredTargets, StoredTransitions
+from confide.linear_mdps.footprint import regression_footprint
 from confide.linear_mdps.function_planning import (
     CentredFunctionRule,
     ObservedFeatures,
@@ -24,6 +31,8 @@ from confide.linear_mdps.function_planning import (
 )
 from confide.linear_mdps.observed_rows import FeatureClip, ObservedRows, ObservedTargets
 from confide.linear_mdps.planning import (
+    BONUS_STANDARD_ERRORS,
+    REWARD_RADIUS,
     CentredRule,
     PrefixSums,
     PrintedRule,
@@ -49,7 +58,7 @@ from confide.planners.reward_features import centred_rewards, raw_rewards
 from confide.privacy.bounded import Array, Bound, L2Ball, NoiseLevel, Released
 from confide.privacy.loss import NO_PRIVACY, Loss, compose, loss_for, share_of
 from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request
-from confide.privatizers import Batches, ExpectedNoise, Schedule, geometric
+from confide.privatizers import Batches, ExpectedNoise, Schedule
 from confide.privatizers.stored_rows import (
     Ask,
     ResponseBudget,
@@ -62,39 +71,48 @@ from confide.problems.sizes import ProblemSizes
 from confide.statistics.bounds import RegressionRows
 from confide.statistics.transitions import RewardTargets
 
-GRAM_SHARE = 0.6  # of the budget, for Lambda and rewards; regret is flat between .5 and .65
-REWARD_BALANCE = 1.5  # kappa of rewards beside Lambda
-# Of the estimate of planning time: one multiplication in a product of matrices, by `benchmarks/memory.py`.
-SECONDS_PER_PRODUCT = 1e-9
-# Features of users who are sampled together (`GymProblem.chunk`), and how many copies of them exist while they are clipped.
-SHOWN_TOGETHER = 2**23
-COPIES_OF_FEATURES = 6
-_LOCAL = (
-    "LSVI-UCB cannot be made local: its responses sum phi (r + V(s')) are computed again whenever V changes, from data that a server under "
-    "LocalDP must never see; sending features and rewards noised one by one multiplies the noise, and regret is linear. Whether a "
-    "model-free algorithm can do better is open [Luyo21, Remark 5]. Use NextStateVI (next-state-vi), which asks each user once, or JointDP"
+# The share of the budget for Lambda and rewards in the tight form. The rest is for responses. The
+# regret was flat between 0.5 and 0.65.
+GRAM_SHARE = 0.6
+# How strongly rewards count beside Lambda in the counter's query, kappa of `RegressionRows`. Chosen
+# for a small regret on `latent` and `one-hot` (docs/agents/linear_mdps.md).
+REWARD_BALANCE = 1.5
+# The first batch of the tight form ends when a count of all its users is so many standard
+# deviations of its noise, and has at least so many users per feature. Chosen as the number before.
+FIRST_BATCH_DEVIATIONS = 10
+FIRST_BATCH_USERS_PER_FEATURE = 4
+_WHY_NOT_LOCAL = (
+    "privacy must not be LocalDP, because LSVI-UCB cannot be made local: its responses "
+    "sum phi (r + V(s')) are computed again whenever V changes, from data that a server under "
+    "LocalDP must never see; sending features and rewards noised one by one multiplies the noise, "
+    "and regret is linear. Whether a model-free algorithm can do better is open "
+    "[Luyo21, Remark 5]. Use NextStateVI (next-state-vi), which asks each user once, or JointDP"
 )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeatureKind:
-    """What differs between numbered states and features of observations: statistics, stored rows and rules."""
+    """What differs between numbered states and features of observations.
+
+    `statistic` makes what users add to the prefix sums, for a bound and whether rewards are centred
+    at 1/2. `rows` makes a store for the rows of so many users. `centred_rule` makes the rule of the
+    tight form from a bonus scale, and `printed_rule` the paper's from a shift.
+    """
 
     horizon: int
     dimension: int
-    # the statistic of users, for a bound and whether rewards are centred
     statistic: Callable[[RegressionRows, bool], Statistic]
     rows: Callable[[int], StoredRows]
-    centred: Callable[[float], Rule]
-    printed: Callable[[Shift], Rule]
+    centred_rule: Callable[[float], Rule]
+    printed_rule: Callable[[Shift], Rule]
 
 
 def numbered_states(public: LinearMDPPublic) -> FeatureKind:
-    """A table of features: counts of transitions are stored, and their size does not depend on the number of users."""
+    """A table of features. Counts of transitions are stored, however many users there are."""
     phi = public.features
 
     def statistic(bound: RegressionRows, centred: bool) -> Statistic:
-        # |y| <= 1/2: a constant is linear in the features of a linear MDP
+        # A constant is linear in the features of a linear MDP, so centred rewards are in +-1/2.
         rewards = centred_rewards(phi) if centred else raw_rewards(phi)
         return StoredTargets(RewardTargets(bound, rewards, 1.0))
 
@@ -109,16 +127,20 @@ def numbered_states(public: LinearMDPPublic) -> FeatureKind:
 
 
 def observed_features(public: FeaturesPublic) -> FeatureKind:
-    """A function of observations: the rows of each user are stored."""
-    norm, end = public.feature_norm, public.terminal_reward
-    clip = FeatureClip(public.horizon, public.actions, public.dimension, norm)
+    """A function of observations. The rows of each user are stored."""
+    clip = FeatureClip(public.horizon, public.actions, public.dimension, public.feature_norm)
     observed = ObservedFeatures(
-        public.actions, public.dimension, norm, end, public.features, public.features_name
+        public.actions,
+        public.dimension,
+        public.feature_norm,
+        public.terminal_reward,
+        public.features,
+        public.features_name,
     )
     return FeatureKind(
         public.horizon,
         public.dimension,
-        lambda bound, centred: ObservedTargets(clip, bound, 0.5 if centred else 0.0),
+        lambda bound, centred: ObservedTargets(clip, bound, REWARD_RADIUS if centred else 0.0),
         lambda users: ObservedRows(clip, users),
         lambda scale: CentredFunctionRule(observed, scale),
         lambda shift: PrintedFunctionRule(observed, shift),
@@ -127,93 +149,115 @@ def observed_features(public: FeaturesPublic) -> FeatureKind:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ValueRegressions:
-    """Alg. 2 between two releases, and how the budget is divided between prefix sums and responses, in advance."""
+    """Alg. 2 between two releases, and how the budget is divided between sums and responses.
 
-    setting: FeatureKind = field(repr=False)
+    `loss` is that of all responses together, and `shares` are the shares of it that each of them
+    gets. Both are fixed in advance.
+    """
+
+    kind: FeatureKind = field(repr=False)
     bound: RegressionRows
     rule: Rule
     statistic: Statistic = field(repr=False)
     batches: BatchPlan
-    loss: Loss  # of all responses together
-    shares: Sequence[float]  # of that loss, one for each response
+    loss: Loss
+    shares: Sequence[float]
 
     def is_due(self, sums: Released, shown: Array, shown_std: float, changes: int) -> bool:
-        """Whether the policy changes now: decided by releases alone."""
+        """Whether the policy changes now: decided by releases alone.
+
+        `shown` are the prefix sums of the last change of policy.
+        """
         if self.batches.growth is None or changes == 0:
             return True
-        now = self.sums(sums.values, sums.noise.std)
-        return has_grown(now, self.sums(shown, shown_std), self.batches.growth)
+        now = self.prefix_sums(sums.values, sums.noise.std)
+        before = self.prefix_sums(shown, shown_std)
+        return has_grown(now, before, self.batches.growth)
 
     def ask(self, sums: Released, ask: Ask) -> None:
-        """A response for each step that needs one, from the last to the first."""
+        """Ask for a response for each step that needs one, from the last to the first."""
 
         def respond(target: ResponseTarget) -> ReleasedResponse:
             return ReleasedResponse(*ask(target.step, target.values, target.reward_weight))
 
-        prefix = self.sums(sums.values, sums.noise.std)
-        backward_induction(self.rule, prefix, self.setting.horizon, respond)
+        prefix_sums = self.prefix_sums(sums.values, sums.noise.std)
+        backward_induction(self.rule, prefix_sums, self.kind.horizon, respond)
 
     def make_privatizer(self, bound: Bound, schedule: Schedule, **options: Any) -> Batches:
         """Prefix sums through a counter, and responses from what is stored of users."""
-        rows = self.setting.rows(schedule.users)
+        rows = self.kind.rows(schedule.users)
         budget = ResponseBudget(self.loss, self.shares, self.responses, self.batches.switches)
         return ResponsePrivatizer(bound, schedule, rows, self, budget, **options)
 
     @property
     def responses(self) -> int:
-        """How many responses a change of policy needs at most: of the steps 0, 1, ..."""
-        return self.rule.responses(self.setting.horizon)
+        """How many responses a change of policy needs at most: those of the steps 0, 1, ..."""
+        return self.rule.responses(self.kind.horizon)
 
-    def sums(self, values: Array, std: float) -> PrefixSums:
+    def prefix_sums(self, values: Array, noise_std: float) -> PrefixSums:
         gram, rewards = self.bound.unpack(values)
-        return PrefixSums(gram, rewards, std, std / self.bound.balance)
+        return PrefixSums(gram, rewards, noise_std, noise_std / self.bound.balance)
 
     def plan(self, released: Released) -> Round:
-        sums = self.sums(released.values[: self.bound.size], released.noise.std)
+        sums = self.prefix_sums(released.values[: self.bound.size], released.noise.std)
         answers = released.values[self.bound.size :]
-        planned = plan_round(self.rule, sums, answers, released.memory["seed"])
-        return Round(planned.policies, self.statistic, planned.memory, planned.signal)
+        public = plan_round(self.rule, sums, answers, released.memory["seed"])
+        return Round(public.policies, self.statistic, public.memory, public.signal)
 
     def describe(self) -> Description:
         calibration, planning = self.rule.describe()
-        planning += f"; {self.responses} responses computed again at each of at most {self.batches.switches} changes of policy"
+        planning += (
+            f"; {self.responses} responses computed again at each of at most "
+            f"{self.batches.switches} changes of policy"
+        )
         return Description(calibration, planning, self.bound.rows)
 
 
 def tight(
-    setting: FeatureKind,
+    kind: FeatureKind,
     episodes: int,
     privacy: Request,
     batches: BatchPlan | None,
     *,
     bonus_scale: float | None,
 ) -> Calibration:
-    """Lambda and rewards through one counter, targets within their public range, more budget for later releases."""
-    H, d = setting.horizon, setting.dimension
-    bound = RegressionRows(H, d, 1.0, target=0.5, balance=REWARD_BALANCE)
-    statistic = setting.statistic(bound, True)
-    rule = setting.centred(0.2 if bonus_scale is None else bonus_scale)
-    whole = NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy)
-    gram, responses = (
-        (whole, whole)
-        if whole == NO_PRIVACY
-        else (share_of(whole, GRAM_SHARE), share_of(whole, 1 - GRAM_SHARE))
-    )
-    chosen = batches or growing(
-        episodes,
-        first=first_release(bound, gram, episodes, privacy=privacy, deviations=10, least=4 * d),
-    )
-    if H == 1:  # rewards are all there is to learn
-        no_responses = ValueRegressions(setting, bound, rule, statistic, chosen, NO_PRIVACY, ())
-        return _calibration(no_responses, None, whole)
-    algorithm = ValueRegressions(
-        setting, bound, rule, statistic, chosen, responses, chosen.shares(H - 1)
-    )
-    return _calibration(algorithm, None, gram)
+    """The calibration with the least noise that the guarantee needs.
+
+    Lambda and rewards go through one counter, targets are within their public range, and later
+    releases get more of the budget.
+    """
+    horizon = kind.horizon
+    bound = RegressionRows(horizon, kind.dimension, 1.0, target=0.5, balance=REWARD_BALANCE)
+    statistic = kind.statistic(bound, True)
+    rule = kind.centred_rule(BONUS_STANDARD_ERRORS if bonus_scale is None else bonus_scale)
+    total_loss: Loss = NO_PRIVACY
+    sums_loss: Loss = NO_PRIVACY
+    response_loss: Loss = NO_PRIVACY
+    if not isinstance(privacy, NoPrivacy):
+        total_loss = loss_for(privacy)
+        sums_loss = share_of(total_loss, GRAM_SHARE)
+        response_loss = share_of(total_loss, 1 - GRAM_SHARE)
+    if batches is None:
+        first = first_release(
+            bound,
+            sums_loss,
+            episodes,
+            privacy=privacy,
+            deviations=FIRST_BATCH_DEVIATIONS,
+            least=FIRST_BATCH_USERS_PER_FEATURE * kind.dimension,
+        )
+        batches = growing(episodes, first=first)
+    if horizon == 1:
+        # Rewards are all there is to learn, so there are no responses.
+        algorithm = ValueRegressions(kind, bound, rule, statistic, batches, NO_PRIVACY, ())
+        return _calibration(algorithm, None, total_loss)
+    shares = batches.shares(horizon - 1)
+    algorithm = ValueRegressions(kind, bound, rule, statistic, batches, response_loss, shares)
+    return _calibration(algorithm, None, sums_loss)
 
 
 def paper(
-    setting: FeatureKind,
+    kind: FeatureKind,
     episodes: int,
     privacy: Request,
     batches: BatchPlan | None,
@@ -222,67 +266,80 @@ def paper(
     failure: float,
 ) -> Calibration:
     """[Luyo21, E.1], [E.3] at delta = 0, and without noise Upsilon = 0."""
-    H, d = setting.horizon, setting.dimension
-    count = None if batches is None else batches.schedule.leaves
-    made = printed_linear(privacy, LinearSetting(episodes, H, d, failure, count))
-    chosen = batches or static(episodes, made.batches)
+    horizon = kind.horizon
+    dimension = kind.dimension
+    releases = None if batches is None else batches.schedule.leaves
+    setting = LinearSetting(episodes, horizon, dimension, failure, releases)
+    constants = printed_linear(privacy, setting)
+    if batches is None:
+        batches = static(episodes, constants.batches)
     scale = 1.0 if bonus_scale is None else bonus_scale
-    rule, bound = setting.printed(Shift(made.regularizer, scale * made.beta)), gram_rows(H, d)
-    gram, responses = made.losses(
-        privacy, H, d, leaves=chosen.schedule.leaves, changes=chosen.switches
+    rule = kind.printed_rule(Shift(constants.regularizer, scale * constants.beta))
+    bound = gram_rows(horizon, dimension)
+    leaves = batches.schedule.leaves
+    sums_loss, response_loss = constants.losses(
+        privacy, horizon, dimension, leaves=leaves, changes=batches.switches
     )
-    statistic, shares = setting.statistic(bound, False), chosen.shares(H, [1.0] * chosen.switches)
-    tree = None if isinstance(privacy, NoPrivacy) else Tree(chosen.schedule.leaves)
-    algorithm = ValueRegressions(setting, bound, rule, statistic, chosen, responses, shares)
-    made_by = OWN_CONSTANTS if is_pure(privacy) else ""
-    return replace(_calibration(algorithm, tree, gram), constants=made_by)
+    algorithm = ValueRegressions(
+        kind,
+        bound,
+        rule,
+        statistic=kind.statistic(bound, False),
+        batches=batches,
+        loss=response_loss,
+        shares=batches.shares(horizon, [1.0] * batches.switches),
+    )
+    tree = None if isinstance(privacy, NoPrivacy) else Tree(leaves)
+    whose_constants = OWN_CONSTANTS if is_pure(privacy) else ""
+    return replace(_calibration(algorithm, tree, sums_loss), constants=whose_constants)
 
 
 def _calibration(
-    algorithm: ValueRegressions, counter: Factorisation | None, loss: Loss
+    algorithm: ValueRegressions, counter: Factorisation | None, sums_loss: Loss
 ) -> Calibration:
-    """`loss` is that of the prefix sums."""
     schedule = algorithm.batches.schedule
-    return Calibration(algorithm, schedule, counter, loss, algorithm.make_privatizer)
+    return Calibration(algorithm, schedule, counter, sums_loss, algorithm.make_privatizer)
 
 
 class LSVIUCB(Learner):
-    """LSVI-UCB: optimistic least-squares value iteration in linear MDPs with unknown rewards, batched.
+    """LSVI-UCB: optimistic least-squares value iteration in linear MDPs with unknown rewards.
 
-    The features are a table for numbered states (`LinearMDP.public`), or a function of an observation
-    (`GymProblem.public`, or a `FeaturesPublic` of your own), which may be continuous.
+    The features are a table for numbered states (`LinearMDP.public`), or a function of an
+    observation (`GymProblem.public`, or a `FeaturesPublic` of your own), which may be continuous.
 
     Guarantee: joint DP for every user (`privacy`). delta = 0 gives Laplace noise.
 
-    - What leaves: noisy prefix sums of Lambda (and rewards), through one counter, and at each change of
-      policy one noisy response per step, sum phi (w r + y(V(s'))) over all users so far. Both are on
-      one budget, divided in advance. Everything else (policies, times of changes, which responses are
-      asked) is a function of these releases, of public choices and of a public seed.
+    - What leaves: noisy prefix sums of Lambda (and rewards), through one counter, and at each
+      change of policy one noisy response per step, sum phi (w r + y(V(s'))) over all users so far.
+      Both are on one budget, divided in advance. Everything else (policies, times of changes, which
+      responses are asked) is a function of these releases, of public choices and of a public seed.
     - What is private and stays: counts of users' transitions, or with features of observations the
-      rows of each user: features of all actions at each step, action and reward. They are kept until
-      the last change of policy, and are in saved states.
+      rows of each user: features of all actions at each step, action and reward. They are kept
+      until the last change of policy, and are in saved states.
     - Whose data: a user is in one batch of the prefix sums and in all later responses. V is public
-      when a response is asked, so the response is a sum over users of terms that are functions of one
-      user's rows each, in the unit ball (proofs: `StoredTransitions`, `ObservedRows`). A user whose
-      features cannot be computed contributes zero.
+      when a response is asked, so the response is a sum over users of terms that are functions of
+      one user's rows each, in the unit ball (proofs: `StoredTransitions`, `ObservedRows`). A user
+      whose features cannot be computed contributes zero.
     - Joint: a user acts by a public policy on the user's own observations (billboard lemma), so all
       that others see is what leaves. A function of observations must not remember earlier calls:
       then one user's rows would depend on another user, and no guarantee would hold.
 
     `LocalDP` is refused: whether it can be kept is an open problem [Luyo21, Remark 5].
 
-    `schedule` is a plan of batches (`confide.linear_mdps.batches`: static, growing, adaptive, one_by_one) or a `Schedule`.
+    `schedule` is a `Schedule` or a plan of batches (`confide.linear_mdps.batches`: static, growing,
+    adaptive, one_by_one).
 
-    Reference: [Luyo21, Alg. 2]; calibration="paper": E.1, with its static batches, the printed noise, shift and width (times
-    `bonus_scale`). At delta = 0 the paper prints orders only (E.3), and the constants are ours (`printed.py`). The guarantee states the
-    exact loss of the noise. Without noise this is batched LSVI-UCB [Jin20, Wang21].
+    Reference: [Luyo21, Alg. 2]; calibration="paper": E.1, with its static batches, the printed
+    noise, shift and width (times `bonus_scale`). At delta = 0 the paper prints orders only (E.3),
+    and the constants are ours (`printed.py`). The guarantee states the exact loss of the noise.
+    Without noise this is batched LSVI-UCB [Jin20, Wang21].
 
     | Algorithm 2 | here |
     |---|---|
-    | lambda, B, sigma_u, sigma_Lambda, Upsilon, c_K, beta "as in App. E.1" | `printed.printed_linear` |
+    | lambda, B, sigma_u, sigma_Lambda, Upsilon, c_K, beta "as in App. E.1" | `printed_linear` |
     | k_i = i ceil(K / B) + 1 | `batches.static` |
-    | H trees with 2B nodes, noise (Z' + Z'^T) / 2 | `paper`: `Tree`; `privatizers.central.CounterNoise` |
-    | eta_h^i ~ N(0, sigma_u^2 I) | `privatizers.stored_rows.SumsAndResponses`, by a `SharedBudget` |
+    | H trees with 2B nodes, noise (Z' + Z'^T) / 2 | `Tree` in `paper`; `central.CounterNoise` |
+    | eta_h^i ~ N(0, sigma_u^2 I) | `stored_rows.SumsAndResponses`, by a `SharedBudget` |
     | observe D = {phi(s, a)}, take argmax_a Q(s, a) | `TabularPolicy.act`, `FeaturePolicy.act` |
     | send D and X = (s, a, r) | `observe`; `StoredTargets`, `ObservedTargets` |
     | if k = k_{b+1} - 1 | `ValueRegressions.is_due` |
@@ -292,16 +349,22 @@ class LSVIUCB(Learner):
     | u = sum phi (r + V(s')) | `StoredTransitions.response`, `ObservedRows.response` |
     | ~u = u + eta | `SumsAndResponses.close` |
     | ~w = ~Lambda^-1 ~u | `Shift.estimate` |
-    | Q = clip(phi ~w + beta ||phi||, 0, H), V = max_a Q | `PrintedRule.q_values`, `PrintedFunctionRule.q_values` |
+    | Q = clip(phi ~w + beta ||phi||, 0, H) | `PrintedRule.q_values` |
+    | the same for observations | `PrintedFunctionRule.q_values` |
+    | V = max_a Q | `NumberedStates.state_values`, `FunctionsOfFeatures.state_values` |
 
-    Departures of "paper": c_K, chi, U_K and C are not in the copy of E.1 that we read (`printed.py`); the first policy has the shift on its
-    diagonal, as all others; actions of equal Q are drawn at random; responses are released for targets (r + V) / (H + 1), with noise
+    Departures of "paper": c_K, chi, U_K and C are not in the copy of E.1 that we read
+    (`printed.py`); the first policy has the shift on its diagonal, as all others; actions of equal
+    Q are drawn at random; responses are released for targets (r + V) / (H + 1), with noise
     sigma_u / (H + 1). An episode that has ended is worth `terminal_reward` per step.
-    Departures of "tight" (all for less noise at the same guarantee): rewards are in the counter's query, so that only values are asked
-    about again; values are centred on their range, which is public, and the noise follows it; later responses, which serve more users,
-    get more of the budget; batches grow by 1.3; eigenvalues are clipped at zero and a ridge of the size of the noise stands for the
-    shift; in a table, entries of Lambda that must be zero keep no noise; the bonus is `bonus_scale` standard errors (0.2); the first
-    batch plays at random. Regret is measured, not proved (docs/agents/linear_mdps.md).
+
+    Departures of "tight" (all for less noise at the same guarantee): rewards are in the counter's
+    query, so that only values are asked about again; values are centred on their range, which is
+    public, and the noise follows it; later responses, which serve more users, get more of the
+    budget; batches grow by 1.3; eigenvalues are clipped at zero and a ridge of the size of the
+    noise stands for the shift; in a table, entries of Lambda that must be zero keep no noise; the
+    bonus is `bonus_scale` standard errors (0.2); the first batch plays at random. Regret is
+    measured, not proved (docs/agents/linear_mdps.md).
     """
 
     name = "lsvi-ucb"
@@ -313,7 +376,8 @@ class LSVIUCB(Learner):
         observations=True,
         stuck="rivers, detours, sparse or random transitions, or absorbing states",
     )
-    abilities = replace(Learner.abilities, sums=False)  # counts of transitions are looked at again
+    # Users' transitions are looked at again, so sums of several users are not enough.
+    abilities = replace(Learner.abilities, sums=False)
 
     @classmethod
     def footprint(
@@ -322,34 +386,9 @@ class LSVIUCB(Learner):
         *,
         episodes: int,
         privacy: Request,
-        calibration: str = "tight",
-        schedule: Schedule | BatchPlan | None = None,
-        **options: Any,  # noqa: ARG003 - they change nothing
+        **options: Any,
     ) -> Footprint:
-        times = schedule.schedule if isinstance(schedule, BatchPlan) else schedule
-        chosen = choose_schedule(times, geometric(episodes))
-        tree = (
-            Tree(chosen.leaves)
-            if calibration == "paper" and not isinstance(privacy, NoPrivacy)
-            else None
-        )
-        matrices = sizes.horizon * sizes.dimension**2
-        numbers = 20 * matrices + numbers_of_users(chosen, sizes.horizon)
-        if sizes.family == FeaturesPublic.family:
-            shown = sizes.actions * sizes.dimension
-            # Of each user and step: features in four bytes each, an action and a reward.
-            numbers += episodes * sizes.horizon * (shown // 2 + 2)
-            users = numbers_of_users(chosen, sizes.horizon) // NUMBERS_PER_STEP
-            together = min(users * shown, SHOWN_TOGETHER)
-            numbers += COPIES_OF_FEATURES * together
-            products = episodes * sizes.horizon * shown * (sizes.dimension + 1)
-        else:
-            features = sizes.states * sizes.actions * sizes.dimension
-            stored = min(episodes, sizes.states**2 * sizes.actions) * sizes.horizon
-            numbers += 10 * stored + 4 * features
-            products = sizes.dimension * (matrices + sizes.horizon * features)
-        seconds = 0.01 + SECONDS_PER_PRODUCT * products
-        return Footprint(matrices // 2, numbers, seconds, chosen, tree)
+        return regression_footprint(sizes, episodes=episodes, privacy=privacy, **options)
 
     def __init__(
         self,
@@ -370,38 +409,32 @@ class LSVIUCB(Learner):
             )
         check_episodes_and_privacy(episodes, privacy)
         if isinstance(privacy, LocalDP):
-            raise PrivacyError(_LOCAL)
+            raise PrivacyError(_WHY_NOT_LOCAL)
         check_choices(calibration, bonus_scale, failure)
-        if not isinstance(schedule, Schedule | BatchPlan | None):
-            raise InvalidParameter(
-                f"schedule must be a Schedule or a plan of batches, got {type(schedule).__name__}"
-            )
-        batches = at_every(schedule) if isinstance(schedule, Schedule) else schedule
-        if batches is not None:
-            choose_schedule(batches.schedule, Schedule((episodes,)))
+        batches = choose_batches(schedule, episodes)
         if isinstance(public, FeaturesPublic):
             # Users come as trajectories: nothing about them can be counted.
             self.abilities = replace(self.abilities, counts=False)
-            setting = observed_features(public)
+            kind = observed_features(public)
         else:
-            setting = numbered_states(public)
+            kind = numbered_states(public)
         if calibration == "tight":
-            made = tight(setting, episodes, privacy, batches, bonus_scale=bonus_scale)
+            made_calibration = tight(kind, episodes, privacy, batches, bonus_scale=bonus_scale)
         else:
-            made = paper(
-                setting, episodes, privacy, batches, bonus_scale=bonus_scale, failure=failure
+            made_calibration = paper(
+                kind, episodes, privacy, batches, bonus_scale=bonus_scale, failure=failure
             )
-        assert isinstance(made.algorithm, ValueRegressions)
+        assert isinstance(made_calibration.algorithm, ValueRegressions)
         identity = Identity(
             self.name,
             1,
             public=public,
             calibration=calibration,
-            batches=made.algorithm.batches,
+            batches=made_calibration.algorithm.batches,
             bonus_scale=bonus_scale,
             failure=failure,
         )
-        super().__init__(made, privacy=privacy, identity=identity, noise=noise)
+        super().__init__(made_calibration, privacy=privacy, identity=identity, noise=noise)
 
     @property
     def algorithm(self) -> ValueRegressions:
@@ -414,41 +447,42 @@ class LSVIUCB(Learner):
 
     @property
     def loss(self) -> Loss | None:
-        gram, responses = self.calibration.loss, self.algorithm.loss
-        assert gram is not None
-        if NO_PRIVACY in (gram, responses) and (gram == NO_PRIVACY or self.algorithm.shares):
+        """The loss of prefix sums and responses together."""
+        sums_loss = self.calibration.loss
+        assert sums_loss is not None
+        if not self.algorithm.shares:
+            return sums_loss
+        if NO_PRIVACY in (sums_loss, self.algorithm.loss):
             return NO_PRIVACY
-        return compose([gram, responses]) if self.algorithm.shares else gram
+        return compose([sums_loss, self.algorithm.loss])
 
     def describe(self) -> Description:
-        said, shares = super().describe(), self.algorithm.shares
+        description = super().describe()
+        shares = self.algorithm.shares
         if isinstance(self.privacy, NoPrivacy) or not shares:
-            return said
-        ball, relation = (
-            L2Ball(1.0, self.algorithm.setting.dimension),
+            return description
+        least = self._response_noise_std(max(shares))
+        most = self._response_noise_std(min(shares))
+        noise = f"with noise of {least:.3g} to {most:.3g} times half their range"
+        return replace(description, planning=f"{description.planning}, {noise}")
+
+    def _response_noise_std(self, share: float) -> float:
+        """The standard deviation of the noise on a response with this share of the budget."""
+        additive = additive_noise(
+            L2Ball(1.0, self.algorithm.kind.dimension),
+            share_of(self.algorithm.loss, share),
             Relation(self.privacy.relation),
+            Exact(1),
+            discrete=False,
+            users=1,
         )
-        least, most = (
-            additive_noise(
-                ball,
-                share_of(self.algorithm.loss, share),
-                relation,
-                Exact(1),
-                discrete=False,
-                users=1,
-            ).std
-            for share in (max(shares), min(shares))
-        )
-        return replace(
-            said,
-            planning=f"{said.planning}, with noise of {least:.3g} to {most:.3g} times half their range",
-        )
+        return additive.std
 
     def expected_noise(self) -> ExpectedNoise:
-        """The counter's; the loss is that of prefix sums and responses together."""
-        together = self.loss
-        assert together is not None
-        return replace(super().expected_noise(), loss=together)
+        """The noise of the counter, with the loss of prefix sums and responses together."""
+        loss = self.loss
+        assert loss is not None
+        return replace(super().expected_noise(), loss=loss)
 
     @property
     def switches(self) -> int:
@@ -457,7 +491,7 @@ class LSVIUCB(Learner):
 
     @property
     def noise_level(self) -> NoiseLevel:
-        """Of the newest prefix sums, also between two changes of policy."""
+        """The noise of the newest prefix sums, also between two changes of policy."""
         privatizer = self._privatizer
         assert isinstance(privatizer, ResponsePrivatizer)
         return privatizer.release_sums().noise

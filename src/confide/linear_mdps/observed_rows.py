@@ -1,8 +1,11 @@
 """What users contribute to LSVI-UCB where states are features of observations.
 
-PRIVATE until a privatizer has added noise. `ObservedTargets` are sums of phi phi^T and of
-phi (r - 1/2), which do not depend on a value function. `ObservedRows` are the rows of each user
-that LSVI-UCB keeps, because what it asks about them depends on what was released before.
+PRIVATE until a privatizer has added noise. Required for privacy: `FeatureClip` makes every user's
+rows short, and whole numbers, whatever the data are. The proofs need all of its steps.
+
+`ObservedTargets` are sums of phi phi^T and of phi (r - 1/2), which do not depend on a value
+function. `ObservedRows` are the rows of each user that LSVI-UCB keeps, because what it asks about
+them depends on what was released before. Rows leave in saved states, and nowhere else.
 """
 
 from collections.abc import Mapping
@@ -14,7 +17,7 @@ import numpy.typing as npt
 
 from confide.errors import InvalidParameter, PrivacyError
 from confide.linear_mdps import _row_kernels
-from confide.linear_mdps.value_features import FeatureTarget, FeatureValues, nothing
+from confide.linear_mdps.value_features import FeatureTarget, FeatureValues, zero_values
 from confide.privacy.bounded import Bounded, L2Ball, clip_rows, real_numbers
 from confide.privatizers.stored_rows import ContributionWithRows
 from confide.statistics.bounds import RegressionRows
@@ -45,7 +48,7 @@ class UserRows:
     def users(self) -> int:
         return len(self.features)
 
-    def chosen(self) -> SmallInts:
+    def chosen_features(self) -> SmallInts:
         """The features [user, h, i] of the actions that were taken."""
         index = self.actions[:, :, None, None]
         rows: SmallInts = np.take_along_axis(self.features, index, axis=2)[:, :, 0]
@@ -84,23 +87,25 @@ class FeatureClip:
                 f"got {users.states.shape[1:]} and {users.actions.shape[1:]}"
             )
         # After the last step nothing is worth anything, so the last observation is not needed.
-        with np.errstate(all="ignore"):  # what is printed must not depend on the data
-            return self._clipped(users)
+        # Warnings are off, because what is printed must not depend on the data.
+        with np.errstate(all="ignore"):
+            return self._clip(users)
 
-    def _clipped(self, users: Trajectories) -> UserRows:
+    def _clip(self, users: Trajectories) -> UserRows:
         features = real_numbers(users.states[:, : self.steps])
-        actions, rewards = real_numbers(users.actions), real_numbers(users.rewards)
+        actions = real_numbers(users.actions)
+        rewards = real_numbers(users.rewards)
         is_action = (actions >= 0) & (actions < self.actions) & (actions == np.floor(actions))
         usable = np.isfinite(features).all(axis=(1, 2, 3))
         usable &= is_action.all(axis=1) & np.isfinite(rewards).all(axis=1)
         unit_rows = clip_rows(features, self.feature_norm) / (self.feature_norm * (1 + MARGIN))
         whole = np.trunc(unit_rows * UNIT).astype(np.int32)
         whole[~usable] = 0
-        clipped = np.where(usable[:, None], np.clip(rewards, 0.0, 1.0), 0.0)
+        unit_rewards = np.where(usable[:, None], np.clip(rewards, 0.0, 1.0), 0.0)
         return UserRows(
-            whole,
-            np.where(usable[:, None], actions, 0).astype(np.int64),
-            np.trunc(clipped * UNIT).astype(np.int64),
+            features=whole,
+            actions=np.where(usable[:, None], actions, 0).astype(np.int64),
+            rewards=np.trunc(unit_rewards * UNIT).astype(np.int64),
         )
 
 
@@ -118,8 +123,8 @@ class ObservedTargets:
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         rows = self.clip.rows(users)
         targets = rows.rewards / UNIT - self.reward_offset
-        made = self.bound.contribution(rows.chosen() / UNIT, targets)
-        return ContributionWithRows(made.values, made.bound, made.users, stored=rows)
+        sums = self.bound.contribution(rows.chosen_features() / UNIT, targets)
+        return ContributionWithRows(sums.values, sums.bound, sums.users, stored=rows)
 
 
 class ObservedRows:
@@ -138,7 +143,7 @@ class ObservedRows:
     def __init__(self, clip: FeatureClip, users: int) -> None:
         """`users` is how many can be stored. The memory is taken as rows arrive."""
         if users > MOST_USERS:
-            raise InvalidParameter(f"at most {MOST_USERS} users can be stored")
+            raise InvalidParameter(f"at most {MOST_USERS} users can be stored, got {users}")
         self.bound = L2Ball(1.0, clip.dimension)
         self.users = 0
         shape = (users, clip.steps, clip.actions, clip.dimension)
@@ -148,8 +153,11 @@ class ObservedRows:
 
     def check(self, users: UserRows) -> None:
         """Raise for users whom `add` would refuse."""
-        if self.users + users.users > len(self._features):
-            raise InvalidParameter(f"at most {len(self._features)} users can be stored")
+        most = len(self._features)
+        if self.users + users.users > most:
+            raise InvalidParameter(
+                f"at most {most} users can be stored, got {self.users + users.users}"
+            )
 
     def add(self, users: UserRows) -> None:
         self.check(users)
@@ -161,25 +169,27 @@ class ObservedRows:
 
     def response(self, step: int, values: FeatureTarget, reward_weight: float = 0.0) -> Bounded:
         """The sum over users at a step; the target and the weight in [0, 1] are public."""
-        stored = slice(0, self.users)
-        steps, dimension = self._features.shape[1], self.bound.size
-        value = nothing(dimension) if values.values is None else values.values
+        steps = self._features.shape[1]
+        dimension = self.bound.size
+        value = zero_values(dimension) if values.values is None else values.values
         _check_values(value, values, dimension)
+        stored = slice(0, self.users)
         rows = UserRows(
             self._features[stored, step : step + 1],
             self._actions[stored, step : step + 1],
             self._rewards[stored, step : step + 1],
         )
-        has_values = values.values is not None and step + 1 < steps
-        following = (
-            self._features[stored, step + 1] if has_values else self._features[stored, 0, :0]
-        )
+        if values.values is not None and step + 1 < steps:
+            next_features = self._features[stored, step + 1]
+        else:
+            # Without actions there is no next value.
+            next_features = self._features[stored, 0, :0]
         total = np.zeros(dimension, dtype=np.int64)
         _row_kernels.add_responses(
             total,
-            rows.chosen()[:, 0],
+            rows.chosen_features()[:, 0],
             rows.rewards[:, 0],
-            following,
+            next_features,
             int(np.clip(reward_weight, 0.0, 1.0) * UNIT),
             UNIT,
             np.ascontiguousarray(value.weights),
@@ -190,7 +200,7 @@ class ObservedRows:
         return Bounded(total / UNIT, self.bound, self.users)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """PRIVATE: to be saved with the rest of the state."""
+        """PRIVATE: to be saved with the rest of the state. The names are a format."""
         stored = slice(0, self.users)
         return {
             "features": np.ascontiguousarray(self._features[stored]).view(np.uint8),
@@ -203,7 +213,8 @@ class ObservedRows:
         stored = slice(0, users)
         self._features[stored] = np.ascontiguousarray(arrays["features"]).view(np.int32)
         self._features[users:] = 0
-        self._actions[stored], self._rewards[stored] = arrays["actions"], arrays["rewards"]
+        self._actions[stored] = arrays["actions"]
+        self._rewards[stored] = arrays["rewards"]
         self.users = users
 
     def __repr__(self) -> str:

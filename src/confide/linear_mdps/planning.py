@@ -1,8 +1,15 @@
-"""Least-squares value iteration [Luyo21, Alg. 2] backward in time, from released statistics and responses. All post-processing.
+"""Least-squares value iteration [Luyo21, Alg. 2] backward in time, from released statistics.
 
-The response of step h, sum phi(s, a) (r + V_{h+1}(s')), needs the values of step h + 1, which need the response of step h + 1. So
-`backward_induction` goes from the last step to the first, and asks for the response to the target
-of each step when it knows the values of the next one. The same responses give the same plan.
+PUBLIC: everything here is post-processing of prefix sums and of responses. The targets that a rule
+asks about are public, too, so they may be anything: the stored rows clip what they are given.
+
+The response of step h, sum phi(s, a) (r + V_{h+1}(s')), needs the values of step h + 1, which need
+the response of step h + 1. So `backward_induction` goes from the last step to the first, and asks
+for the response to the target of each step when it knows the values of the next one. The same
+responses give the same plan, which is how a plan is made again from a release.
+
+Two rules turn a response into Q: that of the tight form, and the paper's. This file has them for
+numbered states, and `function_planning` has them for features of observations.
 """
 
 import math
@@ -18,13 +25,21 @@ from confide.planners.regression import Shift, bonus, mean_eigenvalue, optimisti
 from confide.policy import TIES, Policy, StochasticPolicy, TabularPolicy
 
 Array = npt.NDArray[np.float64]
+# The bonus of the tight form, in standard errors of the value of (s, a). This number and the next
+# one were chosen for a small regret on `latent` and `one-hot` (docs/agents/linear_mdps.md).
+BONUS_STANDARD_ERRORS = 0.2
+# The standard deviation of a target around its mean, as the tight form takes it.
+TARGET_STD = math.sqrt(0.1)
+# Rewards are in [0, 1], so they are at most so far from their centre.
+REWARD_RADIUS = 0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResponseTarget:
-    """sum over users of phi(s, a) (w r + y(s')) at a step, y in [-1, 1 - w]. Public.
+    """What a response is asked for: sum over users of phi(s, a) (w r + y(s')) at a step. Public.
 
-    `values` is y [s'], or a function of the features of the next observation (`FeatureValues`).
+    w is `reward_weight`, and y is in [-1, 1 - w]. `values` is y [s'], or a function of the features
+    of the next observation (`FeatureTarget`).
     """
 
     step: int
@@ -34,21 +49,24 @@ class ResponseTarget:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReleasedResponse:
-    """What was released about a target, with the standard deviation of its noise. Public."""
+    """What was released about a target: values [i], with the standard deviation of their noise."""
 
     values: Array
-    std: float
+    noise_std: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrefixSums:
-    """What prefix sums tell: Lambda [h, i, i] with noise of standard deviation `std` on its diagonal, and sum phi (r - 1/2) [h, i]
-    with noise of `reward_std`. Public."""
+    """The released prefix sums. Public.
+
+    Shapes: gram [h, i, i] is Lambda, with noise of the standard deviation `noise_std` on its
+    diagonal; rewards [h, i] are sum phi (r - 1/2), with noise of `reward_noise_std`.
+    """
 
     gram: Array
     rewards: Array
-    std: float
-    reward_std: float
+    noise_std: float
+    reward_noise_std: float
 
 
 class Rule(Protocol):
@@ -59,14 +77,14 @@ class Rule(Protocol):
 
     @property
     def dimension(self) -> int:
-        """Of the features."""
+        """How many features there are."""
 
     @property
     def starts_uniform(self) -> bool:
         """Whether the users before the first release play at random."""
 
     def responses(self, horizon: int) -> int:
-        """How many targets there are at most: of the steps 0, 1, ..."""
+        """How many responses a plan needs at most: those of the steps 0, 1, ..."""
 
     def describe(self) -> tuple[str, str]:
         """(calibration, planning), in words."""
@@ -75,10 +93,13 @@ class Rule(Protocol):
         """The values after the last step, which are zero."""
 
     def state_values(self, q: Any) -> Any:
-        """The values that follow from the Q of a step."""
+        """The values that follow from the Q of a step: those of the best actions."""
 
     def target(self, step: int, values: Any, horizon: int) -> ResponseTarget | None:
-        """What to regress on at the step, given the values of the next one; None: there is nothing to learn from a response."""
+        """What to regress on at the step, given the values of the next one.
+
+        It is None if there is nothing to learn from a response.
+        """
 
     def q_values(
         self,
@@ -88,10 +109,10 @@ class Rule(Protocol):
         sums: PrefixSums,
         response: ReleasedResponse | None,
     ) -> Any:
-        """Q of the step, optimistic."""
+        """The optimistic Q of the step, given the values of the next one."""
 
     def uniform_policy(self, horizon: int) -> Policy:
-        """Every action with the same probability."""
+        """The policy that plays every action with the same probability."""
 
     def greedy_policy(self, Q: list[Any], rng: np.random.Generator) -> Policy:
         """The best actions for the Q of all steps; where actions are equally good, at random."""
@@ -103,7 +124,10 @@ def backward_induction(
     horizon: int,
     respond: Callable[[ResponseTarget], ReleasedResponse],
 ) -> list[Any]:
-    """The Q of each step, made from the last step to the first; `respond` gives the released response to a target."""
+    """The Q of each step, made from the last step to the first.
+
+    `respond` gives the released response to a target.
+    """
     Q: list[Any] = []
     values = rule.end_values()
     for step in reversed(range(horizon)):
@@ -112,6 +136,43 @@ def backward_induction(
         Q.insert(0, rule.q_values(step, values, horizon, sums, response))
         values = rule.state_values(Q[0])
     return Q
+
+
+# What the rules for numbered states and for functions of features share.
+
+
+def middle_and_radius(low: float, high: float) -> tuple[float, float]:
+    """The middle of a public range, and half of its length."""
+    return (low + high) / 2, (high - low) / 2
+
+
+def centred_responses(
+    sums: PrefixSums, step: int, radius: float, response: ReleasedResponse | None
+) -> tuple[Array, float]:
+    """What the tight form regresses on at a step: u [i], and the variance of the noise in it.
+
+    u = sum phi (r - 1/2) + radius sum phi y, where the response is sum phi y. Its second sum is
+    missing if there is no response. The noise of Lambda counts for targets of a typical size, half
+    of the largest one.
+    """
+    typical_target = (REWARD_RADIUS + radius) / 2
+    u = sums.rewards[step]
+    noise = sums.reward_noise_std**2 + (sums.noise_std * typical_target) ** 2
+    if response is not None:
+        u = u + radius * response.values
+        noise = noise + (radius * response.noise_std) ** 2
+    return u, noise
+
+
+def describe_tight(bonus_scale: float) -> tuple[str, str]:
+    """(calibration, planning) of the tight form, in words."""
+    return "tight", f"targets within their public range; bonus {bonus_scale:g} x the standard error"
+
+
+def describe_paper(regularizer: Shift) -> tuple[str, str]:
+    """(calibration, planning) of the paper's calibration, in words."""
+    planning = f"Lambda + {regularizer.shift:.3g} I; proved width beta = {regularizer.beta:.3g}"
+    return "paper", planning
 
 
 class NumberedStates:
@@ -144,16 +205,20 @@ class NumberedStates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CentredRule(NumberedStates):
-    """Targets are values between their smallest and their largest one, which are public; rewards are in the prefix sums.
+    """The tight form: targets are values centred on their range, which is public.
 
-    So a response's noise follows the range of V_{h+1}, not that of all possible values: (max V - min V)/2 in place of (H - h)/2.
-    Eigenvalues are clipped at zero, the ridge is half the norm of the noise and at least 1, and entries of Lambda that no feature pair
-    can touch keep no noise. The bonus is `bonus_scale` standard errors: sampling (targets vary by `target_std`) and noise.
+    So a response's noise follows the range of V_{h+1}, and not that of all possible values:
+    (max V - min V)/2 in place of (H - h)/2. Rewards are in the prefix sums. Eigenvalues are clipped
+    at zero, and the ridge is half the norm of the noise and at least 1. Entries of Lambda that no
+    pair of features can touch keep no noise. The bonus is `bonus_scale` standard errors: those of
+    sampling, with targets that vary by `target_std`, and of the noise.
+
+    Shapes: features [s, a, i].
     """
 
     features: Array = field(repr=False)
-    bonus_scale: float = 0.2
-    target_std: float = math.sqrt(0.1)
+    bonus_scale: float = BONUS_STANDARD_ERRORS
+    target_std: float = TARGET_STD
     _pattern: Array = field(init=False, repr=False)
     _ridge: float = field(init=False, repr=False)
 
@@ -163,24 +228,22 @@ class CentredRule(NumberedStates):
 
     def __post_init__(self) -> None:
         size = np.abs(self.features.reshape(-1, self.features.shape[2]))
+        # 1 where some feature pair touches an entry of Lambda, and 0 elsewhere.
         pattern = np.asarray(size.T @ size > 0, dtype=float)
-        # entries in a row: the norm of the noise grows with its root
-        widest = float(pattern.sum(axis=1).max())
+        # The norm of the noise grows with the square root of the entries in a row.
+        widest_row = float(pattern.sum(axis=1).max())
         object.__setattr__(self, "_pattern", pattern)
-        object.__setattr__(self, "_ridge", math.sqrt(widest / (2 * len(pattern))))
+        object.__setattr__(self, "_ridge", math.sqrt(widest_row / (2 * len(pattern))))
 
     def responses(self, horizon: int) -> int:
-        """Targets of the last step are rewards, and they are in the prefix sums."""
+        """The targets of the last step are rewards, and they are in the prefix sums."""
         return horizon - 1
 
     def describe(self) -> tuple[str, str]:
-        return (
-            "tight",
-            f"targets within their public range; bonus {self.bonus_scale:g} x the standard error",
-        )
+        return describe_tight(self.bonus_scale)
 
     def target(self, step: int, values: Array, horizon: int) -> ResponseTarget | None:
-        middle, radius = _range(values)
+        middle, radius = middle_and_radius(float(values.min()), float(values.max()))
         if step == horizon - 1 or radius == 0:
             return None
         return ResponseTarget(step, (values - middle) / radius)
@@ -193,26 +256,30 @@ class CentredRule(NumberedStates):
         sums: PrefixSums,
         response: ReleasedResponse | None,
     ) -> Array:
-        middle, radius = _range(values)
-        u, noise = sums.rewards[step], sums.reward_std**2 + (sums.std * (0.5 + radius) / 2) ** 2
-        if response is not None:
-            u, noise = u + radius * response.values, noise + (radius * response.std) ** 2
-        value, error = optimistic_values(
+        middle, radius = middle_and_radius(float(values.min()), float(values.max()))
+        u, noise = centred_responses(sums, step, radius, response)
+        value, standard_error = optimistic_values(
             sums.gram[step] * self._pattern,
             u,
             self.features,
-            noise_std=sums.std,
+            noise_std=sums.noise_std,
             ridge=self._ridge,
             sampling=self.target_std**2,
             noise=noise,
         )
-        Q = value + (0.5 + middle) + self.bonus_scale * error
+        Q = value + (REWARD_RADIUS + middle) + self.bonus_scale * standard_error
         return np.clip(Q, 0.0, horizon - step)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrintedRule(NumberedStates):
-    """[Luyo21, Alg. 2]: targets r + V in [0, H + 1] as they are, Lambda + shift I, bonus beta ||phi||, Q clipped to [0, H]."""
+    """The paper's calibration [Luyo21, Alg. 2].
+
+    Targets r + V are in [0, H + 1] as they are. Lambda is shifted by `regularizer.shift` times I,
+    the bonus is beta ||phi|| in the norm of the inverse of Lambda, and Q is clipped to [0, H].
+
+    Shapes: features [s, a, i].
+    """
 
     features: Array = field(repr=False)
     regularizer: Shift
@@ -226,10 +293,10 @@ class PrintedRule(NumberedStates):
         return horizon
 
     def describe(self) -> tuple[str, str]:
-        shift, beta = self.regularizer.shift, self.regularizer.beta
-        return "paper", f"Lambda + {shift:.3g} I; proved width beta = {beta:.3g}"
+        return describe_paper(self.regularizer)
 
     def target(self, step: int, values: Array, horizon: int) -> ResponseTarget | None:
+        # A response is (r + V) / (H + 1), which is in [0, 1].
         return ResponseTarget(step, values / (horizon + 1), 1 / (horizon + 1))
 
     def q_values(
@@ -242,55 +309,55 @@ class PrintedRule(NumberedStates):
     ) -> Array:
         assert response is not None
         u = (horizon + 1) * response.values
-        found = self.regularizer.estimate(sums.gram[step], u, noise_std=sums.std)
-        optimism = bonus(
-            self.features, found.precision, 1.0, self.regularizer.width(noise_std=sums.std)
-        )
-        return np.clip(self.features @ found.weights + optimism, 0.0, horizon)
-
-
-def _range(values: Array) -> tuple[float, float]:
-    """(middle, half of the range) of values that are public."""
-    low, high = float(values.min()), float(values.max())
-    return (low + high) / 2, (high - low) / 2
+        estimate = self.regularizer.estimate(sums.gram[step], u, noise_std=sums.noise_std)
+        width = self.regularizer.width(noise_std=sums.noise_std)
+        optimism = bonus(self.features, estimate.precision, 1.0, width)
+        return np.clip(self.features @ estimate.weights + optimism, 0.0, horizon)
 
 
 def growth(now: Array, before: Array, ridge: float) -> float:
-    """max over steps of lambda_max(W^-1/2 V W^-1/2), W and V the positive parts of Lambda [h, i, i] before and now plus a ridge.
+    """By how much Lambda [h, i, i] grew in the direction in which it grew most.
 
-    Of noisy matrices determinants may fall where Lambda grows: the largest direction is what a stale estimate suffers from.
+    It is max over steps of lambda_max(W^-1/2 V W^-1/2), where W and V are the positive parts of
+    Lambda before and now plus a ridge. The determinant of a noisy matrix may fall where Lambda
+    grows, and the largest direction is what a stale estimate suffers from.
     """
+    root = np.linalg.inv(np.linalg.cholesky(_positive_part(before, ridge)))
+    ratio = root @ _positive_part(now, ridge) @ root.swapaxes(-1, -2)
+    return float(np.linalg.eigvalsh(ratio).max())
 
-    def repaired(matrices: Array) -> Array:
-        eigenvalues, vectors = np.linalg.eigh(matrices)
-        result: Array = (
-            vectors * (np.maximum(eigenvalues, 0.0) + ridge)[..., None, :]
-        ) @ vectors.swapaxes(-1, -2)
-        return result
 
-    root = np.linalg.inv(np.linalg.cholesky(repaired(before)))
-    return float(np.linalg.eigvalsh(root @ repaired(now) @ root.swapaxes(-1, -2)).max())
+def _positive_part(matrices: Array, ridge: float) -> Array:
+    """Symmetric matrices [h, i, i] with eigenvalues clipped at zero, plus `ridge` times I."""
+    eigenvalues, vectors = np.linalg.eigh(matrices)
+    positive = (np.maximum(eigenvalues, 0.0) + ridge)[..., None, :]
+    part: Array = (vectors * positive) @ vectors.swapaxes(-1, -2)
+    return part
 
 
 def has_grown(now: PrefixSums, before: PrefixSums, factor: float) -> bool:
-    """Whether Lambda grew by this factor, in units of the noise: growth below it is noise drawn anew."""
-    norm = now.std * math.sqrt(2 * now.gram.shape[-1])
-    return growth(now.gram, before.gram, ridge=1.0 + 2 * norm) > factor
+    """Whether Lambda grew by this factor, beyond what noise that is drawn anew looks like."""
+    noise_norm = now.noise_std * math.sqrt(2 * now.gram.shape[-1])
+    return growth(now.gram, before.gram, ridge=1.0 + 2 * noise_norm) > factor
 
 
 def plan_round(rule: Rule, sums: PrefixSums, answers: Array, seed: npt.NDArray[Any]) -> PublicRound:
-    """The greedy policy; where actions are equally good, at random.
+    """The greedy policy for what was released; where actions are equally good, at random.
 
-    `answers` are the responses of the last change of policy, each with the standard deviation of its noise, and how often it was changed.
+    `answers` are the responses of the last change of policy, each followed by the standard
+    deviation of its noise, and at the end how often the policy was changed.
     """
-    d, horizon, changes = rule.dimension, len(sums.gram), int(answers[-1])
-    # nothing is known: everything is tried
+    d = rule.dimension
+    horizon = len(sums.gram)
+    changes = int(answers[-1])
     if changes == 0 and rule.starts_uniform:
+        # Nothing was released yet, so everything is tried.
         return PublicRound((rule.uniform_policy(horizon),), {"seed": seed})
     responses = answers[:-1].reshape(rule.responses(horizon), d + 1)
 
     def respond(target: ResponseTarget) -> ReleasedResponse:
-        return ReleasedResponse(responses[target.step, :d], float(responses[target.step, d]))
+        of_step = responses[target.step]
+        return ReleasedResponse(of_step[:d], float(of_step[d]))
 
     Q = backward_induction(rule, sums, horizon, respond)
     rng = np.random.default_rng([int(seed), changes])

@@ -1,8 +1,9 @@
-"""Values that are functions of features of an observation. Public.
+"""Values that are functions of features of an observation.
 
-Planning makes them, and stored rows are asked about them. Q(x) = clip(offset + <weights, x> +
-||widths x||, 0, top) for the features x of one action, and V is the largest Q of all actions. An
-observation whose features are all zero is the end of an episode, and has the value `ended`.
+PUBLIC: planning makes them, and stored rows are asked about them. For the features x of one action,
+Q(x) = clip(offset + <weights, x> + ||widths x||, 0, top), and V is the largest Q of all actions. An
+observation whose features are all zero is the end of an episode, and has the value `ended`. The
+compiled loop of `_row_kernels` computes the same.
 """
 
 from dataclasses import dataclass, field
@@ -26,8 +27,8 @@ class FeatureValues:
     def range(self) -> tuple[float, float]:
         """The smallest and the largest value of features of norm at most one, or of the end."""
         reach = float(np.linalg.norm(self.weights))
-        low = float(np.clip(self.offset - reach, 0.0, self.top))
         width = float(np.linalg.norm(self.widths, 2)) if self.widths.size else 0.0
+        low = float(np.clip(self.offset - reach, 0.0, self.top))
         high = float(np.clip(self.offset + reach + width, 0.0, self.top))
         return min(low, self.ended), max(high, self.ended)
 
@@ -41,6 +42,12 @@ class FeatureTarget:
     radius: float = 1.0
 
 
-def nothing(dimension: int) -> FeatureValues:
+def zero_values(dimension: int) -> FeatureValues:
     """The values after the last step."""
-    return FeatureValues(np.zeros(dimension), np.zeros((0, dimension)), 0.0, 0.0, 0.0)
+    return FeatureValues(
+        weights=np.zeros(dimension),
+        widths=np.zeros((0, dimension)),
+        offset=0.0,
+        top=0.0,
+        ended=0.0,
+    )

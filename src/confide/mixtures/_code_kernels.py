@@ -1,4 +1,7 @@
-"""The inner loop over pairs of transition codes."""
+"""The inner loop over pairs of transition codes. PUBLIC.
+
+Required for privacy: what it returns is the sensitivity of codes.
+"""
 
 import numpy as np
 import numpy.typing as npt
@@ -6,20 +9,22 @@ import numpy.typing as npt
 from confide._jit import njit
 
 Array = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 @njit
 def diameters(points: Array) -> tuple[float, float]:
     """The largest L2 and L1 distance between two rows."""
     n, m = points.shape
-    longest, longest_l1 = 0.0, 0.0
+    largest_square = 0.0
+    largest_l1 = 0.0
     for i in range(n):
         for j in range(i):
-            squares, sizes = 0.0, 0.0
+            square = 0.0
+            l1 = 0.0
             for k in range(m):
                 difference = points[i, k] - points[j, k]
-                squares += difference * difference
-                sizes += abs(difference)
-            longest, longest_l1 = max(longest, squares), max(longest_l1, sizes)
-    return np.sqrt(longest), longest_l1
+                square += difference * difference
+                l1 += abs(difference)
+            largest_square = max(largest_square, square)
+            largest_l1 = max(largest_l1, l1)
+    return np.sqrt(largest_square), largest_l1

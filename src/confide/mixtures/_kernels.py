@@ -1,4 +1,11 @@
-"""The inner loops of planning with estimates of a mixture. A row is one (s, a); kernels come as `SparseKernels.arrays`."""
+"""The inner loops of planning with estimates of a mixture, and of the rows of its users.
+
+PUBLIC knowledge, which both sides use. A row is one (s, a), and kernels come as
+`SparseKernels.arrays`. The order of the operations decides the last bits of rows and policies, so a
+server and its devices need the same version.
+
+Letters: S states, A actions, H steps, n rows or transitions, m coordinates.
+"""
 
 import numpy as np
 import numpy.typing as npt
@@ -13,17 +20,18 @@ Sparse = tuple[Ints, Ints, Array]
 
 @njit
 def _scale(values: Array, span: float) -> tuple[float, float]:
-    """lo and R of (V - lo) / R; span = 0 takes the range of V itself."""
+    """lo and R of (V - lo) / R. With span = 0 they are the minimum and the range of V itself."""
     if span > 0.0:
         return 0.0, span
     low = values.min()
     scale = values.max() - low
-    return low, scale if scale > 0.0 else 1.0  # V is constant: X = 0, and nothing is left to learn
+    # If V is constant, X = 0, and nothing is left to learn.
+    return low, scale if scale > 0.0 else 1.0
 
 
 @njit
-def _look(kernels: Sparse, first: int, seen: Array, X: Array, offset: Array) -> None:
-    """X and offset of the rows from `first` on, as many as there is room for; seen = (V - lo) / R."""
+def _fill_rows(kernels: Sparse, first: int, scaled: Array, X: Array, offset: Array) -> None:
+    """Fill X [n, m] and offset [n] with the n rows from `first` on, for scaled = (V - lo) / R."""
     starts, successors, coefficients = kernels
     n, m = X.shape
     for r in range(n):
@@ -31,7 +39,7 @@ def _look(kernels: Sparse, first: int, seen: Array, X: Array, offset: Array) -> 
         for k in range(m):
             X[r, k] = 0.0
         for e in range(starts[first + r], starts[first + r + 1]):
-            value = seen[successors[e]]
+            value = scaled[successors[e]]
             for k in range(m):
                 X[r, k] += coefficients[e, k] * value
             expected += coefficients[e, m] * value
@@ -39,17 +47,19 @@ def _look(kernels: Sparse, first: int, seen: Array, X: Array, offset: Array) -> 
 
 
 @njit
-def _fitting(
-    kernels: Sparse, row: int, seen: Array, x: Array, offset: float, balance: float, least: float
+def _fitting_weight(
+    kernels: Sparse, row: int, scaled: Array, x: Array, offset: float, balance: float, least: float
 ) -> float:
-    """1 / sqrt(G), G = ||x||^2 + (balance Y)^2 / 2, Y the largest |seen(s') - offset| over the s' that some kernel allows.
+    """1 / sqrt(G), where G = ||x||^2 + (balance Y)^2 / 2.
 
-    Zero unless G > `least`: where all kernels agree on one s', x is a rounding error, and must not become a row of length one.
+    Y is the largest |scaled(s') - offset| over the s' that some kernel allows. The weight is zero
+    unless G > `least`: where all kernels agree on one s', x is a rounding error, and must not
+    become a row of length one.
     """
     starts, successors, _ = kernels
     Y = 0.0
     for e in range(starts[row], starts[row + 1]):
-        Y = max(Y, abs(seen[successors[e]] - offset))
+        Y = max(Y, abs(scaled[successors[e]] - offset))
     G = (balance * Y) ** 2 / 2
     for k in range(x.size):
         G += x[k] * x[k]
@@ -57,18 +67,23 @@ def _fitting(
 
 
 @njit
-def _least(seen: Array) -> float:
-    """The largest G that may be a rounding error: sums of terms up to max |seen| are right to 1e-9 of it, and much better."""
-    return float(1e-18 * max(seen.max(), -seen.min()) ** 2)
+def _least_size(scaled: Array) -> float:
+    """The largest G that may be a rounding error.
+
+    Sums of terms up to max |scaled| are right to 1e-9 of it, and much better.
+    """
+    return float(1e-18 * max(scaled.max(), -scaled.min()) ** 2)
 
 
 @njit
 def value_features(kernels: Sparse, values: Array, span: float) -> tuple[Array, Array, float]:
     """X [row, m], offset [row] and scale with E[V(s') | row] = offset + scale X.theta."""
-    n, m = kernels[0].size - 1, kernels[2].shape[1] - 1
-    X, offset = np.empty((n, m)), np.empty(n)
+    n = kernels[0].size - 1
+    m = kernels[2].shape[1] - 1
+    X = np.empty((n, m))
+    offset = np.empty(n)
     low, scale = _scale(values, span)
-    _look(kernels, 0, (values - low) / scale, X, offset)
+    _fill_rows(kernels, 0, (values - low) / scale, X, offset)
     return X, low + scale * offset, scale
 
 
@@ -76,22 +91,33 @@ def value_features(kernels: Sparse, values: Array, span: float) -> tuple[Array, 
 def weighted_features(
     kernels: Sparse, values: Array, span: float, balance: float
 ) -> tuple[Array, Array, Array, Array]:
-    """X [h, row, m], offset [h, row], scale [h] of values [h, s'], and weights 1/sqrt(||X||^2 + (balance Y)^2 / 2) [h, row]."""
-    H, n, m = values.shape[0], kernels[0].size - 1, kernels[2].shape[1] - 1
-    X, offset, scales, weight = np.empty((H, n, m)), np.empty((H, n)), np.empty(H), np.empty((H, n))
+    """X [h, row, m], offset [h, row] and scale [h] of values [h, s'], and fitting weights [h, row].
+
+    A fitting weight is 1/sqrt(||X||^2 + (balance Y)^2 / 2), see `_fitting_weight`.
+    """
+    H = values.shape[0]
+    n = kernels[0].size - 1
+    m = kernels[2].shape[1] - 1
+    X = np.empty((H, n, m))
+    offset = np.empty((H, n))
+    scales = np.empty(H)
+    weights = np.empty((H, n))
     for h in range(H):
         low, scale = _scale(values[h], span)
-        seen, scales[h] = (values[h] - low) / scale, scale
-        _look(kernels, 0, seen, X[h], offset[h])
-        least = _least(seen)
+        scales[h] = scale
+        scaled = (values[h] - low) / scale
+        _fill_rows(kernels, 0, scaled, X[h], offset[h])
+        least = _least_size(scaled)
         for r in range(n):
-            weight[h, r] = _fitting(kernels, r, seen, X[h, r], offset[h, r], balance, least)
+            weights[h, r] = _fitting_weight(
+                kernels, r, scaled, X[h, r], offset[h, r], balance, least
+            )
             offset[h, r] = low + scale * offset[h, r]
-    return X, offset, scales, weight
+    return X, offset, scales, weights
 
 
 @njit
-def visited(
+def transition_rows(
     kernels: Sparse,
     A: int,
     values: Array,
@@ -101,24 +127,33 @@ def visited(
     step: Ints,
     state: Ints,
     action: Ints,
-    after: Ints,
+    next_state: Ints,
 ) -> tuple[Array, Array]:
-    """Weighted X [n, m] and y [n] of transitions, for values [h, s']; weights [h, row], where there are none the fitting ones."""
-    n, m = step.size, kernels[2].shape[1] - 1
-    X, y, seen, least = np.empty((n, m)), np.empty(n), np.empty_like(values), np.empty(len(values))
+    """Weighted X [n, m] and y [n] of transitions, for values [h, s'].
+
+    They are multiplied by weights [h, row]; if this array is empty, by the fitting ones.
+    """
+    n = step.size
+    m = kernels[2].shape[1] - 1
+    X = np.empty((n, m))
+    y = np.empty(n)
+    scaled = np.empty_like(values)
+    least = np.empty(len(values))
     for h in range(len(values)):
         low, scale = _scale(values[h], span)
-        seen[h] = (values[h] - low) / scale
-        least[h] = _least(seen[h])
+        scaled[h] = (values[h] - low) / scale
+        least[h] = _least_size(scaled[h])
     for i in range(n):
-        h, r = step[i], state[i] * A + action[i]
-        _look(kernels, r, seen[h], X[i : i + 1], y[i : i + 1])
+        h = step[i]
+        r = state[i] * A + action[i]
+        # y[i] is first the offset.
+        _fill_rows(kernels, r, scaled[h], X[i : i + 1], y[i : i + 1])
         weight = (
             weights[h, r]
             if weights.size
-            else _fitting(kernels, r, seen[h], X[i], y[i], balance, least[h])
+            else _fitting_weight(kernels, r, scaled[h], X[i], y[i], balance, least[h])
         )
-        y[i] = (seen[h, after[i]] - y[i]) * weight
+        y[i] = (scaled[h, next_state[i]] - y[i]) * weight
         for k in range(m):
             X[i, k] *= weight
     return X, y
@@ -130,7 +165,8 @@ def _bonus(
 ) -> float:
     """As `planners.regression.bonus`, of one row: a kernel calls kernels of its own file only."""
     sampling, noise, factor, cap = width
-    square, length = 0.0, 0.0
+    square = 0.0
+    length = 0.0
     for i in range(x.size):
         solved = 0.0
         for k in range(x.size):
@@ -152,38 +188,48 @@ def optimistic(
 ) -> tuple[Array, Array, Ints]:
     """values [h, s] for h = 0..H, Q [h, s, a] and greedy actions [h, s]."""
     H, S, A = rewards.shape
-    values, Q, actions = np.zeros((H + 1, S)), np.empty((H, S, A)), np.empty((H, S), np.int64)
-    expected, extra = np.zeros(S * A), np.zeros(S * A)  # after the last step comes nothing
+    values = np.zeros((H + 1, S))
+    Q = np.empty((H, S, A))
+    actions = np.empty((H, S), np.int64)
+    # After the last step comes nothing.
+    expected = np.zeros(S * A)
+    bonuses = np.zeros(S * A)
     for h in range(H - 1, -1, -1):
         if h < H - 1:
             X, expected, scale = value_features(kernels, values[h + 1], span)
             if width[2] > 0.0:
                 inverse = _inverse(precisions[h])
                 for r in range(S * A):
-                    extra[r] = _bonus(X[r], inverse, scale, width)
+                    bonuses[r] = _bonus(X[r], inverse, scale, width)
             for r in range(S * A):
                 along = 0.0
                 for k in range(X.shape[1]):
                     along += X[r, k] * weights[h, k]
                 expected[r] += scale * along
         for s in range(S):
-            best, chosen = -1.0, 0
+            best = -1.0
+            best_action = 0
             for a in range(A):
-                q = min(
-                    max(rewards[h, s, a] + expected[s * A + a] + extra[s * A + a], 0.0), ceilings[h]
-                )
-                Q[h, s, a] = q
-                if q > best:
-                    best, chosen = q, a
-            values[h, s], actions[h, s] = best, chosen
+                r = s * A + a
+                q_value = min(max(rewards[h, s, a] + expected[r] + bonuses[r], 0.0), ceilings[h])
+                Q[h, s, a] = q_value
+                if q_value > best:
+                    best = q_value
+                    best_action = a
+            values[h, s] = best
+            actions[h, s] = best_action
     return values, Q, actions
 
 
 @njit
 def _inverse(P: Array) -> Array:
-    """By Gauss and Jordan: for small matrices the call of LAPACK costs more than the arithmetic. Only positive definite ones need no
-    pivoting; others are left to it."""
-    m, inverse = len(P), P.copy()
+    """The inverse by Gauss and Jordan.
+
+    For small matrices a call of LAPACK costs more than the arithmetic. Only positive definite
+    matrices need no pivoting, and all others are left to LAPACK.
+    """
+    m = len(P)
+    inverse = P.copy()
     for k in range(m):
         pivot = inverse[k, k]
         if not pivot > 0.0:
@@ -193,7 +239,8 @@ def _inverse(P: Array) -> Array:
             inverse[k, j] /= pivot
         for i in range(m):
             if i != k:
-                factor, inverse[i, k] = inverse[i, k], 0.0
+                factor = inverse[i, k]
+                inverse[i, k] = 0.0
                 for j in range(m):
                     inverse[i, j] -= factor * inverse[k, j]
     return inverse

@@ -1,4 +1,7 @@
-"""The inner loop of planning on sums of codes: Kalman's filter over rounds."""
+"""The inner loop of planning on sums of codes: Kalman's filter over rounds. PUBLIC.
+
+The order of its operations decides the last bits of the estimates.
+"""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +12,7 @@ Array = npt.NDArray[np.float64]
 
 
 @njit
-def filtered(
+def filter_rounds(
     sums: Array,
     M: Array,
     sampling: Array,
@@ -18,33 +21,45 @@ def filtered(
     mean: Array,
     covariance: Array,
 ) -> tuple[Array, Array]:
-    """Means [t, d + c] and covariances of (w, z_t) before the first round and after each: sums [t, c] with mean M [t, c, d] w.
+    """Means [t, d + c] and covariances of (w, z_t) before the first round and after each.
 
-    A round has sum_t = M_t w + e_t + z_t - ratio z_{t-1}, e_t with covariance sampling [t, c, c] and z_t with variance noise [t].
+    A round has the sums [t, c]
+
+        sum_t = M_t w + e_t + z_t - ratio z_{t-1},
+
+    where w are the weights [d], e_t has the covariance sampling [t, c, c], and each number of z_t
+    has the variance noise [t]. `mean` and `covariance` are those before the first round.
     """
     T, c, d = M.shape
-    means, covariances = np.empty((T + 1, d + c)), np.empty((T + 1, d + c, d + c))
-    means[0], covariances[0] = mean, covariance
+    means = np.empty((T + 1, d + c))
+    covariances = np.empty((T + 1, d + c, d + c))
+    means[0] = mean
+    covariances[0] = covariance
     for t in range(T):
-        row = np.zeros((c, d + 2 * c))  # of w, z_{t-1} and z_t
+        # The state in this round is (w, z_{t-1}, z_t), and the sums are `row` times it, plus e_t.
+        row = np.zeros((c, d + 2 * c))
         row[:, :d] = M[t]
-        wide = np.zeros((d + 2 * c, d + 2 * c))
-        wide[: d + c, : d + c] = covariances[t]
+        state_covariance = np.zeros((d + 2 * c, d + 2 * c))
+        state_covariance[: d + c, : d + c] = covariances[t]
         for i in range(c):
-            row[i, d + i], row[i, d + c + i] = -ratio, 1.0
-            wide[d + c + i, d + c + i] = noise[t]
-        known = np.zeros(d + 2 * c)
-        known[: d + c] = means[t]
-        shown = wide @ row.T
-        innovation = row @ shown + sampling[t]
-        gain = np.linalg.solve(innovation, shown.T).T
-        known = known + gain @ (sums[t] - row @ known)
-        # Joseph's form: rounding leaves it positive
-        left = np.eye(d + 2 * c) - gain @ row
-        wide = left @ wide @ left.T + gain @ sampling[t] @ gain.T
-        keep = np.concatenate((np.arange(d), np.arange(d + c, d + 2 * c)))
-        means[t + 1] = known[keep]
+            row[i, d + i] = -ratio
+            row[i, d + c + i] = 1.0
+            state_covariance[d + c + i, d + c + i] = noise[t]
+        state = np.zeros(d + 2 * c)
+        state[: d + c] = means[t]
+        cross_covariance = state_covariance @ row.T
+        innovation = row @ cross_covariance + sampling[t]
+        gain = np.linalg.solve(innovation, cross_covariance.T).T
+        state = state + gain @ (sums[t] - row @ state)
+        # Joseph's form: rounding leaves it positive.
+        kept = np.eye(d + 2 * c) - gain @ row
+        state_covariance = kept @ state_covariance @ kept.T + gain @ sampling[t] @ gain.T
+        # z_{t-1} is not needed any more.
+        places = np.concatenate((np.arange(d), np.arange(d + c, d + 2 * c)))
+        means[t + 1] = state[places]
         for i in range(d + c):
             for j in range(d + c):
-                covariances[t + 1, i, j] = (wide[keep[i], keep[j]] + wide[keep[j], keep[i]]) / 2
+                entry = state_covariance[places[i], places[j]]
+                mirrored = state_covariance[places[j], places[i]]
+                covariances[t + 1, i, j] = (entry + mirrored) / 2
     return means, covariances

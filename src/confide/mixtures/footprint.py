@@ -1,4 +1,8 @@
-"""The memory and planning time of the learners of mixtures, from sizes alone. The factors are from `benchmarks/memory.py`."""
+"""Estimates memory and planning time of agents for mixtures, from the sizes alone.
+
+`benchmarks/memory.py` compares the estimates with measurements, and the numbers below were measured
+by it. Only `explain`, and the refusal of problems that are too large, depend on them.
+"""
 
 from typing import Any
 
@@ -16,20 +20,23 @@ SECONDS_PER_NUMBER = 2e-9
 TABLES = 12
 
 
-def _kernels(sizes: ProblemSizes) -> int:
+def _kernel_numbers(sizes: ProblemSizes) -> int:
     return sizes.dimension * (sizes.transitions or sizes.states**2 * sizes.actions)
 
 
-def _tables(sizes: ProblemSizes) -> int:
-    """Numbers of values, weights and rows for each step and pair, which count where there are few successors."""
+def _table_numbers(sizes: ProblemSizes) -> int:
+    """Numbers of values, weights and rows for each step and pair.
+
+    They count where there are few successors.
+    """
     if not sizes.transitions:
         return 0
     return sizes.horizon * sizes.states * sizes.actions * (TABLES + sizes.dimension)
 
 
-def _sweep(sizes: ProblemSizes) -> float:
+def _sweep_seconds(sizes: ProblemSizes) -> float:
     """Seconds of one backward induction."""
-    return SECONDS_PER_NUMBER * sizes.horizon * _kernels(sizes)
+    return SECONDS_PER_NUMBER * sizes.horizon * _kernel_numbers(sizes)
 
 
 def regression_footprint(
@@ -40,19 +47,25 @@ def regression_footprint(
     calibration: str = "tight",
     schedule: Schedule | None = None,
     regressions: int = 1,
-    **options: Any,  # noqa: ARG001 - they change nothing
+    **options: Any,  # noqa: ARG001 - other options change nothing here
 ) -> Footprint:
-    """Of UCRL-VTR, LinOpt-VI and their variants: sums of outer products, for each step and regression."""
-    tight = calibration == "tight"
-    chosen = choose_schedule(schedule, geometric(episodes) if tight else every_episode(episodes))
-    private_tree = not tight and not isinstance(privacy, LocalDP | NoPrivacy)
-    tree = Tree(chosen.leaves) if private_tree else None
+    """The footprint of UCRL-VTR, LinOpt-VI and their variants.
+
+    They release sums of outer products, for each step and regression.
+    """
+    is_tight = calibration == "tight"
+    default = geometric(episodes) if is_tight else every_episode(episodes)
+    chosen = choose_schedule(schedule, default)
+    has_tree = not is_tight and not isinstance(privacy, LocalDP | NoPrivacy)
+    tree = Tree(chosen.leaves) if has_tree else None
     matrices = value_steps(sizes.horizon) * sizes.dimension**2 * regressions
     matrices += sizes.horizon * sizes.reward_dimension**2
-    # Matrices are symmetric, so about half of their numbers are released, and whole ones are planned with.
-    numbers = 1.5 * _kernels(sizes) + 10 * matrices + numbers_of_users(chosen, sizes.horizon)
-    numbers += _tables(sizes)
-    return Footprint(matrices, numbers, 0.01 + 2 * regressions * _sweep(sizes), chosen, tree)
+    # Matrices are symmetric, so about half of their numbers are released. Planning has whole ones.
+    numbers = 1.5 * _kernel_numbers(sizes) + 10 * matrices
+    numbers += numbers_of_users(chosen, sizes.horizon)
+    numbers += _table_numbers(sizes)
+    seconds = 0.01 + 2 * regressions * _sweep_seconds(sizes)
+    return Footprint(matrices, numbers, seconds, chosen, tree)
 
 
 def likelihood_footprint(
@@ -61,17 +74,18 @@ def likelihood_footprint(
     episodes: int,
     privacy: Request,
     schedule: Schedule | None = None,
-    **options: Any,  # noqa: ARG001 - they change nothing
+    **options: Any,  # noqa: ARG001 - other options change nothing here
 ) -> Footprint:
-    """Of LikelihoodVI: codes of all transitions, and what follows for each kernel."""
+    """The footprint of LikelihoodVI: codes of all transitions, and what follows for each kernel."""
     chosen = choose_schedule(schedule, geometric(episodes))
     counter, _ = counter_of_rates(chosen, privacy)
     released = value_steps(sizes.horizon) * sizes.dimension
-    numbers = 5 * _kernels(sizes) + numbers_of_users(chosen, sizes.horizon)
-    return Footprint(released, numbers, 0.01 + 10 * _sweep(sizes), chosen, counter)
+    numbers = 5 * _kernel_numbers(sizes) + numbers_of_users(chosen, sizes.horizon)
+    return Footprint(released, numbers, 0.01 + 10 * _sweep_seconds(sizes), chosen, counter)
 
 
 def questions_footprint(sizes: ProblemSizes, *, schedule: AtMost) -> Footprint:
-    """Of QuestionsVI, which asks few questions and keeps the kernels twice."""
-    numbers = 1.5 * _kernels(sizes) + numbers_of_users(schedule, sizes.horizon)
-    return Footprint(value_steps(sizes.horizon), numbers, 0.1 + 40 * _sweep(sizes), schedule)
+    """The footprint of QuestionsVI, which asks few questions and keeps the kernels twice."""
+    numbers = 1.5 * _kernel_numbers(sizes) + numbers_of_users(schedule, sizes.horizon)
+    seconds = 0.1 + 40 * _sweep_seconds(sizes)
+    return Footprint(value_steps(sizes.horizon), numbers, seconds, schedule)

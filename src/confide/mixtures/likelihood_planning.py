@@ -1,14 +1,24 @@
-"""Mixture weights from noisy sums of transition codes: generalised least squares, forward in time. All post-processing.
+"""Mixture weights from noisy sums of transition codes: generalised least squares, forward in time.
 
-The sum of the codes that the users of round t have at step h has mean M_t w, M_t = sum_{s, a} n_t(s, a) G(s, a), where n_t(s, a) users are
-expected to take a in s. The policies are public, and so is where episodes start; the state distributions at later steps are predicted with
-the estimates for the steps before, and predicted again after each release.
+PUBLIC: everything here is post-processing of releases, so nothing in it can weaken the guarantee.
+Estimates decide policies, which a device plans as its server did: both need the same version.
 
-Releases are discounted sums R_t = sum_{j <= t} r^(t - j) X_j + z_t (`Discounted`), so that the leaf R_t - r R_{t-1} is X_t + z_t - r
-z_{t-1}: neighbouring rounds share noise. With z_{t-1} beside w in the state, Kalman's filter is the generalised least squares of all
-releases; a prior N(1/d, I/d) on w, about that of a vector drawn evenly from the simplex, begins it. Independent leaves are r = 0, and a
-prefix sum is one leaf. Whole coefficients (secure noise) are off by 2^-16 of a user: less than the sampling error of 2^30 users. The
-estimate is the point of the simplex that is nearest in the metric of the precision.
+Let X be the sum of the codes c(s, a, s') that the users of round t have at step h, n_t(s, a) the
+expected number of them who take a in s, and w the mixture weights of the step. With the mean codes
+G(s, a) of `code_features`,
+
+    E[X] = M_t w,    M_t = sum_{s, a} n_t(s, a) G(s, a).
+
+The policies are public, and so is where episodes start. The state distributions at later steps are
+predicted with the estimates for the steps before, and predicted again after each release.
+
+Releases are discounted sums R_t = sum_{j <= t} r^(t - j) X_j + z_t (`Discounted`), with a ratio r
+and noise z_t. So R_t - r R_{t-1} = X_t + z_t - r z_{t-1}, and neighbouring rounds share noise. With
+z_{t-1} beside w in the state, Kalman's filter is the generalised least squares of all releases. It
+begins with the prior N(1/d, I/d) on w, about that of a vector drawn evenly from the simplex. Sums
+of separate rounds have r = 0, and a prefix sum is one round. Secure noise has coefficients that are
+off by 2^-16 of a user, which is less than the sampling error of 2^30 users. The estimate is the
+point of the simplex that is nearest in the metric of the precision.
 """
 
 from dataclasses import dataclass
@@ -24,52 +34,68 @@ from confide.planners.visits import ServedPolicies
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+# These variances keep covariances invertible without noise and without users. The second one is for
+# each user; it keeps the condition of the precision within what doubles can tell.
+MIN_VARIANCE = 1e-3
+MIN_VARIANCE_PER_USER = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FilterState:
-    """What rounds that are no longer looked at said: mean [h, d + c] and covariance of the weights and of the noise on the last release."""
+    """What a filter knows after some rounds, of the weights and of the noise on the last release.
+
+    Shapes: mean [h, d + c] and covariance [h, d + c, d + c], for d kernels and codes of c numbers.
+    """
 
     mean: Array
     covariance: Array
 
+    def copy(self) -> "FilterState":
+        return FilterState(self.mean.copy(), self.covariance.copy())
 
-def prior(steps: int, dimension: int, codes: int) -> FilterState:
-    """Before the first release: nothing was released, so there is no noise on it."""
-    known = np.zeros((steps, dimension + codes))
-    known[:, :dimension] = 1 / dimension
-    covariance = np.zeros((steps, dimension + codes, dimension + codes))
+
+def prior_state(steps: int, dimension: int, code_length: int) -> FilterState:
+    """The state before the first release. Nothing was released, so there is no noise on it."""
+    size = dimension + code_length
+    mean = np.zeros((steps, size))
+    mean[:, :dimension] = 1 / dimension
+    covariance = np.zeros((steps, size, size))
     covariance[:, :dimension, :dimension] = np.eye(dimension) / dimension
-    return FilterState(known, covariance)
+    return FilterState(mean, covariance)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodeSums:
-    """Rounds that are looked at again: sums [t, h, c] with noise stds [t], round of each policy [q] of those that were served."""
+    """The rounds that are looked at again.
+
+    Shapes: sums [t, h, c] with noise of the standard deviations noise_stds [t]; round_of_policy [q]
+    says in which of these rounds a policy served.
+    """
 
     sums: Array
-    stds: Array
-    rounds: Ints
+    noise_stds: Array
+    round_of_policy: Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightPosterior:
-    """What is known of the weights. Public.
+    """What the releases say about the mixture weights.
 
-    Shapes: weights [h, i] on the simplex, covariance [h, i, i] (on vectors that sum to zero), states [h, q, s] the predicted state
-    distributions, signal: the mean singular value of M. `first` is the evidence with the first of the rounds.
+    Shapes: weights [h, i] on the simplex, covariance [h, i, i] on vectors that sum to zero, states
+    [h, q, s], the predicted state distributions of the policies. `signal` is the mean singular
+    value of M, and `after_first` the state of the filter after the first of the rounds.
     """
 
     weights: Array
     covariance: Array
     states: Array
     signal: float
-    first: FilterState
+    after_first: FilterState
 
 
-def posterior(
-    leaves: CodeSums,
-    served: ServedPolicies,
+def estimate_posterior(
+    rounds: CodeSums,
+    served: Served,
     before: FilterState,
     *,
     ratio: float,
@@ -78,75 +104,97 @@ def posterior(
     code_means: Array,
     start: Array,
 ) -> WeightPosterior:
-    """From the rounds and the evidence before them; codes [s, a, s', c] with their means [s, a, c, i]. Visits before all of them, if
-    there are any, are those of the only leaf."""
-    H, d = len(before.mean), len(kernels)
-    weights, covariance, signals = np.empty((H, d)), np.empty((H, d, d)), np.empty(H)
-    states = np.empty((H, len(served.users), kernels.shape[1]))
-    first = FilterState(before.mean.copy(), before.covariance.copy())
-    at = np.tile(start, (len(served.users), 1))
+    """Estimate the weights from the rounds, and from the state of the filter before them.
+
+    Shapes: kernels [i, s, a, s'], codes [s, a, s', c] and their means [s, a, c, i]. If `served` has
+    visits before all of its policies, there is only one round, and they are its visits.
+    """
+    H = len(before.mean)
+    d = len(kernels)
+    weights = np.empty((H, d))
+    covariance = np.empty((H, d, d))
+    signals = np.empty(H)
+    policy_states = np.empty((H, len(served.users), kernels.shape[1]))
+    after_first = before.copy()
+    states = np.tile(start, (len(served.users), 1))
     for h in range(H):
-        states[h] = at
-        expected = _expected(leaves, served, h, at)
-        M = np.tensordot(expected, code_means, axes=2)
-        known = before.mean[h], before.covariance[h]
+        policy_states[h] = states
+        visits = _visits_of_rounds(rounds, served, h, states)
+        M = np.tensordot(visits, code_means, axes=2)
         weights[h] = np.full(d, 1 / d)
-        # the sampling covariance is first taken at equal weights, then at the estimate
+        # The sampling covariance is first taken at equal weights, then at the estimate.
         for _ in range(2):
-            noise = sampling(expected, M, mixture(kernels, weights[h]), codes, weights[h])
-            means, covariances = _kernels.filtered(
-                leaves.sums[:, h], M, noise, leaves.stds**2, ratio, *known
+            transitions = mixture_transitions(kernels, weights[h])
+            sampling = sampling_covariance(visits, M, transitions, codes, weights[h])
+            means, covariances = _kernels.filter_rounds(
+                rounds.sums[:, h],
+                M,
+                sampling,
+                rounds.noise_stds**2,
+                ratio,
+                before.mean[h],
+                before.covariance[h],
             )
             precision: Array = np.asarray(np.linalg.inv(covariances[-1, :d, :d]))
             precision = np.asarray((precision + precision.T) / 2)
             weights[h] = project_simplex(means[-1, :d], precision)
-        covariance[h] = within(precision)
-        if len(means) > 1:
-            first.mean[h], first.covariance[h] = means[1], covariances[1]
-        whole = M.sum(axis=0)
-        signals[h] = np.linalg.svd(
-            whole - whole.mean(axis=1, keepdims=True), compute_uv=False
-        ).sum() / max(d - 1, 1)
-        at = _visits.move(served.policies[:, h], at, mixture(kernels, weights[h]))
-    return WeightPosterior(weights, covariance, states, float(signals.mean()), first)
+        covariance[h] = covariance_on_simplex(precision)
+        has_rounds = len(means) > 1
+        if has_rounds:
+            after_first.mean[h] = means[1]
+            after_first.covariance[h] = covariances[1]
+        signals[h] = _mean_singular_value(M.sum(axis=0))
+        transitions = mixture_transitions(kernels, weights[h])
+        states = _visits.move(served.policies[:, h], states, transitions)
+    return WeightPosterior(weights, covariance, policy_states, float(signals.mean()), after_first)
 
 
-def _expected(leaves: CodeSums, served: ServedPolicies, h: int, at: Array) -> Array:
+def _mean_singular_value(M: Array) -> float:
+    """How strongly the sums of codes [c] depend on the weights: of M [c, i] on sums of zero."""
+    varying = M - M.mean(axis=1, keepdims=True)
+    singular_values = np.linalg.svd(varying, compute_uv=False)
+    return float(singular_values.sum() / max(M.shape[1] - 1, 1))
+
+
+def _visits_of_rounds(rounds: CodeSums, served: Served, h: int, states: Array) -> Array:
     """How many users of each round take each action in each state [t, s, a]."""
     S, A = served.earlier.shape[1:]
-    expected = np.zeros((len(leaves.sums), S, A))
-    for t in range(len(expected)):
-        mine = leaves.rounds == t
-        expected[t] = _visits.visits(served.policies[mine, h], served.users[mine], at[mine], A)
-    if len(expected):
-        expected[0] += served.earlier[h]
-    return expected
+    visits = np.zeros((len(rounds.sums), S, A))
+    for t in range(len(visits)):
+        is_here = rounds.round_of_policy == t
+        policies = served.policies[is_here, h]
+        visits[t] = _visits.visits(policies, served.users[is_here], states[is_here], A)
+    if len(visits):
+        visits[0] += served.earlier[h]
+    return visits
 
 
-def sampling(expected: Array, M: Array, transitions: Array, codes: Array, weights: Array) -> Array:
-    """The covariance [t, c, c] of the sums of codes of each round: policies that go elsewhere have another one."""
+def sampling_covariance(
+    visits: Array, M: Array, transitions: Array, codes: Array, weights: Array
+) -> Array:
+    """The covariance [t, c, c] of the sums of codes of each round.
+
+    It follows from the visits [t, s, a] of a round, so policies that go elsewhere have another one.
+    """
     covariance = np.empty((len(M), M.shape[1], M.shape[1]))
-    for t, (visits, mean) in enumerate(zip(expected, M @ weights, strict=True)):
-        users = max(float(visits.sum()), 1.0)
-        # without noise and without users it would be singular; 1e-6 per user keeps the precision's condition in what doubles can tell
-        floor = (1e-3 + 1e-6 * users) * np.eye(len(mean))
-        covariance[t] = (
-            _visits.second_moments(visits, transitions, codes)
-            - np.outer(mean, mean) / users
-            + floor
-        )
+    for t, (round_visits, mean) in enumerate(zip(visits, M @ weights, strict=True)):
+        users = max(float(round_visits.sum()), 1.0)
+        floor = (MIN_VARIANCE + MIN_VARIANCE_PER_USER * users) * np.eye(len(mean))
+        moments = _visits.second_moments(round_visits, transitions, codes)
+        covariance[t] = moments - np.outer(mean, mean) / users + floor
     return covariance
 
 
-def within(precision: Array) -> Array:
+def covariance_on_simplex(precision: Array) -> Array:
     """The covariance on vectors that sum to zero: weights sum to one, so nothing else is uncertain.
 
-    In a basis, because the rank of a projected matrix is decided by rounding: what is not known yet must not be taken for known.
+    It is computed in a basis of these vectors. Rounding would decide the rank of a projected
+    matrix, and what is not known yet must not be taken for known.
     """
     basis = null_space(np.ones((1, len(precision))))
     return np.asarray(basis @ np.linalg.inv(basis.T @ precision @ basis) @ basis.T)
 
 
-def mixture(kernels: Array, weights: Array) -> Array:
+def mixture_transitions(kernels: Array, weights: Array) -> Array:
     """sum_i w_i P_i [s, a, s']."""
     return np.tensordot(weights, kernels, axes=1)

@@ -1,4 +1,10 @@
-"""Likelihood moments: our own learner for mixtures of known kernels. Privacy is proved, regret is measured."""
+"""LikelihoodVI: our own agent for mixtures of known kernels, on sums of likelihood codes.
+
+This file joins the private side (`code_contributions`) and the public side (`sampling_planning`)
+under the agent's name. The name and the version of its identity are part of ledger ids, saved
+states and messages. Privacy is proved, in `TableRows`. Regret is measured
+(docs/agents/mixtures.md).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,8 +19,8 @@ from confide.learning.learner import Learner
 from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.code_contributions import TableRows, TransitionSums
-from confide.mixtures.code_features import best_codes, means
-from confide.mixtures.explorer_planning import SAID
+from confide.mixtures.code_features import best_codes, mean_codes
+from confide.mixtures.explorer_planning import EXPLORERS_IN_WORDS
 from confide.mixtures.footprint import likelihood_footprint
 from confide.mixtures.likelihood_memory import CodeSizes
 from confide.mixtures.requirements import require_mixture, require_simplex
@@ -32,10 +38,13 @@ from confide.privatizers import Schedule, counter_of_rates, geometric
 from confide.problems.linear_mixture import LinearMixturePublic
 from confide.problems.sizes import ProblemSizes
 
+# The spread of posterior samples, in their standard deviations. Chosen for a small regret.
+SPREAD = 0.35
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PosteriorSampling:
-    """Between two releases: estimate the weights from the sums of codes, draw plausible weights around them, plan for each."""
+    """Plans a round from a release, and says what its users contribute."""
 
     problem: LikelihoodProblem
     statistic: TransitionSums
@@ -45,36 +54,39 @@ class PosteriorSampling:
         return self.statistic.bound
 
     def plan(self, released: Released) -> Round:
-        planned = plan_round(self.problem, released)
-        return Round(
-            planned.policies, self.statistic, planned.memory, planned.signal, planned.shares
-        )
+        public = plan_round(self.problem, released)
+        return Round(public.policies, self.statistic, public.memory, public.signal, public.shares)
 
-    def valued(self, released: Released, played: Sequence[PlayedRound]) -> RoundValues:
-        """What the model of this release says about the policies of all rounds so far, the one that it opens included."""
+    def valued(self, released: Released, played: Sequence[Played]) -> Valued:
+        """The values of the policies of all rounds, the open one last, in this release's model."""
         return value_policies(self.problem, released, played)
 
     def describe(self) -> Description:
-        planning = f"policies for weights drawn from the posterior, {self.problem.spread:g} x its standard deviation"
-        return Description("tight", f"{planning}; {SAID}")
+        return Description(
+            "tight",
+            "policies for weights drawn from the posterior, "
+            f"{self.problem.spread:g} x its standard deviation; {EXPLORERS_IN_WORDS}",
+        )
 
 
 class LikelihoodVI(Learner):
-    """Value iteration on mixture weights that are learned from sums of likelihood codes, with posterior sampling.
+    """Value iteration on mixture weights that are learned from sums of likelihood codes.
 
-    Guarantee: joint DP (`JointDP`), local DP (`LocalDP`) or distributed DP (`DistributedDP`) for every user, by one query per user: the
-    public code of each of its transitions (`mixtures/code_features.py`), all steps together; delta = 0 gives Laplace noise. Policies are
-    functions of releases and of a public seed. PRIVACY IS PROVED; REGRET IS MEASURED
-    (docs/agents/mixtures.md), not proved: there is no regret
-    theorem for this learner.
+    Guarantee: joint DP (`JointDP`), local DP (`LocalDP`) or distributed DP (`DistributedDP`) for
+    every user, by one query per user: the public code of each of the user's transitions
+    (`mixtures/code_features.py`), all steps together. With delta = 0 the noise is Laplace noise.
+    Policies are functions of releases and of a public seed. PRIVACY IS PROVED; REGRET IS MEASURED
+    (docs/agents/mixtures.md), not proved: there is no regret theorem for this agent.
 
-    Why it beats value-targeted regression at the same guarantee: a user sends d numbers per step, not d^2, and the code looks at all that a
-    transition says about the kernels, not only at the value of the next state. Nothing about visits is released: they are predicted from
-    the public policies, the start distribution and the estimates for earlier steps.
+    Why it beats value-targeted regression at the same guarantee: a user sends d numbers per step,
+    not d^2. And the code looks at all that a transition says about the kernels, not only at the
+    value of the next state. Nothing about visits is released: they are predicted from the public
+    policies, the start distribution and the estimates for earlier steps.
 
-    `bonus_scale` is the spread of the posterior samples in its standard deviations (default 0.35). The users of a round are divided among
-    four sampled policies: diversity inside a round costs nothing, since policies are functions of releases. Up to 2 % of the users explore:
-    samples alone never found what lies behind several apparently bad steps.
+    `bonus_scale` is the spread of the posterior samples in their standard deviations (0.35). The
+    users of a round are divided among four sampled policies. Diversity inside a round costs
+    nothing, because policies are functions of releases. Up to 2 % of the users explore: samples
+    alone never found what lies behind several apparently bad steps.
     """
 
     name = "likelihood-vi"
@@ -110,48 +122,64 @@ class LikelihoodVI(Learner):
         check_episodes_and_privacy(episodes, privacy, distributed=True)
         if not isinstance(calibration, str) or calibration != "tight":
             raise InvalidParameter(
-                f'LikelihoodVI is in no paper: calibration must be "tight", got calibration={calibration!r}'
+                'LikelihoodVI is in no paper: calibration must be "tight", '
+                f"got calibration={calibration!r}"
             )
         check_choices(calibration, bonus_scale)
-        spread = 0.35 if bonus_scale is None else bonus_scale
-        codes = best_codes(public.kernels, size=_size(privacy))
+        spread = SPREAD if bonus_scale is None else bonus_scale
+        codes = best_codes(public.kernels, size=noise_follows(privacy))
         statistic = TransitionSums(codes, value_steps(public.horizon))
         chosen = choose_schedule(schedule, geometric(episodes))
-        counter, ratio = counter_of_rates(chosen, privacy)
-        shape = CodeSizes(
-            public.horizon,
-            statistic.bound.steps,
-            public.states,
-            public.actions,
-            public.dimension,
-            statistic.bound.dimension,
-            POLICIES + 1,
-            ratio,
-        )
-        assert public.rewards is not None
-        problem = LikelihoodProblem(
-            shape,
-            tuple(chosen.times),
-            spread,
-            public.kernels,
-            public.rewards,
-            public.start,
-            codes=statistic.table,
-            code_means=means(statistic.table, public.kernels),
-            sparse_kernels=sparse(reduced(public.dimension), public.kernels),
-            kernels_by_transition=by_transition(public.kernels),
-        )
-        algorithm = PosteriorSampling(problem, statistic)
-        identity = Identity(self.name, 1, public=public, spread=spread)
+        counter, discount_ratio = counter_of_rates(chosen, privacy)
+        problem = likelihood_problem(public, statistic, chosen, discount_ratio, spread)
         super().__init__(
-            Calibration(algorithm, chosen, counter), privacy=privacy, identity=identity, noise=noise
+            Calibration(PosteriorSampling(problem, statistic), chosen, counter),
+            privacy=privacy,
+            identity=Identity(self.name, 1, public=public, spread=spread),
+            noise=noise,
         )
 
 
-def _size(privacy: Request) -> str:
-    """What the noise is in proportion to: of a codebook the norm of a code, of additive noise a distance between two."""
+def likelihood_problem(
+    public: LinearMixturePublic,
+    statistic: TransitionSums,
+    schedule: Schedule,
+    discount_ratio: float | None,
+    spread: float,
+) -> LikelihoodProblem:
+    """All that is public before the first user, for planning."""
+    sizes = CodeSizes(
+        horizon=public.horizon,
+        steps=statistic.bound.steps,
+        states=public.states,
+        actions=public.actions,
+        dimension=public.dimension,
+        code_length=statistic.bound.dimension,
+        policies=POLICIES + 1,
+        ratio=discount_ratio,
+    )
+    assert public.rewards is not None
+    return LikelihoodProblem(
+        sizes,
+        tuple(schedule.times),
+        spread,
+        public.kernels,
+        public.rewards,
+        public.start,
+        codes=statistic.table,
+        code_means=mean_codes(statistic.table, public.kernels),
+        sparse_kernels=sparse(reduced(public.dimension), public.kernels),
+        kernels_by_transition=by_transition(public.kernels),
+    )
+
+
+def noise_follows(privacy: Request) -> str:
+    """Which size of the codes the noise is in proportion to.
+
+    Under `LocalDP` a codebook is used, and its noise follows the norm of a code. Additive noise
+    follows the distance between two codes: Laplace noise that in L1, Gaussian noise that in L2.
+    """
     if isinstance(privacy, LocalDP):
         return "radius"
-    return (
-        "l1_diameter" if privacy.delta == 0 and not isinstance(privacy, NoPrivacy) else "diameter"
-    )
+    is_pure = privacy.delta == 0 and not isinstance(privacy, NoPrivacy)
+    return "l1_diameter" if is_pure else "diameter"

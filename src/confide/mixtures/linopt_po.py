@@ -1,4 +1,9 @@
-"""Private-LinOpt-PO [Zhou22, Alg. 2, Def. 6.3]: optimistic policy optimisation where transitions and rewards are both unknown."""
+"""Private-LinOpt-PO [Zhou22, Alg. 2, Def. 6.3]: optimistic policy optimisation.
+
+This file joins the regressions of `linopt_vi` and the public side (`policy_planning`) under the
+agent's name. The name and the version of its identity are part of ledger ids, saved states and
+messages. Transitions and rewards may both be unknown.
+"""
 
 import math
 from dataclasses import dataclass, replace
@@ -12,9 +17,10 @@ from confide.learning.learner import Learner
 from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.footprint import regression_footprint
-from confide.mixtures.linopt_vi import Choices, Regressions
+from confide.mixtures.linopt_vi import Regressions, calibrate
 from confide.mixtures.policy_planning import PolicySteps, plan_round
-from confide.mixtures.printed import ROW_BOUNDS
+from confide.mixtures.regression_choices import Choices
+from confide.mixtures.value_features import ROW_BOUNDS
 from confide.planners.regression import MakeRegularizer
 from confide.privacy.bounded import Bound, Released
 from confide.privacy.request import Request
@@ -22,7 +28,10 @@ from confide.privatizers import Schedule
 from confide.problems.feature_mixture import MixturePublic
 from confide.problems.sizes import ProblemSizes
 
-STEP, KEEP = 1.0, 0.25  # of "tight": measured on lock, lock-rewards and rand
+# The tight form's step per user, eta, and how much of the old logits is kept in each step. Both
+# were chosen for a small regret on lock, lock-rewards and rand.
+STEP = 1.0
+KEEP = 0.25
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,24 +47,28 @@ class OptimisticPolicyOptimisation:
         return self.regressions.bound
 
     def plan(self, released: Released) -> Round:
-        known = self.regressions.read(released)
-        planned = plan_round(self.regressions.planner, known, self.schedule, released, self.steps)
-        return self.regressions.round_of(planned)
+        estimates = self.regressions.read(released)
+        value_round = plan_round(
+            self.regressions.planner, estimates, self.schedule, released, self.steps
+        )
+        return self.regressions.round_of(value_round)
 
     def describe(self) -> Description:
-        said = self.regressions.describe()
-        return replace(
-            said, planning=f"{said.planning}; softmax policies, step {self.steps.size:.3g} per user"
-        )
+        description = self.regressions.describe()
+        policies = f"softmax policies, step {self.steps.size:.3g} per user"
+        return replace(description, planning=f"{description.planning}; {policies}")
 
 
 class LinOptPO(Learner):
-    """Private-LinOpt-PO: optimistic evaluation of a stochastic policy and mirror-descent steps, on two private regressions.
+    """Private-LinOpt-PO: optimistic evaluation of a stochastic policy, and mirror-descent steps.
 
-    Guarantee: that of `LinOptVI`, by the same query; only what is planned from the releases differs.
+    Both follow from two private regressions, of values and of rewards.
 
-    Reference: [Zhou22, Alg. 2 (LinOpt-PO-Reg), Def. 6.3], eta = sqrt(2 ln A / (H T)), T = K H; local: Remark 6.9, which prints no
-    constants. With known rewards (`public.rewards`) there is one regression only. `row_bound` is that of `LinOptVI`.
+    Guarantee: that of `LinOptVI`, by the same query. Only what is planned from releases differs.
+
+    Reference: [Zhou22, Alg. 2 (LinOpt-PO-Reg), Def. 6.3], eta = sqrt(2 ln A / (H T)), T = K H;
+    local: Remark 6.9, which prints no constants. With known rewards (`public.rewards`) there is one
+    regression only. `row_bound` is that of `LinOptVI`.
 
     | line of Algorithm 2 | what | here |
     |---|---|---|
@@ -69,12 +82,15 @@ class LinOptPO(Learner):
     | 11, 12 | Q = max(0, min(H - h + 1, ...)), V = <Q, pi> | `policy_planning.evaluate` |
     | 13 | roll out a trajectory with pi | `ValueRound.public`, a `StochasticPolicy` |
     | 14 | statistics from the REGULARIZER | as in `LinOptVI` |
-    | 15 | pi' ~ pi exp(eta Q) | `planners.mirror_descent.improve` in `plan_round`; eta in `paper_step` |
+    | 15 | pi' ~ pi exp(eta Q) | `planners.mirror_descent.improve` in `plan_round` |
+    | 15 | eta | `paper_step` |
 
-    Departures of "tight": those of `LinOptVI`; a round of n users counts as n episodes, so that its step is n eta; eta = 1 (`step`), where
-    the printed one, made for the worst case, loses some 6000 users of lock to caution at K = 1e5; pi^(1/4) in place of pi in each step,
-    because releases are prefix sums: the newest Q knows all that the older ones did, with less noise; the policy is improved by a release
-    before it is served, not after. Regret is measured, not proved. Departures of "paper": those of `LinOptVI`.
+    Departures of "tight": those of `LinOptVI`; a round of n users counts as n episodes, so that its
+    step is n eta; eta = 1 (`step`), where the printed one, made for the worst case, loses some
+    6,000 users of lock to caution at K = 1e5; pi^(1/4) in place of pi in each step, because
+    releases are prefix sums: the newest Q knows all that the older ones did, with less noise; the
+    policy is improved by a release before it is served, not after. Regret is measured, not proved.
+    Departures of "paper": those of `LinOptVI`.
     """
 
     name = "linopt-po"
@@ -141,7 +157,7 @@ class LinOptPO(Learner):
             **choices.named_row_bound,
         )
         super().__init__(
-            choices.calibrate(public, "LinOpt-PO", policy_optimisation),
+            calibrate(public, choices, "LinOpt-PO", policy_optimisation),
             privacy=privacy,
             identity=identity,
             noise=noise,

@@ -1,6 +1,8 @@
-"""What releases say about a mixture and its rewards, and the optimistic plan that follows. All post-processing.
+"""From sums of value-targeted regressions to the next round of UCRL-VTR, LinOpt-VI and LinOpt-PO.
 
-LinOpt-PO, in `policy_planning`, plans otherwise from the same estimates.
+PUBLIC: everything here is post-processing of releases, so it may be changed without weakening the
+guarantee. What leaves is the round, and the values that its users' next states are regressed on.
+The paper's calibration (`plain`) must stay as the papers print it.
 """
 
 from dataclasses import dataclass, field
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from confide.mixtures.explorer_planning import served, targets, wider
+from confide.mixtures.explorer_planning import explorer_width, regression_values, with_explorer
 from confide.mixtures.planning import OptimisticPlan, optimistic, optimistic_rewards
 from confide.mixtures.value_features import FeatureMap, SparseKernels, known_features, sparse
 from confide.planners.public_round import PublicRound
@@ -26,7 +28,11 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RegressionSums:
-    """Of one regression for each step: Lambda [h, m, m], with noise of this standard deviation on its diagonal, and u [h, m]. Public."""
+    """The released sums of one regression for each step. Public.
+
+    Shapes: gram [h, m, m] is Lambda, with noise of the standard deviation `noise_std` on its
+    diagonal, and responses [h, m] are u.
+    """
 
     gram: Array
     responses: Array
@@ -34,13 +40,17 @@ class RegressionSums:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Knowledge:
-    """What one release says: estimates for the transitions, and the rewards, known or estimated with their bonus. Public."""
+class MixtureEstimates:
+    """What one release says of the transitions and of the rewards. Public.
+
+    `rewards` [h, s, a] are known, or estimated with their bonus. `explorer_rewards` [h, s, a] are
+    the same with an explorer's bonus.
+    """
 
     estimate: RegressionEstimate
     width: Width
-    rewards: Array  # [h, s, a]
-    hoped: Array  # the same with an explorer's bonus
+    rewards: Array
+    explorer_rewards: Array
     signal: float | None
 
 
@@ -54,24 +64,29 @@ class ValueRound:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MixturePlanner:
-    """All that is public before the first user, and what is made of sums: estimates for the transitions, and for rewards to be learned."""
+    """All that is public before the first user, and the plans that follow from a release.
+
+    With `explorers` a small share of the users explores, unless rounds are `plain`. Plain rounds
+    are the papers': without public weights of rows, and without knowing that rewards are in [0, 1].
+    Features are kernels divided by `unit`. `ceiling` bounds the values at every step; if it is
+    None, they are bounded by the steps that are left.
+    """
 
     public: "MixturePublic"
     features: FeatureMap
     regularizer: Regularizer
     reward_features: RewardFeatures | None = None
     reward_regularizer: Regularizer | None = None
-    explorers: bool = True  # a small share of the users, in rounds that are not plain
-    # without public weights and without knowing that rewards are in [0, 1]: the papers'
+    explorers: bool = True
     plain: bool = False
-    unit: float = 1.0  # features are kernels / unit
-    ceiling: float | None = None  # of the values at every step; None: the steps that are left
+    unit: float = 1.0
+    ceiling: float | None = None
 
     _kernels: SparseKernels = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        known = known_features(self.public, self.unit)
-        object.__setattr__(self, "_kernels", sparse(self.features, known))
+        features = known_features(self.public, self.unit)
+        object.__setattr__(self, "_kernels", sparse(self.features, features))
 
     @property
     def kernels(self) -> SparseKernels:
@@ -79,68 +94,80 @@ class MixturePlanner:
 
     def learn(
         self, transitions: RegressionSums, rewards: RegressionSums | None, generation: int
-    ) -> Knowledge:
-        """From the sums of the transitions and, where they are unknown, of the rewards."""
+    ) -> MixtureEstimates:
+        """Estimate from the sums of transitions and, where rewards are unknown, from theirs."""
         noise_std = transitions.noise_std
-        return Knowledge(
-            self.regularizer.estimate(transitions.gram, transitions.responses, noise_std=noise_std),
-            self.regularizer.width(noise_std=noise_std),
-            *self._rewards(rewards),
-            mean_eigenvalue(transitions.gram) if generation else None,
+        estimate = self.regularizer.estimate(
+            transitions.gram, transitions.responses, noise_std=noise_std
         )
+        width = self.regularizer.width(noise_std=noise_std)
+        mean_rewards, explorer_rewards = self._rewards(rewards)
+        signal = mean_eigenvalue(transitions.gram) if generation else None
+        return MixtureEstimates(estimate, width, mean_rewards, explorer_rewards, signal)
 
     def _rewards(self, sums: RegressionSums | None) -> tuple[Array, Array]:
+        """Optimistic rewards [h, s, a] for most users, and for an explorer."""
         if sums is None:
             assert self.public.rewards is not None
             return self.public.rewards, self.public.rewards
-        assert self.reward_features is not None and self.reward_regularizer is not None
-        known = sums.gram if self.plain else sums.gram * self.reward_features.pattern
-        estimate = self.reward_regularizer.estimate(known, sums.responses, noise_std=sums.noise_std)
-        width = self.reward_regularizer.width(noise_std=sums.noise_std)
-        rewards, hoped = (
-            optimistic_rewards(self.reward_features, estimate, each, clip=not self.plain)
-            for each in (width, wider(width))
-        )
-        return rewards, hoped
+        features = self.reward_features
+        regularizer = self.reward_regularizer
+        assert features is not None and regularizer is not None
+        gram = sums.gram if self.plain else sums.gram * features.pattern
+        estimate = regularizer.estimate(gram, sums.responses, noise_std=sums.noise_std)
+        width = regularizer.width(noise_std=sums.noise_std)
+        clip = not self.plain
+        rewards = optimistic_rewards(features, estimate, width, clip=clip)
+        explorer_rewards = optimistic_rewards(features, estimate, explorer_width(width), clip=clip)
+        return rewards, explorer_rewards
 
-    def plan(self, known: Knowledge) -> OptimisticPlan:
+    def plan(self, estimates: MixtureEstimates) -> OptimisticPlan:
         ceiling = None if self.ceiling is None else np.full(self.public.horizon, self.ceiling)
         return optimistic(
             self._kernels,
-            known.rewards,
-            known.estimate,
+            estimates.rewards,
+            estimates.estimate,
             feature_map=self.features,
-            width=known.width,
+            width=estimates.width,
             ceiling=ceiling,
         )
 
-    def explore(self, known: Knowledge) -> OptimisticPlan:
+    def explore(self, estimates: MixtureEstimates) -> OptimisticPlan:
         """What an explorer plans."""
         return optimistic(
             self._kernels,
-            known.hoped,
-            known.estimate,
+            estimates.explorer_rewards,
+            estimates.estimate,
             feature_map=self.features,
-            width=wider(known.width),
+            width=explorer_width(estimates.width),
         )
 
     def with_explorers(
-        self, policy: Policy, values: Array, known: Knowledge, schedule: Schedule, generation: int
+        self,
+        policy: Policy,
+        values: Array,
+        estimates: MixtureEstimates,
+        schedule: Schedule,
+        generation: int,
     ) -> tuple[tuple[Policy, ...], tuple[float, ...], Array]:
-        """The policies of a round in which a few users explore, their shares, and what all users are regressed on."""
-        explorer = self.explore(known)
-        policies, shares = served(policy, explorer.policy, schedule.times, generation)
-        return policies, shares, targets(values, explorer.values)
+        """Let a few users of a round explore.
+
+        Returned are the policies of the round, their shares, and the values [h, s] that all users
+        are regressed on.
+        """
+        explorer = self.explore(estimates)
+        policies, shares = with_explorer(policy, explorer.policy, schedule.times, generation)
+        return policies, shares, regression_values(values, explorer.values)
 
 
 def plan_round(
-    planner: MixturePlanner, known: Knowledge, schedule: Schedule, generation: int
+    planner: MixturePlanner, estimates: MixtureEstimates, schedule: Schedule, generation: int
 ) -> ValueRound:
-    """[Zhou22, Alg. 1] and, with known rewards, [Luyo21, Alg. 1]: the next round, after so many releases."""
-    plan = planner.plan(known)
+    """The next round of [Zhou22, Alg. 1] and, with known rewards, of [Luyo21, Alg. 1]."""
+    plan = planner.plan(estimates)
     if planner.plain or not planner.explorers:
-        return ValueRound(PublicRound((plan.policy,), {}, known.signal), plan.values)
+        return ValueRound(PublicRound((plan.policy,), {}, estimates.signal), plan.values)
     policies, shares, values = planner.with_explorers(
-        plan.policy, plan.values, known, schedule, generation
+        plan.policy, plan.values, estimates, schedule, generation
     )
-    return ValueRound(PublicRound(policies, {}, known.signal, shares), values)
+    return ValueRound(PublicRound(policies, {}, estimates.signal, shares), values)

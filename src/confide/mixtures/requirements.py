@@ -1,4 +1,4 @@
-"""What the agents for mixtures require of a problem, and which coordinates of its weights they learn.
+"""What the agents for mixtures require of a problem, and which coordinates they learn.
 
 Everything here is public: features, and norms that are known before the first user. Nothing leaves
 this file but messages of errors, which name public parameters only.

@@ -1,6 +1,8 @@
-"""Privacy-preserving UCRL-VTR+ [Luyo21, Alg. 3; Zhou21], as printed and with the least noise that the guarantee needs.
+"""Privacy-preserving UCRL-VTR+ [Luyo21, Alg. 3; Zhou21], in the paper's calibration and tight.
 
-Rows are weighted by estimated variances.
+This file joins the private side (`contributions`) and the public side (`variance_aware_planning`)
+under the agent's name. The name and the version of its identity are part of ledger ids, saved
+states and messages. Rows are weighted by estimated variances, which follow from releases.
 """
 
 import math
@@ -15,9 +17,9 @@ from confide.learning.learner import Learner
 from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.contributions import Both, PairedTargets, StackedRows, ValueTargets
-from confide.mixtures.explorer_planning import SAID
+from confide.mixtures.explorer_planning import EXPLORERS_IN_WORDS
 from confide.mixtures.footprint import regression_footprint
-from confide.mixtures.linopt_vi import BALANCE
+from confide.mixtures.linopt_vi import BALANCE, BONUS_SCALE
 from confide.mixtures.printed import PrintedPlus, printed_plus, setting_of, whose_constants
 from confide.mixtures.regression_planning import RegressionSums
 from confide.mixtures.requirements import learned_coordinates, require_mixture
@@ -36,8 +38,9 @@ from confide.problems.feature_mixture import MixturePublic
 from confide.problems.sizes import ProblemSizes
 from confide.statistics.bounds import RegressionRows
 
-# of the second regression: its noise is 8 times the first one's, and the first one's grows by 0.8 %
-SHARE = 0.125
+# How strongly the second regression counts beside the first one. So its noise is 8 times that of
+# the first one, which grows by 0.8 %. Variances need little accuracy.
+SQUARES_WEIGHT = 0.125
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,32 +55,37 @@ class PrintedPlanning:
         return self.constants.bound
 
     def plan(self, released: Released) -> Round:
-        n, noise_std = self.bound.steps // 2, released.noise.std
+        # The first half of the problems regress values, and the second half their squares.
+        steps = self.bound.steps // 2
+        noise_std = released.noise.std
         gram, responses = self.bound.unpack(released.values)
-        planned = plan_as_printed(
+        weighted_round = plan_as_printed(
             self.problem,
-            RegressionSums(gram[:n], responses[:n], noise_std),
-            RegressionSums(gram[n:], responses[n:], noise_std),
+            RegressionSums(gram[:steps], responses[:steps], noise_std),
+            RegressionSums(gram[steps:], responses[steps:], noise_std),
             released.generation,
             self.constants.widths(released.users + 1),
         )
-        seen, one = self.problem.features, replace(self.bound, steps=n)
-        unit = math.sqrt(self.problem.dimension) / len(self.problem.rewards) ** 2
+        features = self.problem.features
+        coordinates = features.feature_map
+        half = replace(self.bound, steps=steps)
+        horizon = len(self.problem.rewards)
+        squares_scale = math.sqrt(self.problem.dimension) / horizon**2
         statistic = PairedTargets(
             self.bound,
-            ValueTargets(one, seen.feature_map, seen, planned.values, planned.weights),
-            ValueTargets(one, seen.feature_map, seen, planned.squares, unit),
+            ValueTargets(
+                half, coordinates, features, weighted_round.values, weighted_round.weights
+            ),
+            ValueTargets(half, coordinates, features, weighted_round.squares, squares_scale),
         )
-        public = planned.public
+        public = weighted_round.public
         return Round(public.policies, statistic, public.memory, public.signal)
 
     def describe(self) -> Description:
-        first = Shift(
-            self.problem.shifts[0], self.constants.widths(1)[1] * self.problem.bonus_scale
-        )
-        return Description(
-            "paper", f"{first.describe(self.bound.rows)} and growing", self.bound.rows
-        )
+        _, beta_hat, _ = self.constants.widths(1)
+        first_shift = Shift(self.problem.shifts[0], beta_hat * self.problem.bonus_scale)
+        planning = f"{first_shift.describe(self.bound.rows)} and growing"
+        return Description("paper", planning, self.bound.rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,62 +96,79 @@ class VarianceAwarePlanning:
     bound: StackedRows
 
     def plan(self, released: Released) -> Round:
-        first, second = self.bound.split(released.values)
-        noise_std, seen = released.noise.std, self.problem.features
-        planned = plan_round(
+        values, squares = self.bound.split(released.values)
+        noise_std = released.noise.std
+        squares_noise_std = noise_std / self.bound.weight
+        weighted_round = plan_round(
             self.problem,
-            RegressionSums(*self.bound.first.unpack(first), noise_std),
-            RegressionSums(*self.bound.second.unpack(second), noise_std / self.bound.weight),
+            RegressionSums(*self.bound.first.unpack(values), noise_std),
+            RegressionSums(*self.bound.second.unpack(squares), squares_noise_std),
             released.generation,
         )
+        features = self.problem.features
+        coordinates = features.feature_map
         statistic = Both(
             self.bound,
-            ValueTargets(self.bound.first, seen.feature_map, seen, planned.values, planned.weights),
-            ValueTargets(self.bound.second, seen.feature_map, seen, planned.squares),
+            ValueTargets(
+                self.bound.first,
+                coordinates,
+                features,
+                weighted_round.values,
+                weighted_round.weights,
+            ),
+            ValueTargets(self.bound.second, coordinates, features, weighted_round.squares),
         )
-        public = planned.public
+        public = weighted_round.public
         return Round(public.policies, statistic, public.memory, public.signal, public.shares)
 
     def describe(self) -> Description:
         repaired = self.problem.regularizer.describe(self.bound.rows)
-        planning = f"{repaired}; rows weighted by estimated variances; {SAID}"
+        planning = f"{repaired}; rows weighted by estimated variances; {EXPLORERS_IN_WORDS}"
         return Description("tight", planning, self.bound.rows)
 
 
 class UCRLVTRPlus(Learner):
-    """UCRL-VTR+: value-targeted least squares weighted by estimated variances, and a second regression, on squared values, for these.
+    """UCRL-VTR+: value-targeted least squares that is weighted by estimated variances.
 
-    Guarantee: as `UCRLVTR`'s: one query per user, of both regressions and all steps together. The variances, and so the weights, are
-    functions of releases alone.
+    A second regression, on squared values, estimates the variances.
 
-    Reference: [Luyo21, Alg. 3]; calibration="paper": Cor. 10 (joint), Cor. 11 (local), Remark 6 (delta = 0), with the printed noise,
-    shifts and widths (that of the bonus times `bonus_scale`), a release per episode, and lambda = 1. For delta = 0 the constants are ours,
-    as in `UCRLVTR`.
+    Guarantee: as that of `UCRLVTR`: one query per user, of both regressions and all steps together.
+    The variances, and so the weights, are functions of releases alone.
+
+    Reference: [Luyo21, Alg. 3]; calibration="paper": Cor. 10 (joint), Cor. 11 (local), Remark 6
+    (delta = 0), with the printed noise, shifts and widths (that of the bonus times `bonus_scale`),
+    a release per episode, and lambda = 1. For delta = 0 the constants are ours, as in `UCRLVTR`.
 
     | Algorithm 3 | here |
     |---|---|
     | input: K, H, d, epsilon, delta, p, C_w | as in `UCRLVTR` |
-    | lambda = 1, widths beta check, hat, tilde as in (6), (7) | `printed.printed_plus`, `PrintedPlus.widths` |
+    | lambda = 1 | `printed.printed_plus` |
+    | widths beta check, hat, tilde as in (6), (7) | `PrintedPlus.widths` |
     | Lambda^, Lambda~ start at lambda I | `Shift.estimate` adds lambda I |
     | receive w^, w~, Lambda^, Lambda~ | `PrintedPlanning.plan`: both parts of one release |
     | Q^ = min(H, r + phi_V.w^ + beta^ ||phi_V||), V^ = max_a Q^ | `planning.optimistic` |
     | a = argmax_a Q^(s, a) | `OptimisticPlan.policy` |
-    | the variance of V^, [.]_{[0,H^2]} - [.]^2_{[0,H]} | `variance_planning.moment`, `largest_plausible` |
-    | E = min(H^2, 2 H beta check ...) + min(H^2, beta tilde ...) | `variance_planning.largest_plausible` |
+    | the moments of V^ and of (V^)^2 | `variance_planning.estimate_moment` |
+    | the variance of V^, [.]_{[0,H^2]} - [.]^2_{[0,H]} | `variance_planning.largest_plausible` |
+    | E = min(H^2, 2 H beta check ...) + min(H^2, beta tilde ...) | `largest_plausible` |
     | sbar = sqrt(max(H^2 / d, variance + E)) | `variance_aware_planning.plan_as_printed` |
-    | send sbar^-2 phi_V phi_V^T, sbar^-2 phi_V V(s') | `PairedTargets.first`: rows with the weights 1 / sbar |
+    | send sbar^-2 phi_V phi_V^T, sbar^-2 phi_V V(s') | `PairedTargets.first`: weights 1 / sbar |
     | send phi_{V^2} phi_{V^2}^T, phi_{V^2} V^2(s') | `PairedTargets.second` |
-    | D^1, D^2, f, g: the prefixes of trees, and 2 Upsilon I | `privatizers.central.CounterNoise`; `Shift` |
-    | Lambda^, Lambda~, w^, w~ of the next episode | `CentralPrivatizer.release`, `PrintedPlanning.plan` |
+    | D^1, D^2, f, g: the prefixes of trees, and 2 Upsilon I | `central.CounterNoise`; `Shift` |
+    | Lambda^, Lambda~, w^, w~ of the next episode | `PrintedPlanning.plan` |
 
-    Departures of "paper": Q is clipped at 0 from below; noise is symmetrised and in the coordinates of `svec`, and the shift is there from
-    the first episode on, as in `UCRLVTR`. The updates of Alg. 3, damaged in the copy that was read, are those of its privacy proof (D.4)
-    and of [Zhou21]: Lambda^ += sbar^-2 phi_V phi_V^T, u^ += sbar^-2 phi_V V(s'), Lambda~ += phi_{V^2} phi_{V^2}^T, u~ += phi_{V^2} V^2(s').
+    Departures of "paper": Q is clipped at 0 from below; noise is symmetrised and in the coordinates
+    of `svec`, and the shift is there from the first episode on, as in `UCRLVTR`. The updates of
+    Alg. 3, damaged in the copy that was read, are those of its privacy proof (D.4) and of [Zhou21]:
+    Lambda^ += sbar^-2 phi_V phi_V^T, u^ += sbar^-2 phi_V V(s'),
+    Lambda~ += phi_{V^2} phi_{V^2}^T, u~ += phi_{V^2} V^2(s').
 
-    Departures of "tight": those of `UCRLVTR`, for both regressions; values scaled to [0, 1] before they are squared; the second
-    regression takes 1/8 of the sensitivity of the first, because variances need little accuracy; a variance is at most what is possible at
-    (s, a) and at least 1/d of that; and inverse variances are used only as far as the noise leaves them worth it, because a row below the
-    largest weight that the bound allows drowns in it (`mixtures.variance_planning.variance_weights`).
+    Departures of "tight": those of `UCRLVTR`, for both regressions; values scaled to [0, 1] before
+    they are squared; the second regression takes 1/8 of the sensitivity of the first, because
+    variances need little accuracy; a variance is at most what is possible at (s, a) and at least
+    1/d of that; and inverse variances are used only as far as the noise leaves them worth it,
+    because a row below the largest weight that the bound allows drowns in it
+    (`variance_planning.variance_weights`).
     """
 
     name = "ucrl-vtr-plus"
@@ -177,13 +202,12 @@ class UCRLVTRPlus(Learner):
     ) -> None:
         require_mixture(public, "UCRL-VTR+")
         check_choices(calibration, bonus_scale, failure)
-        times = choose_schedule(
-            schedule, geometric(episodes) if calibration == "tight" else every_episode(episodes)
-        )
         if calibration == "tight":
-            made = tight(public, times, bonus_scale)
+            chosen = choose_schedule(schedule, geometric(episodes))
+            calibrated = tight(public, chosen, bonus_scale)
         else:
-            made = paper(public, privacy, times, bonus_scale, failure)
+            chosen = choose_schedule(schedule, every_episode(episodes))
+            calibrated = paper(public, privacy, chosen, bonus_scale, failure)
         identity = Identity(
             self.name,
             1,
@@ -192,22 +216,24 @@ class UCRLVTRPlus(Learner):
             bonus_scale=bonus_scale,
             failure=failure,
         )
-        super().__init__(made, privacy=privacy, identity=identity, noise=noise)
+        super().__init__(calibrated, privacy=privacy, identity=identity, noise=noise)
 
 
 def tight(
     public: MixturePublic, schedule: Schedule, bonus_scale: float | None = None
 ) -> Calibration:
+    """The calibration with the least noise that the guarantee needs."""
     assert public.rewards is not None
-    coordinates, n = learned_coordinates(public), value_steps(public.horizon)
+    coordinates = learned_coordinates(public)
     features = coordinates.feature_map
-    bound = StackedRows(n, features.dimension, BALANCE, n, features.dimension, BALANCE, SHARE)
-    scale = 0.1 if bonus_scale is None else bonus_scale
-    regularizer = Repair(BALANCE, scale, simplex=coordinates.simplex)
+    steps = value_steps(public.horizon)
+    m = features.dimension
+    bound = StackedRows(steps, m, BALANCE, steps, m, BALANCE, SQUARES_WEIGHT)
+    scale = BONUS_SCALE if bonus_scale is None else bonus_scale
     problem = VarianceProblem(
         sparse(features, known_features(public, coordinates.unit)),
         public.rewards,
-        regularizer,
+        Repair(BALANCE, scale, simplex=coordinates.simplex),
         BALANCE,
         tuple(schedule.times),
     )
@@ -221,14 +247,25 @@ def paper(
     bonus_scale: float | None = None,
     failure: float = 0.1,
 ) -> Calibration:
+    """[Luyo21, Cor. 10] (joint), [Cor. 11] (local), [Remark 6] (delta = 0)."""
     assert public.rewards is not None
     setting = setting_of(public, schedule, failure)
-    constants, scale = printed_plus(privacy, setting), 1.0 if bonus_scale is None else bonus_scale
+    constants = printed_plus(privacy, setting)
     features = known_features(public, public.value_bound)
-    shift, second_shift = (constants.ridge + 2 * upsilon for upsilon in constants.upsilon)
+    # Lambda is shifted by lambda + 2 Upsilon in each regression.
+    first_upsilon, second_upsilon = constants.upsilon
+    shifts = (constants.ridge + 2 * first_upsilon, constants.ridge + 2 * second_upsilon)
     problem = PrintedProblem(
-        sparse(raw(public.dimension), features), public.rewards, (shift, second_shift), scale
+        sparse(raw(public.dimension), features),
+        public.rewards,
+        shifts,
+        1.0 if bonus_scale is None else bonus_scale,
     )
-    planning = PrintedPlanning(problem, constants)
     tree = None if isinstance(privacy, LocalDP | NoPrivacy) else setting.tree
-    return Calibration(planning, schedule, tree, constants.loss, constants=whose_constants(privacy))
+    return Calibration(
+        PrintedPlanning(problem, constants),
+        schedule,
+        tree,
+        constants.loss,
+        constants=whose_constants(privacy),
+    )

@@ -10,15 +10,19 @@ from confide.mixtures.questions import _kernels as kernels_of
 from confide.mixtures.questions.contributions import AnswerSums
 from confide.mixtures.questions.history_planning import COLUMNS, in_words
 from confide.mixtures.questions.planning import (
-    PRIOR,
-    SMALL,
+    PRIOR_PRECISION,
+    SIGN_TOLERANCE,
     AnswerEvidence,
     AskedRound,
-    believe,
-    evaluate,
+    estimate_weights,
+    policy_value,
 )
-from confide.mixtures.questions.reward_planning import believe_rewards, expected_answer, visited
-from confide.mixtures.questions.reward_planning import signs as reward_signs
+from confide.mixtures.questions.reward_planning import (
+    estimate_rewards,
+    expected_reward_answer,
+    predict_visits,
+    reward_signs,
+)
 from confide.planners.reward_features import centred_rewards
 from confide.problems import LinearMixtureMDP, lock, lock_rewards, rand
 
@@ -30,37 +34,47 @@ P = np.ascontiguousarray(np.moveaxis(LOCK.kernels, 0, -1))
 
 def test_an_answer_is_the_sign_of_what_the_kernels_say():
     theta = np.array([1.0, -1.0, 0.0, 0.0, 0.0])
-    signs = kernels_of.signs(P, theta, SMALL)
-    said = P @ theta
-    assert np.array_equal(signs, np.where(np.abs(said) > SMALL * P.sum(axis=-1), np.sign(said), 0))
+    signs = kernels_of.answer_signs(P, theta, SIGN_TOLERANCE)
+    along_theta = P @ theta
+    assert np.array_equal(
+        signs,
+        np.where(np.abs(along_theta) > SIGN_TOLERANCE * P.sum(axis=-1), np.sign(along_theta), 0),
+    )
     visits = np.random.default_rng(0).random(P.shape[:2])
-    means = kernels_of.means(P, theta[None], visits, SMALL)
+    means = kernels_of.mean_answers(P, theta[None], visits, SIGN_TOLERANCE)
     np.testing.assert_allclose(means[0], 0.5 * np.einsum("sa,sat,sati->i", visits, signs, P))
     weights = np.full(5, 0.2)
     expected = 0.25 * np.einsum("sa,sat,sat->", visits, signs.astype(float) ** 2, P @ weights)
     np.testing.assert_allclose(
-        kernels_of.moments(P, weights, theta[None], visits, SMALL), [[expected]]
+        kernels_of.answer_moments(P, weights, theta[None], visits, SIGN_TOLERANCE), [[expected]]
     )
 
 
 def test_best_policies_are_those_of_the_problem():
     values, actions = kernels_of.best_policies(P, LOCK.rewards, LOCK.weights[None])
     assert LOCK.start @ values[0, 0] == pytest.approx(LOCK.optimal_value)
-    assert evaluate(P, LOCK.rewards, LOCK.start, actions[0], LOCK.weights) == pytest.approx(
+    assert policy_value(P, LOCK.rewards, LOCK.start, actions[0], LOCK.weights) == pytest.approx(
         LOCK.optimal_value
     )
-    hoped, _ = kernels_of.hopeful(P, LOCK.rewards, LOCK.weights, np.zeros((4, 5, 5)), 1.0)
+    hoped, _ = kernels_of.optimistic_policy(P, LOCK.rewards, LOCK.weights, np.zeros((4, 5, 5)), 1.0)
     assert LOCK.start @ hoped[0] == pytest.approx(LOCK.optimal_value)
-    more, _ = kernels_of.hopeful(P, LOCK.rewards, LOCK.weights, np.tile(np.eye(5), (4, 1, 1)), 1.0)
+    more, _ = kernels_of.optimistic_policy(
+        P, LOCK.rewards, LOCK.weights, np.tile(np.eye(5), (4, 1, 1)), 1.0
+    )
     assert (more >= hoped - 1e-12).all() and more[0].max() <= 5
 
 
 def test_the_estimate_is_consistent():
-    """Exact means instead of answers, from very many users, of questions that tell all directions: the weights come out."""
-    d, rng = 5, np.random.default_rng(0)
+    """Exact means instead of answers, from very many users, of questions that tell all directions:
+    the weights come out.
+    """
+    d = 5
+    rng = np.random.default_rng(0)
     policies = rng.integers(4, size=(40, 5, 20))
-    thetas, steps = np.concatenate([np.eye(d) - 0.2] * 4), np.repeat(np.arange(4), d)
-    answers, at = np.zeros(len(steps)), np.tile(LOCK.start, (40, 1))
+    thetas = np.concatenate([np.eye(d) - 0.2] * 4)
+    steps = np.repeat(np.arange(4), d)
+    answers = np.zeros(len(steps))
+    at = np.tile(LOCK.start, (40, 1))
     users = np.full(40, 1e6)
     from confide.planners import _visit_kernels as walk
 
@@ -68,15 +82,17 @@ def test_the_estimate_is_consistent():
         visits = walk.visits(policies[:, h], users, at, 4)
         here = steps == h
         answers[here] = (
-            kernels_of.means(P, np.ascontiguousarray(thetas[here]), visits, SMALL) @ LOCK.weights[h]
+            kernels_of.mean_answers(P, np.ascontiguousarray(thetas[here]), visits, SIGN_TOLERANCE)
+            @ LOCK.weights[h]
         )
         at = walk.move(policies[:, h], at, P @ LOCK.weights[h])
     nothing = AnswerEvidence(np.zeros((4, d, d)), np.zeros((4, d)))
-    belief, first = believe(
+    belief, first = estimate_weights(
         [AskedRound(policies, users, steps, thetas, answers, 1.0)], nothing, P, LOCK.start
     )
     np.testing.assert_allclose(belief.weights, LOCK.weights[:4], atol=2e-3)
-    again, _ = believe([], first, P, LOCK.start)  # folded, the evidence is the same
+    # Folded, the evidence is the same.
+    again, _ = estimate_weights([], first, P, LOCK.start)
     np.testing.assert_allclose(again.weights, belief.weights, atol=1e-6)
     drawn = belief.samples(50, 1.0, rng)
     assert (drawn >= 0).all() and np.allclose(drawn.sum(axis=-1), 1)
@@ -84,16 +100,19 @@ def test_the_estimate_is_consistent():
 
 @pytest.mark.parametrize("size", [1e5, 1e7, 1e9])
 def test_a_sharp_posterior_stays_one(size):
-    """Rows that also say much along 1, where nothing is unknown: a pseudo-inverse took rounding errors for variances of 1e9."""
-    d, rng = 12, np.random.default_rng(0)
+    """Rows that also say much along 1, where nothing is unknown: a pseudo-inverse took rounding
+    errors for variances of 1e9.
+    """
+    d = 12
+    rng = np.random.default_rng(0)
     kernels = np.ascontiguousarray(np.moveaxis(rng.dirichlet(np.ones(3), size=(d, 3, 2)), 0, -1))
     rows = np.sqrt(size) * (5 + rng.standard_normal((400, d)))
     precision = rows[:, :, None] * rows[:, None, :]
-    belief, _ = believe(
+    belief, _ = estimate_weights(
         [], AnswerEvidence(precision, precision @ np.full(d, 1 / d)), kernels, np.full(3, 1 / 3)
     )
     variances = np.linalg.eigvalsh(belief.covariance)
-    assert variances.min() > -1e-12 and variances.max() < 1 / PRIOR + 1e-12
+    assert variances.min() > -1e-12 and variances.max() < 1 / PRIOR_PRECISION + 1e-12
     np.testing.assert_allclose(belief.weights, 1 / d, atol=1e-4)
     np.testing.assert_allclose(belief.covariance.sum(axis=-1), 0, atol=1e-12)
 
@@ -116,7 +135,9 @@ def test_nothing_to_learn(d, horizon):
 )
 @pytest.mark.parametrize("problem", [LOCK, rand(0)], ids=["lock", "rand"])
 def test_it_learns(privacy, problem):
-    """Uniform play loses more than 1,300 on either; 16 seeds of lock at epsilon = 1 lost 207 at most."""
+    """Uniform play loses more than 1,300 on either; 16 seeds of lock at epsilon = 1 lost 207 at
+    most.
+    """
     agent = confide.agents.QuestionsVI(problem.public, episodes=2_000, privacy=privacy)
     run = confide.run(agent, problem, seed=0)
     assert run.regret[-1] < (60 if isinstance(privacy, confide.NoPrivacy) else 250)
@@ -125,26 +146,26 @@ def test_it_learns(privacy, problem):
 
 
 def test_more_noise_fewer_questions():
-    asked = {}
+    sizes = {}
     for epsilon in (0.3, 100.0):
         agent = confide.agents.QuestionsVI(
             LOCK.public, episodes=500, privacy=confide.JointDP(epsilon, delta=0.0)
         )
         agent.noise = confide.mechanisms.noise_source("fast", 0)
-        asked[epsilon] = agent.current_round().statistic.bound.size
-    assert asked[0.3] < asked[100.0]
+        sizes[epsilon] = agent.current_round().statistic.bound.size
+    assert sizes[0.3] < sizes[100.0]
 
 
 @pytest.fixture(scope="module")
-def asked():
+def asked_run():
     agent = confide.agents.QuestionsVI(
         LOCK.public, episodes=400, privacy=confide.JointDP(1.0, delta=0.0)
     )
     return agent, confide.run(agent, LOCK, seed=0)
 
 
-def test_what_was_asked_is_told_in_words(asked):
-    agent, run = asked
+def test_what_was_asked_is_told_in_words(asked_run):
+    agent, run = asked_run
     questions = agent.questions()
     assert tuple(questions) == run.questions
     rounds = {q.round: [one for one in questions if one.round == q.round] for q in questions}
@@ -162,9 +183,11 @@ def test_what_was_asked_is_told_in_words(asked):
     )
 
 
-def test_the_questions_follow_from_releases_alone(asked):
-    """A learner that has seen nobody tells the same from the same release; the open round's questions are told before they are answered."""
-    agent, _ = asked
+def test_the_questions_follow_from_releases_alone(asked_run):
+    """A learner that has seen nobody tells the same from the same release; the open round's
+    questions are told before they are answered.
+    """
+    agent, _ = asked_run
     stranger = confide.agents.QuestionsVI(
         LOCK.public, episodes=400, privacy=confide.JointDP(1.0, delta=0.0)
     )
@@ -175,8 +198,8 @@ def test_the_questions_follow_from_releases_alone(asked):
     assert all(q.answer is None and q.said == "not answered yet" for q in open_ones)
 
 
-def test_what_was_asked_is_saved_with_a_run_and_shown(asked, tmp_path):
-    _, run = asked
+def test_what_was_asked_is_saved_with_a_run_and_shown(asked_run, tmp_path):
+    _, run = asked_run
     run.save(tmp_path / "run")
     assert confide.Run.load(tmp_path / "run").questions == run.questions
     file = tmp_path / "run" / "questions.json"
@@ -196,24 +219,28 @@ def test_yes_and_no_are_those_of_the_answers():
     row = np.full((1, len(COLUMNS) + 2), 1.0)
     row[0, len(COLUMNS) :] = 1.0, -1.0
     kernels = np.zeros((4, 1, 4, 2))
-    kernels[:, 0, :, 0], kernels[:, 0, :, 1] = (0.1, 0.3, 0.3, 0.3), (0.7, 0.1, 0.1, 0.1)
-    (told,) = in_words(row, kernels, 4, None)
-    assert told.asked.startswith("Did step 2 end in one of the states 1-3? ")
-    assert (told.yes, told.no) == ("any transition to 1-3", "any transition to 0")
+    kernels[:, 0, :, 0] = (0.1, 0.3, 0.3, 0.3)
+    kernels[:, 0, :, 1] = (0.7, 0.1, 0.1, 0.1)
+    (question,) = in_words(row, kernels, 4, None)
+    assert question.asked.startswith("Did step 2 end in one of the states 1-3? ")
+    assert (question.yes, question.no) == ("any transition to 1-3", "any transition to 0")
     kernels[3, 0] = kernels[3, 0, :, ::-1]
-    (told,) = in_words(row, kernels, 4, None)
+    (question,) = in_words(row, kernels, 4, None)
     assert (
-        told.asked
+        question.asked
         == "Was the transition of step 2 likelier under kernel 1 (100%) than under kernel 2 (100%)?"
     )
     assert (
-        told.yes
-        == "from state 0 by action 0 to 1-3; 1 by action 0 to 1-3; 2 by action 0 to 1-3; 3 by action 0 to 0"
+        question.yes
+        == "from state 0 by action 0 to 1-3; 1 by action 0 to 1-3; 2 by action 0 to 1-3; "
+        "3 by action 0 to 0"
     )
 
 
 def test_it_learns_from_messages():
-    """Uniform play loses 21,000 on the first of them; 16 seeds lost 410 on average, and 1,609 at most."""
+    """Uniform play loses 21,000 on the first of them; 16 seeds lost 410 on average, and 1,609 at
+    most.
+    """
     agent = confide.agents.QuestionsVI(
         LOCK.public, episodes=20_000, privacy=confide.LocalDP(1.0, delta=0.0)
     )
@@ -222,11 +249,11 @@ def test_it_learns_from_messages():
     few = confide.agents.QuestionsVI(
         LOCK.public, episodes=60, privacy=confide.LocalDP(1.0, delta=0.0)
     )
-    made = confide.run(few, LOCK, seed=0)
+    few_run = confide.run(few, LOCK, seed=0)
     assert few.users == 60 and not any(
-        each.kind == "simulated" for each in made.certificate.assumptions
+        each.kind == "simulated" for each in few_run.certificate.assumptions
     )
-    assert all(q.noise > 1 for q in made.questions if q.answer is not None)
+    assert all(q.noise > 1 for q in few_run.questions if q.answer is not None)
 
 
 HOSTILE = {
@@ -260,11 +287,14 @@ HOSTILE = {
 
 @pytest.mark.parametrize("wrong", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_server_cannot_reach_into_a_device(wrong):
-    """Compiled loops do not check indices: what a device is told about earlier rounds is checked before."""
+    """Compiled loops do not check indices: what a device is told about earlier rounds is checked
+    before.
+    """
     server = confide.agents.QuestionsVI(
         LOCK.public, episodes=100, privacy=confide.LocalDP(1.0, delta=0.0)
     )
-    client, released = server.client(), server.released()
+    client = server.client()
+    released = server.released()
     memory = {
         **server.current_round().memory,
         "open_steps": np.array([0]),
@@ -282,11 +312,13 @@ FEATURES = centred_rewards(REWARDS.public.reward_features)
 
 
 def test_an_answer_about_a_reward_is_its_sign():
-    """r - 1/2 where the direction is positive, 1/2 - r where it is negative; clipped, and 0 where there is no reward."""
+    """r - 1/2 where the direction is positive, 1/2 - r where it is negative; clipped, and 0 where
+    there is no reward.
+    """
     g = reward_signs(FEATURES, np.array([[1.0, -1.0, 0.0]]))[0]
     assert g[0].tolist() == [1.0] * 4 and g[19].tolist() == [-1.0] * 4 and not g[1:19].any()
     table = np.repeat(g[None, :, :, None], 20, axis=3).astype(np.int8)
-    asked = AnswerSums(np.array([4]), table, np.array([True]))
+    statistic = AnswerSums(np.array([4]), table, np.array([True]))
     for state, reward, answer in [
         (0, 1.0, 0.5),
         (0, 0.25, -0.25),
@@ -299,39 +331,41 @@ def test_an_answer_about_a_reward_is_its_sign():
         user = confide.trajectory.Trajectories(
             np.full((1, 6), state), np.zeros((1, 5), dtype=np.int64), rewards
         )
-        assert asked.contribution(user).values.tolist() == [answer]
+        assert statistic.contribution(user).values.tolist() == [answer]
 
 
 def test_the_estimate_of_rewards_is_consistent():
     """Exact means instead of answers, from very many users: the rewards come out, folded or not."""
     rng = np.random.default_rng(0)
-    policies, users = rng.integers(4, size=(40, 5, 20)), np.full(40, 1e6)
-    belief, _ = believe([], AnswerEvidence(np.zeros((4, 5, 5)), np.zeros((4, 5))), P, LOCK.start)
-    belief = replace(belief, weights=LOCK.weights[:4])
-    visits = visited(policies, users, belief.weights, P, LOCK.start)
-    thetas, steps = (
-        np.tile(np.pad(np.eye(3), ((0, 0), (0, 2))), (5, 1)),
-        np.repeat(np.arange(4, 9), 3),
+    policies = rng.integers(4, size=(40, 5, 20))
+    users = np.full(40, 1e6)
+    belief, _ = estimate_weights(
+        [], AnswerEvidence(np.zeros((4, 5, 5)), np.zeros((4, 5))), P, LOCK.start
     )
+    belief = replace(belief, weights=LOCK.weights[:4])
+    visits = predict_visits(policies, users, belief.weights, P, LOCK.start)
+    thetas = np.tile(np.pad(np.eye(3), ((0, 0), (0, 2))), (5, 1))
+    steps = np.repeat(np.arange(4, 9), 3)
     g = reward_signs(FEATURES, thetas[:, :3])
     answers = np.array(
         [(g[q] * visits[h - 4] * (REWARDS.rewards[h - 4] - 0.5)).sum() for q, h in enumerate(steps)]
     )
     nothing = AnswerEvidence(np.zeros((5, 3, 3)), np.zeros((5, 3)))
-    asked = AskedRound(policies, users, steps, thetas, answers, 1.0)
-    learned, first = believe_rewards([asked], nothing, FEATURES, belief, P, LOCK.start)
-    found = learned.rewards(learned.weights)
-    np.testing.assert_allclose(found[2:], REWARDS.rewards[2:], atol=2e-3)
-    assert found[1, 19] == pytest.approx(0.5)  # nobody is there so early
-    again, _ = believe_rewards([], first, FEATURES, belief, P, LOCK.start)
+    past_round = AskedRound(policies, users, steps, thetas, answers, 1.0)
+    learned, first = estimate_rewards([past_round], nothing, FEATURES, belief, P, LOCK.start)
+    mean_rewards = learned.mean_rewards()
+    np.testing.assert_allclose(mean_rewards[2:], REWARDS.rewards[2:], atol=2e-3)
+    # Nobody is there so early.
+    assert mean_rewards[1, 19] == pytest.approx(0.5)
+    again, _ = estimate_rewards([], first, FEATURES, belief, P, LOCK.start)
     np.testing.assert_allclose(again.weights, learned.weights, atol=1e-6)
-    assert expected_answer(learned, thetas[4, :3], 1, visits) == pytest.approx(
+    assert expected_reward_answer(learned, thetas[4, :3], 1, visits) == pytest.approx(
         answers[4], rel=1e-2, abs=20
     )
     assert (
-        learned.hoped() >= learned.rewards(learned.weights)
-    ).all() and learned.hoped().max() <= 1
-    drawn = learned.samples(20, 1.0, rng)
+        learned.optimistic_rewards() >= learned.mean_rewards()
+    ).all() and learned.optimistic_rewards().max() <= 1
+    drawn = learned.sample_rewards(20, 1.0, rng)
     assert drawn.shape == (20, 5, 20, 4) and drawn.min() >= 0 and drawn.max() <= 1
 
 
@@ -341,24 +375,26 @@ def test_it_learns_rewards_too(privacy):
     agent = confide.agents.QuestionsVI(REWARDS.public, episodes=3_000, privacy=privacy)
     run = confide.run(agent, REWARDS, seed=0)
     assert run.regret[-1] < (400 if isinstance(privacy, confide.NoPrivacy) else 900)
-    told = [q for q in run.questions if "reward" in q.asked]
-    assert told and {q.asked for q in told} < {q.asked for q in run.questions}
-    assert all(q.yes.startswith("a reward of ") and q.no.startswith("a reward of ") for q in told)
+    about_rewards = [q for q in run.questions if "reward" in q.asked]
+    assert about_rewards and {q.asked for q in about_rewards} < {q.asked for q in run.questions}
+    assert all(
+        q.yes.startswith("a reward of ") and q.no.startswith("a reward of ") for q in about_rewards
+    )
 
 
 def test_a_question_about_a_reward_in_words():
     row = np.full((1, len(COLUMNS) + 5), 8.0)
     row[0, len(COLUMNS) :] = 1.0, 0.0, 0.0, 0.0, 0.0
-    (told,) = in_words(row, P, 4, FEATURES)
-    assert told.asked == "Was the reward of step 5 high, in states 0 by actions 0-3?"
+    (question,) = in_words(row, P, 4, FEATURES)
+    assert question.asked == "Was the reward of step 5 high, in states 0 by actions 0-3?"
     row[0, len(COLUMNS) + 1] = -1.0
-    (told,) = in_words(row, P, 4, FEATURES)
+    (question,) = in_words(row, P, 4, FEATURES)
     assert (
-        told.yes
+        question.yes
         == "a reward of 1 in states 0 by actions 0-3; a reward of 0 in states 19 by actions 0-3"
     )
     assert (
-        told.no
+        question.no
         == "a reward of 0 in states 0 by actions 0-3; a reward of 1 in states 19 by actions 0-3"
     )
 

@@ -1,4 +1,9 @@
-"""Answers to yes/no questions about one step each. PRIVATE until a privatizer has added noise."""
+"""Answers to yes/no questions about one step each.
+
+PRIVATE until a privatizer has added noise. What leaves is their sum with noise, or under `LocalDP`
+a message of each device. Required for privacy: each answer is looked up or clipped, so it is within
+1/2 of zero whatever a user's data are (`Answers`). How questions are chosen is not decided here.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,16 +18,23 @@ from confide.privacy.request import Relation
 from confide.statistics.transitions import outcomes, valid_transitions
 from confide.trajectory import Indices, Trajectories, TransitionCounts
 
+# Yes is this, and no is minus this. Required for privacy: sensitivities follow from it.
+LARGEST_ANSWER = 0.5
+
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Yes, no or no answer to each of `questions` questions: 1/2, -1/2 or 0; of rewards in [0, 1], anything between.
+    """An answer to each of `questions` questions: yes (1/2), no (-1/2) or none (0).
 
-    Enforced: an answer about a transition is looked up in a public table of signs, so whatever a user's data are, it is one of the three.
-    An answer about a reward is such a sign times r - 1/2, r clipped to [0, 1] and rounded to the grid; 0 where the reward is no number.
+    About rewards in [0, 1], an answer is any number from -1/2 to 1/2.
 
-    Sensitivity: replacing a user moves each answer by 1 at most, and all of them together by `questions` in L1 and its root in L2. Under
-    null a user's answers become 0: half as much.
+    Enforced: an answer about a transition is looked up in a public table of signs, so it is one of
+    the three, whatever a user's data are. An answer about a reward is such a sign times r - 1/2,
+    with r clipped to [0, 1] and rounded to the grid; it is 0 where the reward is no number.
+
+    Sensitivity: replacing a user moves each answer by at most 1, and all of them together by
+    `questions` in L1 and by its square root in L2. If the user contributes zero instead, an answer
+    moves by at most 1/2, so everything is half as much.
     """
 
     questions: int
@@ -42,7 +54,7 @@ class Answers:
 
     @property
     def largest(self) -> float:
-        return 0.5
+        return LARGEST_ANSWER
 
     @property
     def grid(self) -> float:
@@ -56,59 +68,72 @@ class Answers:
         return self.l1_sensitivity(relation) / float(np.sqrt(self.questions))
 
     def l1_sensitivity(self, relation: Relation) -> float:
-        return self.questions * (0.5 if relation == Relation.NULL else 1.0)
+        largest_move = LARGEST_ANSWER if relation == Relation.NULL else 2 * LARGEST_ANSWER
+        return self.questions * largest_move
 
     def contains(self, values: Array) -> bool:
-        return bool((np.abs(values) <= 0.5).all())
+        return bool((np.abs(values) <= LARGEST_ANSWER).all())
 
 
 class AnswerSums:
-    """Turns the users of a round into the sums of their answers. A step or a state that does not exist answers 0."""
+    """Turns the users of a round into the sums of their answers.
+
+    Question q is about step steps[q]. About a transition, its answer is half of signs[q, s, a, s'].
+    Where `about_rewards` [q], its answer is signs[q, s, a, 0] (r - 1/2). A step or a state that
+    does not exist adds 0.
+    """
 
     def __init__(
         self,
         steps: npt.NDArray[np.int64],
         signs: npt.NDArray[np.int8],
-        rewards: npt.NDArray[np.bool_] | None = None,
+        about_rewards: npt.NDArray[np.bool_] | None = None,
     ) -> None:
-        """Question q is about steps[q]: signs[q, s, a, s'] is its answer, or where `rewards` [q] signs[q, s, a, 0] times the reward's."""
         self.bound = Answers(len(steps))
-        self._steps, self._signs = steps, signs
-        self._rewards = np.zeros(len(steps), dtype=bool) if rewards is None else rewards
+        self._steps = steps
+        self._signs = signs
+        if about_rewards is None:
+            about_rewards = np.zeros(len(steps), dtype=bool)
+        self._about_rewards = about_rewards
 
     def plain(self) -> dict[str, Any]:
-        """For clients: the answer to question q is half of signs[q][s][a][s'] at steps[q], or signs[q][s][a][0] (r - 1/2), r in [0, 1],
-        where it is about rewards. Public."""
-        steps, signs, rewards = self._steps.tolist(), self._signs.tolist(), self._rewards.tolist()
-        return {"kind": "answers", "steps": steps, "signs": signs, "rewards": rewards}
+        """What a client needs to answer: it sends what the class docstring says. Public."""
+        return {
+            "kind": "answers",
+            "steps": self._steps.tolist(),
+            "signs": self._signs.tolist(),
+            "rewards": self._about_rewards.tolist(),
+        }
 
     def tables(self) -> list[npt.NDArray[Any]]:
-        return [self._steps, self._signs, self._rewards]
+        return [self._steps, self._signs, self._about_rewards]
 
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
-        _, S, A, _ = self._signs.shape
-        longest = int(self._steps.max()) + 1
-        seen, sums = valid_transitions(users, longest, S, A), np.zeros(len(self._steps))
-        for q in np.flatnonzero(~self._rewards):
-            here = seen.step == self._steps[q]
-            said = self._signs[q, seen.state[here], seen.action[here], seen.next_state[here]]
-            sums[q] = int((said * seen.count[here]).sum()) / 2  # whole numbers: exact
-        if self._rewards.any():
-            sums[self._rewards] = self._rewarded(*outcomes(users, longest, S, A))
+        _, states, actions, _ = self._signs.shape
+        steps = int(self._steps.max()) + 1
+        seen = valid_transitions(users, steps, states, actions)
+        sums = np.zeros(len(self._steps))
+        for q in np.flatnonzero(~self._about_rewards):
+            is_here = seen.step == self._steps[q]
+            signs = self._signs[
+                q, seen.state[is_here], seen.action[is_here], seen.next_state[is_here]
+            ]
+            # Signs and counts are whole numbers, so the sum is exact.
+            sums[q] = int((signs * seen.count[is_here]).sum()) / 2
+        if self._about_rewards.any():
+            rewards = outcomes(users, steps, states, actions)
+            sums[self._about_rewards] = self._reward_answers(*rewards)
         return Bounded(sums, self.bound, seen.users)
 
-    def _rewarded(
+    def _reward_answers(
         self, step: Indices, state: Indices, action: Indices, reward: Array, count: Indices
     ) -> Array:
-        """Of all rewards in [0, 1]: whole grid steps, so that sums are exact."""
-        grid, found = self.bound.grid, []
-        high = np.rint((reward - 0.5) / grid)
-        for q in np.flatnonzero(self._rewards):
-            here = step == self._steps[q]
-            found.append(
-                float(
-                    (self._signs[q, state[here], action[here], 0] * high[here] * count[here]).sum()
-                )
-                * grid
-            )
-        return np.array(found)
+        """Sums over rewards in [0, 1]. They are counted in whole grid steps, so they are exact."""
+        grid = self.bound.grid
+        grid_steps = np.rint((reward - 0.5) / grid)
+        sums = []
+        for q in np.flatnonzero(self._about_rewards):
+            is_here = step == self._steps[q]
+            signs = self._signs[q, state[is_here], action[is_here], 0]
+            sums.append(float((signs * grid_steps[is_here] * count[is_here]).sum()) * grid)
+        return np.array(sums)

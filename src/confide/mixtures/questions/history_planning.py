@@ -1,7 +1,11 @@
-"""What was asked, why, and what was answered: a table of all questions so far, and its words. All post-processing.
+"""What was asked, why, and what was answered: a table of all questions so far, and its words.
 
-The table is part of a round's memory, so it is published, saved and restored with it. A row is one question: the columns `COLUMNS`, then
-its direction theta. What is not answered yet is NaN.
+PUBLIC: everything here is post-processing of releases. The table is part of a round's memory, so it
+is published, saved and restored with it: the order of `COLUMNS` is a format. The words leave in the
+`Question` that an agent tells, and in the questions.json of a run; they may be changed freely.
+
+A row is one question: the columns `COLUMNS`, then its direction theta. What is not answered yet is
+NaN. Rounds and users count from 1, and steps from 0.
 """
 
 import math
@@ -10,12 +14,20 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.learning.question import Question
-from confide.mixtures.questions.planning import SMALL, CandidateQuestions, WeightBelief
-from confide.mixtures.questions.reward_planning import signs as reward_signs
+from confide.mixtures.questions.planning import (
+    EXPLORER_SAMPLES,
+    SIGN_TOLERANCE,
+    TYPICAL_ANSWER_VARIANCE,
+    CandidateQuestions,
+    WeightBelief,
+)
+from confide.mixtures.questions.reward_planning import reward_signs
 from confide.planners.reward_features import RewardFeatures
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Signs = npt.NDArray[np.int8]
+Mask = npt.NDArray[np.bool_]
 COLUMNS = (
     "round",
     "first",
@@ -28,29 +40,40 @@ COLUMNS = (
     "answer",
     "noise",
 )
-_AT = {name: at for at, name in enumerate(COLUMNS)}
-_PAIRS = 4  # of state and action that are listed for a question
-_LEAST = 0.005  # of a direction, which is not worth naming
+_COLUMN = {name: number for number, name in enumerate(COLUMNS)}
+# So many pairs of state and action are listed for a question. A matter of taste.
+LISTED_PAIRS = 4
+# A smaller share of a direction is not worth naming. A matter of taste.
+LEAST_NAMED_SHARE = 0.005
 
 
-def removed(
-    belief: WeightBelief, known: CandidateQuestions, asked: Ints, users: float, std: float
+def removed_uncertainty(
+    belief: WeightBelief,
+    candidates: CandidateQuestions,
+    chosen: Ints,
+    users: float,
+    noise_std: float,
 ) -> Array:
-    """The share of the uncertainty that matters, sum_h tr(relevance_h C_h), which each question is expected to remove, in this order."""
+    """The share of the uncertainty that each chosen question is expected to remove, in this order.
+
+    Uncertainty that matters is sum_h tr(B_h C_h), with B the relevance and C the covariance.
+    """
     C = belief.covariance.copy()
-    total = float(np.einsum("hij,hji->", known.relevance, C))
-    shares = np.zeros(len(asked))
-    for at, q in enumerate(asked):
-        h, m = known.steps[q], users * known.rows[q]
-        Cm = C[h] @ m
-        spread = float(m @ Cm) + std**2 + users / 8
-        shares[at] = float(Cm @ known.relevance[h] @ Cm) / spread / total if total > 0 else 0.0
-        C[h] -= np.outer(Cm, Cm) / spread
+    total = float(np.einsum("hij,hji->", candidates.relevance, C))
+    shares = np.zeros(len(chosen))
+    for place, q in enumerate(chosen):
+        h = candidates.steps[q]
+        row = users * candidates.rows[q]
+        moved = C[h] @ row
+        variance = float(row @ moved) + noise_std**2 + users * TYPICAL_ANSWER_VARIANCE
+        removed = float(moved @ candidates.relevance[h] @ moved) / variance
+        shares[place] = removed / total if total > 0 else 0.0
+        C[h] -= np.outer(moved, moved) / variance
     return shares
 
 
-def asked_now(
-    before: Array,
+def with_new_questions(
+    table: Array,
     *,
     first: int,
     users: int,
@@ -60,164 +83,177 @@ def asked_now(
     removes: Array,
     expected: Array,
 ) -> Array:
-    """The table with the questions of a new round."""
-    rows = np.full((len(steps), before.shape[1]), np.nan)
-    number = int(before[:, 0].max(initial=0.0)) + 1
-    facts = {
-        "round": number,
+    """The table with the questions of a new round, whose first user has the number `first`.
+
+    The last two `shares` of its users are those of the two explorers.
+    """
+    rows = np.full((len(steps), table.shape[1]), np.nan)
+    columns = {
+        "round": int(table[:, _COLUMN["round"]].max(initial=0.0)) + 1,
         "first": first,
         "users": users,
         "sampled": shares[-2],
         "optimistic": shares[-1],
+        "step": steps,
+        "removes": removes,
+        "expected": expected,
     }
-    for name, value in (facts | {"step": steps, "removes": removes, "expected": expected}).items():
-        rows[:, _AT[name]] = value
+    for name, value in columns.items():
+        rows[:, _COLUMN[name]] = value
     rows[:, len(COLUMNS) :] = thetas
-    return np.concatenate([before, rows])
+    return np.concatenate([table, rows])
 
 
-def answered(table: Array, answers: Array, std: float, users: int) -> Array:
-    """The table with the answers of its last round, to which so many users reported: a round may close before it is full."""
-    done = table.copy()
-    last = done[len(done) - len(answers) :]
-    last[:, _AT["answer"]] = answers
-    last[:, _AT["noise"]] = std
-    last[:, _AT["expected"]] *= users / np.maximum(last[:, _AT["users"]], 1)
-    last[:, _AT["users"]] = users
-    return done
+def with_answers(table: Array, answers: Array, noise_std: float, reported: int) -> Array:
+    """The table with the answers of its last round, to which `reported` users reported.
+
+    A round may close before it is full. Then fewer users answered than were expected to.
+    """
+    answered = table.copy()
+    last_round = answered[len(answered) - len(answers) :]
+    last_round[:, _COLUMN["answer"]] = answers
+    last_round[:, _COLUMN["noise"]] = noise_std
+    planned_users = np.maximum(last_round[:, _COLUMN["users"]], 1)
+    last_round[:, _COLUMN["expected"]] *= reported / planned_users
+    last_round[:, _COLUMN["users"]] = reported
+    return answered
 
 
 def in_words(
     table: Array, kernels: Array, steps: int, rewards: RewardFeatures | None
 ) -> list[Question]:
-    """The questions of a table, in the order in which they were asked. kernels [s, a, s', i]; from number `steps` on about rewards."""
+    """The questions of a table, in the order in which they were asked.
+
+    Kernels are P [s, a, s', i]. Blocks from number `steps` on are about rewards.
+    """
     return [_question(row, kernels, steps, rewards) for row in table]
 
 
 def _question(row: Array, kernels: Array, steps: int, rewards: RewardFeatures | None) -> Question:
-    facts, theta = dict(zip(COLUMNS, row.tolist(), strict=False)), row[len(COLUMNS) :]
-    block = int(facts["step"])
+    columns = dict(zip(COLUMNS, row.tolist(), strict=False))
+    theta = row[len(COLUMNS) :]
+    block = int(columns["step"])
     if rewards is None or block < steps:
-        asked, yes, no = _about_transition(theta[: kernels.shape[-1]], block + 1, kernels)
+        question, yes, no = _about_transition(theta[: kernels.shape[-1]], block + 1, kernels)
     else:
-        asked, yes, no = _about_reward(theta[: rewards.dimension], block - steps + 1, rewards)
-    open_round = math.isnan(facts["answer"])
+        question, yes, no = _about_reward(theta[: rewards.dimension], block - steps + 1, rewards)
+    is_open = math.isnan(columns["answer"])
     return Question(
-        round=int(facts["round"]),
-        first=int(facts["first"]),
-        users=int(facts["users"]),
-        served=_served(facts["sampled"], facts["optimistic"]),
-        asked=asked,
+        round=int(columns["round"]),
+        first=int(columns["first"]),
+        users=int(columns["users"]),
+        served=_policies_in_words(columns["sampled"], columns["optimistic"]),
+        asked=question,
         yes=yes,
         no=no,
-        removes=facts["removes"],
-        expected=facts["expected"],
-        answer=None if open_round else facts["answer"],
-        noise=None if open_round else facts["noise"],
+        removes=columns["removes"],
+        expected=columns["expected"],
+        answer=None if is_open else columns["answer"],
+        noise=None if is_open else columns["noise"],
     )
 
 
 def _about_transition(theta: Array, step: int, kernels: Array) -> tuple[str, str, str]:
-    """What is asked, and what is answered with yes and with no."""
-    said, total = kernels @ theta, kernels.sum(axis=-1)
-    signs = np.where(np.abs(said) > SMALL * total, np.sign(said), 0.0).astype(np.int8)
-    ends, rather = (
-        _by_next_state(signs, total > 0),
-        f"likelier under {_kernels_in(theta)} than under {_kernels_in(-theta)}",
-    )
-    if ends is None:
+    """The question about the step with this number, from 1, and what its yes and its no mean."""
+    along_theta = kernels @ theta
+    total = kernels.sum(axis=-1)
+    is_answered = np.abs(along_theta) > SIGN_TOLERANCE * total
+    signs = np.where(is_answered, np.sign(along_theta), 0.0).astype(np.int8)
+    likelier = f"likelier under {_kernels_in(theta)} than under {_kernels_in(-theta)}"
+    end_signs = _signs_of_next_states(signs, total > 0)
+    if end_signs is None:
         return (
-            f"Was the transition of step {step} {rather}?",
+            f"Was the transition of step {step} {likelier}?",
             _transitions(signs == 1),
             _transitions(signs == -1),
         )
-    yes, no = (_ranges(np.flatnonzero(ends == sign)) or "none" for sign in (1, -1))
-    asked = f"Did step {step} end in one of the states {yes}? (They are {rather}.)"
-    return asked, f"any transition to {yes}", f"any transition to {no}"
+    yes = _ranges(np.flatnonzero(end_signs == 1)) or "none"
+    no = _ranges(np.flatnonzero(end_signs == -1)) or "none"
+    question = f"Did step {step} end in one of the states {yes}? (They are {likelier}.)"
+    return question, f"any transition to {yes}", f"any transition to {no}"
 
 
 def _about_reward(direction: Array, step: int, rewards: RewardFeatures) -> tuple[str, str, str]:
-    g = reward_signs(rewards, direction[None])[0]
-    high, low = (_pairs(np.argwhere(g == sign)) for sign in (1, -1))
+    """The question about the step with this number, from 1, and what its yes and its no mean."""
+    signs = reward_signs(rewards, direction[None])[0]
+    high = _pairs(np.argwhere(signs == 1))
+    low = _pairs(np.argwhere(signs == -1))
     if low == "nothing":
         return (
             f"Was the reward of step {step} high, {high}?",
             f"a reward of 1 {high}",
             f"a reward of 0 {high}",
         )
-    asked = (
+    question = (
         f"Was the reward of step {step} high in some states and by some actions, or low in others?"
     )
-    return (
-        asked,
-        f"a reward of 1 {high}; a reward of 0 {low}",
-        f"a reward of 0 {high}; a reward of 1 {low}",
-    )
+    yes = f"a reward of 1 {high}; a reward of 0 {low}"
+    no = f"a reward of 0 {high}; a reward of 1 {low}"
+    return question, yes, no
 
 
 def _pairs(pairs: Ints) -> str:
-    """Pairs of state and action, by their actions: in states 0, 3-5 by action 1."""
-    of: dict[str, list[int]] = {}
+    """Pairs (state, action) in words, such as: in states 0, 3-5 by actions 1."""
+    states_by_actions: dict[str, list[int]] = {}
     for state in np.unique(pairs[:, 0]):
-        of.setdefault(_ranges(pairs[pairs[:, 0] == state, 1]), []).append(int(state))
-    return (
-        " and ".join(
-            f"in states {_ranges(np.array(states))} by actions {by}" for by, states in of.items()
-        )
-        or "nothing"
-    )
+        actions = _ranges(pairs[pairs[:, 0] == state, 1])
+        states_by_actions.setdefault(actions, []).append(int(state))
+    phrases = [
+        f"in states {_ranges(np.array(states))} by actions {actions}"
+        for actions, states in states_by_actions.items()
+    ]
+    return " and ".join(phrases) or "nothing"
 
 
-def _served(sampled: float, optimistic: float) -> str:
+def _policies_in_words(sampled: float, optimistic: float) -> str:
     plausible = max(1 - sampled - optimistic, 0.0)
     return (
-        f"{plausible:.0%} of users: policies for plausible weights; {sampled:.0%}: the most valuable of 32 plausible ones; "
+        f"{plausible:.0%} of users: policies for plausible weights; "
+        f"{sampled:.0%}: the most valuable of {EXPLORER_SAMPLES} plausible ones; "
         f"{optimistic:.0%}: an optimistic policy"
     )
 
 
-def _by_next_state(
-    signs: npt.NDArray[np.int8], possible: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.int8] | None:
-    """The answer for each next state, if nothing but the next state decides it."""
-    lowest, highest = (
-        np.where(possible, signs, blank).min(axis=(0, 1))
-        if blank > 0
-        else np.where(possible, signs, blank).max(axis=(0, 1))
-        for blank in (2, -2)
-    )
-    reached = possible.any(axis=(0, 1))
-    return (
-        np.where(reached, lowest, 0).astype(np.int8) if (lowest == highest)[reached].all() else None
-    )
+def _signs_of_next_states(signs: Signs, is_possible: Mask) -> Signs | None:
+    """The answer [s'] for each next state, or None if something else decides it, too.
+
+    Impossible transitions are not looked at: a sign is replaced by one that is never extreme.
+    """
+    lowest = np.where(is_possible, signs, 2).min(axis=(0, 1))
+    highest = np.where(is_possible, signs, -2).max(axis=(0, 1))
+    is_reached = is_possible.any(axis=(0, 1))
+    if not (lowest == highest)[is_reached].all():
+        return None
+    return np.where(is_reached, lowest, 0).astype(np.int8)
 
 
 def _kernels_in(theta: Array) -> str:
-    """The positive part of a direction, as shares of it."""
+    """The positive part of a direction, as shares of the kernels, which count from 1."""
     part = np.maximum(theta, 0.0)
-    part = part / part.sum() if part.sum() > 0 else part
-    named = [f"{i + 1} ({share:.0%})" for i, share in enumerate(part) if share >= _LEAST]
-    return f"kernel{'s' if len(named) > 1 else ''} {', '.join(named)}" if named else "no kernel"
+    if part.sum() > 0:
+        part = part / part.sum()
+    named = [f"{i + 1} ({share:.0%})" for i, share in enumerate(part) if share >= LEAST_NAMED_SHARE]
+    if not named:
+        return "no kernel"
+    return f"kernel{'s' if len(named) > 1 else ''} {', '.join(named)}"
 
 
-def _transitions(chosen: npt.NDArray[np.bool_]) -> str:
-    pairs = np.argwhere(chosen.any(axis=-1))
-    said = [
-        f"{s} by action {a} to {_ranges(np.flatnonzero(chosen[s, a]))}"
-        for s, a in pairs[:_PAIRS].tolist()
+def _transitions(is_listed: Mask) -> str:
+    """Transitions [s, a, s'] in words, those of the first few pairs of state and action."""
+    pairs = np.argwhere(is_listed.any(axis=-1))
+    phrases = [
+        f"{s} by action {a} to {_ranges(np.flatnonzero(is_listed[s, a]))}"
+        for s, a in pairs[:LISTED_PAIRS].tolist()
     ]
-    more = len(pairs) - len(said)
-    return (
-        "from state "
-        + "; ".join(said)
-        + (f"; and from {more} more pairs of state and action" if more else "")
-        if said
-        else "nothing"
-    )
+    if not phrases:
+        return "nothing"
+    unlisted = len(pairs) - len(phrases)
+    more = f"; and from {unlisted} more pairs of state and action" if unlisted else ""
+    return "from state " + "; ".join(phrases) + more
 
 
 def _ranges(numbers: Ints) -> str:
-    """3, 5-9 for whole numbers in order."""
+    """Whole numbers in ascending order as ranges, such as 3, 5-9."""
     starts = np.flatnonzero(np.diff(numbers, prepend=-2) > 1)
     runs = [run for run in np.split(numbers, starts) if len(run)]
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
