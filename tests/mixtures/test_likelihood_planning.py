@@ -40,7 +40,7 @@ def expected_sums(users):
 
 
 def serve(users):
-    return Served(POLICIES, np.asarray(users, dtype=float), np.zeros((3, 6, 2)))
+    return ServedPolicies(POLICIES, np.asarray(users, dtype=float), np.zeros((3, 6, 2)))
 
 
 def estimate(sums, served, *, noise_std, **common):
@@ -161,7 +161,7 @@ def test_folding_keeps_the_expected_visits():
     folded = fold(history, before.states, 2)
     assert folded.count("policy") == 2 and folded["earlier"].sum() == pytest.approx(3 * 6e6)
     assert fold(folded, before.states, 2) is folded
-    after = estimate(expected_sums(users), served_in(folded), noise_std=0.0, **COMMON)
+    after = estimate(expected_sums(users), recall_served_policies(folded), noise_std=0.0, **COMMON)
     assert after.weights == pytest.approx(before.weights, abs=1e-6)
 
 
@@ -184,7 +184,9 @@ def test_what_nobody_tried_stays_unknown_however_many_come():
     kernels[0, 0, 0] = [0.0, 0.0, 1.0]
     kernels[2, 0, 1] = [1.0, 0.0, 0.0]
     codes = directions(kernels)
-    all_of_them = Served(np.zeros((1, 2, 3), dtype=np.int64), np.array([1e7]), np.zeros((1, 3, 2)))
+    all_of_them = ServedPolicies(
+        np.zeros((1, 2, 3), dtype=np.int64), np.array([1e7]), np.zeros((1, 3, 2))
+    )
     # Kernel 0 has no weight.
     sums = 1e7 * codes[0, 0, 1][None]
     posterior = estimate(

@@ -234,7 +234,9 @@ def test_a_bonus_makes_it_optimistic_but_never_more_than_possible(make):
         width=Width(50.0, 0.0, factor=1.0),
     )
     assert (hopeful.Q >= exact.Q - 1e-12).all() and (hopeful.Q[0] > exact.Q[0] + 1e-3).any()
-    wild = Estimate(100 * np.ones((3, fm.dimension)), exact_estimate(problem, fm).precision)
+    wild = RegressionEstimate(
+        100 * np.ones((3, fm.dimension)), exact_estimate(problem, fm).precision
+    )
     for sign in (1, -1):
         plan = optimistic(
             problem.kernels,

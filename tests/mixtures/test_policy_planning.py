@@ -58,7 +58,9 @@ def test_the_true_weights_give_the_true_values():
     problem = mixture(2)
     fm = reduced(3)
     logits = np.random.default_rng(0).normal(size=(4, 4, 3))
-    exact = Estimate(fm.coordinates(problem.weights[:3]), np.repeat(np.eye(2)[None], 3, axis=0))
+    exact = RegressionEstimate(
+        fm.coordinates(problem.weights[:3]), np.repeat(np.eye(2)[None], 3, axis=0)
+    )
     evaluation = evaluate(
         problem.kernels, problem.rewards, exact, logits, feature_map=fm, width=NO_BONUS
     )
@@ -70,7 +72,9 @@ def test_the_true_weights_give_the_true_values():
 def test_improvement_is_mirror_descent_and_ends_at_the_greedy_plan():
     problem = mixture(3)
     fm = reduced(3)
-    exact = Estimate(fm.coordinates(problem.weights[:3]), np.repeat(np.eye(2)[None], 3, axis=0))
+    exact = RegressionEstimate(
+        fm.coordinates(problem.weights[:3]), np.repeat(np.eye(2)[None], 3, axis=0)
+    )
     logits = np.random.default_rng(0).normal(size=(4, 4, 3))
     Q = evaluate(problem.kernels, problem.rewards, exact, logits, feature_map=fm, width=NO_BONUS).Q
     expected = softmax(logits) * np.exp(0.7 * Q)

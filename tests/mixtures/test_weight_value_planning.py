@@ -33,7 +33,7 @@ def after(users, epsilon, seed=0):
             if count:
                 agent.observe(WORLD.sample(policy, count, rng))
     current = agent.current_round()
-    played.append(Played(current.policies, current.shares, 0))
+    played.append(PlayedRound(current.policies, current.shares, 0))
     valued = agent.algorithm.valued(agent.released(), played)
     true = sum(
         share * WORLD.value(policy)

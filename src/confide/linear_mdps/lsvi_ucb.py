@@ -18,7 +18,7 @@ from confide.errors import InvalidParameter, PrivacyError
 from confide.identity import Identity
 from confide.learning.agent import Profile
 from confide.learning.algorithm import Calibration, Description, Round, Statistic
-from confide.learning.arguments import check_asked, check_choices
+from confide.learning.arguments import check_choices, check_episodes_and_privacy
 from confide.learning.learner import Learner
 from confide.learning.resources import Footprint
 from confide.linear_mdps.batches import BatchPlan, choose_batches, first_release, growing, static

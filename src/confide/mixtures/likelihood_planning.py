@@ -95,7 +95,7 @@ class WeightPosterior:
 
 def estimate_posterior(
     rounds: CodeSums,
-    served: Served,
+    served: ServedPolicies,
     before: FilterState,
     *,
     ratio: float,
@@ -156,7 +156,7 @@ def _mean_singular_value(M: Array) -> float:
     return float(singular_values.sum() / max(M.shape[1] - 1, 1))
 
 
-def _visits_of_rounds(rounds: CodeSums, served: Served, h: int, states: Array) -> Array:
+def _visits_of_rounds(rounds: CodeSums, served: ServedPolicies, h: int, states: Array) -> Array:
     """How many users of each round take each action in each state [t, s, a]."""
     S, A = served.earlier.shape[1:]
     visits = np.zeros((len(rounds.sums), S, A))

@@ -57,7 +57,7 @@ class PosteriorSampling:
         public = plan_round(self.problem, released)
         return Round(public.policies, self.statistic, public.memory, public.signal, public.shares)
 
-    def valued(self, released: Released, played: Sequence[Played]) -> Valued:
+    def valued(self, released: Released, played: Sequence[PlayedRound]) -> RoundValues:
         """The values of the policies of all rounds, the open one last, in this release's model."""
         return value_policies(self.problem, released, played)
 

@@ -76,7 +76,7 @@ def optimistic(
     return OptimisticPlan(values, Q, TabularPolicy(actions, A))
 
 
-def _check_estimate(estimate: Estimate, steps: int, m: int) -> None:
+def _check_estimate(estimate: RegressionEstimate, steps: int, m: int) -> None:
     """Compiled loops read these arrays without looking at their bounds."""
     weights = estimate.weights
     precision = estimate.precision

@@ -95,7 +95,7 @@ class MixturePlanner:
     def learn(
         self, transitions: RegressionSums, rewards: RegressionSums | None, generation: int
     ) -> MixtureEstimates:
-        """Estimate from the sums of transitions and, where rewards are unknown, from theirs."""
+        """Estimate from the sums of transitions and, where rewards are unknown, of rewards."""
         noise_std = transitions.noise_std
         estimate = self.regularizer.estimate(
             transitions.gram, transitions.responses, noise_std=noise_std

@@ -88,7 +88,7 @@ def plan_round(problem: LikelihoodProblem, released: Released) -> PublicRound:
 def estimate_weights(problem: LikelihoodProblem, history: History) -> WeightPosterior:
     return estimate_posterior(
         code_sums_in(history),
-        served_in(history),
+        recall_served_policies(history),
         filter_state_in(history),
         ratio=problem.sizes.ratio or 0.0,
         kernels=problem.kernels,
@@ -121,7 +121,7 @@ def best_actions(problem: LikelihoodProblem, weights: Array, rng: np.random.Gene
     plan = optimistic(
         problem.sparse_kernels,
         undecided_rewards(problem, rng),
-        Estimate(features.coordinates(weights), precision),
+        RegressionEstimate(features.coordinates(weights), precision),
         feature_map=features,
         width=NO_BONUS,
     )
@@ -155,8 +155,8 @@ def undecided_rewards(problem: LikelihoodProblem, rng: np.random.Generator) -> A
 
 
 def value_policies(
-    problem: LikelihoodProblem, released: Released, played: Sequence[Played]
-) -> Valued:
+    problem: LikelihoodProblem, released: Released, played: Sequence[PlayedRound]
+) -> RoundValues:
     """What the model of this release says about the policies of all rounds, the open one last."""
     posterior = estimate_weights(problem, recall_rounds(released, problem.sizes))
     return value_rounds(

@@ -1,7 +1,7 @@
 """The value of policies under the estimated mixture, with two errors: of sampling and of noise.
 
-PUBLIC: everything here is post-processing of releases. What leaves are the numbers of `Valued`,
-which the report of a run shows.
+PUBLIC: everything here is post-processing of releases. What leaves are the numbers of
+`RoundValues`, which the report of a run shows.
 
 The value is a smooth function of the weights. Its standard deviation is that of its gradient in the
 posterior covariance (delta method), with steps taken as independent, as the estimate takes them.
@@ -22,13 +22,13 @@ from confide.mixtures.likelihood_planning import (
     mixture_transitions,
     sampling_covariance,
 )
-from confide.planners.policy_value import Model, Played, Valued
+from confide.planners.policy_value import FiniteModel, PlayedRound, RoundValues
 
 Array = npt.NDArray[np.float64]
 
 
 def value_rounds(
-    rounds: Sequence[Played],
+    rounds: Sequence[PlayedRound],
     posterior: WeightPosterior,
     *,
     rewards: Array,
@@ -36,13 +36,13 @@ def value_rounds(
     codes: Array,
     code_means: Array,
     start: Array,
-) -> Valued:
+) -> RoundValues:
     """The values of all rounds, the open one last, with the errors of the last one.
 
     Shapes: kernels [i, s, a, s'], codes [s, a, s', c] and their means [s, a, c, i].
     """
     transitions = [mixture_transitions(kernels, weights) for weights in posterior.weights]
-    model = Model(np.stack(transitions), rewards, start)
+    model = FiniteModel(np.stack(transitions), rewards, start)
     # How the value of the open round changes with the weights [h, i].
     gradient = np.tensordot(model.slopes(rounds[-1]), kernels, axes=([1, 2, 3], [1, 2, 3]))
     closed_rounds = [each for each in rounds if each.users]
@@ -52,7 +52,7 @@ def value_rounds(
     total = _variance(gradient, posterior.covariance)
     sampling = min(_variance(gradient, noiseless), total)
     best, uniform = model.bounds()
-    return Valued(
+    return RoundValues(
         tuple(map(model.mean_value, rounds)),
         math.sqrt(sampling),
         math.sqrt(total - sampling),
@@ -66,8 +66,8 @@ def _variance(gradient: Array, covariance: Array) -> float:
 
 
 def _covariance_without_noise(
-    model: Model,
-    rounds: Sequence[Played],
+    model: FiniteModel,
+    rounds: Sequence[PlayedRound],
     posterior: WeightPosterior,
     *,
     codes: Array,

@@ -141,7 +141,7 @@ class QuestionsVI(Learner):
                 f"got calibration={calibration!r}"
             )
         check_choices(calibration, bonus_scale)
-        check_asked(episodes, privacy)
+        check_episodes_and_privacy(episodes, privacy)
         schedule = most_rounds(episodes)
         reward_features = unknown_rewards(public)
         noise_stds = [
