@@ -38,7 +38,14 @@ from confide.mixtures.regression_planning import (
 )
 from confide.mixtures.requirements import check_assumption_1, learned_coordinates, require_mixture
 from confide.mixtures.value_features import ROW_BOUNDS, raw, value_steps
-from confide.planners.regression import MakeRegularizer, Regression, Regularizer, Repair, Shift
+from confide.planners.regression import (
+    MakeRegularizer,
+    Proven,
+    Regression,
+    Regularizer,
+    Repair,
+    Shift,
+)
 from confide.planners.reward_features import RewardFeatures, centred_rewards, raw_rewards
 from confide.privacy.bounded import Array, Bound, Released
 from confide.privacy.loss import GaussianDP
@@ -177,7 +184,7 @@ def tight(public: MixturePublic, choices: Choices, make_algorithm: MakeAlgorithm
     transitions: Regularizer
     if choices.is_proven:
         norm = coordinates.largest_norm
-        transitions = choices.proven(regression, norm, steps, schedule.leaves)
+        transitions = proven_regularizer(choices, regression, norm, steps, schedule.leaves)
     else:
         transitions = make_regularizer(regression)
     bound: WeightedRows | StackedRows
@@ -218,6 +225,25 @@ def tight(public: MixturePublic, choices: Choices, make_algorithm: MakeAlgorithm
             REWARD_WEIGHT,
         )
     return Calibration(make_algorithm(Regressions(planner, bound), schedule), schedule)
+
+
+def proven_regularizer(
+    choices: Choices, regression: Regression, norm: float, problems: int, releases: int
+) -> Proven:
+    """The regularizer with a proved width, for parameters of at most this norm.
+
+    Rows and targets have the fitting weights, so ||(X, balance y / sqrt(2))|| <= 1.
+    """
+    return Proven(
+        dimension=regression.dimension,
+        balance=regression.balance,
+        span=2 * math.sqrt(2) / regression.balance,
+        parameter_norm=norm,
+        episodes=choices.episodes,
+        problems=problems,
+        releases=releases,
+        failure=choices.failure,
+    )
 
 
 def paper(public: MixturePublic, choices: Choices, make_algorithm: MakeAlgorithm) -> Calibration:

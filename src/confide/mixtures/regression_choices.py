@@ -3,16 +3,18 @@
 PUBLIC: choices are made before the first user. They are part of an agent's identity.
 """
 
-import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from confide.arguments import choice, has, shown
 from confide.errors import InvalidParameter
 from confide.learning.arguments import check_choices
 from confide.mixtures.value_features import ROW_BOUNDS
-from confide.planners.regression import MakeRegularizer, Proven, Regression, Regularizer
 from confide.privacy.request import NoPrivacy, Request
 from confide.privatizers.schedule import Schedule
+
+if TYPE_CHECKING:
+    from confide.planners.regression import MakeRegularizer, Regression, Regularizer
 
 EXPLORATIONS = ("measured", "proven")
 
@@ -27,7 +29,7 @@ class Choices:
     schedule: Schedule | None = None
     bonus_scale: float | None = None
     failure: float = 0.1
-    regularizer: MakeRegularizer | None = None
+    regularizer: "MakeRegularizer | None" = None
     exploration: str = "measured"
     row_bound: str = ROW_BOUNDS[0]
 
@@ -70,13 +72,13 @@ class Choices:
         """For an identity. The usual bound is not named, so saved states of it stay valid."""
         return {} if self.row_bound == ROW_BOUNDS[0] else {"row_bound": self.row_bound}
 
-    def checked_regularizer(self) -> MakeRegularizer | None:
+    def checked_regularizer(self) -> "MakeRegularizer | None":
         """The caller's function, whose results are checked."""
         given = self.regularizer
         if given is None:
             return None
 
-        def make(regression: Regression) -> Regularizer:
+        def make(regression: "Regression") -> "Regularizer":
             what = "what the regularizer of a regression has"
             regularizer: Regularizer = has(
                 "regularizer(regression)", given(regression), ("estimate", "width"), what
@@ -84,19 +86,3 @@ class Choices:
             return regularizer
 
         return make
-
-    def proven(self, regression: Regression, norm: float, problems: int, releases: int) -> Proven:
-        """The regularizer with a proved width, for parameters of at most this norm.
-
-        Rows and targets have the fitting weights, so ||(X, balance y / sqrt(2))|| <= 1.
-        """
-        return Proven(
-            dimension=regression.dimension,
-            balance=regression.balance,
-            span=2 * math.sqrt(2) / regression.balance,
-            parameter_norm=norm,
-            episodes=self.episodes,
-            problems=problems,
-            releases=releases,
-            failure=self.failure,
-        )
