@@ -275,12 +275,12 @@ def test_the_noise_is_on_every_number():
         assert agent.switches == released.values[-1] == 1
         shown.append(released.values[:size] / released.noise.std)
         sums = agent.algorithm.prefix_sums(released.values[:size], released.noise.std)
-        rewards.append(sums.rewards / sums.reward_std)
+        rewards.append(sums.rewards / sums.reward_noise_std)
         answers.append(released.values[size:-1].reshape(2, 4))
-    responses = np.stack(shown)
-    assert responses.std() == pytest.approx(1, rel=5 / math.sqrt(2 * responses.size))
+    noise = np.stack(shown)
+    assert noise.std() == pytest.approx(1, rel=5 / math.sqrt(2 * noise.size))
     # in each coordinate
-    np.testing.assert_allclose(responses.std(axis=0), 1, rtol=5 / math.sqrt(2 * 300))
+    np.testing.assert_allclose(noise.std(axis=0), 1, rtol=5 / math.sqrt(2 * 300))
     # what planning takes it to be
     assert np.std(rewards) == pytest.approx(1, rel=5 / math.sqrt(2 * np.size(rewards)))
     draws = np.stack(answers)[..., :3]
