@@ -1,4 +1,7 @@
-"""A command, called as from a shell, but in this process: only what is about the process itself needs one of its own."""
+"""A command, called as from a shell, but in this process.
+
+Only what is about the process itself needs one of its own.
+"""
 
 import sys
 from types import SimpleNamespace
@@ -10,7 +13,10 @@ from confide.cli import main
 
 @pytest.fixture
 def confide(monkeypatch, capsys):
-    """What a command printed, and its exit code. `cwd` is the folder it is called in; modules in it can be imported, and are forgotten."""
+    """What a command printed, and its exit code.
+
+    `cwd` is the folder it is called in; modules in it can be imported, and are forgotten.
+    """
     known = set(sys.modules)
     folders = []
 

@@ -40,8 +40,8 @@ def test_an_attack_that_is_too_weak_says_so(confide):
     weak = confide("audit", "gaussian", "--runs", 100)
     assert weak.returncode == 0 and weak.stderr == ""
     assert (
-        "the attack was too weak to be conclusive, increase --runs: 100 runs are few, the default is 200,000"
-        in weak.stdout
+        "the attack was too weak to be conclusive, increase --runs: 100 runs are few, the "
+        "default is 200,000" in weak.stdout
     )
     assert (
         "% of the stated epsilon and " in weak.stdout

@@ -66,8 +66,10 @@ def test_the_summary_says_what_was_done_and_what_it_rests_on(log, call):
         "e^epsilon = 7.39",
         "with probability 90 %, including noise and sampling error",
         "each interval covers the expected return from its state, as counted below, with",
-        "returns are clipped to [0, 1]; the first trajectory of each user is used, and its first 10,000 steps; all different",
-        "a user with a state of 6 or more contributes zero (confide logs check --states shows the data holder how many).",
+        "returns are clipped to [0, 1]; the first trajectory of each user is used, and its "
+        "first 10,000 steps; all different",
+        "a user with a state of 6 or more contributes zero (confide logs check --states shows "
+        "the data holder how many).",
         "secure: discrete",
         "NOTHING WAS CHARGED: without --ledger",
         "The number of users in the log is public.",
@@ -80,8 +82,8 @@ def test_the_summary_says_what_was_done_and_what_it_rests_on(log, call):
 def test_what_visits_leave_out_is_said(log, call):
     shown = " ".join(call("evaluate", log, *ASK, "--visits", 2).split())
     assert (
-        "the first 2 different states of a trajectory count, and values and intervals refer to those visits"
-        in shown
+        "the first 2 different states of a trajectory count, and values and intervals refer to "
+        "those visits" in shown
     )
 
 
@@ -207,8 +209,8 @@ def test_an_error_after_the_charge_says_so_and_the_same_command_costs_nothing(
             code=130 if isinstance(error, KeyboardInterrupt) else 2,
         )
     assert (
-        "the ledger was already charged for this release: fix the cause and run the same command again, at no further cost"
-        in said
+        "the ledger was already charged for this release: fix the cause and run the same "
+        "command again, at no further cost" in said
     )
     assert not os.path.exists("out")
     spent = ledger.spent
@@ -241,7 +243,8 @@ def test_the_same_file_by_another_spelling_is_the_same_question(log, call):
 def test_delta_that_promises_nothing(log, call):
     found = made(call, log, "--states", 6, "--epsilon", 1, "--delta", 0.01, "--return-bound", 1)
     assert found["warnings"] == [
-        "delta=0.01 is not below 1/200, one over the number of users: publishing 2 records unchanged "
+        "delta=0.01 is not below 1/200, one over the number of users: publishing 2 records "
+        "unchanged "
         "would satisfy the same guarantee; use a smaller delta"
     ]
 
@@ -288,7 +291,10 @@ def test_every_estimator(log, call, name):
 def test_without_opendp_nothing_is_released_with_fast_noise_unless_asked_for(
     log, call, monkeypatch
 ):
-    """And nothing is charged. DP-LSW and DP-LSL need no OpenDP: their secure noise is not on a lattice."""
+    """And nothing is charged.
+
+    DP-LSW and DP-LSL need no OpenDP: their secure noise is not on a lattice.
+    """
     call("ledger", "init", "budget.sqlite", "--epsilon", 9, "--delta", 1e-3)
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "opendp", None)
@@ -348,7 +354,8 @@ def test_weights_and_the_share_of_the_error_bars(log, call):
         ),
         (
             ["--estimator", "importance-sampling", "--target", "eye.npy"],
-            '--target must be "always ACTION", a .csv file with the columns state, action, probability, or a saved policy',
+            '--target must be "always ACTION", a .csv file with the columns state, action, '
+            "probability, or a saved policy",
         ),
         (["--estimator", "importance-sampling", "--target", "none.npz"], "none.npz does not exist"),
         (
@@ -357,7 +364,8 @@ def test_weights_and_the_share_of_the_error_bars(log, call):
         ),
         (
             ["--estimator", "counts-and-sums", "--target", "always 0", "--actions", 2],
-            "counts-and-sums has no option --target; it is an option of --estimator importance-sampling, weighted-importance-sampling",
+            "counts-and-sums has no option --target; it is an option of --estimator "
+            "importance-sampling, weighted-importance-sampling",
         ),
         (
             ["--estimator", "importance-sampling", "--target", "log.parquet"],
@@ -505,7 +513,10 @@ def test_explain_says_which_estimator_and_reads_no_row(call, monkeypatch):
 
 @pytest.mark.usefixtures("log")
 def test_known_or_privately_estimated_propensities(call):
-    """Without logged probabilities: those of a file, of a policy, or of a released model's folder, give the same as logged ones."""
+    """Without logged probabilities.
+
+    Those of a file, of a policy, or of a released model's folder, give the same as logged ones.
+    """
     write("thrown.parquet", acted(True))
     write("bare.parquet", acted(False))
     uniform_policy(1, STATES, 2).save("policy.npz")

@@ -96,7 +96,8 @@ def test_json_and_options(capsys):
     [
         (
             ["uniform"],
-            "uniform is a reference agent: it does not learn from users and has no guarantee to explain",
+            "uniform is a reference agent: it does not learn from users and has no guarantee to "
+            "explain",
         ),
         (["likelihood-vi", "--compare-with", "paper"], "LikelihoodVI is in no paper"),
         (["likelihood-vi", "--calibration", "paper"], "LikelihoodVI is in no paper"),

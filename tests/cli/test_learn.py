@@ -43,7 +43,8 @@ def test_the_summary_says_what_was_learned_and_what_it_rests_on(log, call):
         "A policy for 4 states, learned from a log",
         "from 2,000 users: the logged policy is worth",
         "a value is the expected sum of rewards, discounted by 0.9 per step, of a trajectory",
-        "epsilon = 2 at delta = 1e-05: if any one of the 2,000 users were replaced by somebody else",
+        "epsilon = 2 at delta = 1e-05: if any one of the 2,000 users were replaced by somebody "
+        "else",
         "rewards are public; a value is the expected sum",
         "the first 20 rows of a user count, over the trajectories in order",
         "a user with a state of 4 or more or an action of 2 or more contributes zero",
@@ -107,7 +108,10 @@ def test_the_folder_has_everything_and_the_ledger_is_charged_once(log, call):
 
 
 def test_a_failure_after_the_charge_is_made_good_for_nothing(log, call, monkeypatch):
-    """As `evaluate`: the charge is on the disk before the log is read, and the same command goes on."""
+    """As `evaluate`.
+
+    The charge is on the disk before the log is read, and the same command goes on.
+    """
     Ledger.init("budget.sqlite", epsilon=3.0, delta=1e-5)
     ask = [
         "learn",
@@ -250,7 +254,9 @@ def test_declared_labels_say_how_many_states_and_actions_there_are(labelled, cal
 
 
 def test_a_policy_of_clusters_says_what_to_do_for_each_label(labelled, call):
-    """The number of states is that of the clusters, and the policy is lifted to the labels that are in them."""
+    """The number of states is that of the clusters, and the policy is lifted to the labels that are
+    in them.
+    """
     Path("clusters.csv").write_text("# public\nwell,at home\nill, in hospital\nshock,in hospital\n")
     more = ["--out", "log.parquet", "--actions-file", "actions.txt", "--state-clusters"]
     assert "clusters of 3 declared labels" in call(*labelled, *more, "clusters.csv")
@@ -381,7 +387,10 @@ main(sys.argv[1:])
     ("reads", "parts", "done"), [(1, ["learn"], [False]), (6, ["learn", "test"], [True, False])]
 )
 def test_kill_9_with_people_held_out_charges_each_part_once(log, call, reads, parts, done):
-    """Killed when the first part was read, or the second: the same command goes on, and each part has been charged once."""
+    """Killed when the first part was read, or the second.
+
+    The same command goes on, and each part has been charged once.
+    """
     Ledger.init("budget.sqlite", epsilon=2, delta=1e-5)
     ask = ["learn", log, *ASK, "--rewards", "rewards.csv", "--max-steps", "21", "--holdout", "0.5"]
     ask += ["--ledger", "budget.sqlite", "--yes", "--out", "out"]
@@ -415,7 +424,10 @@ def test_kill_9_with_people_held_out_charges_each_part_once(log, call, reads, pa
     ("given", "said"), [(ENDS[1:], "--no-ends"), (["--ends"], "--reward-range LOW HIGH")]
 )
 def test_what_a_short_trajectory_means_is_asked_before_a_charge(log, call, given, said):
-    """Learned rewards made short trajectories end, and were clipped to [0, 1]: both without a word."""
+    """Learned rewards made short trajectories end, and were clipped to [0, 1].
+
+    Both without a word.
+    """
     Ledger.init("budget.sqlite", epsilon=3.0, delta=1e-5)
     assert said in call(
         "learn", log, *ASK[:10], *given, "--ledger", "budget.sqlite", "--yes", code=2

@@ -98,8 +98,8 @@ def test_show_is_readable(path: Path) -> None:
         for word in ("histogram", "epsilon=0.5, delta=1e-08, relation replace, pending", "id run-2")
     )
     assert (
-        "guaranteed: epsilon=3 at delta=1e-06, relation replace, of which (epsilon=1, delta=1e-07) is reserved"
-        in output
+        "guaranteed: epsilon=3 at delta=1e-06, relation replace, of which (epsilon=1, "
+        "delta=1e-07) is reserved" in output
     )
     assert (
         "in 2 spends: mu=0.1 of Gaussian noise and (epsilon=0.5, delta=1e-08) of other noise"
@@ -107,8 +107,8 @@ def test_show_is_readable(path: Path) -> None:
     )
     assert f"nominally epsilon={Ledger(path).account.epsilon:.6g} at delta=1e-06" in output
     assert (
-        f"left:       mu={Ledger(path).remaining.mu:.6g} for Gaussian noise and (epsilon=0.5, delta=9e-08) for other noise"
-        in output
+        f"left:       mu={Ledger(path).remaining.mu:.6g} for Gaussian noise and (epsilon=0.5, "
+        "delta=9e-08) for other noise" in output
     )
 
 

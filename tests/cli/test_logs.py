@@ -84,7 +84,10 @@ def test_one_line_and_exit_2(path, capsys):
 
 
 def test_from_a_messy_file_to_values_without_a_line_of_python(messy, tmp_path, call):
-    """Rows, stays and users as they were made, whatever happened to the file; the budget is charged once."""
+    """Rows, stays and users as they were made, whatever happened to the file.
+
+    The budget is charged once.
+    """
     messy.write_messy(tmp_path / "raw.csv", 300, seed=3)
     log, labels = (
         tmp_path / "log.parquet",
@@ -144,7 +147,10 @@ def test_from_a_messy_file_to_values_without_a_line_of_python(messy, tmp_path, c
 
 
 def _unharmed(log, key, truth):
-    """How many patients have as many steps as they had; each of their stays, in time order, must be as it was made."""
+    """How many patients have as many steps as they had.
+
+    Each of their stays, in time order, must be as it was made.
+    """
     rows, secret = pq.read_table(log).to_pydict(), bytes.fromhex(key.read_text())
     by_user = {}
     for user, *row in zip(
@@ -171,7 +177,10 @@ def _unharmed(log, key, truth):
 
 
 def test_whether_a_log_is_used_never_depends_on_what_is_in_it(tmp_path, call):
-    """States that are all missing, or none: the same exit code and the same charge. A stop would depend on one person in a thousand."""
+    """States that are all missing, or none: the same exit code and the same charge.
+
+    A stop would depend on one person in a thousand.
+    """
     ask = [
         "--states",
         "3",

@@ -193,7 +193,9 @@ class Clock(datetime.datetime):
 
 
 class Player:
-    """Runs a command in one folder, which is made anew each time, later with the releases of the first run."""
+    """Runs a command in one folder, which is made anew each time, later with the releases of the
+    first run.
+    """
 
     def __init__(self, confide, monkeypatch, tmp_path):
         self._confide, self._monkeypatch, self._root = confide, monkeypatch, tmp_path
@@ -230,7 +232,10 @@ class Player:
 
 
 class Recording:
-    """A tape of all releases of one command. With an `original`, its releases take the place of new ones."""
+    """A tape of all releases of one command.
+
+    With an `original`, its releases take the place of new ones.
+    """
 
     def __init__(self, original=None):
         self._original = original

@@ -1,4 +1,6 @@
-"""What a command does when its output is closed, when it is stopped, and when files are not what it expects."""
+"""What a command does when its output is closed, when it is stopped, and when files are not what it
+expects.
+"""
 
 import os
 import signal

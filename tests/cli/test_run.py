@@ -190,7 +190,8 @@ def test_the_same_seeds_have_the_same_interval_in_run_show_and_compare(tmp_path,
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     Path("sweep.toml").write_text(
-        'agents = ["ucrl-vtr"]\nproblems = ["lock"]\nepisodes = 300\nseeds = 3\n[privacy]\nepsilons = [5]\n'
+        'agents = ["ucrl-vtr"]\nproblems = ["lock"]\nepisodes = 300\nseeds = '
+        "3\n[privacy]\nepsilons = [5]\n"
     )
     options = [
         "--epsilon",
@@ -237,7 +238,9 @@ def test_the_report_is_about_what_was_asked_for_first(confide, tmp_path):
 
 
 def test_options_of_an_agent_are_part_of_its_name_and_its_folder(tmp_path):
-    """Runs that differ in calibration, schedule or bonus never share a folder, and are found again under their own name."""
+    """Runs that differ in calibration, schedule or bonus never share a folder, and are found again
+    under their own name.
+    """
     from confide.cli.options import AgentOptions
 
     def runs(calibration, bonus_scale, schedule, counts=None):
@@ -449,7 +452,9 @@ def test_errors_are_one_line(confide, arguments, message, tmp_path):
 
 
 def test_interrupted_runs_go_on(tmp_path):
-    """A run that was saved as incomplete is taken up by the same command, from the private state beside the results."""
+    """A run that was saved as incomplete is taken up by the same command, from the private state
+    beside the results.
+    """
     spec = RunSpec(
         agent="visits_agent:Visits", problem="lock", episodes=3000, privacy=JointDP(1.0, 1e-5)
     )

@@ -100,7 +100,8 @@ def test_a_file_is_enough_to_serve(tmp_path):
         errors = server.stderr.read()
     assert server.returncode == 0
     assert "Traceback" not in errors
-    # What a service prints is kept in journals: the keys are in files, and only their paths are printed.
+    # What a service prints is kept in journals: the keys are in files, and only their paths are
+    # printed.
     assert "cfd_" not in "".join([*said, errors])
     for role in ("admin", "device"):
         path = Path("demo-service", "keys", f"api-{role}.key")

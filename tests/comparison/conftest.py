@@ -26,7 +26,10 @@ def guarantee_of(agent, epsilon, users):
 
 
 def cell(problem, agent, epsilon, seed, *, half=None, users=20_000, known=True, error=None):
-    """A run that never happened: half of what there is to learn is learned within about `half` users."""
+    """A run that never happened.
+
+    Half of what there is to learn is learned within about `half` users.
+    """
     facts = {
         "problem": problem,
         "agent": agent,
@@ -74,7 +77,10 @@ def everything(
     problems=("lock", "rand seed=1", "tree", "cartpole"),
     epsilons=(0.5, 1.0, 5.0, 10.0, None),
 ):
-    """Three agents, five promises, four problems, of one of which the values are not known; some runs failed."""
+    """Three agents, five promises, four problems, of one of which the values are not known.
+
+    Some runs failed.
+    """
     cells = []
     for place, problem in enumerate(problems):
         known = problem != "cartpole"

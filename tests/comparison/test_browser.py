@@ -1,4 +1,7 @@
-"""Pages in a real browser: drawn, quiet, offline, as wide as the screen, and doing what their buttons say."""
+"""Pages in a real browser.
+
+Drawn, quiet, offline, as wide as the screen, and doing what their buttons say.
+"""
 
 import csv
 import io
@@ -12,7 +15,10 @@ SCREENS = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 375, "h
 
 @pytest.fixture(scope="module")
 def visit(browser, pages):
-    """A page, opened once; whatever it asks the network for, and whatever it complains about, is kept."""
+    """A page, opened once.
+
+    Whatever it asks the network for, and whatever it complains about, is kept.
+    """
     opened = {}
 
     def page_of(name, anchor="", **more):
@@ -42,7 +48,10 @@ def visit(browser, pages):
 
 @pytest.fixture
 def page(visit):
-    """The page of everything; a test may change it, puts back what it changed, and must be quiet."""
+    """The page of everything.
+
+    A test may change it, puts back what it changed, and must be quiet.
+    """
     page = visit("everything")
     seen_on(page, "desktop")
     page.evaluate(
@@ -53,7 +62,11 @@ def page(visit):
 
 
 def until(page, expression):
-    """Wait for it. Not the page's own `wait_for_function`: that one evaluates strings, which the page's policy forbids."""
+    """Wait for it.
+
+    Not the page's own `wait_for_function`: that one evaluates strings, which the page's policy
+    forbids.
+    """
     for _ in range(200):
         if page.evaluate(expression):
             return
@@ -335,7 +348,8 @@ def test_without_a_clipboard_tables_are_copied_the_old_way(page):
         "() => { navigator.clipboard.writeText = async () => { throw new Error('not allowed'); }; }"
     )
     page.evaluate(
-        "() => { document.execCommand = () => { window.old = document.activeElement.value; return true; }; }"
+        "() => { document.execCommand = () => { window.old = document.activeElement.value; "
+        "return true; }; }"
     )
     page.locator("#results").get_by_role("button", name="Copy as Markdown").click()
     until(page, "window.old?.startsWith('| agent')")

@@ -1,4 +1,7 @@
-"""A sweep: the same table wherever and however often it is run; nothing is computed twice; what fails is said."""
+"""A sweep: the same table wherever and however often it is run; nothing is computed twice.
+
+What fails is said.
+"""
 
 import json
 import shutil
@@ -47,7 +50,10 @@ def made(kept):
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """A folder to stand in, whose modules are forgotten afterwards: other tests have some of the same name."""
+    """A folder to stand in, whose modules are forgotten afterwards.
+
+    Other tests have some of the same name.
+    """
     monkeypatch.chdir(tmp_path)
     yield tmp_path
     for name, module in list(sys.modules.items()):
@@ -152,7 +158,8 @@ def test_what_fails_is_a_row_and_stops_nothing(tmp_path):
 
 def test_an_agent_of_ones_own_and_a_saved_problem(here):
     (here / "mine.py").write_text(
-        "from confide.learning.reference import Uniform\n\n\nclass Lazy(Uniform):\n    name = 'lazy'\n\n\n"
+        "from confide.learning.reference import Uniform\n\n\nclass Lazy(Uniform):\n    name = "
+        "'lazy'\n\n\n"
         "class Broken(Uniform):\n    def next_batch(self):\n        return 1 / 0\n"
     )
     confide.problems.lock(seed=4).save(here / "world.npz")
@@ -176,7 +183,10 @@ def test_an_agent_of_ones_own_and_a_saved_problem(here):
     )
 )
 def test_options_survive_the_command_line(value):
-    """A command makes the same run again: 1, 1.0, true, "1" and "true" are five different values."""
+    """A command makes the same run again.
+
+    1, 1.0, true, "1" and "true" are five different values.
+    """
     found = read_value(write_value(value))
     assert found == value and type(found) is type(value)
 
@@ -277,7 +287,10 @@ compare(sweep, workers=1, store="store").save("resumed.parquet")
 
 
 def test_the_driver_is_killed_again_and_again(tmp_path):
-    """Three times kill -9, at a random moment of the work each; then the table is bit for bit that of a sweep that was left alone."""
+    """Three times kill -9, at a random moment of the work each.
+
+    Then the table is bit for bit that of a sweep that was left alone.
+    """
     done = subprocess.run(
         [sys.executable, "-c", KILLED],
         cwd=tmp_path,

@@ -34,7 +34,8 @@ def loaded_after(code):
 def test_importing_the_report_imports_no_plotting():
     assert (
         loaded_after(
-            "import confide.comparison.comparison, confide.comparison.figures, confide.comparison.page, confide.report.picture"
+            "import confide.comparison.comparison, confide.comparison.figures, "
+            "confide.comparison.page, confide.report.picture"
         )
         == "[]"
     )
@@ -44,7 +45,8 @@ def test_drawing_needs_no_display_and_no_global_state():
     one_user = "(Segment(1, 0.5, 0.5),), None, 1.0, 0.0, no_guarantee(1), None, 0.0, {}"
     assert (
         loaded_after(
-            "from confide.runs.run import Run, Segment\nfrom confide.comparison.comparison import Comparison\n"
+            "from confide.runs.run import Run, Segment\nfrom confide.comparison.comparison "
+            "import Comparison\n"
             "from confide.privacy.guarantee import no_guarantee\n"
             f"Comparison.of_runs([Run('a', 'b', 0, 1, {one_user})]).plot()"
         )

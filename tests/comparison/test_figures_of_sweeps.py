@@ -21,7 +21,10 @@ def guarantee_of(epsilon, users):
 
 
 def cell(problem, agent, epsilon, seed, *, loss, known=True, spread=1.1):
-    """A run that never happened: it loses `loss` per user for the first hundred users, and then nothing."""
+    """A run that never happened.
+
+    It loses `loss` per user for the first hundred users, and then nothing.
+    """
     users = [1, 10, 100, 1000, 10_000]
     lost = [loss * min(n, 100) * spread**seed for n in users]
     return {

@@ -84,7 +84,10 @@ def test_bands_cover_as_stated(name, positive):
 
 
 def test_percentiles_would_not_cover():
-    """The twin that must fail: the check above, for the percentile bootstrap of five normal seeds."""
+    """The twin that must fail.
+
+    The check above, for the percentile bootstrap of five normal seeds.
+    """
     rng = np.random.default_rng(2)
     samples = rng.normal(size=(5, 1000))
     means = rng.multinomial(5, np.full(5, 0.2), size=1000) / 5 @ samples
@@ -282,7 +285,10 @@ def test_the_error_of_a_ratio_is_the_jackknifes():
 
 @pytest.mark.parametrize("paired", [True, False])
 def test_the_long_side_is_that_of_the_long_tail(paired):
-    """Turned round, sides change places: up to the resamples' own noise, and much less than the sides differ."""
+    """Turned round, sides change places.
+
+    Up to the resamples' own noise, and much less than the sides differ.
+    """
     # quantiles of a lognormal: skewed without any luck
     above = np.exp(1.2 * stats.norm.ppf((np.arange(12) + 0.5) / 12))
     below = np.random.default_rng(2).normal(1, 0.05, 12)
@@ -297,7 +303,10 @@ def test_the_long_side_is_that_of_the_long_tail(paired):
 
 
 def test_differences_of_unequal_samples_cover():
-    """Standard deviations 5 and 1, 4 and 9 seeds: 600 samples, four standard errors and a point under 95 %."""
+    """Standard deviations 5 and 1, 4 and 9 seeds.
+
+    600 samples, four standard errors and a point under 95 %.
+    """
     rng = np.random.default_rng(3)
     made = [
         difference(rng.normal(2, 5, 4), rng.normal(0, 1, 9), resamples=300, rng=rng)
@@ -334,7 +343,10 @@ def test_label_swaps_are_scipys(n, m):
 
 
 def test_many_seeds_are_judged_by_a_random_choice_of_arrangements():
-    """The t test of normal samples, as an independent figure; the choice's own standard error is 0.002."""
+    """The t test of normal samples, as an independent figure.
+
+    The choice's own standard error is 0.002.
+    """
     rng = np.random.default_rng(1)
     a, b = rng.normal(0.5, size=40), rng.normal(size=40)
     assert compare_all({"a": a, "b": b})[0].p == pytest.approx(
@@ -461,14 +473,19 @@ def test_growth_between_two_points_is_the_logarithm_of_a_ratio():
 
 
 def curves(rng, n, exponent=0.5, points=41):
-    """Cumulative regret over the last decade, A users^exponent in the mean, with increments that are Gamma(2)."""
+    """Cumulative regret over the last decade, A users^exponent in the mean, with increments that
+    are Gamma(2).
+    """
     users = np.geomspace(1000, 10_000, points)
     increments = np.diff(users**exponent, prepend=0.0) * rng.gamma(2, 0.5, (n, points))
     return users, rng.lognormal(0, 0.4, (n, 1)) * increments.cumsum(axis=1)
 
 
 def test_growth_covers_and_residuals_would_not():
-    """Five seeds, 400 samples (measured with 1500: 95 %): four standard errors. Residuals of the fit as errors must fail badly."""
+    """Five seeds, 400 samples (measured with 1500: 95 %): four standard errors.
+
+    Residuals of the fit as errors must fail badly.
+    """
     rng = np.random.default_rng(6)
     covered, naive = [], []
     for _ in range(400):
@@ -481,7 +498,10 @@ def test_growth_covers_and_residuals_would_not():
 
 
 def test_the_error_of_growth_is_that_of_resampled_seeds():
-    """Twelve seeds: the deviation of slopes of resampled seeds, sqrt(12 / 11) for resampling from few; within 15 %."""
+    """Twelve seeds.
+
+    The deviation of slopes of resampled seeds, sqrt(12 / 11) for resampling from few; within 15 %.
+    """
     rng = np.random.default_rng(8)
     users, regret = curves(rng, 12)
     slopes = [
@@ -523,7 +543,10 @@ def test_those_who_never_arrive_are_not_left_out():
 
 @pytest.mark.parametrize(("n", "rank"), [(2, 1), (5, 1), (6, 1), (8, 1), (9, 2), (16, 4), (25, 8)])
 def test_the_interval_of_a_median_is_binomial(n, rank):
-    """Ranks from the tables of order-statistic intervals; the level that they have is that of a fair coin."""
+    """Ranks from the tables of order-statistic intervals.
+
+    The level that they have is that of a fair coin.
+    """
     made = episodes_to(range(1, n + 1))
     assert (made.low, made.high) == (rank, n + 1 - rank) and made.median == (n + 1) // 2
     assert made.level == pytest.approx(1 - 2 * stats.binom.cdf(rank - 1, n, 0.5))
@@ -531,7 +554,10 @@ def test_the_interval_of_a_median_is_binomial(n, rank):
 
 
 def test_medians_cover_where_some_never_arrive():
-    """Exponential times with 40 % never arriving, 9 seeds, 2000 samples: the level 96.1 % exactly, within four standard errors."""
+    """Exponential times with 40 % never arriving, 9 seeds, 2000 samples.
+
+    The level 96.1 % exactly, within four standard errors.
+    """
     rng = np.random.default_rng(9)
     truth = -math.log(1 - 0.5 / 0.6)  # half of all have arrived
     made = [

@@ -73,7 +73,10 @@ def test_numbers_of_a_table_are_those_of_the_summary(pages, sweeps):
 
 
 def test_a_page_is_small(pages):
-    """Three agents under five guarantees on four problems with eight seeds; and the smallest page."""
+    """Three agents under five guarantees on four problems with eight seeds.
+
+    And the smallest page.
+    """
     assert pages["everything"].stat().st_size < 1e6 and pages["reference"].stat().st_size < 1e5
 
 

@@ -1,4 +1,7 @@
-"""A compared in words: what is best, what it cost, what is significant, and where nobody learned."""
+"""A compared in words.
+
+What is best, what it cost, what is significant, and where nobody learned.
+"""
 
 import math
 
@@ -16,8 +19,8 @@ def test_the_headline_of_a_learner_beside_itself_without_privacy(made_up):
     said = headline(compared)
     assert said.startswith("At ε = 1, ucrl-vtr lost ") and "of what uniform play loses" in said
     assert (
-        f"Privacy cost it {number(compared.rows[0].of_no_privacy.estimate, 2)} times the regret without privacy."
-        in said
+        f"Privacy cost it {number(compared.rows[0].of_no_privacy.estimate, 2)} times the regret "
+        "without privacy." in said
     )
 
 
@@ -72,8 +75,8 @@ def test_nobody_is_named_where_nobody_learned(made_up):
 def test_interrupted_and_silent_runs_are_pointed_out(made_up):
     said = remarks(Comparison.of_runs(made_up.everything()))
     assert (
-        "ucrl-vtr, ε = 1 was interrupted (seed 4 after 31,000 of 100,000 users): excluded from all figures."
-        in said
+        "ucrl-vtr, ε = 1 was interrupted (seed 4 after 31,000 of 100,000 users): excluded from "
+        "all figures." in said
     )
     assert any("so no noise is shown" in one for one in said)
     alone = remarks(Comparison.of_runs([made_up.learner(stop=500)]))

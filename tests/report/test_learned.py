@@ -48,7 +48,9 @@ def test_the_cards_say_what_is_predicted_what_was_tested_and_what_is_revealed(le
 
 
 def test_a_state_whose_value_is_only_bounded_has_an_interval_without_a_guess(learned):
-    """Without ends nobody knows what followed a short trajectory, and the guess in the interval is the model's."""
+    """Without ends nobody knows what followed a short trajectory, and the guess in the interval is
+    the model's.
+    """
     assert learned.model.values_are_bounded
     values = [row[HEADS.index("logged value (90 %)")] for row in rows(learned)]
     assert all(" to " in value and "(" not in value for value in values)

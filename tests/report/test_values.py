@@ -28,7 +28,10 @@ EVIL = "<img src=x onerror=alert(1)></script><script>alert(2)</script>\"'&<!--"
 
 
 def estimate(made_up, *, states=5, kind="central", bars=True, subject="values"):
-    """Counts fall with the number of the state, but for the last, which has the most; the first has too few for an interval."""
+    """Counts fall with the number of the state, but for the last, which has the most.
+
+    The first has too few for an interval.
+    """
     guarantee = made_up.guarantee_of(kind, users=1000, source="secure")
     plain = kind == "none"
     mechanism = Mechanism(
@@ -79,8 +82,8 @@ def test_what_intervals_are_about_and_why_they_are_the_whole_range(made_up):
     one.estimate.released["sampling_variance"][:] = np.inf
     linear = ValueReport(one.estimate, "")
     assert (
-        "5 intervals are not estimated, because it would be the whole range: with this much noise the matrix"
-        in dict(words(linear))["intervals"]
+        "5 intervals are not estimated, because it would be the whole range: with this much "
+        "noise the matrix" in dict(words(linear))["intervals"]
     )
 
 

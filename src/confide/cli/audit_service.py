@@ -85,7 +85,7 @@ def audit_service(address: str, options: ServiceAuditOptions, as_json: bool) -> 
         parts["run"],
         api_key=options.api_key,
         signing_key=options.signing_key,
-        seen=_seen_before(options.seen, address),
+        seen=_earlier_view(options.seen, address),
         reports=options.reports,
         real_run=options.real_run,
     )
@@ -132,7 +132,7 @@ def _verdict(worked: bool, undecided: bool) -> str:
     return "not refuted: no attack that was tried worked"
 
 
-def _seen_before(path: Path | None, address: str) -> dict[str, str] | None:
+def _earlier_view(path: Path | None, address: str) -> dict[str, str] | None:
     """What an earlier audit of the same run saw, if there was one."""
     from confide.arguments import read_text
     from confide.errors import InvalidParameter

@@ -31,8 +31,8 @@ from confide.cli.log_release import (
     make_release,
     print_summary,
     private_files,
-    released_before,
     show_release,
+    time_of_release,
 )
 from confide.cli.returns import RangeOfReturns, ReturnOptions
 
@@ -156,7 +156,7 @@ def evaluate(
         private_files(privacy.no_privacy),
         guarded_release(release, estimator, output.out, yes=charge.yes),
     ):
-        before = released_before(release)
+        before = time_of_release(release)
         logs, _ = release.open()
         logs = reading.prepare(logs)
         estimate, warnings = make_release(release, logs, output.out, output.as_json)

@@ -28,8 +28,8 @@ from confide.cli.log_release import (
     make_release,
     print_summary,
     private_files,
-    released_before,
     show_release,
+    time_of_release,
 )
 from confide.cli.options import OUTPUT_PANEL
 
@@ -170,7 +170,7 @@ class PolicyOptions:
         ),
     ] = ""
 
-    def held_out(
+    def held_out_share(
         self, question: "ModelRelease", max_steps: int, *, no_privacy: bool
     ) -> tuple[float, str] | None:
         """The share of held-out users and the key that chooses them.
@@ -257,13 +257,13 @@ def learn(
         log.layout(**columns),
         ledger=charge.open_ledger(request),
         name=charge.name,
-        holdout=policy.held_out(question, log.max_steps, no_privacy=privacy.no_privacy),
+        holdout=policy.held_out_share(question, log.max_steps, no_privacy=privacy.no_privacy),
     )
     with (
         private_files(privacy.no_privacy),
         guarded_release(release, "model", output.out, yes=charge.yes),
     ):
-        before = released_before(release)
+        before = time_of_release(release)
         logs, held_out_logs = release.open()
         released_model, warnings = make_release(
             release, reading.prepare(logs), output.out, output.as_json

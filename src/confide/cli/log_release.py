@@ -158,7 +158,7 @@ def explain_release(
     return (*lines, ("ledger", _explain_charge(release, before)))
 
 
-def released_before(release: "FileRelease[Any]") -> str | None:
+def time_of_release(release: "FileRelease[Any]") -> str | None:
     """When the same release was made, if the ledger has its answer."""
     spend = release.spend()
     return spend.when if spend is not None and spend.released else None

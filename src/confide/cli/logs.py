@@ -164,14 +164,14 @@ class LabelOptions:
         """The arguments of `import_log`."""
         return {
             "states": self._states(),
-            "actions": _declared("actions", self.actions, self.actions_file),
+            "actions": _count_or_labels("actions", self.actions, self.actions_file),
         }
 
     def _states(self) -> Any:
         from confide.logs.labels import read_clusters
 
         if self.state_clusters is None:
-            return _declared("states", self.states, self.states_file)
+            return _count_or_labels("states", self.states, self.states_file)
         if self.states is not None or self.states_file is not None:
             raise typer.BadParameter(
                 "give --state-clusters, or --states or --states-file, not both"
@@ -326,7 +326,7 @@ def import_(
     typer.echo(f"log: {imported.path} (next: {next_steps})")
 
 
-def _declared(name: str, number: int | None, file: Path | None) -> Any:
+def _count_or_labels(name: str, number: int | None, file: Path | None) -> Any:
     from confide.logs.labels import read_labels
 
     if number is not None and file is not None:

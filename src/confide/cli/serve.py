@@ -200,12 +200,12 @@ def _print_runs(opened: "Opened", listening: "Listening") -> None:
 def _start(opened: "Opened", listening: "Listening", demo: bool) -> None:
     from confide.service.web.server import serve as listen
 
-    def started() -> None:
+    def announce() -> None:
         typer.echo(f"serving at {listening.url}; stop with Ctrl-C")
         if demo:
             _send_crowd(opened, listening.url)
 
-    listen(opened.service, listening, started)
+    listen(opened.service, listening, announce)
 
 
 def _send_crowd(opened: "Opened", url: str) -> None:

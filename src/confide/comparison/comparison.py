@@ -356,7 +356,7 @@ def _rows_of(runs: Sequence[Run]) -> list[Row]:
         raise InvalidParameter("a report needs at least one run, got none")
     runs_by_instance: dict[tuple[str, str, str], list[Run]] = {}
     for run in runs:
-        instance = (run.problem, _rounded(run.optimal_value), _rounded(run.uniform_value))
+        instance = (run.problem, _nine_digits(run.optimal_value), _nine_digits(run.uniform_value))
         runs_by_instance.setdefault(instance, []).append(run)
     instances = Counter(name for name, _, _ in runs_by_instance)
     numbers = Counter[str]()
@@ -389,12 +389,12 @@ def _row(problem: str, runs: Sequence[Run]) -> Row:
     first = kept[0]
     users = checkpoint_grid(min(run.episodes for run in kept))
     curves = {name: np.stack([run.curve(name, users) for run in kept]) for name in CURVES}
-    known = (
+    has_values = (
         first.optimal_value is not None
         and first.uniform_value is not None
         and bool(np.isfinite(curves["value"]).all())
     )
-    reached = [run.episodes_to(0.9) if known else math.nan for run in kept]
+    users_to_goal = [run.episodes_to(0.9) if has_values else math.nan for run in kept]
     return Row(
         problem=problem,
         agent=first.agent,
@@ -408,7 +408,7 @@ def _row(problem: str, runs: Sequence[Run]) -> Row:
         checkpoints=users,
         curves=curves,
         episodes_to_90=np.array(
-            [math.inf if users is None else users for users in reached], dtype=float
+            [math.inf if users is None else users for users in users_to_goal], dtype=float
         ),
         certificates=tuple(run.certificate for run in kept),
         questions=tuple(run.questions for run in kept),
@@ -419,5 +419,5 @@ def _row(problem: str, runs: Sequence[Run]) -> Row:
     )
 
 
-def _rounded(value: float | None) -> str:
+def _nine_digits(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.9g}"

@@ -152,15 +152,15 @@ def _legible(comparison: "Comparison") -> list[Promise]:
 
 
 def _regret(comparison: "Comparison", problem: str, promises: Sequence[Promise]) -> Chart:
-    known = comparison.known(problem)
+    regret_known = comparison.known(problem)
     rows = _shown_rows(comparison, problem, promises)
-    series = _curves(comparison, rows, "regret" if known else "mean_return", promises)
-    measure = "Cumulative regret" if known else "Average return"
+    series = _curves(comparison, rows, "regret" if regret_known else "mean_return", promises)
+    measure = "Cumulative regret" if regret_known else "Average return"
     ends = _describe_ends(
         comparison, problem, lambda row: None if row.final is None else row.final.estimate
     )
     facts = {"title": problem, "described": f"{measure} over users on {problem}. {ends}"}
-    if not known:
+    if not regret_known:
         return return_chart(series, legend=_entries(comparison, rows, promises), **facts)
     first = comparison.on(problem)[0]
     chart = regret_chart(series, first.optimal_value, first.uniform_value, **facts)
@@ -215,7 +215,7 @@ def _privacy(comparison: "Comparison", problem: str, _promises: Sequence[Promise
 
     Levels show the learner without privacy, and uniform play.
     """
-    known = comparison.known(problem)
+    regret_known = comparison.known(problem)
     rows = comparison.on(problem)
     looks = agent_looks(comparison)
     series = []
@@ -233,15 +233,15 @@ def _privacy(comparison: "Comparison", problem: str, _promises: Sequence[Promise
         legend.append(Entry(str(OPEN), Look(None, "dash"), _THIN, ink=True))
     gap = comparison.gap(problem)
     users = max(row.users for row in rows)
-    if known and gap:
+    if regret_known and gap:
         levels.append(Level(gap * users, name="uniform play"))
         legend.append(Entry("uniform play", UNIFORM, _THIN))
-    measure = "Regret" if known else "Average return"
+    measure = "Regret" if regret_known else "Average return"
     descriptions = [_describe_agent(rows, agent) for agent in comparison.learners]
-    title = f"regret after {count(users)} users" if known else "average return"
+    title = f"regret after {count(users)} users" if regret_known else "average return"
     return Chart(
         Axis("requested ε", ticks=tuple(comparison.epsilons)),
-        Axis(title, log=known, bottom=0.0 if known else None),
+        Axis(title, log=regret_known, bottom=0.0 if regret_known else None),
         series,
         levels,
         title=problem,

@@ -171,21 +171,21 @@ def _sections(comparison: "Comparison") -> list[Section]:
 
 def _first_section(comparison: "Comparison") -> Section:
     """Regret over users, or returns where regret is not known on any problem."""
-    known = [comparison.known(problem) for problem in comparison.problems]
+    regret_known = [comparison.known(problem) for problem in comparison.problems]
     sentences = []
-    if any(known):
+    if any(regret_known):
         sentences.append(
             "The total loss of all users so far, compared with optimal play; lower is better. "
             "Uniform play loses the same amount with every user. "
         )
-    if not all(known):
+    if not all(regret_known):
         sentences.append(
             "For problems whose exact values are not known: the average return of users, which is "
             "not covered by any guarantee. "
         )
     if comparison.seeds > 1:
         sentences.append("Shaded: pointwise 95\u202f% confidence bands over seeds. ")
-    title = "Regret" if any(known) else "Return"
+    title = "Regret" if any(regret_known) else "Return"
     return Section("regret", title, "".join(sentences), _charts(comparison, "regret"))
 
 
@@ -374,7 +374,7 @@ def _questions(comparison: "Comparison") -> list[dict[str, Any]]:
     learners = []
     for row in comparison.rows:
         by_seed = zip(row.seeds, row.questions, strict=False)
-        seed, questions = next(((seed, asked) for seed, asked in by_seed if asked), (0, ()))
+        seed, questions = next(((seed, own) for seed, own in by_seed if own), (0, ()))
         if not questions:
             continue
         rounds: dict[int, list[Question]] = {}

@@ -231,12 +231,12 @@ def cards(report: ValueReport) -> list[tuple[str, str, str]]:
         about = f"the target minus {_other_policy(report)}"
         named_values.append(("Difference", report.difference, about))
     digits = _decimals(report.estimate)
-    made = []
+    value_cards = []
     for heading, value, about in named_values:
         if value.value is not None:
             text = f"{_capitalize(about)}: {_describe_value(report, value)}."
-            made.append((heading, f"{value.value:.{digits}f}", text))
-    return made + privacy_card(report.estimate.guarantee)
+            value_cards.append((heading, f"{value.value:.{digits}f}", text))
+    return value_cards + privacy_card(report.estimate.guarantee)
 
 
 def _capitalize(text: str) -> str:
