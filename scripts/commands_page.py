@@ -7,12 +7,14 @@ command, an option or a help text.
 """
 
 import enum
+import inspect
 import re
 import textwrap
 import typing
 from pathlib import Path
 from typing import Any
 
+import typer
 import typer.main
 
 from confide.cli import app
@@ -59,9 +61,11 @@ def commands() -> list[tuple[str, Any]]:
 
 def command_section(name: str, command: Any) -> str:
     """One command: what it does, how it is called, and a table of options for each panel."""
-    options = [each for each in command.params if each.param_type_name == "option"]
+    # The options of estimators are read from a context, because they are declared elsewhere.
+    parameters = command.get_params(typer.Context(command))
+    options = [each for each in parameters if each.param_type_name == "option"]
     options = [each for each in options if not each.hidden and each.name != "help"]
-    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    arguments = [each for each in parameters if each.param_type_name == "argument"]
     usage = " ".join([name, *map(argument_usage, arguments), "[OPTIONS]" if options else ""])
     lines = [f"## `{name}`", "", help_text(command.help), "", "```text", usage.rstrip(), "```", ""]
     panels: dict[str, list[Any]] = {}
@@ -85,8 +89,9 @@ def argument_usage(argument: Any) -> str:
 
 
 def help_text(text: str | None) -> str:
-    """The help of a command as Markdown. The commands below the word `Examples:` become code."""
-    before, _, examples = (text or "").replace("\b\n", "").replace("\f", "").partition("Examples:")
+    """The help of a command as Markdown. The commands below `Example:` or `Examples:` become code."""
+    before, *rest = re.split(r"^Examples?:\n", inspect.cleandoc(text or ""), flags=re.MULTILINE)
+    examples = "".join(rest)
     paragraphs = [escape(" ".join(each.split())) for each in before.split("\n\n")]
     if examples:
         code = textwrap.dedent(examples.strip("\n")).rstrip()
