@@ -302,7 +302,7 @@ def _services(place: Path, mutants: int, rng: np.random.Generator) -> list[str]:
         shutil.copytree(place, copied)
         database = copied / "service.sqlite"
         if rng.random() < 0.6:
-            places = [
+            columns = [
                 "run SET manifest",
                 "run SET state",
                 "run SET spec",
@@ -312,9 +312,9 @@ def _services(place: Path, mutants: int, rng: np.random.Generator) -> list[str]:
             ]
             with sqlite3.connect(database) as db:
                 db.execute("DROP TRIGGER release_is_not_changed")
-                place = rng.choice(places)
+                column = rng.choice(columns)
                 value = rng.choice(["0", "-1", "1e999", *LEDGER_VALUES[5:7]])
-                db.execute(f"UPDATE {place} = {value}")
+                db.execute(f"UPDATE {column} = {value}")
                 db.execute(f"DELETE FROM open_sum WHERE {rng.integers(2)}")
             db.close()
         else:
