@@ -54,7 +54,7 @@ def reference(epsilon: float, distance: float, log_ratio: float, dimension: int)
         radius = mpmath.sqrt(square)
 
         def within(rest: Any) -> Any:
-            """The probability of a chi-square variable (2 pairs degrees of freedom) below 2 rest."""
+            """The probability of a chi-square variable (2 pairs degrees) below 2 rest."""
             term = total = mpmath.mpf(1)
             for j in range(1, pairs):
                 term *= rest / j

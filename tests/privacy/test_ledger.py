@@ -694,7 +694,7 @@ def test_kill_9_in_the_middle_of_1000_spends_loses_none_and_counts_none_twice(pa
 
 
 def test_what_was_spent_is_nominal() -> None:
-    """`Account.epsilon` is no guarantee for somebody who decides after each release whether to stop.
+    """`Account.epsilon` is no guarantee for a reader who decides after each release when to stop.
 
     There are up to 400 releases of mu = 0.1. The reader stops when the log-likelihood ratio is 0.3
     above the epsilon that `Account.epsilon` states. At that epsilon, delta is more than twice the
