@@ -200,7 +200,7 @@ def both_seen(model, who, method, world, noise):
         else np.zeros(0)
     )
     bound = tap(lambda: model.improvement(POLICY, test, method=method, noise=noise.fork()))
-    mixture = improvement_question._asked(model, None, test, PRIVATE, method).mixture
+    mixture = improvement_question._choose_test(model, None, test, PRIVATE, method).mixture
     return np.concatenate([released, bound, [] if mixture is None else [mixture.clip]])
 
 
@@ -213,7 +213,7 @@ def both(monkeypatch):
     with monkeypatch.context() as untapped:
         untapped.setattr(question, "LogSums", LogSums)
         model, who = learned()
-    asked = improvement_question._asked(
+    asked = improvement_question._choose_test(
         model,
         CandidatePolicy(np.eye(2)[POLICY], np.ones(3, bool)),
         people(1, 0, 1.0).split(0.5)[1],
@@ -227,7 +227,7 @@ def both(monkeypatch):
     )  # in memory every log has a name of its own: neighbours have the same
     monkeypatch.setattr(
         improvement_question,
-        "_asked",
+        "_choose_test",
         lambda *call, **_: fixed if call[-1] == "weights" else models,
     )
     yield lambda method: Subject(functools.partial(both_seen, model, who, method))
@@ -252,7 +252,7 @@ def test_an_improvement_bound_survives_and_its_twins_do_not(both, monkeypatch, m
     # the clip is as large as the largest weight among the people who are tested, instead of the
     # released model's
     else:
-        fixed = improvement_question._asked(method)
+        fixed = improvement_question._choose_test(method)
 
         def recomputed(_, __, holdout, *___, **____):
             largest = max(
@@ -261,5 +261,5 @@ def test_an_improvement_bound_survives_and_its_twins_do_not(both, monkeypatch, m
             )
             return dataclasses.replace(fixed, mixture=Mixture(1.0, min(1 + largest, 20.0), 0.0))
 
-        monkeypatch.setattr(improvement_question, "_asked", recomputed)
+        monkeypatch.setattr(improvement_question, "_choose_test", recomputed)
         assert attack(Subject(honest.seen), runs=100).refuted

@@ -94,7 +94,7 @@ def costs_of(thetas: Array, gains: Array, Q: Array, R: Array, first: Array, nois
     N = len(thetas)
     m = len(gains)
     H, d, n = gains.shape[1:]
-    found = np.zeros((N, m))
+    solution = np.zeros((N, m))
     F = np.zeros((n, n))
     X = np.zeros((n, n))
     Y = np.zeros((n, n))
@@ -123,8 +123,8 @@ def costs_of(thetas: Array, gains: Array, Q: Array, R: Array, first: Array, nois
                         X[i, j] = noise[i, j]
                         for k in range(n):
                             X[i, j] += Y[i, k] * F[j, k]
-            found[a, g] = cost
-    return found
+            solution[a, g] = cost
+    return solution
 
 
 @njit

@@ -147,7 +147,7 @@ def choose_gains(
     times = problem.times
     scenarios = draw_scenarios(estimate, costs, rng)
     cautious_scenarios = draw_scenarios(conservative, costs, rng)
-    warn_of_gain_bound(scenarios.held_back() >= SURE, costs.gain_bound)
+    warn_of_gain_bound(scenarios.share_above_gain_bound() >= SURE, costs.gain_bound)
     safe = safe_gains(conservative, cautious_scenarios)
     if problem.samples:
         gains = sampled_gains(

@@ -49,7 +49,7 @@ class CertaintyEquivalentLQ(Learner):
         schedule: Schedule | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
-        made = tight(
+        calibration = tight(
             public,
             self.name,
             episodes=episodes,
@@ -59,4 +59,4 @@ class CertaintyEquivalentLQ(Learner):
             schedule=schedule,
         )
         identity = Identity(self.name, 1, public=public)
-        super().__init__(made, privacy=privacy, identity=identity, noise=noise)
+        super().__init__(calibration, privacy=privacy, identity=identity, noise=noise)

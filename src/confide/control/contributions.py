@@ -84,7 +84,10 @@ class ControlRows:
 
     @property
     def about(self) -> str:
-        return f"second moments of {self.dimension} states and inputs, among themselves and with {self.states} next states"
+        return (
+            f"second moments of {self.dimension} states and inputs, among themselves and with "
+            f"{self.states} next states"
+        )
 
     @property
     def size(self) -> int:
@@ -302,7 +305,8 @@ class Residuals:
     def __post_init__(self) -> None:
         if not (1e-9 <= self.clip < 1e50 and 1e-9 <= self.cap < 1e50 and self.reach > 0):
             raise InvalidParameter(
-                f"clip, cap and reach must be positive and finite, got {self.clip}, {self.cap} and {self.reach}"
+                f"clip, cap and reach must be positive and finite, got {self.clip}, {self.cap} and "
+                f"{self.reach}"
             )
         p = self.bound.dimension
         n = self.bound.states

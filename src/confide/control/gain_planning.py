@@ -15,7 +15,8 @@ def warn_of_gain_bound(held_back: bool, gain_bound: float) -> None:
     """
     if held_back:
         warnings.warn(
-            f"gain_bound={gain_bound:g} limits the controller: the gains that are best for the estimated system are larger. "
+            f"gain_bound={gain_bound:g} limits the controller: the gains that are best for the "
+            "estimated system are larger. "
             "If the inputs allow it, give the system a larger gain_bound",
             GainBoundWarning,
             stacklevel=3,

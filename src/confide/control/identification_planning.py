@@ -174,7 +174,8 @@ class InformationForm:
         prefers gains that fit the noise.
         """
         return max(
-            (self.posterior(2.0**-k, costs) for k in range(SCALES)), key=lambda found: found[1]
+            (self.posterior(2.0**-k, costs) for k in range(SCALES)),
+            key=lambda estimate: estimate[1],
         )[0]
 
 
@@ -305,8 +306,8 @@ class Scenarios:
 
     def excess(self, gains: Array) -> Array:
         """What gains [g, h, d, n] cost more than the open loop, relative to it [i, g]."""
-        found = _costs(self.systems, gains, self.costs) / self.open_loop[:, None] - 1
-        return np.nan_to_num(found, nan=_WORST, posinf=_WORST)
+        excess_costs = _costs(self.systems, gains, self.costs) / self.open_loop[:, None] - 1
+        return np.nan_to_num(excess_costs, nan=_WORST, posinf=_WORST)
 
     def savings(self) -> Array:
         """What the best gains for each system would cost less than the open loop, relative to it
@@ -323,7 +324,7 @@ class Scenarios:
         saved: Array = 1 - np.array(best) / self.open_loop
         return saved
 
-    def held_back(self) -> float:
+    def share_above_gain_bound(self) -> float:
         """In how many of the systems the best gains are longer than the bound on gains allows, as a
         share.
         """

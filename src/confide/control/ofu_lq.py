@@ -96,7 +96,7 @@ class OptimisticControl:
 
     def confidence(self, released: Released) -> ConfidenceSet:
         S, C = self.bound.unpack(released.values)
-        made = self.printed
+        constants = self.printed
         radius = self.public.noise_radius
         if self.regularizer is not None:
             V, U, regularity = check_regularized(
@@ -107,13 +107,13 @@ class OptimisticControl:
                 self.public.inputs,
             )
             return regularized_set(V, U, regularity, noise_radius=radius, failure=self.failure)
-        if made is not None:
+        if constants is not None:
             return printed_set(
                 S,
                 C,
-                lambda_min=made.lambda_min,
-                lambda_max=made.lambda_max,
-                nu=made.nu,
+                lambda_min=constants.lambda_min,
+                lambda_max=constants.lambda_max,
+                nu=constants.nu,
                 noise_radius=radius,
                 failure=self.failure,
             )
@@ -133,7 +133,8 @@ class OptimisticControl:
             start = "each user starts" if self.printed is not None else "a random start is"
             return Description(
                 "tight" if self.printed is None else "paper",
-                f"the cheapest system, from where {start}, of the set of Lemma 1 with a custom regularizer: {self.regularizer.describe()}",
+                f"the cheapest system, from where {start}, of the set of Lemma 1 with a custom "
+                f"regularizer: {self.regularizer.describe()}",
             )
         if self.printed is not None:
             proved = (
@@ -143,7 +144,8 @@ class OptimisticControl:
             )
             return Description(
                 "paper",
-                "for the state in which each user starts, the cheapest system of the printed confidence set, computed from releases; "
+                "for the state in which each user starts, the cheapest system of the printed "
+                "confidence set, computed from releases; "
                 f"a user's gains depend on the user's start and must not be published{proved}",
             )
         holds = (
@@ -164,7 +166,10 @@ def tight(
     failure: float,
     regularizer: ControlRegularizer | None,
 ) -> Calibration:
-    """One query, clipped as a whole, through the counter with the least noise at geometric times."""
+    """One query, clipped as a whole.
+
+    It goes through the counter with the least noise at geometric times.
+    """
     n = public.states
     d = public.inputs
     size = 1 + public.gain_bound**2
@@ -187,25 +192,25 @@ def paper(
     failure: float,
     regularizer: ControlRegularizer | None,
 ) -> Calibration:
-    """[Chowdhury21, Sec.
+    """The calibration of [Chowdhury21, Sec. IV].
 
-    IV]. What Assumption 1 bounds is clipped there: next states to length 1, an episode to H times
-    one step.
+    What Assumption 1 bounds is clipped there: next states to length 1, an episode to H times one
+    step.
     """
-    made = printed_control(privacy, public, episodes=episodes, failure=failure)
+    constants = printed_control(privacy, public, episodes=episodes, failure=failure)
     chosen = choose_schedule(schedule, one_tree(episodes))
     algorithm = OptimisticControl(
         public,
-        ControlSums(made.bound, 0.0, 1.0),
+        ControlSums(constants.bound, 0.0, 1.0),
         chosen.leaves,
         failure,
-        printed=made,
+        printed=constants,
         regularizer=regularizer,
     )
     if isinstance(privacy, NoPrivacy):
         return Calibration(algorithm, chosen)
     tree = Tree(chosen.leaves)
-    return Calibration(algorithm, chosen, tree, made.loss(privacy, tree.column_norm(2)))
+    return Calibration(algorithm, chosen, tree, constants.loss(privacy, tree.column_norm(2)))
 
 
 class OFULQ(Learner):
@@ -286,24 +291,26 @@ class OFULQ(Learner):
     ) -> None:
         if not isinstance(public, LQPublic):
             raise InvalidParameter(
-                f"{self.name} needs a linear system with quadratic costs (LQSystem.public), got {type(public).__name__}"
+                f"{self.name} needs a linear system with quadratic costs (LQSystem.public), got "
+                f"{type(public).__name__}"
             )
         check_episodes_and_privacy(episodes, privacy)
         check_choices(calibration, None, failure)
         if regularizer is not None and not callable(regularizer):
             raise InvalidParameter(
-                f"regularizer must be a function of what is public about the system, got regularizer={shown(regularizer)}"
+                "regularizer must be a function of what is public about the system, got "
+                f"regularizer={shown(regularizer)}"
             )
         own = None if regularizer is None else make_regularizer(regularizer, public)
         calibrate = tight if calibration == "tight" else paper
-        made = calibrate(public, episodes, privacy, schedule, failure, own)
+        calibrated = calibrate(public, episodes, privacy, schedule, failure, own)
         # A regularizer has no identity, because it is the user's own code. Whether there is one is
         # part of the agent's.
         named = {} if own is None else {"own_regularizer": True}
         identity = Identity(
             self.name, 1, public=public, calibration=calibration, failure=failure, **named
         )
-        super().__init__(made, privacy=privacy, identity=identity, noise=noise)
+        super().__init__(calibrated, privacy=privacy, identity=identity, noise=noise)
 
     def optimism(self, start: Array | None = None) -> tuple[float, float]:
         """(the expected cost of the system that is planned for, a bound below which no plausible
@@ -313,9 +320,11 @@ class OFULQ(Learner):
         and must not be published.
         """
         assert isinstance(self.algorithm, OptimisticControl)
-        known = self.algorithm.confidence(self.released())
+        plausible = self.algorithm.confidence(self.released())
         costs = self.algorithm._costs
         bound = self.algorithm.public.parameter_bound
-        found = optimistic(known.theta, known.V, known.beta, *costs, bound=bound, first=start)
-        below = lagrangian_bound(known.theta, known.V, known.beta, *costs, first=start)
-        return found.cost, below.value
+        cheapest = optimistic(
+            plausible.theta, plausible.V, plausible.beta, *costs, bound=bound, first=start
+        )
+        below = lagrangian_bound(plausible.theta, plausible.V, plausible.beta, *costs, first=start)
+        return cheapest.cost, below.value

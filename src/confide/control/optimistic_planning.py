@@ -248,22 +248,23 @@ def optimistic(
         start = _NO_START
     elif start.shape != theta.shape or not np.isfinite(start).all():
         raise InvalidParameter(
-            f"start must be finite and have the shape {theta.shape} of the estimate, got {start.shape}"
+            f"start must be finite and have the shape {theta.shape} of the estimate, got "
+            f"{start.shape}"
         )
     else:
         start = writable(start)
-    found, J, gains, steps, flag = _search.search(
+    theta_found, J, gains, steps, flag = _search.search(
         theta, V, float(beta), model, float(bound), start, tolerance, iterations
     )
     if flag == 2:
         raise InvalidParameter(
             "the estimate must be finite and V positive definite: add to the ridge"
         )
-    return OptimisticModel(found, J, gains, steps, flag == 1)
+    return OptimisticModel(theta_found, J, gains, steps, flag == 1)
 
 
 def plan_optimistically(
-    known: ConfidenceSet,
+    plausible: ConfidenceSet,
     released: Released,
     costs: tuple[Array, Array, int, float],
     *,
@@ -275,14 +276,14 @@ def plan_optimistically(
 
     `costs` are Q, R, the horizon and the radius of the noise.
     """
-    found = optimistic(known.theta, known.V, known.beta, *costs, bound=bound)
-    gains = within_bound(found.gains, gain_bound)
-    warn_of_gain_bound(warns and bool((gains != found.gains).any()), gain_bound)
-    return _round(LinearPolicy(gains), known, released)
+    cheapest = optimistic(plausible.theta, plausible.V, plausible.beta, *costs, bound=bound)
+    gains = within_bound(cheapest.gains, gain_bound)
+    warn_of_gain_bound(warns and bool((gains != cheapest.gains).any()), gain_bound)
+    return _round(LinearPolicy(gains), plausible, released)
 
 
 def plan_for_starts(
-    known: ConfidenceSet,
+    plausible: ConfidenceSet,
     released: Released,
     costs: tuple[Array, Array, int, float],
     *,
@@ -298,13 +299,13 @@ def plan_for_starts(
     """
     Q, R, horizon, noise_radius = costs
     rule = OptimisticPolicy(
-        known.theta, known.V, known.beta, Q, R, horizon, noise_radius, bound, gain_bound
+        plausible.theta, plausible.V, plausible.beta, Q, R, horizon, noise_radius, bound, gain_bound
     )
-    return _round(rule, known, released)
+    return _round(rule, plausible, released)
 
 
-def _round(policy: Policy, known: ConfidenceSet, released: Released) -> PublicRound:
-    signal = float(known.V.trace() / len(known.V)) if released.generation else None
+def _round(policy: Policy, plausible: ConfidenceSet, released: Released) -> PublicRound:
+    signal = float(plausible.V.trace() / len(plausible.V)) if released.generation else None
     return PublicRound((policy,), {"seed": released.memory["seed"]}, signal)
 
 
@@ -384,7 +385,8 @@ def _model(
         )
     if horizon < 1 or not 0 <= noise_radius < math.inf:
         raise InvalidParameter(
-            f"horizon must be at least 1 and noise_radius not negative, got {horizon} and {noise_radius}"
+            f"horizon must be at least 1 and noise_radius not negative, got {horizon} and "
+            f"{noise_radius}"
         )
     start = np.empty(0) if first is None else writable(first)
     if first is not None and (start.shape != (n,) or not np.isfinite(start).all()):
@@ -399,6 +401,7 @@ def _region(theta: Array, V: Array, beta: float, bound: float) -> Array:
         raise InvalidParameter(f"V must have shape {(p, p)} to fit the estimate, got {V.shape}")
     if not (0 <= beta < math.inf and bound > 0):
         raise InvalidParameter(
-            f"beta must be finite and not negative and bound positive, got beta={beta} and bound={bound}"
+            f"beta must be finite and not negative and bound positive, got beta={beta} and "
+            f"bound={bound}"
         )
     return V

@@ -1,6 +1,4 @@
-"""The constants printed in [Chowdhury21, Sec.
-
-IV] for linear quadratic control, and their exact privacy loss.
+"""The constants of [Chowdhury21, Sec. IV] for linear quadratic control, and their privacy loss.
 
 Letters are the paper's. It has two counters, of z z^T and of z x'^T, through binary trees, each
 (epsilon/2, delta/2)-private by its own account. Both are one query here: (upper triangle of S, (1 +
@@ -49,7 +47,10 @@ class PrintedControl:
         return (self.lambda_min + self.lambda_max) / 2
 
     def loss(self, privacy: Request, column_norm: float) -> Loss:
-        """The loss of a user who enters a counter with this norm (sqrt(m) for a tree of m levels)."""
+        """The loss of a user who enters a counter with this norm.
+
+        It is sqrt(m) for a tree of m levels.
+        """
         if self.sigma_1 == 0:
             return NO_PRIVACY
         return GaussianDP(

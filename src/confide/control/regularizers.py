@@ -1,6 +1,6 @@
-"""Adaptive control with changing regularizers [Chowdhury21, Sec.
+"""Adaptive control with changing regularizers, the general procedure of [Chowdhury21, Sec. III-A].
 
-III-A]: the general procedure of the paper. Public.
+Public.
 
 In episode k it solves with V_k = Z^T Z + H_k and U_k = Z^T X + L_k, where the regularizers H_k and
 L_k may be anything (noise included) whose size Assumption 2 bounds. Lemma 1 turns the bounds into
@@ -73,26 +73,30 @@ class AddedIdentity:
 
 def make_regularizer(make: MakeControlRegularizer, public: "LQPublic") -> ControlRegularizer:
     """The caller's regularizer for this system, checked."""
-    made: ControlRegularizer = has(
+    regularizer: ControlRegularizer = has(
         "regularizer(public)",
         make(public),
         ("regularize", "describe"),
         "what a regularizer of a linear system has",
     )
-    return made
+    return regularizer
 
 
 def check_regularized(
-    made: tuple[Array, Array, Regularity], states: int, inputs: int
+    regularized: tuple[Array, Array, Regularity], states: int, inputs: int
 ) -> tuple[Array, Array, Regularity]:
     """What a regularizer returned, with the right shapes, finite, and V symmetric.
 
     It is public, so errors may quote it.
     """
-    if not isinstance(made, tuple) or len(made) != 3 or not isinstance(made[2], Regularity):
+    if (
+        not isinstance(regularized, tuple)
+        or len(regularized) != 3
+        or not isinstance(regularized[2], Regularity)
+    ):
         raise InvalidParameter("regularize must return V, U and a Regularity")
     p = states + inputs
-    V, U = (np.array(each, dtype=float) for each in made[:2])
+    V, U = (np.array(each, dtype=float) for each in regularized[:2])
     for name, matrix, shape in (("V", V, (p, p)), ("U", U, (p, states))):
         if matrix.shape != shape or not np.isfinite(matrix).all():
             raise InvalidParameter(
@@ -100,4 +104,4 @@ def check_regularized(
             )
     if not np.allclose(V, V.T):
         raise InvalidParameter("regularize must return a symmetric V")
-    return V, U, made[2]
+    return V, U, regularized[2]

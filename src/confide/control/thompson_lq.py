@@ -73,7 +73,8 @@ class AdaptiveControl:
 
     def describe(self) -> Description:
         kind = (
-            f"{self.problem.samples} samples, {self.problem.spread:g} x the posterior's standard deviation"
+            f"{self.problem.samples} samples, {self.problem.spread:g} x the posterior's standard "
+            "deviation"
             if self.problem.samples
             else "its mean"
         )
@@ -150,7 +151,8 @@ def tight(
     """Of both controllers: each batch is one leaf that is released on its own."""
     if not isinstance(public, LQPublic):
         raise InvalidParameter(
-            f"{name} needs a linear system with quadratic costs (LQSystem.public), got {type(public).__name__}"
+            f"{name} needs a linear system with quadratic costs (LQSystem.public), got "
+            f"{type(public).__name__}"
         )
     check_episodes_and_privacy(episodes, privacy)
     bound = residual_bound(public, privacy)
@@ -171,7 +173,8 @@ def tight(
     chosen = choose_schedule(schedule, default)
     if chosen.leaves > MOST:
         raise InvalidParameter(
-            f"{name} takes at most {MOST} releases, got {chosen.leaves}: it plans from all of them, and devices would download all of them"
+            f"{name} takes at most {MOST} releases, got {chosen.leaves}: it plans from all of "
+            "them, and devices would download all of them"
         )
     # with any schedule, later users must repay it
     explores = default.leaves > 1 and chosen.leaves > 1
@@ -238,7 +241,7 @@ class ThompsonLQ(Learner):
     ) -> None:
         check_choices("tight", bonus_scale)
         spread = 0.4 if bonus_scale is None else bonus_scale
-        made = tight(
+        calibrated = tight(
             public,
             self.name,
             episodes=episodes,
@@ -248,4 +251,4 @@ class ThompsonLQ(Learner):
             schedule=schedule,
         )
         identity = Identity(self.name, 1, public=public, spread=spread)
-        super().__init__(made, privacy=privacy, identity=identity, noise=noise)
+        super().__init__(calibrated, privacy=privacy, identity=identity, noise=noise)

@@ -17,6 +17,10 @@ FINE = 2**20
 PART = 2**8
 
 
+# The check of a user stands in each file of kernels that needs it, under its own name, because a
+# kernel may call kernels of its own file only: a cached kernel does not notice that one in another
+# file has changed. The three copies (_counting_kernels, _gain_kernels, _return_kernels) must agree
+# about which users contribute zero.
 @njit
 def acceptable(
     states: Ints, actions: Ints, rewards: Array, first: int, last: int, S: int, A: int

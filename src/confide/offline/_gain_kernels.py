@@ -13,6 +13,10 @@ Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[Any]
 
 
+# The check of a user stands in each file of kernels that needs it, under its own name, because a
+# kernel may call kernels of its own file only: a cached kernel does not notice that one in another
+# file has changed. The three copies (_counting_kernels, _gain_kernels, _return_kernels) must agree
+# about which users contribute zero.
 @njit
 def sensible(
     states: Ints, actions: Ints, rewards: Array, first: int, last: int, S: int, A: int
@@ -46,10 +50,14 @@ def before_gap(gaps: Ints, begin: int, stop: int) -> int:
 
 @njit
 def reward_of(
-    known: Array, state: int, action: int, logged: float, low: float, high: float
+    public_rewards: Array, state: int, action: int, logged: float, low: float, high: float
 ) -> float:
     """The public reward, or the logged one, clipped."""
-    return float(known[state, action]) if known.size > 0 else min(max(logged, low), high)
+    return (
+        float(public_rewards[state, action])
+        if public_rewards.size > 0
+        else min(max(logged, low), high)
+    )
 
 
 @njit
@@ -65,7 +73,7 @@ def gains(
     target: Array,
     changed: Ints,
     terminal: Ints,
-    known: Array,
+    public_rewards: Array,
     low: float,
     high: float,
     discount: float,
@@ -112,7 +120,7 @@ def gains(
                 # finite, as its logarithm is then
                 ratio = min(1.0 - share + share * target[s, a] / p, 1e300)
                 log_weight += np.log(ratio) if ratio > 0.0 else -np.inf
-            r = reward_of(known, s, a, rewards[i], low, high)
+            r = reward_of(public_rewards, s, a, rewards[i], low, high)
             total += power * r * (np.exp(min(log_weight, np.log(clip))) - 1.0)
             power *= discount
             if terminal[s]:
@@ -134,7 +142,7 @@ def returns(
     gaps: Ints,
     terminal: Ints,
     choices: int,
-    known: Array,
+    public_rewards: Array,
     low: float,
     high: float,
     discount: float,
@@ -167,7 +175,7 @@ def returns(
         power = 1.0
         over = ends and stop == whole
         for i in range(begin, stop):
-            total += power * reward_of(known, states[i], actions[i], rewards[i], low, high)
+            total += power * reward_of(public_rewards, states[i], actions[i], rewards[i], low, high)
             power *= discount
             if terminal[states[i]]:
                 over = True

@@ -13,6 +13,10 @@ Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[Any]
 
 
+# The check of a user stands in each file of kernels that needs it, under its own name, because a
+# kernel may call kernels of its own file only: a cached kernel does not notice that one in another
+# file has changed. The three copies (_counting_kernels, _gain_kernels, _return_kernels) must agree
+# about which users contribute zero.
 @njit
 def makes_sense(
     states: Ints, actions: Ints, rewards: Array, first: int, last: int, S: int, A: int
@@ -79,7 +83,7 @@ def first_visit_returns(
     gaps: Ints,
     terminal: Ints,
     choices: int,
-    known: Array,
+    public_rewards: Array,
     low: float,
     high: float,
     discount: float,
@@ -133,8 +137,8 @@ def first_visit_returns(
             for i in range(stop - 1, start - 1, -1):
                 s = states[i]
                 paid = min(max(rewards[i], low), high)
-                if known.size > 0:
-                    paid = known[s, actions[i]]
+                if public_rewards.size > 0:
+                    paid = public_rewards[s, actions[i]]
                 G = paid + discount * G
                 if place > 0 and rows[place - 1] == i:
                     place -= 1

@@ -98,7 +98,7 @@ class Moments:
             and abs(square - self.balance * x**2) <= (1 + 2 * self.balance * self._most) * self.grid
         )
 
-    def added_up(self, numbers: Array, unit: float) -> Bounded:
+    def sum_of_numbers(self, numbers: Array, unit: float) -> Bounded:
         """One number per user, in units, before the clip."""
         # What is printed must not depend on the data.
         with np.errstate(all="ignore"):
@@ -137,7 +137,7 @@ class Gains:
             )
         table = self.table
         highest = float(self.rest[-1])
-        found = _kernels.gains(
+        gains = _kernels.gains(
             users.states,
             users.actions,
             users.rewards,
@@ -149,7 +149,7 @@ class Gains:
             self.target,
             self.changed,
             table.terminal,
-            _known(table),
+            _public_rewards(table),
             table.reward_low,
             table.reward_high,
             float(table.discount),
@@ -158,7 +158,7 @@ class Gains:
             float(self.share),
             float(self.clip),
         )
-        return self.bound.added_up(found, self.clip * highest)
+        return self.bound.sum_of_numbers(gains, self.clip * highest)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,7 +181,7 @@ class Shortfalls:
             raise InvalidParameter('the log has no actions: open it with action="action"')
         table = self.table
         highest = float(self.rest[-1])
-        found = _kernels.returns(
+        returns = _kernels.returns(
             users.states,
             users.actions,
             users.rewards,
@@ -191,7 +191,7 @@ class Shortfalls:
             _gaps(users),
             table.terminal,
             table.actions,
-            _known(table),
+            _public_rewards(table),
             table.reward_low,
             table.reward_high,
             float(table.discount),
@@ -199,7 +199,7 @@ class Shortfalls:
             table.ends,
             highest,
         )
-        return self.bound.added_up(highest - found, highest - self.lowest)
+        return self.bound.sum_of_numbers(highest - returns, highest - self.lowest)
 
 
 def _gaps(users: LoggedUsers) -> Bools:
@@ -207,5 +207,5 @@ def _gaps(users: LoggedUsers) -> Bools:
     return np.zeros(0, dtype=np.bool_) if users.gaps is None else users.gaps
 
 
-def _known(table: LoggedTable) -> Array:
+def _public_rewards(table: LoggedTable) -> Array:
     return np.zeros((0, 0)) if table.rewards is None else table.rewards

@@ -287,8 +287,8 @@ class PolicyRows:
     P: Array
     seen: Bools
     # Rows with enough visits whose next state is known, and with enough visits at all.
-    known: Bools
-    paying: Bools
+    enough_moves: Bools
+    enough_visits: Bools
     # Visits [row] whose next state is known; 1 where they are too few.
     visits: Array
     # Standard deviation of the noise of a cell [row], and the number of cells [row].
@@ -317,7 +317,7 @@ class PolicyRows:
         P = np.maximum(self.P, 0.0)
         spread = (P * worth**2).sum(axis=1) - (P * worth).sum(axis=1) ** 2
         sampling = np.maximum(spread, 0.0) / self.visits
-        return float((noise + sampling)[self.known].sum())
+        return float((noise + sampling)[self.enough_moves].sum())
 
 
 def policy_rows(model: Dynamics, held: Counted, policy: Array) -> PolicyRows:
@@ -359,14 +359,16 @@ def counted_rows(
     learned_visits = sparse.diags(np.maximum(model.visits.ravel(), 0.0))
     expected = (members @ learned_visits @ model.P).toarray()
     all_visits, all_std = held.visits()
-    paying = np.asarray(members @ all_visits) > ROW * np.sqrt(np.asarray(members @ all_std**2))
+    enough_visits = np.asarray(members @ all_visits) > ROW * np.sqrt(
+        np.asarray(members @ all_std**2)
+    )
     moves, moves_std = moves_of(held.cuts, all_visits, all_std, held.noise, support)
     visits = np.asarray(members @ moves)
     std = np.sqrt(np.asarray(members @ moves_std**2))
     noise = held.noise * np.sqrt(np.asarray(members.sum(axis=1)).ravel())
-    known = visits > ROW * std
-    visits = np.where(known, visits, 1.0)
-    seen = (expected > least_cell * noise[:, None]) & known[:, None]
+    enough_moves = visits > ROW * std
+    visits = np.where(enough_moves, visits, 1.0)
+    seen = (expected > least_cell * noise[:, None]) & enough_moves[:, None]
     # E[1/n] is larger than 1/E[n].
     corrected_visits = visits * (1 + (std / visits) ** 2)
     # A row of a terminal state has no cells, and nothing of it is known.
@@ -376,8 +378,8 @@ def counted_rows(
         members=members,
         P=np.where(seen, counts, 0.0) / corrected_visits[:, None],
         seen=seen,
-        known=known,
-        paying=paying,
+        enough_moves=enough_moves,
+        enough_visits=enough_visits,
         visits=visits,
         noise=noise,
         cells=cells,
@@ -398,7 +400,7 @@ def _worth_of_probabilities(
     P = np.maximum(rows.P, 0.0)
     power = discount
     for after in above_least[-2::-1]:
-        taken = (rows.weights.T @ at) * rows.known
+        taken = (rows.weights.T @ at) * rows.enough_moves
         worth += power * taken[:, None] * after
         at = taken @ P
         # Noisy probabilities may add up to more than one.

@@ -28,28 +28,35 @@ METHODS = ("auto", "weights", "model")
 VALUE_LEVEL = 0.9
 _BASIS = {
     "weights": (
-        "proved: clipping weights only lowers the mean gain, if the logged probabilities are those with which actions were taken and "
+        "proved: clipping weights only lowers the mean gain, if the logged probabilities are those "
+        "with which actions were taken and "
         "rewards are as stated; the level was computed for the worst two-point laws of gains "
         "(benchmarks/results/improvement_level.md), and measured: "
         "benchmarks/results/improvement.md"
     ),
-    "model": "measured, not proved: 478 of 480 bounds were true in the simulations of benchmarks/results/improvement.md",
+    "model": "measured, not proved: 478 of 480 bounds were true in the simulations of "
+    "benchmarks/results/improvement.md",
 }
 
 
 _LOW = (
-    "What makes a bound low: noise, few users, and whatever is not known of a trajectory. It counts up to the first step that is missing, "
-    "and as the worst case after it. If many cells are missing, import the log with --fill-state, --fill-action or --fill-reward"
+    "What makes a bound low: noise, few users, and whatever is not known of a trajectory. It "
+    "counts up to the first step that is missing, "
+    "and as the worst case after it. If many cells are missing, import the log with --fill-state, "
+    "--fill-action or --fill-reward"
 )
 _NOTHING_UNRECORDED = Assumption(
     "nothing-unrecorded",
-    "Nothing that the log does not record influenced both the choice of the action and what followed. "
-    "If those who decided saw more than the log contains, a bound may be false whatever its confidence is, "
+    "Nothing that the log does not record influenced both the choice of the action and what "
+    "followed. "
+    "If those who decided saw more than the log contains, a bound may be false whatever its "
+    "confidence is, "
     "and no test on the same log can show it.",
 )
 _SAME_FUTURE = Assumption(
     "same-future",
-    "People who are treated in future are like those in the log, and actions do to them what they did in the log.",
+    "People who are treated in future are like those in the log, and actions do to them what they "
+    "did in the log.",
 )
 # What a bound, or a value, assumes about how the log came about: in words for those who know where
 # the log comes from.
@@ -66,7 +73,8 @@ ASSUMPTIONS = {
         _NOTHING_UNRECORDED,
         Assumption(
             "state-is-enough",
-            "The recorded state is enough to predict what follows: of two people in the same state who get the same action, "
+            "The recorded state is enough to predict what follows: of two people in the same state "
+            "who get the same action, "
             "neither has better prospects because of what happened before.",
         ),
         _SAME_FUTURE,
@@ -105,7 +113,7 @@ class Improvement:
 
     @property
     def basis(self) -> str:
-        """What is proved, and what is measured; and what makes a bound low, whatever the data are."""
+        """What is proved, what is measured, and what makes a bound low whatever the data are."""
         return f"{_BASIS[self.method]}. {_LOW}"
 
     @property
@@ -125,11 +133,13 @@ class Improvement:
         how = f"{self.users:,} people it was not learned from, method {self.method}"
         if not self.shown:
             return (
-                f"not shown to be better than the logged policy: the lower bound of the gain is {self.bound:.3g} in the return of "
+                "not shown to be better than the logged policy: the lower bound of the gain is "
+                f"{self.bound:.3g} in the return of "
                 f"{self.horizon:,} steps, which is not above zero (tested on {how})"
             )
         return (
-            f"{who} is better than the logged policy by at least {self.bound:.3g} in the return of {self.horizon:,} steps, "
+            f"{who} is better than the logged policy by at least {self.bound:.3g} in the return of "
+            f"{self.horizon:,} steps, "
             f"with {100 * self.level:g} % confidence (tested on {how})"
         )
 
@@ -155,22 +165,24 @@ class Improvement:
             held = json.loads(data)
             if held["format"] != _FORMAT:
                 raise StateError(
-                    f"the bound has format {held['format']}, this version of confide reads {_FORMAT}"
+                    f"the bound has format {held['format']}, this version of confide reads "
+                    f"{_FORMAT}"
                 )
             names = ("bound", "method", "share", "clip", "horizon", "users")
             certificate = Certificate(held["certificate"]) if held["certificate"] else None
             choice("method", held["method"], METHODS[1:])
-            found = cls(
+            bound = cls(
                 **{name: held[name] for name in names},
                 guarantee=Guarantee.from_json(held["guarantee"]),
                 certificate=certificate,
                 learned=_value_in(held["learned"]),
             )
-            str(found)
-            return found
+            str(bound)
+            return bound
         except DAMAGED as error:
             raise StateError(
-                f"this is not an improvement bound, or it is damaged or cut off: {type(error).__name__}"
+                "this is not an improvement bound, or it is damaged or cut off: "
+                f"{type(error).__name__}"
             ) from None
 
     def save(self, folder: str | Path) -> None:

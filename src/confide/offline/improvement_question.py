@@ -1,4 +1,13 @@
-"""The question to the users who were held out: by how much is a policy better than the logged one?"""
+"""The question to held-out users: by how much is a policy better than the logged one?
+
+What leaves this file: a release of these users with its certificate, and an id in the ledger. The
+method, the mixture and the shares of the budget are chosen from public numbers and from the model
+that other users' data made. They may be changed; then bounds and intervals must be measured again.
+The sensitivities of what is released are those of `Moments` and `RootCounts`, which clip each user.
+
+A bound is false more often than stated if the model was learned from the same users. So the model's
+certificate must name the other part of the same split: `_check` refuses everything else.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -45,7 +54,8 @@ if TYPE_CHECKING:
 
 from confide.offline.improvement import METHODS, VALUE_LEVEL, Improvement, assumptions_of
 
-# Of the budget for counts; the rest is for returns of the logged policy.
+# The share of the budget that counts get with the method "model". The rest is for returns of the
+# logged policy. Measured (benchmarks/results/improvement.md).
 COUNTS_SHARE = 0.9
 # Of the budget for gains, if the method is "weights" and the value of the policy gets an interval.
 # The rest is for counts.
@@ -147,14 +157,15 @@ def improvement_question(
     """See `PrivateModel.improvement`."""
     choice("method", method, METHODS)
     _check(model, holdout, privacy, method)
-    test = _asked(model, target, holdout, privacy, method, with_value=with_value)
+    test = _choose_test(model, target, holdout, privacy, method, with_value=with_value)
     return ImprovementQuestion(model, target, test)
 
 
 def _check(model: "PrivateModel", holdout: Logs, privacy: Request, method: str) -> None:
     if isinstance(privacy, NoPrivacy) or isinstance(model.guarantee.request, NoPrivacy):
         raise InvalidParameter(
-            "improvement bounds need privacy: without noise few people with large weights decide, and the stated level does not hold"
+            "improvement bounds need privacy: without noise few people with large weights decide, "
+            "and the stated level does not hold"
         )
     kind("holdout", holdout, Logs, expected="the second part of logs.split(0.5)")
     people = holdout.people
@@ -162,7 +173,8 @@ def _check(model: "PrivateModel", holdout: Logs, privacy: Request, method: str) 
     learned = [] if certificate is None else certificate.assumptions
     if people is None or not people.test or people.other.assumed not in learned:
         raise InvalidParameter(
-            "holdout must be people that the model was not learned from: learn, test = logs.split(0.5), release the model from learn, "
+            "holdout must be people that the model was not learned from: learn, test = "
+            "logs.split(0.5), release the model from learn, "
             "and give test here"
         )
     check_returns(model.table, holdout.max_steps)
@@ -187,12 +199,16 @@ def _no_weights(model: "PrivateModel", holdout: Logs, privacy: Request) -> str:
     most = gaussian_epsilon(MOST_MU, privacy.delta) if privacy.delta > 0 else MOST_EPSILON
     if privacy.epsilon > most:
         return (
-            f"its confidence of {100 * LEVEL:g} % was shown to hold for epsilon up to {most:.3g} at delta={privacy.delta:g}, got "
+            f"its confidence of {100 * LEVEL:g} % was shown to hold for epsilon up to {most:.3g} "
+            f"at delta={privacy.delta:g}, got "
             f"epsilon={privacy.epsilon:g}; choose a smaller epsilon"
         )
     table = model.table
     if not holdout.has_actions:
-        return 'it needs the probabilities with which actions were taken (open the log with probability="probability")'
+        return (
+            "it needs the probabilities with which actions were taken (open the log with "
+            'probability="probability")'
+        )
     least = table.reward_low if table.rewards is None else float(table.rewards.min())
     return (
         ""
@@ -201,7 +217,7 @@ def _no_weights(model: "PrivateModel", holdout: Logs, privacy: Request) -> str:
     )
 
 
-def _asked(
+def _choose_test(
     model: "PrivateModel",
     target: CandidatePolicy,
     holdout: Logs,
@@ -226,7 +242,7 @@ def _asked(
             _noise_of(privacy, GAINS_SHARE if with_value else 1.0),
         )
     if method == "auto":
-        other = _predicted(model, target, horizon, users, privacy)
+        other = _predicted_bound(model, target, horizon, users, privacy)
         method = "weights" if mixture is not None and mixture.predicted >= other else "model"
     document = model.certificate.document if model.certificate else {}
     transitions = int(document["mechanisms"][0]["bound"]["transitions"])
@@ -248,7 +264,7 @@ def chosen_method(
     model: "PrivateModel", target: CandidatePolicy, holdout: Logs, privacy: Request
 ) -> str:
     """What "auto" is: a function of the released model alone."""
-    return _asked(model, target, holdout, privacy, "auto").method
+    return _choose_test(model, target, holdout, privacy, "auto").method
 
 
 def _noise_of(privacy: Request, share: float = 1.0) -> Callable[[float], tuple[float, float]]:
@@ -275,13 +291,13 @@ def _moments(clip: float) -> Moments:
     return Moments(-1 / clip, 1 - 1 / clip)
 
 
-def _predicted(
+def _predicted_bound(
     model: "PrivateModel", target: CandidatePolicy, horizon: int, users: int, privacy: Request
 ) -> float:
     """About what the method "model" will show, with the learning part in the place of the held-out
     one.
     """
-    given = _counted(
+    given = _counts_for_bound(
         model,
         model.counts,
         model.cuts,
@@ -397,7 +413,7 @@ def _model_test(
     def finish(sums: LogSums) -> tuple[float, int, Value]:
         answer = sums.release(counts)
         short = sums.release(returns)
-        given = _counted(model, *bound.unpack(answer.values), answer.noise.std)
+        given = _counts_for_bound(model, *bound.unpack(answer.values), answer.noise.std)
         std = short.noise.std
         users = max(short.users, 1)
         span = float(high[-1] - low[-1])
@@ -405,15 +421,17 @@ def _model_test(
         second = max(float(short.values[1]) + Z * std, 0.0) / (BALANCE * users)
         done = float(high[-1]) - span * mean
         done_std = span * math.sqrt(max(second - mean**2, 0.0) / users + (std / users) ** 2)
-        found = value_in(model.dynamics, given, _whole(model, target.weights), horizon, users)
-        bound_of_gain = found.value - done - MODEL_Z * math.hypot(found.std, done_std)
+        policy_value = value_in(
+            model.dynamics, given, _whole(model, target.weights), horizon, users
+        )
+        bound_of_gain = policy_value.value - done - MODEL_Z * math.hypot(policy_value.std, done_std)
         value = _held_out_value(model, target, question, answer)
         return bound_of_gain, answer.users, value
 
     return shares, finish
 
 
-def _counted(
+def _counts_for_bound(
     model: "PrivateModel",
     counts: Array,
     cuts: Array,

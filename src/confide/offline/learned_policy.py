@@ -131,7 +131,7 @@ class LearnedPolicy:
         first.
         """
         chance = ndtr(self.gains / np.maximum(self.gain_std, 1e-300))
-        found = [
+        departures = [
             Departure(
                 label_or_number(self.labels.state, s),
                 label_or_number(self.labels.action, a),
@@ -151,7 +151,7 @@ class LearnedPolicy:
             for s, a in enumerate(map(int, self.choices))
             if a < self.actions
         ]
-        return sorted(found, key=lambda each: -each.gain * max(each.visits, 0.0))
+        return sorted(departures, key=lambda each: -each.gain * max(each.visits, 0.0))
 
     def described(self, state: int) -> str:
         """What it does in a state, in words."""

@@ -131,7 +131,8 @@ class PrivateModel:
         object.__setattr__(self, "dynamics", dynamics(self.table, rows, rewards, std))
 
     def __repr__(self) -> str:
-        return f"PrivateModel({self.table.states} states, {self.table.actions} actions; {self.guarantee})"
+        size = f"{self.table.states} states, {self.table.actions} actions"
+        return f"PrivateModel({size}; {self.guarantee})"
 
     @property
     def start(self) -> Array:
@@ -185,7 +186,9 @@ class PrivateModel:
     def _z(self) -> float:
         return WIDER * quantile(LEVEL, self.guarantee)
 
-    def _learned(self, improvement: float, std: float, luck: float, *, changed: bool) -> Value:
+    def _learned_value(
+        self, improvement: float, std: float, luck: float, *, changed: bool
+    ) -> Value:
         """The value of a policy that is better by so much in the model: with a lower bound alone,
         because the same data chose it.
 
@@ -210,7 +213,7 @@ class PrivateModel:
 
     @property
     def transitions(self) -> Array:
-        """Transition probabilities [s, a, s'], the end included; rows of terminal states are zero."""
+        """Transition probabilities [s, a, s'] with the end; rows of terminal states are zero."""
         return self.dynamics.P.toarray().reshape(self.dynamics.states, self.table.actions, -1)[
             : self.table.states
         ]
@@ -249,14 +252,14 @@ class PrivateModel:
         S = self.table.states
         A = self.table.actions
         flag("tested", tested)
-        found = pessimistic(self.dynamics, pessimism, self.start, self.steps)
-        choices = found.choices[:S]
-        gains = found.gains[:S]
-        gain_std = found.gain_std[:S]
-        improvement = found.improvement
-        improvement_std = found.improvement_std
-        luck = found.luck
-        if tested and not found.shown:
+        plan = pessimistic(self.dynamics, pessimism, self.start, self.steps)
+        choices = plan.choices[:S]
+        gains = plan.gains[:S]
+        gain_std = plan.gain_std[:S]
+        improvement = plan.improvement
+        improvement_std = plan.improvement_std
+        luck = plan.luck
+        if tested and not plan.shown:
             choices = np.full(S, A)
             nothing = np.zeros(S)
             gains = nothing
@@ -277,8 +280,10 @@ class PrivateModel:
             improvement_std,
             self.labels,
             self.logged,
-            self._learned(improvement, improvement_std, luck, changed=bool((choices < A).any())),
-            found.shown,
+            self._learned_value(
+                improvement, improvement_std, luck, changed=bool((choices < A).any())
+            ),
+            plan.shown,
         )
 
     def improvement(
@@ -351,7 +356,8 @@ class PrivateModel:
             if actions.shape != (S,) or ((actions < 0) | (actions >= A)).any():
                 raise InvalidParameter.of(
                     "policy",
-                    f"must have {S} actions in 0..{A - 1}, one per state, got shape {actions.shape}",
+                    f"must have {S} actions in 0..{A - 1}, one per state, got shape "
+                    f"{actions.shape}",
                 )
             table = np.eye(A)[actions]
         return checked_policy("policy", table, S, A)
@@ -389,7 +395,8 @@ class PrivateModel:
             if (part := getattr(table, name)) is not None
         }
         buffer = io.BytesIO()
-        np.savez(buffer, facts=np.array(json.dumps(facts, allow_nan=False)), **arrays)  # type: ignore[arg-type]
+        stored_facts = np.array(json.dumps(facts, allow_nan=False))
+        np.savez(buffer, facts=stored_facts, **arrays)  # type: ignore[arg-type]
         return buffer.getvalue()
 
     @classmethod
@@ -400,10 +407,13 @@ class PrivateModel:
             facts = json.loads(str(held["facts"]))
             if facts["format"] != _FORMAT:
                 raise StateError(
-                    f"the model has format {facts['format']}, this version of confide reads {_FORMAT}"
+                    f"the model has format {facts['format']}, this version of confide reads "
+                    f"{_FORMAT}"
                 )
-            layers, states, actions, known = facts["support"]
-            support = Support(layers, states, actions, held["indptr"], held["successors"], known)
+            layers, states, actions, is_public = facts["support"]
+            support = Support(
+                layers, states, actions, held["indptr"], held["successors"], is_public
+            )
             table = LoggedTable(
                 support=support,
                 terminal=held["terminal"],
@@ -428,7 +438,7 @@ class PrivateModel:
             ) from None
 
     def save(self, folder: str | Path) -> None:
-        """`model.npz`, and `certificate.json` where there is one, into a folder: both are public."""
+        """Write `model.npz`, and `certificate.json` if there is one: both are public."""
         where = Path(arguments.path("folder", folder))
         with output(where), replace_files(where, last="model.npz") as target:
             if self.certificate:
@@ -438,11 +448,11 @@ class PrivateModel:
     @classmethod
     def load(cls, path: str | Path) -> "PrivateModel":
         """From a folder that it was saved in, or from the file `model.npz` itself."""
-        found = Path(arguments.path("path", path))
+        place = Path(arguments.path("path", path))
         try:
             return cls.from_bytes(
                 arguments.regular_file(
-                    found / "model.npz" if found.is_dir() else found
+                    place / "model.npz" if place.is_dir() else place
                 ).read_bytes()
             )
         except OSError as error:

@@ -247,19 +247,19 @@ class ModelRelease(LogQuestion[PrivateModel]):
         return [least, most] if numbered or (not self.ends and steps > 1) else [least]
 
     def _released_returns(self, sums: LogSums, *, whole: bool) -> ReleasedReturns:
-        found = []
+        all_sums = []
         noises = []
         for rest in self._rests(sums.logs):
             statistic = self.returns(rest, whole=whole)
             bound = statistic.bound
             released = sums.release(statistic)
-            found.append(np.stack(bound.unpack(released.values)))  # type: ignore[arg-type]
+            all_sums.append(np.stack(bound.unpack(released.values)))  # type: ignore[arg-type]
             std = released.noise.std
             count_noise = std / bound.count_unit
             square_noise = std / bound.square_unit
             noises.append([count_noise, std, math.hypot(square_noise, count_noise / 2)])
         return ReleasedReturns(
-            np.stack(found), np.array(noises), statistic.centre, statistic.radius
+            np.stack(all_sums), np.array(noises), statistic.centre, statistic.radius
         )
 
     def _statistic_of(self, logs: LogSource, privacy: Request) -> RootTransitions:
@@ -303,7 +303,8 @@ class ModelRelease(LogQuestion[PrivateModel]):
         ):
             if len(named) > given:
                 raise InvalidParameter(
-                    f"the log has names for {len(named)} {what}, got {what}={given}: use {what}={len(named)}"
+                    f"the log has names for {len(named)} {what}, got {what}={given}: use "
+                    f"{what}={len(named)}"
                 )
 
     def warnings(self, model: PrivateModel) -> list[ConfideWarning]:
@@ -317,7 +318,8 @@ class ModelRelease(LogQuestion[PrivateModel]):
             return []
         return [
             ConfideWarning(
-                f"{seen:,} of {every:,} pairs of state and action are told from noise: for more, use more users, a larger epsilon, "
+                f"{seen:,} of {every:,} pairs of state and action are told from noise: for more, "
+                "use more users, a larger epsilon, "
                 "or fewer states and actions"
             )
         ]
@@ -331,11 +333,15 @@ class ModelRelease(LogQuestion[PrivateModel]):
             if self.ends
             else "counts with its reward, and what followed it is not known"
         )
-        wrong = f"a user with a state of {self.states:,} or more or an action of {self.actions:,} or more contributes zero"
+        wrong = (
+            f"a user with a state of {self.states:,} or more or an action of {self.actions:,} or "
+            "more contributes zero"
+        )
         most = min(self.transitions or USUAL_TRANSITIONS, trajectories * steps)
         return (
             f"the first {most:,} rows of a user count, over the trajectories in order; "
-            f"{first_of_user(trajectories, steps)}; the last row of a trajectory {ends}{rewards}; {wrong}"
+            f"{first_of_user(trajectories, steps)}; the last row of a trajectory {ends}{rewards}; "
+            f"{wrong}"
         )
 
 
@@ -356,7 +362,8 @@ def check_ends(ends: bool | None, steps: int) -> None:
     """
     if ends is None and steps > 1:
         raise InvalidParameter(
-            "say what it means that a trajectory has fewer than max_steps rows: ends=True (--ends) if it ended with its last row, so that "
+            "say what it means that a trajectory has fewer than max_steps rows: ends=True (--ends) "
+            "if it ended with its last row, so that "
             "nothing follows, or ends=False (--no-ends) if only the record stops there"
         )
 
@@ -367,7 +374,8 @@ def _stated_range(
     """The public range of learned rewards. With public rewards it is not used."""
     if reward_range is None and rewards is None:
         raise InvalidParameter(
-            "rewards are learned, and their public range is not known: give reward_range=(low, high) (--reward-range LOW HIGH), or the "
+            "rewards are learned, and their public range is not known: give reward_range=(low, "
+            "high) (--reward-range LOW HIGH), or the "
             "public rewards"
         )
     return (0.0, 1.0) if reward_range is None else _range("reward_range", reward_range)

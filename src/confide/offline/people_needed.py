@@ -35,7 +35,7 @@ class Rehearsal:
     counts of a person are known.
     """
 
-    made: ModelRelease
+    question: ModelRelease
     world: FiniteProblem
     behaviour: Array = field(repr=False)
     # The mean contribution.
@@ -47,7 +47,7 @@ class Rehearsal:
         """The sums of so many people, without noise: cells and starts vary by chance, and the other
         parts agree with them.
         """
-        statistic = self.made.statistic(self.world.horizon)
+        statistic = self.question.statistic(self.world.horizon)
         bound = statistic.bound
         cells, cuts, totals, rewards, starts = (people * part for part in bound.unpack(self.person))
         sampled, cut, first = (
@@ -73,11 +73,11 @@ class Rehearsal:
         """The share of the way from the behaviour to the best policy, of a plan from so many
         people.
         """
-        bound = self.made.statistic(self.world.horizon).bound
+        bound = self.question.statistic(self.world.horizon).bound
         noisy = self.sums(people, rng) + noise_std * rng.standard_normal(bound.size)
         weights = bound.total_weight, bound.reward_weight
         model = PrivateModel(
-            self.made.table(),
+            self.question.table(),
             *bound.unpack(noisy),
             noise_std,
             *weights,
@@ -87,20 +87,20 @@ class Rehearsal:
         )
         low, high = self.values
         return (
-            _value(self.world, self.made, model.plan(pessimism).mixed(self.behaviour)) - low
+            _value(self.world, self.question, model.plan(pessimism).mixed(self.behaviour)) - low
         ) / (high - low)
 
 
 def rehearsal(
-    made: ModelRelease, world: FiniteProblem, behaviour: Array | None = None, *, seed: int = 0
+    question: ModelRelease, world: FiniteProblem, behaviour: Array | None = None, *, seed: int = 0
 ) -> Rehearsal:
     """Of a finite problem whose first step's table is used; the logged policy is uniform if None.
 
     Trajectories have its horizon.
     """
-    kind("made", made, ModelRelease), kind("world", world, FiniteProblem)
-    S = made.states
-    A = made.actions
+    kind("question", question, ModelRelease), kind("world", world, FiniteProblem)
+    S = question.states
+    A = question.actions
     if (world.states, world.truth.rewards.shape[-1]) != (S, A):
         raise InvalidParameter(
             f"the public problem must have {S} states and {A} actions, got {world.states} states"
@@ -111,26 +111,27 @@ def rehearsal(
         else checked_policy("behaviour", array("behaviour", behaviour), S, A)
     )
     policy = StochasticPolicy(np.repeat(shares[None], world.horizon, axis=0))
-    terminal: Array = made.terminal  # type: ignore[assignment]
+    terminal: Array = question.terminal  # type: ignore[assignment]
     ends = np.flatnonzero(terminal).tolist()
-    statistic = made.statistic(world.horizon)
+    statistic = question.statistic(world.horizon)
     rng = np.random.default_rng(whole("seed", seed, at_least=0))
     people = max(1000, _ROWS // world.horizon)
     total = sum(
         statistic.contribution(block).values
         for block in simulate(world, policy, people, rng, end=ends)
     )
-    best = _best(world, made)
-    values = _value(world, made, shares), _value(world, made, best)
+    best = _best(world, question)
+    values = _value(world, question, shares), _value(world, question, best)
     if not values[1] > values[0]:
         raise InvalidParameter(
-            "in the public problem no policy is better than the logged one: there is nothing to learn"
+            "in the public problem no policy is better than the logged one: there is nothing to "
+            "learn"
         )
-    return Rehearsal(made, world, shares, np.asarray(total) / people, values)
+    return Rehearsal(question, world, shares, np.asarray(total) / people, values)
 
 
 def people_needed(
-    found: Rehearsal,
+    rehearsed: Rehearsal,
     privacy: Request,
     *,
     pessimism: float = 1.0,
@@ -145,7 +146,7 @@ def people_needed(
     """
     check_request(privacy)
     (
-        kind("found", found, Rehearsal),
+        kind("rehearsed", rehearsed, Rehearsal),
         whole("runs", runs, at_least=1, at_most=10_000),
         real("score", score, above=0, below=1),
     )
@@ -158,7 +159,9 @@ def people_needed(
                 "a model is released with Gaussian noise: delta must be positive"
             )
         noise = (
-            found.made.statistic(found.world.horizon).bound.sensitivity(Relation(privacy.relation))
+            rehearsed.question.statistic(rehearsed.world.horizon).bound.sensitivity(
+                Relation(privacy.relation)
+            )
             / loss.mu
         )
 
@@ -167,7 +170,7 @@ def people_needed(
         # Whichever reaches half of the runs first decides.
         while 2 * max(learned, failed) < runs:
             rng = np.random.default_rng([learned + failed, 1])
-            better = found.score(people, noise, pessimism, rng) >= score
+            better = rehearsed.score(people, noise, pessimism, rng) >= score
             learned = learned + better
             failed = failed + (not better)
         return 2 * learned >= runs
@@ -179,7 +182,8 @@ def people_needed(
         high = 4 * high
         if high > _MOST:
             raise InvalidParameter(
-                f"more than {_MOST:,.0f} people would be needed: use a larger epsilon, or fewer states and actions"
+                f"more than {_MOST:,.0f} people would be needed: use a larger epsilon, or fewer "
+                "states and actions"
             )
     while high > _STEP * low and high > _LEAST:
         middle = math.sqrt(low * high)
@@ -187,28 +191,30 @@ def people_needed(
     return math.ceil(math.sqrt(low * high))
 
 
-def _dynamics(world: FiniteProblem, made: ModelRelease) -> tuple[Array, Array]:
+def _dynamics(world: FiniteProblem, question: ModelRelease) -> tuple[Array, Array]:
     """Transitions that go on [s, a, s'] and rewards [s, a] of the first step."""
-    terminal: Array = made.terminal  # type: ignore[assignment]
+    terminal: Array = question.terminal  # type: ignore[assignment]
     P = world.truth.transitions.dense()[0] * ~np.asarray(terminal, bool)[:, None, None]
     return P, world.truth.rewards[0]
 
 
-def _value(world: FiniteProblem, made: ModelRelease, policy: Array) -> float:
+def _value(world: FiniteProblem, question: ModelRelease, policy: Array) -> float:
     """Discounted, without a horizon, as the model's."""
-    P, rewards = _dynamics(world, made)
+    P, rewards = _dynamics(world, question)
     mixed = np.einsum("sa,sat->st", policy, P)
-    V = np.linalg.solve(np.eye(len(mixed)) - made.discount * mixed, (policy * rewards).sum(axis=1))
+    V = np.linalg.solve(
+        np.eye(len(mixed)) - question.discount * mixed, (policy * rewards).sum(axis=1)
+    )
     return float(world.truth.start @ V)
 
 
-def _best(world: FiniteProblem, made: ModelRelease) -> Array:
-    P, rewards = _dynamics(world, made)
+def _best(world: FiniteProblem, question: ModelRelease) -> Array:
+    P, rewards = _dynamics(world, question)
     Q = rewards
     for _ in range(10_000):
-        after = rewards + made.discount * P @ Q.max(axis=1)
+        after = rewards + question.discount * P @ Q.max(axis=1)
         if np.abs(after - Q).max() <= 1e-10 * max(float(np.abs(after).max()), 1.0):
             break
         Q = after
-    best: Array = np.eye(made.actions)[Q.argmax(axis=1)]
+    best: Array = np.eye(question.actions)[Q.argmax(axis=1)]
     return best

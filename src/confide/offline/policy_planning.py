@@ -71,10 +71,10 @@ def dynamics(
         for part in (rows.probabilities, rows.variances)
     )
     visits = rows.visits.reshape(S, A)
-    known = np.maximum(visits, 0.0)
-    total = known.sum(axis=1)
+    positive_visits = np.maximum(visits, 0.0)
+    total = positive_visits.sum(axis=1)
     behaviour = np.where(
-        total[:, None] > 0, known / np.where(total > 0, total, 1.0)[:, None], 1 / A
+        total[:, None] > 0, positive_visits / np.where(total > 0, total, 1.0)[:, None], 1 / A
     )
     std = rows.visit_std.reshape(S, A).mean(axis=1)
     spread = np.minimum(std / np.maximum(np.maximum(total, std), 1e-300), 1.0)
@@ -102,7 +102,7 @@ def _step_values(model: Dynamics, policy: Array, steps: int) -> list[Array]:
     """V [s] of a policy [s, a] with k steps to go, k = 0, 1, ...: at `steps`, or where more steps
     change nothing, the list ends.
     """
-    P = _chosen(policy) @ model.P
+    P = _rows_of_policy(policy) @ model.P
     r = (policy * model.rewards).sum(axis=1)
     low, high = value_ranges(model.table, steps)
     near = NEAR * (high[-1] - low[-1])
@@ -117,7 +117,7 @@ def _step_values(model: Dynamics, policy: Array, steps: int) -> list[Array]:
     return values
 
 
-def _chosen(policy: Array) -> sparse.csr_matrix:
+def _rows_of_policy(policy: Array) -> sparse.csr_matrix:
     """Probabilities of rows [s, (s, a)]."""
     S, A = policy.shape
     return sparse.csr_matrix(
@@ -166,7 +166,7 @@ def pessimistic(model: Dynamics, pessimism: float, start: Array, steps: int) -> 
     other rows say about this successor does not lower it.
     """
     visits = discounted_visits(model, model.behaviour, start, steps)
-    choices, V = _iterated(model, pessimism, visits, steps)
+    choices, V = _iterate_values(model, pessimism, visits, steps)
     A = model.table.actions
     least = float(V[model.seen].min(initial=np.inf))
     worst = least if np.isfinite(least) else 0.0
@@ -212,7 +212,7 @@ def discounted_visits(model: Dynamics, policy: Array, start: Array, steps: int) 
     """discount^t times the probability of each state at step t under a policy [t, s]; it ends where
     next to nothing is left.
     """
-    P = (_chosen(policy) @ model.P).T
+    P = (_rows_of_policy(policy) @ model.P).T
     at = np.append(start, np.zeros(model.states - len(start)))
     visits = [at]
     while len(visits) < steps:
@@ -241,7 +241,9 @@ def _shares_of_steps(visits: Array, steps: int, longest: int) -> list[tuple[int,
     ]
 
 
-def _iterated(model: Dynamics, pessimism: float, visits: Array, steps: int) -> tuple[Ints, Array]:
+def _iterate_values(
+    model: Dynamics, pessimism: float, visits: Array, steps: int
+) -> tuple[Ints, Array]:
     """The choices [s] of pessimistic value iteration, and its values [s] at the first step."""
     table = model.table
     S = model.states
@@ -249,13 +251,13 @@ def _iterated(model: Dynamics, pessimism: float, visits: Array, steps: int) -> t
     low, high = value_ranges(table, steps)
     near = NEAR * max(high[-1] - low[-1], 1e-300)
     closed = ~table.support.open.reshape(S, A)[:, 0]
-    known = (model.visits > 0) & (model.seen[:, None] | (pessimism == 0))
+    allowed = (model.visits > 0) & (model.seen[:, None] | (pessimism == 0))
     paid = (model.behaviour * model.rewards).sum(axis=1)
     V = np.zeros(S)
     before = np.zeros((S, A + 1))
     rounds = []
     for k in range(1, steps + 1):
-        (rewards, ahead, reward_std), spread = _looked_ahead(model, V, high[k - 1] - low[k - 1])
+        (rewards, ahead, reward_std), spread = _look_ahead(model, V, high[k - 1] - low[k - 1])
         spread[:, A] = spread.min(axis=1)
         Q = (
             rewards
@@ -265,7 +267,7 @@ def _iterated(model: Dynamics, pessimism: float, visits: Array, steps: int) -> t
         if pessimism > 0:
             least = model.rewards.min(axis=1) + table.discount * low[k - 1]
             Q[~model.seen, A] = least[~model.seen]
-        Q[:, :A] = np.where(known, Q[:, :A], -np.inf)
+        Q[:, :A] = np.where(allowed, Q[:, :A], -np.inf)
         after = np.clip(Q.max(axis=1), low[k], high[k])
         after[closed] = paid[closed]
         rounds.append(Q)
@@ -281,9 +283,7 @@ def _iterated(model: Dynamics, pessimism: float, visits: Array, steps: int) -> t
     return np.where(better, best, A), V
 
 
-def _looked_ahead(
-    model: Dynamics, V: Array, span: float
-) -> tuple[tuple[Array, Array, Array], Array]:
+def _look_ahead(model: Dynamics, V: Array, span: float) -> tuple[tuple[Array, Array, Array], Array]:
     """(rewards, P V, standard deviations of rewards) [s, A + 1], and Gamma [s, A + 1]; `span` is
     the range of the return that follows.
     """
@@ -328,7 +328,7 @@ def _gains(
     spreads = np.zeros(S)
     logged_spreads = np.zeros(S)
     for k, share in _shares_of_steps(visits, steps, len(values) - 1):
-        (rewards, ahead, reward_std), spread = _looked_ahead(
+        (rewards, ahead, reward_std), spread = _look_ahead(
             model, values[k - 1], high[k - 1] - low[k - 1]
         )
         if k > 1:

@@ -40,14 +40,14 @@ class ReleasedReturns:
         c = self.centre
         R = self.radius
         count_noise, noise, square_noise = self.noise[bound]
-        found = []
+        ratios = []
         for count, total, squares in self.sums[bound].T:
             mean = float(np.clip(total / count, -1.0, 1.0)) if count > 0 else 0.0
             most = max(count, 0.0) * (1 - mean**2)
             spread = max(squares - count * mean**2, 0.0)
             if noise > 0:
                 spread = min(spread + square_noise, most)
-            found.append(
+            ratios.append(
                 Ratio(
                     numerator=c * count + R * total,
                     denominator=count,
@@ -59,7 +59,7 @@ class ReleasedReturns:
                     highest=c + R,
                 )
             )
-        return found
+        return ratios
 
     def values(self, guesses: Array, z: float, *, direct: bool = True) -> list[Value]:
         """A value with its interval for each place: from the lower end with the least to the upper
@@ -69,7 +69,7 @@ class ReleasedReturns:
         but for noise. Where means are mostly noise (not `direct`), the value is the guess, if the
         interval allows it.
         """
-        found = []
+        values = []
         for guess, least, most in zip(guesses, self.ratios(LEAST), self.ratios(MOST), strict=True):
             low = float(least.interval(z)[0])
             high = float(most.interval(z)[1])
@@ -80,7 +80,7 @@ class ReleasedReturns:
             value = min(max(float(guess), floor), ceiling)
             if low > high:
                 low = high = value
-            found.append(
+            values.append(
                 value_with(value, min(low, value), max(high, value), least.lowest, least.highest)
             )
-        return found
+        return values

@@ -100,12 +100,12 @@ def shrunk(mean: Array, spread: Array, usual: float) -> tuple[Array, Array]:
     state_mean = (mean * precision).sum(axis=1) / total
     state_spread = 1 / np.sqrt(total)
     common = _common(state_mean, state_spread, usual)
-    of_state = Shrinkage.fitted(state_mean - common, state_spread)
+    of_state = Shrinkage.fit(state_mean - common, state_spread)
     state, state_std = of_state.posterior(state_mean - common, state_spread)
     if mean.shape[1] == 1:
         return common + state[:, None], state_std[:, None]
     within = np.sqrt(np.maximum(spread**2 - state_spread[:, None] ** 2, 1e-12))
-    of_action = Shrinkage.fitted((mean - state_mean[:, None]).ravel(), within.ravel())
+    of_action = Shrinkage.fit((mean - state_mean[:, None]).ravel(), within.ravel())
     centre = common + state[:, None]
     error = np.hypot(spread, state_std[:, None])
     action, action_std = of_action.posterior((mean - centre).ravel(), error.ravel())
@@ -133,7 +133,7 @@ class Shrinkage:
     weights: Array
 
     @classmethod
-    def fitted(cls, differences: Array, errors: Array) -> "Shrinkage":
+    def fit(cls, differences: Array, errors: Array) -> "Shrinkage":
         """By maximum likelihood, as if a few differences had been met before."""
         least = SMALLEST_PRIOR * float(errors.min())
         rounds = max(int(np.ceil(np.log(1 / least) / np.log(STEP))), 0) if least < 1 else 0

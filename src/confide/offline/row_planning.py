@@ -92,7 +92,7 @@ class _Cells:
         )
         return logarithm
 
-    def standardised(self) -> Array:
+    def edges_in_spreads(self) -> Array:
         """The edges of the bins in units of the spread [cell, edge]."""
         scaled: Array = (self.visits[:, None] * self.edges - self.counts[:, None]) / self.spread[
             :, None
@@ -111,7 +111,7 @@ class _Cells:
         """Bins [cell, bin] that are not told from zero."""
         return self.edges[1:] <= self.least[:, None]
 
-    def taken(self, chosen: slice | npt.NDArray[np.bool_]) -> "_Cells":
+    def part(self, chosen: slice | npt.NDArray[np.bool_]) -> "_Cells":
         of = (self.counts[chosen], self.visits[chosen], self.spread[chosen], self.least[chosen])
         return _Cells(*of, self.group[chosen], self.edges, self.noise)
 
@@ -143,12 +143,12 @@ def rows_of(
     # Rows.
     some = np.arange(support.pairs) // support.actions % step == 0
     cells = _cells(counts, visits, visit_std, noise, support, some)
-    fitted = _fitted(cells)
+    fitted = _fit_bins(cells)
     mean, variance = _moments(cells, *fitted)
-    missed = _missed(mean, visits, visit_std, support, some)
+    missed = _missed_share(mean, visits, visit_std, support, some)
     hidden = np.minimum(noise / np.maximum(visits, visit_std / 2), 1.0)
     if missed > MISSED:
-        p, spread = _projected(counts, visits, visit_std, noise, support)
+        p, spread = _project_rows(counts, visits, visit_std, noise, support)
         return EstimatedRows(p, spread, all_visits, all_std, hidden, missed, "projection", visits)
     if step > 1:
         mean, variance = _moments(
@@ -234,7 +234,7 @@ def _cells(
     )
 
 
-def _missed(
+def _missed_share(
     mean: Array, visits: Array, visit_std: Array, support: Support, some: npt.NDArray[np.bool_]
 ) -> float:
     """The share of the visits to these rows that is in cells which are not seen; rows that are
@@ -317,13 +317,13 @@ def _between(scaled: Array) -> Array:
     low = scaled[:, :-1]
     high = scaled[:, 1:]
     upper = low > 0
-    found: Array = ndtr(np.where(upper, -low, high)) - ndtr(np.where(upper, -high, low))
-    return np.where(found < _NONE, 0.0, found)
+    mass: Array = ndtr(np.where(upper, -low, high)) - ndtr(np.where(upper, -high, low))
+    return np.where(mass < _NONE, 0.0, mass)
 
 
-def _fitted(cells: _Cells) -> tuple[float, Array]:
+def _fit_bins(cells: _Cells) -> tuple[float, Array]:
     """rho, and the weights g [1 + bin] of zero and of the bins among successors that can follow."""
-    density = cells.bins(cells.standardised())
+    density = cells.bins(cells.edges_in_spreads())
     zero = cells.zero
     none = np.exp(zero)
     group = np.unique(cells.group, return_inverse=True)[1]
@@ -359,8 +359,8 @@ def _moments(cells: _Cells, rho: float, g: Array) -> tuple[Array, Array]:
     odds = np.full(int(cells.group.max(initial=-1)) + 1, np.log(rho / (1 - rho)))
     blocks = [slice(first, first + BLOCK) for first in range(0, cells.counts.size, BLOCK)]
     for block in blocks:
-        part = cells.taken(block)
-        scaled = part.standardised()
+        part = cells.part(block)
+        scaled = part.edges_in_spreads()
         zero = part.zero
         density = part.bins(scaled)
         each = g[0] * np.exp(zero) + density @ g[1:]
@@ -398,7 +398,7 @@ def _within(cells: _Cells, scaled: Array) -> tuple[Array, Array]:
     return ~cells.unseen * centre, np.where(cells.unseen, middle**2, centre**2 + variance)
 
 
-def _projected(
+def _project_rows(
     counts: Array, visits: Array, visit_std: Array, noise: float, support: Support
 ) -> tuple[Array, Array]:
     """Probabilities and variances [cell]: rows on the simplex, those of few visits towards their

@@ -1,4 +1,7 @@
-"""What is public about a logged table: sizes, rewards, what can follow, and where trajectories end."""
+"""What is public about a logged table: sizes, rewards, what can follow, and the terminal states.
+
+A table names a release in a ledger (`identity`), so its fields may not change their meaning.
+"""
 
 from dataclasses import dataclass, field
 

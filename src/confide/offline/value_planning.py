@@ -152,10 +152,10 @@ def _end_of_interval(
     if sign < 0:
         low, high = -high, -low
         least_reward = -most_reward
-    paid = rows.weights @ np.where(rows.paying, sign * rewards.means, least_reward)
+    paid = rows.weights @ np.where(rows.enough_visits, sign * rewards.means, least_reward)
     # Nothing is paid at the end that follows the last row.
     paid[table.states :] = 0.0
-    P = _completed(rows)
+    P = _complete_rows(rows)
     above_least = [np.zeros(S)]
     for k in range(horizon):
         ahead = rows.weights @ (P @ above_least[-1])
@@ -174,15 +174,15 @@ def _end_of_interval(
     return EndOfInterval(value_at_start + float(low[-1]), math.sqrt(variance))
 
 
-def _completed(rows: PolicyRows) -> Array:
-    """Probabilities [row, s'] that add up to one in each known row, and to zero in the others.
+def _complete_rows(rows: PolicyRows) -> Array:
+    """Probabilities [row, s'] that add up to one in rows with enough visits, and to zero elsewhere.
 
     What is missing follows the row of the learned model. Without this, noise in the total of a row
     would count with the whole value, and not only with the differences between values of next
     states.
     """
-    missing = np.where(rows.known, 1 - rows.P.sum(axis=1), 0.0)
-    return np.where(rows.known[:, None], rows.P, 0.0) + missing[:, None] * rows.learned
+    missing = np.where(rows.enough_moves, 1 - rows.P.sum(axis=1), 0.0)
+    return np.where(rows.enough_moves[:, None], rows.P, 0.0) + missing[:, None] * rows.learned
 
 
 def _start(held: HeldOutCounts) -> StartStates:
@@ -216,11 +216,11 @@ def _variance_of_rows(
         times_taken += power * taken
         power *= discount
         apart = after - (rows.learned @ after)[:, None]
-        worth += power * (taken * rows.known)[:, None] * apart
-        at = (taken * rows.known) @ positive
+        worth += power * (taken * rows.enough_moves)[:, None] * apart
+        at = (taken * rows.enough_moves) @ positive
         at /= max(float(at.sum()), 1.0)
         if power * float(at.sum()) < _FAINT:
             break
-    paying: Bools = rows.paying
-    reward_errors = (times_taken * rewards.std)[paying]
+    enough_visits: Bools = rows.enough_visits
+    reward_errors = (times_taken * rewards.std)[enough_visits]
     return rows.variance(worth) + float((reward_errors**2).sum())

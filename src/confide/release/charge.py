@@ -48,11 +48,11 @@ def answer_once(
     if ledger is None or isinstance(privacy, NoPrivacy):
         return make()
     name = question.kind
-    asked = release_id(question, privacy, [*logs.assumptions, getattr(logs, "identity", "")])
+    release_name = release_id(question, privacy, [*logs.assumptions, getattr(logs, "identity", "")])
     # The ledger refuses an id that stands for another question. It compares this line, so the line
     # is made of values.
     asked_for = f"{privacy.kind}(epsilon={privacy.epsilon:g}, delta={privacy.delta:g})"
-    what = f"{name}, {asked_for}, question {asked[-8:]}"
+    what = f"{name}, {asked_for}, question {release_name[-8:]}"
 
     def release() -> bytes:
         try:
@@ -64,7 +64,7 @@ def answer_once(
     # Of a split log: other people's part costs these people nothing.
     part = getattr(logs, "part", None)
     stored = ledger.spend(
-        id or asked, what, loss, Relation(privacy.relation), release=release, part=part
+        id or release_name, what, loss, Relation(privacy.relation), release=release, part=part
     )
     return read(stored)
 

@@ -63,9 +63,9 @@ class FileRelease(Generic[Answer]):
             self.noise.name,
             *map(str, self.holdout or ()),
         ]
-        asked = release_id(self.question.identity(), self.privacy, where)
+        release_name = release_id(self.question.identity(), self.privacy, where)
         # A name never stands for two releases.
-        return f"{self.name} {asked}" if self.name else asked
+        return f"{self.name} {release_name}" if self.name else release_name
 
     def spend(self) -> Spend | None:
         """Its line in the ledger, if it was charged already."""
@@ -84,7 +84,8 @@ class FileRelease(Generic[Answer]):
         except BudgetExceeded:
             left = account.left
             if isinstance(loss, GaussianDP):
-                left += f"; {largest_request(account, self.privacy.delta)} is the largest request that fits"
+                largest = largest_request(account, self.privacy.delta)
+                left += f"; {largest} is the largest request that fits"
             raise BudgetExceeded(f"{self.privacy} for {subject}", left) from None
 
     @contextmanager
@@ -130,7 +131,8 @@ class FileRelease(Generic[Answer]):
         # Labels are public.
         if states is not None and labelled > states:
             raise InvalidParameter(
-                f"the log declares {labelled:,} states, and --states {states:,} leaves some out: say --states {labelled}"
+                f"the log declares {labelled:,} states, and --states {states:,} leaves some out: "
+                f"say --states {labelled}"
             )
         if self.holdout is None:
             return logs, None

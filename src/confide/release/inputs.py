@@ -40,6 +40,7 @@ def read_policy(path: str | Path) -> npt.NDArray[np.float64]:
     policy = load_policy(path)
     if not isinstance(policy, FinitePolicy):
         raise InvalidParameter(
-            f"{path} must contain a policy over finitely many states and actions, got {type(policy).__name__}"
+            f"{path} must contain a policy over finitely many states and actions, got "
+            f"{type(policy).__name__}"
         )
     return policy.probabilities()

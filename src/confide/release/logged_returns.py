@@ -1,4 +1,4 @@
-"""The value of the policy that made a log: the mean return of its users, released with its square."""
+"""The value of the policy that made a log: the mean return of its users, with its square."""
 
 import math
 from dataclasses import dataclass

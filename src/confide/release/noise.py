@@ -76,10 +76,14 @@ def choose_noise(
             "fast", "FAST, as requested: for simulation. Use secure noise for real data.", seed
         )
     if not lattice:
-        why = "secure: normal, to 120 digits, from the system's entropy, and rounded to a public grid."
+        why = (
+            "secure: normal, to 120 digits, from the system's entropy, and rounded to a public "
+            "grid."
+        )
         return ChosenNoise("secure", why)
     if find_spec("opendp") is None:
         raise MissingExtra(
-            "secure noise needs OpenDP, which is not installed: pip install 'confide[secure]', or add --source fast for a simulation"
+            "secure noise needs OpenDP, which is not installed: pip install 'confide[secure]', or "
+            "add --source fast for a simulation"
         )
     return ChosenNoise("secure", "secure: discrete, exactly sampled, from the system's entropy.")

@@ -34,4 +34,7 @@ def first_of_user(trajectories: int, steps: int) -> str:
     whole("steps", steps, at_least=1, at_most=_MOST)
     if trajectories == 1:
         return f"the first trajectory of each user is used, and its first {steps:,} steps"
-    return f"the first {trajectories:,} trajectories of each user are used, and the first {steps:,} steps of each"
+    return (
+        f"the first {trajectories:,} trajectories of each user are used, "
+        f"and the first {steps:,} steps of each"
+    )

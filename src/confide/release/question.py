@@ -66,8 +66,8 @@ class LogQuestion(ABC, Generic[Answer]):
         """What a release is charged to a ledger: known before the log is touched."""
         return NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy)
 
-    def warnings(self, answer: Answer) -> list[ConfideWarning]:  # noqa: ARG002 - by default there are none
-        """Warnings about an answer, as functions of what was released."""
+    def warnings(self, answer: Answer) -> list[ConfideWarning]:  # noqa: ARG002
+        """Warnings about an answer, as functions of what was released: by default none."""
         return []
 
     @abstractmethod
@@ -168,7 +168,8 @@ def check_call(
     if not hasattr(logs, "assumptions"):
         raise InvalidParameter.of(
             "logs",
-            f"must be a log, as confide.logs.open(path) or in_memory(users) is, got {type(logs).__name__}",
+            "must be a log, as confide.logs.open(path) or in_memory(users) is, got "
+            f"{type(logs).__name__}",
         )
     if not isinstance(ledger, Ledger | None):
         raise InvalidParameter.of(

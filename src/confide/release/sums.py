@@ -36,7 +36,7 @@ class LogSource(Protocol):
 
 
 class DeltaWarning(ConfideWarning):
-    """delta is so large that publishing some users' records unchanged would satisfy the guarantee."""
+    """delta is so large that publishing some records unchanged would satisfy the guarantee."""
 
 
 def delta_warning(users: int, delta: float) -> None:
@@ -48,7 +48,8 @@ def delta_warning(users: int, delta: float) -> None:
     whole("users", users), real("delta", delta)
     if users >= 1 and delta * users >= 1:
         warnings.warn(
-            f"delta={delta:g} is not below 1/{users}, one over the number of users: publishing {delta * users:.3g} records "
+            f"delta={delta:g} is not below 1/{users}, one over the number of users: publishing "
+            f"{delta * users:.3g} records "
             "unchanged would satisfy the same guarantee; use a smaller delta",
             DeltaWarning,
             stacklevel=3,
@@ -109,8 +110,10 @@ def log_assumptions(logs: LogSource, privacy: Request) -> list[Assumption]:
     """What a certificate assumes on top of the standing assumptions."""
     ids = Assumption(
         "public-ids",
-        "User ids put rows together and are in no result. The guarantee is about what users' rows contain: which ids the log has, their "
-        "order and their files are not protected from somebody who sees its errors; a user who contributes zero remains in this order.",
+        "User ids put rows together and are in no result. The guarantee is about what users' rows "
+        "contain: which ids the log has, their "
+        "order and their files are not protected from somebody who sees its errors; a user who "
+        "contributes zero remains in this order.",
     )
     public = (
         []

@@ -47,8 +47,8 @@ class Space:
     labels: Labels
 
     def names(self, kind: str) -> tuple[str, ...]:
-        found: tuple[str, ...] = getattr(self.labels, kind)
-        return found
+        names: tuple[str, ...] = getattr(self.labels, kind)
+        return names
 
     def number(self, kind: str, text: str, where: str) -> int:
         """The number of a state or an action, from its label or from the number itself."""
@@ -59,15 +59,16 @@ class Space:
         size = self.states if kind == "state" else self.action_count(where)
         if not names and text.isdecimal() and int(text) < size:
             return int(text)
-        known = _listed(names) if names else f"numbers from 0 to {size - 1:,}"
-        raise InvalidParameter(f"{where}: unknown {kind} {shown(text)}; the {kind}s are {known}")
+        possible = _first_names(names) if names else f"numbers from 0 to {size - 1:,}"
+        raise InvalidParameter(f"{where}: unknown {kind} {shown(text)}; the {kind}s are {possible}")
 
     def action_count(self, where: str) -> int:
         if self.names("action"):
             return len(self.names("action"))
         if self.actions is None:
             raise InvalidParameter(
-                f"{where}: say how many actions there are with --actions, because the log declares no labels of actions"
+                f"{where}: say how many actions there are with --actions, because the log declares "
+                "no labels of actions"
             )
         return self.actions
 
@@ -91,10 +92,11 @@ def read_target(given: str | Path, space: Space, *, option: str = "--target") ->
         return Target(_from_learned(path, space, option), path.name)
     if path.suffix.lower() != ".npz":
         raise InvalidParameter(
-            f'{option} must be "always ACTION", a .csv file with the columns {", ".join(COLUMNS)}, or a saved policy (.npz, or '
+            f'{option} must be "always ACTION", a .csv file with the columns {", ".join(COLUMNS)}, '
+            "or a saved policy (.npz, or "
             f"policy.json of confide learn), got {shown(text)}"
         )
-    return Target(_checked(read_policy(path), space, option), path.name)
+    return Target(_check_sizes(read_policy(path), space, option), path.name)
 
 
 def _from_csv(path: Path, space: Space, option: str) -> Array:
@@ -120,9 +122,9 @@ def _from_csv(path: Path, space: Space, option: str) -> Array:
         state = int(wrong[0])
         names = space.names("state")
         name = names[state] if names else state
-        found = "it has no row" if sums[state] == 0 else f"they sum to {sums[state]:g}"
+        problem = "it has no row" if sums[state] == 0 else f"they sum to {sums[state]:g}"
         raise InvalidParameter(
-            f"{where}: the probabilities of each state must sum to one; for state {name}, {found}"
+            f"{where}: the probabilities of each state must sum to one; for state {name}, {problem}"
         )
     table /= sums[None, :, None]
     return table
@@ -134,7 +136,8 @@ def _rows(path: Path, where: str) -> Iterator[tuple[int, Mapping[str, str]]]:
         header = [name.strip() for name in reader.fieldnames or ()]
         if sorted(header) != sorted(COLUMNS):
             raise InvalidParameter(
-                f"{where}: the first line must be {','.join(COLUMNS)}, got {shown(','.join(header))}"
+                f"{where}: the first line must be {','.join(COLUMNS)}, got "
+                f"{shown(','.join(header))}"
             )
         reader.fieldnames = header
         for row in reader:
@@ -182,7 +185,7 @@ def _from_learned(path: Path, space: Space, option: str) -> Array:
         names = space.names(kind)
         if names:
             policy = np.take(policy, _order(own, names, kind, where), axis=axis)
-    return _checked(policy, space, option)
+    return _check_sizes(policy, space, option)
 
 
 def _order(own: Sequence[Any], names: Sequence[str], kind: str, where: str) -> list[int]:
@@ -190,12 +193,13 @@ def _order(own: Sequence[Any], names: Sequence[str], kind: str, where: str) -> l
     missing = [name for name in names if name not in own]
     if missing or len(own) != len(names):
         raise InvalidParameter(
-            f"{where}: the policy has the {kind}s {_listed(own)}, and the log has {_listed(names)}"
+            f"{where}: the policy has the {kind}s {_first_names(own)}, "
+            f"and the log has {_first_names(names)}"
         )
     return [own.index(name) for name in names]
 
 
-def _checked(policy: Array, space: Space, option: str) -> Array:
+def _check_sizes(policy: Array, space: Space, option: str) -> Array:
     if policy.shape[1] != space.states:
         raise InvalidParameter(
             f"the policy of {option} has {policy.shape[1]} states, and the log {space.states}"
@@ -209,6 +213,6 @@ def _checked(policy: Array, space: Space, option: str) -> Array:
     return policy
 
 
-def _listed(names: Sequence[Any]) -> str:
+def _first_names(names: Sequence[Any]) -> str:
     few = ", ".join(str(name) for name in names[:8])
     return few if len(names) <= 8 else f"{few} and {len(names) - 8} more"
