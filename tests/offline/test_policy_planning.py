@@ -5,7 +5,12 @@ nothing.
 import numpy as np
 import pytest
 
-from confide.offline.policy_planning import dynamics, followed, pessimistic, state_values
+from confide.offline.policy_planning import (
+    dynamics,
+    plan_pessimistically,
+    policy_of_choices,
+    state_values,
+)
 from confide.offline.row_planning import EstimatedRows
 from confide.offline.table_features import LoggedTable, value_ranges
 from confide.tables.support_features import support_of
@@ -48,9 +53,9 @@ def optimal(P, r, discount=0.9):
 def test_a_plan_in_a_known_world_is_optimal(world):
     P, r = world
     known = model(P, r, np.full((S, A), 1e9))
-    plan = pessimistic(known, 0.0, np.full(S, 0.2), STEPS)
+    plan = plan_pessimistically(known, 0.0, np.full(S, 0.2), STEPS)
     assert plan.choices.max() < A
-    V = state_values(known, followed(known.behaviour, plan.choices), STEPS)
+    V = state_values(known, policy_of_choices(known.behaviour, plan.choices), STEPS)
     np.testing.assert_allclose(V, optimal(P, r), atol=1e-6)
 
 
@@ -58,9 +63,9 @@ def test_gains_add_up_to_the_improvement(world):
     """The values of two policies differ by visits times gains: the performance difference lemma."""
     P, r = world
     known, start = model(P, r, np.full((S, A), 1e9)), np.full(S, 0.2)
-    plan = pessimistic(known, 1.0, start, STEPS)
+    plan = plan_pessimistically(known, 1.0, start, STEPS)
     better = start @ (
-        state_values(known, followed(known.behaviour, plan.choices), STEPS)
+        state_values(known, policy_of_choices(known.behaviour, plan.choices), STEPS)
         - state_values(known, known.behaviour, STEPS)
     )
     assert plan.improvement == pytest.approx(better, rel=1e-9) and better > 0
@@ -70,7 +75,7 @@ def test_gains_add_up_to_the_improvement(world):
 def test_what_is_not_known_stays_as_logged(world, visits, variance):
     """Nobody was there; few were; many were, and the rows are noise."""
     P, r = world
-    plan = pessimistic(
+    plan = plan_pessimistically(
         model(P, r, np.full((S, A), visits), variance=variance, std=2.0),
         1.0,
         np.full(S, 0.2),
@@ -81,7 +86,9 @@ def test_what_is_not_known_stays_as_logged(world, visits, variance):
 
 def test_ties_go_to_what_was_logged(world):
     P, _ = world
-    plan = pessimistic(model(P, np.ones((S, A)), np.full((S, A), 1e9)), 0.0, np.full(S, 0.2), STEPS)
+    plan = plan_pessimistically(
+        model(P, np.ones((S, A)), np.full((S, A), 1e9)), 0.0, np.full(S, 0.2), STEPS
+    )
     assert (plan.choices == A).all()
 
 
@@ -89,9 +96,9 @@ def test_nothing_is_planned_in_terminal_states(world):
     P, r = world
     terminal = np.arange(S) == 0
     known = model(P, r, np.where(terminal[:, None], 0.0, 1e9) * np.ones((S, A)), terminal=terminal)
-    plan = pessimistic(known, 0.0, np.full(S, 0.2), STEPS)
+    plan = plan_pessimistically(known, 0.0, np.full(S, 0.2), STEPS)
     assert plan.choices[0] == A
-    V = state_values(known, followed(known.behaviour, plan.choices), STEPS)
+    V = state_values(known, policy_of_choices(known.behaviour, plan.choices), STEPS)
     assert r[0].min() <= V[0] <= r[0].max()
 
 
@@ -122,7 +129,7 @@ def test_time_does_not_run_backwards():
     P[S - 1, 0, 0], P[S - 1, 1, S - 1] = 1.0, 1.0
     r[0] = 1.0
     known, start = model(P, r, np.full((S, A), 1e9), discount=1.0), np.eye(S)[0]
-    plan = pessimistic(known, 0.0, start, S)
+    plan = plan_pessimistically(known, 0.0, start, S)
     assert (plan.choices == A).all() and plan.improvement == 0
     assert state_values(known, known.behaviour, S)[0] == pytest.approx(1.0)
 
@@ -143,13 +150,15 @@ def test_noise_that_may_hide_the_way_to_a_bad_state_keeps_a_plan_from_passing():
     rewards[: S - 1] = [0.5, 0.6]
     start = np.eye(S)[0]
     sure, unsure = (
-        pessimistic(model(P, rewards, np.full((S, A), 1e9), hidden=share), 1.0, start, STEPS)
+        plan_pessimistically(
+            model(P, rewards, np.full((S, A), 1e9), hidden=share), 1.0, start, STEPS
+        )
         for share in (1e-4, 0.05)
     )
     assert sure.choices[0] == 1 and sure.shown
     assert not unsure.shown
     assert (
-        pessimistic(
+        plan_pessimistically(
             model(P, rewards, np.full((S, A), 1e9), hidden=0.05), 0.0, start, STEPS
         ).choices[0]
         == 1

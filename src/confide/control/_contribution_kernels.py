@@ -6,7 +6,7 @@ import numpy.typing as npt
 from confide._jit import njit
 
 Array = npt.NDArray[np.float64]
-# beyond it an episode makes no sense, and factors that shorten it would lose their digits
+# Beyond this length an episode makes no sense, and factors that shorten it would lose digits.
 _HUGE = 1e150
 
 
@@ -57,7 +57,7 @@ def episode_sums(
                 for i in range(n):
                     after[i] *= longest / np.sqrt(reach)
                 reach = longest * longest
-            # nobody at rest divides by zero
+            # Somebody at rest would divide by zero.
             c = min(1.0, left / max(size + weight * weight * longest * longest, 1e-300))
             left = max(left - c * (size + weight * weight * reach), 0.0)
             k = 0

@@ -157,7 +157,7 @@ def choose_gains(
         gains = np.tile(safe, (POLICIES, 1, 1, 1))
     users = Schedule(times).size(released.generation)
     if users <= 0:
-        # everybody was served
+        # Everybody was served.
         return gains
     spent = np.sum(
         [

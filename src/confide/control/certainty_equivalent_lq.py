@@ -31,7 +31,7 @@ class CertaintyEquivalentLQ(Learner):
         family="linear control",
         paper="confide",
     )
-    # states are real numbers: there is nothing to count
+    # States are real numbers, so there is nothing to count.
     abilities = replace(Learner.abilities, counts=False)
 
     @classmethod

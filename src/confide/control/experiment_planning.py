@@ -28,7 +28,7 @@ LAYOUT = Layout(
         "lost": Reals(("experiment",), at_least=0),
         "before": Reals(("experiment", "row", "row")),
         "scales": Reals(("experiment", "row"), above=0),
-        # of the open batch
+        # What belongs to the open batch.
         "open_guess": Reals(("row", "state")),
         "open_covariance": Reals(("row", "row")),
         "open_gains": Reals(("policy", "step", "input", "state")),
@@ -37,7 +37,7 @@ LAYOUT = Layout(
         "open_cap": Reals(above=0),
         "open_kept": Reals(above=0),
         "open_lost": Reals(at_least=0),
-        # before the open batch
+        # What was there before the open batch.
         "total": Wholes(at_most="users"),
     }
 )

@@ -84,7 +84,7 @@ class OptimisticControl:
             self._costs,
             bound=self.public.parameter_bound,
             gain_bound=self.public.gain_bound,
-            # early plans are for systems that need not exist
+            # Early plans are for systems that need not exist.
             warns=2 * released.generation >= self.releases,
         )
         return Round(planned.policies, self.statistic, planned.memory, planned.signal)
@@ -268,7 +268,7 @@ class OFULQ(Learner):
         family="linear control",
         paper="Chowdhury21",
     )
-    # states are real numbers: there is nothing to count
+    # States are real numbers, so there is nothing to count.
     abilities = replace(Learner.abilities, counts=False)
 
     @classmethod

@@ -85,7 +85,7 @@ def confidence_set(
     Lam = 2 * a * math.sqrt(p) + 2 * a * math.sqrt(math.log(2 / q))
     ell = a / weight * (math.sqrt(n * p) + math.sqrt(2 * math.log(1 / q)))
     eta = Lam + ridge
-    # with probability 1 - q nothing is raised: S >= 0 and ||N|| <= Lam
+    # With probability 1 - q nothing is raised, because S >= 0 and ||N|| <= Lam.
     theta, V, log_det, v = ellipsoid(S, C, eta, ridge)
     sampling = noise_radius * math.sqrt(2 * math.log(4 / failure) + n * log_det)
     drawn = bound * min((Lam + eta) / math.sqrt(v), math.sqrt(Lam + eta))
@@ -109,7 +109,7 @@ def printed_set(
     = lambda_min the released V = Z^T Z + N + 2 Lambda I is at least Z^T Z + lambda_min I, so that
     ln det(V / lambda_min) is at least as large, and is public.
     """
-    # nothing is raised while ||N|| <= Lambda
+    # Nothing is raised while ||N|| <= Lambda.
     theta, V, log_det, _ = ellipsoid(S, C, (lambda_min + lambda_max) / 2, lambda_min)
     beta = (
         noise_radius * math.sqrt(2 * math.log(2 / failure) + C.shape[1] * log_det)

@@ -36,16 +36,17 @@ from confide.problems.sizes import ProblemSizes
 
 # Of second moments beside residuals.
 WEIGHT = 0.3 * math.sqrt(2)
-# second moments: if noise on residuals alone is below this share of that on both
+# Second moments are left out if the noise on residuals alone is below this share of that on both.
 WORTH_LEAVING_OUT = 0.8
-# steps count up to this sum of ||x||^2: with privacy, where far states need a large clip, and
-# without
+# Steps count up to this sum of ||x||^2: REACH with privacy, where far states need a large clip, and
+# FAR without.
 REACH = 2.0
 FAR = 100.0
-# with fewer times as many users as identification takes, nothing is explored: it would cost more
-# than it saves
+# With fewer times as many users as identification takes, nothing is explored, because it would cost
+# more than it saves.
 WORTH = 40
-# releases: time and memory grow with their square, and what devices download with their number
+# The most releases. Time and memory grow with their square, and what devices download with their
+# number.
 MOST = 128
 
 
@@ -176,7 +177,7 @@ def tight(
             f"{name} takes at most {MOST} releases, got {chosen.leaves}: it plans from all of "
             "them, and devices would download all of them"
         )
-    # with any schedule, later users must repay it
+    # With any schedule, later users must repay it.
     explores = default.leaves > 1 and chosen.leaves > 1
     problem = ControlProblem(
         costs,
@@ -220,7 +221,7 @@ class ThompsonLQ(Learner):
     profile = Profile(
         "posterior sampling on private residuals", family="linear control", paper="confide"
     )
-    # states are real numbers: there is nothing to count
+    # States are real numbers, so there is nothing to count.
     abilities = replace(Learner.abilities, counts=False)
 
     @classmethod

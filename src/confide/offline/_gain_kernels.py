@@ -117,7 +117,7 @@ def gains(
                 sane = False
                 break
             if changed[s]:
-                # finite, as its logarithm is then
+                # The cap keeps the logarithm finite.
                 ratio = min(1.0 - share + share * target[s, a] / p, 1e300)
                 log_weight += np.log(ratio) if ratio > 0.0 else -np.inf
             r = reward_of(public_rewards, s, a, rewards[i], low, high)

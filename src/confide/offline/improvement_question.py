@@ -28,12 +28,14 @@ from confide.offline.gain_planning import (
     MOST_MU,
     CandidatePolicy,
     Counted,
+    Estimated,
     Mixture,
     Z,
     lower_mean,
     mixture_for,
     value_in,
 )
+from confide.offline.improvement import METHODS, VALUE_LEVEL, Improvement, assumptions_of
 from confide.offline.reward_planning import lower_rewards, rewards_of
 from confide.offline.row_planning import rows_of
 from confide.offline.table_features import Array, LoggedTable, step_ranges
@@ -51,8 +53,6 @@ from confide.release.value import NO_VALUE, Value, quantile
 
 if TYPE_CHECKING:
     from confide.offline.model import PrivateModel
-
-from confide.offline.improvement import METHODS, VALUE_LEVEL, Improvement, assumptions_of
 
 # The share of the budget that counts get with the method "model". The rest is for returns of the
 # logged policy. Measured (benchmarks/results/improvement.md).
@@ -111,30 +111,32 @@ class ImprovementQuestion(LogQuestion[Improvement]):
     def identity(self) -> Identity:
         return self._test.identity()
 
-    def _how(self) -> "MethodOfTest":
-        by_weights = self._test.method == "weights"
-        return (_weights_test if by_weights else _model_test)(self._model, self._test, self._target)
+    def _method(self) -> "WeightsTest | ModelTest":
+        if self._test.mixture is not None:
+            return WeightsTest(self._model, self._test, self._target, self._test.mixture)
+        return ModelTest(self._model, self._test, self._target)
 
     def queries(self, logs: Any, privacy: Request) -> Sequence[Share]:  # noqa: ARG002
-        return self._how()[0]
+        return self._method().queries()
 
     def answer(self, sums: LogSums) -> Improvement:
         test = self._test
-        bound, users, value = self._how()[1](sums)
         mixture = test.mixture
+        held_out = self._method().answer(sums)
+        certificate = sums.certificate(
+            f"an improvement bound, method {test.method}",
+            assumptions_of(test.method, with_value=test.with_value),
+        )
         return Improvement(
-            bound,
-            test.method,
-            mixture.share if mixture else 1.0,
-            mixture.clip if mixture else None,
-            test.horizon,
-            users,
-            sums.guarantee,
-            sums.certificate(
-                f"an improvement bound, method {test.method}",
-                assumptions_of(test.method, with_value=test.with_value),
-            ),
-            value,
+            bound=held_out.bound,
+            method=test.method,
+            share=mixture.share if mixture else 1.0,
+            clip=mixture.clip if mixture else None,
+            horizon=test.horizon,
+            users=held_out.users,
+            guarantee=sums.guarantee,
+            certificate=certificate,
+            learned=held_out.value,
         )
 
     def read_answer(self, data: bytes) -> Improvement:
@@ -323,39 +325,106 @@ def _whole(model: "PrivateModel", policy: Array) -> Array:
     return np.vstack([policy, np.zeros((S - len(policy), A))])
 
 
-# The queries of a method, and what it makes of their answers: the bound, the number of users, and
-# the value.
-MethodOfTest = tuple[Sequence[Share], Callable[[LogSums], tuple[float, int, Value]]]
+@dataclass(frozen=True, slots=True)
+class HeldOutAnswer:
+    """What a test says: the bound on the gain, the number of users, and the value of the policy."""
+
+    bound: float
+    users: int
+    value: Value
 
 
-def _weights_test(
-    model: "PrivateModel", question: HeldOutTest, target: CandidatePolicy
-) -> MethodOfTest:
-    mixture = question.mixture
-    table = model.table
-    assert mixture is not None
-    rest = step_ranges(table, question.horizon)[1]
-    bound = _moments(mixture.clip)
-    gains = Gains(bound, table, target.weights, target.changed, rest, mixture.share, mixture.clip)
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightsTest:
+    """The method "weights": gains of a mixture with the logged policy, by clipped weights."""
 
-    counts = _counts_of(model, question)
+    model: "PrivateModel"
+    test: HeldOutTest
+    target: CandidatePolicy
+    mixture: Mixture
 
-    def finish(sums: LogSums) -> tuple[float, int, Value]:
-        answer = sums.release(gains)
-        (total, squares) = answer.values
-        std = answer.noise.std
-        users = max(answer.users, 1)
-        lower = lower_mean(float(total), float(squares) / BALANCE, std, std / BALANCE, users)
+    def queries(self) -> list[Share]:
+        about = "gains of a mixture of the policy with the logged policy, and their squares"
+        bound = _moments(self.mixture.clip)
+        if not self.test.with_value:
+            return [Share(bound, 1.0, about)]
+        counts = _counts_of(self.model, self.test)
+        return [
+            Share(bound, GAINS_SHARE, about),
+            Share(counts.bound, 1 - GAINS_SHARE, _ABOUT_COUNTS),
+        ]
+
+    def answer(self, sums: LogSums) -> HeldOutAnswer:
+        mixture = self.mixture
+        most_to_earn = step_ranges(self.model.table, self.test.horizon)[1]
+        gains = Gains(
+            _moments(mixture.clip),
+            self.model.table,
+            self.target.weights,
+            self.target.changed,
+            most_to_earn,
+            mixture.share,
+            mixture.clip,
+        )
+        released = sums.release(gains)
+        total, weighted_squares = (float(number) for number in released.values)
+        std = released.noise.std
+        users = max(released.users, 1)
+        lower = lower_mean(total, weighted_squares / BALANCE, std, std / BALANCE, users)
         value = NO_VALUE
-        if question.with_value:
-            value = _held_out_value(model, target, question, sums.release(counts))
-        return lower * mixture.clip * float(rest[-1]), answer.users, value
+        if self.test.with_value:
+            counts = sums.release(_counts_of(self.model, self.test))
+            value = _held_out_value(self.model, self.target, self.test, counts)
+        # Gains were divided by the clip times the most that a return can be.
+        bound = lower * mixture.clip * float(most_to_earn[-1])
+        return HeldOutAnswer(bound, released.users, value)
 
-    about = "gains of a mixture of the policy with the logged policy, and their squares"
-    if not question.with_value:
-        return [Share(bound, 1.0, about)], finish
-    rest_of_budget = Share(counts.bound, 1 - GAINS_SHARE, _ABOUT_COUNTS)
-    return [Share(bound, GAINS_SHARE, about), rest_of_budget], finish
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelTest:
+    """The method "model": a lower value of the policy, minus an upper value of the logged one."""
+
+    model: "PrivateModel"
+    test: HeldOutTest
+    target: CandidatePolicy
+
+    def queries(self) -> list[Share]:
+        about_returns = "returns of the logged policy, and their squares"
+        return [
+            Share(_counts_of(self.model, self.test).bound, COUNTS_SHARE, _ABOUT_COUNTS),
+            Share(self._returns().bound, 1 - COUNTS_SHARE, about_returns),
+        ]
+
+    def _returns(self) -> Shortfalls:
+        low, high = step_ranges(self.model.table, self.test.horizon)
+        return Shortfalls(Moments(0.0, 1.0), self.model.table, high, float(low[-1]))
+
+    def answer(self, sums: LogSums) -> HeldOutAnswer:
+        model = self.model
+        counts = _counts_of(model, self.test)
+        released_counts = sums.release(counts)
+        released_returns = sums.release(self._returns())
+        unpacked = counts.bound.unpack(released_counts.values)
+        counted = _counts_for_bound(model, *unpacked, released_counts.noise.std)
+        users = max(released_returns.users, 1)
+        policy = value_in(
+            model.dynamics, counted, _whole(model, self.target.weights), self.test.horizon, users
+        )
+        logged = self._logged_value(released_returns, users)
+        bound = policy.value - logged.value - MODEL_Z * math.hypot(policy.std, logged.std)
+        value = _held_out_value(model, self.target, self.test, released_counts)
+        return HeldOutAnswer(bound, released_counts.users, value)
+
+    def _logged_value(self, released: Released, users: int) -> Estimated:
+        """The mean return of the held-out users, from how far returns are below the most."""
+        low, high = step_ranges(self.model.table, self.test.horizon)
+        span = float(high[-1] - low[-1])
+        std = released.noise.std
+        mean = float(released.values[0]) / users
+        # The second moment is raised by Z standard deviations of its own noise.
+        second_moment = max(float(released.values[1]) + Z * std, 0.0) / (BALANCE * users)
+        variance = max(second_moment - mean**2, 0.0) / users + (std / users) ** 2
+        return Estimated(float(high[-1]) - span * mean, span * math.sqrt(variance))
 
 
 def _counts_of(model: "PrivateModel", question: HeldOutTest) -> RootTransitions:
@@ -394,41 +463,6 @@ def _held_out_value(
     whole_policy = CandidatePolicy(_whole(model, target.weights), changed)
     z = quantile(VALUE_LEVEL, answer.guarantee)
     return value_interval(model.dynamics, held, whole_policy, question.horizon, z)
-
-
-def _model_test(
-    model: "PrivateModel", question: HeldOutTest, target: CandidatePolicy
-) -> MethodOfTest:
-    table = model.table
-    horizon = question.horizon
-    low, high = step_ranges(table, horizon)
-    counts = _counts_of(model, question)
-    bound = counts.bound
-    returns = Shortfalls(Moments(0.0, 1.0), table, high, float(low[-1]))
-    shares = [
-        Share(bound, COUNTS_SHARE, _ABOUT_COUNTS),
-        Share(returns.bound, 1 - COUNTS_SHARE, "returns of the logged policy, and their squares"),
-    ]
-
-    def finish(sums: LogSums) -> tuple[float, int, Value]:
-        answer = sums.release(counts)
-        short = sums.release(returns)
-        given = _counts_for_bound(model, *bound.unpack(answer.values), answer.noise.std)
-        std = short.noise.std
-        users = max(short.users, 1)
-        span = float(high[-1] - low[-1])
-        mean = float(short.values[0]) / users
-        second = max(float(short.values[1]) + Z * std, 0.0) / (BALANCE * users)
-        done = float(high[-1]) - span * mean
-        done_std = span * math.sqrt(max(second - mean**2, 0.0) / users + (std / users) ** 2)
-        policy_value = value_in(
-            model.dynamics, given, _whole(model, target.weights), horizon, users
-        )
-        bound_of_gain = policy_value.value - done - MODEL_Z * math.hypot(policy_value.std, done_std)
-        value = _held_out_value(model, target, question, answer)
-        return bound_of_gain, answer.users, value
-
-    return shares, finish
 
 
 def _counts_for_bound(

@@ -29,8 +29,8 @@ from confide.offline.policy_planning import (
     Dynamics,
     checked_policy,
     dynamics,
-    followed,
-    pessimistic,
+    plan_pessimistically,
+    policy_of_choices,
     state_values,
 )
 from confide.offline.return_planning import ReleasedReturns
@@ -49,7 +49,7 @@ from confide.release.value import Value, quantile
 from confide.tables.support_features import Support
 
 _FORMAT = "confide-model/4"
-# of a table
+# The fields of a table that are single numbers, as they stand in a saved model.
 _NUMBERS = ("states", "actions", "discount", "reward_low", "reward_high", "lowest", "highest")
 _RETURNS = ("logged_returns", "state_returns")
 # Of intervals.
@@ -252,7 +252,7 @@ class PrivateModel:
         S = self.table.states
         A = self.table.actions
         flag("tested", tested)
-        plan = pessimistic(self.dynamics, pessimism, self.start, self.steps)
+        plan = plan_pessimistically(self.dynamics, pessimism, self.start, self.steps)
         choices = plan.choices[:S]
         gains = plan.gains[:S]
         gain_std = plan.gain_std[:S]
@@ -267,7 +267,7 @@ class PrivateModel:
             improvement = 0.0
             improvement_std = 0.0
             luck = 0.0
-        policy = followed(self.behaviour, choices)
+        policy = policy_of_choices(self.behaviour, choices)
         return LearnedPolicy(
             choices,
             self.behaviour,

@@ -40,8 +40,8 @@ _RETURNS = (
     (True, 0.03, "returns of the logged policy, and their squares"),
     (False, 0.05, "returns from the first visit to each state on, and their squares"),
 )
-# successors of a public support, up to which row totals are left out: the cells add up to them with
-# little noise
+# With at most so many successors in a public support, row totals are left out, because the cells
+# add up to them with little noise. Measured.
 FEW = 8
 
 
@@ -228,7 +228,7 @@ class ModelRelease(LogQuestion[PrivateModel]):
         low, high = step_ranges(table, len(rest) - 1)
         places = 1 if whole else self.states
         visits = 1 if whole else min(self.states, USUAL_TRANSITIONS, len(rest) - 1)
-        # the largest weight of counts that does not raise the sensitivity, see `FirstVisits`
+        # The largest weight of counts that does not raise the sensitivity: see `FirstVisits`.
         balance = math.sqrt((3 if places == visits else 1) - 1 / 4)
         bound = FirstVisits(places, visits, 1, balance, 1.0)
         centre = float(low[-1] + high[-1]) / 2

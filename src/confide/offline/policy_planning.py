@@ -1,4 +1,9 @@
-"""Values and plans in a released model of a table. All post-processing: arrays in, policies out."""
+"""Values and plans in a released model of a table. Arrays go in, policies come out.
+
+All of it is post-processing of a release, so everything here may be changed without an effect on
+privacy. The test that announces a policy has an error rate that was measured, not proved
+(benchmarks/results/values_learn.md): after a change, measure again.
+"""
 
 from dataclasses import dataclass, field
 
@@ -14,16 +19,16 @@ from confide.offline.table_features import LoggedTable, value_ranges
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 # A plan is announced as better than the behaviour if its gain is so many standard deviations above
-# what luck may give, times the pessimism if that is above one.
+# what luck may give, times the pessimism if that is above one. Chosen by measurement
+# (benchmarks/results/values_learn.md).
 SURE = 2.0
-# Rounds of dropping what gains nothing.
+# The most rounds of dropping choices that gain nothing. It ends earlier when none is left.
 PRUNED = 20
-# Relative to the range of returns: values that are as near are equal.
+# Values that differ by less, relative to the range of returns, are equal. A matter of taste.
 NEAR = 1e-9
-FAINT = (
-    # Discounted visits at one step, of all states together, from which on steps are left out.
-    1e-9
-)
+# Discounted visits at one step, of all states together, from which on steps are left out: they
+# would change nothing that is printed.
+FAINT = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,11 +47,11 @@ class Dynamics:
     reward_std: Array = field(repr=False)
     behaviour: Array = field(repr=False)
     behaviour_std: Array = field(repr=False)
-    # [s, a], noisy.
+    # Noisy visits [s, a].
     visits: Array = field(repr=False)
-    # [s, a], the standard deviation of the noise on the share of one successor
+    # The standard deviation [s, a] of the noise on the share of one successor.
     hidden: Array = field(repr=False)
-    # [s], whether somebody was there, as far as noise tells
+    # Whether somebody was in a state [s], as far as noise tells.
     seen: npt.NDArray[np.bool_] = field(repr=False)
 
     @property
@@ -62,7 +67,7 @@ def dynamics(
     S = support.states
     A = support.actions
     held = (rows.probabilities > 0) | (rows.variances > 0)
-    # most cells of a large table are zero: they need no time
+    # Most cells of a large table are zero, and sparse matrices spend no time on them.
     before = np.append(0, np.cumsum(held))
     P, variances = (
         sparse.csr_matrix(
@@ -108,7 +113,7 @@ def _step_values(model: Dynamics, policy: Array, steps: int) -> list[Array]:
     near = NEAR * (high[-1] - low[-1])
     values = [np.zeros(len(r))]
     for k in range(1, steps + 1):
-        # nothing is lost by the bounds: returns lie in them
+        # Returns lie within these bounds, so nothing is lost.
         after = np.clip(r + model.table.discount * (P @ values[-1]), low[k], high[k])
         done = np.abs(after - values[-1]).max() <= near
         values.append(after)
@@ -147,7 +152,9 @@ class PlannedChoices:
     shown: bool
 
 
-def pessimistic(model: Dynamics, pessimism: float, start: Array, steps: int) -> PlannedChoices:
+def plan_pessimistically(
+    model: Dynamics, pessimism: float, start: Array, steps: int
+) -> PlannedChoices:
     """Value iteration with A + 1 choices: each action, and going on as logged; each worth its mean
     minus `pessimism` standard deviations.
 
@@ -178,7 +185,7 @@ def pessimistic(model: Dynamics, pessimism: float, start: Array, steps: int) -> 
         choices = np.where(useless, A, choices)
     logged_visits = visits.sum(axis=0)
     improvement = float(logged_visits @ gains)
-    policy = followed(model.behaviour, choices)
+    policy = policy_of_choices(model.behaviour, choices)
     plan_visits = discounted_visits(model, policy, start, steps).sum(axis=0)
     # The error of a value is that of each row times how often the policy takes it, so the errors of
     # the plan count with its own visits. Where it goes on as logged, the same row is in both
@@ -254,16 +261,15 @@ def _iterate_values(
     allowed = (model.visits > 0) & (model.seen[:, None] | (pessimism == 0))
     paid = (model.behaviour * model.rewards).sum(axis=1)
     V = np.zeros(S)
-    before = np.zeros((S, A + 1))
+    # Q [s, A + 1] with k = 1, 2, ... steps to go.
     rounds = []
     for k in range(1, steps + 1):
-        (rewards, ahead, reward_std), spread = _look_ahead(model, V, high[k - 1] - low[k - 1])
+        outlook = _look_ahead(model, V, high[k - 1] - low[k - 1])
+        spread = outlook.spread
+        # Going on as logged is never the most uncertain choice.
         spread[:, A] = spread.min(axis=1)
-        Q = (
-            rewards
-            + table.discount * np.clip(ahead - pessimism * spread, low[k - 1], high[k - 1])
-            - pessimism * reward_std
-        )
+        lower_ahead = np.clip(outlook.ahead - pessimism * spread, low[k - 1], high[k - 1])
+        Q = outlook.rewards + table.discount * lower_ahead - pessimism * outlook.reward_std
         if pessimism > 0:
             least = model.rewards.min(axis=1) + table.discount * low[k - 1]
             Q[~model.seen, A] = least[~model.seen]
@@ -275,7 +281,7 @@ def _iterate_values(
         V = after
         if done:
             break
-    Q = before
+    Q = np.zeros((S, A + 1))
     for k, share in _shares_of_steps(visits, steps, len(rounds)):
         Q = Q + share[:, None] * np.where(share[:, None] > 0, rounds[k - 1], 0.0)
     best = Q[:, :A].argmax(axis=1)
@@ -283,34 +289,49 @@ def _iterate_values(
     return np.where(better, best, A), V
 
 
-def _look_ahead(model: Dynamics, V: Array, span: float) -> tuple[tuple[Array, Array, Array], Array]:
-    """(rewards, P V, standard deviations of rewards) [s, A + 1], and Gamma [s, A + 1]; `span` is
-    the range of the return that follows.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Outlook:
+    """What each choice [s, A + 1] pays at once and on average later; the last one is "as logged".
+
+    `reward_std` and `spread` are standard deviations of the reward and of the value that follows.
     """
+
+    rewards: Array
+    ahead: Array
+    reward_std: Array
+    spread: Array
+
+
+def _look_ahead(model: Dynamics, V: Array, span: float) -> _Outlook:
+    """One step ahead of values V [s]; `span` is the range of the return that follows."""
     S, A = model.behaviour.shape
+    behaviour = model.behaviour
     next_value = model.P @ V
-    # sum_k v_k (V_k - P V)^2, without a table of all cells
-    v = model.variances
-    square, first, none = (v @ np.column_stack([V**2, V, np.ones(S)])).T
-    spread = square - 2 * next_value * first + next_value**2 * none
-    visits = np.maximum(model.visits, 1e-3)
+    # sum_k v_k (V_k - P V)^2 for the variances v of a row, without a table of all cells.
+    moments = model.variances @ np.column_stack([V**2, V, np.ones(S)])
+    second, first, total_variance = moments.T
+    of_cells = second - 2 * next_value * first + next_value**2 * total_variance
+    cell_variance = np.maximum(of_cells, 0.0).reshape(S, A)
     own = next_value.reshape(S, A)
-    variance = np.maximum(spread, 0.0).reshape(S, A) + (span / (2 * visits)) ** 2
-    b = model.behaviour
-    logged = (b * own).sum(axis=1)
-    reward = (b * model.rewards).sum(axis=1)
-    # the shares themselves are estimates
-    shares = (model.behaviour_std[:, None] * (own - logged[:, None])) ** 2
-    total = np.maximum(model.visits.sum(axis=1), 1e-3)
-    together = (b**2 * np.maximum(spread, 0.0).reshape(S, A) + shares * (b > 0)).sum(axis=1) + (
-        span / (2 * total)
-    ) ** 2
-    reward_std = np.column_stack(
-        [model.reward_std, np.sqrt((b**2 * model.reward_std**2).sum(axis=1))]
-    )
-    means = np.column_stack([model.rewards, reward]), np.column_stack([own, logged]), reward_std
+    # The last term is for what so many visits may not have shown.
+    visits = np.maximum(model.visits, 1e-3)
+    variance = cell_variance + (span / (2 * visits)) ** 2
+    logged = (behaviour * own).sum(axis=1)
+    logged_reward = (behaviour * model.rewards).sum(axis=1)
+    # The shares of the logged actions are estimates themselves.
+    of_shares = (model.behaviour_std[:, None] * (own - logged[:, None])) ** 2
+    all_visits = np.maximum(model.visits.sum(axis=1), 1e-3)
+    of_rows = behaviour**2 * cell_variance + of_shares * (behaviour > 0)
+    logged_variance = of_rows.sum(axis=1) + (span / (2 * all_visits)) ** 2
+    logged_reward_std = np.sqrt((behaviour**2 * model.reward_std**2).sum(axis=1))
     going = model.table.support.open.reshape(S, A)[:, :1]
-    return means, np.where(going, np.sqrt(np.column_stack([variance, together])), 0.0)
+    std = np.sqrt(np.column_stack([variance, logged_variance]))
+    return _Outlook(
+        rewards=np.column_stack([model.rewards, logged_reward]),
+        ahead=np.column_stack([own, logged]),
+        reward_std=np.column_stack([model.reward_std, logged_reward_std]),
+        spread=np.where(going, std, 0.0),
+    )
 
 
 def _gains(
@@ -320,7 +341,7 @@ def _gains(
     and of what the logged policy is worth [s]: means over the steps at which a state is met.
     """
     S, A = model.behaviour.shape
-    values = _step_values(model, followed(model.behaviour, choices), steps)
+    values = _step_values(model, policy_of_choices(model.behaviour, choices), steps)
     low, high = value_ranges(model.table, steps)
     here = np.arange(S)
     changed = choices < A
@@ -328,22 +349,21 @@ def _gains(
     spreads = np.zeros(S)
     logged_spreads = np.zeros(S)
     for k, share in _shares_of_steps(visits, steps, len(values) - 1):
-        (rewards, ahead, reward_std), spread = _look_ahead(
-            model, values[k - 1], high[k - 1] - low[k - 1]
-        )
+        outlook = _look_ahead(model, values[k - 1], high[k - 1] - low[k - 1])
+        spread = outlook.spread
         if k > 1:
-            hidden = model.hidden * np.maximum(ahead[:, :A] - worst, 0.0)
+            hidden = model.hidden * np.maximum(outlook.ahead[:, :A] - worst, 0.0)
             spread[:, :A] = np.maximum(spread[:, :A], hidden)
-        Q = rewards + model.table.discount * ahead
-        std = np.sqrt((model.table.discount * spread) ** 2 + reward_std**2)
+        Q = outlook.rewards + model.table.discount * outlook.ahead
+        std = np.sqrt((model.table.discount * spread) ** 2 + outlook.reward_std**2)
         gains += share * (Q[here, choices] - Q[:, A])
-        # errors of a row at several steps are the same error
+        # Errors of a row at several steps are the same error, so they add up.
         spreads += share * std[here, choices]
         logged_spreads += share * std[:, A]
     return np.where(changed, gains, 0.0), spreads, logged_spreads
 
 
-def followed(behaviour: Array, choices: Ints) -> Array:
+def policy_of_choices(behaviour: Array, choices: Ints) -> Array:
     """The policy [s, a] that takes the choices, and where that is number A, what was logged."""
     A = behaviour.shape[1]
     policy: Array = np.where((choices < A)[:, None], np.eye(A + 1)[choices, :A], behaviour)

@@ -196,14 +196,14 @@ class RootTransitions:
 
     bound: RootCounts
     support: Support
-    # states that may be logged; the support has one more, if ends of trajectories count as
-    # transitions
+    # States that may be logged. The support has one more if ends of trajectories count as
+    # transitions.
     logged: int
     # Rows of a trajectory from which on the log may have cut it.
     longest: int
     centre: float = 0.0
     radius: float = 1.0
-    # of the i-th visit to a row, in steps of the grid
+    # The weight of the i-th visit to a row, in steps of the grid.
     weights: npt.NDArray[np.int64] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -47,7 +47,7 @@ def source_for(
 class ChosenNoise:
     """Noise that was asked for by name, and why it is that, in words."""
 
-    # secure, fast or none
+    # One of secure, fast and none.
     name: str
     why: str
     seed: int | None = None

@@ -80,7 +80,7 @@ class LogSums:
         self.privacy = privacy
         self.source = source
         self._progress = progress
-        # refuses what can be refused before the log is read
+        # Refuse what can be refused before the log is read.
         self._budget = SharedBudget(shares, privacy=privacy, noise=source, loss=loss)
 
     def release(self, statistic: "LogStatistic") -> Released:
