@@ -11,7 +11,9 @@
 import { checkStatistic, WHOLE_LIMIT } from "./checks.js";
 import type { Channel } from "./message.js";
 
-/** Of one person. Parts of joint runs may be vectors; whatever is in it, nothing but numbers counts. */
+/**
+ * Of one person. Parts of joint runs may be vectors; whatever is in it, nothing but numbers counts.
+ */
 export interface Episode {
   /** One more than actions: the last one is where the episode ended. */
   states: readonly unknown[];
@@ -55,9 +57,9 @@ export interface Budget {
 export type Statistic = Transitions | Answers | Budget;
 
 const BUDGET = 2 ** 40;
-// Required for privacy: the same numbers as in confide/tables/_contribution_kernels.py. A cost times
-// the first one is the square of a weight in steps of the grid. A reward of 1 has so many units, and
-// a balance of 1 too.
+// Required for privacy: the same numbers as in confide/tables/_contribution_kernels.py. A cost
+// times the first one is the square of a weight in steps of the grid. A reward of 1 has so many
+// units, and a balance of 1 too.
 const STEPS_PER_COST = 2 ** 8;
 const REWARD_UNITS = 2 ** 20;
 const SCALE_UNITS = 2 ** 8;

@@ -392,7 +392,8 @@ export class Device {
   /** Change what is stored. It is durable when the promise is fulfilled. */
   private async updateState(change: (old: StoredState) => StoredState): Promise<StoredState> {
     const { run, subject } = this.options;
-    const fresh: StoredState = { run, subject, which: toBigInt(this.take(CHOICE_BYTES)).toString() };
+    const which = toBigInt(this.take(CHOICE_BYTES)).toString();
+    const fresh: StoredState = { run, subject, which };
     const text = await this.options.store.update((old) =>
       JSON.stringify(change(old === null ? fresh : this.parseState(old))),
     );

@@ -1,10 +1,14 @@
-/** Exact discrete noise by whole numbers: the algorithms of Canonne, Kamath and Steinke (2020). No floating point takes part. */
+/**
+ * Exact discrete noise by whole numbers: the algorithms of Canonne, Kamath and Steinke (2020). No
+ * floating point takes part.
+ */
 import type { Below } from "./entropy.js";
 
 /** True with probability e^(-above / under), exactly (Algorithm 1). */
 export function exponentialCoin(even: Below, above: bigint, under: bigint): boolean {
   for (;;) {
-    const part = above < under ? above : under; // e^-loss = e^-1 ... e^-1 e^-rest: one coin for each factor
+    // e^-loss = e^-1 ... e^-1 e^-rest: one coin for each factor.
+    const part = above < under ? above : under;
     let k = 1n;
     while (even(under * k) < part) k += 1n;
     if (k % 2n === 0n) return false;
@@ -26,7 +30,9 @@ export function discreteLaplace(even: Below, t: bigint, s: bigint): bigint {
   }
 }
 
-/** z with probability proportional to exp(-z^2 / (2 scale^2)), scale = above / under (Algorithm 3). */
+/**
+ * z with probability proportional to exp(-z^2 / (2 scale^2)), scale = above / under (Algorithm 3).
+ */
 export function discreteGaussian(even: Below, above: bigint, under: bigint): bigint {
   const p = above * above;
   const q = under * under;
@@ -34,13 +40,16 @@ export function discreteGaussian(even: Below, above: bigint, under: bigint): big
   for (;;) {
     const tried = discreteLaplace(even, t, 1n);
     const off = (tried < 0n ? -tried : tried) * t * q - p;
-    if (exponentialCoin(even, off * off, 2n * p * q * t * t)) return tried; // (|z| - scale^2 / t)^2 / (2 scale^2)
+    // The coin falls with probability e^-((|z| - scale^2 / t)^2 / (2 scale^2)).
+    if (exponentialCoin(even, off * off, 2n * p * q * t * t)) return tried;
   }
 }
 
 /** The fraction in lowest terms that a positive double is. */
 export function ratio(value: number): [bigint, bigint] {
-  if (!(value > 0 && Number.isFinite(value))) throw new RangeError("a scale must be positive and finite");
+  if (!(value > 0 && Number.isFinite(value))) {
+    throw new RangeError("a scale must be positive and finite");
+  }
   const bits = new DataView(new ArrayBuffer(8));
   bits.setFloat64(0, value);
   const whole = bits.getBigUint64(0);

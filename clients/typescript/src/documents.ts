@@ -29,7 +29,8 @@ export interface SigningKey {
 /** A statement as RFC 8785 writes it: names in order, no spaces. */
 export function statementBytes(statement: Statement): Uint8Array<ArrayBuffer> {
   const { kind, run, manifest, generation, body, previous = "" } = statement;
-  const ordered = { body, format: "confide-statement/1", generation, kind, manifest, previous, run };
+  const format = "confide-statement/1";
+  const ordered = { body, format, generation, kind, manifest, previous, run };
   return new TextEncoder().encode(JSON.stringify(ordered));
 }
 
@@ -53,7 +54,9 @@ export async function checkSignature(
     // An old browser knows no Ed25519. This is no reason to say that the signature is wrong.
     if (error instanceof DOMException && error.name === "NotSupportedError") throw error;
   }
-  if (!valid) throw new SignatureError("the signature is not that of the run's key about these bytes");
+  if (!valid) {
+    throw new SignatureError("the signature is not that of the run's key about these bytes");
+  }
 }
 
 /** The keys of a run by id: the trusted one, and those that a key before them has endorsed. */

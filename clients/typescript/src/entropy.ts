@@ -8,7 +8,10 @@ export type Below = (limit: bigint) => bigint;
 
 const POOL = 4096;
 
-/** The browser's or Node's `crypto.getRandomValues`, asked for a page at a time. What was used is wiped. */
+/**
+ * The browser's or Node's `crypto.getRandomValues`, asked for a page at a time. What was used is
+ * wiped.
+ */
 export function systemEntropy(): Take {
   const pool = new Uint8Array(POOL);
   let used = POOL;
@@ -56,7 +59,9 @@ export function toHex(bytes: Uint8Array): string {
 
 export function fromHex(text: string): Uint8Array<ArrayBuffer> {
   if (text.length % 2 || !/^[0-9a-f]*$/i.test(text)) throw new TypeError("not hexadecimal digits");
-  return Uint8Array.from({ length: text.length / 2 }, (_, i) => parseInt(text.slice(2 * i, 2 * i + 2), 16));
+  return Uint8Array.from({ length: text.length / 2 }, (_, i) =>
+    parseInt(text.slice(2 * i, 2 * i + 2), 16),
+  );
 }
 
 export function toBase64(bytes: Uint8Array): string {

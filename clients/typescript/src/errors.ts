@@ -18,7 +18,9 @@ export class PromiseBroken extends ConfideError {}
  */
 export class LateReport extends ConfideError {}
 
-/** What the service sent is not what its format says. Nothing of it is used, and nothing is sent. */
+/**
+ * What the service sent is not what its format says. Nothing of it is used, and nothing is sent.
+ */
 export class InvalidDocument extends ConfideError {}
 
 /** The step or the state of an action does not exist. */
@@ -52,7 +54,10 @@ export function isFinalRefusal(refused: unknown): refused is [number, string] {
   return FINAL_REFUSALS.includes(`${status} ${kind}`);
 }
 
-/** The service answered with an error that a retry does not mend, or could not be reached (status 0). */
+/**
+ * The service answered with an error that a retry does not mend, or could not be reached (status
+ * 0).
+ */
 export class ServiceRefused extends ConfideError {
   constructor(
     readonly status: number,

@@ -9,7 +9,13 @@
  * not: this device computes from the tables how far apart two people's contributions can be.
  */
 import { checkChannel, checkStatistic } from "./checks.js";
-import { contribution, largest, sensitivity, type Episode, type Statistic } from "./contribution.js";
+import {
+  contribution,
+  largest,
+  sensitivity,
+  type Episode,
+  type Statistic,
+} from "./contribution.js";
 import { discreteGaussian, discreteLaplace, ratio } from "./discrete.js";
 import { below, fromHex, type Take } from "./entropy.js";
 import { PromiseBroken } from "./errors.js";
@@ -58,7 +64,10 @@ export interface AnsweredRound {
   round: string;
 }
 
-/** The bytes that are sent for an episode. `PromiseBroken` if they would lose more than the person accepts. */
+/**
+ * The bytes that are sent for an episode. `PromiseBroken` if they would lose more than the person
+ * accepts.
+ */
 export function messageOf(
   channel: Channel,
   statistic: Statistic | null,

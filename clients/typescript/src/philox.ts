@@ -1,26 +1,34 @@
-/** Philox-4x64-10, the counter-based generator of Salmon and others (2011), as NumPy's `Philox(key, counter).random_raw` gives it. */
+/**
+ * Philox-4x64-10, the counter-based generator of Salmon and others (2011), as NumPy's `Philox(key,
+ * counter).random_raw` gives it.
+ */
 
-const M0 = [0xd2e7470e, 0xe14c6c93] as const; // the multipliers and the steps of the key: high and low 32 bits
+// The multipliers and the steps of the key: high and low 32 bits. Constants of the paper.
+const M0 = [0xd2e7470e, 0xe14c6c93] as const;
 const M1 = [0xca5a8263, 0x95121157] as const;
 const W0 = [0x9e3779b9, 0x7f4a7c15] as const;
 const W1 = [0xbb67ae85, 0x84caa73b] as const;
 
-const product = new Uint32Array(4); // of two numbers of 64 bits, the lowest 32 bits first
+/** The product of two numbers of 64 bits, the lowest 32 bits first. */
+const product = new Uint32Array(4);
 
-/** The 64-bit outputs of so many blocks of four, from `counter` on, as pairs (low, high) of 32 bits. */
+/**
+ * The 64-bit outputs of so many blocks of four, from `counter` on, as pairs (low, high) of 32 bits.
+ */
 export function philox(key: Uint8Array, counter: number, blocks: number): Uint32Array<ArrayBuffer> {
   const words = new DataView(key.buffer, key.byteOffset, 16);
-  const found = new Uint32Array(8 * blocks);
+  const outputs = new Uint32Array(8 * blocks);
   const c = new Uint32Array(8);
   for (let block = 0; block < blocks; block++) {
-    const at = counter + block + 1; // NumPy counts before it draws
+    // NumPy counts before it draws.
+    const at = counter + block + 1;
     c.fill(0);
     c[0] = at >>> 0;
     c[1] = Math.floor(at / 2 ** 32);
     rounds(c, words.getUint32(12), words.getUint32(8), words.getUint32(4), words.getUint32(0));
-    found.set(c, 8 * block);
+    outputs.set(c, 8 * block);
   }
-  return found;
+  return outputs;
 }
 
 function rounds(c: Uint32Array, k0: number, k0High: number, k1: number, k1High: number): void {
@@ -59,7 +67,8 @@ function multiply(aHigh: number, aLow: number, bHigh: number, bLow: number): voi
   product[0] = low(aLow, bLow);
   product[1] = second;
   product[2] = fifth;
-  product[3] = high(aHigh, bHigh) + (third < right ? 1 : 0) + (fourth < top ? 1 : 0) + (fifth < carried ? 1 : 0);
+  const carries = (third < right ? 1 : 0) + (fourth < top ? 1 : 0) + (fifth < carried ? 1 : 0);
+  product[3] = high(aHigh, bHigh) + carries;
 }
 
 function low(a: number, b: number): number {

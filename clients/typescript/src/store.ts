@@ -13,7 +13,9 @@ export interface Store {
   update(change: (kept: string | null) => string): Promise<string>;
 }
 
-/** For tests, and for devices that must not remember anything: whoever reloads it may report twice. */
+/**
+ * For tests, and for devices that must not remember anything: whoever reloads it may report twice.
+ */
 export class MemoryStore implements Store {
   constructor(private kept: string | null = null) {}
 
