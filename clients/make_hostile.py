@@ -1,8 +1,10 @@
-"""What a hostile server may send: `python clients/make_hostile.py` writes clients/hostile.json, which the tests of all clients read.
+"""What a hostile server may send: `python clients/make_hostile.py` writes clients/hostile.json,
+which the tests of all clients read.
 
-A device refuses each round with an error of its own, or what it would send for the episodes stays within what the noise was made for. For
-rounds that are refused because they are no rounds, `refused` is true. A text between two @ is written without quotation marks, so that
-NaN, 1e999 and other things that are no numbers of JSON get into the file as part of a text.
+A device refuses each round with an error of its own, or what it would send for the episodes stays
+within what the noise was made for. For rounds that are refused because they are no rounds,
+`refused` is true. A text between two @ is written without quotation marks, so that NaN, 1e999 and
+other things that are no numbers of JSON get into the file as part of a text.
 """
 
 import copy
@@ -14,7 +16,8 @@ from typing import Any
 PATH = Path(__file__).parent / "hostile.json"
 GRID = 2.0**-24
 RUN = "demo"
-# What the person accepts. Gaussian noise keeps it if two contributions are at most `mu` standard deviations apart.
+# What the person accepts. Gaussian noise keeps it if two contributions are at most `mu` standard
+# deviations apart.
 ACCEPTS = {"epsilon": 1.0, "delta": 1e-5, "trust": "local"}
 MU = 0.268051124
 EPISODES = [
@@ -112,7 +115,8 @@ MISSING = object()
 
 # (what is hostile, which honest round it was, what is changed), all of which are refused.
 REFUSED: list[tuple[str, str, dict[str, Any]]] = [
-    # A pair outside of the costs makes what is spent NaN, so that every later step counts at any cost.
+    # A pair outside of the costs makes what is spent NaN, so that every later step counts at any
+    # cost.
     ("costs that end early", "budget, gaussian, public rewards", {"statistic.costs": [2**38] * 5}),
     ("no costs at all", "budget, gaussian", {"statistic.costs": []}),
     ("states beyond the costs", "budget, gaussian, public rewards", {"statistic.states": 10}),
@@ -333,7 +337,8 @@ TEXTS = {
     "a number with ten thousand digits": '{"generation":' + "9" * 10_000 + "}",
 }
 
-# (name, the answer that is changed, what is changed in its body or headers, or its whole text). Each is refused, and nothing is sent.
+# (name, the answer that is changed, what is changed in its body or headers, or its whole text).
+# Each is refused, and nothing is sent.
 ANSWERS: list[tuple[str, str, dict[str, Any]]] = [
     ("an epsilon that is NaN", "manifest", {"fields": {"promise.epsilon": "@NaN@"}}),
     ("an epsilon as a text", "manifest", {"fields": {"promise.epsilon": "1"}}),
@@ -400,7 +405,8 @@ ANSWERS: list[tuple[str, str, dict[str, Any]]] = [
         {"status": 403, "text": '{"type": {"length": 3}}'},
     ),
 ]
-# The same for the answer to a report. The report is kept, and the device says clearly that it was not answered.
+# The same for the answer to a report. The report is kept, and the device says clearly that it was
+# not answered.
 REPLIES: list[tuple[str, dict[str, Any]]] = [
     ("an outcome that is no outcome", {"status": 201, "text": '{"outcome": "thank you"}'}),
     (

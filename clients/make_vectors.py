@@ -1,8 +1,10 @@
-"""Test vectors that all clients share: `python clients/make_vectors.py` writes clients/vectors.json.
+"""Test vectors that all clients share: `python clients/make_vectors.py` writes
+clients/vectors.json.
 
-The same random bytes, tables and episodes must give the same message, bit by bit, in Python and in TypeScript. One thing is left to the
-machine: which vectors of a codebook are called near is decided by floating point, whose last bits differ. It touches the accuracy alone.
-The vectors here are chosen so that no rounding decides: see `_check_stable`.
+The same random bytes, tables and episodes must give the same message, bit by bit, in Python and in
+TypeScript. One thing is left to the machine: which vectors of a codebook are called near is decided
+by floating point, whose last bits differ. It touches the accuracy alone. The vectors here are
+chosen so that no rounding decides: see `_check_stable`.
 """
 
 import base64
@@ -187,7 +189,9 @@ def _message(name: str, channel: dict, statistic: dict, episode: dict) -> dict:
 
 
 def _check_stable(channel: dict, values: np.ndarray, nonce: bytes) -> None:
-    """The last vector that is near and the first one that is not are farther apart than single precision errs, by a hundred times."""
+    """The last vector that is near and the first one that is not are farther apart than single
+    precision errs, by a hundred times.
+    """
     noise = channel["noise"]
     book = Codebook(channel["size"], noise["radius"], noise["epsilon"], noise["nearest"])
     unit = values / noise["radius"]

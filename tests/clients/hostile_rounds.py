@@ -1,4 +1,6 @@
-"""What a Python device does with a round: it refuses, or what it would send is within what the noise was made for."""
+"""What a Python device does with a round: it refuses, or what it would send is within what the
+noise was made for.
+"""
 
 import copy
 import itertools
@@ -72,7 +74,9 @@ def outcome_of(document, hostile):
 
 
 def check_distances(channel, contributions, epsilon, mu):
-    """Independent of the client: how far apart contributions may be is computed from the noise and the epsilon alone."""
+    """Independent of the client: how far apart contributions may be is computed from the noise and
+    the epsilon alone.
+    """
     noise, grid = channel["noise"], channel["grid"]
     values = [np.asarray(each, dtype=float) * grid for each in contributions]
     assert all(each.shape == (channel["size"],) and np.isfinite(each).all() for each in values)
@@ -89,7 +93,9 @@ def check_distances(channel, contributions, epsilon, mu):
 
 
 def random_round(rng, bases):
-    """Half of them are rounds with other tables and other noise, half of them are damaged at one to three places."""
+    """Half of them are rounds with other tables and other noise, half of them are damaged at one to
+    three places.
+    """
     document = copy.deepcopy(bases[rng.integers(len(bases))])
     if rng.random() < 0.5:
         refill(document, rng)

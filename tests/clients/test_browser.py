@@ -1,4 +1,6 @@
-"""The TypeScript client in a real browser, against a real service: another origin, reloads, and a network that goes away."""
+"""The TypeScript client in a real browser, against a real service: another origin, reloads, and a
+network that goes away.
+"""
 
 import asyncio
 import base64
@@ -113,7 +115,8 @@ def test_hostile_rounds(page, npx, tmp_path):
 
 @pytest.mark.parametrize(("epsilon", "distribution"), [(4.0, "codebook"), (60.0, "gaussian")])
 def test_a_thousand_messages_are_absorbed(page, epsilon, distribution):
-    """All different, all counted. Their mean is the contribution within 6 standard errors on each of 20 coordinates (false alarms 4e-8),
+    """All different, all counted. Their mean is the contribution within 6 standard errors on each
+    of 20 coordinates (false alarms 4e-8),
     and the noise has its standard deviation within 10 %."""
     learner = make_learner(
         spec(trust="local", noise="secure", epsilon=epsilon, users=1_000, every=1_000)

@@ -1,4 +1,7 @@
-"""A hostile server: each round is refused, or what is sent stays within its bound. Each other answer is refused."""
+"""A hostile server: each round is refused, or what is sent stays within its bound.
+
+Each other answer is refused.
+"""
 
 import importlib.util
 import json
@@ -52,7 +55,10 @@ def test_hostile_rounds():
 
 
 def test_random_rounds(script):
-    """10,000 of them: CONFIDE_RANDOM_ROUNDS=10000. Some are refused and some are sent, or this would show nothing."""
+    """10,000 of them: CONFIDE_RANDOM_ROUNDS=10000.
+
+    Some are refused and some are sent, or this would show nothing.
+    """
     rng, bases = np.random.default_rng(0), list(script.BASES.values())
     outcomes = [
         hostile_rounds.outcome_of(hostile_rounds.random_round(rng, bases), HOSTILE)
@@ -112,7 +118,10 @@ class HostileService:
         return '{"outcome": "counted"}', {}
 
     def _manifest(self):
-        """What it says as its manifest, of which the release names the digest. A device that believed it would go on."""
+        """What it says as its manifest, of which the release names the digest.
+
+        A device that believed it would go on.
+        """
         promise = {"trust": "local", "epsilon": 1.0, "delta": 1e-5, "relation": "replace"}
         document = {
             "run": "demo",

@@ -1,4 +1,6 @@
-"""The vectors that all clients share are what this confide makes, and the library reads their messages."""
+"""The vectors that all clients share are what this confide makes, and the library reads their
+messages.
+"""
 
 import base64
 import importlib.util

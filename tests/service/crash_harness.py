@@ -1,7 +1,9 @@
-"""Kill or stop a service at a chosen point, again and again, and compare what it told people with what is on its disk.
+"""Kill or stop a service at a chosen point, again and again, and compare what it told people with
+what is on its disk.
 
-The service lives in a forked process that ends by SIGKILL; it writes to a pipe what people and readers were told, as a network would carry
-it away. Devices live here, and retry the same bytes. Used by the tests, and by benchmarks/service_crashes.py with more kills.
+The service lives in a forked process that ends by SIGKILL; it writes to a pipe what people and
+readers were told, as a network would carry it away. Devices live here, and retry the same bytes.
+Used by the tests, and by benchmarks/service_crashes.py with more kills.
 """
 
 import contextlib
@@ -48,7 +50,9 @@ class AnswersBeforeCommit(Watched):
 
 
 class ShowsBeforeCommit(Watched):
-    """A broken twin: readers see a release that a crash takes back, and then another one of the same number."""
+    """A broken twin: readers see a release that a crash takes back, and then another one of the
+    same number.
+    """
 
     def _close(self, run):
         with self.store.transaction() as tx:
@@ -65,7 +69,9 @@ class ShowsBeforeCommit(Watched):
 
 
 class Crashes:
-    """People who report to a service that is killed at `point`, each time when it is reached for the n-th time."""
+    """People who report to a service that is killed at `point`, each time when it is reached for
+    the n-th time.
+    """
 
     def __init__(self, folder, *, trust, service=Watched, users=24, every=6, noise="secure"):
         self.folder, self.kind, self.trust = folder, service, trust

@@ -1,4 +1,6 @@
-"""A service in a folder of its own, with fast noise, and devices that talk to it in the same process."""
+"""A service in a folder of its own, with fast noise, and devices that talk to it in the same
+process.
+"""
 
 import asyncio
 import os
@@ -127,8 +129,8 @@ class Http:
     def settle(self, run="demo"):
         """Wait until the writer has done all that came before, closing and planning included.
 
-        The writer answers a report of the future after all earlier ones. It answers 503 while the round
-        after a release is planned.
+        The writer answers a report of the future after all earlier ones. It answers 503 while the
+        round after a release is planned.
         """
         body = {"subject": "nobody", "generation": 10**9, "trajectory": {}, "message": ""}
         deadline = time.monotonic() + 20

@@ -1,9 +1,10 @@
-"""An attacker who copies all files of a service after each report, and computes what each person did.
+"""An attacker who copies all files of a service after each report, and computes what each person
+did.
 
-The attacker has the source code and the public pages, so they know how records are laid out, and how
-many numbers a contribution has. They have neither the folder of the keys nor the memory of the process.
-Used by the tests, and with more people by benchmarks/stored_files_attack.py, which also attacks older
-versions.
+The attacker has the source code and the public pages, so they know how records are laid out, and
+how many numbers a contribution has. They have neither the folder of the keys nor the memory of the
+process. Used by the tests, and with more people by benchmarks/stored_files_attack.py, which also
+attacks older versions.
 """
 
 import contextlib
@@ -43,7 +44,8 @@ COLUMNS = (
 )
 # An array with fewer cells that are not zero may stand in some file by chance.
 TELLING_CELLS = 3
-# Names of the states of a learner and its privatizer, and of the counter in it: of version 0.2, and of this one.
+# Names of the states of a learner and its privatizer, and of the counter in it: of version 0.2, and
+# of this one.
 STATE_LAYOUTS = (("learner", "privatizer", "counter"), ("learner-2", "batches-1", "noise.counter"))
 CHECKPOINT_RECORDS = ("XLOG", "Standby")
 
@@ -62,7 +64,9 @@ def run_spec(people, batch):
 
 
 class Reports:
-    """A service in this process, and people who report one after the other, each in a transaction."""
+    """A service in this process, and people who report one after the other, each in a
+    transaction.
+    """
 
     def __init__(self, folder, *, people, batch, seed):
         self.folder, self.people = folder, people
@@ -125,7 +129,9 @@ class SqliteFiles:
         return self._columns(copied, self._log(copied))
 
     def columns_of_log(self, copied):
-        """What one copy of the log shows: the database after each transaction that is still in it."""
+        """What one copy of the log shows: the database after each transaction that is still
+        in it.
+        """
         log = self._log(copied)
         for end in _commits(log):
             yield self._columns(copied, log[:end])
@@ -170,7 +176,9 @@ class SqliteFiles:
 
 
 def _commits(log):
-    """Where the transactions in a write-ahead log end [https://sqlite.org/fileformat2.html#walformat]."""
+    """Where the transactions in a write-ahead log end
+    [https://sqlite.org/fileformat2.html#walformat].
+    """
     if not log:
         return
     (page_bytes,) = struct.unpack(">I", log[8:12])
@@ -274,7 +282,9 @@ def postgres_server():
 
 
 class PostgresFiles:
-    """The data directory of the server, with its log, and what the service has in its own folder."""
+    """The data directory of the server, with its log, and what the service has in its own
+    folder.
+    """
 
     def __init__(self, folder, server):
         self.folder, self.server, self.address = folder.folder, server, folder.address
@@ -290,7 +300,8 @@ class PostgresFiles:
                 if flushed:
                     return position
                 time.sleep(0.01)
-                # What a transaction without a commit has written may wait for ever. A commit writes it, too.
+                # What a transaction without a commit has written may wait for ever. A commit writes
+                # it, too.
                 if attempt % 200 == 199:
                     db.execute("SELECT pg_current_xact_id()")
         raise AssertionError("the log was not flushed")
@@ -323,7 +334,9 @@ class PostgresFiles:
         return ()
 
     def written(self, copied):
-        """The records in the server's log since the last call, without those of the server itself."""
+        """The records in the server's log since the last call, without those of the server
+        itself.
+        """
         start, self.position = self.position, self.end
         command = [
             programs() / "pg_waldump",
@@ -515,7 +528,10 @@ def files_of(database, place):
 
 
 def attacked(database, *, people, batch, seed, keys=None):
-    """What an attack on a new service finds. `keys`: a folder of keys that the service shall use."""
+    """What an attack on a new service finds.
+
+    `keys`: a folder of keys that the service shall use.
+    """
     with tempfile.TemporaryDirectory() as base:
         place = Path(base)
         with files_of(database, place) as (folder, make_files):

@@ -43,7 +43,9 @@ def worked(found):
     ("trust", "role"), [("joint", "admin"), ("local", "admin"), ("joint", "device")]
 )
 def test_an_honest_service(folder, trust, role):
-    """Everything is tried and refused; with the key of a device alone, requests of an admin are not tried."""
+    """Everything is tried and refused; with the key of a device alone, requests of an admin are not
+    tried.
+    """
     with serving(folder, spec(trust=trust, users=200, every=10)) as served:
         found = attack(served, role)
         left = {each.tried.split(":")[0] for each in found.tried if each.verdict != REFUSED}
@@ -166,7 +168,9 @@ def test_broken_twins_are_caught(folder, monkeypatch, twin, role, caught):
 
 
 def test_who_counts_replays_in_secret_is_suspected_with_the_key_of_a_device(folder, monkeypatch):
-    """Answers say nothing, but a batch closes that nobody has filled: this is not decided, because other people may have come."""
+    """Answers say nothing, but a batch closes that nobody has filled: this is not decided, because
+    other people may have come.
+    """
     counts_replays(monkeypatch)
     found = attacked(folder, "device")
     assert found.undecided

@@ -1,4 +1,6 @@
-"""The crash matrix: a service that is killed anywhere loses nobody, counts nobody twice, and never shows two faces of one release."""
+"""The crash matrix: a service that is killed anywhere loses nobody, counts nobody twice, and never
+shows two faces of one release.
+"""
 
 import pytest
 from crash_harness import CLOSES, POINTS, AnswersBeforeCommit, Crashes, ShowsBeforeCommit

@@ -1,4 +1,6 @@
-"""Requests drawn from the OpenAPI document, and spoiled: the answer is one that it names, and never an error of the server."""
+"""Requests drawn from the OpenAPI document, and spoiled: the answer is one that it names, and never
+an error of the server.
+"""
 
 import json
 import logging

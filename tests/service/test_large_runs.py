@@ -153,7 +153,9 @@ def test_a_round_that_cannot_be_planned_concerns_its_run_alone(folder, monkeypat
 @pytest.mark.process
 @pytest.mark.parametrize("moment", ["created", "planned"])
 def test_the_process_ends_soon_while_a_large_run_is_made(tmp_path, moment):
-    """After SIGTERM it waits neither for a run that is being created, nor for one that is being planned."""
+    """After SIGTERM it waits neither for a run that is being created, nor for one that is being
+    planned.
+    """
     place = ServiceFolder(tmp_path / "service")
     place.init()
     target = {"created": ("creation", "make_learner"), "planned": ("live.LiveRun", "_plan_round")}[
@@ -203,7 +205,10 @@ def test_the_process_ends_soon_while_a_large_run_is_made(tmp_path, moment):
 
 
 def test_a_close_that_always_fails_does_not_keep_reports_waiting(folder, monkeypatch):
-    """The run is read again after each attempt, which works. A report that waited for it must not wait for the next attempt."""
+    """The run is read again after each attempt, which works.
+
+    A report that waited for it must not wait for the next attempt.
+    """
     monkeypatch.setattr(
         live.LiveRun,
         "draw",

@@ -1,4 +1,5 @@
-"""Two neighbouring inputs of a service with the same releases: everything public must be the same bytes.
+"""Two neighbouring inputs of a service with the same releases: everything public must be the same
+bytes.
 
 One person, the target, sends something else in the second run, or stays away where taking part is
 protected. The noise of the second run is chosen so that its releases are those of the first one
@@ -30,8 +31,10 @@ from confide.trajectory import collect
 
 RUN = "run"
 TARGET = "target"
-# The token of a login form is drawn at random for each reader. The test fixes it, and compares the rest of the page.
-# (name, agent, problem, trust, rule): rounds of questions-vi change their size from release to release.
+# The token of a login form is drawn at random for each reader. The test fixes it, and compares the
+# rest of the page.
+# (name, agent, problem, trust, rule): rounds of questions-vi change their size from release to
+# release.
 RUNS = [
     ("tables", "tabular-psrl", "riverswim", "joint", "count"),
     ("mixtures", "likelihood-vi", "lock", "joint", "deadline"),
@@ -99,9 +102,11 @@ class PublicBytes:
         )
 
     def wait(self):
-        """Until the writer has done all that came before: the answer to a report of the future comes after it.
+        """Until the writer has done all that came before: the answer to a report of the future
+        comes after it.
 
-        While a round is planned the answer is 503. How long that takes depends on compiled kernels, and not on people.
+        While a round is planned the answer is 503. How long that takes depends on compiled kernels,
+        and not on people.
         """
         body = {"subject": "nobody", "generation": 10**9, "trajectory": {}, "message": ""}
         headers = {"Idempotency-Key": "0" * 16}
@@ -116,7 +121,9 @@ class PublicBytes:
         self.note("an answer to somebody else", answer)
 
     def provoke_errors(self, generation):
-        """What anybody may send: without a key, to another run, in a form that is no report, in another name, or too late."""
+        """What anybody may send: without a key, to another run, in a form that is no report, in
+        another name, or too late.
+        """
         report = {
             "subject": "nobody",
             "generation": generation,
@@ -176,7 +183,9 @@ class Crowd:
         return {name: np.nan_to_num(part).tolist() for name, part in parts.items()}
 
     def _message(self, person, number, learner, episode):
-        """A device under local privacy, whose message in the second run is that of the first one."""
+        """A device under local privacy, whose message in the second run is that of the
+        first one.
+        """
         recorded = self._tape_of_devices.get(person)
         tape = Tape(recorded)
         self._tape_of_devices[person] = tape
@@ -248,7 +257,9 @@ def drive(folder, crowd, clock, *, target_comes=True):
 
 @pytest.fixture
 def neighbours(tmp_path, monkeypatch):
-    """Runs a service twice from copies of one folder; the second one gets the releases of the first one."""
+    """Runs a service twice from copies of one folder; the second one gets the releases of the first
+    one.
+    """
 
     monkeypatch.setattr(
         pages, "secrets", types.SimpleNamespace(token_urlsafe=lambda size: "x" * size)
@@ -304,7 +315,9 @@ def test_public_bytes_of_a_service_are_the_same_for_neighbours_with_the_same_rel
 
 
 def extreme_episode(problem):
-    """An episode that uses as much of its bound as it can: one state, one action, the largest rewards."""
+    """An episode that uses as much of its bound as it can: one state, one action, the largest
+    rewards.
+    """
     public = make(problem, seed=0).public
     horizon = public.horizon
     continuous = not hasattr(public, "states")
@@ -318,7 +331,9 @@ def extreme_episode(problem):
 
 
 def break_by_a_missing_release(monkeypatch):
-    """A first batch raises if its sum is not the one of the first run, so that there is no release."""
+    """A first batch raises if its sum is not the one of the first run, so that there is no
+    release.
+    """
     draw = live.LiveRun.draw
     first_sums = []
 

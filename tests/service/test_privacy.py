@@ -1,4 +1,6 @@
-"""Planted people are found in no file, log line, metric, page or answer; what is public does not depend on who reported."""
+"""Planted people are found in no file, log line, metric, page or answer; what is public does not
+depend on who reported.
+"""
 
 import base64
 import hashlib
@@ -92,7 +94,8 @@ def report(served, subject, generation=0, nonce="n" * 16, **content):
 def test_public_bytes_of_a_run_with_deadlines_do_not_depend_on_who_reported_or_how_many(
     tmp_path, monkeypatch
 ):
-    """Two databases that were the same when people were enrolled. In one nobody comes; in the other all do, twice, late and uninvited.
+    """Two databases that were the same when people were enrolled. In one nobody comes; in the
+    other all do, twice, late and uninvited.
     Their episodes are empty, so that with the same noise all releases are the same: then all that is public must be, at any time."""
     monkeypatch.setattr(live, "noise_source", lambda _: noise_source("fast", 0))
     batch = Batching(rule="deadline", schedule=4, every=100.0, start=1000.0)
@@ -140,7 +143,9 @@ def test_public_bytes_of_a_run_with_deadlines_do_not_depend_on_who_reported_or_h
 
 
 def planted(local):
-    """As text, in the encodings that programs use, and as hashes: a hash of a small space can be searched."""
+    """As text, in the encodings that programs use, and as hashes: a hash of a small space can be
+    searched.
+    """
     parts = [
         SUBJECT.encode(),
         SUBJECT.encode("utf-16-le"),
@@ -189,7 +194,10 @@ def kept(folder, postgres=None):
 
 
 def search(found, parts, clean):
-    """Also as PostgreSQL prints bytes in a dump. What is `clean` has been searched before, for the same parts."""
+    """Also as PostgreSQL prints bytes in a dump.
+
+    What is `clean` has been searched before, for the same parts.
+    """
     for name, data in found.items():
         content = name == "pg_dump", hashlib.sha256(data).digest()
         if content in clean:
@@ -205,7 +213,9 @@ def search(found, parts, clean):
 @pytest.mark.parametrize("trust", ["joint", "local"])
 @pytest.mark.parametrize("folder", ["sqlite", "postgres"], indirect=True)
 def test_planted_people_are_found_nowhere(folder, trust, request, caplog):
-    """While the batch is open and after it is closed; of people who are counted, refused, late, enrolled, or who ask for an action."""
+    """While the batch is open and after it is closed; of people who are counted, refused, late,
+    enrolled, or who ask for an action.
+    """
     caplog.set_level(logging.DEBUG)
     postgres = request.getfixturevalue("postgres") if folder.shared else None
     answers, sent, clean = [], [], set()
@@ -273,7 +283,8 @@ def test_planted_people_are_found_nowhere(folder, trust, request, caplog):
             clean,
         )
         search(kept(folder, postgres), planted(sent), clean)
-    # The third report names another release than before. A message of a local run then contradicts the report.
+    # The third report names another release than before. A message of a local run then contradicts
+    # the report.
     again = 200 if trust == "joint" else 400
     assert [answer.status_code for answer in answers][1:4] == [409, again, 400] and answers[
         -1

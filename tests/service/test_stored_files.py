@@ -1,4 +1,7 @@
-"""Copies of all files after each report reveal nobody's contribution. Services that do not seal are caught."""
+"""Copies of all files after each report reveal nobody's contribution.
+
+Services that do not seal are caught.
+"""
 
 import zlib
 
@@ -22,7 +25,9 @@ def attack_with_keys(tmp_path, database, seed):
 @pytest.mark.process
 @pytest.mark.parametrize("database", SIZES)
 def test_copies_reveal_nobody_and_look_the_same_whatever_people_report(tmp_path, database):
-    """The people, their random numbers and the times are the same in both runs; what they report is not."""
+    """The people, their random numbers and the times are the same in both runs; what they report is
+    not.
+    """
     one, other = (attack_with_keys(tmp_path, database, seed) for seed in (0, 1))
     for recovered in (one, other):
         assert recovered.people == SIZES[database][0]

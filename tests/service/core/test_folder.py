@@ -1,4 +1,6 @@
-"""The folder of a service: `init` can be repeated after a kill at any file operation, and a key can be replaced."""
+"""The folder of a service: `init` can be repeated after a kill at any file operation, and a key can
+be replaced.
+"""
 
 import os
 import shutil

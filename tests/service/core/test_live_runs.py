@@ -62,7 +62,9 @@ DAMAGES = [
 
 @pytest.fixture
 def two_runs(folder):
-    """A folder with the runs `bad` and `good`, and a backup from before the first release of `bad`."""
+    """A folder with the runs `bad` and `good`, and a backup from before the first release
+    of `bad`.
+    """
     bench = Bench(folder)
     bench.create("good")
     bench.create("bad", every=4, person_epsilon=1.1, person_delta=1e-5)
@@ -207,7 +209,9 @@ ON_BOTH = pytest.mark.parametrize("folder", ["sqlite", "postgres"], indirect=Tru
 
 @contextmanager
 def another_processor(run):
-    """While it lasts, this run is planned as on another kind of processor: from the same release follow other policies."""
+    """While it lasts, this run is planned as on another kind of processor: from the same release
+    follow other policies.
+    """
     make_learner = live.make_learner
 
     def make(spec):
@@ -287,7 +291,8 @@ def test_workers_on_two_kinds_of_processors_do_not_add_to_one_sum(folder, caplog
     with another_processor("bad"), serving(folder) as http:
         assert_not_served(http, caplog)
         assert open_sum(first.service) == before
-        # The first worker closes the batch and plans the next round. The other one refuses that, too.
+        # The first worker closes the batch and plans the next round. The other one refuses that,
+        # too.
         assert (
             first.send(*(first.report(f"person {i}", "bad") for i in range(3))) == ["counted"] * 3
         )

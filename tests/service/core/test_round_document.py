@@ -48,7 +48,9 @@ def test_plain_policies_act_as_those_of_the_library(policy, state):
     "policy", [TabularPolicy(np.array([[1, 0]]), 2), StochasticPolicy(np.full((1, 2, 2), 0.5))]
 )
 def test_a_step_or_a_state_that_does_not_exist_has_no_action(policy, step, state):
-    """Python counts negative indices from the end, so a state of -1 got the action of the last state."""
+    """Python counts negative indices from the end, so a state of -1 got the action of the last
+    state.
+    """
     with pytest.raises(InvalidParameter, match="must be"):
         act(plain_policy(policy), step, state)
     with pytest.raises(InvalidParameter, match="must be"):

@@ -1,4 +1,6 @@
-"""Reports in, releases out: who is counted, once, and what is on the disk before anybody is told."""
+"""Reports in, releases out: who is counted, once, and what is on the disk before anybody is
+told.
+"""
 
 import json
 import math
@@ -239,7 +241,9 @@ def test_after_a_backup_was_put_back_the_run_is_finished_and_others_go_on(bench,
 
 @pytest.mark.parametrize("people", [1, 4])
 def test_a_run_without_its_mark_is_not_served_until_somebody_says_so(bench, people):
-    """A forgotten --marks, or a backup on a new machine, would go unnoticed, also before the first release."""
+    """A forgotten --marks, or a backup on a new machine, would go unnoticed, also before the first
+    release.
+    """
     bench.create(every=4)
     bench.send(*(bench.report(f"person {i}") for i in range(people)))
     bench.stop()
@@ -326,7 +330,9 @@ def test_a_person_has_one_budget_over_all_runs(bench):
 
 
 def test_an_account_measures_all_runs_under_one_relation(bench):
-    """To replace a report is to remove it and to add another: under `replace`, a run under `null` costs twice its mu."""
+    """To replace a report is to remove it and to add another: under `replace`, a run under `null`
+    costs twice its mu.
+    """
     mu = confide.privacy.accounting.gaussian_mu(1.0, 1e-5)
     most = confide.privacy.accounting.gaussian_epsilon(2 * mu, 1e-5)
     first = bench.create("first", person_epsilon=most, person_delta=1e-5, relation="null")
@@ -342,7 +348,9 @@ def test_an_account_measures_all_runs_under_one_relation(bench):
 
 
 def test_a_budget_over_all_runs_is_kept_by_those_that_promise_none(bench):
-    """Also by a run that is made later: who took part in the first was told what all of them cost together."""
+    """Also by a run that is made later: who took part in the first was told what all of them cost
+    together.
+    """
     bench.create("limited", person_epsilon=1.5, person_delta=1e-5)
     bench.create("free")
     assert bench.send(bench.report("ann", "free"), bench.report("bob", "free")) == ["counted"] * 2
@@ -369,7 +377,9 @@ def test_a_run_in_which_nobody_could_report_is_refused(bench):
 
 
 def test_a_run_whose_first_deadline_has_passed_is_refused(bench):
-    """Its batches would be closed at once, one after the other, before anybody could be enrolled."""
+    """Its batches would be closed at once, one after the other, before anybody could be
+    enrolled.
+    """
     with pytest.raises(InvalidParameter, match="start plus every must lie in the future"):
         bench.create(users=12, batch=DEADLINE)
     assert not bench.service.runs
@@ -422,7 +432,9 @@ def test_a_deadline_closes_whoever_came(timed):
 
 @pytest.mark.parametrize("people", [[], ["ann"]])
 def test_a_local_release_shows_who_came_and_the_manifest_says_so(folder, people):
-    """Without messages there is no noise: a release that is zero tells everybody that nobody came."""
+    """Without messages there is no noise: a release that is zero tells everybody that
+    nobody came.
+    """
     clock = Clock()
     bench = Bench(folder, clock=clock)
     bench.create(trust="local", users=12, batch=DEADLINE)
@@ -439,7 +451,9 @@ def test_a_local_release_shows_who_came_and_the_manifest_says_so(folder, people)
 
 
 def test_who_took_part_cannot_be_asked_with_reports_that_are_not_counted(timed):
-    """Ann has reported, Bob has not, and Zoe is not enrolled: with another release, or after the close, all are answered alike."""
+    """Ann has reported, Bob has not, and Zoe is not enrolled: with another release, or after the
+    close, all are answered alike.
+    """
     people = ("ann", "bob", "zoe")
     timed.send(timed.report("ann"))
     assert {timed.send(timed.report(name, generation=9))[0] for name in people} == {"invalid"}
@@ -451,7 +465,10 @@ def test_who_took_part_cannot_be_asked_with_reports_that_are_not_counted(timed):
 
 @pytest.mark.parametrize("rule", ["count", "deadline"])
 def test_what_is_no_message_is_refused_before_the_service_looks_at_the_person(folder, rule):
-    """Ann has reported, Bob is enrolled and has not, and Zoe is unknown. With nonsense nobody finds out who is who."""
+    """Ann has reported, Bob is enrolled and has not, and Zoe is unknown.
+
+    With nonsense nobody finds out who is who.
+    """
     bench = Bench(folder, clock=Clock())
     bench.create(trust="local", users=12, batch=DEADLINE if rule == "deadline" else None)
     if rule == "deadline":
@@ -483,7 +500,9 @@ def test_what_is_no_message_is_refused_before_the_service_looks_at_the_person(fo
 
 
 def test_nobody_comes_in_after_a_deadline_that_could_not_be_kept(timed, monkeypatch):
-    """The disk was full at the deadline: those who come then are asked to come again, and are late."""
+    """The disk was full at the deadline: those who come then are asked to come again, and
+    are late.
+    """
     ann, bob = timed.report("ann"), timed.report("bob")
     timed.send(ann)
     timed.clock.now = 1100.0
@@ -502,7 +521,10 @@ def test_nobody_comes_in_after_a_deadline_that_could_not_be_kept(timed, monkeypa
 
 
 def test_a_deadline_that_could_not_be_kept_is_kept_later_though_nobody_reports(timed, monkeypatch):
-    """Behind a proxy that asks /ready nobody can report to a service that is not ready. Meanwhile the writer waits, and does not spin."""
+    """Behind a proxy that asks /ready nobody can report to a service that is not ready.
+
+    Meanwhile the writer waits, and does not spin.
+    """
     monkeypatch.setattr(live_runs, "RETRY_SECONDS", 0.0)
     monkeypatch.setattr(core, "LOOK_SECONDS", 0.0)
     timed.clock.now = 1100.0
@@ -525,7 +547,9 @@ def test_a_deadline_that_could_not_be_kept_is_kept_later_though_nobody_reports(t
 
 
 def test_what_is_public_does_not_depend_on_who_reported(timed, tmp_path):
-    """Somebody whose report adds zero, and somebody who stays away, are the same: all public bytes, with the noise fixed."""
+    """Somebody whose report adds zero, and somebody who stays away, are the same: all public bytes,
+    with the noise fixed.
+    """
     silent = Bench(ServiceFolder(tmp_path / "other"), clock=Clock())
     silent.create(users=12, batch=DEADLINE)
     silent.service.enrol("demo", ["ann", "bob"], 0, "test")
@@ -568,7 +592,9 @@ def changing(folder, seeded):  # noqa: ARG001
 
 
 def test_nobody_is_enrolled_into_a_batch_whose_size_is_not_decided(changing):
-    """More people than the batch has in the end would have made a sum that no release was made for."""
+    """More people than the batch has in the end would have made a sum that no release was
+    made for.
+    """
     run = changing.service.runs["demo"]
     with pytest.raises(InvalidParameter, match="the size of batch 1 is decided by release 1"):
         changing.service.enrol("demo", ["ann"], 1, "test")

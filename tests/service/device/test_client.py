@@ -72,7 +72,9 @@ def test_a_device_that_restarts_sends_the_same_bytes(folder, tmp_path, monkeypat
 
 
 def test_devices_that_share_a_store_send_one_message(folder, tmp_path):
-    """Eight of them are made before the first report, and report at once, each in a thread of its own."""
+    """Eight of them are made before the first report, and report at once, each in a thread of its
+    own.
+    """
     posts = []
     with serving(folder, spec(trust="local")) as http:
 
@@ -548,7 +550,10 @@ def test_a_byte_that_is_changed_on_the_way_is_found(folder, path):
 
 @pytest.mark.parametrize("trust", ["joint", "local"])
 def test_a_report_that_answers_another_round_is_refused(folder, trust, tmp_path):
-    """As from a worker on another processor. It is not counted, and the device says why and sends nothing again."""
+    """As from a worker on another processor.
+
+    It is not counted, and the device says why and sends nothing again.
+    """
     with serving(folder, spec(trust=trust)) as http:
         one = device(http, "ann", trust=trust, store=tmp_path / "device")
         one.join()
@@ -570,7 +575,9 @@ def test_a_report_that_answers_another_round_is_refused(folder, trust, tmp_path)
 
 
 def test_two_faces_of_a_release_and_old_ones_are_found(folder, tmp_path):
-    """A device remembers the newest release; a service that went back, or signs two of them, is caught."""
+    """A device remembers the newest release; a service that went back, or signs two of them, is
+    caught.
+    """
     with serving(folder, spec(every=4)) as http:
         service, run = http.service, http.service.runs["demo"]
         one = device(http, "ann", store=tmp_path / "device")

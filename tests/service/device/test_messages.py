@@ -1,4 +1,6 @@
-"""Messages of a slim client: the noise is worth what the person accepts, whatever tables a server sends."""
+"""Messages of a slim client: the noise is worth what the person accepts, whatever tables a server
+sends.
+"""
 
 import json
 import math
@@ -21,7 +23,9 @@ from confide.service.device.messages import mechanism_of, message
 
 
 def learner_of(epsilon, delta):
-    """Of a local run that is so weakly private that additive noise is less than that of a report."""
+    """Of a local run that is so weakly private that additive noise is less than that of a
+    report.
+    """
     return make_learner(spec(trust="local", noise="secure", epsilon=epsilon, delta=delta))
 
 
@@ -29,7 +33,8 @@ def learner_of(epsilon, delta):
     ("epsilon", "delta", "distribution"), [(60.0, 1e-5, "gaussian"), (200.0, 0.0, "laplace")]
 )
 def test_additive_noise_of_a_run(epsilon, delta, distribution):
-    """A run's own channel keeps its promise and not a little more; its server takes the message. 300 messages: the noise's standard
+    """A run's own channel keeps its promise and not a little more; its server takes the message.
+    300 messages: the noise's standard
     deviation within 6 standard errors, 7 % over 20 numbers (false alarms below 1e-6)."""
     learner = learner_of(epsilon, delta)
     channel, statistic = plain_channel(learner.channel()), learner.current_round().statistic.plain()
@@ -147,7 +152,9 @@ def test_a_server_cannot_raise_the_epsilon_of_a_message(folder):
     ("agent", "problem"), [("likelihood-vi", "lock"), ("tabular-psrl", "riverswim")]
 )
 def test_gaussian_noise_is_of_the_sensitivity_that_the_device_computes(folder, agent, problem):
-    """A run for clients that draw numbers; the noise is not weaker than what the tables need, up to the rounding that the server adds."""
+    """A run for clients that draw numbers; the noise is not weaker than what the tables need, up to
+    the rounding that the server adds.
+    """
     made = spec(agent=agent, problem=problem, trust="local", local_noise="gaussian")
     with serving(folder, made) as http:
         run = http.service.runs["demo"]

@@ -1,4 +1,7 @@
-"""What every database of a service does, in SQLite and in PostgreSQL. What is special about one of them is tested beside it."""
+"""What every database of a service does, in SQLite and in PostgreSQL.
+
+What is special about one of them is tested beside it.
+"""
 
 import contextlib
 import sqlite3

@@ -151,7 +151,9 @@ def test_nothing_of_a_report_is_written_anywhere(bench, postgres):
 
 
 def test_a_lost_connection_loses_nobody(bench):
-    """The server ends all sessions, as when it is started again: 503, and then everything goes on."""
+    """The server ends all sessions, as when it is started again: 503, and then everything
+    goes on.
+    """
     bench.create(every=4)
     reports = [bench.report(f"person {i}") for i in range(2)]
     bench.send(reports[0])
@@ -283,7 +285,9 @@ def test_a_host_without_the_new_signing_key_says_so_once_and_goes_on(bench, seco
 
 
 def test_nobody_is_shown_an_older_release_after_a_newer_one(bench, second):
-    """A worker that does not show the newest one yet says so: a device would take it for a service that went back."""
+    """A worker that does not show the newest one yet says so: a device would take it for a service
+    that went back.
+    """
     bench.create(every=4, users=100)
     second.service.handle([])
     bench.send(*(bench.report(f"person {i}") for i in range(4)))
@@ -305,7 +309,9 @@ def test_nobody_is_shown_an_older_release_after_a_newer_one(bench, second):
 
 
 def test_a_batch_has_at_least_as_many_users_as_its_size(bench, second):
-    """Two workers fill it at the same time: neither waits for the other, and all of them are counted."""
+    """Two workers fill it at the same time: neither waits for the other, and all of them are
+    counted.
+    """
     run = bench.create(every=4, users=100)
     second.service.handle([])
     for each in (bench, second):
@@ -382,7 +388,10 @@ def test_the_same_report_to_two_workers_is_counted_once(bench, second):
 
 @pytest.mark.parametrize("before", [0, 1])
 def test_a_person_has_one_budget_at_two_workers(bench, second, before, monkeypatch):
-    """Also somebody who has an account already: the budget is for one report more. The other one comes after it was read."""
+    """Also somebody who has an account already: the budget is for one report more.
+
+    The other one comes after it was read.
+    """
     mu = confide.privacy.accounting.gaussian_mu(1.0, 1e-5)
     most = confide.privacy.accounting.gaussian_epsilon(mu * (before + 1) ** 0.5, 1e-5)
     for name in ("zero", "one", "two"):
@@ -466,7 +475,9 @@ def test_broken_twins_are_caught(folder, twin, point):
 
 @pytest.mark.process
 def test_two_processes_serve_one_folder(folder, tmp_path):
-    """By one option: both are started at the same time, and each shows the release that the other one has made."""
+    """By one option: both are started at the same time, and each shows the release that the other
+    one has made.
+    """
     (tmp_path / "run.toml").write_text(RUN)
     command = [
         sys.executable,

@@ -1,4 +1,7 @@
-"""The vault: what it seals opens in its own place with its own key, and nowhere else. Both databases hold sealed records only."""
+"""The vault: what it seals opens in its own place with its own key, and nowhere else.
+
+Both databases hold sealed records only.
+"""
 
 import sqlite3
 from dataclasses import replace

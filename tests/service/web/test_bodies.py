@@ -1,4 +1,6 @@
-"""Bodies of requests: what does not fit is refused in one sentence, which repeats no value of a person's report."""
+"""Bodies of requests: what does not fit is refused in one sentence, which repeats no value of a
+person's report.
+"""
 
 import json
 import math
@@ -83,7 +85,9 @@ def test_what_is_no_object_is_refused(data):
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "9" * 5000, "1e999"])
 def test_numbers_without_meaning_are_left_to_the_core(number):
-    """If they were refused, a report would be answered otherwise than other nonsense, which is counted and adds zero."""
+    """If they were refused, a report would be answered otherwise than other nonsense, which is
+    counted and adds zero.
+    """
     data = f'{{"subject": "ann", "generation": 0, "trajectory": {{"states": [{number}]}}}}'
     assert not math.isfinite(decode(data.encode(), ReportBody).trajectory.states[0])
 

@@ -1,4 +1,6 @@
-"""The application: whatever is sent, the answer is a 4xx in one sentence, and nothing about people is logged."""
+"""The application: whatever is sent, the answer is a 4xx in one sentence, and nothing about people
+is logged.
+"""
 
 import logging
 

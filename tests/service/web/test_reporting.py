@@ -40,7 +40,10 @@ def test_content_that_makes_no_sense_is_counted_and_adds_zero(http, content):
 
 
 def test_a_number_of_thousands_of_digits_is_counted_and_adds_zero(http):
-    """Other nonsense is counted. If this was refused, people could find out whether their report was counted."""
+    """Other nonsense is counted.
+
+    If this was refused, people could find out whether their report was counted.
+    """
     http.settle()
     run = http.service.runs["demo"]
     before, users = http.service.store.open_sum("demo").total, run.users

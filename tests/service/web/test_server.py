@@ -41,7 +41,9 @@ def port(tmp_path_factory):
 
 @contextlib.contextmanager
 def connected(port):
-    """A server that never answers or ends the connection is an error: `header_seconds` and `body_seconds` are 20 by default."""
+    """A server that never answers or ends the connection is an error: `header_seconds` and
+    `body_seconds` are 20 by default.
+    """
     with socket.create_connection(("127.0.0.1", port[0]), timeout=15) as made:
         yield made
 
@@ -214,7 +216,10 @@ def test_other_protocols_are_not_spoken(port):
 
 
 def test_metrics_are_not_where_users_are(folder):
-    """They count arrivals. Who listens for users at all addresses gives metrics at the loopback address nevertheless."""
+    """They count arrivals.
+
+    Who listens for users at all addresses gives metrics at the loopback address nevertheless.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
