@@ -94,7 +94,8 @@ def test_vectors(page):
             const stream = bytes(entropy);
             let used = 0;
             const take = size => stream.slice(used, used += size);
-            const made = confide.message(channel, confide.contribution(statistic, channel, episode), {{generation, round}}, take);
+            const steps = confide.contribution(statistic, channel, episode);
+            const made = confide.message(channel, steps, {{generation, round}}, take);
             return btoa(String.fromCharCode(...made));
         }});
     }}"""
@@ -115,9 +116,11 @@ def test_hostile_rounds(page, npx, tmp_path):
 
 @pytest.mark.parametrize(("epsilon", "distribution"), [(4.0, "codebook"), (60.0, "gaussian")])
 def test_a_thousand_messages_are_absorbed(page, epsilon, distribution):
-    """All different, all counted. Their mean is the contribution within 6 standard errors on each
-    of 20 coordinates (false alarms 4e-8),
-    and the noise has its standard deviation within 10 %."""
+    """All different, all counted.
+
+    Their mean is the contribution within 6 standard errors on each of 20 coordinates (false alarms
+    4e-8), and the noise has its standard deviation within 10 %.
+    """
     learner = make_learner(
         spec(trust="local", noise="secure", epsilon=epsilon, users=1_000, every=1_000)
     )
@@ -129,7 +132,8 @@ def test_a_thousand_messages_are_absorbed(page, epsilon, distribution):
     script = """([channel, statistic, episode, answered, epsilon]) => {
         const entropy = size => crypto.getRandomValues(new Uint8Array(size));
         return Array.from({length: 1000}, () => {
-            const made = confide.messageOf(channel, statistic, episode, answered, {epsilon, delta: 1e-5}, entropy);
+            const accepts = {epsilon, delta: 1e-5};
+            const made = confide.messageOf(channel, statistic, episode, answered, accepts, entropy);
             return btoa(String.fromCharCode(...made));
         });
     }"""

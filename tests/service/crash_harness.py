@@ -165,7 +165,8 @@ class Crashes:
                     made = bench.report(f"person {number}")
                     self.sent[number] = made.nonce, made.generation, made.content
                     tell(
-                        f"sent {number} {made.nonce.hex()} {made.generation} {repr(made.content).encode().hex()}"
+                        f"sent {number} {made.nonce.hex()} {made.generation} "
+                        f"{repr(made.content).encode().hex()}"
                     )
                 nonce, generation, content = self.sent[number]
                 made = bench.report(
@@ -235,11 +236,13 @@ class Crashes:
                 or len(people[generation]) != counted[generation]
             ):
                 found.append(
-                    f"batch {generation} has {counted.get(generation)} people, its release {releases[generation + 1].users}"
+                    f"batch {generation} has {counted.get(generation)} people, "
+                    f"its release {releases[generation + 1].users}"
                 )
             if len(self.totals[generation]) != 1:
                 found.append(
-                    f"batch {generation} was noised with {len(self.totals[generation])} different sums"
+                    f"batch {generation} was noised with "
+                    f"{len(self.totals[generation])} different sums"
                 )
             elif {self._total(run, people[generation]).tobytes().hex()} != self.totals[generation]:
                 found.append(f"the sum of batch {generation} is not that of its people")

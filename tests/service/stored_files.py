@@ -293,7 +293,10 @@ class PostgresFiles:
 
     def _position(self):
         """Where the log ends, when all of it is on the disk. A VACUUM does not wait for that."""
-        query = "SELECT pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn(), pg_current_wal_flush_lsn()"
+        query = (
+            "SELECT pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn(), "
+            "pg_current_wal_flush_lsn()"
+        )
         with psycopg.connect(self.address, autocommit=True) as db:
             for attempt in range(1000):
                 ((flushed, position),) = db.execute(query).fetchall()
@@ -360,7 +363,8 @@ class PostgresFiles:
         ]
         with psycopg.connect(self.address, autocommit=True) as db:
             query = (
-                "SELECT relname, pg_relation_size(oid), pg_relation_size(nullif(reltoastrelid, 0)) FROM pg_class "
+                "SELECT relname, pg_relation_size(oid), "
+                "pg_relation_size(nullif(reltoastrelid, 0)) FROM pg_class "
                 "WHERE relnamespace = current_schema::regnamespace ORDER BY relname"
             )
             sizes = db.execute(query).fetchall()

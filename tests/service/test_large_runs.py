@@ -16,7 +16,10 @@ from confide.service.core import service as core
 from confide.service.core import spec as specs
 from confide.service.core.folder import ServiceFolder
 
-TOML = 'name = "large"\nagent = "{agent}"\nproblem = "{problem}"\nepsilon = 1.0\ndelta = 1e-5\nusers = 1000\nnoise = "fast"\n'
+TOML = (
+    'name = "large"\nagent = "{agent}"\nproblem = "{problem}"\n'
+    'epsilon = 1.0\ndelta = 1e-5\nusers = 1000\nnoise = "fast"\n'
+)
 
 
 def report(http, run, subject, generation=0):

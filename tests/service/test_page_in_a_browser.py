@@ -13,8 +13,11 @@ from confide.service.web.access import new_api_key
 from confide.service.web.http import app
 
 SCREENS = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 375, "height": 812}}
-WIDEST = """() => Math.max(document.documentElement.scrollWidth, ...[...document.querySelectorAll("body *")]
-  .filter((e) => !e.closest(".scroll, pre, svg, .skip")).map((e) => e.getBoundingClientRect().right))"""
+WIDEST = """() => Math.max(
+  document.documentElement.scrollWidth,
+  ...[...document.querySelectorAll("body *")]
+    .filter((e) => !e.closest(".scroll, pre, svg, .skip"))
+    .map((e) => e.getBoundingClientRect().right))"""
 
 
 class Site:
@@ -105,7 +108,8 @@ def test_the_learning_curve_is_drawn(visit, screen):
     assert charts.count() == 1
     assert charts.locator("polyline.value").evaluate("line => line.getTotalLength()") > 100
     ticks = page.evaluate(
-        "[...document.querySelectorAll('.tick')].map((t) => t.getBoundingClientRect().height).filter(Boolean)"
+        "[...document.querySelectorAll('.tick')]"
+        ".map((t) => t.getBoundingClientRect().height).filter(Boolean)"
     )
     assert min(ticks) >= 9  # pixels: readable on a phone
     assert page.locator(".error rect.sampling").bounding_box()["width"] > 1

@@ -96,7 +96,9 @@ def test_public_bytes_of_a_run_with_deadlines_do_not_depend_on_who_reported_or_h
 ):
     """Two databases that were the same when people were enrolled. In one nobody comes; in the
     other all do, twice, late and uninvited.
-    Their episodes are empty, so that with the same noise all releases are the same: then all that is public must be, at any time."""
+    Their episodes are empty, so that with the same noise all releases are the same: then all that
+    is public must be, at any time.
+    """
     monkeypatch.setattr(live, "noise_source", lambda _: noise_source("fast", 0))
     batch = Batching(rule="deadline", schedule=4, every=100.0, start=1000.0)
     first, clock = ServiceFolder(tmp_path / "one"), Clock()

@@ -6,7 +6,7 @@ import pytest
 import typer
 from service_bench import URL, serving, spec, through
 
-from confide.cli.service import _say as print_findings
+from confide.cli.service import _print_checks as print_findings
 from confide.errors import InvalidParameter
 from confide.service.core.folder import ServiceFolder
 from confide.service.core.manifest import manifest_of

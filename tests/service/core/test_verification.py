@@ -45,7 +45,8 @@ def test_a_service_verifies(served):
         ("DELETE FROM participant WHERE run = 'demo' AND generation = 1", "demo: people"),
         ("UPDATE participant SET slot = 1 WHERE run = 'demo'", "demo: people"),
         (
-            "UPDATE run SET manifest = CAST(REPLACE(CAST(manifest AS TEXT), 'demo', 'dem0') AS BLOB)",
+            "UPDATE run SET manifest = "
+            "CAST(REPLACE(CAST(manifest AS TEXT), 'demo', 'dem0') AS BLOB)",
             "demo: manifest",
         ),
         (
@@ -59,7 +60,8 @@ def test_a_service_verifies(served):
             "demo: releases",
         ),
         (
-            "DROP TRIGGER release_is_not_changed; UPDATE release SET signature = zeroblob(64) WHERE generation = 1",
+            "DROP TRIGGER release_is_not_changed; "
+            "UPDATE release SET signature = zeroblob(64) WHERE generation = 1",
             "demo: releases",
         ),
         (

@@ -645,7 +645,10 @@ def test_a_device_needs_no_compiler_and_no_planner():
         "confide.planners",
         "confide.problems",
     )
-    code = f"import sys, confide.service.device.client\nprint([name for name in {heavy!r} if name in sys.modules])"
+    code = (
+        "import sys, confide.service.device.client\n"
+        f"print([name for name in {heavy!r} if name in sys.modules])"
+    )
     assert (
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True

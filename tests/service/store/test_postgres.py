@@ -279,7 +279,8 @@ def test_a_host_without_the_new_signing_key_says_so_once_and_goes_on(bench, seco
         second.service.handle([])
     (logged,) = (record.getMessage() for record in caplog.records)
     assert logged.startswith(
-        f"what other workers do could not be read: cannot read signing-{made}.key in the folder of keys"
+        "what other workers do could not be read: "
+        f"cannot read signing-{made}.key in the folder of keys"
     )
     assert second.service.key.id == before and second.send(second.report("ann")) == ["counted"]
 

@@ -171,7 +171,10 @@ def test_a_run_whose_records_are_swapped_with_anothers_is_named(bench, folder):
     for name in ("one", "two"):
         bench.create(name)
         bench.send(bench.report("ann", name))
-    change = "UPDATE open_sum SET total = (SELECT total FROM open_sum WHERE run = 'one') WHERE run = 'two'"
+    change = (
+        "UPDATE open_sum SET total = (SELECT total FROM open_sum WHERE run = 'one') "
+        "WHERE run = 'two'"
+    )
     with bench.service.store.transaction() as tx:
         tx._execute(change)
     with pytest.raises(

@@ -37,7 +37,10 @@ def test_an_administrator_makes_runs_and_keys(folder):
             http.request("POST", f"{RUN}/reports", json=body, headers=sent), 401, "unauthorised"
         )
         problem(http.post("/v1/keys", "admin", json={"role": "king"}), 400, "invalid")
-        written = 'name="second"\nagent="likelihood-vi"\nproblem="lock"\nepsilon=1.0\ndelta=1e-5\nusers=50\nnoise="fast"'
+        written = (
+            'name="second"\nagent="likelihood-vi"\nproblem="lock"\n'
+            'epsilon=1.0\ndelta=1e-5\nusers=50\nnoise="fast"'
+        )
         assert http.post("/v1/runs", "admin", content=written).status_code == 201
         problem(http.post("/v1/runs", "admin", content="name="), 400, "invalid")
         assert http.get("/v1/runs").json()["runs"] == ["demo", "second"]
@@ -65,7 +68,10 @@ def test_an_administrator_calls_no_code_and_opens_no_file_of_the_machine(
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     chosen = problem.format(file=tmp_path / "problem.npz")
-    written = f'name="second"\nagent="{agent}"\nproblem="{chosen}"\nepsilon=1.0\ndelta=1e-5\nusers=50\nnoise="fast"'
+    written = (
+        f'name="second"\nagent="{agent}"\nproblem="{chosen}"\n'
+        'epsilon=1.0\ndelta=1e-5\nusers=50\nnoise="fast"'
+    )
     answer = http.post("/v1/runs", "admin", content=written)
     assert answer.status_code == 400 and "must be of the catalogues" in answer.json()["detail"]
     assert not (tmp_path / "was called").exists()
@@ -100,7 +106,10 @@ HOSTILE_RUNS = (
 @pytest.mark.parametrize("line", HOSTILE_RUNS, ids=lambda line: line[:20])
 def test_a_hostile_run_is_refused(http, line):
     problem_line = "" if line.startswith("problem") else 'problem = "lock"\n'
-    written = f'name = "hostile"\nagent = "likelihood-vi"\n{problem_line}epsilon = 1.0\ndelta = 1e-6\nusers = 60\n{line}'
+    written = (
+        f'name = "hostile"\nagent = "likelihood-vi"\n{problem_line}'
+        f"epsilon = 1.0\ndelta = 1e-6\nusers = 60\n{line}"
+    )
     problem(http.post("/v1/runs", "admin", content=written), 400, "invalid")
 
 

@@ -25,7 +25,8 @@ def test_a_view_follows_from_manifest_and_releases(bench):
     assert view.releases[0].noise > 0 and view.releases[0].digest == run.release.digest
     assert (
         view.promise
-        == "Whatever you do here, all other users together learn almost nothing about it (epsilon = 1, delta = 1e-05)."
+        == "Whatever you do here, all other users together learn almost nothing about it "
+        "(epsilon = 1, delta = 1e-05)."
     )
     assert "operator" in view.against and view.waits_for.startswith("nothing")
 

@@ -209,7 +209,10 @@ def test_a_body_that_comes_slowly_is_given_up(port):
 
 
 def test_other_protocols_are_not_spoken(port):
-    upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: eHh4eHh4eHh4eHh4eHh4eA==\r\nSec-WebSocket-Version: 13\r\n"
+    upgrade = (
+        b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
+        b"Sec-WebSocket-Key: eHh4eHh4eHh4eHh4eHh4eA==\r\nSec-WebSocket-Version: 13\r\n"
+    )
     with connected(port) as made:
         made.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n" + upgrade + b"\r\n")
         assert answered(made).startswith(b"HTTP/1.1 200")
