@@ -170,7 +170,9 @@ const Charts = (() => {
       label.y = Math.min(label.y, highest - LINE);
       highest = label.y;
     }
-    for (const { one, text, at, y } of ordered) element(svg, "text", { class: "end-label", x: at[0] + 6, y: y + 4, fill: css(one.colour), "font-size": 11.5 }, text);
+    // A halo keeps a label readable where a level crosses it.
+    const halo = { stroke: css("--card"), "stroke-width": 3, "paint-order": "stroke" };
+    for (const { one, text, at, y } of ordered) element(svg, "text", { class: "end-label", x: at[0] + 6, y: y + 4, fill: css(one.colour), "font-size": 11.5, ...halo }, text);
   }
 
   // ---- the pointer
