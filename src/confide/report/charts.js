@@ -71,6 +71,7 @@ const Charts = (() => {
   // options: scale ("log" or "linear"), visible(series or level), label(series), bands, open(row), shapes of markers
   function draw(div, chart, options) {
     const width = div.clientWidth, height = div.clientHeight;
+    if (!width || !height) return; // not laid out yet: the page draws again when it is
     const shown = { series: chart.series.filter(options.visible), levels: chart.levels.filter(options.visible) };
     const log = options.scale === "log", zoom = div.zoom ?? {};
     const logX = log && chart.x.log !== null, logY = log && chart.y.log !== null;
