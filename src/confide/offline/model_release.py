@@ -31,11 +31,15 @@ from confide.release.question import LogQuestion
 from confide.release.sums import LogSource, LogSums
 from confide.tables.support_features import support_of
 
+# The weight of row totals and of sums of rewards, and how many rows of a user count, if nobody says
+# otherwise. More rows have more data and more noise. Chosen by measurement (benchmarks/offline.py).
 USUAL_WEIGHT = 0.5
 USUAL_TRANSITIONS = 20
-# Of the budget. What is not for counts is for values that have intervals: whether whole
-# trajectories, the share, and what it is for.
+# The shares of the budget: what counts do not get is for values that have intervals. They add up to
+# one, and a release is charged the same however it is divided. Chosen by measurement
+# (benchmarks/results/values_learn.md).
 COUNTS_SHARE = 0.92
+# For each kind of returns: whether whole trajectories, its share, and what it is for.
 _RETURNS = (
     (True, 0.03, "returns of the logged policy, and their squares"),
     (False, 0.05, "returns from the first visit to each state on, and their squares"),
@@ -153,9 +157,9 @@ class ModelRelease(LogQuestion[PrivateModel]):
         size = S + bool(self.ends)
         terminal: Bools = self.terminal  # type: ignore[assignment]
         closed = np.append(terminal, np.ones(size - S, bool))
-        known = self.support is None or not self.ends
+        no_end_to_add = self.support is None or not self.ends
         support = support_of(
-            self.support if known else _with_end(self.support, S, A),
+            self.support if no_end_to_add else _with_end(self.support, S, A),
             layers=1,
             states=size,
             actions=A,

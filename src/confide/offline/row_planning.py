@@ -244,9 +244,10 @@ def _missed_share(
     """
     lengths = np.where(some, np.diff(support.indptr), 0)
     sums = np.bincount(np.repeat(np.arange(support.pairs), lengths), mean, support.pairs)
-    known = some & (visits > 3 * visit_std)
+    enough_visits = some & (visits > 3 * visit_std)
     return float(
-        (visits * np.maximum(1 - sums, 0.0))[known].sum() / max(visits[known].sum(), _TINY)
+        (visits * np.maximum(1 - sums, 0.0))[enough_visits].sum()
+        / max(visits[enough_visits].sum(), _TINY)
     )
 
 
@@ -289,15 +290,15 @@ def moves_of(
     if not cuts.size:
         return visits, visit_std
     open_rows = support.open
-    known = np.where(open_rows, np.maximum(visits, 0.0), 0.0)
-    total = max(float(known.sum()), _TINY)
+    positive_visits = np.where(open_rows, np.maximum(visits, 0.0), 0.0)
+    total = max(float(positive_visits.sum()), _TINY)
     share = float(np.clip(cuts[open_rows].sum() / total, 0.0, 1.0))
-    apart = np.where(open_rows, cuts - share * known, 0.0)
-    chance = np.where(open_rows, noise**2 + share * (1 - share) * known, 0.0)
-    squares = max(float((known**2).sum()), _TINY)
-    spread = max(float((apart**2 - chance).sum()) / squares, 0.0) * known**2
+    apart = np.where(open_rows, cuts - share * positive_visits, 0.0)
+    chance = np.where(open_rows, noise**2 + share * (1 - share) * positive_visits, 0.0)
+    squares = max(float((positive_visits**2).sum()), _TINY)
+    spread = max(float((apart**2 - chance).sum()) / squares, 0.0) * positive_visits**2
     trust = np.where(open_rows, spread / np.maximum(spread + chance, _TINY), 0.0)
-    cut = np.clip(share * known + trust * apart, 0.0, known)
+    cut = np.clip(share * positive_visits + trust * apart, 0.0, positive_visits)
     return (
         np.where(open_rows, visits - cut, 0.0),
         np.maximum(np.hypot((1 - share) * visit_std, np.sqrt(trust) * noise), noise / 2),
