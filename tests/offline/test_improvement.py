@@ -233,7 +233,10 @@ def test_weights_are_refused_where_their_level_was_not_shown_before_anything_is_
             (confide.CentralDP(30.0, 1e-6), "8.42"),
             (confide.CentralDP(3.0, 0.0), "2.75"),
         ):
-            message = rf"confidence of 95 % was shown to hold for epsilon up to {most} .*choose a smaller epsilon, or use method"
+            message = (
+                rf"confidence of 95 % was shown to hold for epsilon up to {most} .*"
+                "choose a smaller epsilon, or use method"
+            )
             with pytest.raises(InvalidParameter, match=message):
                 model.improvement(
                     policy,

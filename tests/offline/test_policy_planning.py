@@ -144,7 +144,7 @@ def test_values_without_a_discount_end_in_terminal_states():
 
 
 def test_noise_that_may_hide_the_way_to_a_bad_state_keeps_a_plan_from_passing():
-    """The variances say that the better action is known exactly; its share of a bad state is not."""
+    """The better action is known exactly, by the variances; its share of a bad state is not."""
     P, rewards = np.zeros((S, A, S)), np.zeros((S, A))
     P[:, :, 0], P[S - 1, :] = 1.0, np.eye(S)[S - 1]
     rewards[: S - 1] = [0.5, 0.6]
