@@ -109,7 +109,10 @@ def optimistic_values(
 def solve_on_simplex(
     Lambda: Array, u: Array, ridge: float, origin: Array, basis: Array
 ) -> tuple[Array, Array]:
-    """Do what `solve_repaired` does, and move theta to where origin + basis theta is on the simplex."""
+    """Do what `solve_repaired` does, and move theta.
+
+    It is moved to where origin + basis theta is on the simplex, by `project`.
+    """
     theta, precision = solve_repaired(Lambda, u, ridge)
     n, m = theta.shape
     d = origin.size
