@@ -196,7 +196,7 @@ def _check_stable(channel: dict, values: np.ndarray, nonce: bytes) -> None:
     book = Codebook(channel["size"], noise["radius"], noise["epsilon"], noise["nearest"])
     unit = values / noise["radius"]
     padded = np.append(unit, np.sqrt(max(0.0, 1.0 - float(unit @ unit))))
-    products = np.sort(book._rows(nonce, 0, 1024).astype(float) @ padded)[::-1]
+    products = np.sort(book._codebook_rows(nonce, 0, 1024).astype(float) @ padded)[::-1]
     if products[noise["nearest"] - 1] - products[noise["nearest"]] < 1e-4:
         raise ValueError("rounding decides about this vector: choose another name for it")
 
