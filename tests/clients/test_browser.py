@@ -278,7 +278,8 @@ def test_a_person_takes_part(visit, run):
     one.says("was counted")
     assert one.counted() == before + 1
     kept = one.page.evaluate(
-        "new Promise(done => { indexedDB.open('confide').onsuccess = e => e.target.result.transaction('devices')"
+        "new Promise(done => { indexedDB.open('confide').onsuccess = "
+        "e => e.target.result.transaction('devices')"
         ".objectStore('devices').getAll().onsuccess = got => done(got.target.result); })"
     )
     # a trajectory does not stay on the device

@@ -4,9 +4,10 @@ A whole group of reports is decided in one transaction. What leaves this file ar
 of what the counted people contribute (PRIVATE), and rows of the database: who has which place in
 which batch, and how much budget each person has spent.
 
-The order of the checks in `Admission._refusal` is part of the threat model (docs/privacy/threat_model.md):
-what can be said without looking at the person is said first. So is the rule that the outcome never
-depends on what a trajectory holds. The names of the outcomes are part of the API.
+The order of the checks in `Admission._refusal` is part of the threat model
+(docs/privacy/threat_model.md): what can be said without looking at the person is said first. So is
+the rule that the outcome never depends on what a trajectory holds. The names of the outcomes are
+part of the API.
 """
 
 import math
