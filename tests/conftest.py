@@ -23,7 +23,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 def pytest_collection_modifyitems(items):
     """Long tests come first: a worker without tests takes some from the end of another one's list.
 
-    So the tests of a file that share a site or a browser stay together, and no long test is the last one.
+    So the tests of a file that share a site or a browser stay together, and no long test is the
+    last one.
     """
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
@@ -92,7 +93,8 @@ def guarantee_of(kind, epsilon=1.0, users=100_000, source="fast", relation="repl
 
 
 def segments_of(rng, *, kind, epsilon, users, stop, half, exact):
-    """Half of what there is to learn is learned within about `half` users: how soon depends on the seed."""
+    """Half of what there is to learn is learned within about `half` users: how soon depends on
+    the seed."""
     half *= math.exp(rng.normal(0, 0.35))
     edges = np.unique(np.geomspace(1, users, 120).astype(int)).tolist()
     served = 0

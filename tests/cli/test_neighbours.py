@@ -1,10 +1,16 @@
-"""Commands on two neighbouring logs with the same releases: everything public must be the same bytes.
+"""Commands on two neighbouring logs with the same releases: everything public must be the same
+bytes.
 
-One user of the log has other rows in the second run. The noise of the second run is chosen so that its releases are
-those of the first one (`confide.audit.tape`). DP-LSW and DP-LSL have a noise level that depends on the data, so the
-tape holds the values that they release. What is compared: exit code, standard output, standard error, and the names,
-sizes and bytes of all public files, down to the metadata of figures. The service has the same test in
-`tests/service/test_neighbours.py`. What may differ is listed in `tests/conformance/allowed_differences.py`.
+One user of the log has other rows in the second run. The noise of the second run is chosen so
+that its releases are
+those of the first one (`confide.audit.tape`). DP-LSW and DP-LSL have a noise level that depends
+on the data, so the
+tape holds the values that they release. What is compared: exit code, standard output, standard
+error, and the names,
+sizes and bytes of all public files, down to the metadata of figures. The service has the same
+test in
+`tests/service/test_neighbours.py`. What may differ is listed in
+`tests/conformance/allowed_differences.py`.
 """
 
 import dataclasses
@@ -363,7 +369,8 @@ def test_the_two_runs_really_have_other_data(player):
 
 
 def leak_size_of_file(patch):
-    """The certificate names the log by a digest that contains its size, as it once named a split."""
+    """The certificate names the log by a digest that contains its size, as it once named a
+    split."""
     from confide.release import sums
 
     log_assumptions = sums.log_assumptions

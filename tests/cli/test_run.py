@@ -147,7 +147,8 @@ def test_a_schedule_that_releases_when_everybody_is_gone_is_warned_of(confide, t
     small = ["ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "100", "--json"]
     done = confide("run", *small, "--schedule", "5000", cwd=tmp_path)
     assert done.returncode == 0 and json.loads(done.stdout)
-    late = "the first release comes after all 100 users, so that no user benefits from it; change --schedule"
+    late = "the first release comes after all 100 users, so that no user benefits from it"
+    late += "; change --schedule"
     assert done.stderr == f"warning: ucrl-vtr schedule=5000: {late}\n"
     assert confide("run", *small, cwd=tmp_path).stderr == ""
 

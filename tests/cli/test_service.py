@@ -16,7 +16,14 @@ from confide.service.core.folder import ServiceFolder
 from confide.service.core.spec import parse_spec
 from confide.service.web.access import Keyring
 
-RUN = 'name = "demo"\nagent = "likelihood-vi"\nproblem = "lock"\nepsilon = 1.0\ndelta = 1e-5\nusers = 100\nnoise = "fast"\n'
+RUN = """name = "demo"
+agent = "likelihood-vi"
+problem = "lock"
+epsilon = 1.0
+delta = 1e-5
+users = 100
+noise = "fast"
+"""
 
 
 def test_a_folder_is_made_and_looked_after(call, tmp_path):

@@ -90,8 +90,10 @@ def place(page, panel, name, share=0.8):
         """([panel, name, share]) => {
           const div = document.getElementById(panel);
           div.scrollIntoView({ block: "center" });
-          const line = [...div.querySelectorAll("[data-name]")].find((one) => one.dataset.name === name).querySelector(".line, line");
-          const at = line.getPointAtLength(share * line.getTotalLength()).matrixTransform(line.getScreenCTM());
+          const line = [...div.querySelectorAll("[data-name]")].find((one) => one.dataset.name
+            === name).querySelector(".line, line");
+          const at = line.getPointAtLength(share *
+            line.getTotalLength()).matrixTransform(line.getScreenCTM());
           return [at.x, at.y];
         }""",
         [panel, name, share],
@@ -108,8 +110,10 @@ def seen_on(page, screen):
     until(page, SETTLED)
 
 
-WIDEST = """() => Math.max(document.documentElement.scrollWidth, ...[...document.querySelectorAll("main *")]
-  .filter((e) => !e.closest(".scroll, .chart, pre, svg, dialog")).map((e) => e.getBoundingClientRect().right))"""
+WIDEST = """() => Math.max(document.documentElement.scrollWidth,
+...[...document.querySelectorAll("main *")]
+  .filter((e) => !e.closest(".scroll, .chart, pre, svg, dialog")).map((e) =>
+  e.getBoundingClientRect().right))"""
 
 
 @pytest.mark.parametrize(
@@ -193,7 +197,8 @@ def test_chips_hide_an_agent_in_all_figures(page):
 
 
 def test_axes_switch_between_logarithmic_and_linear(page):
-    kinds = "['regret-0', 'privacy-0'].map((id) => document.querySelector(`#${id} svg`).dataset.scale).join()"
+    scale = "document.querySelector(`#${id} svg`).dataset.scale"
+    kinds = f"['regret-0', 'privacy-0'].map((id) => {scale}).join()"
     assert page.evaluate(kinds) == "log,log"
     page.get_by_role("button", name="linear").click()
     until(page, f"{kinds} === 'linear,linear'")
@@ -402,8 +407,10 @@ def curves(page):
     """For each chart: the lengths of its lines."""
     return page.evaluate(
         """() => {
-          const lengths = (div) => [...div.querySelectorAll("path.line")].map((path) => path.getTotalLength());
-          return Object.fromEntries([...document.querySelectorAll(".chart")].map((div) => [div.id, lengths(div)]));
+          const lengths = (div) => [...div.querySelectorAll("path.line")].map((path) =>
+            path.getTotalLength());
+          return Object.fromEntries([...document.querySelectorAll(".chart")].map((div) =>
+            [div.id, lengths(div)]));
         }"""
     )
 
@@ -481,15 +488,19 @@ def test_without_a_clipboard_the_text_is_selected(study, made_up):
 WEAK = """() => {
   const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
   const linear = (c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
-  const luminance = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
+  const luminance = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 *
+    linear(b / 255);
   const behind = (e) => {
     const colour = rgb(getComputedStyle(e).backgroundColor);
     return colour[3] === 0 && e.parentElement ? behind(e.parentElement) : colour;
   };
   const contrast = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-  const said = (e) => [...e.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
-  return [...document.querySelectorAll("main *")].filter((e) => said(e) && !e.closest("svg, .chart"))
-    .map((e) => [e.textContent.slice(0, 40), contrast(luminance(rgb(getComputedStyle(e).color)), luminance(behind(e)))]);
+  const said = (e) => [...e.childNodes].some((node) => node.nodeType === 3 &&
+    node.textContent.trim());
+  return [...document.querySelectorAll("main *")].filter((e) => said(e) && !e.closest("svg,
+    .chart"))
+    .map((e) => [e.textContent.slice(0, 40), contrast(luminance(rgb(getComputedStyle(e).color)),
+      luminance(behind(e)))]);
 }"""
 
 

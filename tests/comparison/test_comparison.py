@@ -79,9 +79,9 @@ def test_a_cell_is_the_run_that_its_command_makes(made, capsys):
     assert row.guarantee == alone.guarantee
     assert row.checkpoints.tolist() == alone.checkpoints.tolist()
     command = row.commands[1]
-    assert (
-        command
-        == "confide run likelihood-vi lock --epsilon 1.0 --delta 1e-05 --episodes 300 --seed 1 --problem-seed 1"
+    assert command == (
+        "confide run likelihood-vi lock --epsilon 1.0 --delta 1e-05 --episodes 300 --seed 1 "
+        "--problem-seed 1"
     )
     with pytest.raises(SystemExit, match="0"):
         main([*command.split()[1:], "--json"])
@@ -267,7 +267,13 @@ from pathlib import Path
 from confide.comparison.comparison import compare
 from confide.runs.sweep import Sweep
 
-sweep = Sweep(agents=["ucrl-vtr", "likelihood-vi"], problems=["lock"], epsilons=[1.0, 5.0], seeds=4, episodes=2_000)
+sweep = Sweep(
+    agents=["ucrl-vtr", "likelihood-vi"],
+    problems=["lock"],
+    epsilons=[1.0, 5.0],
+    seeds=4,
+    episodes=2_000,
+)
 compare(sweep, workers=1, store="fresh").save("fresh.parquet")
 chance, kept = random.Random(5), lambda: len(list(Path().glob("store/*/*.json")))
 for _ in range(3):

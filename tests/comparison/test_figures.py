@@ -25,7 +25,8 @@ def axes(figure):
 
 
 def loaded_after(code):
-    code += "\nprint([m for m in ('matplotlib', 'matplotlib.pyplot', 'scipy', 'numba') if m in sys.modules])"
+    slow = "('matplotlib', 'matplotlib.pyplot', 'scipy', 'numba')"
+    code += f"\nprint([name for name in {slow} if name in sys.modules])"
     return subprocess.run(
         [sys.executable, "-c", "import sys\n" + code], capture_output=True, text=True, check=True
     ).stdout.strip()

@@ -1,6 +1,7 @@
 """Statistics over seeds: closed forms, slow twins, and coverage by simulation.
 
-Coverage of nominal 95 % intervals of the mean, in %, measured with 4000 samples each (others than ours at n = 16: 2000):
+Coverage of nominal 95 % intervals of the mean, in %, measured with 4000 samples each (others
+than ours at n = 16: 2000):
 
     n =                  3   5   8  16 |  3   5   8  16 |  3   5   8  16 |  3   5   8  16
                          normal        | lognormal(.5)  | lognormal(1)   | exponential
@@ -12,20 +13,24 @@ Coverage of nominal 95 % intervals of the mean, in %, measured with 4000 samples
     BCa                 68  84  87  92 | 67  81  87  90 | 57  74  81  84 | 63  80  86  89
     bootstrap-t, rough  81  95  94  95 | 79  94  94  94 | 74  90  91  90 | 78  93  94  94
 
-(rough: without smoothing, resamples without deviation left out). Samples of the regret of UCRL-VTR at 20 000 users, drawn from 300 seeds:
+(rough: without smoothing, resamples without deviation left out). Samples of the regret of
+UCRL-VTR at 20 000 users, drawn from 300 seeds:
 
-                        lock, ε = 1    | rand, ε = 1    | rand, free     | lock, free (mostly one number)
+                        lock, ε = 1    | rand, ε = 1    | rand, free     | lock, free
+                                                                            (mostly one number)
     ours                94  94  95  95 | 95  94  96  96 | 96  96  95  96 | 57  77  90  97
     ours, positive      96  95  96  95 | 95  95  96  96 | 96  97  96  96 | 57  77  90  97
     Student's t         92  92  92  93 | 92  93  94  95 | 95  94  94  95 | 57  76  82  90
 
-Where 15 % of runs fail and lose four times as much, nothing holds the mean: ours 46, 54, 74, 92, Student's t 41, 56, 71, 91.
+Where 15 % of runs fail and lose four times as much, nothing holds the mean: ours 46, 54, 74, 92,
+Student's t 41, 56, 71, 91.
 Ratios, paired, and growth (1500 samples each, n = 3, 5, 8, 16):
 
-    lognormal(.5) / lognormal(.2)        95  96  95  96     worlds lognormal(.5), shared         96  95  96  95
-    lognormal(1) / lognormal(.2)         94  92  93  94     worlds lognormal(.8), shared         96  94  93  93
-    exponential / exponential            94  95  96  96     worlds lognormal(1.2), shared        93  91  91  92
-    growth, increments Gamma(2)          96  95  96  96     growth, increments Gamma(1/3)        93  92  92  94
+    lognormal(.5) / lognormal(.2)   95  96  95  96   worlds lognormal(.5), shared  96  95  96  95
+    lognormal(1) / lognormal(.2)    94  92  93  94   worlds lognormal(.8), shared  96  94  93  93
+    exponential / exponential       94  95  96  96   worlds lognormal(1.2), shared  93  91  91  92
+    growth, increments Gamma(2)          96  95  96  96     growth, increments Gamma(1/3)
+    93  92  92  94
 """
 
 import itertools
@@ -73,7 +78,8 @@ def holds(made, truth):
 @pytest.mark.parametrize("name", DRAWS)
 @pytest.mark.parametrize("positive", [False, True])
 def test_bands_cover_as_stated(name, positive):
-    """1000 samples and four standard errors, with a point for fewer resamples and the table's own error. 32 checks: false alarm
+    """1000 samples and four standard errors, with a point for fewer resamples and the table's
+    own error. 32 checks: false alarm
     under 0.2 %."""
     draw, mean = DRAWS[name]
     rng = np.random.default_rng(1)
@@ -250,7 +256,8 @@ def test_ratios_cover(n, paired):
 
 
 def test_ratios_cover_where_one_world_outweighs_the_others():
-    """Worlds lognormal(.8), 8 seeds, 1000 samples: the 93 % of the table less four standard errors. First-order influence with the
+    """Worlds lognormal(.8), 8 seeds, 1000 samples: the 93 % of the table less four standard
+    errors. First-order influence with the
     bootstrap's quantiles alone held 85 % (measured with 3000)."""
     rng = np.random.default_rng(11)
     worlds = rng.lognormal(0, 0.8, (1000, 8))
@@ -404,7 +411,8 @@ def test_seeds_decide_what_goes_together():
 
 @pytest.mark.parametrize("paired", [True, False])
 def test_false_alarms_of_a_family(paired):
-    """Four equal agents in shared worlds, 8 seeds (measured with 6000 families: 4.1 %): at most 5 % and four standard errors; without
+    """Four equal agents in shared worlds, 8 seeds (measured with 6000 families: 4.1 %): at most
+    5 % and four standard errors; without
     the correction it must not pass (measured with 2000: 20 %)."""
     rng = np.random.default_rng(7)
     families = []
@@ -419,8 +427,10 @@ def test_false_alarms_of_a_family(paired):
 
 
 def test_false_alarms_where_only_means_are_equal():
-    """Exponential against nearly constant: measured with 1500 samples 6, 11 and 7 % of pairs at 6, 8 and 12 seeds, with 800 samples 15 to
-    19 % of unpaired ones at 4 and 5 seeds, 10 % at 8: more than 5 %, and the docstring says so. Within 0.2, four standard errors."""
+    """Exponential against nearly constant: measured with 1500 samples 6, 11 and 7 % of pairs at
+    6, 8 and 12 seeds, with 800 samples 15 to
+    19 % of unpaired ones at 4 and 5 seeds, 10 % at 8: more than 5 %, and the docstring says so.
+    Within 0.2, four standard errors."""
     rng = np.random.default_rng(4)
     pairs = [
         compare_all(

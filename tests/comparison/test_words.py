@@ -89,7 +89,8 @@ def test_numbers_are_read_by_people():
     ]  # fmt: skip
     assert number(9.96, 2) == "10" and number(371.4, 2) == "370" and number(math.nan) == "unknown"
     assert [percent(x) for x in (1.0, 0.99996, 0.5, 0.0102, 1e-6, 1e-12, 25.0)] == [
-        "100\u202f%", ">\u202f99.9\u202f%", "50\u202f%", "1\u202f%", "<\u202f0.01\u202f%", "0\u202f%", "2,500\u202f%",
+        "100\u202f%", ">\u202f99.9\u202f%", "50\u202f%", "1\u202f%", "<\u202f0.01\u202f%",
+        "0\u202f%", "2,500\u202f%",
     ]  # fmt: skip
     wide = Interval(350.0, 100.0, 420.0, 50.0, 0.95, 3)
     assert (

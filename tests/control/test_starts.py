@@ -342,7 +342,8 @@ class Telling(OFULQ):
 
 
 def test_neighbours_see_the_same_and_an_agent_that_tells_gains_is_refuted():
-    """Two runs with the same releases. In one of them a user is somebody else, who starts elsewhere."""
+    """Two runs with the same releases. In one of them a user is somebody else, who starts
+    elsewhere."""
     assert not replay(make(), oscillator(), neighbours=24).differences
     assert replay(make(Telling), oscillator(), neighbours=24).differences
 

@@ -1,4 +1,5 @@
-"""The documentation site: built strictly, complete, quiet in a real browser, offline, and as wide as the screen."""
+"""The documentation site: built strictly, complete, quiet in a real browser, offline, and as
+wide as the screen."""
 
 import functools
 import http.server
@@ -48,14 +49,16 @@ PACKAGES = (
 
 
 def build(folder):
-    """Run Zensical in a folder with a configuration. With --strict a broken link ends in an error."""
+    """Run Zensical in a folder with a configuration. With --strict a broken link ends in an
+    error."""
     command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The folder of the built site. A link to a page or an anchor that does not exist fails here."""
+    """The folder of the built site. A link to a page or an anchor that does not exist fails
+    here."""
     folder = tmp_path_factory.mktemp("site")
     shutil.copy(ROOT / "mkdocs.yml", folder)
     shutil.copytree(DOCS, folder / "docs")
@@ -100,12 +103,14 @@ def address(site):
 
 
 def addresses(site):
-    """Of every page, as a browser asks for them; the search index and the page for what is not found are none."""
+    """Of every page, as a browser asks for them; the search index and the page for what is not
+    found are none."""
     return sorted(str(page.parent.relative_to(site)) for page in site.rglob("index.html"))
 
 
 class Loads(HTMLParser):
-    """What a page asks a browser to load by itself: a link that a reader may follow is none of it."""
+    """What a page asks a browser to load by itself: a link that a reader may follow is none of
+    it."""
 
     def __init__(self, text):
         super().__init__()
@@ -182,7 +187,8 @@ def test_every_public_name_and_command_is_in_the_reference(site):
 
 
 WIDEST = """() => {
-  const scrolls = ".md-typeset__scrollwrap, .katex-display, pre, .highlight, .md-tabs, [data-md-component=sidebar]";
+  const scrolls = ".md-typeset__scrollwrap, .katex-display, pre, .highlight, .md-tabs,
+    [data-md-component=sidebar]";
   let widest = document.documentElement, edge = widest.scrollWidth;
   const visit = (e) => {
     const box = e.getBoundingClientRect();
@@ -195,7 +201,8 @@ WIDEST = """() => {
 
 
 TITLES_AND_MISSING_IMAGES = """() => [
-  document.querySelectorAll("h1").length, [...document.images].filter((image) => !image.naturalWidth).map((image) => image.src)
+  document.querySelectorAll("h1").length, [...document.images].filter((image) =>
+    !image.naturalWidth).map((image) => image.src)
 ]"""
 
 
@@ -241,7 +248,8 @@ def address_of_pages(site, tmp_path):
 
 
 def test_every_page_opens_quietly_offline_and_within_the_screen(browser, site, address_of_pages):
-    """Every second page is opened on the phone, the others on the desktop; then the screen changes."""
+    """Every second page is opened on the phone, the others on the desktop; then the screen
+    changes."""
     address, page, wide, screens = address_of_pages, visit(browser, "desktop"), [], list(SCREENS)
     for name in addresses(site):
         page.goto(f"{address}{name}/".replace("/./", "/"), wait_until="load")
@@ -259,7 +267,8 @@ def test_every_page_opens_quietly_offline_and_within_the_screen(browser, site, a
 
 
 def test_too_wide_and_too_loud_is_noticed(browser, address):
-    """The twin of the test above: a page with a wide picture, a missing file, and a word on the console."""
+    """The twin of the test above: a page with a wide picture, a missing file, and a word on the
+    console."""
     page = visit(browser, "phone")
     page.goto(address)
     with page.expect_response("**/no.png"):
@@ -313,9 +322,12 @@ def test_formulas_are_typeset(browser, address):
 TEXTS = """() => {
   const box = document.documentElement.viewBox.baseVal;
   const texts = [...document.querySelectorAll("text")].map((e) => [e.textContent, e.getBBox()]);
-  const outside = texts.filter(([, b]) => b.x < 4 || b.y < 4 || b.x + b.width > box.width - 4 || b.y + b.height > box.height - 4);
-  const apart = (a, b) => a.x + a.width <= b.x || b.x + b.width <= a.x || a.y + a.height <= b.y + 3 || b.y + b.height <= a.y + 3;
-  const clashes = texts.flatMap(([s, a], i) => texts.slice(i + 1).filter(([, b]) => !apart(a, b)).map(([t]) => [s, t]));
+  const outside = texts.filter(([, b]) => b.x < 4 || b.y < 4 || b.x + b.width > box.width - 4 ||
+    b.y + b.height > box.height - 4);
+  const apart = (a, b) => a.x + a.width <= b.x || b.x + b.width <= a.x || a.y + a.height <= b.y +
+    3 || b.y + b.height <= a.y + 3;
+  const clashes = texts.flatMap(([s, a], i) => texts.slice(i + 1).filter(([, b]) => !apart(a,
+    b)).map(([t]) => [s, t]));
   return [texts.length, outside.map(([s]) => s), clashes];
 }"""
 

@@ -80,7 +80,8 @@ def test_the_table_sorts_and_filters(learned, browser, tmp_path, width):
     )
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.goto(write_learned(learned, tmp_path / "out").as_uri())
-    names = "() => [...document.querySelectorAll('#table-values tbody tr:not([hidden]) th')].map((th) => th.textContent)"
+    rows = "#table-values tbody tr:not([hidden]) th"
+    names = f"() => [...document.querySelectorAll('{rows}')].map((th) => th.textContent)"
     # text, not an element
     assert set(page.evaluate(names)) == {"bank", "shallow", EVIL, "far bank"}
     page.click("#table-values thead th:nth-child(7) button")

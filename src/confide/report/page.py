@@ -53,7 +53,8 @@ def environment() -> "Environment":
 
 
 def look() -> str:
-    """The style sheet of colours and fonts that reports, the service and the documentation share."""
+    """The style sheet of colours and fonts that reports, the service and the documentation
+    share."""
     return (_HERE / "look.css").read_text(encoding="utf-8")
 
 
