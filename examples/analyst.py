@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Evaluate a policy from a log, with a privacy budget
 #
-# `python examples/analyst.py [--quick] [--out analyst]`, or cell by cell in an editor that supports `# %%`. It is described in
-# docs/logs/evaluating.md.
+# Run `python examples/analyst.py [--quick] [--out analyst]`, or run it cell by cell in an editor
+# that supports `# %%`. docs/logs/evaluating.md describes it.
 
 # %%
 import argparse
@@ -23,24 +23,31 @@ parser.add_argument("--quick", action="store_true", help="fewer users and seeds;
 parser.add_argument(
     "--out", type=Path, default=Path("analyst"), help="folder for the published files"
 )
-options, _ = parser.parse_known_args()  # a notebook adds its own arguments
+# A notebook adds arguments of its own, so unknown ones are ignored.
+options, _ = parser.parse_known_args()
 users = 5_000 if options.quick else 50_000
-rehearsal = tempfile.TemporaryDirectory(prefix="analyst-")
-# raw data and the budget: never in the published folder
-out, kept = options.out, Path(rehearsal.name)
+published = options.out
+# Raw data and the budget must never be in the published folder.
+temporary_folder = tempfile.TemporaryDirectory(prefix="analyst-")
+private_folder = Path(temporary_folder.name)
 
 # %% [markdown]
 # ## A log
-# Simulated patients in a ward, twenty states of health from death (0) to recovery (19). With your own log, start at `confide.logs.open`.
+# We simulate patients in a ward. There are twenty states of health, from death (0) to recovery
+# (19). With your own log, start at `confide.logs.open`.
 
 # %%
-states, steps = 20, 60
-better, worse = np.minimum(np.arange(states) + 1, 19), np.maximum(np.arange(states) - 1, 0)
-treat, wait = (
-    up * np.eye(states)[better] + (1 - up) * np.eye(states)[worse] for up in (0.65, 0.45)
-)
+states = 20
+steps = 60
+death = 0
+recovery = states - 1
+one_state_better = np.eye(states)[np.minimum(np.arange(states) + 1, recovery)]
+one_state_worse = np.eye(states)[np.maximum(np.arange(states) - 1, death)]
+# Transition probabilities [state, next state] of the two actions.
+treat = 0.65 * one_state_better + 0.35 * one_state_worse
+wait = 0.45 * one_state_better + 0.55 * one_state_worse
 rewards = np.zeros((states, 2))
-rewards[19] = 1.0
+rewards[recovery] = 1.0
 ward = TabularMDP(
     np.stack([treat, wait], axis=1),
     rewards,
@@ -48,15 +55,18 @@ ward = TabularMDP(
     horizon=steps,
     name="ward",
 )
-followed = StochasticPolicy(np.full((steps, states, 2), [0.7, 0.3]))
-stays = confide.logs.simulate(ward, followed, users, np.random.default_rng(0), end=[0, 19])
-confide.logs.write(kept / "stays.parquet", stays)
-logs = confide.logs.open(kept / "stays.parquet", max_trajectories=1, max_steps=steps)
+# The logged policy treats with probability 0.7, in every step and state.
+logged_policy = StochasticPolicy(np.full((steps, states, 2), [0.7, 0.3]))
+rng = np.random.default_rng(0)
+stays = confide.logs.simulate(ward, logged_policy, users, rng, end=[death, recovery])
+log_file = private_folder / "stays.parquet"
+confide.logs.write(log_file, stays)
+logs = confide.logs.open(log_file, max_trajectories=1, max_steps=steps)
 print(logs.check(states=states), "\n")
 
 # %% [markdown]
 # ## A plan, before reading the data
-# The expected error for each epsilon, from public numbers only.
+# `plan` computes the expected error for each epsilon from public numbers only.
 
 # %%
 estimator = CountsAndSums(states=states, return_bound=1.0, visits=states)
@@ -65,17 +75,20 @@ for epsilon in (0.25, 1.0, 4.0):
 
 # %% [markdown]
 # ## A budget, and one release
-# The ledger is charged before the log is opened; the same release is returned from the ledger again, at no cost.
+# The ledger is charged before the log is opened. If you ask for the same release again, it comes
+# from the ledger and costs nothing.
 
 # %%
-private = confide.CentralDP(epsilon=1.0, delta=1e-6)
-with confide.Ledger.init(kept / "budget.sqlite", epsilon=1.2, delta=1e-6) as ledger:
-    # secure noise, without a seed
-    estimate = estimator.release(logs, privacy=private, ledger=ledger)
-    again = estimator.release(logs, privacy=private, ledger=ledger)
-    assert (again.values == estimate.values).all()
+privacy = confide.CentralDP(epsilon=1.0, delta=1e-6)
+budget_file = private_folder / "budget.sqlite"
+with confide.Ledger.init(budget_file, epsilon=1.2, delta=1e-6) as ledger:
+    # Without a seed, the noise is secure.
+    estimate = estimator.release(logs, privacy=privacy, ledger=ledger)
+    repeated = estimator.release(logs, privacy=privacy, ledger=ledger)
+    assert (repeated.values == estimate.values).all()
+    # A release with another id is a new one, and the budget does not suffice for it.
     try:
-        estimator.release(logs, privacy=private, ledger=ledger, id="once more")
+        estimator.release(logs, privacy=privacy, ledger=ledger, id="once more")
     except BudgetExceeded as error:
         print("refused:", error, "\n")
 
@@ -88,18 +101,19 @@ print("state  value   90 % interval")
 for state in range(1, 19, 3):
     print(f"{state:5}  {estimate.values[state]:.3f}   {low[state]:.3f} to {high[state]:.3f}")
 print(estimate.guarantee)
-estimate.save(out)
-verify(confide.Certificate.load(out / "certificate.json"))
+estimate.save(published)
+verify(confide.Certificate.load(published / "certificate.json"))
 
 # %% [markdown]
-# ## For the data holder only: the true error
+# ## For the curator only: the true error
 
 # %%
-exact = LSW(states=states, return_bound=1.0).release(logs)  # NOT PRIVATE
-seen = np.arange(1, 19)
-print(
-    f"\nlargest difference to the exact values: {np.abs(estimate.values - exact.values)[seen].max():.4f} (not for publication)"
-)
-print(f"published: {', '.join(sorted(path.name for path in out.iterdir()))} in {out}")
-# in practice the data holder keeps the log and the budget, and they stay private
-rehearsal.cleanup()
+# This release is NOT PRIVATE.
+exact = LSW(states=states, return_bound=1.0).release(logs)
+visited_states = np.arange(death + 1, recovery)
+errors = np.abs(estimate.values - exact.values)[visited_states]
+print(f"\nlargest difference to the exact values: {errors.max():.4f} (not for publication)")
+file_names = sorted(path.name for path in published.iterdir())
+print(f"published: {', '.join(file_names)} in {published}")
+# In practice the curator keeps the log and the budget, and both stay private.
+temporary_folder.cleanup()

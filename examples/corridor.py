@@ -1,4 +1,4 @@
-"""LSVI-UCB on continuous observations: users walk along a corridor, and features say where they are.
+"""LSVI-UCB on continuous observations: users walk along a corridor, and features locate them.
 
 python examples/corridor.py [--quick]
 

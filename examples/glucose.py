@@ -1,9 +1,10 @@
-"""Private insulin dosing for many patients: its benefit, its cost, and what an adversary who knows all other patients learns about one.
+"""Private insulin dosing for many patients: its benefit, its cost, and an attack on one patient.
 
     python examples/glucose.py [--quick] [--out docs/glucose]
 
-Draws patient.svg, learning.svg and adversary.svg, and prints every number of
-docs/agents/insulin_dosing.md, from fixed seeds. It takes some minutes.
+The attack shows what an adversary who knows all other patients can learn about one patient. The
+script draws patient.svg, learning.svg and adversary.svg, and prints every number of
+docs/agents/insulin_dosing.md. Seeds are fixed. It takes some minutes.
 """
 
 import argparse
@@ -33,15 +34,18 @@ from confide.trajectory import Trajectories
 Array = npt.NDArray[np.float64]
 Pair = tuple[Trajectories, Trajectories]
 DELTA = 1e-5
-PROMISES = {
+REQUESTS = {
     f"epsilon = {epsilon:g}": confide.JointDP(epsilon, DELTA) for epsilon in (0.5, 1.0, 5.0)
 }
-PROMISES |= {"no privacy": confide.NoPrivacy()}
-OURS = PROMISES["epsilon = 1"]
-GREY, BLUE, ORANGE, GREEN, PURPLE = NEUTRAL[0], *LIGHT[:4]
-COLOURS = dict(zip(PROMISES, (ORANGE, BLUE, GREEN, PURPLE), strict=True))
+REQUESTS |= {"no privacy": confide.NoPrivacy()}
+PRIVACY = REQUESTS["epsilon = 1"]
+GREY = NEUTRAL[0]
+BLUE, ORANGE, GREEN, PURPLE = LIGHT[:4]
+COLPRIVACY = dict(zip(REQUESTS, (ORANGE, BLUE, GREEN, PURPLE), strict=True))
 DASHES: dict[str, Any] = {"solid": "-", "dash": (0, (4.5, 2)), "dot": (0, (1, 1.8))}
-TEXT, SMALL = 10.5, 9.5
+# Sizes of type in points.
+TEXT = 10.5
+SMALL = 9.5
 
 
 @dataclass(frozen=True)
@@ -49,44 +53,58 @@ class Effort:
     """The size of the computation."""
 
     patients: int = 20_000
-    others: tuple[int, ...] = (10_000, 100_000)  # numbers of patients
-    many: int = 100_000  # as in benchmarks/results/control.md
+    # Other numbers of patients, for comparison.
+    other_sizes: tuple[int, ...] = (10_000, 100_000)
+    # The number of patients for epsilon = 0.5, as in benchmarks/results/control.md.
+    many_patients: int = 100_000
     seeds: int = 20
-    draws: int = 2_000  # of the noise around one patient
+    # Draws of the noise around one patient.
+    draws: int = 2_000
     attacks: int = 300_000
-    shown: int = 100_000  # attacks in the picture
-    whole: int = 10_000  # attacks on a learner from end to end
-    plain: int = 3_000  # attacks without privacy
+    # Attacks in the figure.
+    drawn_attacks: int = 100_000
+    # Attacks on an agent from end to end.
+    whole_attacks: int = 10_000
+    # Attacks without privacy.
+    plain_attacks: int = 3_000
 
 
 QUICK = Effort(6_000, (), 6_000, 1, 200, 1_000, 500, 100, 100)
 
 
-def served(
-    system: Any, privacy: Any, patients: int, seed: int, agent: Any = CertaintyEquivalentLQ
+def treat_patients(
+    system: Any, privacy: Any, patients: int, seed: int, agent_class: Any = CertaintyEquivalentLQ
 ) -> confide.Run:
-    return confide.run(agent(system.public, episodes=patients, privacy=privacy), system, seed=seed)
+    agent = agent_class(system.public, episodes=patients, privacy=privacy)
+    return confide.run(agent, system, seed=seed)
 
 
-def share(run: confide.Run) -> float:
-    """The regret of a whole run over that of doing nothing: 0 is the optimum, 1 is nothing, more does harm."""
+def relative_regret(run: confide.Run) -> float:
+    """Return the regret of a whole run, divided by that of doing nothing.
+
+    0 is the optimum, and 1 is as good as doing nothing. More than 1 does harm.
+    """
     return float(run.regret[-1] / (run.episodes * (run.optimal_value - run.uniform_value)))
 
 
 def repaid(run: confide.Run) -> int:
-    """After how many patients all of them together have, lastingly, cost no more than doing nothing; too many if never."""
+    """Return after how many patients the cost of exploring is repaid for good.
+
+    From then on, all patients together have cost no more than if nobody had been treated. If this
+    never happens, the number is larger than that of all patients.
+    """
     users = np.array([segment.users for segment in run.segments])
-    # values are minus costs
-    extra = np.array([run.uniform_value - segment.value for segment in run.segments])
-    owed, ends = np.cumsum(users * extra), np.cumsum(users)
-    last = int(np.flatnonzero(owed > 0).max(initial=-1))
-    if last < 0:
+    # Values are minus costs.
+    extra_costs = np.array([run.uniform_value - segment.value for segment in run.segments])
+    debt = np.cumsum(users * extra_costs)
+    segment_ends = np.cumsum(users)
+    last_in_debt = int(np.flatnonzero(debt > 0).max(initial=-1))
+    if last_in_debt < 0:
         return 0
-    return (
-        run.episodes + 1
-        if last + 1 == len(users)
-        else int(np.ceil(ends[last] - owed[last] / extra[last + 1]))
-    )
+    if last_in_debt + 1 == len(users):
+        return run.episodes + 1
+    patients_to_repay = -debt[last_in_debt] / extra_costs[last_in_debt + 1]
+    return int(np.ceil(segment_ends[last_in_debt] + patients_to_repay))
 
 
 # One patient
@@ -95,37 +113,44 @@ def repaid(run: confide.Run) -> int:
 def closed_loops(
     system: Any, policies: dict[str, LinearPolicy], draws: int
 ) -> dict[str, tuple[Array, Array]]:
-    """Glucose [draw, step] and insulin [draw, step] of one patient under each policy, with the same noise under all."""
-    rng, n, H = np.random.default_rng(0), len(system.A), system.horizon
-    noise = rng.normal(size=(draws, H, n))
+    """Return glucose [draw, step] and insulin [draw, step] of one patient under each policy.
+
+    All policies meet the same noise.
+    """
+    rng = np.random.default_rng(0)
+    dimension = len(system.A)
+    horizon = system.horizon
+    # The noise is uniform in a ball.
+    noise = rng.normal(size=(draws, horizon, dimension))
     noise *= (
         system.noise_radius
-        * rng.uniform(size=(draws, H, 1)) ** (1 / n)
+        * rng.uniform(size=(draws, horizon, 1)) ** (1 / dimension)
         / np.linalg.norm(noise, axis=2, keepdims=True)
     )
-    found = {}
+    loops = {}
     for name, policy in policies.items():
-        # glucose above its target, insulin acting less than it should
+        # Glucose starts above its target, and insulin acts less than it should.
         state = np.tile([0.8, -0.6, 0.0], (draws, 1))
-        glucose, insulin = [state[:, 0]], []
-        for h in range(H):
-            given = state @ policy.gains[h].T
-            state = state @ system.A.T + given @ system.B.T + noise[:, h]
+        glucose = [state[:, 0]]
+        insulin = []
+        for h in range(horizon):
+            dose = state @ policy.gains[h].T
+            state = state @ system.A.T + dose @ system.B.T + noise[:, h]
             glucose.append(state[:, 0])
-            insulin.append(given[:, 0])
-        found[name] = np.stack(glucose, axis=1), np.stack(insulin, axis=1)
-    return found
+            insulin.append(dose[:, 0])
+        loops[name] = (np.stack(glucose, axis=1), np.stack(insulin, axis=1))
+    return loops
 
 
 def draw_patient(loops: dict[str, tuple[Array, Array]]) -> Figure:
     figure, (top, middle, bottom) = panels((2.5, 1.9, 1.9), share_x=True)
-    without = loops["without control"][0]
+    glucose_without, _ = loops["without control"]
     for (name, (glucose, insulin)), colour, dash in zip(
         loops.items(), (GREY, BLUE, GREEN), ("dot", "solid", "dash"), strict=True
     ):
         band(top, glucose, colour, dash, name)
         if name != "without control":
-            band(middle, glucose - without, colour, dash, name)
+            band(middle, glucose - glucose_without, colour, dash, name)
             band(bottom, insulin, colour, dash, name)
     top.set_ylabel("glucose")
     middle.set_ylabel("glucose: change\nby control")
@@ -135,116 +160,129 @@ def draw_patient(loops: dict[str, tuple[Array, Array]]) -> Figure:
     return figure
 
 
-def tell_patient(system: Any, run: confide.Run, loops: dict[str, tuple[Array, Array]]) -> None:
+def print_patient(system: Any, run: confide.Run, loops: dict[str, tuple[Array, Array]]) -> None:
     saved = 100 * (1 - system.optimal_value / system.uniform_value)
     print(
-        f"\nOne patient; cost: doing nothing {-system.uniform_value:.4f}, optimum {-system.optimal_value:.4f}, {saved:.2f} % less"
+        f"\nOne patient; cost: doing nothing {-system.uniform_value:.4f}, "
+        f"optimum {-system.optimal_value:.4f}, {saved:.2f} % less"
     )
     print(f"  private, seed 0: the last policy costs {system.cost(run.policy):.4f}")
     for name, (glucose, insulin) in loops.items():
-        print(f"  {name}: glucose {glucose[:, 5].mean():.3f} at step 6, squares add up to", end="")
+        mean_squares = (glucose[:, :-1] ** 2).sum(axis=1).mean()
         print(
-            f" {(glucose[:, :-1] ** 2).sum(axis=1).mean():.3f}; first dose {insulin[:, 0].mean():.2f}"
+            f"  {name}: glucose {glucose[:, 5].mean():.3f} at step 6, "
+            f"squares add up to {mean_squares:.3f}; first dose {insulin[:, 0].mean():.2f}"
         )
 
 
 # Many patients
 
 
-def tell_learning(system: Any, runs: dict[str, list[confide.Run]], effort: Effort) -> None:
+def print_learning(system: Any, runs: dict[str, list[confide.Run]], effort: Effort) -> None:
     print(f"\nMany patients: regret / that of doing nothing, {effort.seeds} seeds")
-    for name, some in runs.items():
-        print(f"  {name}, {effort.patients:,} patients: {spread(some)}")
-    for size in (gate(system, OURS), *effort.others):
-        print(
-            f"  epsilon = 1, {size:,} patients: {spread([served(system, OURS, size, seed) for seed in range(effort.seeds)])}"
-        )
-    for name, privacy in PROMISES.items():
-        print(f"  {name}: no exploration below {gate(system, privacy):,} patients")
-    alone, tried = CertaintyEquivalentLQ(
-        system.public, episodes=effort.patients, privacy=OURS
-    ).schedule.times[:2]
+    for name, runs_of_request in runs.items():
+        print(f"  {name}, {effort.patients:,} patients: {spread(runs_of_request)}")
+    for patients in (least_patients(system, PRIVACY), *effort.other_sizes):
+        seeds = range(effort.seeds)
+        other_runs = [treat_patients(system, PRIVACY, patients, seed) for seed in seeds]
+        print(f"  epsilon = 1, {patients:,} patients: {spread(other_runs)}")
+    for name, privacy in REQUESTS.items():
+        print(f"  {name}: no exploration below {least_patients(system, privacy):,} patients")
+    agent = CertaintyEquivalentLQ(system.public, episodes=effort.patients, privacy=PRIVACY)
+    first_release, second_release = agent.schedule.times[:2]
     print(
-        f"  epsilon = 1: the first {alone} patients get no input, the next {tried - alone} explore"
+        f"  epsilon = 1: the first {first_release} patients get no input, "
+        f"the next {second_release - first_release} explore"
     )
     first = runs["epsilon = 1"][0]
     costs = [(segment.users, -segment.value) for segment in first.segments]
-    worse = sum(users for users, cost in costs if cost > -system.uniform_value)
+    harmed_patients = sum(users for users, cost in costs if cost > -system.uniform_value)
+    highest_cost = max(cost for _, cost in costs)
+    increase = 100 * (highest_cost / -system.uniform_value - 1)
+    regret = first.regret[-1]
+    share = relative_regret(first)
     print(
-        f"  seed 0: regret {first.regret[-1]:.0f} of {first.regret[-1] / share(first):.0f}, {share(first):.2f};",
-        end="",
-    )
-    most = max(cost for _, cost in costs)
-    print(
-        f" {worse:,} patients cost more than doing nothing, up to {most:.4f}, {100 * (most / -system.uniform_value - 1):.0f} % more"
+        f"  seed 0: regret {regret:.0f} of {regret / share:.0f}, {share:.2f}; "
+        f"{harmed_patients:,} patients cost more than doing nothing, "
+        f"up to {highest_cost:.4f}, {increase:.0f} % more"
     )
 
 
-def tell_limits(system: Any, effort: Effort) -> None:
+def print_limits(system: Any, effort: Effort) -> None:
     print("\nLimits: regret / that of doing nothing")
-    ofu = [served(system, OURS, effort.patients, seed, OFULQ) for seed in range(effort.seeds)]
-    print(f"  ofu-lq, epsilon = 1, {effort.patients:,} patients: {spread(ofu)}")
-    for agent in (CertaintyEquivalentLQ, ThompsonLQ):
-        half = PROMISES["epsilon = 0.5"]
-        runs = [
-            served(system, half, effort.many, seed, agent) for seed in range(min(10, effort.seeds))
-        ]
-        print(f"  {agent.name}, epsilon = 0.5, {effort.many:,} patients: {spread(runs)}")
+    seeds = range(effort.seeds)
+    runs = [treat_patients(system, PRIVACY, effort.patients, seed, OFULQ) for seed in seeds]
+    print(f"  ofu-lq, epsilon = 1, {effort.patients:,} patients: {spread(runs)}")
+    privacy = REQUESTS["epsilon = 0.5"]
+    patients = effort.many_patients
+    for agent_class in (CertaintyEquivalentLQ, ThompsonLQ):
+        runs = [treat_patients(system, privacy, patients, seed, agent_class) for seed in seeds[:10]]
+        print(f"  {agent_class.name}, epsilon = 0.5, {patients:,} patients: {spread(runs)}")
 
 
 def spread(runs: list[confide.Run]) -> str:
-    shares, after, K = [share(run) for run in runs], [repaid(run) for run in runs], runs[0].episodes
-    middle, most = (
-        f"after {each:,.0f}" if each <= K else "never" for each in (np.median(after), max(after))
+    """Describe the relative regrets of some runs, and when their exploration was repaid."""
+    episodes = runs[0].episodes
+    regrets = [relative_regret(run) for run in runs]
+    repaid_after = [repaid(run) for run in runs]
+    median, most = (
+        f"after {patients:,.0f}" if patients <= episodes else "never"
+        for patients in (np.median(repaid_after), max(repaid_after))
     )
-    found = f"mean {np.mean(shares):.2f}, median {np.median(shares):.2f}, most {max(shares):.2f}"
-    return f"{found}; repaid {middle} (median), {most} (most); never in {sum(each > K for each in after)} of {len(runs)}"
+    never_repaid = sum(patients > episodes for patients in repaid_after)
+    return (
+        f"mean {np.mean(regrets):.2f}, median {np.median(regrets):.2f}, most {max(regrets):.2f}; "
+        f"repaid {median} (median), {most} (most); never in {never_repaid} of {len(runs)}"
+    )
 
 
-def gate(system: Any, privacy: Any) -> int:
-    """The fewest patients with whom the learner tries inputs: below, it has one leaf, and does nothing."""
-    low, high = 1, 2**20
+def least_patients(system: Any, privacy: Any) -> int:
+    """Return the fewest patients with whom the agent explores.
+
+    With fewer, its schedule has a single release, and the agent does nothing.
+    """
+    low = 1
+    high = 2**20
     while low < high:
         middle = (low + high) // 2
-        tries = (
-            CertaintyEquivalentLQ(system.public, episodes=middle, privacy=privacy).schedule.leaves
-            > 1
-        )
-        low, high = (low, middle) if tries else (middle + 1, high)
+        agent = CertaintyEquivalentLQ(system.public, episodes=middle, privacy=privacy)
+        if agent.schedule.leaves > 1:
+            high = middle
+        else:
+            low = middle + 1
     return low
 
 
 def draw_learning(system: Any, runs: dict[str, list[confide.Run]]) -> Figure:
     figure, (top, bottom) = panels((2.7, 2.7), share_x=True)
     best = -system.optimal_value
-    for name, some in runs.items():
+    for name, runs_of_request in runs.items():
+        checkpoints = runs_of_request[0].checkpoints
         look = {
-            "color": COLOURS[name],
+            "color": COLPRIVACY[name],
             "linestyle": DASHES["dash" if name == "no privacy" else "solid"],
             "linewidth": 1.6,
         }
-        extra = np.median([-run.value - best for run in some], axis=0)
-        top.plot(
-            some[0].checkpoints, 100 * extra / best, drawstyle="steps-post", label=name, **look
-        )
-        so_far = np.mean([run.regret / run.checkpoints for run in some], axis=0)
-        bottom.plot(some[0].checkpoints, 100 * so_far / best, **look)
+        extra_costs = np.median([-run.value - best for run in runs_of_request], axis=0)
+        top.plot(checkpoints, 100 * extra_costs / best, drawstyle="steps-post", label=name, **look)
+        mean_so_far = np.mean([run.regret / run.checkpoints for run in runs_of_request], axis=0)
+        bottom.plot(checkpoints, 100 * mean_so_far / best, **look)
     for ax in (top, bottom):
-        nothing = 100 * (-system.uniform_value - best) / best
+        doing_nothing = 100 * (-system.uniform_value - best) / best
         ax.axhline(
-            nothing,
+            doing_nothing,
             color=GREY,
             linestyle=DASHES["dot"],
             linewidth=1.6,
             label="doing nothing" if ax is top else None,
         )
-        ax.set(xscale="log", yscale="log", xlim=(10, some[0].episodes))
+        ax.set(xscale="log", yscale="log", xlim=(10, runs_of_request[0].episodes))
         ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     top.set_ylabel("this patient, median")
     bottom.set(ylabel="all so far, mean", xlabel="patients")
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=SMALL)
-    top.set_title(f"Cost above the optimum, in %, {len(some)} seeds", fontsize=TEXT)
+    top.set_title(f"Cost above the optimum, in %, {len(runs_of_request)} seeds", fontsize=TEXT)
     return figure
 
 
@@ -253,15 +291,17 @@ def draw_learning(system: Any, runs: dict[str, list[confide.Run]]) -> Figure:
 
 @dataclass(frozen=True)
 class Eavesdropper:
-    """Somebody who has the records of all patients but X, and reads what is released of the first leaf, which X is in.
+    """An adversary who has the records of all patients but X, and reads one release.
 
-    X is one of two. What is released later depends on X through this release alone, so it tells nothing more.
+    X is one of two patients, and is in the first batch, whose release is read. Later releases
+    depend on X only through this one, so they would add nothing.
     """
 
     system: Any
     privacy: Any
     patients: int
     pair: Pair
+    # A broken variant of the noise source, or None for the honest one.
     twin: str | None = None
 
     @property
@@ -269,19 +309,20 @@ class Eavesdropper:
         return loss_for(self.privacy)
 
     @cached_property
-    def _learner(self) -> CertaintyEquivalentLQ:
+    def _agent(self) -> CertaintyEquivalentLQ:
         # The patients are simulated, and an attack needs many fast draws.
         noise = FastSource(np.random.default_rng(0))
-        made = CertaintyEquivalentLQ(
+        agent = CertaintyEquivalentLQ(
             self.system.public, episodes=self.patients, privacy=self.privacy, noise=noise
         )
-        made.next_batch()
-        return made
+        # This opens the first batch, which the attack is on.
+        agent.next_batch()
+        return agent
 
     @cached_property
     def leaves(self) -> Pair:
-        """All patients of the leaf, in either world."""
-        batch = self._learner.next_batch()
+        """All patients of the batch, with either of the two patients as X."""
+        batch = self._agent.next_batch()
         others = self.system.sample(batch.policy, batch.users - 1, np.random.default_rng(1))
         names = ("states", "actions", "rewards")
         one, other = (
@@ -293,83 +334,109 @@ class Eavesdropper:
         return one, other
 
     def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
-        learner, source, privacy = self._learner, make_source("fast", self.twin, rng), self.privacy
-        counter = (
-            None if isinstance(privacy, confide.NoPrivacy) else Leaves(learner.schedule.leaves)
-        )
-        leaf, seen = learner.contribution(self.leaves[world]), []
+        """Return the values that were released in so many runs: [run, number]."""
+        agent = self._agent
+        source = make_source("fast", self.twin, rng)
+        counter = None
+        if not isinstance(self.privacy, confide.NoPrivacy):
+            counter = Leaves(agent.schedule.leaves)
+        contribution = agent.contribution(self.leaves[world])
+        released_values = []
         for _ in range(runs):
-            made = CentralPrivatizer(
-                learner.algorithm.bound,
-                learner.schedule,
-                privacy=privacy,
+            privatizer = CentralPrivatizer(
+                agent.algorithm.bound,
+                agent.schedule,
+                privacy=self.privacy,
                 noise=source,
                 counter=counter,
             )
-            made.absorb(leaf)
-            seen.append(made.release().values)
-        return np.stack(seen)
+            privatizer.absorb(contribution)
+            released_values.append(privatizer.release().values)
+        return np.stack(released_values)
 
     def score(self) -> Any:
-        """For Gaussian noise no test is better: how far the release is from the middle of both worlds, in deviations of the noise."""
-        one, other = (self._learner.contribution(leaf).values for leaf in self.leaves)
-        scale = np.linalg.norm(other - one) * (self._learner.mechanisms()[0].scale or 1.0)
-        return lambda seen: (seen - (one + other) / 2) @ (other - one) / scale
+        """Return the test of the adversary, a function of a release.
+
+        It is the distance of the release from the middle between the two exact contributions, in
+        standard deviations of the noise. For Gaussian noise no test is better.
+        """
+        one, other = (self._agent.contribution(batch).values for batch in self.leaves)
+        scale = np.linalg.norm(other - one) * (self._agent.mechanisms()[0].scale or 1.0)
+        return lambda released: (released - (one + other) / 2) @ (other - one) / scale
 
 
 def extremes(system: Any) -> Pair:
-    """The most different patients that we know of: after a high start the sensor jumps out of all bounds, up or down."""
-    states, nothing = (
-        np.zeros((2, system.horizon + 1, len(system.A))),
-        np.zeros((2, system.horizon, len(system.R))),
-    )
-    states[:, 0, 0], states[:, 1, 0] = 1.0, (1e3, -1e3)
-    two = Trajectories(states, nothing, np.zeros((2, system.horizon)))
-    return two[:1], two[1:]
+    """Return the two most different patients that we could find.
+
+    After a high start, the sensor jumps out of all bounds: up for one, and down for the other.
+    """
+    states = np.zeros((2, system.horizon + 1, len(system.A)))
+    no_input = np.zeros((2, system.horizon, len(system.R)))
+    states[:, 0, 0] = 1.0
+    states[:, 1, 0] = (1e3, -1e3)
+    two_patients = Trajectories(states, no_input, np.zeros((2, system.horizon)))
+    return two_patients[:1], two_patients[1:]
 
 
 def ordinary(system: Any) -> Pair:
-    nothing = LinearPolicy(np.zeros((system.horizon, len(system.R), len(system.A))))
-    two = system.sample(nothing, 2, np.random.default_rng(2))
-    return two[:1], two[1:]
+    """Return two patients who are drawn at random and get no input."""
+    no_input = LinearPolicy(np.zeros((system.horizon, len(system.R), len(system.A))))
+    two_patients = system.sample(no_input, 2, np.random.default_rng(2))
+    return two_patients[:1], two_patients[1:]
 
 
-def attack(name: str, attacked: Eavesdropper, runs: int, shown: int) -> tuple[Audit, list[Array]]:
-    """The audit's bound, and the scores of some more attacks, for a picture and for the share of right guesses."""
-    found = refute(attacked, delta=DELTA, runs=runs, rng=np.random.default_rng(0))
-    score, rng = attacked.score(), np.random.default_rng(1)
-    scores = [score(attacked.observe(world, shown, rng)) for world in (0, 1)]
+def attack(
+    name: str, adversary: Eavesdropper, runs: int, extra_runs: int
+) -> tuple[Audit, list[Array]]:
+    """Return the audit, and the scores of some more attacks.
+
+    The scores are for the figure and for the share of right guesses.
+    """
+    audit = refute(adversary, delta=DELTA, runs=runs, rng=np.random.default_rng(0))
+    score = adversary.score()
+    rng = np.random.default_rng(1)
+    scores = [score(adversary.observe(world, extra_runs, rng)) for world in (0, 1)]
     right = 100 * ((scores[0] < 0).mean() + (scores[1] > 0).mean()) / 2
     shift = scores[1].mean() - scores[0].mean()
     print(
-        f"  {name}, {runs:,} runs in each world: guesses right {right:.1f} %, mean shift {shift:.3f};\n    {tell(found)}"
+        f"  {name}, {runs:,} runs for each of the two patients: guesses right {right:.1f} %, "
+        f"mean shift {shift:.3f};\n    {describe_audit(audit)}"
     )
-    return found, scores
+    return audit, scores
 
 
-def tell(found: Audit) -> str:
-    shown = f"claimed epsilon {found.epsilon:.3g} at delta {found.delta:g}, shown {found.epsilon_lower:.2f}"
-    shown += f" (odds x {np.exp(found.epsilon_lower):.2f})"
-    if found.mu is not None:
-        epsilon = implied(found)
-        shown += f"; claimed mu {found.mu:.3f}, shown {found.mu_lower:.3f} (epsilon {epsilon:.2f}, odds x {np.exp(epsilon):.2f})"
-    return f"{shown}; {100 * found.confidence:g} % confidence, {'REFUTED' if found.refuted else 'not refuted'}"
+def describe_audit(audit: Audit) -> str:
+    parts = [
+        f"claimed epsilon {audit.epsilon:.3g} at delta {audit.delta:g}, "
+        f"shown {audit.epsilon_lower:.2f} (odds x {np.exp(audit.epsilon_lower):.2f})"
+    ]
+    if audit.mu is not None:
+        epsilon = implied_epsilon(audit)
+        parts.append(
+            f"claimed mu {audit.mu:.3f}, shown {audit.mu_lower:.3f} "
+            f"(epsilon {epsilon:.2f}, odds x {np.exp(epsilon):.2f})"
+        )
+    verdict = "REFUTED" if audit.refuted else "not refuted"
+    parts.append(f"{100 * audit.confidence:g} % confidence, {verdict}")
+    return "; ".join(parts)
 
 
-def implied(found: Audit) -> float:
-    """Epsilon of Gaussian noise with the separation that was shown."""
-    return GaussianDP(found.mu_lower).epsilon_at(found.delta) if found.mu_lower else 0.0
+def implied_epsilon(audit: Audit) -> float:
+    """Return the epsilon of Gaussian noise with the separation that the audit has shown."""
+    return GaussianDP(audit.mu_lower).epsilon_at(audit.delta) if audit.mu_lower else 0.0
 
 
-def draw_adversary(scores: list[Array], plain: list[Array], audits: dict[str, Audit]) -> Figure:
+def draw_adversary(
+    scores: list[Array], plain_scores: list[Array], audits: dict[str, Audit]
+) -> Figure:
     figure, (top, middle, bottom) = panels((2.2, 3.4, 1.9))
     edges = np.linspace(-4, 4, 54)
-    for each, colour, dash, name in zip(
+    for scores_of_patient, colour, dash, name in zip(
         scores, (BLUE, ORANGE), ("solid", "dash"), ("X jumps up", "X jumps down"), strict=True
     ):
-        count = np.histogram(each, edges)[0] / len(each)
-        top.stairs(count, edges, fill=True, color=colour, alpha=0.16)
-        top.stairs(count, edges, color=colour, linestyle=DASHES[dash], linewidth=1.5, label=name)
+        shares = np.histogram(scores_of_patient, edges)[0] / len(scores_of_patient)
+        top.stairs(shares, edges, fill=True, color=colour, alpha=0.16)
+        top.stairs(shares, edges, color=colour, linestyle=DASHES[dash], linewidth=1.5, label=name)
     top.set(
         xlabel="adversary's test (1 = deviation of the noise)",
         ylabel="share of runs",
@@ -382,15 +449,18 @@ def draw_adversary(scores: list[Array], plain: list[Array], audits: dict[str, Au
     middle.fill_between(
         alarm, most, 1, color=GREY, alpha=0.18, linewidth=0, label="ruled out by epsilon = 1"
     )
-    for name, worlds, colour, dash in (
-        ("no privacy", plain, PURPLE, "dash"),
+    for name, both_scores, colour, dash in (
+        ("no privacy", plain_scores, PURPLE, "dash"),
         ("epsilon = 1, measured", scores, BLUE, "solid"),
     ):
-        cuts = np.r_[np.inf, np.quantile(np.concatenate(worlds), np.linspace(1, 0, 200)), -np.inf]
-        false, right = ([(each > cut).mean() for cut in cuts] for each in worlds)
+        quantiles = np.quantile(np.concatenate(both_scores), np.linspace(1, 0, 200))
+        cuts = np.r_[np.inf, quantiles, -np.inf]
+        false_alarms, right_alarms = (
+            [(scores_of_patient > cut).mean() for cut in cuts] for scores_of_patient in both_scores
+        )
         middle.plot(
-            false,
-            right,
+            false_alarms,
+            right_alarms,
             color=colour,
             linestyle=DASHES[dash],
             linewidth=1.7,
@@ -404,16 +474,14 @@ def draw_adversary(scores: list[Array], plain: list[Array], audits: dict[str, Au
         xlabel="false alarms", ylabel="right alarms", xlim=(0, 1), ylim=(0, 1), aspect="equal"
     )
     middle.legend(frameon=False, fontsize=SMALL, loc="lower right", handlelength=1.4)
-    rows, colours = (
-        range(len(audits)),
-        [ORANGE if found.refuted else BLUE for found in audits.values()],
-    )
-    for marker, label, of in (
-        ("o", "by a single test", lambda found: found.epsilon_lower),
-        ("D", "by the shift", implied),
+    rows = range(len(audits))
+    colours = [ORANGE if audit.refuted else BLUE for audit in audits.values()]
+    for marker, label, epsilon_of in (
+        ("o", "by a single test", lambda audit: audit.epsilon_lower),
+        ("D", "by the shift", implied_epsilon),
     ):
         bottom.scatter(
-            [of(found) for found in audits.values()],
+            [epsilon_of(audit) for audit in audits.values()],
             rows,
             color=colours,
             marker=marker,
@@ -443,7 +511,7 @@ def draw_adversary(scores: list[Array], plain: list[Array], audits: dict[str, Au
 
 
 def panels(heights: tuple[float, ...], *, share_x: bool = False) -> tuple[Figure, list[Axes]]:
-    """Panels below each other, as wide as a phone."""
+    """Return a figure with panels below each other, as wide as a phone."""
     figure = Figure(figsize=(4.6, sum(heights) + 0.4), layout="constrained", facecolor="white")
     axes = list(figure.subplots(len(heights), 1, sharex=share_x, height_ratios=heights))
     for ax in axes:
@@ -470,56 +538,65 @@ def band(ax: Axes, curves: Array, colour: str, dash: str, name: str) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    with matplotlib.rc_context({"svg.hashsalt": "confide"}):  # the same numbers, the same file
+    # With a fixed salt and no date, the same numbers give the same file.
+    with matplotlib.rc_context({"svg.hashsalt": "confide"}):
         figure.savefig(path, metadata={"Date": None})
 
 
 def main(effort: Effort, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    system, seeds = confide.problems.glucose(), range(effort.seeds)
+    system = confide.problems.glucose()
+    seeds = range(effort.seeds)
     runs = {
-        name: [served(system, privacy, effort.patients, seed) for seed in seeds]
-        for name, privacy in PROMISES.items()
+        name: [treat_patients(system, privacy, effort.patients, seed) for seed in seeds]
+        for name, privacy in REQUESTS.items()
     }
     first = runs["epsilon = 1"][0]
-    checked = verify(first.certificate)
+    recomputed = verify(first.certificate)
     print(
-        f"{first.guarantee}; recomputed from the certificate: epsilon {checked.epsilon:.3f} at delta {checked.delta:g}"
+        f"{first.guarantee}; recomputed from the certificate: "
+        f"epsilon {recomputed.epsilon:.3f} at delta {recomputed.delta:g}"
     )
-    nothing = LinearPolicy(np.zeros_like(first.policy.gains))
+    no_input = LinearPolicy(np.zeros_like(first.policy.gains))
     policies = {
-        "without control": nothing,
+        "without control": no_input,
         "private control": first.policy,
         "optimum": system.optimal_policy,
     }
     loops = closed_loops(system, policies, effort.draws)
     save(draw_patient(loops), folder / "patient.svg")
-    tell_patient(system, first, loops)
+    print_patient(system, first, loops)
     save(draw_learning(system, runs), folder / "learning.svg")
-    tell_learning(system, runs, effort)
-    tell_limits(system, effort)
+    print_learning(system, runs, effort)
+    print_limits(system, effort)
+    attack_patients(system, effort, folder)
 
+
+def attack_patients(system: Any, effort: Effort, folder: Path) -> None:
     print("\nThe adversary")
-    worst, usual = (
-        (system, OURS, effort.patients, extremes(system)),
-        (system, OURS, effort.patients, ordinary(system)),
-    )
-    honest, scores = attack("worst case", Eavesdropper(*worst), effort.attacks, effort.shown)
-    normal, _ = attack("two ordinary patients", Eavesdropper(*usual), effort.attacks, effort.shown)
-    broken, _ = attack(
-        "worst case, noise 20 % too small",
-        Eavesdropper(*worst, "noise"),
-        effort.attacks,
-        effort.shown,
-    )
-    bare = Eavesdropper(system, confide.NoPrivacy(), effort.patients, ordinary(system))
-    _, plain = attack("two ordinary patients, no privacy", bare, effort.plain, effort.plain)
-    audits = {"worst case": honest, "ordinary": normal, "broken twin": broken}
-    save(draw_adversary(scores, plain, audits), folder / "adversary.svg")
-    known = subject("certainty-equivalent-lq", confide.CentralDP(1.0, 1e-2))
-    whole = refute(known, delta=1e-2, runs=effort.whole, rng=np.random.default_rng(0))
+    extreme_pair = extremes(system)
+    ordinary_pair = ordinary(system)
+    patients = effort.patients
+    worst_case = Eavesdropper(system, PRIVACY, patients, extreme_pair)
+    ordinary_case = Eavesdropper(system, PRIVACY, patients, ordinary_pair)
+    broken_case = Eavesdropper(system, PRIVACY, patients, extreme_pair, "noise")
+    plain_case = Eavesdropper(system, confide.NoPrivacy(), patients, ordinary_pair)
+
+    runs = (effort.attacks, effort.drawn_attacks)
+    worst_audit, scores = attack("worst case", worst_case, *runs)
+    ordinary_audit, _ = attack("two ordinary patients", ordinary_case, *runs)
+    broken_audit, _ = attack("worst case, noise 20 % too small", broken_case, *runs)
+    plain_runs = (effort.plain_attacks, effort.plain_attacks)
+    _, plain_scores = attack("two ordinary patients, no privacy", plain_case, *plain_runs)
+    audits = {"worst case": worst_audit, "ordinary": ordinary_audit, "broken twin": broken_audit}
+    save(draw_adversary(scores, plain_scores, audits), folder / "adversary.svg")
+
+    whole_agent = subject("certainty-equivalent-lq", confide.CentralDP(1.0, 1e-2))
+    rng = np.random.default_rng(0)
+    audit = refute(whole_agent, delta=1e-2, runs=effort.whole_attacks, rng=rng)
     print(
-        f"  confide audit certainty-equivalent-lq, {effort.whole:,} runs in each world:\n    {tell(whole)}"
+        f"  confide audit certainty-equivalent-lq, {effort.whole_attacks:,} runs for each of the "
+        f"two patients:\n    {describe_audit(audit)}"
     )
 
 

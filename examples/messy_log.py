@@ -1,12 +1,17 @@
-"""A messy file of a made-up hospital: text ids and states, timestamps, duplicates, missing cells, several stays per patient, unsorted.
+"""Write a messy log of a made-up hospital, to try `confide logs import` on.
 
 python examples/messy_log.py [raw.csv] [--people 2000] [--seed 0]
 
-It writes the file, and beside it states.txt and actions.txt, the lists of labels, and rewards.csv, the rewards of states, which are all
-known without looking at anybody's data. Then
+Ids and states are text, and times are timestamps. Patients have several stays. Rows are unsorted,
+some are repeated, and some cells are missing or damaged.
 
-confide logs import raw.csv --out log.parquet --user patient_id --stay stay_id --time charttime --state condition --action treatment \
-    --reward reward --states-file states.txt --actions-file actions.txt
+Three more files are written to the same folder: states.txt and actions.txt list the labels, and
+rewards.csv has the rewards of the states. All three are known without looking at anybody's data.
+Then import the log:
+
+confide logs import raw.csv --out log.parquet --user patient_id --stay stay_id --time charttime \
+    --state condition --action treatment --reward reward \
+    --states-file states.txt --actions-file actions.txt
 """
 
 import argparse
@@ -20,34 +25,48 @@ import confide
 
 STATES = ("stable", "mild", "moderate", "severe", "critical", "discharged")
 ACTIONS = ("observe", "treat", "intensive care")
+DISCHARGED = STATES.index("discharged")
 HORIZON = 12
 
 
 def hospital() -> confide.problems.TabularMDP:
-    """A patient gets better or worse; being discharged is worth 1, and ends the stay."""
-    better, worse = (0.15, 0.35, 0.5), (0.25, 0.15, 0.2)  # by action
-    transitions, rewards = np.zeros((6, 3, 6)), np.zeros((6, 3))
-    for state in range(5):
+    """The true problem: a patient gets better or worse, and a discharge ends the stay.
+
+    A patient who is discharged earns a reward of 1.
+    """
+    # The probabilities that a patient gets better or worse, by action.
+    better = (0.15, 0.35, 0.5)
+    worse = (0.25, 0.15, 0.2)
+    critical = STATES.index("critical")
+    transitions = np.zeros((6, 3, 6))
+    rewards = np.zeros((6, 3))
+    for state in range(critical + 1):
         for action in range(3):
-            up, down = better[action], worse[action] if state < 4 else 0.0
-            transitions[state, action, 5 if state == 0 else state - 1] += up
-            transitions[state, action, min(state + 1, 4)] += down
+            up = better[action]
+            down = worse[action] if state < critical else 0.0
+            better_state = DISCHARGED if state == 0 else state - 1
+            worse_state = min(state + 1, critical)
+            transitions[state, action, better_state] += up
+            transitions[state, action, worse_state] += down
             transitions[state, action, state] += 1 - up - down
-    transitions[5, :, 5] = 1.0
-    rewards[5] = 1.0
+    transitions[DISCHARGED, :, DISCHARGED] = 1.0
+    rewards[DISCHARGED] = 1.0
     return confide.problems.TabularMDP(
         transitions, rewards, [0, 0.3, 0.3, 0.3, 0.1, 0], horizon=HORIZON, name="hospital"
     )
 
 
 def clean_rows(people: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """One row per step, as it was: patient, stay, time in seconds, state, action, reward."""
+    """Simulate stays, and return their columns with one row per step.
+
+    The columns are patient, stay, time in seconds, state, action and reward.
+    """
     problem = hospital()
     policy = confide.policy.uniform_policy(HORIZON, 6, 3)
-    owner = np.repeat(
-        np.arange(people), 1 + (rng.random(people) < 0.3) + (rng.random(people) < 0.1)
-    )
-    blocks = list(confide.logs.simulate(problem, policy, len(owner), rng, end={5}))
+    stays_of_patient = 1 + (rng.random(people) < 0.3) + (rng.random(people) < 0.1)
+    # The patient of each stay.
+    owner = np.repeat(np.arange(people), stays_of_patient)
+    blocks = list(confide.logs.simulate(problem, policy, len(owner), rng, end={DISCHARGED}))
     lengths = np.concatenate([np.diff(block.trajectories) for block in blocks])
     stay = np.repeat(np.arange(len(owner)), lengths)
     step = np.arange(len(stay)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -65,35 +84,36 @@ def clean_rows(people: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
 
 
 def messy_table(rows: dict[str, np.ndarray], rng: np.random.Generator) -> pa.Table:
-    """The same rows as text: shuffled, some twice, with cells that are missing, padded or damaged."""
-    order = rng.permutation(
-        np.concatenate(
-            [
-                np.arange(len(rows["stay"])),
-                rng.integers(0, len(rows["stay"]), len(rows["stay"]) // 30),
-            ]
-        )
-    )
+    """Return the same rows as shuffled text with repeated rows.
+
+    Some cells are missing, padded with a space, or damaged.
+    """
+    clean_count = len(rows["stay"])
+    repeated = rng.integers(0, clean_count, clean_count // 30)
+    order = rng.permutation(np.concatenate([np.arange(clean_count), repeated]))
     n = len(order)
-    taken = {name: values[order] for name, values in rows.items()}
+    shuffled = {name: values[order] for name, values in rows.items()}
+    # Each label twice: as it is, and after a space.
     padded = pa.array([f"{space}{label}" for label in STATES for space in ("", " ")])
 
     def missing(share: float) -> np.ndarray:
         return rng.random(n) < share
 
-    ids = pa.array([f"P{number:07d}" for number in range(int(taken["patient"].max(initial=0)) + 1)])
-    stays = pa.array([f"S{number:08d}" for number in range(int(taken["stay"].max(initial=0)) + 1)])
-    times = pa.array(taken["time"], pa.timestamp("s")).cast(pa.string())
-    some = pa.array(missing(0.001))
+    patients = int(shuffled["patient"].max(initial=0)) + 1
+    stays = int(shuffled["stay"].max(initial=0)) + 1
+    patient_ids = pa.array([f"P{number:07d}" for number in range(patients)])
+    stay_ids = pa.array([f"S{number:08d}" for number in range(stays)])
+    times = pa.array(shuffled["time"], pa.timestamp("s")).cast(pa.string())
+    without_time = pa.array(missing(0.001))
     return pa.table(
         {
-            "patient_id": _blank(ids.take(taken["patient"]), missing(0.001)),
+            "patient_id": _blank(patient_ids.take(shuffled["patient"]), missing(0.001)),
             "hospital": pa.array(np.full(n, "north")),
-            "stay_id": stays.take(taken["stay"]),
-            "charttime": pa.compute.if_else(some, "unknown", times),
-            "condition": _blank(padded.take(2 * taken["state"] + missing(0.05)), missing(0.01)),
-            "treatment": _blank(pa.array(ACTIONS).take(taken["action"]), missing(0.005)),
-            "reward": _blank(pa.array(taken["reward"]), missing(0.005)),
+            "stay_id": stay_ids.take(shuffled["stay"]),
+            "charttime": pa.compute.if_else(without_time, "unknown", times),
+            "condition": _blank(padded.take(2 * shuffled["state"] + missing(0.05)), missing(0.01)),
+            "treatment": _blank(pa.array(ACTIONS).take(shuffled["action"]), missing(0.005)),
+            "reward": _blank(pa.array(shuffled["reward"]), missing(0.005)),
         }
     )
 
@@ -103,25 +123,27 @@ def _blank(column: pa.Array, where: np.ndarray) -> pa.Array:
 
 
 def write_messy(path: Path, people: int, seed: int = 0) -> None:
-    """The file, and beside it the two lists of labels and the rewards of states."""
+    """Write the log, and in the same folder the two lists of labels and the rewards of states."""
     rng = np.random.default_rng(seed)
     csv.write_csv(messy_table(clean_rows(people, rng), rng), path)
     for name, labels in (("states.txt", STATES), ("actions.txt", ACTIONS)):
         path.with_name(name).write_text("\n".join(labels) + "\n")
-    path.with_name("rewards.csv").write_text(
-        "".join(f"{reward:g}\n" for reward in hospital().rewards[0, :, 0])
-    )
+    rewards = hospital().rewards[0, :, 0]
+    path.with_name("rewards.csv").write_text("".join(f"{reward:g}\n" for reward in rewards))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("path", type=Path, nargs="?", default=Path("raw.csv"))
-    parser.add_argument("--people", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    write_messy(arguments.path, arguments.people, arguments.seed)
+    parser = argparse.ArgumentParser(description="Write a messy log of a made-up hospital.")
+    parser.add_argument(
+        "path", type=Path, nargs="?", default=Path("raw.csv"), help="the file to write"
+    )
+    parser.add_argument("--people", type=int, default=2000, help="the number of patients")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of the simulation")
+    options = parser.parse_args()
+    write_messy(options.path, options.people, options.seed)
     print(
-        f"{arguments.path}: {arguments.people:,} patients; labels in states.txt and actions.txt, rewards in rewards.csv"
+        f"{options.path}: {options.people:,} patients; "
+        "labels in states.txt and actions.txt, rewards in rewards.csv"
     )
 
 

@@ -1,8 +1,8 @@
 # %% [markdown]
-# # Compare two private learners with your own
+# # Compare two private agents with your own
 #
-# `python examples/researcher.py [--quick] [--out researcher]`, or cell by cell in an editor that supports `# %%`. It is described in
-# docs/tutorials/researcher.md.
+# Run `python examples/researcher.py [--quick] [--out researcher]`, or run it cell by cell in an
+# editor that supports `# %%`. docs/tutorials/researcher.md describes it.
 
 # %%
 import argparse
@@ -24,37 +24,41 @@ from confide.privatizers import geometric
 from confide.problems.linear_mixture import LinearMixturePublic
 from confide.statistics import WeightedRows
 
-parser = argparse.ArgumentParser(description="Compare two private learners with your own.")
+parser = argparse.ArgumentParser(description="Compare two private agents with your own.")
 parser.add_argument("--quick", action="store_true", help="fewer users and seeds; takes seconds")
 parser.add_argument(
     "--out", type=Path, default=Path("researcher"), help="folder for runs, figure and report"
 )
-options, _ = parser.parse_known_args()  # a notebook adds its own arguments
-users, seeds = (2_000, 1) if options.quick else (100_000, 5)
+# A notebook adds arguments of its own, so unknown ones are ignored.
+options, _ = parser.parse_known_args()
+users = 2_000 if options.quick else 100_000
+seeds = 1 if options.quick else 5
 
 # %% [markdown]
 # ## A problem whose optimal value is known, and a privacy request
-# A lock: at each of five steps one hidden action moves right. Regret is exact, because the value of every policy is known.
+# The problem is a lock: at each of five steps one hidden action moves right. Regret is exact,
+# because the value of every policy is known.
 
 # %%
 problem = confide.problems.lock(seed=0)
-private = confide.JointDP(epsilon=1.0, delta=1e-5)
-at_random = users * (problem.optimal_value - problem.uniform_value)
-print(f"{users:,} users; the regret of uniform play is {at_random:,.0f}\n")
+privacy = confide.JointDP(epsilon=1.0, delta=1e-5)
+uniform_regret = users * (problem.optimal_value - problem.uniform_value)
+print(f"{users:,} users; the regret of uniform play is {uniform_regret:,.0f}\n")
 
 # %% [markdown]
 # ## Before a run: the guarantee, and how much noise it needs
 
 # %%
-tight = UCRLVTR(problem.public, episodes=users, privacy=private)
-paper = UCRLVTR(problem.public, episodes=users, privacy=private, calibration="paper")
-mine = LikelihoodVI(problem.public, episodes=users, privacy=private)
-print(confide.explain(tight, paper, mine), "\n")
+tight = UCRLVTR(problem.public, episodes=users, privacy=privacy)
+paper = UCRLVTR(problem.public, episodes=users, privacy=privacy, calibration="paper")
+likelihood = LikelihoodVI(problem.public, episodes=users, privacy=privacy)
+print(confide.explain(tight, paper, likelihood), "\n")
 
 
 # %% [markdown]
 # ## Your own algorithm
-# A bound, and a pure function from releases to rounds. A share of the users plays at random, all others the best policy for the estimate.
+# An agent needs a bound on what a user contributes, and a pure function from releases to rounds.
+# Here a share of the users plays at random. All others follow the best policy for the estimate.
 
 
 # %%
@@ -64,30 +68,33 @@ class Planning:
 
     public: LinearMixturePublic
     bound: WeightedRows
-    share: float
+    # The share of the users who play at random.
+    explorer_share: float
 
     def plan(self, released: Released) -> Round:
-        public, features = self.public, reduced(self.public.dimension)
+        public = self.public
+        features = reduced(public.dimension)
         assert public.rewards is not None
-        Lambda, u = self.bound.unpack(released.values)
+        gram, responses = self.bound.unpack(released.values)
         estimate = least_squares(
-            Lambda, u, noise_std=released.noise.std, simplex=True, coordinates=features
+            gram, responses, noise_std=released.noise.std, simplex=True, coordinates=features
         )
         best = optimistic(
             public.kernels, public.rewards, estimate, feature_map=features, width=NO_BONUS
         )
-        random = uniform_policy(public.horizon, public.states, public.actions)
+        explorer = uniform_policy(public.horizon, public.states, public.actions)
         statistic = ValueTargets(self.bound, features, public.kernels, best.values)
-        return Round((random, best.policy), statistic, shares=(self.share, 1 - self.share))
+        shares = (self.explorer_share, 1 - self.explorer_share)
+        return Round((explorer, best.policy), statistic, shares=shares)
 
     def describe(self) -> Description:
         return Description(
-            "custom", f"greedy on least squares;  {self.share:.0%} of the users explore"
+            "custom", f"greedy on least squares; {self.explorer_share:.0%} of the users explore"
         )
 
 
 class Explorers(Learner):
-    """Joint, local or no privacy, as requested."""
+    """An agent of your own. It has joint, local or no privacy, as requested."""
 
     name = "explorers"
 
@@ -98,43 +105,46 @@ class Explorers(Learner):
         episodes: int,
         privacy: Request,
         noise: NoiseSource | None = None,
-        share: float = 0.02,
+        explorer_share: float = 0.02,
     ) -> None:
         bound = WeightedRows(public.horizon - 1, public.dimension - 1)
+        planning = Planning(public, bound, explorer_share)
+        # Saved states and ledger ids depend on the identity, so it names every option.
+        identity = Identity("explorers", 1, public=public, explorer_share=explorer_share)
         super().__init__(
-            Calibration(Planning(public, bound, share), geometric(episodes)),
+            Calibration(planning, geometric(episodes)),
             privacy=privacy,
-            identity=Identity("explorers", 1, public=public, share=share),
+            identity=identity,
             noise=noise,
         )
 
 
 # %% [markdown]
 # ## Runs
-# A seed determines the users, the agent and its noise. An agent learns once, so every run needs a new agent.
+# A seed determines the users, the agent and its noise. An agent learns once, so every run needs a
+# new agent.
 
 # %%
-runs = [
-    confide.run(kind(problem.public, episodes=users, privacy=promise), problem, seed=seed)
-    for kind in (UCRLVTR, LikelihoodVI, Explorers)
-    for promise in (private, confide.NoPrivacy())
-    for seed in range(seeds)
-]
+runs = []
+for agent_class in (UCRLVTR, LikelihoodVI, Explorers):
+    for request in (privacy, confide.NoPrivacy()):
+        for seed in range(seeds):
+            agent = agent_class(problem.public, episodes=users, privacy=request)
+            runs.append(confide.run(agent, problem, seed=seed))
 print(f"{'agent':14} {'guarantee':55} {'regret':>8}  users to 90 % of optimal")
 for run in runs:
-    print(
-        f"{run.agent:14} {run.guarantee.request!s:55} {run.regret[-1]:8,.0f}  {run.episodes_to(0.9) or 'never'}"
-    )
+    users_needed = run.episodes_to(0.9) or "never"
+    print(f"{run.agent:14} {run.guarantee.request!s:55} {run.regret[-1]:8,.0f}  {users_needed}")
 
 # %% [markdown]
 # ## Results
-# Runs as JSON and CSV with their certificates, a figure for a paper, and a report.
+# We save the runs as JSON and CSV with their certificates, a figure for a paper, and a report.
 
 # %%
 options.out.mkdir(parents=True, exist_ok=True)
 for run in runs:
     run.save(options.out / f"{run.agent}-{run.guarantee.trust.value}-seed-{run.seed}")
-comparison = confide.Comparison.of_runs(runs, name="Two private learners and a custom one")
+comparison = confide.Comparison.of_runs(runs, name="Two private agents and a custom one")
 comparison.plot(["regret", "value"]).savefig(options.out / "regret.svg")
 page = comparison.report(options.out / "report.html")
 print(f"\n{runs[0].guarantee}\n{page}")

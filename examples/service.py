@@ -1,8 +1,9 @@
 # %% [markdown]
 # # Devices, messages, and a server that may crash
 #
-# `python examples/service.py [--quick] [--out service]`, or cell by cell in an editor that supports `# %%`. It is described in
-# docs/how-to/learn_with_local_privacy.md. Server and devices run in one process here, and exchange only bytes.
+# Run `python examples/service.py [--quick] [--out service]`, or run it cell by cell in an editor
+# that supports `# %%`. docs/how-to/learn_with_local_privacy.md describes it. The server and the
+# devices run in one process here, but exchange only bytes.
 
 # %%
 import argparse
@@ -27,122 +28,140 @@ parser.add_argument("--quick", action="store_true", help="fewer users and seeds;
 parser.add_argument(
     "--out", type=Path, default=Path("service"), help="folder for the published files"
 )
-options, _ = parser.parse_known_args()  # a notebook adds its own arguments
-users, between = (60, 20) if options.quick else (6_000, 500)
-rehearsal = tempfile.TemporaryDirectory(prefix="service-")
-out, kept = options.out, Path(rehearsal.name)  # states are never in the published folder
-out.mkdir(parents=True, exist_ok=True)
+# A notebook adds arguments of its own, so unknown ones are ignored.
+options, _ = parser.parse_known_args()
+users = 60 if options.quick else 6_000
+batch_size = 20 if options.quick else 500
+published = options.out
+published.mkdir(parents=True, exist_ok=True)
+# The states of the server and of the devices must never be in the published folder.
+temporary_folder = tempfile.TemporaryDirectory(prefix="service-")
+private_folder = Path(temporary_folder.name)
+server_state = private_folder / "server.state"
+backup_state = private_folder / "backup.state"
 
 # %% [markdown]
-# ## What both sides know: the public part of the problem, the release schedule, the privacy request
+# ## What both sides share
+# Server and devices need the public part of the problem, the schedule of releases and the privacy
+# request.
 
 # %%
-world = confide.problems.lock(seed=0)  # the true problem, unknown to server and devices
-promise = confide.LocalDP(epsilon=8.0, delta=1e-6)
+# The server and the devices use only problem.public. The rest simulates the users.
+problem = confide.problems.lock(seed=0)
+privacy = confide.LocalDP(epsilon=8.0, delta=1e-6)
 rng = np.random.default_rng(0)
 
 
-def learner() -> LikelihoodVI:
-    return LikelihoodVI(
-        world.public, episodes=users, privacy=promise, schedule=every(between, users)
-    )
+def make_agent() -> LikelihoodVI:
+    schedule = every(batch_size, users)
+    return LikelihoodVI(problem.public, episodes=users, privacy=privacy, schedule=schedule)
 
 
-def device(name: str) -> LocalClient:
-    made = learner()
-    return LocalClient(made.algorithm, promise, loss=made.loss, store=kept / name)
+def start_device(name: str) -> LocalClient:
+    """Start a device, or start it again. Its state is kept in a file of this name."""
+    agent = make_agent()
+    return LocalClient(agent.algorithm, privacy, loss=agent.loss, store=private_folder / name)
 
 
 def play(policy: Policy) -> Trajectories:
-    return world.sample(policy, 1, rng)
+    """Simulate the episode of one user."""
+    return problem.sample(policy, 1, rng)
 
 
-def refused(send: Callable[[], None], kind: type[ConfideError]) -> None:
+def expect_refusal(send: Callable[[], None], error_class: type[ConfideError]) -> None:
     try:
         send()
-    except kind as error:
+    except error_class as error:
         print(f"  refused: {type(error).__name__}: {error}")
     else:
-        raise AssertionError("it was accepted")
+        raise AssertionError(f"expected {error_class.__name__}, but the server accepted it")
 
 
 # %% [markdown]
 # ## One user, from the release to the message
 
 # %%
-server = learner()
-server.keep(kept / "server.state")
+server = make_agent()
+server.keep(server_state)
 release = server.publish()
-phone = device("phone")
+phone = start_device("phone")
 message = phone.report(play(phone.plan(release)))
 server.absorb(message)
 print(f"one message of {len(message)} bytes: {phone.guarantee}")
-refused(lambda: server.absorb(message), DuplicateMessage)
+expect_refusal(lambda: server.absorb(message), DuplicateMessage)
 
 # %% [markdown]
 # ## A batch of users, and a message that is too late
 
 # %%
-late = device("late")
-too_late = late.report(play(late.plan(release)))
+late_device = start_device("late")
+late_message = late_device.report(play(late_device.plan(release)))
 while server.released().generation == 0:
-    client = server.client()  # a device in this process, with its own noise
+    # This is a device in the same process, with noise of its own.
+    client = server.client()
     server.absorb(client.report(play(client.plan(release))))
 print(f"{server.users} users, {server.released().generation} release")
-refused(lambda: server.absorb(too_late), StaleMessage)
+expect_refusal(lambda: server.absorb(late_message), StaleMessage)
 
 # %% [markdown]
 # ## A crash within a batch
-# Messages since the last release are lost with the process; devices send the same bytes again, so that noise is added once per user.
+# The messages since the last release are lost with the process. The devices send the same bytes
+# again, so noise is added only once per user.
 
 # %%
-second = server.publish()
-names = [f"second-{i}" for i in range(between // 2)]
-sent = {}
-for name in names:
-    one = device(name)
-    sent[name] = one.report(play(one.plan(second)))
-    server.absorb(sent[name])
-before = server.users
+release = server.publish()
+device_names = [f"second-{i}" for i in range(batch_size // 2)]
+messages = {}
+for name in device_names:
+    device = start_device(name)
+    messages[name] = device.report(play(device.plan(release)))
+    server.absorb(messages[name])
+users_before_crash = server.users
 del server
 
-server = learner()
-server.keep(kept / "server.state")
+server = make_agent()
+server.keep(server_state)
 print(
-    f"{before} users before the crash, {server.users} in the state; the release is the same: {server.publish() == second}"
+    f"{users_before_crash} users before the crash, {server.users} in the state; "
+    f"the release is the same: {server.publish() == release}"
 )
-for name in names:
-    restarted = device(name)
-    again = restarted.report(play(restarted.plan(second)))  # another episode, the same bytes
-    assert again == sent[name]
-    server.absorb(again)
-assert server.users == before
+for name in device_names:
+    device = start_device(name)
+    # The user plays another episode, but the device sends the bytes of its first report.
+    message = device.report(play(device.plan(release)))
+    assert message == messages[name]
+    server.absorb(message)
+assert server.users == users_before_crash
 
 # %% [markdown]
 # ## The remaining users, and an old backup that is refused
 
 # %%
-shutil.copy(kept / "server.state", kept / "backup.state")
+shutil.copy(server_state, backup_state)
 while server.users < users:
     release = server.publish()
     client = server.client()
     server.absorb(client.report(play(client.plan(release))))
-learned = np.mean([world.value(policy) for policy in server.current_round().policies])
+policies = server.current_round().policies
+mean_value = np.mean([problem.value(policy) for policy in policies])
 print(f"{server.users} users, {server.released().generation} releases")
 print(
-    f"value of the current policies: {learned:.2f}; uniform play: {world.uniform_value:.2f}, optimal play: {world.optimal_value:.2f}"
+    f"value of the current policies: {mean_value:.2f}; "
+    f"uniform play: {problem.uniform_value:.2f}, optimal play: {problem.optimal_value:.2f}"
 )
-shutil.copy(kept / "backup.state", kept / "server.state")
-refused(lambda: learner().keep(kept / "server.state"), StateError)
+shutil.copy(backup_state, server_state)
+expect_refusal(lambda: make_agent().keep(server_state), StateError)
 
 # %% [markdown]
 # ## The published files
 
 # %%
-(out / "release.bin").write_bytes(server.publish())
-server.current_round().policies[0].save(out / "policy.npz")
+(published / "release.bin").write_bytes(server.publish())
+policies[0].save(published / "policy.npz")
 certificate = certify(server.guarantee, server.mechanisms(), subject="a rehearsal of the service")
 verify(certificate)
-certificate.save(out / "certificate.json")
-print(f"{server.guarantee}\n{', '.join(sorted(path.name for path in out.iterdir()))} in {out}")
-rehearsal.cleanup()  # in practice a service keeps its states private
+certificate.save(published / "certificate.json")
+file_names = sorted(path.name for path in published.iterdir())
+print(f"{server.guarantee}\n{', '.join(file_names)} in {published}")
+# In practice a service keeps its states, and they stay private.
+temporary_folder.cleanup()

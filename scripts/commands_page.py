@@ -1,9 +1,9 @@
-"""Write docs/reference/commands.md, the reference of the command line, from the commands themselves.
+"""Write docs/reference/commands.md, the reference of the command line.
 
 python scripts/commands_page.py
 
-A test compares the page with what this script writes, so run the script after every change of a
-command, an option or a help text.
+The page is made from the commands themselves. A test compares it with what this script writes, so
+run the script after every change of a command, an option or a help text.
 """
 
 import enum
@@ -30,8 +30,8 @@ Commands print tables, or JSON with `--json`. Progress is shown on a terminal on
 line on standard error, with exit code 2. `confide audit` and `confide service verify` end with exit
 code 1 if a guarantee is refuted or a check fails.
 
-An agent is a name from `confide list`, or a class of your own as `package.module:Class`. A problem is
-a name from `confide list`, the file of a saved problem, or an environment as `gym:ID`.
+An agent is a name from `confide list`, or a class of your own as `package.module:Class`. A problem
+is a name from `confide list`, the file of a saved problem, or an environment as `gym:ID`.
 """
 
 
@@ -43,20 +43,20 @@ def page() -> str:
 
 
 def commands() -> list[tuple[str, Any]]:
-    """All commands with their full names, such as `confide logs import`, in the order of the help."""
-    found: list[tuple[str, Any]] = []
+    """Return all commands in the order of the help, with names such as `confide logs import`."""
+    commands_by_name: list[tuple[str, Any]] = []
 
     def collect(name: str, command: Any) -> None:
         children = getattr(command, "commands", None)
         if children is None:
-            found.append((name, command))
+            commands_by_name.append((name, command))
             return
         for child_name, child in children.items():
             if not child.hidden:
                 collect(f"{name} {child_name}", child)
 
     collect("confide", typer.main.get_command(app))
-    return found
+    return commands_by_name
 
 
 def command_section(name: str, command: Any) -> str:
@@ -89,7 +89,10 @@ def argument_usage(argument: Any) -> str:
 
 
 def help_text(text: str | None) -> str:
-    """The help of a command as Markdown. The commands below `Example:` or `Examples:` become code."""
+    """Return the help of a command as Markdown.
+
+    The commands below `Example:` or `Examples:` become code.
+    """
     before, *rest = re.split(r"^Examples?:\n", inspect.cleandoc(text or ""), flags=re.MULTILINE)
     examples = "".join(rest)
     paragraphs = [escape(" ".join(each.split())) for each in before.split("\n\n")]

@@ -1,4 +1,4 @@
-"""Write docs/llms.txt: every page of the documentation with its first paragraph, for language models.
+"""Write docs/llms.txt, a list for language models of all pages with their first paragraphs.
 
 python scripts/llms_text.py
 

@@ -16,7 +16,10 @@ import matplotlib.pyplot as plt
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 FIGURES = ROOT / "docs" / "assets"
-BLUE, ORANGE, GREEN, GREY = "#0b5cad", "#c4580a", "#0a6b4f", "#6b7683"
+BLUE = "#0b5cad"
+ORANGE = "#c4580a"
+GREEN = "#0a6b4f"
+GREY = "#6b7683"
 # Figures are drawn for a page of 360 points, so that their text can be read on a phone.
 SIZE = (5.0, 3.4)
 

@@ -31,7 +31,7 @@ def test_exact_rounds_are_added_up():
 
 @pytest.mark.parametrize("ratio", [0.0, 1 / 1.3])
 def test_the_noise_of_the_combination_is_as_stated_and_its_mean_is_that_of_its_users(ratio):
-    """1000 draws: the standard deviation is known to 2.3 %, and one that is 20 % off would be seen."""
+    """With 1,000 draws the standard deviation has an error of 2.3 %, so 20 % would be seen."""
     rng, users = np.random.default_rng(0), 50 * 1.3 ** np.arange(12)
     discount = np.array(
         [[ratio ** (t - j) if j <= t else 0.0 for j in range(12)] for t in range(12)]

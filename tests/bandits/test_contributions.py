@@ -33,7 +33,10 @@ def test_it_is_the_row_of_the_played_action():
 
 
 def test_two_users_attain_the_stated_sensitivity():
-    """At x.x' = kappa^2 Y^2 / 2 = 1/2, with rewards at both ends; a search over angles finds nothing farther."""
+    """The users have x.x' = kappa^2 Y^2 / 2 = 1/2 and rewards at both ends.
+
+    A search over angles finds no pair of users that is farther apart.
+    """
     stated = BOUND.sensitivity(Relation.REPLACE)
     assert stated == pytest.approx(math.sqrt(2) * 1.5, rel=1e-5)
     apart = [

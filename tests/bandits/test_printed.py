@@ -12,7 +12,10 @@ LOCAL = printed_bandit(LocalDP(1.0, 1e-5), dimension=5, users=1000, levels=10, f
 
 
 def test_shariff_and_sheffet():
-    """sigma = 4 sqrt(10) x 1.25 x ln(4e5) = 203.95; Upsilon = sigma sqrt(20) (4 sqrt 5 + 2 ln 20000) = 26 224."""
+    """sigma = 4 sqrt(10) x 1.25 x ln(4e5) = 203.95.
+
+    Upsilon = sigma sqrt(20) (4 sqrt 5 + 2 ln 20000) = 26,224.
+    """
     sigma = 4 * math.sqrt(10) * 1.25 * math.log(4e5)
     assert sigma == pytest.approx(203.955, abs=1e-3)
     assert JOINT.std == pytest.approx(math.sqrt(2) * sigma)
@@ -36,7 +39,10 @@ def test_the_true_loss_of_the_printed_noise():
 
 
 def test_zheng():
-    """sigma = 4 sqrt(2 ln 125000) = 19.38 on one message; Upsilon_t = sigma sqrt(t) (4 sqrt 5 + 2 ln 20000)."""
+    """sigma = 4 sqrt(2 ln 125000) = 19.38 on one message.
+
+    Upsilon_t = sigma sqrt(t) (4 sqrt 5 + 2 ln 20000).
+    """
     assert LOCAL.std == pytest.approx(19.379, abs=1e-3)
     upsilon = LOCAL.std * 10 * (4 * math.sqrt(5) + 2 * math.log(20_000))
     assert LOCAL.upsilon(100) == pytest.approx(upsilon) and LOCAL.shift(100) == pytest.approx(

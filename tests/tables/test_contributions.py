@@ -1,4 +1,7 @@
-"""Counts under a budget: exact in whole numbers, unbiased where the budget binds, and nothing for steps that make no sense."""
+"""Counts under a budget are exact in whole numbers, and unbiased where the budget binds.
+
+Steps that make no sense contribute nothing.
+"""
 
 import math
 
@@ -27,7 +30,7 @@ def statistic(
     )
 
 
-def one(states, actions, rewards=None):
+def one_user(states, actions, rewards=None):
     return Trajectories(
         np.array([states]),
         np.array([actions]),
@@ -37,9 +40,13 @@ def one(states, actions, rewards=None):
 
 @pytest.mark.parametrize("steps", [*range(1, 65), 100, 127, 200])
 def test_the_budget_pays_every_step_of_an_episode_of_any_length(steps):
-    """Weights 1/sqrt(H): in floating point the last step would be lost for about half of the lengths, or the bound with a tolerance."""
+    """All weights are 1/sqrt(H).
+
+    In floating point the last step would be lost for about half of the lengths. A tolerance would
+    keep it, but would break the bound.
+    """
     visits = statistic(2, 1, steps, 1 / steps)
-    values = visits.contribution(one([0, 1] * ((steps + 2) // 2), [0] * steps)).values[: 2 * 2]
+    values = visits.contribution(one_user([0, 1] * ((steps + 2) // 2), [0] * steps)).values[: 2 * 2]
     weight = math.sqrt(1 / steps)
     expected = [0, weight * math.sqrt((steps + 1) // 2), weight * math.sqrt(steps // 2), 0]
     np.testing.assert_allclose(values, expected, atol=1e-6)
@@ -47,11 +54,15 @@ def test_the_budget_pays_every_step_of_an_episode_of_any_length(steps):
 
 
 def test_no_episode_is_longer_than_the_budget():
-    """Random weights, and episodes much longer than they pay for: the norm is at most one exactly, and close to it for some."""
-    rng, norms = np.random.default_rng(0), []
+    """Weights are random, and episodes are much longer than the budget pays for.
+
+    The norm is at most one exactly, and for some users it is close to one.
+    """
+    rng = np.random.default_rng(0)
+    norms = []
     for _ in range(300):
         visits = statistic(5, 2, 40, rng.uniform(0.01, 0.3, size=10), balance=180 / 256)
-        users = one(rng.integers(5, size=41), rng.integers(2, size=40), np.ones(40))
+        users = one_user(rng.integers(5, size=41), rng.integers(2, size=40), np.ones(40))
         values = visits.contribution(users).values
         counts, rewards = values[: visits.bound.cells], values[visits.bound.cells :]
         assert counts @ counts <= 1 and rewards @ rewards <= (180 / 256) ** 2 and values.min() >= 0
@@ -62,8 +73,8 @@ def test_no_episode_is_longer_than_the_budget():
 
 def test_two_users_without_a_common_pair_attain_the_sensitivity():
     visits = statistic(4, 2, 20, 1 / 20, balance=180 / 256)
-    one_place = visits.contribution(one([0] * 21, [0] * 20, np.ones(20))).values
-    other = visits.contribution(one([1] * 21, [1] * 20, np.ones(20))).values
+    one_place = visits.contribution(one_user([0] * 21, [0] * 20, np.ones(20))).values
+    other = visits.contribution(one_user([1] * 21, [1] * 20, np.ones(20))).values
     assert (
         0.9999 < np.linalg.norm(one_place - other) / visits.bound.sensitivity(Relation.REPLACE) <= 1
     )
@@ -72,11 +83,17 @@ def test_two_users_without_a_common_pair_attain_the_sensitivity():
 
 @pytest.mark.parametrize("layers", [1, 12])
 def test_counts_are_in_proportion_to_the_transition_probabilities_where_the_budget_binds(layers):
-    """5 of 12 steps are paid for. 200 000 users; standard errors are computed by splitting them, and |z| > 4.5 is one in 1e5, for 36
-    cells. Weighted by the whole episode's number of visits, which is not known in advance, it would be off by more."""
-    problem, blocks = garnet(states=3, actions=2, branches=3, horizon=12, rewarded=1), 40
+    """The budget pays for 5 of 12 steps of each of 200,000 users.
+
+    Standard errors come from 40 blocks of users. The false-alarm rate of |z| > 4.5 is 1e-5 for each
+    of the 36 cells. Weights that depend on the number of visits in the whole episode, which is not
+    known in advance, would be off by more.
+    """
+    problem = garnet(states=3, actions=2, branches=3, horizon=12, rewarded=1)
+    blocks = 40
     visits = statistic(3, 2, 12, 0.2, layers=layers)
-    rng, uniform = np.random.default_rng(1), uniform_policy(12, 3, 2)
+    rng = np.random.default_rng(1)
+    uniform = uniform_policy(12, 3, 2)
     sums = np.stack(
         [visits.contribution(problem.sample(uniform, 5_000, rng)).values for _ in range(blocks)]
     )
@@ -91,7 +108,7 @@ def test_counts_are_in_proportion_to_the_transition_probabilities_where_the_budg
 
 def test_a_pair_that_counts_again_adds_less_and_one_that_is_too_dear_is_left_out():
     visits = statistic(3, 1, 6, [0.2, 0.5, 0.3])
-    values = visits.contribution(one([0, 0, 1, 2, 0, 1, 1], [0] * 6)).values.reshape(3, 3)
+    values = visits.contribution(one_user([0, 0, 1, 2, 0, 1, 1], [0] * 6)).values.reshape(3, 3)
     # 0, 0, 1 are paid with .9; 2 costs .3, and is not; 0 would cost .2, and neither is 1
     a, b = math.sqrt(0.2), math.sqrt(0.5)
     np.testing.assert_allclose(
@@ -102,12 +119,12 @@ def test_a_pair_that_counts_again_adds_less_and_one_that_is_too_dear_is_left_out
 @pytest.mark.parametrize("strange", [-1, 3, 2**40, np.nan, np.inf, 0.5])
 def test_a_step_that_makes_no_sense_is_dropped_and_pays_nothing(strange):
     visits = statistic(3, 2, 4, 1 / 4, balance=0.5)
-    whole = visits.contribution(one([0, 1, 2, 0, 1], [0, 1, 0, 1], np.ones(4))).values
+    whole = visits.contribution(one_user([0, 1, 2, 0, 1], [0, 1, 0, 1], np.ones(4))).values
     states = visits.contribution(
-        one([0.0, 1.0, 2.0, 0.0, strange], [0.0, 1.0, 0.0, 1.0], np.ones(4))
+        one_user([0.0, 1.0, 2.0, 0.0, strange], [0.0, 1.0, 0.0, 1.0], np.ones(4))
     ).values
     actions = visits.contribution(
-        one([0.0, 1.0, 2.0, 0.0, 1.0], [0.0, 1.0, 0.0, strange], np.ones(4))
+        one_user([0.0, 1.0, 2.0, 0.0, 1.0], [0.0, 1.0, 0.0, strange], np.ones(4))
     ).values
     np.testing.assert_array_equal(states, actions)
     assert (states <= whole).all() and (states < whole).sum() == 2
@@ -115,20 +132,23 @@ def test_a_step_that_makes_no_sense_is_dropped_and_pays_nothing(strange):
 
 @pytest.mark.parametrize(("layers", "actions"), [(1, 1), (1, 2), (2, 1)])
 def test_a_state_that_does_not_exist_is_looked_up_nowhere(layers, actions, monkeypatch):
-    """Interpreted, where an index that is too large is an error: compiled loops would read and write somewhere."""
+    """The kernel is interpreted here, because then an index that is too large is an error.
+
+    The compiled loop would read and write somewhere else.
+    """
     visits = statistic(3, actions, 2, 1 / 2, layers=layers)
     monkeypatch.setattr(
         _contribution_kernels, "budgeted_counts", _contribution_kernels.budgeted_counts.py_func
     )
     for strange in (3, 4, 2**40):
-        assert not visits.contribution(one([strange] * 3, [0, 0])).values.any()
+        assert not visits.contribution(one_user([strange] * 3, [0, 0])).values.any()
 
 
 def test_a_reward_that_is_no_number_drops_its_step_and_others_are_clipped():
     visits = statistic(3, 2, 4, 1 / 4, balance=0.5)
     states, actions = [0, 1, 2, 0, 1], [0, 1, 0, 1]
     rewards = (
-        visits.contribution(one(states, actions, [7.0, -1.0, np.nan, 0.5]))
+        visits.contribution(one_user(states, actions, [7.0, -1.0, np.nan, 0.5]))
         .values[18:]
         .reshape(3, 2)
     )
@@ -140,7 +160,7 @@ def test_what_the_support_excludes_and_terminal_states_do_not_count():
     chain = np.array([[1, 1, 0], [0, 1, 1], [0, 0, 1]], dtype=bool)
     visits = statistic(3, 1, 4, 1 / 4, support=chain, terminal=ends)
     # 0 -> 2 cannot be, 2 -> 1 and 2 -> 2 are after the end
-    values = visits.contribution(one([0, 2, 1, 2, 2], [0] * 4)).values
+    values = visits.contribution(one_user([0, 2, 1, 2, 2], [0] * 4)).values
     np.testing.assert_allclose(values, [0, 0, 0, 0.5], atol=1e-6)
 
 

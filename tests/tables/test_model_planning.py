@@ -74,11 +74,11 @@ def test_far_away_and_without_noise_nothing_is_lost_to_rounding():
     [(-1.0, 1.0), (-5.0, 0.5), (0.5, 0.9), (2.0, 9.0), (-9.0, -3.0), (6.0, 6.1), (-0.2, 8.0)],
 )
 def test_truncated_normals(a, b):
-    """Kolmogorov-Smirnov, 4000 draws: a false alarm is one in 1e4 for each, before the seed is fixed."""
+    """A Kolmogorov-Smirnov test with 4,000 draws. The false-alarm rate of each case is 1e-4."""
     rng = np.random.default_rng(3)
-    found = np.array([kernels._draw_truncated_normal(a, b, rng) for _ in range(4000)])
-    assert found.min() >= a and found.max() <= b
-    assert stats.kstest(found, stats.truncnorm(a, b).cdf).pvalue > 1e-4
+    draws = np.array([kernels._draw_truncated_normal(a, b, rng) for _ in range(4000)])
+    assert draws.min() >= a and draws.max() <= b
+    assert stats.kstest(draws, stats.truncnorm(a, b).cdf).pvalue > 1e-4
 
 
 def test_best_policy_and_visits_are_those_of_the_exact_planner():
@@ -199,9 +199,12 @@ def test_folding_old_releases_away_changes_little(ratio):
 
 
 @pytest.mark.parametrize("ratio", [0.0, 1 / 1.3])
-def test_the_noise_of_a_count_is_what_is_said(ratio):
-    """The same users under fresh noise, 300 times: standard deviations within 15 % (a false alarm is below 1e-3 for 32 cells)."""
-    found = []
+def test_the_noise_of_a_count_has_the_stated_standard_deviation(ratio):
+    """The same users get fresh noise 300 times, and standard deviations must agree within 15 %.
+
+    The false-alarm rate is below 1e-3 for all 32 cells together.
+    """
+    noisy_counts = []
     for seed in range(300):
         history, _ = CACHED[ratio]
         rng = np.random.default_rng([seed, 7])
@@ -209,9 +212,9 @@ def test_the_noise_of_a_count_is_what_is_said(ratio):
             history["releases"]
             + rng.normal(size=history["releases"].shape) * np.sqrt(history["noises"])[:, None]
         )
-        found.append(estimate_counts(history.replace(releases=noisy), SUPPORT, ratio))
-    spread = np.stack([one.moves for one in found]).std(axis=0)
-    np.testing.assert_allclose(spread, np.repeat(found[0].noise, 4), rtol=0.15)
+        noisy_counts.append(estimate_counts(history.replace(releases=noisy), SUPPORT, ratio))
+    spread = np.stack([counts.moves for counts in noisy_counts]).std(axis=0)
+    np.testing.assert_allclose(spread, np.repeat(noisy_counts[0].noise, 4), rtol=0.15)
 
 
 CACHED = {ratio: rounds(6, 100, 1.0, ratio) for ratio in (0.0, 1 / 1.3)}
@@ -248,7 +251,7 @@ def test_a_memory_that_does_not_fit_is_refused(change):
 
 
 def test_a_large_table_is_planned_as_if_small_chances_were_equal(monkeypatch):
-    """Visits and policies of the thinned model are those of the dense model whose faint cells are evened out."""
+    """The thinned model has the visits and policies of the dense model with evened-out cells."""
     S, A, H, rng = 12, 3, 6, np.random.default_rng(4)
     ends = np.arange(S) == S - 1
     support = support_of(None, layers=1, states=S, actions=A, terminal=ends)

@@ -1,4 +1,4 @@
-"""The optimistic agents for tabular MDPs: they learn, and they offer only constants that somebody has read."""
+"""The optimistic agents for tabular MDPs learn, and refuse constants that nobody has compared."""
 
 import numpy as np
 import pytest
@@ -80,7 +80,10 @@ def test_it_is_for_tables_and_its_arguments_are_checked(kind):
 
 @ALL
 def test_a_known_end_is_not_explored(kind):
-    """State 1 ends the episode: no bonus there, whatever was counted, so that staying in state 0, which earns, is found."""
+    """State 1 ends the episode, so it has no bonus, whatever was counted there.
+
+    The agent therefore learns to stay in state 0, which earns a reward.
+    """
     moves = np.array([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [0.0, 1.0]]])
     problem = TabularMDP(
         moves, [[0.5, 0.6], [0.0, 0.0]], [1.0, 0.0], horizon=5, terminal=np.array([False, True])
@@ -91,7 +94,7 @@ def test_a_known_end_is_not_explored(kind):
 
 @ALL
 def test_what_the_end_earns_is_known(kind):
-    """As in an environment whose rewards are costs: its end earns 1 at each step, all other states 1/2."""
+    """The end earns 1 at each step, and all other states 1/2, as where rewards are costs."""
     moves = np.zeros((3, 2, 3))
     moves[0, 0, 0] = moves[0, 1, 1] = moves[1, 0, 0] = moves[1, 1, 2] = 1.0
     moves[2, :, 2] = 1.0

@@ -58,7 +58,10 @@ def test_every_part_of_a_bonus_is_added_and_cut(with_policy):
 
 
 def test_layers_and_ends():
-    """A table for each of the first four steps is as good as one for all, and a state that ends an episode stays where it is."""
+    """A table for each of the first four steps gives the values of one table for all steps.
+
+    A state that ends an episode stays where it is.
+    """
     layers = np.tile(P, (H - 1, 1))
     none = Bonus(np.zeros(len(layers)), np.zeros(len(layers)))
     np.testing.assert_allclose(values(layers, none), values(P, NONE))

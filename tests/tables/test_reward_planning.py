@@ -1,4 +1,4 @@
-"""Learned rewards: the posterior against quadrature, and what it says of actions that nobody tried."""
+"""The posterior of learned rewards agrees with quadrature, and is open about untried actions."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ SUPPORT = support_of(None, layers=1, states=S, actions=A, terminal=None)
 BALANCE = 180 / 256
 
 
-def known(rewards, samples, noise):
+def posterior_of(rewards, samples, noise):
     """A posterior of S states, from exact sums of rewards [s, a] in so many samples [s, a]."""
     rewards, samples = (
         np.broadcast_to(np.asarray(each, dtype=float), (S, A)).ravel()
@@ -65,13 +65,16 @@ def test_far_from_the_range_draws_are_at_its_ends():
 
 
 def test_chances_are_what_quadrature_gives():
-    """One state whose first action earns .8 and whose others are known less well, in a table of zeros."""
-    rewards, samples, noise = np.zeros((S, A)), np.full((S, A), 2000.0), 10.0
-    rewards[0], samples[0] = [0.8, 0.5, 0.1], [100.0, 60.0, 30.0]
-    found = reward_posterior(known(rewards, samples, noise), SUPPORT, BALANCE)
-    m, s = found.action_reward.centres[0], found.action_reward.stds[0]
+    """In a table of zeros, the first action of one state earns 0.8. Its others have few samples."""
+    rewards = np.zeros((S, A))
+    samples = np.full((S, A), 2000.0)
+    noise = 10.0
+    rewards[0] = [0.8, 0.5, 0.1]
+    samples[0] = [100.0, 60.0, 30.0]
+    posterior = reward_posterior(posterior_of(rewards, samples, noise), SUPPORT, BALANCE)
+    m, s = posterior.action_reward.centres[0], posterior.action_reward.stds[0]
     np.testing.assert_allclose(m, rewards[0])
-    spike = stats.norm.pdf(m, found.common[0], s)
+    spike = stats.norm.pdf(m, posterior.common[0], s)
     slab = np.array(
         [integrate.quad(lambda r, a=a: stats.norm.pdf(m[a], r, s[a]), 0, 1)[0] for a in range(A)]
     )
@@ -84,9 +87,9 @@ def test_chances_are_what_quadrature_gives():
             APART_STATES * mixed,
         ]
     )
-    np.testing.assert_allclose(found.chances[:, 0], weights / weights.sum(), rtol=1e-5)
+    np.testing.assert_allclose(posterior.chances[:, 0], weights / weights.sum(), rtol=1e-5)
     np.testing.assert_allclose(
-        found.own[0],
+        posterior.own[0],
         OWN_REWARDS * slab / ((1 - OWN_REWARDS) * spike + OWN_REWARDS * slab),
         rtol=1e-5,
     )
@@ -95,57 +98,66 @@ def test_chances_are_what_quadrature_gives():
 @pytest.mark.parametrize("noise", [0.0, 10.0])
 def test_the_mean_and_the_draws_find_rewards(noise):
     truth = np.random.default_rng(0).random((S, A)) * (np.arange(S) % 4 == 0)[:, None]
-    found = reward_posterior(known(truth, 20_000.0, noise), SUPPORT, BALANCE)
-    draws = np.stack([found.draw(np.random.default_rng(i)) for i in range(50)])
+    posterior = reward_posterior(posterior_of(truth, 20_000.0, noise), SUPPORT, BALANCE)
+    draws = np.stack([posterior.draw(np.random.default_rng(i)) for i in range(50)])
     assert (
-        not found.common.any()
-        and np.abs(found.mean - truth.ravel()).max() < 0.01
+        not posterior.common.any()
+        and np.abs(posterior.mean - truth.ravel()).max() < 0.01
         and np.abs(draws - truth.ravel()).max() < 0.05
     )
 
 
 @pytest.mark.parametrize("noise", [0.0, 10.0])
 def test_what_nobody_tried_may_be_worth_anything(noise):
-    """States 0 and 1 are untried, and so are two actions of state 2, whose third earns 1. Elsewhere everything is known to earn nothing.
+    """States 0 and 1 are untried, and so are two actions of state 2, whose third action earns 1.
 
-    Shares of 4000 draws: four standard deviations are at most .032.
+    All other pairs were tried often and earn nothing. Shares are those of 4,000 draws, whose four
+    standard deviations are at most 0.032.
     """
-    rewards, samples = np.zeros((S, A)), np.full((S, A), 1000.0)
-    samples[:2], samples[2], rewards[2] = 0.0, [0.0, 0.0, 1000.0], [0.0, 0.0, 1.0]
-    found = reward_posterior(known(rewards, samples, noise), SUPPORT, BALANCE)
-    draws = np.stack([found.draw(np.random.default_rng([i, 1])) for i in range(4000)]).reshape(
+    rewards = np.zeros((S, A))
+    samples = np.full((S, A), 1000.0)
+    samples[:2] = 0.0
+    samples[2] = [0.0, 0.0, 1000.0]
+    rewards[2] = [0.0, 0.0, 1.0]
+    posterior = reward_posterior(posterior_of(rewards, samples, noise), SUPPORT, BALANCE)
+    draws = np.stack([posterior.draw(np.random.default_rng([i, 1])) for i in range(4000)]).reshape(
         4000, S, A
     )
     prior = ALIKE_STATES + APART_STATES * OWN_REWARDS
     np.testing.assert_allclose((draws[:, :2] > 0).mean(axis=0), prior, atol=0.02)
     np.testing.assert_allclose((draws[:, :2] > 0.9).mean(axis=0), 0.1 * prior, atol=0.01)
-    equal = (draws[:, 2, 0] == draws[:, 2, 2]).mean()  # a tie, so that it is tried
+    # In a tie the untried action is tried.
+    equal = (draws[:, 2, 0] == draws[:, 2, 2]).mean()
     assert equal == pytest.approx(
         ALIKE_STATES / (ALIKE_STATES + APART_STATES * OWN_REWARDS), abs=0.032
     )
 
 
 def test_actions_may_have_a_common_reward_each():
-    """Action 2 earns nothing and the others .3: a state where it was not tried expects the same. With one state that differs, one is
-    common."""
+    """Action 2 earns nothing and the others 0.3, and a state where it is untried expects the same.
+
+    If only one state differs from all others, there is one common reward for all actions.
+    """
     samples = np.full((S, A), 300.0)
     samples[0, 2] = 0.0
-    found = reward_posterior(known([0.3, 0.3, 0.0], samples, 10.0), SUPPORT, BALANCE)
-    np.testing.assert_allclose(found.common, [0.3, 0.3, 0.0], atol=1e-9)
-    assert found.mean[2] < 0.2
+    posterior = reward_posterior(posterior_of([0.3, 0.3, 0.0], samples, 10.0), SUPPORT, BALANCE)
+    np.testing.assert_allclose(posterior.common, [0.3, 0.3, 0.0], atol=1e-9)
+    assert posterior.mean[2] < 0.2
     rewards = np.zeros((S, A))
     rewards[0] = 1.0, 0.0, 0.5
     np.testing.assert_array_equal(
-        reward_posterior(known(rewards, 300.0, 10.0), SUPPORT, BALANCE).common, np.zeros(A)
+        reward_posterior(posterior_of(rewards, 300.0, 10.0), SUPPORT, BALANCE).common, np.zeros(A)
     )
 
 
 def test_noise_in_few_samples_is_no_evidence():
     """Sums far below zero, of pairs whose samples are within their noise: they may still earn 1."""
-    rewards, samples = np.zeros((S, A)), np.full((S, A), 1000.0)
-    rewards[0], samples[0] = -3.0, 20.0
-    found = reward_posterior(known(rewards, samples, 10.0), SUPPORT, BALANCE)
-    draws = np.stack([found.draw(np.random.default_rng(i)) for i in range(4000)]).reshape(
+    rewards = np.zeros((S, A))
+    samples = np.full((S, A), 1000.0)
+    rewards[0] = -3.0
+    samples[0] = 20.0
+    posterior = reward_posterior(posterior_of(rewards, samples, 10.0), SUPPORT, BALANCE)
+    draws = np.stack([posterior.draw(np.random.default_rng(i)) for i in range(4000)]).reshape(
         4000, S, A
     )
     np.testing.assert_allclose(
@@ -154,20 +166,22 @@ def test_noise_in_few_samples_is_no_evidence():
 
 
 def test_sums_are_in_the_unit_of_counts():
-    """Users of riverswim without noise: what a pair earned, divided by its samples, is its mean reward, without the balance."""
+    """Without noise, what a pair earned divided by its samples is its mean reward.
+
+    The balance is divided out. The users are those of riverswim.
+    """
     river = riverswim()
     problem = TabularMDP(
         river.transitions, river.rewards, river.start, stochastic_rewards=True, name="coins"
     )
     support = support_of(None, layers=1, states=6, actions=2, terminal=None)
-    bound, weights = (
-        BudgetedCounts(support.cells, support.pairs, 20, BALANCE),
-        np.full(12, np.sqrt(1 / 20)),
-    )
+    bound = BudgetedCounts(support.cells, support.pairs, 20, BALANCE)
+    weights = np.full(12, np.sqrt(1 / 20))
     right = np.ones((1, 20, 6), dtype=np.int64)
     users = problem.sample(TabularPolicy(right[0], 2), 5_000, np.random.default_rng(0))
     values = BudgetedVisits(support, weights, bound).contribution(users).values
-    no_noise, users = NoiseLevel(0.0, "none"), np.array([5_000.0])
+    no_noise = NoiseLevel(0.0, "none")
+    users_by_policy = np.array([5_000.0])
     first = Released(
         np.zeros(bound.size), no_noise, no_guarantee(5_000), 0, 0, {"seed": np.array(0)}
     )
@@ -175,7 +189,7 @@ def test_sums_are_in_the_unit_of_counts():
     history = append_round(
         history.replace(shown=right, counted=weights),
         replace(first, values=values, users=5_000, generation=1),
-        users,
+        users_by_policy,
         differences=True,
     )
     counts = estimate_counts(

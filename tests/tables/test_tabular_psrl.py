@@ -1,4 +1,4 @@
-"""TabularPSRL: it learns under every promise, with and without a support, and says what it cannot do."""
+"""TabularPSRL learns under every privacy request, with and without a support."""
 
 import numpy as np
 import pytest
@@ -66,7 +66,11 @@ def lost(problem, privacy, episodes=20_000, seeds=range(2), **more):
     ],
 )
 def test_it_learns(problem, privacy, options, most):
-    """Means of two seeds. Six others gave, at most: .048, .018, .006, .068, .067, .057, .097, .100, .035, .031."""
+    """Means of two seeds.
+
+    With six other seeds the means were at most 0.048, 0.018, 0.006, 0.068, 0.067, 0.057, 0.097,
+    0.100, 0.035 and 0.031.
+    """
     assert lost(problem, privacy, **options) < most
 
 
@@ -88,7 +92,10 @@ def near_and_far(stochastic):
 )
 @pytest.mark.parametrize("stochastic", [False, True], ids=["known rewards", "learned rewards"])
 def test_what_is_near_does_not_hide_what_is_far(stochastic, privacy):
-    """Without explorers most of these runs lost .72: nobody ever went to the far end. Six other seeds gave .042 at most."""
+    """Without explorers most of these runs lost 0.72, because nobody ever went to the far end.
+
+    With explorers, six other seeds gave 0.042 at most.
+    """
     assert lost(near_and_far(stochastic), privacy, seeds=range(3)) < 0.15
 
 
@@ -137,7 +144,10 @@ def test_what_it_cannot_do_is_said():
 
 
 def test_secure_noise_is_whole():
-    """The counter's coefficients are whole numbers, so that a secure source can be used, and the certificate can be checked."""
+    """The counter's coefficients are whole numbers.
+
+    So a secure source can be used, and the certificate can be checked.
+    """
     agent = TabularPSRL(RIVER.public, episodes=200, privacy=PRIVATE)
     run = confide.run(agent, RIVER, source=confide.mechanisms.noise_source("secure"))
     assert run.certificate.document["mechanisms"][0]["lattice"] == 2.0**-24
@@ -146,7 +156,10 @@ def test_secure_noise_is_whole():
 
 @pytest.mark.parametrize("source", ["fast", "secure"])
 def test_the_noise_is_what_was_expected(source):
-    """Also with whole coefficients, which are scaled up before the noise is added, and down afterwards."""
+    """This also holds for whole coefficients.
+
+    They are scaled up before the noise is added, and down afterwards.
+    """
     agent = TabularPSRL(
         RIVER.public, episodes=200, privacy=PRIVATE, noise=confide.mechanisms.noise_source(source)
     )

@@ -114,7 +114,7 @@ def why_not(name: str, public: Any) -> str:
 def users_needed(name: str, problem: "Problem") -> dict[str, Any] | None:
     """Return how many users an agent needed on a problem; None if nobody has measured it.
 
-    `benchmarks/which_learner.py` measured it at epsilon = 1 and delta = 1e-5. `users` is the median
+    `benchmarks/users_needed.py` measured it at epsilon = 1 and delta = 1e-5. `users` is the median
     number of users after which policies are, lastingly, 90 % of the way from uniform to optimal
     play. It is None if this does not happen within `episodes`.
 

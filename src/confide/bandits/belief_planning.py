@@ -4,10 +4,11 @@ This is the public side of `LinTS` and `LinUCB`. Everything here is post-process
 and formulas may be changed without any effect on privacy. The names and shapes in `LAYOUT` are part
 of saved states and of published rounds.
 
-Release t is R_t = sum_{j <= t} ratio^(t - j) X_j + noise, where X_j is the sum of (x x^T, kappa x y)
-over the users of round j. With ratio = 0 a release is the sum of one round alone. Least squares
-over all releases estimates a user's mean contribution. The weights of the releases follow from the
-numbers of users and from the noise, and never from the noisy sums.
+Release t is R_t = sum_{j <= t} ratio^(t - j) X_j + noise, where X_j is the sum of
+(x x^T, kappa x y) over the users of round j. Here x is the context of the action that was played,
+y its centred reward, and kappa the balance of the bound. With ratio = 0 a release is the sum of one
+round alone. Least squares over all releases estimates a user's mean contribution. The weights of
+the releases follow from the numbers of users and from the noise, and never from the noisy sums.
 """
 
 from collections.abc import Callable
@@ -31,7 +32,12 @@ MAX_WEIGHT_NORM = 1.0
 REWARD_VARIANCE = 1 / 4
 # Noise on x x^T matters in proportion to the squared length of the weights, which is at most this.
 SQUARED_WEIGHT_LENGTH = 1 / 16
-
+# Added to the diagonal of the covariance of releases, relative to its trace and absolutely. Without
+# noise the matrix may be singular. Any tiny numbers will do.
+RELATIVE_RIDGE = 1e-12
+ABSOLUTE_RIDGE = 1e-300
+# Eigenvalues are at least this, so that quotients are finite.
+MIN_EIGENVALUE = 1e-12
 
 LAYOUT = Layout(
     LAST_RELEASE
@@ -73,13 +79,15 @@ def combine_releases(
     """
     users = history["users"]
     rounds = history.count("release")
-    release = np.arange(rounds)[:, None]
-    round_ = np.arange(rounds)[None]
-    # The coefficient of each round in each release.
-    coefficients = np.where(round_ <= release, ratio ** np.maximum(release - round_, 0.0), 0.0)
+    releases = np.arange(rounds)[:, None]
+    earlier_rounds = np.arange(rounds)[None]
+    age = releases - earlier_rounds
+    # The coefficient of each round in each release: [release, round].
+    coefficients = np.where(age >= 0, ratio ** np.maximum(age, 0.0), 0.0)
     covariance = contribution_variance * (coefficients * users) @ coefficients.T
     covariance = covariance + np.diag(history["noises"])
-    covariance += (1e-12 * np.trace(covariance) + 1e-300) * np.eye(rounds)
+    ridge = RELATIVE_RIDGE * np.trace(covariance) + ABSOLUTE_RIDGE
+    covariance += ridge * np.eye(rounds)
     weights = np.linalg.solve(covariance, coefficients @ users)
     round_weights = coefficients.T @ weights
     squared_weight = float(round_weights**2 @ users)
@@ -107,9 +115,9 @@ class Belief:
 def shrink_to_round(gram: Array, noise: float) -> Array:
     """Move a noisy Gram matrix [i, i] towards a multiple of the identity.
 
-    The trace has little noise, so m I with m = tr(gram) / d is nearly exact. On average, noise makes
-    up noise^2 (d (d + 1) / 2 - 1) of ||gram - m I||_F^2. This share is taken away, as by the rule
-    of James and Stein. If noise alone explains the whole distance, the result is m I.
+    The trace has little noise, so m I with m = tr(gram) / d is nearly exact. On average, noise
+    makes up noise^2 (d (d + 1) / 2 - 1) of ||gram - m I||_F^2. This share is taken away, as by the
+    rule of James and Stein. If noise alone explains the whole distance, the result is m I.
     """
     d = len(gram)
     round_gram = float(np.trace(gram)) / d * np.eye(d)
@@ -133,7 +141,7 @@ def estimate_belief(gram: Array, responses: Array, *, noise: float, balance: flo
     )
     mean = regression.weights[0]
     eigenvalues, vectors = np.linalg.eigh(regression.precision[0])
-    eigenvalues = np.maximum(eigenvalues, 1e-12)
+    eigenvalues = np.maximum(eigenvalues, MIN_EIGENVALUE)
     noise_variance = noise**2 * (1 / balance**2 + SQUARED_WEIGHT_LENGTH)
     variances = REWARD_VARIANCE / eigenvalues + noise_variance / eigenvalues**2
     # The squared length of the weights is below one, so their variances sum to one at most.
@@ -176,7 +184,10 @@ def sampled_round(
 def optimistic_round(
     history: History, belief: Belief, *, signal: float, spread: float
 ) -> PublicRound:
-    """Return a round of one policy: the mean of the belief, and a bonus of `spread` standard errors."""
+    """Return a round of one policy: the mean of the belief, with a bonus.
+
+    The bonus of an action is `spread` standard errors of its value.
+    """
     policy = ContextPolicy(belief.mean, spread * belief.root.T)
     return PublicRound((policy,), history.arrays, signal)
 
@@ -189,7 +200,9 @@ def printed_round(
     shift: float,
     width: Callable[[float], float],
 ) -> PublicRound:
-    """Return the round of [Shariff18, Alg. 1]: the estimate after the paper's shift, with its bonus.
+    """Return the round of [Shariff18, Alg. 1].
+
+    Its policy is the estimate after the paper's shift, with the paper's bonus.
 
     `gram` [1, i, i] and `responses` [1, i] are the released sums. `width` is the paper's width of
     the confidence set, a function of log det V, where V is the shifted Gram matrix.

@@ -35,12 +35,13 @@ from confide.problems.bandit import CENTRE, LinearBanditPublic
 from confide.problems.sizes import ProblemSizes
 from confide.statistics.bounds import RegressionRows
 
-# The following constants were chosen by measurement on the instances of benchmarks/results/bandits.md.
+# The following constants were chosen by measurement on the instances of
+# benchmarks/results/bandits.md. Privacy does not depend on them.
 
 # Policies per round: samples of the belief, and its mean.
 POLICIES = 16
-# The default schedule: the users of the first round, and the factor by which the number of all users
-# grows from release to release.
+# The default schedule: the users of the first round, and the factor by which the number of all
+# users grows from release to release.
 FIRST_ROUND = 50
 GROWTH = 1.3
 # kappa, the factor of x y against x x^T in the released sums.
@@ -56,13 +57,17 @@ SECONDS_PER_PRODUCT = 2e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BanditPlanning:
-    """Plans a round from the belief about the weights: policies from samples, or one with a bonus."""
+    """Plans a round from the belief about the weights.
+
+    The round has policies for samples of the belief, or one policy with a bonus.
+    """
 
     public: LinearBanditPublic
     bound: RegressionRows
     # The factor by which the counter discounts a round from release to release. Zero means that
     # rounds are differences of releases.
     discount_ratio: float
+    # Whether policies come from samples (`LinTS`). Otherwise there is one with a bonus (`LinUCB`).
     samples: bool
     # How far samples or the bonus reach, in standard deviations of the belief.
     spread: float
@@ -90,14 +95,13 @@ class BanditPlanning:
         )
 
     def describe(self) -> Description:
-        how = (
+        policies = (
             f"{POLICIES - 1} samples within {self.spread:g} x its standard deviation, and its mean"
         )
         if not self.samples:
-            how = f"its mean, with a bonus of {self.spread:g} x the standard error"
-        return Description(
-            "tight", f"a belief about the weights from all releases: {how}", self.bound.rows
-        )
+            policies = f"its mean, with a bonus of {self.spread:g} x the standard error"
+        planning = f"a belief about the weights from all releases: {policies}"
+        return Description("tight", planning, self.bound.rows)
 
 
 def default_schedule(episodes: int) -> Schedule:
@@ -165,7 +169,8 @@ class LinTS(Learner):
     (`PlayedContexts`). It protects contexts, action and reward together. With delta = 0 the noise
     comes from the K-norm or the Laplace mechanism. Policies are functions of releases and of a
     public seed. Which action a policy chooses for a user depends on that user's own contexts, and
-    only that user sees it. Privacy is proved. Regret is measured (docs/agents/bandits.md), not proved.
+    only that user sees it. Privacy is proved. Regret is measured (docs/agents/bandits.md), not
+    proved.
 
     `bonus_scale` is the spread of the samples in standard deviations of the belief. The default is
     0.2, and 0 plays the mean.

@@ -1,7 +1,7 @@
-"""The constants of [Shariff18] and [Zheng20] for linear bandits, and the exact privacy loss of their noise.
+"""The constants of [Shariff18] and [Zheng20] for linear bandits, and their exact privacy loss.
 
-They are those of the papers' formulas as the authors' own code has them. For [Shariff18] this is the
-Julia modules DifferentialPrivacy and LinearBandits, for [Zheng20] the repository LDPbandit2020.
+They are those of the papers' formulas as the authors' own code has them. For [Shariff18] this is
+the Julia modules DifferentialPrivacy and LinearBandits, for [Zheng20] the repository LDPbandit2020.
 Golden values stand in tests/bandits/test_printed.py, so no constant may be changed. Letters are the
 papers'. Rewards are centred here: |y| <= 1/2, and the weights are at most 1/2 long, as rewards of
 probability 1/2 + <x, theta> need for contexts of all directions.
@@ -24,7 +24,7 @@ REWARD_STD = 0.5
 
 @dataclass(frozen=True, slots=True)
 class PrintedBandit:
-    """The paper's constants: V + shift I is solved with, and `beta` is the width."""
+    """The paper's constants. The estimate solves with V + shift I, and `beta` is its width."""
 
     bound: RegressionRows
     # The noise on one node of the tree, or in one message, in the coordinates of the bound.
@@ -73,7 +73,9 @@ class PrintedBandit:
                 noise_width = math.sqrt(3 * upsilon) + self.std * math.sqrt(d * served / upsilon)
                 width += noise_width * d * log
             return width
-        rho_min, rho_max, gamma = 1.0, 1.0, 0.0
+        rho_min = 1.0
+        rho_max = 1.0
+        gamma = 0.0
         if self.std:
             rho_min = upsilon
             rho_max = 3 * upsilon
@@ -103,9 +105,9 @@ def printed_bandit(
     sigma^2 = 16 m L~^4 ln(4/delta)^2 / epsilon^2 and L~^2 = 1 + Y^2. In the coordinates of `svec`,
     all of Z has the standard deviation sqrt(2) sigma if x y is multiplied by kappa = sqrt(2).
 
-    [Zheng20, Alg. 4]: sigma = 4 sqrt(2 ln(1.25/delta)) / epsilon on every entry of x x^T and of x y,
-    on the device. Their code has lost the factor sqrt(2). Here the noise is in the coordinates of
-    `svec`, with kappa = 1.
+    [Zheng20, Alg. 4]: sigma = 4 sqrt(2 ln(1.25/delta)) / epsilon on every entry of x x^T and of
+    x y, on the device. Their code has lost the factor sqrt(2). Here the noise is in the coordinates
+    of `svec`, with kappa = 1.
     """
     kappa = 1.0 if isinstance(privacy, LocalDP) else math.sqrt(2)
     bound = RegressionRows(1, dimension, 1.0, CENTRE, kappa)

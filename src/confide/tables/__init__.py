@@ -1,1 +1,1 @@
-"""Tables: states and actions that can be listed, and nothing known of what they do."""
+"""Agents for tabular MDPs: finitely many states and actions, with unknown transitions."""

@@ -72,7 +72,8 @@ class BudgetedCounts:
     @property
     def about(self) -> str:
         rewards = f", and rewards of {self.pairs} pairs" if self.balance else ""
-        return f"weighted counts of {self.cells} transitions{rewards}, of norm at most {self._norm:.4g}"
+        counts = f"weighted counts of {self.cells} transitions"
+        return f"{counts}{rewards}, of norm at most {self._norm:.4g}"
 
     @property
     def size(self) -> int:
@@ -106,7 +107,8 @@ class BudgetedCounts:
         if not (values >= 0).all():
             return False
         tolerance = 1 + 1e-9
-        counts, rewards = values[: self.cells], values[self.cells :]
+        counts = values[: self.cells]
+        rewards = values[self.cells :]
         for part, scale in ((counts, 1.0), (rewards, self.balance)):
             if float(np.linalg.norm(part)) > scale * tolerance:
                 return False
@@ -141,8 +143,8 @@ class BudgetedVisits:
             )
         if bound.cells != support.cells or bound.pairs != support.pairs:
             raise InvalidParameter(
-                f"bound must have {support.cells} cells and {support.pairs} pairs like the support, "
-                f"got {bound.cells} and {bound.pairs}"
+                f"bound must have {support.cells} cells and {support.pairs} pairs "
+                f"like the support, got {bound.cells} and {bound.pairs}"
             )
         if not ((weights >= 0) & (weights <= 1)).all():
             raise InvalidParameter("weights must be in [0, 1]")

@@ -9,8 +9,8 @@ Release t is
 
     R_t = sum_{j <= t} ratio^(t - j) X_j + noise,
 
-where X_j is the sum of what the users of round j contributed. With ratio = 0 a release is the sum of
-one round alone. The entry of X_j for a cell has the mean p a_j. Here p is the cell's transition
+where X_j is the sum of what the users of round j contributed. With ratio = 0 a release is the sum
+of one round alone. The entry of X_j for a cell has the mean p a_j. Here p is the cell's transition
 probability, and a_j is the expected contribution of round j to the cell's pair (s, a). The model
 predicts a_j from public policies and weights, and never reads it off the noisy sums. Least squares
 over the releases estimates p. The estimate is scaled so that its sampling variance equals its mean.
@@ -197,12 +197,15 @@ def _round_coefficients(rounds: int, window: int, ratio: float) -> Array:
 
 
 def _release_weights(history: History, ratio: float) -> tuple[Array, Array]:
-    """Return the least-squares weights of the last releases [release, pair], and what each round
-    then counts [round, pair]."""
+    """Return the least-squares weights of the last releases, and what each round then counts.
+
+    The weights are [release, pair], and what a round counts is [round, pair].
+    """
     coefficients = _round_coefficients(history.count("round"), history.count("release"), ratio)
     means = coefficients @ history["means"]
     releases = len(coefficients)
-    # The covariance of two releases is that of the rounds that both contain: [pair, release, release].
+    # The covariance of two releases is that of the rounds that both contain:
+    # [pair, release, release].
     shared_rounds = (coefficients[:, None] * coefficients[None]).reshape(releases * releases, -1)
     sampling = (shared_rounds @ history["variances"]).T.reshape(-1, releases, releases)
     covariance = sampling * TYPICAL_PROBABILITY + np.diag(history["noises"])
@@ -248,7 +251,8 @@ def fold_old_releases(history: History, support: Support, ratio: float, window: 
     folded_releases = history.count("release") - window
     if folded_releases <= 0:
         return history
-    weights = _release_weights(history, ratio)[0][:folded_releases]
+    weights, _ = _release_weights(history, ratio)
+    weights = weights[:folded_releases]
     coefficients = _round_coefficients(history.count("round"), history.count("release"), ratio)
     coefficients = coefficients[:folded_releases]
     older = history["older"]

@@ -90,7 +90,10 @@ def calibrate(
     bonus_scale: float | None,
     step: float | None = None,
 ) -> Calibration:
-    """Return the statistic of `TabularPSRL`, and the counter whose prefix sums have the least noise."""
+    """Return the statistic of `TabularPSRL`, and the schedule of releases.
+
+    The privatizer then chooses the counter whose prefix sums have the least noise.
+    """
     if not isinstance(public, TabularPublic):
         raise InvalidParameter(
             "public must be the public part of a tabular MDP (TabularMDP.public), "
@@ -99,23 +102,24 @@ def calibrate(
     check_choices(calibration, bonus_scale)
     if calibration == "paper":
         raise InvalidParameter(
-            f'{name} has no calibration="paper", because nobody has compared its constants with the '
-            f'text of [{rule.paper}]: use calibration="tight"'
+            f'{name} has no calibration="paper", because nobody has compared its constants '
+            f'with the text of [{rule.paper}]: use calibration="tight"'
         )
     check_episodes_and_privacy(episodes, privacy)
     footprint = optimistic_footprint(
         sizes_of(public), episodes=episodes, privacy=privacy, schedule=schedule
     )
     refuse_more_than_available(footprint.memory(privacy, discrete=False), name, FEWER_STATES)
-    known = public.rewards is not None
+    known_rewards = public.rewards is not None
+    layers = layers_of(public.horizon, stationary=public.stationary, known_rewards=known_rewards)
     support = support_of(
         None,
-        layers=layers_of(public.horizon, stationary=public.stationary, known_rewards=known),
+        layers=layers,
         states=public.states,
         actions=public.actions,
         terminal=public.terminal,
     )
-    reward_scale = 0.0 if known else REWARD_SCALE
+    reward_scale = 0.0 if known_rewards else REWARD_SCALE
     bound = BudgetedCounts(support.cells, support.pairs, public.horizon, reward_scale)
     factor = rule.factor if bonus_scale is None else bonus_scale
     planner = OptimisticPlanner(public, support, reward_scale, rule.bonus, factor, rule.log)
@@ -124,7 +128,9 @@ def calibrate(
 
 
 class OptimisticLearner(Learner):
-    """Optimistic value iteration on budgeted counts. `PUCB`, `UCBVI`, `LDPOBI` and `DPUCBVI` are such agents.
+    """Optimistic value iteration on budgeted counts.
+
+    `PUCB`, `UCBVI`, `LDPOBI` and `DPUCBVI` are such agents, each with the bonus of its paper.
 
     Guarantee: joint DP (`JointDP`) or local DP (`LocalDP`) for every user, by one query per user:
     the budgeted counts of the whole episode. Policies are functions of releases and of a public
@@ -174,7 +180,9 @@ class OptimisticLearner(Learner):
 
 
 class PUCB(OptimisticLearner):
-    """PUCB: the first private agent for tabular MDPs. Guarantee and departures: `OptimisticLearner`.
+    """PUCB: the first private agent for tabular MDPs.
+
+    Guarantee and departures: `OptimisticLearner`.
 
     Reference: [Vietri20], whose bonus we recalled.
     """

@@ -89,7 +89,10 @@ class OptimisticPlanner:
         return np.full(self.support.pairs, self.visit_weight())
 
     def estimate(self, moves: Array, rewards: Array, noise_std: float) -> TableEstimate:
-        """From released counts [cell], and released sums of rewards [pair] where they are learned."""
+        """Estimate the table from released counts [cell] and released sums of rewards [pair].
+
+        `rewards` is empty where rewards are known. `noise_std` is the noise of one released number.
+        """
         public = self.public
         support = self.support
         weight = self.visit_weight()
@@ -189,7 +192,7 @@ def improve_policy(
     step: float,
     kept_share: float,
 ) -> tuple[Array, Memory]:
-    """Probabilities [h, s, a] after one step of mirror descent, and the memory of it.
+    """Return probabilities [h, s, a] after one step of mirror descent, and the memory of it.
 
     A round of n users is n episodes of [ChowdhuryZhou21] with the same Q: the new policy is
     proportional to policy^kept_share exp(n step Q), where the paper has kept_share = 1.
@@ -200,7 +203,10 @@ def improve_policy(
         logits = memory["logits"]
         users_before = int(memory["total"])
         if logits.shape != shape or not np.isfinite(logits).all() or not 0 <= users_before <= users:
-            raise InvalidParameter("the memory of earlier rounds does not fit this problem")
+            raise InvalidParameter(
+                "the memory of earlier rounds does not fit this problem: "
+                f"logits must be finite and have shape {shape}, and total must be at most {users}"
+            )
         logits = kept_share * logits
         values = estimate.q_values(public, softmax(logits))
         logits = improve(logits, values, step * (users - users_before))

@@ -121,8 +121,10 @@ class TableRound:
 
 
 def plan_round(problem: SamplingProblem, released: Released) -> TableRound:
-    """Decide the next round from everything released so far: who is served how, and which visits
-    count."""
+    """Decide the next round from everything released so far.
+
+    The round says who is served by which policy, and which visits count.
+    """
     horizon = problem.public.horizon
     states = problem.public.states
     actions = problem.public.actions

@@ -41,8 +41,8 @@ GROWTH = 1.2
 LARGE_TABLE_GROWTH = 1.5
 # The factor of rewards against counts in the released sums, chosen by measurement.
 REWARD_SCALE = 180 / 256
-# The following numbers were measured by `benchmarks/memory.py`. At the peak, so many arrays with one
-# number per cell exist, and so many copies of the policies of the kept releases.
+# The following numbers were measured by `benchmarks/memory.py`. At the peak, so many arrays with
+# one number per cell exist, and so many copies of the policies of the kept releases.
 ARRAYS = 14
 COPIES_OF_POLICIES = 3.2
 SECONDS_PER_DRAW = 4.5e-8
