@@ -1,10 +1,13 @@
-"""How often `confide audit AGENT --twin noise` catches noise that is 20 % too small, at the default epsilon, delta and number of runs.
+"""How often `confide audit AGENT --twin noise` catches noise that is 20 % too small, at the default
+epsilon, delta and number of runs.
 
     python benchmarks/audit_power.py [--runs 8000] [--seeds 100] [--real 300] [--write]
 
-A whole audit of an agent plans thousands of times. So `seeds` audits are made of scores that are drawn from their law: what is noised is
-the same in every run (LSVI-UCB excepted, whose questions follow from releases: one run of it is taken for all), and the noise is Gaussian.
-The mean of the score over `real` runs of the agent itself, and its standard deviation, are shown beside those of the law.
+A whole audit of an agent plans thousands of times. So `seeds` audits are made of scores that are
+drawn from their law: what is noised is the same in every run (LSVI-UCB excepted, whose questions
+follow from releases: one run of it is taken for all), and the noise is Gaussian. The mean of the
+score over `real` runs of the agent itself, and its standard deviation, are shown beside those of
+the law.
 """
 
 import argparse
@@ -26,8 +29,9 @@ PRIVACY = CentralDP(1.0, 1e-2)
 
 @dataclass(frozen=True)
 class Law:
-    """The score of an attack: the logarithm of a likelihood ratio between two Gaussians, `shift` standard deviations apart, if the noise is
-    what it should be; here it is `factor` times that."""
+    """The score of an attack: the logarithm of a likelihood ratio between two Gaussians, `shift`
+    standard deviations apart, if the noise is what it should be; here it is `factor` times that.
+    """
 
     loss: GaussianDP
     shift: float
@@ -49,8 +53,10 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     lines = [
-        f"| agent | share of the stated loss that the two data sets use | noise 20 % too small: refuted, of {given.seeds} "
-        f"| honest: refuted | smallest epsilon refuted with 90 % | score, of {given.real} runs / by law |",
+        "| agent | share of the stated loss that the two data sets use | noise 20 % too small: "
+        f"refuted, of {given.seeds} "
+        "| honest: refuted | smallest epsilon refuted with 90 % | score, "
+        f"of {given.real} runs / by law |",
         "|---|---|---|---|---|---|",
     ]
     factor = Scaled(FastSource(np.random.default_rng(0))).factor
@@ -73,13 +79,16 @@ def main() -> None:
         )
         spread = f"std {seen.std():.3f} / {factor * shift:.3f}"
         lines.append(
-            f"| {name} | {reach:.3f} | {broken} | {honest} | {found[0][0].detectable:.3f} | {score}; {spread} |"
+            f"| {name} | {reach:.3f} | {broken} | {honest} | {found[0][0].detectable:.3f} | "
+            f"{score}; {spread} |"
         )
         print(lines[-1], flush=True)
     true = GaussianDP(loss.mu / factor).epsilon_at(PRIVACY.delta)
     text = "\n".join(lines) + (
-        f"\n\nepsilon = {PRIVACY.epsilon:g}, delta = {PRIVACY.delta:g}, {given.runs:,} runs on each of two data sets, 99 % confidence. "
-        f"The true epsilon of a Gaussian mechanism whose noise is 20 % too small is {true:.3f}. Where two data sets use less of the stated "
+        f"\n\nepsilon = {PRIVACY.epsilon:g}, delta = {PRIVACY.delta:g}, "
+        f"{given.runs:,} runs on each of two data sets, 99 % confidence. "
+        f"The true epsilon of a Gaussian mechanism whose noise is 20 % too small is {true:.3f}. "
+        "Where two data sets use less of the stated "
         "loss than 1, the noise would have to be smaller for the promise to be broken on them.\n"
     )
     record("The power of audits of agents", text, write=given.write)

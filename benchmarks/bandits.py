@@ -1,9 +1,11 @@
-"""Contextual linear bandits: LinTS and LinUCB, ten actions, K = 1e5, delta = 1e-5, regret relative to uniform play.
+"""Contextual linear bandits: LinTS and LinUCB, ten actions, K = 1e5, delta = 1e-5, regret relative
+to uniform play.
 
     python benchmarks/bandits.py [--quick] [--write]
 
-Rewards are 1 with probability 1/2 + <x, theta>, ||theta|| = 1/2; each seed is another problem. --quick takes two seeds of each row and a
-tenth of the users. With --write the table goes to benchmarks/results/bandits.md.
+Rewards are 1 with probability 1/2 + <x, theta>, ||theta|| = 1/2; each seed is another problem.
+--quick takes two seeds of each row and a tenth of the users. With --write the table goes to
+benchmarks/results/bandits.md.
 """
 
 import argparse
@@ -44,7 +46,10 @@ TARGETS = {
     ("local, eps = 10", 20): 0.070,
 }
 HEAD = (
-    "| learner | promise | true epsilon | problem | regret / uniform: mean ± s.e. | median | largest | target | seeds | seconds |\n"
+    (
+        "| learner | promise | true epsilon | problem | regret / uniform: mean ± s.e. | median | "
+        "largest | target | seeds | seconds |\n"
+    )
     + "|---" * 10
     + "|"
 )
@@ -85,7 +90,10 @@ def row(
         met = f"{target:.4f}, NOT MET"
     figures = f"{mean:.4f} ± {error:.4f} | {np.median(lost):.4f} | {np.max(lost):.4f}"
     true = "" if isinstance(privacy, NoPrivacy) else f"{epsilon:.3g}"
-    made = f"| {learner} | {promise} | {true} | {world} | {figures} | {met} | {len(lost)} | {np.median(seconds):.2f} |"
+    made = (
+        f"| {learner} | {promise} | {true} | {world} | {figures} | {met} | {len(lost)} | "
+        f"{np.median(seconds):.2f} |"
+    )
     print(made, flush=True)
     return made
 
@@ -117,10 +125,14 @@ def main() -> None:
         for world in WORLDS
     ]
     about = (
-        f"LinTS and LinUCB with their defaults, {ACTIONS} actions, K = {episodes:,}, delta = {DELTA:g} where it is not 0, seeds "
-        f"{seeds[0]}..{seeds[-1]} (printed: the first {len(fewer)}), on which nothing was chosen; each seed is another problem. Printed: "
-        "the constants of [Shariff18] (joint) and [Zheng20] (local) with 200 releases in place of one per user: less noise than theirs. "
-        "A target is met when mean - 2 s.e. is at most the figure. Seconds are medians of whole runs, simulation included, on a shared "
+        f"LinTS and LinUCB with their defaults, {ACTIONS} actions, K = {episodes:,}, "
+        f"delta = {DELTA:g} where it is not 0, seeds "
+        f"{seeds[0]}..{seeds[-1]} (printed: the first {len(fewer)}), on which nothing was chosen; "
+        "each seed is another problem. Printed: "
+        "the constants of [Shariff18] (joint) and [Zheng20] (local) with 200 releases in place of "
+        "one per user: less noise than theirs. "
+        "A target is met when mean - 2 s.e. is at most the figure. "
+        "Seconds are medians of whole runs, simulation included, on a shared "
         "machine."
     )
     record("Contextual linear bandits", "\n".join([about, "", HEAD, *rows, ""]), write=args.write)

@@ -1,4 +1,6 @@
-"""The cases of a benchmark, run as the cells of a sweep: on all cores, one thread each, and nothing twice (`.confide-store`)."""
+"""The cases of a benchmark, run as the cells of a sweep: on all cores, one thread each, and nothing
+twice (`.confide-store`).
+"""
 
 import math
 import re

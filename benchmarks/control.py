@@ -2,8 +2,9 @@
 
     python benchmarks/control.py [--quick] [--write]
 
-Regret is exact, in units of cost, K = 1e5, delta = 1e-5. The gate: on how many of 200 random systems a whole run loses more than 1.05 times
-what doing nothing loses. With --write the tables go to benchmarks/results/control.md.
+Regret is exact, in units of cost, K = 1e5, delta = 1e-5. The gate: on how many of 200 random
+systems a whole run loses more than 1.05 times what doing nothing loses. With --write the tables go
+to benchmarks/results/control.md.
 """
 
 import argparse
@@ -51,7 +52,8 @@ def regrets(seeds: tuple[int, ...], episodes: int) -> list[str]:
             for problem in NAMED:
                 values = found[cases[agent, name, problem]].regret
                 cells.append(
-                    f"{values.mean():,.1f} ± {values.std(ddof=1) / np.sqrt(len(values)):.1f} (max {values.max():,.0f})"
+                    f"{values.mean():,.1f} ± {values.std(ddof=1) / np.sqrt(len(values)):.1f} (max "
+                    f"{values.max():,.0f})"
                 )
             lines.append(f"| {agent}, {name} | " + " | ".join(cells) + " |")
     return lines
@@ -127,7 +129,9 @@ def drawn(
     noise: float = 0.1,
     loose: float | None = None,
 ) -> LQSystem:
-    """As random_lq, with one thing different: A is as large as it was drawn, Q = diag(1, others, others, ...)."""
+    """As random_lq, with one thing different: A is as large as it was drawn, Q = diag(1, others,
+    others, ...).
+    """
     n, d = int(rng.integers(states[0], states[1] + 1)), int(rng.integers(inputs[0], inputs[1] + 1))
     H = horizon or int(rng.integers(5, 11))
     A, B = rng.normal(size=(n, n)), rng.normal(size=(n, d))
@@ -189,7 +193,8 @@ def families(instances: int, columns: dict[str, tuple[Request, int]]) -> list[st
         for name in columns:
             ratio, cost = np.array([ends(case, found[case]) for case in cases[family, name]]).T
             told.append(
-                f"mean {ratio.mean():.2f}, max {ratio.max():.2f}; above 1.05: {int((ratio > 1.05).sum())};"
+                f"mean {ratio.mean():.2f}, max {ratio.max():.2f}; above 1.05: "
+                f"{int((ratio > 1.05).sum())};"
                 f" cost at any time at most {cost.max():.2f}"
             )
         lines.append(f"| {family} | " + " | ".join(told) + " |")
@@ -217,7 +222,10 @@ def outside(case: Case) -> int:
 
 def coverage(runs: int) -> list[str]:
     lines = [
-        f"| Confidence set of OFU, failure = .1, {runs} runs of 2,000 users | oscillator | thermal |",
+        (
+            f"| Confidence set of OFU, failure = .1, {runs} runs of 2,000 users | oscillator | "
+            "thermal |"
+        ),
         "|---|---|---|",
     ]
     for name, privacy in (("eps = 1", JointDP(1.0, DELTA)), ("none", NoPrivacy())):

@@ -1,10 +1,12 @@
-"""Private control as one would write it in NumPy and SciPy beside confide's, in one process and in interleaved rounds.
+"""Private control as one would write it in NumPy and SciPy beside confide's, in one process and in
+interleaved rounds.
 
     python benchmarks/control_speed.py [--rounds 3] [--write]
 
-The plain learner does what confide's does, so that their regret is alike: clips, noises, widths, starts of the search, times of release,
-exact regret. Only what is known before the data (caps, weights, times) it takes from confide. It searches by SLSQP with the exact gradient,
-or with SciPy's differences. Machines are noisy: ratios are what counts.
+The plain learner does what confide's does, so that their regret is alike: clips, noises, widths,
+starts of the search, times of release, exact regret. Only what is known before the data (caps,
+weights, times) it takes from confide. It searches by SLSQP with the exact gradient, or with SciPy's
+differences. Machines are noisy: ratios are what counts.
 """
 
 import argparse
@@ -38,7 +40,10 @@ PLAIN = {  # how much is written as arrays
 
 
 class PlainWorld:
-    """A linear system and its users. `way` is how much is written as arrays: a "step", an "episode", or all users of a "release"."""
+    """A linear system and its users.
+
+    `way` is how much is written as arrays: a "step", an "episode", or all users of a "release".
+    """
 
     def __init__(self, problem, times, *, seed: int, way: str) -> None:
         self.A, self.B, self.Q, self.R, self.H = (
@@ -139,14 +144,18 @@ class PlainWorld:
         return gains * np.minimum(1, self.longest / np.maximum(sizes, 1e-300))[:, None, None]
 
     def symmetric(self, entries: np.ndarray) -> np.ndarray:
-        """p (p + 1) / 2 numbers of variance 1 -> a symmetric matrix with variance 1 on the diagonal and 1/2 off it."""
+        """p (p + 1) / 2 numbers of variance 1 -> a symmetric matrix with variance 1 on the diagonal
+        and 1/2 off it.
+        """
         N = np.zeros((self.p, self.p))
         N[np.triu_indices(self.p)] = entries / math.sqrt(2)
         return N + N.T - np.diag(N.diagonal() * (2 - math.sqrt(2)))
 
 
 class PlainOFU(PlainWorld):
-    """Private-OFU-RL: correlated noise (the square root's) drawn before the first user; the search by SLSQP, from two starts."""
+    """Private-OFU-RL: correlated noise (the square root's) drawn before the first user; the search
+    by SLSQP, from two starts.
+    """
 
     def __init__(
         self,
@@ -386,7 +395,9 @@ def plain_lazy(name: str, privacy: JointDP, way: str, seed: int) -> float:
 
 
 def plain_users(name: str, privacy: JointDP, seed: int) -> float:
-    """Certainty equivalence is confide's, with its sums and plans; its users are played in NumPy, step by step."""
+    """Certainty equivalence is confide's, with its sums and plans; its users are played in NumPy,
+    step by step.
+    """
     problem = make(name)
     world = PlainWorld(problem, (), seed=seed, way="step")
     agent = CertaintyEquivalentLQ(problem.public, episodes=LAZY, privacy=privacy)
@@ -434,7 +445,8 @@ def table(title: str, subjects: list[Subject], rounds: int) -> tuple[list[str], 
         found = over[np.isfinite(over[:, i]), i]
         middle = f"{np.median(found):,.3g}, {found.min():,.3g} to {found.max():,.3g}" if i else "-"
         lines.append(
-            f"| {subject.name} | {np.nanmedian(rates[:, i]):,.0f} | {middle} | {np.nanmean(regrets[:, i]):,.0f} |"
+            f"| {subject.name} | {np.nanmedian(rates[:, i]):,.0f} | {middle} | "
+            f"{np.nanmean(regrets[:, i]):,.0f} |"
         )
     return lines, np.nanmedian(over, axis=0)
 
@@ -468,7 +480,10 @@ def replanning(rounds: int) -> tuple[list[list[str]], list[float]]:
             [
                 *lines,
                 "",
-                f"{np.mean(shares):.0%} of these plans need a search; for the others A = 0 is in the confidence set.",
+                (
+                    f"{np.mean(shares):.0%} of these plans need a search; "
+                    "for the others A = 0 is in the confidence set."
+                ),
             ]
         )
         over.append(float(found[1]))
@@ -538,7 +553,10 @@ def main() -> None:
     ]
     for text, found, least in (
         (
-            "a plan after every user, over NumPy and SciPy with the exact gradient, eps = 10: at least 20",
+            (
+                "a plan after every user, over NumPy and SciPy with the exact gradient, eps = 10: "
+                "at least 20"
+            ),
             replanned[0],
             20,
         ),

@@ -1,8 +1,11 @@
-"""Counters side by side in one run: absorbs per second, memory, and noise. Ratios only: machines are noisy.
+"""Counters side by side in one run: absorbs per second, memory, and noise.
+
+Ratios only: machines are noisy.
 
     python benchmarks/counters.py [--episodes 1000000] [--write]
 
-With --write the table goes to benchmarks/results/counters.md, with the commit and the arguments that made it.
+With --write the table goes to benchmarks/results/counters.md, with the commit and the arguments
+that made it.
 """
 
 import argparse
@@ -100,10 +103,14 @@ def throughput(episodes: int) -> list[str]:
     )
     rounds_ = f"{ratios.min():.2f} to {ratios.max():.2f}"
     return [
-        "| counter, 5 x 6 x 6 stack | absorbs per CPU-second (median) | relative to the plain tree: median | total | range | arrays held |",
+        (
+            "| counter, 5 x 6 x 6 stack | absorbs per CPU-second (median) | "
+            "relative to the plain tree: median | total | range | arrays held |"
+        ),
         "|---|---|---|---|---|---|",
         f"| plain NumPy tree | {plain_rate:,.0f} | 1.00 | 1.00 | - | {2 * plain.levels} |",
-        f"| confide, buffered ({episodes:,} leaves) | {buffered_rate:,.0f} | {buffered_rate / plain_rate:.2f} "
+        f"| confide, buffered ({episodes:,} leaves) | {buffered_rate:,.0f} | "
+        f"{buffered_rate / plain_rate:.2f} "
         f"| {total[0] / total[1]:.2f} | {rounds_} | {held / SIZE:g} |",
         "",
         f"Memory growth over 1000 absorbs: {grown} bytes.",
@@ -133,7 +140,10 @@ def noise() -> list[str]:
 
 def calibration() -> list[str]:
     lines = [
-        "| Lambda, K = 1e5, eps = 1, delta = 1e-5, H = 5, d = 5 | counter | releases | noise / L^2 | paper / this | true epsilon |",
+        (
+            "| Lambda, K = 1e5, eps = 1, delta = 1e-5, H = 5, d = 5 | counter | releases | "
+            "noise / L^2 | paper / this | true epsilon |"
+        ),
         "|---|---|---|---|---|---|",
     ]
     setting, privacy = MixtureSetting(100_000, 5, 5, 0.1), JointDP(1.0, 1e-5)
@@ -161,7 +171,9 @@ def calibration() -> list[str]:
 
 
 def covariance(runs: int = 100_000) -> list[str]:
-    """The empirical covariance of a buffered counter's releases against B B^T: one coordinate is one run."""
+    """The empirical covariance of a buffered counter's releases against B B^T: one coordinate is
+    one run.
+    """
     leaves, bound = 24, L2Ball(1.0, runs)
     counter = Counter(
         bound,
@@ -182,7 +194,8 @@ def covariance(runs: int = 100_000) -> list[str]:
     std = np.sqrt(np.diag(expected))
     error = np.abs((np.cov(seen) - expected) / np.outer(std, std)).max()
     return [
-        f"Covariance of 24 releases of the buffered counter over {runs:,} runs: largest deviation from B B^T {error:.4f}, in units of the "
+        f"Covariance of 24 releases of the buffered counter over {runs:,} runs: "
+        f"largest deviation from B B^T {error:.4f}, in units of the "
         f"standard deviations (one standard error: {(2 / runs) ** 0.5:.4f})."
     ]
 

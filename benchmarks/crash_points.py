@@ -2,11 +2,12 @@
 
     python benchmarks/crash_points.py [--only NAME] [--quick] [--write] [--before FILE]
 
-Each command runs in a forked process, under a library (`crash_points.c`, compiled with cc) that numbers the calls that change files: open
-for writing, write, truncate, fsync, rename, unlink, mkdir. After a kill readers look at what is there, and the same command runs again;
-`ABOUT` says what is bad. A small disk is a tmpfs, mounted in a namespace of its own, which needs the permission to do so; afterwards it
-gets enough room. Numbers from another version of the library (--before) stand beside the new ones: they are the JSON that --json writes
-there, on the same machine.
+Each command runs in a forked process, under a library (`crash_points.c`, compiled with cc) that
+numbers the calls that change files: open for writing, write, truncate, fsync, rename, unlink,
+mkdir. After a kill readers look at what is there, and the same command runs again; `ABOUT` says
+what is bad. A small disk is a tmpfs, mounted in a namespace of its own, which needs the permission
+to do so; afterwards it gets enough room. Numbers from another version of the library (--before)
+stand beside the new ones: they are the JSON that --json writes there, on the same machine.
 """
 
 import argparse
@@ -79,7 +80,10 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def digest(path: Path) -> str:
-    """Of what does not depend on the clock. Of a page only whether it is whole: it says when it was made, and what was charged."""
+    """Of what does not depend on the clock.
+
+    Of a page only whether it is whole: it says when it was made, and what was charged.
+    """
     data = path.read_bytes()
     if path.suffix == ".html":
         return "whole" if data.rstrip().endswith(PAGES.encode()) else "cut off"
@@ -154,7 +158,9 @@ def release_complete(folder: Path, command: Command) -> str:
 
 
 def ledger_whole(folder: Path, command: Command) -> str:
-    """Charged once, with --holdout once for each part and the larger loss of the two, and the releases are stored."""
+    """Charged once, with --holdout once for each part and the larger loss of the two, and the
+    releases are stored.
+    """
     from confide.privacy.ledger import Ledger
 
     ledger = Ledger(folder / "budget.ledger")
@@ -198,7 +204,10 @@ def ledger_made(folder: Path, _command: Command) -> str:
 
 
 def service_made(folder: Path, _command: Command) -> str:
-    """If `verify` says that all holds, the service can be opened. Opening leaves a lock, so a copy is opened."""
+    """If `verify` says that all holds, the service can be opened.
+
+    Opening leaves a lock, so a copy is opened.
+    """
     from confide.errors import ConfideError
     from confide.service.core.folder import ServiceFolder
 
@@ -230,7 +239,9 @@ def nothing(_folder: Path) -> None:
 
 
 def interrupted(folder: Path) -> None:
-    """A run of the same command that Ctrl-C has stopped: a result so far, and the state to go on from."""
+    """A run of the same command that Ctrl-C has stopped: a result so far, and the state to go on
+    from.
+    """
     from confide.privacy.request import JointDP
     from confide.problems.catalogue import make
     from confide.runs.spec import RunSpec, run_seeds
@@ -264,7 +275,10 @@ def sweep_file(folder: Path) -> None:
     (folder / "sweep.toml").write_text(SWEEP)
 
 
-SWEEP = 'agents = ["ucrl-vtr", "uniform"]\nproblems = ["lock"]\nepisodes = 60\nseeds = 2\n[privacy]\nepsilons = [1.0]\n'
+SWEEP = (
+    'agents = ["ucrl-vtr", "uniform"]\nproblems = ["lock"]\nepisodes = 60\nseeds = 2\n'
+    "[privacy]\nepsilons = [1.0]\n"
+)
 
 
 def commands(log: Path) -> list[Command]:
@@ -343,7 +357,9 @@ def commands(log: Path) -> list[Command]:
 def call(
     arguments: list[str], folder: Path, *, at: int = 0, torn: bool = False, log: int = -1
 ) -> tuple[int, str]:
-    """The command in a forked process, killed at call `at` (0: never): its exit code, -9 if it was killed, and what it said."""
+    """The command in a forked process, killed at call `at` (0: never): its exit code, -9 if it was
+    killed, and what it said.
+    """
     said = folder.parent / "said.txt"
     child = os.fork()
     if child == 0:
@@ -398,7 +414,10 @@ def learn(command: Command, folder: Path) -> str:
 
 
 def verdict(command: Command, folder: Path) -> str:
-    """After a crash: what readers see, what the same command makes of it, what is left. The empty text is good."""
+    """After a crash: what readers see, what the same command makes of it, what is left.
+
+    The empty text is good.
+    """
     whole = (
         command.result == "budget.ledger"
         and not command.complete(folder, command)
@@ -454,7 +473,10 @@ def crashes(command: Command, folder: Path, calls: str, step: int) -> Iterator[s
         )
         if wrong:
             print(
-                f"  {command.name}, {'half of ' if torn else ''}call {at} ({calls[at - 1]}): {wrong}",
+                (
+                    f"  {command.name}, {'half of ' if torn else ''}call {at} ({calls[at - 1]}): "
+                    f"{wrong}"
+                ),
                 file=sys.stderr,
             )
         yield wrong
@@ -576,7 +598,9 @@ def make_log(path: Path) -> None:
 
 
 def disks_for(folder: Path, number: int) -> tuple[list[int], int]:
-    """Kilobytes: half of the disks have no room for all files but the page, half have no room for the page; and a disk for everything."""
+    """Kilobytes: half of the disks have no room for all files but the page, half have no room for
+    the page; and a disk for everything.
+    """
     files = [
         (path.suffix, path.stat().st_size // 1024 + 4)
         for path in folder.rglob("*")

@@ -2,8 +2,9 @@
 
     python benchmarks/distributed.py [--quick] [--write]
 
-Regret is exact, and counts every user who was served, those included whose devices stayed away. Instance seed 0; run seeds 400..463, on
-which nothing was chosen. --quick takes two of them. With --write the table goes to benchmarks/results/distributed.md.
+Regret is exact, and counts every user who was served, those included whose devices stayed away.
+Instance seed 0; run seeds 400..463, on which nothing was chosen. --quick takes two of them. With
+--write the table goes to benchmarks/results/distributed.md.
 """
 
 import argparse
@@ -88,7 +89,10 @@ def lines(seeds) -> list[str]:
             reference = samples["joint, separate leaves"].mean()
             for name, values in samples.items():
                 error = values.std(ddof=1) / math.sqrt(len(values))
-                numbers = f"{values.mean():.0f} ± {error:.0f} | {np.median(values):.0f} | {values.max():.0f}"
+                numbers = (
+                    f"{values.mean():.0f} ± {error:.0f} | {np.median(values):.0f} | "
+                    f"{values.max():.0f}"
+                )
                 found.append(f"| {name} | {numbers} | {values.mean() / reference:.2f} |")
             found.append("")
     return [*found, ABOUT]

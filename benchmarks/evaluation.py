@@ -2,8 +2,8 @@
 
     python benchmarks/evaluation.py [--quick] [--write]
 
-Logs are simulated trajectory by trajectory; of a log only the estimators' own statistics are kept. With --write the tables go to
-benchmarks/results/evaluation.md and the picture beside it.
+Logs are simulated trajectory by trajectory; of a log only the estimators' own statistics are kept.
+With --write the tables go to benchmarks/results/evaluation.md and the picture beside it.
 """
 
 import argparse
@@ -46,7 +46,9 @@ RIDGES = np.geomspace(1.5, 3e6, 30)
 
 @numba.njit(cache=True)
 def walk(start, rows, live, paying, users, cap, rng):
-    """Trajectories of a chain with cumulative rows: those of `live` states; arriving at or being in state `paying` pays 1."""
+    """Trajectories of a chain with cumulative rows: those of `live` states; arriving at or being in
+    state `paying` pays 1.
+    """
     states, rewards = np.empty(users * cap, np.int64), np.zeros(users * cap)
     ends, n = np.zeros(users + 1, np.int64), 0
     for u in range(users):
@@ -64,7 +66,9 @@ def walk(start, rows, live, paying, users, cap, rng):
 
 @dataclass(frozen=True)
 class World:
-    """A Markov chain whose states from `live` on end a trajectory; ending in state `paying` is worth 1."""
+    """A Markov chain whose states from `live` on end a trajectory; ending in state `paying` is
+    worth 1.
+    """
 
     start: np.ndarray
     rows: np.ndarray  # cumulative
@@ -86,7 +90,9 @@ class World:
 
 @dataclass
 class Log:
-    """A simulated log, of which only the asked-for statistics are kept; `blocks` makes the same trajectories again."""
+    """A simulated log, of which only the asked-for statistics are kept; `blocks` makes the same
+    trajectories again.
+    """
 
     world: World
     size: int
@@ -125,7 +131,10 @@ def cumulative(table: np.ndarray) -> np.ndarray:
 
 
 def chain_world(states: int = 40) -> World:
-    """Stay with 1/2, else advance; the step in the last state pays and ends the trajectory. Uniform start."""
+    """Stay with 1/2, else advance; the step in the last state pays and ends the trajectory.
+
+    Uniform start.
+    """
     P = np.zeros((states, states + 1))
     for s in range(states - 1):
         P[s, s] = P[s, s + 1] = 0.5
@@ -137,7 +146,10 @@ def chain_world(states: int = 40) -> World:
 
 
 def icu_world() -> World:
-    """Clinicians' policy; the step before survival pays. Errors are weighted by how often a state is visited."""
+    """Clinicians' policy; the step before survival pays.
+
+    Errors are weighted by how often a state is visited.
+    """
     truth, policy = icu_sepsis().truth, icu_sepsis_expert().weights[0]
     P = truth.transitions
     S, A = policy.shape
@@ -310,8 +322,10 @@ def icu_table(runs: int, sizes: tuple[int, ...]) -> list[str]:
 
 
 def plan_table(runs: int, sizes: tuple[int, ...]) -> list[str]:
-    """Predicted against measured. Public: visit shares; on the chain that returns of a state vary by about .05 and values are about 1/4
-    from 1/2; where values are shrunk to their mean, that they are about .054 from it.
+    """Predicted against measured.
+
+    Public: visit shares; on the chain that returns of a state vary by about .05 and values are
+    about 1/4 from 1/2; where values are shrunk to their mean, that they are about .054 from it.
     """
     chain, icu = chain_world(), icu_world()
     cases = [
@@ -435,11 +449,17 @@ def main() -> None:
     alpha = smooth_alpha(0.1, 0.1, 5.815e-4, 40)
     parts = [
         [
-            f"Each value is a mean over {runs} runs ± standard error. All estimators use the same trajectories."
+            (
+                f"Each value is a mean over {runs} runs ± standard error. "
+                "All estimators use the same trajectories."
+            )
         ],
         chain,
         [
-            f"alpha at epsilon = delta = 0.1, d = 40, beta = 5.815e-4: {alpha:.4f} (printed: {5 * np.sqrt(2 * np.log(20)) / 0.1:.1f})."
+            (
+                f"alpha at epsilon = delta = 0.1, d = 40, beta = 5.815e-4: {alpha:.4f} (printed: "
+                f"{5 * np.sqrt(2 * np.log(20)) / 0.1:.1f})."
+            )
         ],
         icu_table(runs, patients),
         plan_table(

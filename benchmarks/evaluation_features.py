@@ -1,9 +1,11 @@
-"""Linear and off-policy evaluation on the chain of [Balle16]: errors, and how often 90 % intervals hold the truth.
+"""Linear and off-policy evaluation on the chain of [Balle16]: errors, and how often 90 % intervals
+hold the truth.
 
     python benchmarks/evaluation_features.py [--runs 200] [--write]
 
-40 states, stay with 1/2, discount .99, uniform start, reward 1 in the last state. In off-policy rows to advance is an action that users
-take half of the time, and the target policy with probability .55.
+40 states, stay with 1/2, discount .99, uniform start, reward 1 in the last state. In off-policy
+rows to advance is an action that users take half of the time, and the target policy with
+probability .55.
 """
 
 import argparse
@@ -105,7 +107,9 @@ ROWS = {
 
 
 def measured(size: int, privacy: Any, runs: int) -> dict[str, np.ndarray]:
-    """[run, (rmse, share of states covered, mean half width)] of every row, all rows on the same logs."""
+    """[run, (rmse, share of states covered, mean half width)] of every row, all rows on the same
+    logs.
+    """
     found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in ROWS}
     for run in range(runs):
         log = chain_log(size, np.random.default_rng((size, run)))
@@ -135,7 +139,8 @@ def table(title: str, columns: dict[str, dict[str, np.ndarray]]) -> list[str]:
             rows = column[name]
             error, spread = rows[:, 0].mean(), rows[:, 0].std(ddof=1) / np.sqrt(len(rows))
             cells.append(
-                f"{error:.3g} ± {spread:.1g}; **{100 * rows[:, 1].mean():.1f} %**; {rows[:, 2].mean():.2g}"
+                f"{error:.3g} ± {spread:.1g}; **{100 * rows[:, 1].mean():.1f} %**; "
+                f"{rows[:, 2].mean():.2g}"
             )
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return [*lines, ""]
@@ -154,7 +159,10 @@ def speed() -> str:
             f"{name.split(',')[0]} {len(users.states) / (time.process_time() - start) / 1e6:.1f}"
         )
     return (
-        f"Million rows per CPU-second, including all passes over the log ({len(users.states):,} rows): "
+        (
+            f"Million rows per CPU-second, including all passes over the log ({len(users.states):,} "
+            "rows): "
+        )
         + "; ".join(parts)
         + "."
     )
@@ -173,10 +181,14 @@ def main() -> None:
         for name, privacy in others.items()
     }
     explained = (
-        f"There are {arguments.runs} runs (LSTD with table features: a tenth of them). Each cell shows the RMSE ± its standard error, the "
-        "coverage of 90 % intervals, and their mean half width. Linear estimators estimate 40 states, off-policy estimators one value. "
-        "All of them use 10 % of the budget for intervals. Cubic features cannot express the true values exactly; their approximation "
-        f"error is at least {np.sqrt(np.mean((VALUES - CUBIC @ np.linalg.lstsq(CUBIC, VALUES, rcond=None)[0]) ** 2)):.1g}."
+        f"There are {arguments.runs} runs (LSTD with table features: a tenth of them). "
+        "Each cell shows the RMSE ± its standard error, the "
+        "coverage of 90 % intervals, and their mean half width. "
+        "Linear estimators estimate 40 states, off-policy estimators one value. "
+        "All of them use 10 % of the budget for intervals. Cubic features cannot express the true "
+        "values exactly; their approximation "
+        "error is at least "
+        f"{np.sqrt(np.mean((VALUES - CUBIC @ np.linalg.lstsq(CUBIC, VALUES, rcond=None)[0]) ** 2)):.1g}."
     )
     lines = [
         explained,

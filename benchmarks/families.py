@@ -1,6 +1,8 @@
-"""Families of small problems on which a learner can get stuck: a policy that looks best from what it has seen, and is not.
+"""Families of small problems on which a learner can get stuck: a policy that looks best from what
+it has seen, and is not.
 
-An instance is decided by its seed. Seeds below 100 are for choosing defaults; seeds from 100 on are aside: nothing is chosen on them.
+An instance is decided by its seed. Seeds below 100 are for choosing defaults; seeds from 100 on are
+aside: nothing is chosen on them.
 """
 
 from collections.abc import Callable
@@ -20,7 +22,9 @@ def _hidden(rng: np.random.Generator, horizon: int, dimension: int, share: float
 
 
 def detour(seed: int) -> LinearMixtureMDP:
-    """Several apparently bad steps: a safe action pays a little for ever, the others nothing until some hidden ones were right in a row."""
+    """Several apparently bad steps: a safe action pays a little for ever, the others nothing until
+    some hidden ones were right in a row.
+    """
     rng = np.random.default_rng(seed)
     length, d, H = int(rng.integers(2, 5)), 3, 8
     S, A, goal, safe = length + 2, d + 1, length, length + 1
@@ -37,7 +41,9 @@ def detour(seed: int) -> LinearMixtureMDP:
 
 
 def far(seed: int) -> LinearMixtureMDP:
-    """Kernels that agree except far away: on the way there all are the same, and only there a hidden action pays more than staying did."""
+    """Kernels that agree except far away: on the way there all are the same, and only there a
+    hidden action pays more than staying did.
+    """
     rng, (way, A, H, d) = np.random.default_rng(seed), (3, 3, 8, 4)
     S, goal, lost = way + 3, way + 1, way + 2
     kernels = np.zeros((d, S, A, S))
@@ -76,7 +82,9 @@ def scattered(seed: int) -> LinearMixtureMDP:
 
 
 def river(seed: int) -> LinearMixtureMDP:
-    """River swim: one action swims against a current of unknown strength, one drifts; the near end pays a little, the far end a lot."""
+    """River swim: one action swims against a current of unknown strength, one drifts; the near end
+    pays a little, the far end a lot.
+    """
     rng, (S, A, H) = np.random.default_rng(seed), (5, 2, 12)
     kernels = []
     # strong arms to a strong current
@@ -109,7 +117,9 @@ def wide(seed: int) -> LinearMixtureMDP:
 
 
 def absorbing(seed: int) -> LinearMixtureMDP:
-    """Half of the states absorb, where all kernels agree: some pay, one pays a little and is easy to reach."""
+    """Half of the states absorb, where all kernels agree: some pay, one pays a little and is easy
+    to reach.
+    """
     rng, (S, A, H, d) = np.random.default_rng(seed), (10, 3, 6, 7)
     kernels, ends = rng.dirichlet(np.full(S, 0.1), size=(d, S, A)), np.arange(S // 2, S)
     kernels[:, ends] = np.eye(S)[ends][:, None]

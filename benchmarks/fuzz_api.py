@@ -1,10 +1,11 @@
-"""Hostile arguments of the public API: how many calls end in an error that is not one of confide's, or never end.
+"""Hostile arguments of the public API: how many calls end in an error that is not one of confide's,
+or never end.
 
 python benchmarks/fuzz_api.py [--calls 8000] [--objects 2000] [--seed 0]
 
-Half of the calls are those of `tests/fuzz/calls.py`, in which one or two valid arguments are replaced; the others are
-those of `tests/fuzz/methods.py`: every public method of public objects. Objects with users' data are made in processes
-of their own (`tests/fuzz/data.py`).
+Half of the calls are those of `tests/fuzz/calls.py`, in which one or two valid arguments are
+replaced; the others are those of `tests/fuzz/methods.py`: every public method of public objects.
+Objects with users' data are made in processes of their own (`tests/fuzz/data.py`).
 """
 
 import argparse

@@ -1,4 +1,5 @@
-"""Hostile command lines: how many end in a traceback, never end, or print what a terminal must not get.
+"""Hostile command lines: how many end in a traceback, never end, or print what a terminal must not
+get.
 
 python benchmarks/fuzz_cli.py [--calls 3000] [--seed 0]
 """
@@ -62,7 +63,8 @@ def main() -> None:
         )
         line = shlex.join([short(part).strip("'") for part in arguments])
         print(
-            f"{count:5} {kind}: {where}\n      {short(outcome.said) if kind != 'traceback' else outcome.said}\n      confide {line}"
+            f"{count:5} {kind}: {where}\n      "
+            f"{short(outcome.said) if kind != 'traceback' else outcome.said}\n      confide {line}"
         )
 
 

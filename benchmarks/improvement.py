@@ -2,13 +2,16 @@
 
     python benchmarks/improvement.py [--quick] [--learned-rewards] [--write]
 
-Worlds, behaviour and logs are those of benchmarks/offline.py (narrow is the grid in which one action is taken 94 % of the time; garnet has
-five instances in turn). epsilon = 1, delta = 1e-6. People are split in two halves: one learns with pessimism 1, the other one tests, with
-Gaussian noise, as a ledger charges it. Bounds are in shares of the gap between the best policy and the behaviour, for returns of 21 steps.
-True: the bound is at most the true gain. Shown: the bound is positive. The median is that of the bound, or zero where nothing is shown.
-"auto" takes the method that promises more in the model of the learning half.
+Worlds, behaviour and logs are those of benchmarks/offline.py (narrow is the grid in which one
+action is taken 94 % of the time; garnet has five instances in turn). epsilon = 1, delta = 1e-6.
+People are split in two halves: one learns with pessimism 1, the other one tests, with Gaussian
+noise, as a ledger charges it. Bounds are in shares of the gap between the best policy and the
+behaviour, for returns of 21 steps. True: the bound is at most the true gain. Shown: the bound is
+positive. The median is that of the bound, or zero where nothing is shown. "auto" takes the method
+that promises more in the model of the learning half.
 
-At the null, a mixture of the best and the worst policy is tested whose true gain is -.0001 of the gap: whatever is shown is false.
+At the null, a mixture of the best and the worst policy is tested whose true gain is -.0001 of the
+gap: whatever is shown is false.
 """
 
 import argparse
@@ -44,7 +47,9 @@ def value(world, policy):
 
 
 def extreme(world, sign):
-    """The best (sign 1) or the worst (-1) policy for 21 steps, as one for every step, and its value if it may change."""
+    """The best (sign 1) or the worst (-1) policy for 21 steps, as one for every step, and its value
+    if it may change.
+    """
     V = np.zeros(len(world.P))
     for _ in range(STEPS):
         Q = sign * (world.rewards + DISCOUNT * (world.P @ V) * ~world.terminal[:, None])
@@ -90,7 +95,8 @@ def setting(name, worlds, people, runs):
     for pairs in found.values():
         bound, true = np.array(pairs).T
         cells.append(
-            f"{np.mean(bound <= true + 1e-12):.3f} / {np.mean(bound > 0):.2f} / {np.median(np.maximum(bound, 0)):.3f}"
+            f"{np.mean(bound <= true + 1e-12):.3f} / {np.mean(bound > 0):.2f} / "
+            f"{np.median(np.maximum(bound, 0)):.3f}"
         )
     return f"| {' | '.join(cells)} |"
 
@@ -132,7 +138,9 @@ for the reward. Columns as above; "false at the null" is of as many runs of the 
 
 
 def learned_rewards(people, runs):
-    """One line: how often the bound of the method "model" is true, of policies that are learned and of the null policy."""
+    """One line: how often the bound of the method "model" is true, of policies that are learned and
+    of the null policy.
+    """
     world, pairs, scores, wrong = grid(), [], [], 0
     for seed in range(2000, 2000 + runs):
         model, test = halves(world, people, seed, learned=True)
@@ -163,7 +171,10 @@ def measure_learned_rewards(*, quick, write):
     if write:
         page = RESULTS / "improvement.md"
         before = page.read_text().split("\n## Learned rewards")[0].rstrip("\n")
-        made = f"Made by `python benchmarks/improvement.py --learned-rewards --write` at commit {commit()}."
+        made = (
+            "Made by `python benchmarks/improvement.py --learned-rewards --write` at commit "
+            f"{commit()}."
+        )
         page.write_text("\n".join([before, "", LEARNED, made, "", *lines]) + "\n")
 
 

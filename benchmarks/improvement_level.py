@@ -1,11 +1,13 @@
-"""How often an improvement bound of the method "weights" is false, at the worst two-point law of gains, by computation.
+"""How often an improvement bound of the method "weights" is false, at the worst two-point law of
+gains, by computation.
 
     python benchmarks/improvement_level.py [--write]
 
-A user's gain is `a` with probability p, else `b`. The released numbers are the sum of gains and, times BALANCE, the sum of their squares,
-each with noise of the same standard deviation. The bound is false if it exceeds the mean gain. Its probability is a sum over the binomial
-count of users with gain `a`, and an integral over the noise on the squares. Nothing is simulated. With --write the table goes to
-benchmarks/results/improvement_level.md.
+A user's gain is `a` with probability p, else `b`. The released numbers are the sum of gains and,
+times BALANCE, the sum of their squares, each with noise of the same standard deviation. The bound
+is false if it exceeds the mean gain. Its probability is a sum over the binomial count of users with
+gain `a`, and an integral over the noise on the squares. Nothing is simulated. With --write the
+table goes to benchmarks/results/improvement_level.md.
 """
 
 import argparse
@@ -44,7 +46,9 @@ def noise_law(distribution: str, std: float):
 
 
 def false_share(rare: float, common: float, users: int, expected: float, law, std: float) -> float:
-    """How often the bound exceeds the mean, if `expected` of the users have the gain `rare` on average and the others `common`."""
+    """How often the bound exceeds the mean, if `expected` of the users have the gain `rare` on
+    average and the others `common`.
+    """
     p = expected / users
     most = min(users, math.ceil(expected + 12 * math.sqrt(expected) + 12))
     least = max(0, math.floor(expected - 12 * math.sqrt(expected) - 12))
@@ -60,7 +64,10 @@ def false_share(rare: float, common: float, users: int, expected: float, law, st
 def worst(
     distribution: str, loss: float, clips=CLIPS, users=USERS, relations=RELATIONS
 ) -> tuple[float, str]:
-    """The largest share of false bounds over clips, relations and laws, and where it is. `loss` is mu, or epsilon without delta."""
+    """The largest share of false bounds over clips, relations and laws, and where it is.
+
+    `loss` is mu, or epsilon without delta.
+    """
     found, where = 0.0, ""
     for clip in clips:
         bound = Moments(-1 / clip, 1 - 1 / clip)
@@ -80,7 +87,8 @@ def worst(
                             if share_false > found:
                                 found = share_false
                                 where = (
-                                    f"clip {clip:g}, {relation.value}, {expected:.3g} of {n:,} users have a gain of {rare:.3g}, "
+                                    f"clip {clip:g}, {relation.value}, {expected:.3g} of {n:,} "
+                                    f"users have a gain of {rare:.3g}, "
                                     f"the others {share * other:.3g}"
                                 )
     return found, where

@@ -1,8 +1,11 @@
-"""Install a wheel into empty environments, the core alone and with each extra, try what a user tries first, and state sizes.
+"""Install a wheel into empty environments, the core alone and with each extra, try what a user
+tries first, and state sizes.
 
-python benchmarks/installation.py dist/confide-0.3.0-py3-none-any.whl [--pythons 3.11,3.12,3.13] [--extras each] [--write]
+python benchmarks/installation.py dist/confide-0.3.0-py3-none-any.whl [--pythons 3.11,3.12,3.13]
+[--extras each] [--write]
 
-`--pythons` are interpreters: versions (python3.12 must be on the path) or files. The default is the one that runs this script.
+`--pythons` are interpreters: versions (python3.12 must be on the path) or files. The default is the
+one that runs this script.
 """
 
 import argparse
@@ -31,7 +34,10 @@ FREE = 18930  # a port for the demonstration
 RAW = "user,step,state,reward\n" + "".join(
     f"p{u},{t},{(u + t) % 2},{t % 2}\n" for u in range(40) for t in range(3)
 )
-SWEEP = 'agents = ["ucrl-vtr", "uniform"]\nproblems = ["lock"]\nepisodes = 100\nseeds = 2\n[privacy]\nepsilons = [1]\n'
+SWEEP = (
+    'agents = ["ucrl-vtr", "uniform"]\nproblems = ["lock"]\nepisodes = 100\nseeds = 2\n'
+    "[privacy]\nepsilons = [1]\n"
+)
 COMPOSE = """
 import confide
 from confide.privacy.loss import compose
@@ -84,7 +90,10 @@ TRIED = {
     "report": [*START, "test -s run/report.html"],
     "logs": [
         "confide logs import raw.csv --out log.parquet --time step --states 2",
-        "confide evaluate log.parquet --states 2 --epsilon 1 --delta 1e-5 --return-bound 3 --source fast  # a simulated log",
+        (
+            "confide evaluate log.parquet --states 2 --epsilon 1 --delta 1e-5 --return-bound 3 "
+            "--source fast  # a simulated log"
+        ),
     ],
     "compare": ["confide compare sweep.toml"],
     "accounting": ["python compose.py"],
@@ -92,7 +101,10 @@ TRIED = {
     # and `confide service check`, by Environment.serve
     "service": [f"confide serve --demo --port {FREE}"],
     "gym": [
-        "confide run tabular-psrl gym:FrozenLake-v1 --horizon 20 --epsilon 1 --delta 1e-5 --episodes 500"
+        (
+            "confide run tabular-psrl gym:FrozenLake-v1 --horizon 20 --epsilon 1 --delta 1e-5 "
+            "--episodes 500"
+        )
     ],
     "control": ["python control_problem.py"],
     "icu": ["confide run uniform icu-sepsis --episodes 100"],
@@ -146,11 +158,13 @@ class Environment:
         after = self.packages()
         if after != before:
             self.run(
-                f"pip uninstall --quiet --yes {' '.join(package.partition('==')[0] for package in after - before)}"
+                "pip uninstall --quiet --yes "
+                f"{' '.join(package.partition('==')[0] for package in after - before)}"
             )
         if before - after:  # an extra may need another version of what was there
             self.run(
-                f"pip install --quiet --disable-pip-version-check --no-deps {' '.join(before - after)}"
+                "pip install --quiet --disable-pip-version-check --no-deps "
+                f"{' '.join(before - after)}"
             )
         assert self.packages() == before
 
@@ -196,7 +210,9 @@ class Environment:
 
 
 def measured(python, wheel, extras):
-    """Megabytes of the packages, and how long `import confide` takes at best, in seconds: first of the core, then with each extra."""
+    """Megabytes of the packages, and how long `import confide` takes at best, in seconds: first of
+    the core, then with each extra.
+    """
     with tempfile.TemporaryDirectory() as folder:
         environment = Environment(Path(folder), python)
         # the extras below come on top of it
@@ -251,22 +267,31 @@ def page(wheel, found):
     """Sizes and times by Python and extra, and what was tried."""
     versions, extras = (list(dict.fromkeys(some)) for some in zip(*found, strict=True))
     lines = [
-        f"The wheel ({wheel.stat().st_size / 1e6:.1f} MB) was installed into an empty environment for each Python, "
+        f"The wheel ({wheel.stat().st_size / 1e6:.1f} MB) was installed into an empty environment "
+        "for each Python, "
         "and each extra was added to it, tried, and removed again. "
-        "MB are those of all packages without pip; seconds are what `import confide` takes beyond the start of Python, the best of ten. "
-        "All commands below succeeded. `cluster` was installed with `compare`. Versions of packages are the newest that pip found.",
+        "MB are those of all packages without pip; seconds are what `import confide` takes beyond "
+        "the start of Python, the best of ten. "
+        "All commands below succeeded. `cluster` was installed with `compare`. "
+        "Versions of packages are the newest that pip found.",
         "",
         "| extra | " + " | ".join(f"{version}: MB | import, s" for version in versions) + " |",
         "|---|" + "---|---|" * len(versions),
     ]
     lines += [
-        f"| {'none' if extra == 'core' else f'`{extra}`'} | {' | '.join(found[version, extra] for version in versions)} |"
+        (
+            f"| {'none' if extra == 'core' else f'`{extra}`'} | "
+            f"{' | '.join(found[version, extra] for version in versions)} |"
+        )
         for extra in extras
     ]
     lines += ["", "## What was tried"]
     for extra in extras:
         said = {
-            "core": "Without extras. Also the first command of each other extra but `report`, which must fail and name an extra:",
+            "core": (
+                "Without extras. Also the first command of each other extra but `report`, "
+                "which must fail and name an extra:"
+            ),
             "service": "`service`; `confide service check` then checks it from outside:",
             "all": "`all`, with README's commands for analysts:",
         }
@@ -274,7 +299,10 @@ def page(wheel, found):
     scripts = {name: FILES[name] for name in FILES if name.endswith(".py")}
     lines += [
         "",
-        f"The scripts {', '.join(f'`{name}`' for name in scripts)} are in `benchmarks/installation.py`.",
+        (
+            f"The scripts {', '.join(f'`{name}`' for name in scripts)} are in "
+            "`benchmarks/installation.py`."
+        ),
     ]
     return "\n".join(lines) + "\n"
 

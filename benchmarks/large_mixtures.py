@@ -2,7 +2,8 @@
 
     python benchmarks/large_mixtures.py [--write] [ROW ...]
 
-Each row is a process of its own. With --write the table goes to benchmarks/results/large_mixtures.md.
+Each row is a process of its own. With --write the table goes to
+benchmarks/results/large_mixtures.md.
 """
 
 import argparse
@@ -41,13 +42,16 @@ ROWS = {
     "tight-none": ("arrays", "ucrl-vtr", "tight", None, 100_000),
 }
 HEAD = (
-    "| features from | agent | calibration | epsilon | users | problem: seconds | run: seconds | peak memory, MB | estimated, MB "
+    "| features from | agent | calibration | epsilon | users | problem: seconds | run: seconds | "
+    "peak memory, MB | estimated, MB "
     "| regret / uniform play |\n" + "|---" * 10 + "|"
 )
 
 
 def rows(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Successors [row, n] and signed features [row, n, d] of all pairs: a base, and moves that sum to zero."""
+    """Successors [row, n] and signed features [row, n, d] of all pairs: a base, and moves that sum
+    to zero.
+    """
     rng = np.random.default_rng(seed)
     count = STATES * ACTIONS
     start = np.repeat(np.arange(STATES), ACTIONS)[:, None]
@@ -134,14 +138,18 @@ def main() -> None:
         )
         made, seconds, memory, estimated, lost, base, problem = json.loads(done.stdout)
         table.append(
-            f"| {source} | {name} | {calibration} | {epsilon or 'none'} | {users:,} | {made:.1f} | {seconds:.1f} | {memory:,.0f} | "
+            f"| {source} | {name} | {calibration} | {epsilon or 'none'} | {users:,} | "
+            f"{made:.1f} | {seconds:.1f} | {memory:,.0f} | "
             f"{estimated:,.0f} | {lost:.4f} |"
         )
         print(table[-1], flush=True)
     about = (
-        f"{STATES:,} states, {ACTIONS} actions, {SUCCESSORS} successors of each pair, d = {MOVES + 1} signed features, H = {HORIZON}, "
-        f"delta = 1e-05, seed {SEED}. CPU seconds; compiled loops are cached. Peak memory is that of the whole process, with the problem; "
-        f"{base:,.0f} MB of it are Python and its libraries, and {problem:,.0f} MB are reached while the problem is made. The estimate is "
+        f"{STATES:,} states, {ACTIONS} actions, {SUCCESSORS} successors of each pair, "
+        f"d = {MOVES + 1} signed features, H = {HORIZON}, "
+        f"delta = 1e-05, seed {SEED}. CPU seconds; compiled loops are cached. "
+        "Peak memory is that of the whole process, with the problem; "
+        f"{base:,.0f} MB of it are Python and its libraries, and {problem:,.0f} MB are reached "
+        "while the problem is made. The estimate is "
         "what `confide.explain` says of the agent alone."
     )
     record("Large mixtures", "\n".join([about, "", HEAD, *table, ""]), write=given.write)

@@ -22,7 +22,10 @@ from confide.problems.transitions import sparse_rows
 
 SEEDS = (700, 701)  # nothing was chosen on them
 HEAD = (
-    "| problem | cells | knows | epsilon | K | regret / uniform play | CPU seconds | peak memory, MB |\n"
+    (
+        "| problem | cells | knows | epsilon | K | regret / uniform play | CPU seconds | peak memory, "
+        "MB |\n"
+    )
     + "|---" * 8
     + "|"
 )
@@ -37,7 +40,9 @@ ROWS = {
 
 
 def ring(states: int = 10_000, near: int = 10) -> TabularMDP:
-    """Two actions lead to ten states each, ahead or behind, with random probabilities: 200,000 successors. One state in ten pays 1."""
+    """Two actions lead to ten states each, ahead or behind, with random probabilities: 200,000
+    successors. One state in ten pays 1.
+    """
     rng = np.random.default_rng(0)
     steps = np.arange(1, near + 1)
     successors = (np.arange(states)[:, None, None] + np.stack([steps, -steps])[None]) % states
@@ -113,7 +118,10 @@ def main() -> None:
             f"| {name} | {cells[0]:,} | {knows} | {epsilon or 'none'} | {episodes:,} | {figures} |"
         )
         print(table[-1], flush=True)
-    about = f"TabularPSRL with its defaults, delta = 1e-05, seeds {', '.join(map(str, SEEDS))}. Seconds and memory are the larger of both."
+    about = (
+        f"TabularPSRL with its defaults, delta = 1e-05, seeds {', '.join(map(str, SEEDS))}. "
+        "Seconds and memory are the larger of both."
+    )
     record("Large tables", "\n".join([about, "", HEAD, *table, ""]), write=given.write)
 
 

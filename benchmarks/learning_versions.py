@@ -2,8 +2,8 @@
 
     python benchmarks/learning_versions.py --other OTHER/src --write [ROW ...]
 
-Each version runs `confide run ... --seeds 8 --json` with its own sources. The difference of the mean regrets is
-compared with its standard error, which adds the variances of both means.
+Each version runs `confide run ... --seeds 8 --json` with its own sources. The difference of the
+mean regrets is compared with its standard error, which adds the variances of both means.
 """
 
 import argparse
@@ -82,7 +82,10 @@ def line(row: str, sources: tuple[Path, Path]) -> str:
     difference = this.mean() - other.mean()
     is_same = np.array_equal(this, other)
     in_errors = 0.0 if is_same else difference / np.hypot(*errors)
-    words = f"{'local' if 'local' in privacy else 'joint'}, epsilon = {privacy[privacy.index('--epsilon') + 1]}"
+    words = (
+        f"{'local' if 'local' in privacy else 'joint'}, epsilon = "
+        f"{privacy[privacy.index('--epsilon') + 1]}"
+    )
     cells = [agent, problem, words, f"{users:,}"]
     cells += [
         f"{each.mean():,.0f} ± {error:,.0f}"

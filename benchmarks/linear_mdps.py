@@ -1,8 +1,10 @@
-"""Linear MDPs: every plan of batches and every promise on one protocol: K = 1e5, delta = 1e-5, regret relative to uniform play.
+"""Linear MDPs: every plan of batches and every promise on one protocol: K = 1e5, delta = 1e-5,
+regret relative to uniform play.
 
     python benchmarks/linear_mdps.py [--quick] [--write]
 
---quick takes two seeds of each row and a tenth of the users. With --write the tables go to benchmarks/results/linear_mdps.md.
+--quick takes two seeds of each row and a tenth of the users. With --write the tables go to
+benchmarks/results/linear_mdps.md.
 """
 
 import argparse
@@ -60,7 +62,9 @@ def plans(episodes: int) -> dict:
 
 
 def looked_at(case: Case) -> tuple[int, float, float]:
-    """One more run, for what a result does not hold: changes of policy, noise on Lambda, and on a response of unit range."""
+    """One more run, for what a result does not hold: changes of policy, noise on Lambda, and on a
+    response of unit range.
+    """
     seed = case.seeds[-1]
     agent = case.spec.ready(case.world, seed)
     run(agent, case.world, seed=seed)
@@ -153,7 +157,10 @@ def plans_table(seeds: tuple[int, ...], episodes: int) -> list[str]:
     return [
         *lines,
         "",
-        "Switches and noise are those of latent 0 at eps = 1; the noise is the standard deviation at the last switch.",
+        (
+            "Switches and noise are those of latent 0 at eps = 1; the noise is the standard deviation "
+            "at the last switch."
+        ),
     ]
 
 
@@ -176,7 +183,10 @@ def local_table(seeds: tuple[int, ...], episodes: int) -> list[str]:
 
 def constants() -> list[str]:
     lines = [
-        "| printed constants, H = 5, d = 5, K = 1e5 | B | sigma_Lambda | sigma_u | beta | true epsilon | bonus below H from K |",
+        (
+            "| printed constants, H = 5, d = 5, K = 1e5 | B | sigma_Lambda | sigma_u | beta | "
+            "true epsilon | bonus below H from K |"
+        ),
         "|---|---|---|---|---|---|---|",
     ]
     for request in (JointDP(0.1, DELTA), joint(1.0), joint(10.0), JointDP(1.0, 0.0), NoPrivacy()):
@@ -189,7 +199,8 @@ def constants() -> list[str]:
         )
         first = useful_from(request, horizon=5, dimension=5)
         lines.append(
-            f"| {request} | {made.batches} | {made.sigma_gram:.3g} | {made.sigma_response:.3g} | {made.beta:.3g} | {true} | {first:.3g} |"
+            f"| {request} | {made.batches} | {made.sigma_gram:.3g} | {made.sigma_response:.3g} | "
+            f"{made.beta:.3g} | {true} | {first:.3g} |"
         )
     return lines
 

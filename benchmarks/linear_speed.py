@@ -1,9 +1,11 @@
-"""LSVI-UCB that replans after every episode: confide's, one written in plain NumPy, and rlberry-scool's. Ratios only: machines are noisy.
+"""LSVI-UCB that replans after every episode: confide's, one written in plain NumPy, and
+rlberry-scool's. Ratios only: machines are noisy.
 
     python benchmarks/linear_speed.py [--rounds 5] [--write]
 
-All on one-hot (S = 5, A = 2, H = 5, d = 10), without privacy. rlberry-scool's is measured if the environment variable PEER_PYTHON names an
-interpreter that has it, on the same transitions and rewards, in a process of its own.
+All on one-hot (S = 5, A = 2, H = 5, d = 10), without privacy. rlberry-scool's is measured if the
+environment variable PEER_PYTHON names an interpreter that has it, on the same transitions and
+rewards, in a process of its own.
 """
 
 import argparse
@@ -51,7 +53,9 @@ print(n / (time.process_time() - start))
 
 
 class PlainLSVI:
-    """As one would write it: keeps every transition, and goes through all of them at each step of each plan."""
+    """As one would write it: keeps every transition, and goes through all of them at each step of
+    each plan.
+    """
 
     def __init__(self, seed: int = 0) -> None:
         truth = PROBLEM.truth
@@ -103,7 +107,9 @@ def serve(agent: LSVIUCB, rng: np.random.Generator) -> None:
 
 
 def ours(privacy, episodes: int, *, each: bool = True) -> float:
-    """Trajectory by trajectory; with `each` a plan after every one, otherwise as many as the default plan of batches makes."""
+    """Trajectory by trajectory; with `each` a plan after every one, otherwise as many as the
+    default plan of batches makes.
+    """
     plan = one_by_one(episodes) if each else None
     agent = LSVIUCB(
         PROBLEM.public,
@@ -154,7 +160,10 @@ def throughput(rounds: int) -> list[str]:
             rows["rlberry-scool"].append(found)
     middle = {name: float(np.median(values)) for name, values in rows.items() if values}
     lazy, best = middle["confide, its own batches"], middle["confide"]
-    title = f"| a plan after each of {EPISODES} episodes | episodes per CPU-second | speedup of confide | with its own batches |"
+    title = (
+        f"| a plan after each of {EPISODES} episodes | episodes per CPU-second | "
+        "speedup of confide | with its own batches |"
+    )
     lines = [title, "|---|---|---|---|"]
     lines += [
         f"| {name} | {value:,.0f} | {best / value:.3g} | {lazy / value:.3g} |"

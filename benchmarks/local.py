@@ -1,4 +1,5 @@
-"""Local privacy with reports by an index, against the Gaussian noise of the same request: epsilon = 1, K = 1e6.
+"""Local privacy with reports by an index, against the Gaussian noise of the same request: epsilon =
+1, K = 1e6.
 
     python benchmarks/local.py [--seeds 8] [--write]
 
@@ -49,7 +50,10 @@ def regrets(problem: str, privacy: LocalDP, seeds: range, kind: type, noise: str
 
 
 def cell(values: np.ndarray) -> str:
-    return f"{values.mean():,.0f} ± {values.std(ddof=1) / math.sqrt(len(values)):,.0f} | {np.median(values):,.0f} | {values.max():,.0f}"
+    return (
+        f"{values.mean():,.0f} ± {values.std(ddof=1) / math.sqrt(len(values)):,.0f} | "
+        f"{np.median(values):,.0f} | {values.max():,.0f}"
+    )
 
 
 def learned(seeds: range) -> list[str]:
@@ -61,19 +65,24 @@ def learned(seeds: range) -> list[str]:
     for problem in PROBLEMS:
         for kind, noise, said in LEARNERS:
             lines.append(
-                f"| {problem} | `{kind.name}` | {said} | {cell(regrets(problem, privacy, seeds, kind, noise))} |"
+                f"| {problem} | `{kind.name}` | {said} | "
+                f"{cell(regrets(problem, privacy, seeds, kind, noise))} |"
             )
     return lines
 
 
 def variances() -> list[str]:
     """Of one coordinate of one message, for contributions of norm at most 1."""
-    head = f"| epsilon | nearest of 1024 | codebook | Gaussian, delta = {DELTA:g}, distance sqrt(2) | Gaussian, distance 2 |"
+    head = (
+        f"| epsilon | nearest of 1024 | codebook | Gaussian, delta = {DELTA:g}, "
+        "distance sqrt(2) | Gaussian, distance 2 |"
+    )
     lines = [head, "|---|---|---|---|---|"]
     for epsilon in (0.5, 1.0, 2.0, 5.0, 10.0):
         made, mu = best_codebook(L2Ball(1.0, 20), epsilon), gaussian_mu(epsilon, DELTA)
         lines.append(
-            f"| {epsilon:g} | {made.nearest} | {made.std**2:.3g} | {2 / mu**2:.3g} | {4 / mu**2:.3g} |"
+            f"| {epsilon:g} | {made.nearest} | {made.std**2:.3g} | {2 / mu**2:.3g} | "
+            f"{4 / mu**2:.3g} |"
         )
     return lines
 
@@ -98,25 +107,34 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     text = [
-        "A device reports by an index where that has less noise than additive noise: see [privacy](../privacy.md).",
+        (
+            "A device reports by an index where that has less noise than additive noise: "
+            "see [privacy](../privacy.md)."
+        ),
         "",
         "## Variance of one coordinate of one message, for contributions of norm at most 1",
         "",
-        "Two contributions of norm 1 are at most sqrt(2) apart if they are nonnegative, and 2 otherwise.",
+        (
+            "Two contributions of norm 1 are at most sqrt(2) apart if they are nonnegative, "
+            "and 2 otherwise."
+        ),
         "",
         *variances(),
         "",
         "## Variance of one of 8 yes/no answers in one message, over 8",
         "",
-        "Signs: the message is about a few of the answers, which its nonce picks, by randomized response on all of them together. "
+        "Signs: the message is about a few of the answers, which its nonce picks, "
+        "by randomized response on all of them together. "
         "The one with less noise is used.",
         "",
         *answers(),
         "",
         f"## Regret, local, epsilon = 1, K = {USERS:,}, {arguments.seeds} seeds from 200 on",
         "",
-        "Users are simulated as crowds: the noise of their messages is drawn as one Gaussian sum. Each row of `likelihood-vi` has "
-        "the codes that are best for its noise (the norm of a code counts for a codebook, the distance between two for Gaussian noise).",
+        "Users are simulated as crowds: the noise of their messages is drawn as one Gaussian sum. "
+        "Each row of `likelihood-vi` has "
+        "the codes that are best for its noise (the norm of a code counts for a codebook, "
+        "the distance between two for Gaussian noise).",
         "",
         *learned(range(200, 200 + arguments.seeds)),
         "",

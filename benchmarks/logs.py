@@ -1,6 +1,8 @@
-"""First-visit counts and sums of a logged chain: confide beside the bare Parquet scan and the window queries of DuckDB and Polars.
+"""First-visit counts and sums of a logged chain: confide beside the bare Parquet scan and the
+window queries of DuckDB and Polars.
 
-All in one run, by CPU time, so that ratios mean something on a noisy machine; confide's peak memory in a process of its own.
+All in one run, by CPU time, so that ratios mean something on a noisy machine; confide's peak memory
+in a process of its own.
 
 python benchmarks/logs.py [--rows 20000000] [--write]
 """

@@ -1,5 +1,5 @@
-"""`confide logs import` of a messy file beside Polars, which reads, sorts and writes the same file: time, CPU time and peak memory, each in
-a process of its own, in one run.
+"""`confide logs import` of a messy file beside Polars, which reads, sorts and writes the same file:
+time, CPU time and peak memory, each in a process of its own, in one run.
 
 python benchmarks/logs_import.py [--rows 10000000] [--folder DIR] [--write]
 """
@@ -45,7 +45,9 @@ print(json.dumps([time.perf_counter() - wall, time.process_time() - cpu, peak, r
 
 
 def made(path: Path, rows: int) -> int:
-    """The example's messy file, a million people at a time: each of these parts is shuffled as a whole."""
+    """The example's messy file, a million people at a time: each of these parts is shuffled as a
+    whole.
+    """
     sys.path.insert(0, str(ROOT / "examples"))
     import messy_log
 
@@ -99,7 +101,10 @@ def main() -> None:
         found = {name: measured(work, raw, out) for name, work in ways.items()}
     ours = found["confide logs import"]
     lines = [
-        "| way | seconds | CPU seconds | peak memory, GB | rows written | confide takes so many times as long |",
+        (
+            "| way | seconds | CPU seconds | peak memory, GB | rows written | "
+            "confide takes so many times as long |"
+        ),
         "|---|---|---|---|---|---|",
     ]
     lines += [

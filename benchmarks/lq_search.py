@@ -1,8 +1,10 @@
-"""The optimistic search over linear systems: how long it takes, how close it comes, and what the Lagrangian bound leaves open.
+"""The optimistic search over linear systems: how long it takes, how close it comes, and what the
+Lagrangian bound leaves open.
 
-Problems: theta of Frobenius norm .9 with bound 1, V a random Wishart matrix of mean I, so that beta is a radius in the units of theta;
-Q = I, R = I/10, C_w = .1. `gap` is (found - best) / (estimate's cost - best) against the best of ten random starts with a fine tolerance,
-`open` is (found - bound) / bound.
+Problems: theta of Frobenius norm .9 with bound 1, V a random Wishart matrix of mean I, so that beta
+is a radius in the units of theta; Q = I, R = I/10, C_w = .1. `gap` is (found - best) / (estimate's
+cost - best) against the best of ten random starts with a fine tolerance, `open` is (found - bound)
+/ bound.
 """
 
 import time
@@ -35,7 +37,8 @@ def best_known(theta, V, beta, costs, rng, starts=10):
 
 def main():
     print(
-        "(n, d, H)        beta   median us  fastest us  steps   median gap  largest gap  median open"
+        "(n, d, H)        beta   median us  fastest us  steps   median gap  largest gap  median "
+        "open"
     )
     for n, d, H in SIZES:
         for beta in RADII:
@@ -57,7 +60,8 @@ def main():
                 steps.append(found.iterations)
             quick = np.reshape(times, (-1, 10)).min(axis=1)
             print(
-                f"{(n, d, H)!s:15} {beta:5}  {1e6 * np.median(times):9.1f}  {1e6 * np.median(quick):9.1f}  {np.mean(steps):6.1f}"
+                f"{(n, d, H)!s:15} {beta:5}  {1e6 * np.median(times):9.1f}  "
+                f"{1e6 * np.median(quick):9.1f}  {np.mean(steps):6.1f}"
                 f"     {np.median(gaps):.1e}      {max(gaps):.1e}      {np.median(opens):.1e}"
             )
 

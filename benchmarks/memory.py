@@ -2,10 +2,11 @@
 
     python benchmarks/memory.py [--write] [ROW ...]
 
-Measured is the largest resident set of the process (VmHWM) minus that after the imports: the problem, the agent,
-its compiled loops and the run. (`resource.getrusage` would count what the parent had before it started the process.)
-The compiled loops come from Numba's cache, so each row runs twice and the second run counts. The estimate is that of
-`confide explain`. With --write the table goes to benchmarks/results/memory.md.
+Measured is the largest resident set of the process (VmHWM) minus that after the imports: the
+problem, the agent, its compiled loops and the run. (`resource.getrusage` would count what the
+parent had before it started the process.) The compiled loops come from Numba's cache, so each row
+runs twice and the second run counts. The estimate is that of `confide explain`. With --write the
+table goes to benchmarks/results/memory.md.
 """
 
 import argparse
@@ -29,7 +30,10 @@ from confide.problems.zoo.linear import latent
 from confide.problems.zoo.mixtures import lock, rand
 from confide.problems.zoo.tables import riverswim, riverswim_stage
 
-HEAD = "| agent | problem | knows | users | estimated, MB | measured, MB | ratio |\n|---|---|---|---|---|---|---|"
+HEAD = (
+    "| agent | problem | knows | users | estimated, MB | measured, MB | ratio |\n"
+    "|---|---|---|---|---|---|---|"
+)
 MEGABYTE = 10**6
 
 
@@ -42,7 +46,8 @@ def listed_support(problem: Any) -> Any:
     )
 
 
-# The agent, the problem in words, a function that makes it, the users, and whether its support is stated.
+# The agent, the problem in words, a function that makes it, the users, and whether its support is
+# stated.
 ROWS = {
     "psrl-small": ("tabular-psrl", "riverswim", riverswim, 20_000, False),
     "psrl-steps": (
@@ -96,7 +101,9 @@ ROWS = {
 
 
 def estimate(row: str) -> int:
-    """In bytes, from sizes: those of the problem's file, which `sizes_by_name` reads without the problem."""
+    """In bytes, from sizes: those of the problem's file, which `sizes_by_name` reads without the
+    problem.
+    """
     agent, _, make, users, is_stated = ROWS[row]
     problem = make()
     path = Path(f"{row}.npz")
@@ -160,7 +167,10 @@ def main() -> None:
         )
         table.append(f"| {agent} | {problem} | {knows} | {users:,} | {figures} |")
         print(table[-1], flush=True)
-    about = "JointDP(1, 1e-5), default options. Peak of the process beyond its imports, compiled loops from the cache."
+    about = (
+        "JointDP(1, 1e-5), default options. Peak of the process beyond its imports, "
+        "compiled loops from the cache."
+    )
     record("Memory", "\n".join([about, "", HEAD, *table, ""]), write=given.write)
 
 

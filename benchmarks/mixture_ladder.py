@@ -1,9 +1,11 @@
-"""What each improvement over the printed UCRL-VTR is worth, on lock at eps = 1: one more of them in each row.
+"""What each improvement over the printed UCRL-VTR is worth, on lock at eps = 1: one more of them in
+each row.
 
     python benchmarks/mixture_ladder.py [--quick] [--write]
 
-Rows are composed from the library's own parts; all of them keep JointDP(1, 1e-5). A release per user is slow, so the rows that have one
-take two seeds, all others eight. --quick leaves those rows out, and takes two seeds of the others.
+Rows are composed from the library's own parts; all of them keep JointDP(1, 1e-5). A release per
+user is slow, so the rows that have one take two seeds, all others eight. --quick leaves those rows
+out, and takes two seeds of the others.
 """
 
 import argparse
@@ -72,7 +74,9 @@ def printed_noise(public, privacy) -> Calibration:
 
 
 def exact(public, _privacy, counter=Tree, schedule=None) -> Calibration:
-    """One joint query with exact accounting; values in units of H, so that rows are in [0, 1]^d and targets in [0, 1]."""
+    """One joint query with exact accounting; values in units of H, so that rows are in [0, 1]^d and
+    targets in [0, 1].
+    """
     d, H, times = public.dimension, public.horizon, schedule or every_episode(EPISODES)
     bound = RegressionRows(
         value_steps(H), d, row_norm=math.sqrt(d), target=1.0, balance=math.sqrt(d), nonnegative=True
@@ -89,7 +93,9 @@ def centred_values(public, privacy) -> Calibration:
 
 
 def fewer_dimensions(public, privacy) -> Calibration:
-    """Rows in d - 1 dimensions: phi in [0, 1]^d is at most sqrt(ceil(d / 2) floor(d / 2) / d) from its mean."""
+    """Rows in d - 1 dimensions: phi in [0, 1]^d is at most sqrt(ceil(d / 2) floor(d / 2) / d) from
+    its mean.
+    """
     d, n = public.dimension, value_steps(public.horizon)
     bound = RegressionRows(
         n, d - 1, row_norm=math.sqrt((d // 2) * ((d + 1) // 2) / d), target=1.0, balance=BALANCE
@@ -219,14 +225,18 @@ def main() -> None:
     learners = [(rung.name, found[rung.case]) for rung in ends]
     variants = [(rung.name, found[rung.case]) for rung in tried]
     sections = [
-        "Lock, K = 1e5, eps = 1, delta = 1e-5, run seeds 0..7. Rows with a release per user (the first two without the simplex and the "
-        "first two with it) have run seeds 0 and 1. A row that begins with + adds one change to the row above. From the second row on, "
-        "negative eigenvalues are repaired and the bonus is that of ucrl-vtr. Each step is shown without and with projection of the "
+        "Lock, K = 1e5, eps = 1, delta = 1e-5, run seeds 0..7. "
+        "Rows with a release per user (the first two without the simplex and the "
+        "first two with it) have run seeds 0 and 1. A row that begins with + adds one change to "
+        "the row above. From the second row on, "
+        "negative eigenvalues are repaired and the bonus is that of ucrl-vtr. "
+        "Each step is shown without and with projection of the "
         "estimates onto the simplex. The last row is ucrl-vtr.",
         "\n".join(table("step | simplex", steps)),
         "The agents themselves, with the same seeds:",
         "\n".join(table("learner", learners)),
-        "likelihood-vi at eps = 1 with other release schedules, and with another spread of its posterior samples; run seeds "
+        "likelihood-vi at eps = 1 with other release schedules, "
+        "and with another spread of its posterior samples; run seeds "
         f"{tried[0].seeds[0]}..{tried[0].seeds[-1]}:",
         "\n".join(table("likelihood-vi", variants)),
     ]

@@ -1,9 +1,10 @@
-"""UCRL-VTR as one would write it in a notebook beside confide's, in one process and in interleaved rounds. Ratios only: machines are noisy.
+"""UCRL-VTR as one would write it in a notebook beside confide's, in one process and in interleaved
+rounds. Ratios only: machines are noisy.
 
     python benchmarks/mixture_speed.py [--rounds 5] [--write]
 
-If the environment variable PEER_PYTHON names an interpreter that has rlberry-scool, its UCBVI is measured too, in its own grid world and in
-a process of its own.
+If the environment variable PEER_PYTHON names an interpreter that has rlberry-scool, its UCBVI is
+measured too, in its own grid world and in a process of its own.
 """
 
 import argparse
@@ -58,7 +59,8 @@ class PlainTree:
 
 
 class PlainLearner:
-    """UCRL-VTR in plain NumPy, replanned after every user: noise by a tree over all of them, repaired eigenvalues, a small bonus.
+    """UCRL-VTR in plain NumPy, replanned after every user: noise by a tree over all of them,
+    repaired eigenvalues, a small bonus.
 
     Rows are in [0, 1]^d, targets in [0, 1]: values in units of the horizon [Luyo21, Alg. 1].
     """
@@ -156,7 +158,9 @@ class PlainLearner:
 
 
 class PlainTight(PlainLearner):
-    """What confide's defaults do: centred values, rows in d - 1 dimensions, weights, the simplex (by scipy's nnls), exact regret."""
+    """What confide's defaults do: centred values, rows in d - 1 dimensions, weights, the simplex
+    (by scipy's nnls), exact regret.
+    """
 
     def __init__(self, episodes: int) -> None:
         d = len(PROBLEM.public.kernels)
@@ -241,7 +245,10 @@ def throughput(rounds: int) -> list[str]:
     times = np.array([[seconds(call) for _, call in SUBJECTS.values()] for _ in range(rounds)])
     rates = np.array([users for users, _ in SUBJECTS.values()]) / times
     lines = [
-        "| lock, eps = 1 | episodes per CPU-second | over NumPy, Alg. 1: median, range | over NumPy, same algorithm: median, range |",
+        (
+            "| lock, eps = 1 | episodes per CPU-second | over NumPy, Alg. 1: median, range | "
+            "over NumPy, same algorithm: median, range |"
+        ),
         "|---|---|---|---|",
     ]
     against = [rates / rates[:, [base]] for base in (0, 1)]
@@ -253,11 +260,16 @@ def throughput(rounds: int) -> list[str]:
         lines.append(f"| {name} | {np.median(rates[:, i]):,.0f} | {' | '.join(shown)} |")
     lines += [
         "",
-        "Agents that replan after every user are configured for 20,000 users. The others serve 1,000,000 users with the default release "
-        "schedule; they use exact transition counts unless the row says trajectories. The time includes the construction of agents and "
+        "Agents that replan after every user are configured for 20,000 users. "
+        "The others serve 1,000,000 users with the default release "
+        "schedule; they use exact transition counts unless the row says trajectories. "
+        "The time includes the construction of agents and "
         "the verification of certificates.",
         "",
-        "| required speedup, median over rounds | over NumPy, Alg. 1 | met | over NumPy, same algorithm | met |",
+        (
+            "| required speedup, median over rounds | over NumPy, Alg. 1 | met | over NumPy, "
+            "same algorithm | met |"
+        ),
         "|---|---|---|---|---|",
     ]
     for text, i, figure in (
@@ -292,7 +304,10 @@ def memory() -> list[str]:
     return [
         *lines,
         "",
-        "At most 65,536 trajectories are sampled at a time; the largest batch of K = 1e5 is smaller than that.",
+        (
+            "At most 65,536 trajectories are sampled at a time; the largest batch of K = 1e5 is "
+            "smaller than that."
+        ),
     ]
 
 
@@ -312,7 +327,10 @@ def peer() -> list[str]:
     found = subprocess.run([python, "-c", PEER], capture_output=True, text=True, check=True)
     rate = float(found.stdout.split()[-1])
     return [
-        f"rlberry-scool's UCBVI, without privacy, its default grid world, horizon 5, stage-dependent: {rate:,.0f} episodes per CPU-second."
+        (
+            "rlberry-scool's UCBVI, without privacy, its default grid world, horizon 5, "
+            f"stage-dependent: {rate:,.0f} episodes per CPU-second."
+        )
     ]
 
 

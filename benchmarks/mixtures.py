@@ -1,9 +1,10 @@
-"""Every agent for mixtures of known kernels, under one protocol: instance seed 0, run seeds 0..7, K = 1e5 (local: 4e6), delta = 1e-5.
+"""Every agent for mixtures of known kernels, under one protocol: instance seed 0, run seeds 0..7, K
+= 1e5 (local: 4e6), delta = 1e-5.
 
     python benchmarks/mixtures.py [--quick] [--write]
 
-Regret is exact; "90 %" is `Run.episodes_to(0.9)`. --quick takes two seeds of each row. With --write the tables go to
-benchmarks/results/mixtures.md.
+Regret is exact; "90 %" is `Run.episodes_to(0.9)`. --quick takes two seeds of each row. With --write
+the tables go to benchmarks/results/mixtures.md.
 """
 
 import argparse
@@ -64,7 +65,10 @@ def cells(found: Sample) -> str:
 
 
 def table(first: str, rows: Iterable[tuple[str, Sample]]) -> list[str]:
-    head = f"| {first} | regret: mean ± s.e. | median | episodes to 90 % of optimal: mean ± s.e. | median | seeds that reach it |"
+    head = (
+        f"| {first} | regret: mean ± s.e. | median | episodes to 90 % of optimal: mean ± s.e. "
+        "| median | seeds that reach it |"
+    )
     return [
         head,
         "|" + "---|" * (first.count("|") + 6),
@@ -173,7 +177,9 @@ def values(case: Case) -> str:
 
 
 def verdict(mean: float, standard_error: float, figure: float) -> str:
-    """Whether a mean is at most its reference figure, above it within two standard errors, or above it by more."""
+    """Whether a mean is at most its reference figure, above it within two standard errors, or above
+    it by more.
+    """
     if mean <= figure:
         return "yes"
     return "above, within 2 s.e." if mean - 2 * standard_error <= figure else "no"
@@ -209,7 +215,9 @@ def ratio(private: tuple[str, Sample], free: tuple[str, Sample], figure: float) 
 
 
 def figures(plan: Plan, found: dict[Case, Sample]) -> list[str]:
-    """A sentence and a table: the reference figures, and whether each measured mean is at most its figure."""
+    """A sentence and a table: the reference figures, and whether each measured mean is at most its
+    figure.
+    """
 
     def central(problem: str, agent: str, epsilon: float) -> Sample:
         return found[Case(problem, agent, joint(epsilon), seeds=plan.seeds)]
@@ -242,7 +250,10 @@ def figures(plan: Plan, found: dict[Case, Sample]) -> list[str]:
                 private, free = (
                     best(found, problem, agents, seeds, e) for e in (epsilon, math.inf)
                 )
-                what = f"{problem}, eps = {epsilon:g}: lowest regret / lowest regret without privacy, {len(seeds)} seeds"
+                what = (
+                    f"{problem}, eps = {epsilon:g}: lowest regret / lowest regret without "
+                    f"privacy, {len(seeds)} seeds"
+                )
                 lines.append((what, f"{factor:g}", *ratio(private, free, factor)))
     for problem, figure in (("lock", 2.5e4), ("rand", 3.2e5)):
         lines += [
@@ -270,8 +281,10 @@ def figures(plan: Plan, found: dict[Case, Sample]) -> list[str]:
         [line[-1] for line in lines].count(kind) for kind in ("yes", "above, within 2 s.e.", "no")
     )
     said = (
-        f"The measured value is a mean, or the ratio of two means. Of {len(lines)} values, {met} are at most their reference figure "
-        f'("yes"), {above} are above it by at most two standard errors ("above, within 2 s.e."), and {missed} are above it by more ("no").'
+        f"The measured value is a mean, or the ratio of two means. Of {len(lines)} values, "
+        f"{met} are at most their reference figure "
+        f'("yes"), {above} are above it by at most two standard errors ("above, within 2 s.e."), '
+        f'and {missed} are above it by more ("no").'
     )
     head = ["| measurement | reference figure (at most) | measured | met |", "|---|---|---|---|"]
     return [said, "", *head, *("| " + " | ".join(line) + " |" for line in lines)]
@@ -287,9 +300,12 @@ def main() -> None:
     found = measured(case for cases in sections.values() for case in cases)
     seeds = f"run seeds {plan.seeds[0]}..{plan.seeds[-1]}"
     parts = [
-        f'The instance seed is 0 unless the title says otherwise; {seeds}, delta = {DELTA:g}. Regret is exact. "Episodes to 90 % of '
-        'optimal" is the smallest k such that the average value over users (j, 1.25 j] is at least 90 % of the way from uniform to optimal '
-        "play, for every j from k to min(10 k, K / 1.25). `uniform` and `no-data` (planning with equal weights) do not depend on the seed. "
+        f"The instance seed is 0 unless the title says otherwise; {seeds}, delta = {DELTA:g}. "
+        'Regret is exact. "Episodes to 90 % of '
+        'optimal" is the smallest k such that the average value over users (j, '
+        "1.25 j] is at least 90 % of the way from uniform to optimal "
+        "play, for every j from k to min(10 k, K / 1.25). `uniform` and `no-data` (planning with "
+        "equal weights) do not depend on the seed. "
         "With known rewards linopt-vi is ucrl-vtr.",
         "## Reference figures\n\n" + "\n".join(figures(plan, found)),
     ]

@@ -1,7 +1,9 @@
-"""TabularPSRL without privacy beside a straightforward posterior sampling in NumPy, one user after the other, in the same process.
-Ours are timed with the evaluation of their regret, those in NumPy without.
+"""TabularPSRL without privacy beside a straightforward posterior sampling in NumPy, one user after
+the other, in the same process. Ours are timed with the evaluation of their regret, those in NumPy
+without.
 
-By hand: python benchmarks/numpy_psrl.py [USERS]. The figures are in benchmarks/results/large_tables.md.
+By hand: python benchmarks/numpy_psrl.py [USERS]. The figures are in
+benchmarks/results/large_tables.md.
 """
 
 import sys
@@ -15,7 +17,9 @@ from confide.problems import garnet, riverswim
 
 
 def numpy_psrl(problem, episodes, seed):
-    """A model from a Dirichlet posterior, its best policy by backward induction, and one episode of it, for every user: its policies."""
+    """A model from a Dirichlet posterior, its best policy by backward induction, and one episode of
+    it, for every user: its policies.
+    """
     rng = np.random.default_rng(seed)
     P, r, H = problem.transitions.dense()[0], problem.rewards, problem.horizon
     S, A = P.shape[:2]
@@ -41,7 +45,10 @@ def numpy_psrl(problem, episodes, seed):
 def main():
     users = int(sys.argv[1]) if len(sys.argv) > 1 else 2_000
     print(
-        "| problem | ours, users per CPU second | NumPy, users per CPU second | ratio | regret / uniform play: ours | NumPy |\n"
+        (
+            "| problem | ours, users per CPU second | NumPy, users per CPU second | ratio | "
+            "regret / uniform play: ours | NumPy |\n"
+        )
         + "|---" * 6
         + "|"
     )
@@ -67,7 +74,10 @@ def main():
         )
         uniform = users * (problem.optimal_value - problem.uniform_value)
         print(
-            f"| {problem.name} | {fast:,.0f} | {slow:,.0f} | {fast / slow:.0f} | {ours(users, 1) / uniform:.4f} | {lost / uniform:.4f} |",
+            (
+                f"| {problem.name} | {fast:,.0f} | {slow:,.0f} | {fast / slow:.0f} | "
+                f"{ours(users, 1) / uniform:.4f} | {lost / uniform:.4f} |"
+            ),
             flush=True,
         )
 

@@ -2,8 +2,9 @@
 
     python benchmarks/observations.py [--quick] [--write] [--keep FILE] [--seconds 15]
 
---quick takes two seeds and a tenth of the users. With --write the table goes to benchmarks/results/observations.md. --keep
-stores the value of each run in a file, and takes those that are there. After --seconds no further run begins.
+--quick takes two seeds and a tenth of the users. With --write the table goes to
+benchmarks/results/observations.md. --keep stores the value of each run in a file, and takes those
+that are there. After --seconds no further run begins.
 """
 
 import argparse
@@ -37,7 +38,9 @@ TESTED = 200
 
 
 def cart_features(observation: np.ndarray) -> np.ndarray:
-    """A constant, the four numbers in units of the largest ones, and three products, for each action."""
+    """A constant, the four numbers in units of the largest ones, and three products, for each
+    action.
+    """
     position, speed = observation[0] / 2.4, np.tanh(observation[1])
     angle, turning = observation[2] / 0.21, np.tanh(observation[3])
     shape = [1.0, position, speed, angle, turning, angle * turning, angle**2, turning**2]
@@ -143,7 +146,10 @@ def rows(seeds: range, share: float, kept: Kept) -> list[str]:
                 case = problem, number, REQUESTS[request], calibration, seed
                 label = f"{name}, {number}, {request}, {calibration}, {seed}"
                 found.append(kept.value(label, partial(learned, *case)))
-            row = f"| {name} | {number:,} | {request} | {calibration} | {cell(found)} | {min(found):.2f} |"
+            row = (
+                f"| {name} | {number:,} | {request} | {calibration} | {cell(found)} | "
+                f"{min(found):.2f} |"
+            )
             print(row, flush=True)
             lines.append(row)
     return lines
@@ -160,7 +166,8 @@ def main() -> None:
     kept = Kept(arguments.keep, arguments.seconds)
     scales = "; ".join(f"{name}: {world.scale}" for name, world in WORLDS.items())
     said = (
-        f"Seeds {seeds[0]} to {seeds[-1]}, mean ± standard error over seeds. The return is an average "
+        f"Seeds {seeds[0]} to {seeds[-1]}, mean ± standard error over seeds. "
+        "The return is an average "
         f"over {TESTED} new users of the last policy. delta = 1e-5. {scales}."
     )
     text = "\n\n".join([said, "\n".join(rows(seeds, share, kept))]) + "\n"

@@ -3,14 +3,17 @@
     python benchmarks/offline.py [--quick] [--write]
 
 Worlds (discount .95, trajectories of 20 transitions, uniform behaviour unless it is narrow):
-- grid: 6 x 6, four moves, which with probability .2 go in one of the other three directions instead; walls stop. Starts are uniform, a
-  corner pays 1 and ends the trajectory. Rewards and the end are public.
+- grid: 6 x 6, four moves, which with probability .2 go in one of the other three directions
+  instead; walls stop. Starts are uniform, a corner pays 1 and ends the trajectory. Rewards and the
+  end are public.
 - riverswim: 6 states. garnet: S = 50, A = 5, 3 successors, instances 0 to 4.
-- narrow: grid, garnet and riverswim in which one action, chosen at random for each state, is taken 94 % of the time.
-Constants of the library were chosen on the grid, riverswim, garnets 100 and 101 and other narrow behaviours, with other seeds.
-Scores are (V - V_b) / (V* - V_b) of values without a horizon, V_b the behaviour's; where the plan says "as logged", the behaviour's actions
-are taken. Pessimism 0 is the best guess, whether or not it passes the test. Values of the 20 targets are those of 21 steps. The
-targets are mixtures of the behaviour with the optimal policy and with policies that are optimal in about 70 % of the states.
+- narrow: grid, garnet and riverswim in which one action, chosen at random for each state, is taken
+  94 % of the time. Constants of the library were chosen on the grid, riverswim, garnets 100 and 101
+  and other narrow behaviours, with other seeds. Scores are (V - V_b) / (V* - V_b) of values without
+  a horizon, V_b the behaviour's; where the plan says "as logged", the behaviour's actions are
+  taken. Pessimism 0 is the best guess, whether or not it passes the test. Values of the 20 targets
+  are those of 21 steps. The targets are mixtures of the behaviour with the optimal policy and with
+  policies that are optimal in about 70 % of the states.
 """
 
 import argparse

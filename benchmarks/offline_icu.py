@@ -1,15 +1,19 @@
 """ICU-Sepsis from a log: all 12.8 million cells (s, a, s') in one release, nothing about them public.
 
-    python benchmarks/offline_icu.py [--people 1000000] [--seeds 3] [--epsilons 1 10] [--smaller] [--write]
+    python benchmarks/offline_icu.py [--people 1000000] [--seeds 3] [--epsilons 1 10] \\
+        [--smaller] [--write]
 
-716 states, 25 actions, discount 1; a patient survives (1) or dies (0). The behaviour takes a clinician's action half of the time, and
-any action with the same probability otherwise. The first 10 transitions of a patient count; rewards and ends are public. The plan has
-pessimism 1, the default, for every epsilon. Scores and the 20 targets are those of `offline.py`. delta = 1e-6, replace.
-With --smaller, public knowledge makes the table smaller. Clusters: k-means of the states' mean vital signs and laboratory values, which the
-ICU-Sepsis package has for each state (in a hospital: of somebody else's patients); death, survival and the end are states of their own. The
-plan is lifted to the states. Support: the transitions that have positive probability in the package, 1.5 million cells, are public.
-The share of unseen visits from which on rows are projected was set after another seed, the first one of `offline.py`. The machine was
-shared: seconds are an upper bound.
+716 states, 25 actions, discount 1; a patient survives (1) or dies (0). The behaviour takes a
+clinician's action half of the time, and any action with the same probability otherwise. The first
+10 transitions of a patient count; rewards and ends are public. The plan has pessimism 1, the
+default, for every epsilon. Scores and the 20 targets are those of `offline.py`. delta = 1e-6,
+replace. With --smaller, public knowledge makes the table smaller. Clusters: k-means of the states'
+mean vital signs and laboratory values, which the ICU-Sepsis package has for each state (in a
+hospital: of somebody else's patients); death, survival and the end are states of their own. The
+plan is lifted to the states. Support: the transitions that have positive probability in the
+package, 1.5 million cells, are public. The share of unseen visits from which on rows are projected
+was set after another seed, the first one of `offline.py`. The machine was shared: seconds are an
+upper bound.
 """
 
 import argparse
@@ -74,7 +78,10 @@ def measured(world, people, epsilons, seeds):
                 planned - released,
             )
             print(
-                f"seed {seed} epsilon {epsilon:g} {model.rows.method} missed {model.rows.missed:.2f}:",
+                (
+                    f"seed {seed} epsilon {epsilon:g} {model.rows.method} missed "
+                    f"{model.rows.missed:.2f}:"
+                ),
                 np.round(row, 4),
                 flush=True,
             )

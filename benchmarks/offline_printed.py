@@ -1,12 +1,15 @@
-"""DP-APVI as printed [QiaoWang22] beside the model of `confide.offline`: what each learns, by the number of people.
+"""DP-APVI as printed [QiaoWang22] beside the model of `confide.offline`: what each learns, by the
+number of people.
 
     python benchmarks/offline_printed.py [--quick] [--write]
 
-Worlds: riverswim with 4 states and 20 steps, and one with 2 states and 3 steps; the behaviour is uniform and rewards are public. Scores are
-(V - V_b) / (V* - V_b), V_b the value of the behaviour, from the true table; three seeds each. "penalty below H": the share of rows
-(h, s, a) in which the penalty is less than the largest value. "worth something": the share of steps and states in which an action is worth
-more than its penalty; elsewhere the policy takes action 0, which is no choice that was learned. The model plans with pessimism 1 and
-discount .99; where it says "as logged", the behaviour's actions are taken. delta = 1e-6; epsilon is the nominal one.
+Worlds: riverswim with 4 states and 20 steps, and one with 2 states and 3 steps; the behaviour is
+uniform and rewards are public. Scores are (V - V_b) / (V* - V_b), V_b the value of the behaviour,
+from the true table; three seeds each. "penalty below H": the share of rows (h, s, a) in which the
+penalty is less than the largest value. "worth something": the share of steps and states in which an
+action is worth more than its penalty; elsewhere the policy takes action 0, which is no choice that
+was learned. The model plans with pessimism 1 and discount .99; where it says "as logged", the
+behaviour's actions are taken. delta = 1e-6; epsilon is the nominal one.
 """
 
 import argparse

@@ -1,8 +1,10 @@
-"""Counting transitions (S = 50, A = 5, K = 20) of a logged garnet beside the bare Parquet scan of the same columns, and what follows.
+"""Counting transitions (S = 50, A = 5, K = 20) of a logged garnet beside the bare Parquet scan of
+the same columns, and what follows.
 
     python benchmarks/offline_speed.py [--rows 20000000] [--write]
 
-All in one run, by CPU time on one core, medians, so that ratios mean something on a noisy machine; peak memory in a process of its own.
+All in one run, by CPU time on one core, medians, so that ratios mean something on a noisy machine;
+peak memory in a process of its own.
 """
 
 import argparse

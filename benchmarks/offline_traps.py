@@ -1,11 +1,14 @@
-"""Plans from logs of narrow behaviour in small worlds with bad states that are rarely entered: how often are they worse than behaviour?
+"""Plans from logs of narrow behaviour in small worlds with bad states that are rarely entered: how
+often are they worse than behaviour?
 
     python benchmarks/offline_traps.py [--quick] [--write]
 
-trap: three states. One action is worth less than it looks: with probability .05 or .02 it leads to a state without rewards for ever.
-random: 4 to 8 states, 2 to 4 actions, each row with 1 to 3 successors, one state that is never left and pays nothing; a third of the rows
-lead there with probability .01 to .1. One action, the best one in half of the states, is taken 90 to 97 % of the time. Each run has a new
-world. Discount .95, 21 steps, delta = 1e-6, replace, pessimism 1. Worse: by more than .01 of the gap between behaviour and best policy.
+trap: three states. One action is worth less than it looks: with probability .05 or .02 it leads to
+a state without rewards for ever. random: 4 to 8 states, 2 to 4 actions, each row with 1 to 3
+successors, one state that is never left and pays nothing; a third of the rows lead there with
+probability .01 to .1. One action, the best one in half of the states, is taken 90 to 97 % of the
+time. Each run has a new world. Discount .95, 21 steps, delta = 1e-6, replace, pessimism 1. Worse:
+by more than .01 of the gap between behaviour and best policy.
 """
 
 import argparse

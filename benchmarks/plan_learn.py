@@ -1,14 +1,19 @@
-"""How many people until what is learned beats what was done: predicted by `confide plan learn`, and measured.
+"""How many people until what is learned beats what was done: predicted by `confide plan learn`, and
+measured.
 
     python benchmarks/plan_learn.py [--quick] [--write]
 
-Predicted and measured is the number of people from which on the plan (pessimism 1) is at least 10 % of the way from what was done to the
-best policy, in half of the runs. delta = 1e-6, replace. Worlds are those of `offline.py`; garnets have 5 actions and 3 successors.
-- `exact` predicts with the world itself as the stand-in: its dynamics and behaviour are assumed to be known. Counts are drawn, not people.
-- `sizes` predicts with a random table (garnet) as the stand-in, which has as many states, actions, successors and rewarded states, the same
-  discount, and behaviour that is as narrow. Who knows these numbers only has such a stand-in.
-- `measured`: logs of simulated people, other seeds. The share of 40 runs that learn is measured at .7, 1 and 1.3 times the exact
-  prediction, then by bisection around one half; the number of people at one half is interpolated.
+Predicted and measured is the number of people from which on the plan (pessimism 1) is at least 10 %
+of the way from what was done to the best policy, in half of the runs. delta = 1e-6, replace. Worlds
+are those of `offline.py`; garnets have 5 actions and 3 successors.
+- `exact` predicts with the world itself as the stand-in: its dynamics and behaviour are assumed to
+  be known. Counts are drawn, not people.
+- `sizes` predicts with a random table (garnet) as the stand-in, which has as many states, actions,
+  successors and rewarded states, the same discount, and behaviour that is as narrow. Who knows
+  these numbers only has such a stand-in.
+- `measured`: logs of simulated people, other seeds. The share of 40 runs that learn is measured at
+  .7, 1 and 1.3 times the exact prediction, then by bisection around one half; the number of people
+  at one half is interpolated.
 """
 
 import argparse
@@ -43,7 +48,9 @@ def predicted(world, epsilon, runs=40):
 
 
 def of_sizes(world):
-    """A garnet with as many states, actions, successors and rewarded states, and behaviour that is as narrow."""
+    """A garnet with as many states, actions, successors and rewarded states, and behaviour that is
+    as narrow.
+    """
     (S, A), successors = (
         world.rewards.shape,
         round((world.P > 0).sum(axis=2)[~world.terminal].mean()),
@@ -64,7 +71,9 @@ def share(world, people, epsilon, runs):
 
 
 def measured(world, epsilon, guess, runs):
-    """The number of people at which half of the runs learn, and the shares at .7, 1 and 1.3 times the guess."""
+    """The number of people at which half of the runs learn, and the shares at .7, 1 and 1.3 times
+    the guess.
+    """
     found = {times: share(world, round(times * guess), epsilon, runs) for times in (0.7, 1.0, 1.3)}
     shown = list(found.values())
     while min(found.values()) > 0.5:

@@ -3,9 +3,11 @@
     PYTHONPATH=OTHER/src python benchmarks/processors.py --users 400 --json before.json
     python benchmarks/processors.py --users 400 --before before.json --write
 
-A server learns from simulated devices, and keeps each release. Processes with other kernels of OpenBLAS, without NumPy's CPU features, with
-numba for a generic processor, and with one or two threads plan the rounds anew from the same bytes. Each then makes a message, and the
-server that made the release takes it or refuses it. Numbers of another version (--before) stand beside the new ones.
+A server learns from simulated devices, and keeps each release. Processes with other kernels of
+OpenBLAS, without NumPy's CPU features, with numba for a generic processor, and with one or two
+threads plan the rounds anew from the same bytes. Each then makes a message, and the server that
+made the release takes it or refuses it. Numbers of another version (--before) stand beside the new
+ones.
 """
 
 import argparse
@@ -308,7 +310,10 @@ def page(results, before):
     agents = {key.rsplit(" ", 1)[0] for counts in results.values() for key in counts["which"]}
     answers = {answer for counts in results.values() for answer in counts["answers"]}
     last = (
-        f"Only rounds of {', '.join(sorted(agents))} differ. The server answers {', '.join(sorted(answers))}."
+        (
+            f"Only rounds of {', '.join(sorted(agents))} differ. The server answers "
+            f"{', '.join(sorted(answers))}."
+        )
         if agents
         else "No round differs."
     )

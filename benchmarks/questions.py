@@ -1,8 +1,10 @@
-"""QuestionsVI at delta = 0 beside LikelihoodVI at delta = 1e-5: instance seed 0, K = 1e5, run seeds 300..315, which nothing was chosen on.
+"""QuestionsVI at delta = 0 beside LikelihoodVI at delta = 1e-5: instance seed 0, K = 1e5, run seeds
+300..315, which nothing was chosen on.
 
     python benchmarks/questions.py [--quick] [--write]
 
-Regret is exact. --quick takes two seeds of each row. With --write the table goes to benchmarks/results/questions.md.
+Regret is exact. --quick takes two seeds of each row. With --write the table goes to
+benchmarks/results/questions.md.
 """
 
 import argparse
@@ -24,7 +26,9 @@ FRESH = range(300, 316)
 
 
 def larger_lock() -> LinearMixtureMDP:
-    """S = 60, A = 8, H = 8, d = 10: a lock with jumps of 10 and a second idle kernel (stay .4, left .3, right .3)."""
+    """S = 60, A = 8, H = 8, d = 10: a lock with jumps of 10 and a second idle kernel (stay .4, left
+    .3, right .3).
+    """
     known = lock(0, states=60, actions=8, horizon=8, jump=10)
     states = np.arange(60)
     idle = np.zeros((60, 8, 60))
@@ -74,7 +78,8 @@ def costs() -> list[str]:
             run(agent, problem, seed=0)
             times = f"{1e3 * float(np.median(agent.times)):.0f} ms | {process_time() - begun:.1f} s"
             lines.append(
-                f"| {name} | {episodes:,} | {len(agent.times)} | {times} | {len(agent.save()) / 1e3:.0f} kB |"
+                f"| {name} | {episodes:,} | {len(agent.times)} | {times} | "
+                f"{len(agent.save()) / 1e3:.0f} kB |"
             )
     return lines
 
@@ -101,16 +106,25 @@ def main() -> None:
     results = measured(cases.values())
     found = {key: results[case] for key, case in cases.items()}
     lines = [
-        "| problem | agent | epsilon | regret: mean ± s.e. | median | largest | against the best without privacy |",
+        (
+            "| problem | agent | epsilon | regret: mean ± s.e. | median | largest | "
+            "against the best without privacy |"
+        ),
         "|" + "---|" * 7,
     ]
     for (problem, agent, kind), sample in found.items():
         best = min(found[problem, other, "none"].regret.mean() for other in AGENTS)
         values = sample.regret
-        shown = f"{number(values.mean())} ± {number(error(values))} | {number(float(np.median(values)))} | {number(values.max())}"
+        shown = (
+            f"{number(values.mean())} ± {number(error(values))} | "
+            f"{number(float(np.median(values)))} | {number(values.max())}"
+        )
         lines.append(f"| {problem} | `{agent}` | {kind} | {shown} | {values.mean() / best:.1f} x |")
     about = f"{__doc__.splitlines()[0]} Larger lock: {larger_lock.__doc__}"
-    spent = "Seconds are those of one core, at epsilon = 1. The saved state grows with the rounds only, by the table of questions."
+    spent = (
+        "Seconds are those of one core, at epsilon = 1. The saved state grows with the "
+        "rounds only, by the table of questions."
+    )
     record(
         "Questions",
         "\n".join([about, "", *lines, "", spent, "", *costs(), ""]),

@@ -1,4 +1,6 @@
-"""Printing a table, and writing it into benchmarks/results with the commit and the arguments that made it."""
+"""Printing a table, and writing it into benchmarks/results with the commit and the arguments that
+made it.
+"""
 
 import os
 import platform
@@ -18,14 +20,18 @@ def commit() -> str:
 
 def machine() -> str:
     """Of a benchmark: what its speed depends on."""
-    return f"{os.cpu_count()} cores ({platform.machine()}), {platform.system()}, Python {platform.python_version()}"
+    return (
+        f"{os.cpu_count()} cores ({platform.machine()}), {platform.system()}, "
+        f"Python {platform.python_version()}"
+    )
 
 
 def record(title: str, text: str, *, write: bool, page: str | None = None) -> None:
     """`page`: its name, if a script writes several."""
     print(text)
     if write:
-        # Where a file lies on this machine is nobody's business, and says nothing about the numbers.
+        # Where a file lies on this machine is nobody's business, and says nothing about the
+        # numbers.
         arguments = ["PATH" if Path(text).is_absolute() else text for text in sys.argv[1:]]
         command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *arguments])
         made = f"Made by `{command}` at commit {commit()} on {machine()}."

@@ -3,9 +3,9 @@
     python benchmarks/run_speed.py --other OTHER/src [--rounds 9] [--write] [AGENT ...]
 
 Each version has one process that lives as long as the benchmark, so neither compiling nor importing
-is measured. A round makes the agent and runs it, with the seed of the round. A ratio above one means
-that this version is faster. Clocks of a machine drift, so both versions of a round are measured one
-after the other, and the version that begins changes from round to round.
+is measured. A round makes the agent and runs it, with the seed of the round. A ratio above one
+means that this version is faster. Clocks of a machine drift, so both versions of a round are
+measured one after the other, and the version that begins changes from round to round.
 """
 
 import argparse

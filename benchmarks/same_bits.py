@@ -2,9 +2,10 @@
 
     python benchmarks/same_bits.py OLD NEW [--only questions-vi]
 
-OLD and NEW are checkouts of confide. Each of them runs its own copy of this file, with its own source code, so that a copy may
-follow when a public name moves. A copy writes digests of plain arrays and numbers under fixed names, and these are compared.
-All noise is fast noise of a fixed seed. Instead of a checkout, OLD may be a file that `--write` wrote on the same machine:
+OLD and NEW are checkouts of confide. Each of them runs its own copy of this file, with its own
+source code, so that a copy may follow when a public name moves. A copy writes digests of plain
+arrays and numbers under fixed names, and these are compared. All noise is fast noise of a fixed
+seed. Instead of a checkout, OLD may be a file that `--write` wrote on the same machine:
 
     python benchmarks/same_bits.py --write digests.json
 
@@ -105,7 +106,8 @@ def read_digests(place: Path, label: str, given: argparse.Namespace) -> Digests:
 def environment(checkout: Path) -> dict[str, str]:
     """One thread, the checkout's source code, and kernels that were compiled from it.
 
-    A cached kernel does not notice when a kernel that it calls changes. So kernels are cached under a digest of all of them.
+    A cached kernel does not notice when a kernel that it calls changes. So kernels are cached under
+    a digest of all of them.
     """
     source = checkout / "src"
     kernels = sorted([*source.rglob("*kernels.py"), *source.rglob("_jit.py")])

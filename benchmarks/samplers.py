@@ -28,7 +28,9 @@ def numpy_episode(P, rewards, start, weights, rng):
 
 
 def numpy_batch(P, rewards, start, weights, users, rng):
-    """All users at once, one step at a time: cumulative probabilities and comparisons, no Python loop over users."""
+    """All users at once, one step at a time: cumulative probabilities and comparisons, no Python
+    loop over users.
+    """
     H, S, A = rewards.shape
     s = np.searchsorted(np.cumsum(start), rng.random(users), side="right").clip(0, S - 1)
     total = np.zeros(users)
@@ -86,7 +88,10 @@ def main() -> None:
     run(Uniform(problem.public, episodes=10**6), problem)
     lines += [
         "",
-        f"A run of the uniform agent for 1e6 episodes: {time.process_time() - start:.3f} CPU-seconds.",
+        (
+            f"A run of the uniform agent for 1e6 episodes: {time.process_time() - start:.3f} "
+            "CPU-seconds."
+        ),
     ]
     text = "\n".join(lines) + "\n"
     record("Samplers", text, write=arguments.write)

@@ -1,4 +1,5 @@
-"""The crash matrix of the service with many kills: -9 at each point, joint and local, and the two broken twins.
+"""The crash matrix of the service with many kills: -9 at each point, joint and local, and the two
+broken twins.
 
 Everything happens on SQLite and on PostgreSQL.
 
@@ -45,7 +46,10 @@ def rows(database, address, kills):
     for point in POINTS:
         for trust in ("joint", "local"):
             done, problems, told, releases = matrix(point, trust, kills, address=address)
-            row = f"| {database} | {point} | {trust} | {done} | {told} | {releases} | {len(problems)} |"
+            row = (
+                f"| {database} | {point} | {trust} | {done} | {told} | {releases} | "
+                f"{len(problems)} |"
+            )
             print(row, flush=True)
             yield row, done
     for twin, point in ((AnswersBeforeCommit, "summed"), (ShowsBeforeCommit, "drawn")):
@@ -65,14 +69,19 @@ def main():
         measured = [*rows("SQLite", lambda: None, given.kills)]
         measured += rows("PostgreSQL", server.url, given.kills)
     lines = [
-        "| database | killed | trust | kills | people who were told that they count | releases seen | lost, doubled or two-faced |",
+        (
+            "| database | killed | trust | kills | people who were told that they count | "
+            "releases seen | lost, doubled or two-faced |"
+        ),
         "|---" * 7 + "|",
         *(row for row, _ in measured),
     ]
     text = (
         f"{sum(kills for _, kills in measured)} kills. "
-        "A service is killed with -9 at a point of the crash matrix, again and again; devices retry the same bytes. At the end "
-        "everybody who was told to be counted is counted once, sums are those of the people in their batches, and no "
+        "A service is killed with -9 at a point of the crash matrix, again and again; "
+        "devices retry the same bytes. At the end "
+        "everybody who was told to be counted is counted once, "
+        "sums are those of the people in their batches, and no "
         "release has two faces. The last two rows of each database "
         "are services that are broken on purpose: what goes wrong in them is found.\n\n"
     )

@@ -1,9 +1,12 @@
-"""A service whose disk fills up while people report: 503, nothing lost, and it goes on by itself when there is room again.
+"""A service whose disk fills up while people report: 503, nothing lost, and it goes on by itself
+when there is room again.
 
-    python benchmarks/service_full_disk.py FOLDER        # an empty folder on a small disk, such as a tmpfs of 6 MB
+    # an empty folder on a small disk, such as a tmpfs of 6 MB
+    python benchmarks/service_full_disk.py FOLDER
 
-A file fills the disk but for some room. People report until the service refuses. Then the file goes, those who were refused send the same
-bytes again, and the database is verified: everybody who was told to be counted is counted, once.
+A file fills the disk but for some room. People report until the service refuses. Then the file
+goes, those who were refused send the same bytes again, and the database is verified: everybody who
+was told to be counted is counted, once.
 """
 
 import argparse
@@ -66,7 +69,8 @@ def main():
             code = sent(key, subject, nonce)
             (told if code == 201 else refused)[subject] = (nonce, code)
         print(
-            f"{len(told):,} counted, then {sorted({code for _, code in refused.values()})}; ready: {ready()}"
+            f"{len(told):,} counted, then {sorted({code for _, code in refused.values()})}; "
+            f"ready: {ready()}"
         )
         filler.unlink()
         start = time.monotonic()
@@ -76,7 +80,8 @@ def main():
         again = [sent(key, subject, nonce) for subject, (nonce, _) in refused.items()]
         once = [sent(key, subject, nonce) for subject, (nonce, _) in list(told.items())[-100:]]
         print(
-            f"the refused, the same bytes again: {sorted(set(again))}; the last counted ones again: {sorted(set(once))}"
+            f"the refused, the same bytes again: {sorted(set(again))}; "
+            f"the last counted ones again: {sorted(set(once))}"
         )
     finally:
         server.send_signal(signal.SIGTERM)

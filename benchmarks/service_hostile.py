@@ -1,4 +1,5 @@
-"""What hostile clients cost a service: bodies of a gigabyte, and connections that never send a request.
+"""What hostile clients cost a service: bodies of a gigabyte, and connections that never send a
+request.
 
 python benchmarks/service_hostile.py --write
 """
@@ -22,10 +23,15 @@ from record import record
 PORT = 18740
 PART = b"10000\r\n" + b"x" * 2**16 + b"\r\n"
 GIGABYTE = 2**30
-RUN = 'name = "demo"\nagent = "likelihood-vi"\nproblem = "lock"\nepsilon = 1.0\ndelta = 1e-5\nusers = 100000\nnoise = "fast"\n'
+RUN = (
+    'name = "demo"\nagent = "likelihood-vi"\nproblem = "lock"\nepsilon = 1.0\ndelta = 1e-5\n'
+    'users = 100000\nnoise = "fast"\n'
+)
 INTRODUCTION = (
-    "`confide serve` in a process of its own, on loopback, with its usual limits; other work was going on on the same cores. Taken: what "
-    "the client could send before it was answered and cut off, the buffers of the system included. Memory: the largest resident set of the "
+    "`confide serve` in a process of its own, on loopback, with its usual limits; "
+    "other work was going on on the same cores. Taken: what "
+    "the client could send before it was answered and cut off, "
+    "the buffers of the system included. Memory: the largest resident set of the "
     "server so far. Meanwhile: the slowest of 20 reads of the newest release by somebody else."
 )
 
@@ -35,7 +41,9 @@ def memory(pid):
 
 
 def gigabyte(key, announced, results):
-    """Sends a body of 1 GB; the first line of the answer, and how many bytes were taken before the connection ended."""
+    """Sends a body of 1 GB; the first line of the answer, and how many bytes were taken before the
+    connection ended.
+    """
     sent, said = 0, b""
     length = b"Content-Length: %d" % GIGABYTE if announced else b"Transfer-Encoding: chunked"
     lines = [

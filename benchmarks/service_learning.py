@@ -1,7 +1,8 @@
 """Learning over HTTP against the same run in one process: final values, joint and local.
 
-A crowd of simulated people uses a real server through the Python client: up to 2,000 of them are in flight at the same time; some are late,
-some send their report twice, some stay silent for ever, and 1 % send nonsense.
+A crowd of simulated people uses a real server through the Python client: up to 2,000 of them are in
+flight at the same time; some are late, some send their report twice, some stay silent for ever, and
+1 % send nonsense.
 
     python benchmarks/service_learning.py --seeds 4 --write
 """
@@ -74,11 +75,14 @@ def alone(trust, seed):
 
 
 def over_the_network(trust, seed, folder):
-    """Through HTTP; the final value, what became of people, and what the database says of the promise."""
+    """Through HTTP; the final value, what became of people, and what the database says of the
+    promise.
+    """
     asked = ASKED[trust]
     run = Path(folder) / "run.toml"
     run.write_text(
-        f'name = "crowd"\nagent = "likelihood-vi"\nproblem = "lock"\ntrust = "{trust}"\nepsilon = {asked.epsilon}\ndelta = {asked.delta}\n'
+        f'name = "crowd"\nagent = "likelihood-vi"\nproblem = "lock"\ntrust = "{trust}"\n'
+        f"epsilon = {asked.epsilon}\ndelta = {asked.delta}\n"
         f'users = {USERS}\nnoise = "fast"\nseed = {seed}\n[batch]\nschedule = {EVERY}\n'
     )
     command = [
@@ -195,11 +199,14 @@ def main():
         said = ", ".join(f"{count:,} {name}" for name, count in sorted(total.items()))
         apart = (two.mean() - one.mean()) / error
         lines.append(
-            f"| {trust} | {one.mean():.4f} ({len(one)} runs) | {two.mean():.4f} ({len(two)} runs) | {apart:+.2f} | {said} |"
+            f"| {trust} | {one.mean():.4f} ({len(one)} runs) | {two.mean():.4f} ({len(two)} runs) "
+            f"| {apart:+.2f} | {said} |"
         )
     text = (
-        f"`likelihood-vi` on `lock`, {USERS:,} users, a release after each {EVERY}; optimal value {WORLD.optimal_value:.4f}. Joint: "
-        f"{ASKED['joint']}; local: {ASKED['local']}. `confide service verify` held for every database: each person was counted once.\n\n"
+        f"`likelihood-vi` on `lock`, {USERS:,} users, a release after each {EVERY}; "
+        f"optimal value {WORLD.optimal_value:.4f}. Joint: "
+        f"{ASKED['joint']}; local: {ASKED['local']}. `confide service verify` held for every "
+        "database: each person was counted once.\n\n"
     )
     record("Learning over HTTP", text + "\n".join(lines) + "\n", write=given.write)
 

@@ -1,7 +1,9 @@
-"""How many durable reports per second, beside a bare Starlette app and a bare SQLite loop, in the same run.
+"""How many durable reports per second, beside a bare Starlette app and a bare SQLite loop, in the
+same run.
 
 python benchmarks/service_load.py --write
-python benchmarks/service_load.py --reports 1000000 --write    # memory and database over so many reports, joint
+# memory and database over so many reports, joint
+python benchmarks/service_load.py --reports 1000000 --write
 """
 
 import argparse
@@ -24,12 +26,15 @@ from record import record
 PORT = 18730
 CONNECTIONS = 64
 INTRODUCTION = (
-    "Reports are durable (SQLite, WAL, synchronous=FULL) before they are answered: `likelihood-vi` on `lock`, 64 connections on loopback, "
-    "one process. Bare Starlette parses the same body and answers. The servers wait side by side and are asked in turn, in rounds of a few "
+    "Reports are durable (SQLite, WAL, synchronous=FULL) before they are answered: "
+    "`likelihood-vi` on `lock`, 64 connections on loopback, "
+    "one process. Bare Starlette parses the same body and answers. "
+    "The servers wait side by side and are asked in turn, in rounds of a few "
     "seconds: the table has medians over rounds."
 )
 MEMORY = (
-    "One service on SQLite takes durable reports of a joint run (`likelihood-vi` on `lock`) into one open batch, over 64 connections. "
+    "One service on SQLite takes durable reports of a joint run (`likelihood-vi` on `lock`) into "
+    "one open batch, over 64 connections. "
     "For speed see [load](service_load.md)."
 )
 EPISODE = {
@@ -121,7 +126,9 @@ def sqlite_loop(seconds):
 
 
 def load(port, pid, make, seconds):
-    """Requests over many connections, one at a time on each; rate, server CPU per request in us, and latencies in ms."""
+    """Requests over many connections, one at a time on each; rate, server CPU per request in us,
+    and latencies in ms.
+    """
     chosen, waiting = selectors.DefaultSelector(), {}
     for _ in range(CONNECTIONS):
         one = socket.create_connection(("127.0.0.1", port))
@@ -190,7 +197,10 @@ def started(port, *arguments):
 def post(body, key=""):
     head = "POST /v1/runs/load/reports HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
     data = json.dumps(body).encode()
-    lines = f"Authorization: Bearer {key}\r\nIdempotency-Key: {secrets.token_urlsafe(16)}\r\nContent-Length: {len(data)}\r\n\r\n"
+    lines = (
+        f"Authorization: Bearer {key}\r\nIdempotency-Key: {secrets.token_urlsafe(16)}\r\n"
+        f"Content-Length: {len(data)}\r\n\r\n"
+    )
     return (head + lines).encode() + data
 
 
@@ -198,7 +208,11 @@ GET = b"GET /v1/runs/load/release HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 def measure(seconds, rounds):
-    """Each figure of each round. The servers wait side by side and are asked in turn: the speed of the machine changes over minutes."""
+    """Each figure of each round.
+
+    The servers wait side by side and are asked in turn: the speed of the machine changes over
+    minutes.
+    """
     import base64
 
     rows = {}
@@ -241,7 +255,9 @@ def measure(seconds, rounds):
 
 
 def flat(reports):
-    """Memory of the server in MB, and the size of its database, after each tenth of so many reports."""
+    """Memory of the server in MB, and the size of its database, after each tenth of so many
+    reports.
+    """
     with tempfile.TemporaryDirectory(dir=".") as folder:
         server = started(PORT, "service", PORT, "joint", folder)
         key, sent, start = Path(folder, "key").read_text(), 0, time.monotonic()
@@ -261,7 +277,8 @@ def flat(reports):
             )
             rate = sent / (time.monotonic() - start)
             lines.append(
-                f"| {sent:,} | {rate:,.0f} | {memory(server.pid):.0f} | {files:.0f} | {max(late):.1f} |"
+                f"| {sent:,} | {rate:,.0f} | {memory(server.pid):.0f} | {files:.0f} | "
+                f"{max(late):.1f} |"
             )
             print(lines[-1], flush=True)
         _stopped(server)
@@ -320,7 +337,8 @@ def main():
                 rows[f"service, {trust}: {method}"][:, 0] / rows[f"bare Starlette: {method}"][:, 0]
             )
             lines.append(
-                f"| {method}, {trust} | {np.median(ratios):.2f} | {ratios.min():.2f} | {ratios.max():.2f} |"
+                f"| {method}, {trust} | {np.median(ratios):.2f} | {ratios.min():.2f} | "
+                f"{ratios.max():.2f} |"
             )
     table = "\n".join(lines)
     record("The service under load", f"{INTRODUCTION}\n\n{table}\n", write=given.write)

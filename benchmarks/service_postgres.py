@@ -1,4 +1,5 @@
-"""Several workers on one PostgreSQL database: kills at each point, one worker that is stopped past its lease, and sums of two and three.
+"""Several workers on one PostgreSQL database: kills at each point, one worker that is stopped past
+its lease, and sums of two and three.
 
 python benchmarks/service_postgres.py --kills 10 --write
 """
@@ -55,7 +56,8 @@ def main():
         for twin, point in ((AnswersBeforeCommit, "summed"), (ShowsBeforeCommit, "drawn")):
             kills, problems, told, releases = matrix(point, "joint", 3, twin, address=server.url)
             killed.append(
-                f"| {point}, twin {twin.__name__} | joint | {kills} | {told} | {releases} | {len(problems)} |"
+                f"| {point}, twin {twin.__name__} | joint | {kills} | {told} | {releases} | "
+                f"{len(problems)} |"
             )
         for count, trust in ((2, "joint"), (2, "local"), (3, "joint"), (3, "local")):
             told, releases, problems = worked(
@@ -71,17 +73,22 @@ def main():
                 act = lambda each, point=point, count=count: each.stopped(point, others=count - 1)  # noqa: E731
                 told, releases, problems = worked(server.url(), trust, act, 240, 20)
                 worked_lines.append(
-                    f"| {count} | {trust} | one at {point} | {told} | {releases} | {len(problems)} |"
+                    f"| {count} | {trust} | one at {point} | {told} | {releases} | "
+                    f"{len(problems)} |"
                 )
                 print(worked_lines[-1], flush=True)
     text = (
-        "A service on PostgreSQL is killed with -9 at a point of the crash matrix, again and again; devices retry the same bytes. "
-        "At the end everybody who was told to be counted is counted once, sums are those of the people in their batches, no release "
+        "A service on PostgreSQL is killed with -9 at a point of the crash matrix, "
+        "again and again; devices retry the same bytes. "
+        "At the end everybody who was told to be counted is counted once, "
+        "sums are those of the people in their batches, no release "
         "has two faces. Two services are broken on purpose: what goes wrong in them is found.\n\n"
         + "\n".join(killed)
         + "\n\n"
-        "Workers in processes of their own take reports at the same time. In some rows one of them is stopped (SIGSTOP) at a point, "
-        "the others go on until they have nobody left, past its lease (0.5 s here), and then it goes on, too.\n\n"
+        "Workers in processes of their own take reports at the same time. "
+        "In some rows one of them is stopped (SIGSTOP) at a point, "
+        "the others go on until they have nobody left, past its lease (0.5 s here), "
+        "and then it goes on, too.\n\n"
     )
     text += "\n".join(worked_lines) + "\n"
     record("Workers on PostgreSQL", text, write=given.write)

@@ -1,8 +1,10 @@
-"""The PostgreSQL server itself is killed again and again (-9, all of its processes) and started again, while people report.
+"""The PostgreSQL server itself is killed again and again (-9, all of its processes) and started
+again, while people report.
 
     python benchmarks/service_postgres_killed.py --kills 20 --write
 
-The service stays up. Who is answered 503 sends the same bytes again. At the end everybody who was told to be counted is counted once.
+The service stays up. Who is answered 503 sends the same bytes again. At the end everybody who was
+told to be counted is counted once.
 """
 
 import argparse
@@ -126,14 +128,19 @@ def main():
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     text = (
-        "A service on PostgreSQL takes reports in groups of ten. The database server is killed (-9, all processes), a group is sent, the "
+        "A service on PostgreSQL takes reports in groups of ten. "
+        "The database server is killed (-9, all processes), a group is sent, the "
         "server is started again, and the same bytes are sent until they are answered.\n\n"
-        "| trust | kills | told that they count | counted in the database | answers 503 | releases | checks that fail |\n"
+        "| trust | kills | told that they count | counted in the database | answers 503 | "
+        "releases | checks that fail |\n"
         "|---|---|---|---|---|---|---|\n"
     )
     for trust in ("joint", "local"):
         done, told, counted, refused, releases, failed = tried(given.kills, trust)
-        text += f"| {trust} | {done} | {told:,} | {counted:,} | {refused} | {releases} | {', '.join(failed) or 'none'} |\n"
+        text += (
+            f"| {trust} | {done} | {told:,} | {counted:,} | {refused} | {releases} | "
+            f"{', '.join(failed) or 'none'} |\n"
+        )
     record("Kills of the PostgreSQL server", text, write=given.write)
 
 

@@ -1,8 +1,10 @@
-"""OFU-LQ with the paper's calibration and no privacy on systems with a fixed start: planned for this start, or for a random one.
+"""OFU-LQ with the paper's calibration and no privacy on systems with a fixed start: planned for
+this start, or for a random one.
 
     python benchmarks/starts.py [--users 1000] [--seeds 4]
 
-Line 5 of [Chowdhury21, Alg. 1] plans for the state in which the episode starts. Prints a table in Markdown.
+Line 5 of [Chowdhury21, Alg. 1] plans for the state in which the episode starts. Prints a table in
+Markdown.
 """
 
 import argparse

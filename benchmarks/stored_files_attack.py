@@ -3,7 +3,8 @@
 PYTHONPATH=OTHER/src python benchmarks/stored_files_attack.py --json before.json
 python benchmarks/stored_files_attack.py --before before.json --write
 
-The attack is in tests/service/stored_files.py. Numbers of another version (--before) stand beside the new ones.
+The attack is in tests/service/stored_files.py. Numbers of another version (--before) stand beside
+the new ones.
 """
 
 import argparse
@@ -98,8 +99,10 @@ def main() -> None:
     for database in given.databases:
         same = equal_patterns(database, PATTERN_PEOPLE)
         text += (
-            f"Two runs on {database} with the same people at the same times, who report different things: after {same} of "
-            f"{PATTERN_PEOPLE} reports the pattern of writes is the same (pages or log records with their lengths, sizes of "
+            f"Two runs on {database} with the same people at the same times, "
+            f"who report different things: after {same} of "
+            f"{PATTERN_PEOPLE} reports the pattern of writes is the same (pages or log records "
+            "with their lengths, sizes of "
             "files or tables, lengths of all values).\n\n"
         )
     record("Attack on stored files", text.rstrip("\n") + "\n", write=given.write)

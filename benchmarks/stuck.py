@@ -1,8 +1,10 @@
-"""Which default learners get stuck: how far the policies of the last quarter of the users are from optimal, on families of problems.
+"""Which default learners get stuck: how far the policies of the last quarter of the users are from
+optimal, on families of problems.
 
     python benchmarks/stuck.py [--aside] [--learners NAME ...] [--write]
 
-Defaults were chosen on instances 0 to 15 of each family; --aside takes instances that nothing was chosen on.
+Defaults were chosen on instances 0 to 15 of each family; --aside takes instances that nothing was
+chosen on.
 """
 
 import argparse
@@ -64,7 +66,10 @@ def rows(instances: range, learners: list[str]) -> Iterator[str]:
                 within = sum(one <= LIMIT for one in found)
                 text = f"{within}/{len(found)}, {np.median(found):.1f}, {max(found):.1f}"
                 cells.append(text if within == len(found) else f"**{text}**")
-            line = f"| {learner.name} | {'none' if epsilon == math.inf else f'{epsilon:g}'} | {' | '.join(cells)} |"
+            line = (
+                f"| {learner.name} | {'none' if epsilon == math.inf else f'{epsilon:g}'} | "
+                f"{' | '.join(cells)} |"
+            )
             print(line, flush=True)
             yield line
 
@@ -77,10 +82,14 @@ def main() -> None:
     arguments = parser.parse_args()
     instances = ASIDE if arguments.aside else TUNING
     about = (
-        f"{EPISODES:,} users, delta = 1e-5, default learners, instances {instances[0]} to {instances[-1]} of each family in "
-        "`benchmarks/families.py`, one run each. A cell has the number of runs in which the policies that serve the last quarter of the "
-        f"users are within {LIMIT:g} % of optimal, the median and the largest distance in per cent: 0 is optimal, 100 is uniform play. "
-        "**Bold**: not all runs are. next-state-vi and lsvi-ucb learn the same problems as linear MDPs with one feature for each state and "
+        f"{EPISODES:,} users, delta = 1e-5, default learners, instances {instances[0]} to "
+        f"{instances[-1]} of each family in "
+        "`benchmarks/families.py`, one run each. A cell has the number of runs in which the "
+        "policies that serve the last quarter of the "
+        f"users are within {LIMIT:g} % of optimal, the median and the largest distance in per "
+        "cent: 0 is optimal, 100 is uniform play. "
+        "**Bold**: not all runs are. next-state-vi and lsvi-ucb learn the same problems as linear "
+        "MDPs with one feature for each state and "
         "action: they do not know the kernels or the rewards."
     )
     record(

@@ -1,8 +1,10 @@
-"""The experiment bench: how long a sweep takes, what a second process brings, and what the bench costs beside the bare library call.
+"""The experiment bench: how long a sweep takes, what a second process brings, and what the bench
+costs beside the bare library call.
 
     python benchmarks/sweeps.py [--quick] [--write]
 
-Times are of this machine; the ratios are what matters. With --write the tables go to benchmarks/results/sweeps.md.
+Times are of this machine; the ratios are what matters. With --write the tables go to
+benchmarks/results/sweeps.md.
 """
 
 import argparse
@@ -40,7 +42,10 @@ def timed(work: Callable[[], object], clock: Callable[[], float] = time.perf_cou
 
 
 def whole(episodes: int, seeds: int, repeats: int) -> list[str]:
-    """Cold: with the start of the processes. Warm: processes that have compiled and loaded everything."""
+    """Cold: with the start of the processes.
+
+    Warm: processes that have compiled and loaded everything.
+    """
     sweep = Sweep(**SWEEP, episodes=episodes, seeds=seeds)
     cells = len(list(sweep.cells()))
 
@@ -64,15 +69,21 @@ def whole(episodes: int, seeds: int, repeats: int) -> list[str]:
         f"| on 1 warm process, median of {repeats} | {median(one for one, _ in pairs):.1f} |"
     )
     lines.append(
-        f"| ratio of 1 to 2 processes, median (min, max) | {median(ratios):.2f} ({min(ratios):.2f}, {max(ratios):.2f}) |"
+        f"| ratio of 1 to 2 processes, median (min, max) | {median(ratios):.2f} "
+        f"({min(ratios):.2f}, {max(ratios):.2f}) |"
     )
     return lines
 
 
 def overhead(episodes: int, repeats: int) -> list[str]:
-    """A cell with its key and its place in the store, against `confide.run` of the same agent, one after the other in one process."""
+    """A cell with its key and its place in the store, against `confide.run` of the same agent, one
+    after the other in one process.
+    """
     lines = [
-        f"| K = {episodes:,}, eps = 1 | `confide.run`, CPU s | `confide.compare`, CPU s | overhead |",
+        (
+            f"| K = {episodes:,}, eps = 1 | `confide.run`, CPU s | `confide.compare`, CPU s | "
+            "overhead |"
+        ),
         "|---|---|---|---|",
     ]
     for agent, problem in (
@@ -119,7 +130,9 @@ def both(cell: Cell, repeats: int) -> list[tuple[float, float]]:
 
 
 def kills(times: int, workers: int) -> list[str]:
-    """The driver of a sweep on several processes is killed at random moments, again and again; its table, against one left alone."""
+    """The driver of a sweep on several processes is killed at random moments, again and again; its
+    table, against one left alone.
+    """
     with tempfile.TemporaryDirectory() as folder:
         place, chance = Path(folder), random.Random(1)
         (place / "sweep.toml").write_text(

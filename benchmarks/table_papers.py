@@ -1,6 +1,7 @@
 """The papers' learners of tables beside TabularPSRL, K = 1e5: regret relative to uniform play.
 
-By hand: python benchmarks/table_papers.py [AGENT ...] > table.md. The table is in docs/agents/tabular.md.
+By hand: python benchmarks/table_papers.py [AGENT ...] > table.md. The table is in
+docs/agents/tabular.md.
 """
 
 import math
@@ -51,7 +52,10 @@ def measured():
     for name, problem in PROBLEMS.items():
         for kind in kinds:
             print(
-                f"| {kind.name} | {name} | {' | '.join(lost(kind, problem, each) for each in REQUESTS.values())} |",
+                (
+                    f"| {kind.name} | {name} | "
+                    f"{' | '.join(lost(kind, problem, each) for each in REQUESTS.values())} |"
+                ),
                 flush=True,
             )
 

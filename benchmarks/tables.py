@@ -1,10 +1,12 @@
-"""Tables of which nothing is known: TabularPSRL, K = 1e5, delta = 1e-5, regret relative to uniform play.
+"""Tables of which nothing is known: TabularPSRL, K = 1e5, delta = 1e-5, regret relative to uniform
+play.
 
     python benchmarks/tables.py [--quick] [--write] [--only TEXT]
 
-Rewards, start distribution and terminal states are public unless the row says otherwise. --quick takes two seeds of each row and a tenth of
-the users. With --write the table goes to benchmarks/results/tables.md. --only makes the rows that have TEXT in their second column.
-Large tables: benchmarks/large_tables.py.
+Rewards, start distribution and terminal states are public unless the row says otherwise. --quick
+takes two seeds of each row and a tenth of the users. With --write the table goes to
+benchmarks/results/tables.md. --only makes the rows that have TEXT in their second column. Large
+tables: benchmarks/large_tables.py.
 """
 
 import argparse
@@ -34,7 +36,10 @@ WORLDS = {
 FIRST = tuple(WORLDS)[:4]
 PROMISES = {"1": JointDP(1.0, DELTA), "10": JointDP(10.0, DELTA), "none": NoPrivacy()}
 HEAD = (
-    "| problem | knows | promise | K | regret / uniform play: mean ± s.e. | median | largest | seconds |\n"
+    (
+        "| problem | knows | promise | K | regret / uniform play: mean ± s.e. | median | largest | "
+        "seconds |\n"
+    )
     + "|---" * 8
     + "|"
 )
@@ -70,7 +75,10 @@ def row(
 ) -> str:
     lost, seconds = measured(world, privacy, seeds, episodes, knows)
     error = lost.std(ddof=1) / np.sqrt(len(lost))
-    figures = f"{lost.mean():.4f} ± {error:.4f} | {np.median(lost):.4f} | {lost.max():.4f} | {np.median(seconds):.2f}"
+    figures = (
+        f"{lost.mean():.4f} ± {error:.4f} | {np.median(lost):.4f} | {lost.max():.4f} | "
+        f"{np.median(seconds):.2f}"
+    )
     made = f"| {world} | {knows} | {promise} | {episodes:,} | {figures} |"
     print(made, flush=True)
     return made
@@ -108,7 +116,8 @@ def main() -> None:
         if given.only in (None, knows)
     ]
     about = (
-        f"TabularPSRL with its defaults, delta = {DELTA:g} (local: 0), seeds {seeds[0]}..{seeds[-1]} (local: the first eight), "
+        f"TabularPSRL with its defaults, delta = {DELTA:g} (local: 0), "
+        f"seeds {seeds[0]}..{seeds[-1]} (local: the first eight), "
         f"where rewards are learned {others[0]}..{others[-1]}; nothing was chosen on them. "
         "Seconds are medians of whole runs, simulation included, on a shared machine."
     )

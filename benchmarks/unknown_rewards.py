@@ -1,4 +1,5 @@
-"""QuestionsVI at delta = 0 beside LinOptVI at delta = 1e-5 where rewards are unknown: K = 1e5, run seeds from 200 on, fresh ones.
+"""QuestionsVI at delta = 0 beside LinOptVI at delta = 1e-5 where rewards are unknown: K = 1e5, run
+seeds from 200 on, fresh ones.
 
     python benchmarks/unknown_rewards.py [--seeds 8] [--write]
 
@@ -18,7 +19,9 @@ from mixtures import error, number
 
 
 def rand_rewards() -> LinearMixtureMDP:
-    """rand (instance 0), but what the two states with a reward and all others pay is unknown too, and random: 0 or 1 at each step."""
+    """rand (instance 0), but what the two states with a reward and all others pay is unknown too,
+    and random: 0 or 1 at each step.
+    """
     known = rand(0)
     place = np.full(20, 2)
     place[np.flatnonzero(known.rewards[0, :, 0])] = 0, 1
@@ -56,7 +59,10 @@ def main() -> None:
     ]
     for (problem, agent, kind), case in cases.items():
         values = results[case].regret
-        shown = f"{number(values.mean())} ± {number(error(values))} | {number(float(np.median(values)))} | {number(values.max())}"
+        shown = (
+            f"{number(values.mean())} ± {number(error(values))} | "
+            f"{number(float(np.median(values)))} | {number(values.max())}"
+        )
         lines.append(f"| {problem} | `{agent}` | {kind} | {shown} |")
     about = f"{__doc__.splitlines()[0]} rand-rewards: {rand_rewards.__doc__}"
     record("Unknown rewards", "\n".join([about, "", *lines, ""]), write=options.write)

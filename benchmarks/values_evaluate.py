@@ -1,21 +1,25 @@
-"""Values of `confide evaluate`: right without noise, with intervals that hold, and of final policies in one's own environment.
+"""Values of `confide evaluate`: right without noise, with intervals that hold, and of final
+policies in one's own environment.
 
-    python benchmarks/values_evaluate.py [--logs 1000] [--parts right,coverage,environments] [--keep FOLDER] [--write]
+    python benchmarks/values_evaluate.py [--logs 1000] [--parts right,coverage,environments] \\
+        [--keep FOLDER] [--write]
         [--worlds grid,garnet] [--first-log 10000]
 
-- right: four simulated logs of 20,000 users, each estimator without noise beside the textbook's formula, written in NumPy, and the truth.
-- coverage: simulated logs of 10,000 users at epsilon 1 and 10 and without privacy (delta = 1e-6). Values of the logged policy
-  and of states are those of counts-and-sums, values of targets and differences those of weighted importance sampling. Truths
-  are exact, by backward induction.
-- environments: a run in three environments, the printed interval of the final policy, and 10,000 rollouts of the saved policy.
+- right: four simulated logs of 20,000 users, each estimator without noise beside the textbook's
+  formula, written in NumPy, and the truth.
+- coverage: simulated logs of 10,000 users at epsilon 1 and 10 and without privacy (delta = 1e-6).
+  Values of the logged policy and of states are those of counts-and-sums, values of targets and
+  differences those of weighted importance sampling. Truths are exact, by backward induction.
+- environments: a run in three environments, the printed interval of the final policy, and 10,000
+  rollouts of the saved policy.
 
-Worlds: the grid is 6 x 6 with slips, a corner pays 1 and ends. riverswim and garnet are those of the library, the clinic is that of
-examples/messy_log.py. Users of these act uniformly, for at most 20 steps (the clinic 12), at discount 0.95. The target takes the
-optimal action in a twentieth of the cases, and acts as users do otherwise; it is also compared with a policy that takes the first
-action in a twentieth of the cases. The clip is 10. In the one-step trial there are three arms and four strata, the target is one
-arm, it is compared with another one, and the clip is 10/3.
+Worlds: the grid is 6 x 6 with slips, a corner pays 1 and ends. riverswim and garnet are those of
+the library, the clinic is that of examples/messy_log.py. Users of these act uniformly, for at most
+20 steps (the clinic 12), at discount 0.95. The target takes the optimal action in a twentieth of
+the cases, and acts as users do otherwise; it is also compared with a policy that takes the first
+action in a twentieth of the cases. The clip is 10. In the one-step trial there are three arms and
+four strata, the target is one arm, it is compared with another one, and the clip is 10/3.
 """
-# ruff: noqa: E501
 
 import argparse
 import sys
@@ -92,7 +96,9 @@ class WithActions(Held):
 
 
 def padded(users):
-    """States, actions, rewards, probabilities [user, step] and a mask of the steps that there were; one trajectory per user."""
+    """States, actions, rewards, probabilities [user, step] and a mask of the steps that there were;
+    one trajectory per user.
+    """
     lengths = np.diff(users.trajectories)
     mask = np.arange(lengths.max()) < lengths[:, None]
     parts = []
@@ -140,7 +146,9 @@ def width_of(residuals, denominator=None):
 
 
 def grid(size=6, slip=0.2, horizon=20):
-    """Four moves, which go in one of the other directions with probability `slip`; the last corner pays 1, and ends."""
+    """Four moves, which go in one of the other directions with probability `slip`; the last corner
+    pays 1, and ends.
+    """
     moves = [(-1, 0), (0, 1), (1, 0), (0, -1)]
     S = size * size
     P = np.zeros((S, 4, S))
@@ -201,7 +209,9 @@ class World:
         return 0.95 * self.behaviour + 0.05 * best, 0.95 * self.behaviour + 0.05 * first
 
     def value(self, policy):
-        """Exact: the expected discounted sum of rewards of a trajectory; the step in a state of `end` is the last one."""
+        """Exact: the expected discounted sum of rewards of a trajectory; the step in a state of
+        `end` is the last one.
+        """
         go = np.ones(self.problem.states)
         go[list(self.end)] = 0.0
         rewards = self.problem.truth.rewards[0]
@@ -264,9 +274,12 @@ BLOCK = 50  # logs
 def coverage(logs, keep, names, first_log):
     lines = [
         "## Coverage of 90 % intervals and their widths",
-        f"{logs:,} simulated logs of {USERS:,} users per world. *share* is the median width as a share of the range of returns (of twice the "
-        "range for differences), *x textbook* the same as a multiple of the median width of the textbook's interval on the same logs without noise. *none* "
-        "counts intervals that are printed as not estimated; they count as hits, and with the whole range as width. States are those with at least 1 % of the visits.",
+        f"{logs:,} simulated logs of {USERS:,} users per world. "
+        "*share* is the median width as a share of the range of returns (of twice the "
+        "range for differences), *x textbook* the same as a multiple of the median width of the "
+        "textbook's interval on the same logs without noise. *none* "
+        "counts intervals that are printed as not estimated; they count as hits, "
+        "and with the whole range as width. States are those with at least 1 % of the visits.",
         "",
         "| world | value | epsilon | coverage | share | x textbook | none |",
         "|---|---|---|---|---|---|---|",
@@ -299,7 +312,9 @@ def measured(world, number, keep):
 
 
 def on_one_log(world, seed):
-    """(hit, width) of each value and budget, NaN as width where there is no interval; textbook widths."""
+    """(hit, width) of each value and budget, NaN as width where there is no interval; textbook
+    widths.
+    """
     behaviour, (target, other) = world.behaviour, world.targets
     truths = {
         "logged": world.value(behaviour),
@@ -351,7 +366,8 @@ def summary(world, found):
             ratio = width / float(np.median(found[f"textbook {name}"]))
             none = int(np.isnan(widths).sum())
             lines.append(
-                f"| {world.name} | {name} | {eps} | {hits.mean():.3f} | {width / span:.4f} | {ratio:.2f} | {none} |"
+                f"| {world.name} | {name} | {eps} | {hits.mean():.3f} | {width / span:.4f} | "
+                f"{ratio:.2f} | {none} |"
             )
     usual = np.median(found["textbook states"], axis=0)
     for eps in PRIVACY:
@@ -362,7 +378,8 @@ def summary(world, found):
         share = float(np.median(widths)) / world.most
         by_state = hits.mean(axis=0)
         lines.append(
-            f"| {world.name} | {hits.shape[1]} states, pooled (worst) | {eps} | {hits.mean():.3f} ({by_state.min():.3f}) | {share:.4f} | {ratio:.2f} | {none} |"
+            f"| {world.name} | {hits.shape[1]} states, pooled (worst) | {eps} | "
+            f"{hits.mean():.3f} ({by_state.min():.3f}) | {share:.4f} | {ratio:.2f} | {none} |"
         )
     return lines
 
@@ -409,7 +426,8 @@ def four_logs(count=20_000):
         )
         target = np.tile([0.0, 1.0], (3, 1))
         made.append((name, users, target, float(np.mean(rates)), rates[1], 1.0, 1.0, 3))
-    # Four steps; after each a user leaves with probability 0.15. An action pays with its own rate, in the state of the step.
+    # Four steps; after each a user leaves with probability 0.15. An action pays with its own rate,
+    # in the state of the step.
     rates = np.array([[0.20, 0.26], [0.30, 0.33], [0.25, 0.25], [0.40, 0.48]])
     stay = 0.85
     left = rng.random((count, 3)) >= stay
@@ -437,8 +455,10 @@ def four_logs(count=20_000):
 def right():
     lines = [
         "## Right without noise",
-        "20,000 users, no privacy. Missing outcomes are left out by the textbook, too. Of estimators for states the largest difference over states is given, against cell "
-        "means of first visits or, for lstd, against the solution of the empirical Bellman equation.",
+        "20,000 users, no privacy. Missing outcomes are left out by the textbook, too. "
+        "Of estimators for states the largest difference over states is given, against cell "
+        "means of first visits or, for lstd, against the solution of the empirical Bellman "
+        "equation.",
         "",
         "| log | estimator | confide | textbook | truth |",
         "|---|---|---|---|---|",
@@ -539,7 +559,10 @@ def bellman(users, states, discount):
 
 
 class Queue(gymnasium.Env):
-    """Up to nine customers wait. A fast server costs 2 a step, a slow one nothing, and every customer who waits costs 1."""
+    """Up to nine customers wait.
+
+    A fast server costs 2 a step, a slow one nothing, and every customer who waits costs 1.
+    """
 
     observation_space = spaces.Discrete(10)
     action_space = spaces.Discrete(2)
@@ -559,8 +582,11 @@ class Queue(gymnasium.Env):
 def environments(keep):
     lines = [
         "## One's own environment",
-        "`tabular-psrl`, 3,000 users, epsilon 5, delta 1e-5. *printed* is the interval of `confide run` (1,000 rollouts) in the environment's units; beside it are 10,000 "
-        "rollouts of the saved policy, which was read from its file. *held* counts intervals of 100 rollouts, of 100 other seeds, that hold the mean of the 10,000 rollouts.",
+        "`tabular-psrl`, 3,000 users, epsilon 5, delta 1e-5. *printed* is the interval of "
+        "`confide run` (1,000 rollouts) in the environment's units; beside it are 10,000 "
+        "rollouts of the saved policy, which was read from its file. "
+        "*held* counts intervals of 100 rollouts, of 100 other seeds, "
+        "that hold the mean of the 10,000 rollouts.",
         "",
         "| environment | printed | 10,000 rollouts | uniform play | without privacy | held |",
         "|---|---|---|---|---|---|",

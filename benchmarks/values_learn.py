@@ -1,18 +1,22 @@
 """The values that `learn` prints: right without noise, intervals that hold, and claims that are true.
 
     python benchmarks/values_learn.py [--logs 1000] [--write]
-    python benchmarks/values_learn.py --held-out [--logs 200]      prints the section about --holdout alone
+    python benchmarks/values_learn.py --held-out [--logs 200]      prints the section about \\
+        --holdout alone
 
-Settings (10,000 users each, one trajectory; delta = 1e-6; rewards are learned, and range from 0 to 1):
-- grid, riverswim, garnet: those of [learning from logs](offline.md), discount .95, 21 steps, uniform behaviour.
-- clinic: the hospital of `examples/messy_log.py`, discount .95, 12 steps, uniform behaviour; discharge ends a stay.
-- trial: one step; two strata of people and three arms at random, whose success probabilities differ by .05 to .15.
-Of the settings where nothing is better than the logged policy, `equal trial` has arms that are alike, and in `equal garnet` all actions
-of a state are alike.
+Settings (10,000 users each, one trajectory; delta = 1e-6; rewards are learned, and range from 0 to
+1):
+- grid, riverswim, garnet: those of [learning from logs](offline.md), discount .95, 21 steps,
+  uniform behaviour.
+- clinic: the hospital of `examples/messy_log.py`, discount .95, 12 steps, uniform behaviour;
+  discharge ends a stay.
+- trial: one step; two strata of people and three arms at random, whose success probabilities differ
+  by .05 to .15. Of the settings where nothing is better than the logged policy, `equal trial` has
+  arms that are alike, and in `equal garnet` all actions of a state are alike.
 
-The truth of the logged and of the learned policy is computed, that of single states comes from 400,000 simulated users. States are
-those with at least 1 % of the visits. A width is a share of the range of returns. With 1,000 logs a coverage
-of .9 has a standard error of .009.
+The truth of the logged and of the learned policy is computed, that of single states comes from
+400,000 simulated users. States are those with at least 1 % of the visits. A width is a share of the
+range of returns. With 1,000 logs a coverage of .9 has a standard error of .009.
 """
 
 import argparse
@@ -158,7 +162,10 @@ def covered(value, truth):
 
 
 class Simulated:
-    """A log of simulated users that are in memory as they are. Sums are computed once for all releases of the same question."""
+    """A log of simulated users that are in memory as they are.
+
+    Sums are computed once for all releases of the same question.
+    """
 
     assumptions = ()
     parts = ()
@@ -192,7 +199,9 @@ class Measured:
         self.told, self.true, self.arms = [], [], []
 
     def add(self, model, logged, states):
-        """`logged` is the true value of the logged policy, and `states` the true values of the states that are looked at."""
+        """`logged` is the true value of the logged policy, and `states` the true values of the
+        states that are looked at.
+        """
         setting, world = self.setting, self.setting.world
         span = 2 * model.logged_returns.radius
         self.logs += 1
@@ -278,7 +287,9 @@ def measured(name, setting, logs):
 
 
 def held_out(name, setting, logs):
-    """Intervals of the learned value from the half of the users that was held out, one line for each epsilon."""
+    """Intervals of the learned value from the half of the users that was held out, one line for
+    each epsilon.
+    """
     return [printed(held_out_line(name, setting, epsilon, logs)) for epsilon in (1.0, 10.0)]
 
 
@@ -377,7 +388,9 @@ CLAIM_HEADS = [
 
 
 def right_without_noise():
-    """Estimates of `learn --no-privacy` beside those of a few lines of NumPy, and the truth: 20,000 users."""
+    """Estimates of `learn --no-privacy` beside those of a few lines of NumPy, and the truth: 20,000
+    users.
+    """
     rng = np.random.default_rng(7)
     lines = []
     for name, steps, leave, chances in (
@@ -487,7 +500,10 @@ def main() -> None:
         "## 90 % intervals of the learned value with --holdout",
         held_out_section(given.logs),
         "## Claims",
-        "A policy that is announced as better and is not counts as wrong, also if it is exactly as good as the logged one.",
+        (
+            "A policy that is announced as better and is not counts as wrong, "
+            "also if it is exactly as good as the logged one."
+        ),
         table(CLAIM_HEADS, claimed),
     ]
     record("Values of learn", "\n\n".join(text) + "\n", write=given.write)

@@ -2,9 +2,9 @@
 
 python benchmarks/vault_speed.py --other OTHER/src --rounds 11 --write
 
-One process of each version waits for its turn. Reports are prepared before the clock starts, and go through
-the writer (`Service.handle`): who reported, the open sum, and the commit. HTTP is not part of it, so that
-what the versions do differently weighs more than it does for devices.
+One process of each version waits for its turn. Reports are prepared before the clock starts, and go
+through the writer (`Service.handle`): who reported, the open sum, and the commit. HTTP is not part
+of it, so that what the versions do differently weighs more than it does for devices.
 """
 
 import argparse
@@ -30,7 +30,10 @@ their order from round to round. Ratios are of neighbouring turns. Version 0.2 d
 
 
 def work(folder, address):
-    """A service of this process's version. Each line of the input is a group size and a number of groups."""
+    """A service of this process's version.
+
+    Each line of the input is a group size and a number of groups.
+    """
     # In version 0.2 these modules were not yet in a folder of their own.
     package = "confide.service" if find_spec("confide.service.folder") else "confide.service.core"
     Report = import_module(f"{package}.admission").Report
@@ -128,7 +131,8 @@ def lines_of(database, rates):
         before, now = np.array(rows).T
         ratio = now / before
         yield (
-            f"| {database} | {size} | {np.median(before):,.0f} | {np.median(now):,.0f} | {np.median(ratio):.2f} "
+            f"| {database} | {size} | {np.median(before):,.0f} | {np.median(now):,.0f} | "
+            f"{np.median(ratio):.2f} "
             f"| {ratio.min():.2f} | {ratio.max():.2f} |"
         )
 
@@ -151,7 +155,10 @@ def main():
 
     sources = given.other.resolve(), HERE.parent / "src"
     lines = [
-        "| database | reports in a transaction | other version | this version | median ratio | least | largest |"
+        (
+            "| database | reports in a transaction | other version | this version | median ratio | "
+            "least | largest |"
+        )
     ]
     lines += ["|---" * 7 + "|"]
     lines += lines_of("SQLite", compare(sources, given.rounds, str))
