@@ -169,7 +169,10 @@ def elsewhere(family: str, agent: str, privacy: Request, episodes: int, instance
 
 
 def ends(case: Case, found: Sample) -> tuple[float, float]:
-    """(regret / that of doing nothing, the largest cost so far / that of doing nothing) of one run."""
+    """Return two numbers of one run: its regret, and its largest cost so far.
+
+    Both are divided by that of doing nothing.
+    """
     gained, idle = found.nothing / case.episodes, -case.world.uniform_value
     so_far = 1 + (found.curves[0] - found.users * gained) / (found.users * idle)
     return float(found.regret[0] / found.nothing), float(so_far.max())

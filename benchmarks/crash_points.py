@@ -37,16 +37,21 @@ from record import record
 
 HERE = Path(__file__).parent
 Numbers = dict[str, Any]
-ABOUT = """What the commands leave behind if they are killed (SIGKILL) before each call that changes a file, and for a write also when
-half of its bytes are written; and on disks (tmpfs) of 20 sizes, most of them too small. A point is bad if
+ABOUT = """What the commands leave behind if they are killed (SIGKILL) before each call that
+changes a file, and for a write also when half of its bytes are written; and on disks (tmpfs) of
+20 sizes, most of them too small. A point is bad if
 
-- a reader takes a result for complete that lacks its certificate or another file, or holds a file of another result;
-- the same command, run again, does not end in the result of a command that was not killed (locked out);
+- a reader takes a result for complete that lacks its certificate or another file, or holds a file
+  of another result;
+- the same command, run again, does not end in the result of a command that was not killed (locked
+  out);
 - PRIVATE state or temporary files are left behind after that;
-- the ledger was charged, and the release cannot be had again at no further cost, or differs from what was shown before;
+- the ledger was charged, and the release cannot be had again at no further cost, or differs from
+  what was shown before;
 - on a full disk, the error is not one line.
 
-A kill keeps what the kernel holds in memory, so that power cuts are not part of this table. Figures are replaced by small files."""
+A kill keeps what the kernel holds in memory, so that power cuts are not part of this table.
+Figures are replaced by small files."""
 TIMEOUT = 120  # seconds; a command that takes longer hangs
 PAGES = "</html>"
 SIGNING_KEY = re.compile("signing-[0-9a-f]+")

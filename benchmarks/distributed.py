@@ -22,10 +22,11 @@ from confide.runs.runner import prepare, seed_streams
 
 EPISODES, DELTA, SEEDS = 100_000, 1e-5, range(400, 464)
 DROPOUTS = 0.1
-ABOUT = """LikelihoodVI on instance 0, K = 1e5, delta = 1e-5, seeds 400..463, users as exact counts. Under `DistributedDP` noise is added to
-each batch, by its devices, and prefix sums add it up: the right comparison is a curator with separate leaves. If nobody stays away, the
-noise is larger by the shares for drop-outs (1.05 times for a tenth). If every tenth device stays away, there is a tenth less data. The
-conversion of the proved bound costs nothing on this lattice.
+ABOUT = """LikelihoodVI on instance 0, K = 1e5, delta = 1e-5, seeds 400..463, users as exact
+counts. Under `DistributedDP` noise is added to each batch, by its devices, and prefix sums add it
+up: the right comparison is a curator with separate leaves. If nobody stays away, the noise is
+larger by the shares for drop-outs (1.05 times for a tenth). If every tenth device stays away,
+there is a tenth less data. The conversion of the proved bound costs nothing on this lattice.
 """
 ROWS = {
     "joint, square-root Toeplitz (the default)": lambda epsilon: (

@@ -1,4 +1,4 @@
-"""Private policy evaluation: the chain of [Balle16] and ICU-Sepsis, all estimators on the same logs.
+"""Private policy evaluation on the chain of [Balle16] and ICU-Sepsis, on the same logs for all.
 
     python benchmarks/evaluation.py [--quick] [--write]
 

@@ -159,12 +159,8 @@ def speed() -> str:
             f"{name.split(',')[0]} {len(users.states) / (time.process_time() - start) / 1e6:.1f}"
         )
     return (
-        (
-            f"Million rows per CPU-second, including all passes over the log ({len(users.states):,} "
-            "rows): "
-        )
-        + "; ".join(parts)
-        + "."
+        "Million rows per CPU-second, including all passes over the log "
+        f"({len(users.states):,} rows): {'; '.join(parts)}."
     )
 
 
@@ -180,15 +176,15 @@ def main() -> None:
         f"{name}, m = 10,000": measured(10**4, privacy, arguments.runs)
         for name, privacy in others.items()
     }
+    best_cubic = CUBIC @ np.linalg.lstsq(CUBIC, VALUES, rcond=None)[0]
+    approximation_error = np.sqrt(np.mean((VALUES - best_cubic) ** 2))
     explained = (
         f"There are {arguments.runs} runs (LSTD with table features: a tenth of them). "
-        "Each cell shows the RMSE ± its standard error, the "
-        "coverage of 90 % intervals, and their mean half width. "
+        "Each cell shows the RMSE ± its standard error, the coverage of 90 % intervals, "
+        "and their mean half width. "
         "Linear estimators estimate 40 states, off-policy estimators one value. "
         "All of them use 10 % of the budget for intervals. Cubic features cannot express the true "
-        "values exactly; their approximation "
-        "error is at least "
-        f"{np.sqrt(np.mean((VALUES - CUBIC @ np.linalg.lstsq(CUBIC, VALUES, rcond=None)[0]) ** 2)):.1g}."
+        f"values exactly; their approximation error is at least {approximation_error:.1g}."
     )
     lines = [
         explained,

@@ -132,8 +132,9 @@ def null(name, worlds, people, runs):
 
 LEARNED = """## Learned rewards
 
-The method "model" where rewards and ends are learned from the log as well, on the grid: a lower value of each row's reward stands
-for the reward. Columns as above; "false at the null" is of as many runs of the null policy.
+The method "model" where rewards and ends are learned from the log as well, on the grid: a lower
+value of each row's reward stands for the reward. Columns as above; "false at the null" is of as
+many runs of the null policy.
 """
 
 

@@ -28,10 +28,11 @@ EXPECTED = np.concatenate(
     [np.geomspace(0.05, 1, 8), np.linspace(1.1, 6, 20), np.geomspace(6.5, 300, 18)]
 )
 COMMON_GAINS = (0.0, 0.0003, 0.03, 0.3, 1.0)
-ABOUT = """A bound states 95 % confidence: at most 0.05 of the bounds may be false. The largest share is taken over
-clips, relations, numbers of users and two-point laws of gains, by computation. Gains are in units of the clip
-times the largest return. The method `weights` is refused above mu = 1.6 (with a delta) and epsilon = 2.75
-(without). With less noise, a few users with large losses can be absent from the sample without a sign of it.
+ABOUT = """A bound states 95 % confidence: at most 0.05 of the bounds may be false. The largest
+share is taken over clips, relations, numbers of users and two-point laws of gains, by
+computation. Gains are in units of the clip times the largest return. The method `weights` is
+refused above mu = 1.6 (with a delta) and epsilon = 2.75 (without). With less noise, a few users
+with large losses can be absent from the sample without a sign of it.
 """
 QUANTILES = (np.arange(48) + 0.5) / 48
 RELATIONS = (Relation.REPLACE, Relation.NULL)

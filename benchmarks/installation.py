@@ -48,7 +48,8 @@ CONTROL = """
 import numpy as np
 from confide.problems import LQSystem, to_control
 
-print(to_control(LQSystem(0.9 * np.eye(2), np.eye(2), np.eye(2), np.eye(2), horizon=5, noise_radius=0.1)))
+one = np.eye(2)
+print(to_control(LQSystem(0.9 * one, one, one, one, horizon=5, noise_radius=0.1)))
 """
 MINARI = """
 import os
@@ -64,10 +65,13 @@ from gymnasium import spaces
 from minari.data_collector import EpisodeBuffer
 
 ends = {"terminations": [False, True], "truncations": [False, False], "infos": {}}
-episodes = [EpisodeBuffer(id=i, seed=0, observations=[0, 1, 0], actions=[0, 1], rewards=[0.5, 1.0], **ends) for i in range(3)]
-about = dict.fromkeys(("algorithm_name", "author", "author_email", "code_permalink", "description"), "made up")
+steps = {"observations": [0, 1, 0], "actions": [0, 1], "rewards": [0.5, 1.0]}
+episodes = [EpisodeBuffer(id=i, seed=0, **steps, **ends) for i in range(3)]
+fields = ("algorithm_name", "author", "author_email", "code_permalink", "description")
+about = dict.fromkeys(fields, "made up")
+spaces_of_log = {"observation_space": spaces.Discrete(2), "action_space": spaces.Discrete(2)}
 minari.create_dataset_from_buffers(
-    "some/data-v0", episodes, observation_space=spaces.Discrete(2), action_space=spaces.Discrete(2), data_format="arrow", **about
+    "some/data-v0", episodes, **spaces_of_log, data_format="arrow", **about
 )
 confide.logs.from_minari("some/data-v0", "log.parquet")
 """
@@ -170,9 +174,15 @@ class Environment:
 
     def start(self, command):
         return subprocess.Popen(
-            command, shell=True, cwd=self.place, env=self.variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            command,
+            shell=True,
+            cwd=self.place,
+            env=self.variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
             start_new_session=True,
-        )  # fmt: skip
+        )
 
     def run(self, command, *, fails=""):
         """What a command prints. It must succeed; or fail, and say what is missing."""

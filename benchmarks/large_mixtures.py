@@ -1,4 +1,4 @@
-"""Mixtures of features with 100,000 states and few successors: seconds, memory, and what is learned.
+"""Mixtures of features with 100,000 states and few successors: seconds, memory and regret.
 
     python benchmarks/large_mixtures.py [--write] [ROW ...]
 

@@ -22,12 +22,8 @@ from confide.problems.transitions import sparse_rows
 
 SEEDS = (700, 701)  # nothing was chosen on them
 HEAD = (
-    (
-        "| problem | cells | knows | epsilon | K | regret / uniform play | CPU seconds | peak memory, "
-        "MB |\n"
-    )
-    + "|---" * 8
-    + "|"
+    "| problem | cells | knows | epsilon | K | regret / uniform play | CPU seconds "
+    "| peak memory, MB |\n" + "|---" * 8 + "|"
 )
 ROWS = {
     "taxi": ("Taxi-v4, H = 20", "", 1.0, 100_000),

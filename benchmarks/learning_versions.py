@@ -52,8 +52,8 @@ HEAD = (
     "| agent | problem | privacy | users | regret, other version | regret, this version "
     "| difference in standard errors | same to the last bit |"
 )
-ABOUT = f"""Mean regret over {SEEDS} seeds ± its standard error, with default options. Smaller is better.
-A positive difference means that this version is worse."""
+ABOUT = f"""Mean regret over {SEEDS} seeds ± its standard error, with default options. Smaller is
+better. A positive difference means that this version is worse."""
 
 
 def regrets(source: Path, row: str) -> np.ndarray:

@@ -158,8 +158,8 @@ def plans_table(seeds: tuple[int, ...], episodes: int) -> list[str]:
         *lines,
         "",
         (
-            "Switches and noise are those of latent 0 at eps = 1; the noise is the standard deviation "
-            "at the last switch."
+            "Switches and noise are those of latent 0 at epsilon = 1. "
+            "The noise is the standard deviation at the last switch."
         ),
     ]
 

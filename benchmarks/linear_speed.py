@@ -43,9 +43,13 @@ class OneHot(FeatureMap):
         row[state * A + action] = 1.0
         return row
 
-made = lambda: LSVIUCBAgent(FiniteMDP(r, P, initial_state_distribution=np.array(world["start"])), horizon=world["H"], feature_map_fn=OneHot)
-made().fit(5)
-agent, n = made(), world["n"]
+def make_agent():
+    problem = FiniteMDP(r, P, initial_state_distribution=np.array(world["start"]))
+    return LSVIUCBAgent(problem, horizon=world["H"], feature_map_fn=OneHot)
+
+make_agent().fit(5)
+agent = make_agent()
+n = world["n"]
 start = time.process_time()
 agent.fit(n)
 print(n / (time.process_time() - start))

@@ -32,7 +32,9 @@ RETURNS = FirstVisitReturns(FirstVisits(STATES, STATES), discount=DISCOUNT, cent
 SQL = f"""
 WITH returns AS (
     SELECT state, row_number() OVER (PARTITION BY "user", trajectory, state ORDER BY step) AS visit,
-           sum(reward * pow({DISCOUNT}, step)) OVER (PARTITION BY "user", trajectory ORDER BY step DESC) / pow({DISCOUNT}, step) AS total
+           sum(reward * pow({DISCOUNT}, step))
+               OVER (PARTITION BY "user", trajectory ORDER BY step DESC) / pow({DISCOUNT}, step)
+               AS total
     FROM read_parquet('PATH'))
 SELECT state, count(*), sum(total) FROM returns WHERE visit = 1 GROUP BY state ORDER BY state
 """
@@ -43,7 +45,8 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 import logs
 logs.confide_sums(sys.argv[1])
-peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+lines = Path("/proc/self/status").read_text().splitlines()
+peak = next(line for line in lines if line.startswith("VmHWM"))
 print(int(peak.split()[1]) / 1e6)
 """
 

@@ -20,14 +20,16 @@ ROWS_OF_A_PERSON = 14.4  # on average, in the example's file
 
 CONFIDE = """
 import confide
-done = confide.logs.import_log(RAW, OUT, user="patient_id", stay="stay_id", time="charttime", state="condition", action="treatment",
-                               reward="reward", states=STATES, actions=ACTIONS)
-rows = done.counts["steps"]
+columns = {"user": "patient_id", "stay": "stay_id", "time": "charttime"}
+columns |= {"state": "condition", "action": "treatment", "reward": "reward"}
+imported = confide.logs.import_log(RAW, OUT, **columns, states=STATES, actions=ACTIONS)
+rows = imported.counts["steps"]
 """
 POLARS = """
 import polars as pl
 columns = ["patient_id", "stay_id", "charttime", "condition", "treatment", "reward"]
-frame = pl.read_csv(RAW, columns=columns, try_parse_dates=True, infer_schema_length=10_000, schema_overrides={"charttime": pl.String})
+options = {"try_parse_dates": True, "infer_schema_length": 10_000}
+frame = pl.read_csv(RAW, columns=columns, schema_overrides={"charttime": pl.String}, **options)
 frame = frame.with_columns(pl.col("charttime").str.to_datetime("%Y-%m-%d %H:%M:%S", strict=False))
 frame = frame.sort(["patient_id", "stay_id", "charttime"])
 frame.write_parquet(OUT)
@@ -39,7 +41,8 @@ import json, sys, time
 RAW, OUT, STATES, ACTIONS = json.loads(sys.argv[1])
 wall, cpu = time.perf_counter(), time.process_time()
 {work}
-peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1e6
+peak_line = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+peak = int(peak_line.split()[1]) / 1e6
 print(json.dumps([time.perf_counter() - wall, time.process_time() - cpu, peak, rows]))
 """
 

@@ -1,4 +1,4 @@
-"""ICU-Sepsis from a log: all 12.8 million cells (s, a, s') in one release, nothing about them public.
+"""ICU-Sepsis from a log: all 12.8 million cells (s, a, s') in one release, and none is public.
 
     python benchmarks/offline_icu.py [--people 1000000] [--seeds 3] [--epsilons 1 10] \\
         [--smaller] [--write]

@@ -35,7 +35,8 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 import offline_speed
 offline_speed.counted(sys.argv[1], None)
-peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+lines = Path("/proc/self/status").read_text().splitlines()
+peak = next(line for line in lines if line.startswith("VmHWM"))
 print(int(peak.split()[1]) / 1e6)
 """
 

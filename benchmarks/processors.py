@@ -282,10 +282,11 @@ def main():
     record("Rounds on other processors", page(results, before), write=given.write)
 
 
-ABOUT = """A server learns from simulated devices of {agents} agents and problems under local privacy, and keeps each release.
-Another process plans the rounds again from the same bytes, on an emulated processor, and makes a message to each round.
-A round differs if its policies, its questions or its tables differ by more than rounding. The server counts a message only
-if it names the round that the server has planned.
+ABOUT = """A server learns from simulated devices of {agents} agents and problems under local
+privacy, and keeps each release. Another process plans the rounds again from the same bytes, on an
+emulated processor, and makes a message to each round. A round differs if its policies, its
+questions or its tables differ by more than rounding. The server counts a message only if it names
+the round that the server has planned.
 """
 
 

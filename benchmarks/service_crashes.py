@@ -42,7 +42,10 @@ def matrix(point, trust, kills, service=Watched, address=lambda: None):
 
 
 def rows(database, address, kills):
-    """The rows of one database, each with its number of kills; those of the twins are not counted."""
+    """Return the rows of one database, each with its number of kills.
+
+    The kills of the twins are not counted.
+    """
     for point in POINTS:
         for trust in ("joint", "local"):
             done, problems, told, releases = matrix(point, trust, kills, address=address)

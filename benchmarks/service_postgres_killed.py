@@ -32,7 +32,7 @@ USERS, EVERY, GROUP = 2000, 100, 10
 
 
 class Server:
-    """A PostgreSQL server that can be killed, and recovers from its log when it is started again."""
+    """A PostgreSQL server that can be killed. It recovers from its log when it is started again."""
 
     def __init__(self, place):
         self.place, self.where, self.user = place, programs(), {}

@@ -20,13 +20,15 @@ from stored_files import Recovered, attacked
 
 BATCH = 25
 PATTERN_PEOPLE = 40
-ABOUT = """A joint run of `tabular-psrl` on `riverswim` with secure noise. {people} people report one after the other, each in a
-transaction of its own. After each report the attacker copies all files: the database, its write-ahead log, its
-index and the marks; on PostgreSQL the data directory with `pg_wal`. The attacker does not have the folder of the keys.
+ABOUT = """A joint run of `tabular-psrl` on `riverswim` with secure noise. {people} people report
+one after the other, each in a transaction of its own. After each report the attacker copies all
+files: the database, its write-ahead log, its index and the marks; on PostgreSQL the data
+directory with `pg_wal`. The attacker does not have the folder of the keys.
 
-The attack reads the stored sum and the stored state in each copy, in every way in which the bytes could hold the numbers of a
-contribution. It subtracts (and XORs) the sums of two copies, and takes the last person of a batch from the counter's memory in the state.
-On PostgreSQL it starts a server on each copy, which recovers from the log as after a crash. A person is recovered if one of
+The attack reads the stored sum and the stored state in each copy, in every way in which the bytes
+could hold the numbers of a contribution. It subtracts (and XORs) the sums of two copies, and
+takes the last person of a batch from the counter's memory in the state. On PostgreSQL it starts a
+server on each copy, which recovers from the log as after a crash. A person is recovered if one of
 these guesses equals the person's counted transitions exactly."""
 
 
@@ -36,7 +38,10 @@ def numbers_of(recovered: Recovered) -> dict[str, int]:
 
 
 def equal_patterns(database: str, people: int) -> int:
-    """After how many reports two runs have written the same: same people and times, other reports."""
+    """Return after how many reports two runs have written the same.
+
+    The runs have the same people and times, but other reports.
+    """
     # Version 0.2, which is attacked too, has no such module.
     from confide.service.store.keys import KeyFolder
 

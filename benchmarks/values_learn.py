@@ -1,8 +1,9 @@
-"""The values that `learn` prints: right without noise, intervals that hold, and claims that are true.
+"""How often the values, intervals and claims that `learn` prints are right.
 
     python benchmarks/values_learn.py [--logs 1000] [--write]
-    python benchmarks/values_learn.py --held-out [--logs 200]      prints the section about \\
-        --holdout alone
+    python benchmarks/values_learn.py --held-out [--logs 200]
+
+The second command prints the section about --holdout alone.
 
 Settings (10,000 users each, one trajectory; delta = 1e-6; rewards are learned, and range from 0 to
 1):
@@ -331,9 +332,11 @@ def held_out_section(logs):
     return f"{ABOUT_HELD_OUT}\n\n{table(HELD_OUT_HEADS, lines)}"
 
 
-ABOUT_HELD_OUT = """Half of the 10,000 users are held out. The policy is the best guess of the other half, whether or not it was announced.
-A guess that changes nothing is not tested. With the method "weights", half of the budget of the held-out users goes to the counts
-from which the value is computed; with "model" it is nine tenths. The constants of the interval were chosen on other seeds."""
+ABOUT_HELD_OUT = """Half of the 10,000 users are held out. The policy is the best guess of the
+other half, whether or not it was announced. A guess that changes nothing is not tested. With the
+method "weights", half of the budget of the held-out users goes to the counts from which the value
+is computed; with "model" it is nine tenths. The constants of the interval were chosen on other
+seeds."""
 
 
 HELD_OUT_HEADS = [

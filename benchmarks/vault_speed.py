@@ -25,8 +25,9 @@ from record import record
 HERE = Path(__file__).parent
 GROUPS = (1, 64)
 SECONDS = 1.0
-ABOUT = """A joint run of `likelihood-vi` on `lock`. The versions take turns, {rounds} rounds of about {seconds:g} s each, and change
-their order from round to round. Ratios are of neighbouring turns. Version 0.2 does not seal what it stores."""
+ABOUT = """A joint run of `likelihood-vi` on `lock`. The versions take turns, {rounds} rounds of
+about {seconds:g} s each, and change their order from round to round. Ratios are of neighbouring
+turns. Version 0.2 does not seal what it stores."""
 
 
 def work(folder, address):
