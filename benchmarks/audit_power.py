@@ -38,8 +38,10 @@ class Law:
     factor: float
     reach: float
 
-    def observe(self, world: int, runs: int, rng: np.random.Generator) -> np.ndarray:
-        return self.shift * (self.factor * rng.normal(size=(runs, 1)) + self.shift * (world - 0.5))
+    def observe(self, problem: int, runs: int, rng: np.random.Generator) -> np.ndarray:
+        return self.shift * (
+            self.factor * rng.normal(size=(runs, 1)) + self.shift * (problem - 0.5)
+        )
 
     def score(self):
         return lambda seen: seen[:, 0]
@@ -51,12 +53,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--real", type=int, default=300)
     parser.add_argument("--write", action="store_true")
-    given = parser.parse_args()
+    options = parser.parse_args()
     lines = [
         "| agent | share of the stated loss that the two data sets use | noise 20 % too small: "
-        f"refuted, of {given.seeds} "
+        f"refuted, of {options.seeds} "
         "| honest: refuted | smallest epsilon refuted with 90 % | score, "
-        f"of {given.real} runs / by law |",
+        f"of {options.real} runs / by law |",
         "|---|---|---|---|---|---|",
     ]
     factor = Scaled(FastSource(np.random.default_rng(0))).factor
@@ -64,34 +66,36 @@ def main() -> None:
         attacked = AgentSubject(name, PRIVACY, twin="noise")
         reach, loss = attacked.reach, attacked.loss
         laws = [Law(loss, reach * loss.mu, f, reach) for f in (factor, 1.0)]
-        found = [
+        audits = [
             [
-                refute(law, delta=PRIVACY.delta, runs=given.runs, rng=np.random.default_rng([seed]))
-                for seed in range(given.seeds)
+                refute(
+                    law, delta=PRIVACY.delta, runs=options.runs, rng=np.random.default_rng([seed])
+                )
+                for seed in range(options.seeds)
             ]
             for law in laws
         ]
-        broken, honest = (sum(one.refuted for one in each) for each in found)
-        seen = attacked.observe(1, given.real, np.random.default_rng(7))[:, 0]
+        broken, honest = (sum(one.refuted for one in each) for each in audits)
+        seen = attacked.observe(1, options.real, np.random.default_rng(7))[:, 0]
         shift = laws[0].shift
         score = (
-            f"{seen.mean():.3f} +- {seen.std() / math.sqrt(given.real):.3f} / {shift**2 / 2:.3f}"
+            f"{seen.mean():.3f} +- {seen.std() / math.sqrt(options.real):.3f} / {shift**2 / 2:.3f}"
         )
         spread = f"std {seen.std():.3f} / {factor * shift:.3f}"
         lines.append(
-            f"| {name} | {reach:.3f} | {broken} | {honest} | {found[0][0].detectable:.3f} | "
+            f"| {name} | {reach:.3f} | {broken} | {honest} | {audits[0][0].detectable:.3f} | "
             f"{score}; {spread} |"
         )
         print(lines[-1], flush=True)
     true = GaussianDP(loss.mu / factor).epsilon_at(PRIVACY.delta)
     text = "\n".join(lines) + (
         f"\n\nepsilon = {PRIVACY.epsilon:g}, delta = {PRIVACY.delta:g}, "
-        f"{given.runs:,} runs on each of two data sets, 99 % confidence. "
+        f"{options.runs:,} runs on each of two data sets, 99 % confidence. "
         f"The true epsilon of a Gaussian mechanism whose noise is 20 % too small is {true:.3f}. "
         "Where two data sets use less of the stated "
         "loss than 1, the noise would have to be smaller for the promise to be broken on them.\n"
     )
-    record("The power of audits of agents", text, write=given.write)
+    record("The power of audits of agents", text, write=options.write)
 
 
 if __name__ == "__main__":

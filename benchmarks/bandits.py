@@ -23,7 +23,7 @@ from confide.problems import linear_bandit
 SEEDS = range(300, 316)  # nothing was chosen on them
 FEWER = range(300, 304)
 K, DELTA, ACTIONS = 100_000, 1e-5, 10
-WORLDS = {
+PROBLEMS = {
     "sphere, d = 5": (5, "sphere"),
     "sphere, d = 10": (10, "sphere"),
     "sphere, d = 20": (20, "sphere"),
@@ -70,9 +70,9 @@ def agent_for(learner: str, public: object, episodes: int, privacy: Request) -> 
 
 
 def row(
-    learner: str, promise: str, privacy: Request, world: str, seeds: range, episodes: int
+    learner: str, promise: str, privacy: Request, problem_name: str, seeds: range, episodes: int
 ) -> str:
-    dimension, contexts = WORLDS[world]
+    dimension, contexts = PROBLEMS[problem_name]
     lost, seconds, epsilon = [], [], 0.0
     for seed in seeds:
         problem = linear_bandit(dimension, ACTIONS, seed, contexts=contexts)
@@ -90,39 +90,46 @@ def row(
         met = f"{target:.4f}, NOT MET"
     figures = f"{mean:.4f} ± {error:.4f} | {np.median(lost):.4f} | {np.max(lost):.4f}"
     true = "" if isinstance(privacy, NoPrivacy) else f"{epsilon:.3g}"
-    made = (
-        f"| {learner} | {promise} | {true} | {world} | {figures} | {met} | {len(lost)} | "
+    line = (
+        f"| {learner} | {promise} | {true} | {problem_name} | {figures} | {met} | {len(lost)} | "
         f"{np.median(seconds):.2f} |"
     )
-    print(made, flush=True)
-    return made
+    print(line, flush=True)
+    return line
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
-    args = parser.parse_args()
+    options = parser.parse_args()
     seeds, fewer, episodes = (
-        (range(300, 302), range(300, 302), K // 10) if args.quick else (SEEDS, FEWER, K)
+        (range(300, 302), range(300, 302), K // 10) if options.quick else (SEEDS, FEWER, K)
     )
     rows = [
-        row("LinTS", promise, PROMISES[promise], world, seeds, episodes)
+        row("LinTS", promise, PROMISES[promise], problem_name, seeds, episodes)
         for promise in PROMISES
-        for world in WORLDS
+        for problem_name in PROBLEMS
     ]
     rows += [
-        row("LinUCB, tight", "joint, eps = 1", PROMISES["joint, eps = 1"], world, seeds, episodes)
-        for world in WORLDS
+        row(
+            "LinUCB, tight",
+            "joint, eps = 1",
+            PROMISES["joint, eps = 1"],
+            problem_name,
+            seeds,
+            episodes,
+        )
+        for problem_name in PROBLEMS
     ]
     printed = {
         "joint, eps = 1": PROMISES["joint, eps = 1"],
         "local, eps = 10": LocalDP(10.0, DELTA),
     }
     rows += [
-        row("LinUCB, printed", key, asked, world, fewer, episodes)
-        for key, asked in printed.items()
-        for world in WORLDS
+        row("LinUCB, printed", key, request, problem_name, fewer, episodes)
+        for key, request in printed.items()
+        for problem_name in PROBLEMS
     ]
     about = (
         f"LinTS and LinUCB with their defaults, {ACTIONS} actions, K = {episodes:,}, "
@@ -135,7 +142,9 @@ def main() -> None:
         "Seconds are medians of whole runs, simulation included, on a shared "
         "machine."
     )
-    record("Contextual linear bandits", "\n".join([about, "", HEAD, *rows, ""]), write=args.write)
+    record(
+        "Contextual linear bandits", "\n".join([about, "", HEAD, *rows, ""]), write=options.write
+    )
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ class Case:
     instance: int = 0
 
     @property
-    def world(self) -> Any:
+    def loaded_problem(self) -> Any:
         return make_problem(ProblemChoice(self.problem, self.instance))
 
     @property
@@ -68,7 +68,7 @@ def joint(epsilon: float) -> Request:
     return NoPrivacy() if epsilon == math.inf else JointDP(epsilon, DELTA)
 
 
-def saved(name: str, problem: Any) -> str:
+def save_problem(name: str, problem: Any) -> str:
     """The file of a problem that is not in the catalogue."""
     path = Path(STORE) / "problems" / f"{re.sub(r'[^a-zA-Z0-9]+', '-', name).strip('-')}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ def saved(name: str, problem: Any) -> str:
     return str(path)
 
 
-def measured(cases: Iterable[Case]) -> dict[Case, Sample]:
+def measure_cases(cases: Iterable[Case]) -> dict[Case, Sample]:
     """All cases; what fails ends the benchmark."""
     chosen = list(dict.fromkeys(cases))
     results = run_cells((cell for case in chosen for cell in case.cells), store=Store(STORE))

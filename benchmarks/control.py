@@ -14,7 +14,7 @@ from functools import partial
 from multiprocessing import get_context
 
 import numpy as np
-from cases import DELTA, Case, Sample, measured, saved
+from cases import DELTA, Case, Sample, measure_cases, save_problem
 from record import record
 
 from confide.agents.catalogue import make_agent
@@ -39,18 +39,18 @@ def regrets(seeds: tuple[int, ...], episodes: int) -> list[str]:
         for name, privacy in promises.items()
         for problem in NAMED
     }
-    found = measured(list(cases.values()))
+    samples = measure_cases(list(cases.values()))
     lines = [
         f"| regret at K = {episodes:,}, {len(seeds)} seeds | " + " | ".join(NAMED) + " |",
         "|---|---|---|---|",
     ]
-    nothing = [found[cases[AGENTS[0], "none", problem]].nothing for problem in NAMED]
+    nothing = [samples[cases[AGENTS[0], "none", problem]].nothing for problem in NAMED]
     lines.append("| doing nothing | " + " | ".join(f"{cost:,.0f}" for cost in nothing) + " |")
     for agent in (OFU, *AGENTS):
         for name in promises:
             cells = []
             for problem in NAMED:
-                values = found[cases[agent, name, problem]].regret
+                values = samples[cases[agent, name, problem]].regret
                 cells.append(
                     f"{values.mean():,.1f} ± {values.std(ddof=1) / np.sqrt(len(values)):.1f} (max "
                     f"{values.max():,.0f})"
@@ -59,7 +59,7 @@ def regrets(seeds: tuple[int, ...], episodes: int) -> list[str]:
     return lines
 
 
-def as_printed(seeds: tuple[int, ...], episodes: int) -> list[str]:
+def paper_calibration(seeds: tuple[int, ...], episodes: int) -> list[str]:
     """The paper's constants, and the best agent at a constant K epsilon."""
     options = (("calibration", "paper"),)
     rows = {
@@ -73,13 +73,13 @@ def as_printed(seeds: tuple[int, ...], episodes: int) -> list[str]:
             rows[f"{agent}, K = {K:,}, eps = {epsilon:g}"] = [
                 Case(problem, agent, JointDP(epsilon, DELTA), K, seeds) for problem in NAMED
             ]
-    found = measured([case for cases in rows.values() for case in cases])
+    samples = measure_cases([case for cases in rows.values() for case in cases])
     lines = [
         "| regret / regret of doing nothing | " + " | ".join(NAMED) + " |",
         "|---|---|---|---|",
     ]
     for name, cases in rows.items():
-        ratios = [found[case].regret / found[case].nothing for case in cases]
+        ratios = [samples[case].regret / samples[case].nothing for case in cases]
         lines.append(
             f"| {name} | "
             + " | ".join(f"{each.mean():.4f} (max {each.max():.4f})" for each in ratios)
@@ -95,7 +95,7 @@ def gate(instances: int, sizes: tuple[int, ...]) -> list[str]:
         for K in sizes
         for i in range(5000, 5000 + instances)
     }
-    found = measured(list(cases.values()))
+    samples = measure_cases(list(cases.values()))
     head = " | ".join(f"K = {K:,}" for K in sizes)
     lines = [
         f"| regret / regret of doing nothing, {instances} random systems, eps = 1 | {head} |",
@@ -104,8 +104,8 @@ def gate(instances: int, sizes: tuple[int, ...]) -> list[str]:
     for agent in AGENTS:
         cells = []
         for K in sizes:
-            samples = [found[cases[agent, K, i]] for i in range(5000, 5000 + instances)]
-            ratios = np.array([one.regret[0] / one.nothing for one in samples])
+            samples_of_size = [samples[cases[agent, K, i]] for i in range(5000, 5000 + instances)]
+            ratios = np.array([one.regret[0] / one.nothing for one in samples_of_size])
             above = int((ratios > 1.05).sum())
             cells.append(f"mean {ratios.mean():.3f}, max {ratios.max():.2f}; above 1.05: {above}")
         lines.append(f"| {agent} | " + " | ".join(cells) + " |")
@@ -113,10 +113,10 @@ def gate(instances: int, sizes: tuple[int, ...]) -> list[str]:
 
 
 def unstable(rng: np.random.Generator) -> LQSystem:
-    return drawn(rng, radius=rng.uniform(0.9, 1.1), horizon=int(rng.integers(10, 31)))
+    return draw_system(rng, radius=rng.uniform(0.9, 1.1), horizon=int(rng.integers(10, 31)))
 
 
-def drawn(
+def draw_system(
     rng: np.random.Generator,
     *,
     radius: float | None = None,
@@ -148,34 +148,34 @@ def drawn(
 
 
 FAMILIES: dict[str, Callable[[np.random.Generator], LQSystem]] = {
-    "as random-lq": drawn,
+    "as random-lq": draw_system,
     "spectral radius .9 to 1.1, H = 10 to 30": unstable,
-    "weak inputs, norm of B .02 to .1": partial(drawn, push=(0.02, 0.1)),
-    "R = 1": partial(drawn, R=1.0),
-    "R = 10": partial(drawn, R=10.0),
-    "Q = diag(1, .01, ...)": partial(drawn, others=0.01),
-    "5 or 6 states, 3 inputs": partial(drawn, states=(5, 6), inputs=(3, 3)),
-    "C_w = .01": partial(drawn, noise=0.01),
-    "C_w = .3": partial(drawn, noise=0.3),
-    "bound of 8": partial(drawn, loose=8.0),
+    "weak inputs, norm of B .02 to .1": partial(draw_system, push=(0.02, 0.1)),
+    "R = 1": partial(draw_system, R=1.0),
+    "R = 10": partial(draw_system, R=10.0),
+    "Q = diag(1, .01, ...)": partial(draw_system, others=0.01),
+    "5 or 6 states, 3 inputs": partial(draw_system, states=(5, 6), inputs=(3, 3)),
+    "C_w = .01": partial(draw_system, noise=0.01),
+    "C_w = .3": partial(draw_system, noise=0.3),
+    "bound of 8": partial(draw_system, loose=8.0),
 }
 
 
 def elsewhere(family: str, agent: str, privacy: Request, episodes: int, instance: int) -> Case:
     system = FAMILIES[family](np.random.default_rng([list(FAMILIES).index(family), instance]))
     return Case(
-        saved(f"control {family} {instance}", system), agent, privacy, episodes, (instance,)
+        save_problem(f"control {family} {instance}", system), agent, privacy, episodes, (instance,)
     )
 
 
-def ends(case: Case, found: Sample) -> tuple[float, float]:
+def ends(case: Case, sample: Sample) -> tuple[float, float]:
     """Return two numbers of one run: its regret, and its largest cost so far.
 
     Both are divided by that of doing nothing.
     """
-    gained, idle = found.nothing / case.episodes, -case.world.uniform_value
-    so_far = 1 + (found.curves[0] - found.users * gained) / (found.users * idle)
-    return float(found.regret[0] / found.nothing), float(so_far.max())
+    gained, idle = sample.nothing / case.episodes, -case.loaded_problem.uniform_value
+    so_far = 1 + (sample.curves[0] - sample.users * gained) / (sample.users * idle)
+    return float(sample.regret[0] / sample.nothing), float(so_far.max())
 
 
 def families(instances: int, columns: dict[str, tuple[Request, int]]) -> list[str]:
@@ -190,23 +190,23 @@ def families(instances: int, columns: dict[str, tuple[Request, int]]) -> list[st
         for f in FAMILIES
         for name, column in columns.items()
     }
-    found = measured(case for row in cases.values() for case in row)
+    samples = measure_cases(case for row in cases.values() for case in row)
     for family in FAMILIES:
-        told = []
+        cells = []
         for name in columns:
-            ratio, cost = np.array([ends(case, found[case]) for case in cases[family, name]]).T
-            told.append(
+            ratio, cost = np.array([ends(case, samples[case]) for case in cases[family, name]]).T
+            cells.append(
                 f"mean {ratio.mean():.2f}, max {ratio.max():.2f}; above 1.05: "
                 f"{int((ratio > 1.05).sum())};"
                 f" cost at any time at most {cost.max():.2f}"
             )
-        lines.append(f"| {family} | " + " | ".join(told) + " |")
+        lines.append(f"| {family} | " + " | ".join(cells) + " |")
     return lines
 
 
 def outside(case: Case) -> int:
     """1 if the truth is outside the confidence set at any release of the run, 0 otherwise."""
-    problem, (seed,) = case.world, case.seeds
+    problem, (seed,) = case.loaded_problem, case.seeds
     theta = np.concatenate([problem.A, problem.B], axis=1).T
     agent, rng = (
         make_agent(case.agent, problem, episodes=case.episodes, privacy=case.privacy),
@@ -216,9 +216,9 @@ def outside(case: Case) -> int:
     while agent.users < case.episodes:
         batch = agent.next_batch()
         agent.observe(problem.sample(batch.policy, batch.users, rng))
-        known = agent.algorithm.confidence(agent.released())
-        error = known.theta - theta
-        if np.sqrt(np.trace(error.T @ known.V @ error)) > known.beta:
+        confidence_set = agent.algorithm.confidence(agent.released())
+        error = confidence_set.theta - theta
+        if np.sqrt(np.trace(error.T @ confidence_set.V @ error)) > confidence_set.beta:
             return 1
     return 0
 
@@ -251,24 +251,24 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.quick:
+    options = parser.parse_args()
+    if options.quick:
         sections = [
             regrets((0, 1), 20_000),
-            as_printed((0, 1), 2_000),
+            paper_calibration((0, 1), 2_000),
             gate(20, (100, 10_000)),
             coverage(50),
         ]
         sections.append(families(4, {"K = 10,000, eps = 1": (JointDP(1.0, DELTA), 10_000)}))
     else:
         seeds = tuple(range(10))
-        sections = [regrets(seeds, 100_000), as_printed(seeds, 100_000)]
+        sections = [regrets(seeds, 100_000), paper_calibration(seeds, 100_000)]
         sections += [gate(200, (100, 1_000, 7_000, 100_000)), coverage(1000)]
         sections.append(families(30, {"K = 10,000, eps = 1": (JointDP(1.0, DELTA), 10_000)}))
     record(
         "Control of linear systems",
         "\n\n".join("\n".join(lines) for lines in sections) + "\n",
-        write=arguments.write,
+        write=options.write,
     )
 
 

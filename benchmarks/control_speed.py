@@ -39,7 +39,7 @@ PLAIN = {  # how much is written as arrays
 }
 
 
-class PlainWorld:
+class PlainSystem:
     """A linear system and its users.
 
     `way` is how much is written as arrays: a "step", an "episode", or all users of a "release".
@@ -139,7 +139,7 @@ class PlainWorld:
             P = self.Q + K.T @ self.R @ K + closed.T @ P @ closed
         self.regret += users * (cost + np.trace(P) / self.n - self.optimum)
 
-    def projected(self, gains: np.ndarray) -> np.ndarray:
+    def project_gains(self, gains: np.ndarray) -> np.ndarray:
         sizes = np.linalg.norm(gains, 2, axis=(1, 2))
         return gains * np.minimum(1, self.longest / np.maximum(sizes, 1e-300))[:, None, None]
 
@@ -152,7 +152,7 @@ class PlainWorld:
         return N + N.T - np.diag(N.diagonal() * (2 - math.sqrt(2)))
 
 
-class PlainOFU(PlainWorld):
+class PlainOFU(PlainSystem):
     """Private-OFU-RL: correlated noise (the square root's) drawn before the first user; the search
     by SLSQP, from two starts.
     """
@@ -263,7 +263,7 @@ class PlainOFU(PlainWorld):
         v, more = values[0], 2 * Lam + 1
         beta = self.radius * math.sqrt(2 * math.log(4 / self.failure) + n * np.log(values).sum())
         beta += self.bound * min(more / math.sqrt(v), math.sqrt(more)) + ell / math.sqrt(v)
-        return self.projected(self.riccati(self.search(theta, V, beta))[1])
+        return self.project_gains(self.riccati(self.search(theta, V, beta))[1])
 
     def search(self, theta: np.ndarray, V: np.ndarray, beta: float) -> np.ndarray:
         n, shape, memoryless = self.n, theta.shape, np.zeros_like(theta)
@@ -294,7 +294,7 @@ class PlainOFU(PlainWorld):
         )
         best, cheapest = theta * min(1.0, self.bound / np.linalg.norm(theta)), math.inf
         for start in (0.01 * np.cos(1 + 2.4 * np.arange(theta.size)), (L.T @ error / beta).ravel()):
-            found = minimize(
+            minimum = minimize(
                 cost,
                 start,
                 jac=self.exact or None,
@@ -302,11 +302,11 @@ class PlainOFU(PlainWorld):
                 constraints=limits,
                 options={"ftol": 1e-5},
             )
-            inside = found.x @ found.x < 1 + 1e-4 and np.linalg.norm(at(found.x)) < self.bound * (
-                1 + 1e-4
-            )
-            if inside and found.fun < cheapest:
-                best, cheapest = at(found.x), found.fun
+            inside = minimum.x @ minimum.x < 1 + 1e-4 and np.linalg.norm(
+                at(minimum.x)
+            ) < self.bound * (1 + 1e-4)
+            if inside and minimum.fun < cheapest:
+                best, cheapest = at(minimum.x), minimum.fun
         return best
 
     def riccati(self, theta: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
@@ -399,22 +399,27 @@ def plain_users(name: str, privacy: JointDP, seed: int) -> float:
     step by step.
     """
     problem = make(name)
-    world = PlainWorld(problem, (), seed=seed, way="step")
+    plain_system = PlainSystem(problem, (), seed=seed, way="step")
     agent = CertaintyEquivalentLQ(problem.public, episodes=LAZY, privacy=privacy)
     prepare(agent, seed)
     while agent.users < LAZY:
         batch = agent.next_batch()
-        Z, X = np.empty((batch.users, world.H, world.p)), np.empty((batch.users, world.H, world.n))
+        Z, X = (
+            np.empty((batch.users, plain_system.H, plain_system.p)),
+            np.empty((batch.users, plain_system.H, plain_system.n)),
+        )
         for i in range(batch.users):
-            for h, (z, x) in enumerate(world.steps(batch.policy.gains)):
+            for h, (z, x) in enumerate(plain_system.steps(batch.policy.gains)):
                 Z[i, h], X[i, h] = z, x
-        states = np.concatenate([Z[:, :1, : world.n], X], axis=1)
-        agent.observe(Trajectories(states, Z[:, :, world.n :], np.zeros((batch.users, world.H))))
-        world.charge(batch.policy.gains, batch.users)
-    return world.regret
+        states = np.concatenate([Z[:, :1, : plain_system.n], X], axis=1)
+        agent.observe(
+            Trajectories(states, Z[:, :, plain_system.n :], np.zeros((batch.users, plain_system.H)))
+        )
+        plain_system.charge(batch.policy.gains, batch.users)
+    return plain_system.regret
 
 
-def measured(subjects: list[Subject], rounds: int) -> tuple[np.ndarray, np.ndarray]:
+def measure_rates(subjects: list[Subject], rounds: int) -> tuple[np.ndarray, np.ndarray]:
     """Episodes per CPU-second and regret [round, subject]; subjects take turns."""
     rates, regrets = (
         np.full((rounds, len(subjects)), np.nan),
@@ -435,15 +440,19 @@ def measured(subjects: list[Subject], rounds: int) -> tuple[np.ndarray, np.ndarr
 
 def table(title: str, subjects: list[Subject], rounds: int) -> tuple[list[str], np.ndarray]:
     """Its lines, and the median of how much faster the first subject is than each."""
-    rates, regrets = measured(subjects, rounds)
+    rates, regrets = measure_rates(subjects, rounds)
     over = rates[:, [0]] / rates
     lines = [
         f"| {title} | episodes per CPU-second | speedup of confide: median, range | regret, mean |",
         "|---|---|---|---|",
     ]
     for i, subject in enumerate(subjects):
-        found = over[np.isfinite(over[:, i]), i]
-        middle = f"{np.median(found):,.3g}, {found.min():,.3g} to {found.max():,.3g}" if i else "-"
+        finite_ratios = over[np.isfinite(over[:, i]), i]
+        middle = (
+            f"{np.median(finite_ratios):,.3g}, {finite_ratios.min():,.3g} to {finite_ratios.max():,.3g}"
+            if i
+            else "-"
+        )
         lines.append(
             f"| {subject.name} | {np.nanmedian(rates[:, i]):,.0f} | {middle} | "
             f"{np.nanmean(regrets[:, i]):,.0f} |"
@@ -471,7 +480,7 @@ def replanning(rounds: int) -> tuple[list[list[str]], list[float]]:
             Subject("NumPy and SciPy, gradient by differences", users, numeric, once=True),
         ]
         kept = subjects if (name, epsilon) == ("oscillator", 10.0) else subjects[:2]
-        lines, found = table(
+        lines, ratios = table(
             f"ofu-lq on {name}, eps = {epsilon:g}, the first {users:,} of {EACH:,} users",
             kept,
             rounds,
@@ -486,7 +495,7 @@ def replanning(rounds: int) -> tuple[list[list[str]], list[float]]:
                 ),
             ]
         )
-        over.append(float(found[1]))
+        over.append(float(ratios[1]))
     return sections, over
 
 
@@ -508,13 +517,13 @@ def lazily(rounds: int) -> tuple[list[list[str]], np.ndarray]:
                     )
                 ]
             ours = Subject("confide", LAZY, partial(confide_lazy, learner, name, privacy, LAZY))
-            lines, found = table(
+            lines, ratios = table(
                 f"{learner.name} on {name}, eps = 1, {LAZY:,} users, its own releases",
                 [ours, *others],
                 rounds,
             )
             sections.append(lines)
-            over.append(found)
+            over.append(ratios)
     return sections, over[0]
 
 
@@ -530,7 +539,7 @@ def local(rounds: int) -> list[str]:
             subjects.append(
                 Subject(f"confide, {learner.name}, {users:,} users, {way}", users, call)
             )
-    rates, _ = measured(subjects, rounds)
+    rates, _ = measure_rates(subjects, rounds)
     lines = ["| oscillator, LocalDP, eps = 1 | episodes per CPU-second |", "|---|---|"]
     return lines + [
         f"| {each.name} | {np.median(rates[:, i]):,.0f} |" for i, each in enumerate(subjects)
@@ -541,17 +550,17 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
+    options = parser.parse_args()
     (each, replanned), (own, lazy), devices = (
-        replanning(arguments.rounds),
-        lazily(arguments.rounds),
-        local(arguments.rounds),
+        replanning(options.rounds),
+        lazily(options.rounds),
+        local(options.rounds),
     )
     verdict = [
         "| required speedup on oscillator, median over rounds | measured | met |",
         "|---|---|---|",
     ]
-    for text, found, least in (
+    for text, ratio, least in (
         (
             (
                 "a plan after every user, over NumPy and SciPy with the exact gradient, eps = 10: "
@@ -568,9 +577,9 @@ def main() -> None:
         ("its own releases, over NumPy step by step: at least 200", lazy[1], 200),
         ("its own releases, over NumPy with episodes as arrays: at least 200", lazy[2], 200),
     ):
-        verdict.append(f"| {text} | {found:,.3g} | {'yes' if found >= least else 'NO'} |")
+        verdict.append(f"| {text} | {ratio:,.3g} | {'yes' if ratio >= least else 'NO'} |")
     text = "\n\n".join("\n".join(lines) for lines in (verdict, *each, *own, devices))
-    record("Speed of control", text + "\n", write=arguments.write)
+    record("Speed of control", text + "\n", write=options.write)
 
 
 if __name__ == "__main__":

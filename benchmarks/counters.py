@@ -204,10 +204,10 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--episodes", type=int, default=1_000_000)
     parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
-    sections = [throughput(arguments.episodes), noise(), calibration(), covariance()]
+    options = parser.parse_args()
+    sections = [throughput(options.episodes), noise(), calibration(), covariance()]
     text = "\n\n".join("\n".join(lines) for lines in sections) + "\n"
-    record("Counters", text, write=arguments.write)
+    record("Counters", text, write=options.write)
 
 
 if __name__ == "__main__":

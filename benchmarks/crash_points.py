@@ -104,14 +104,14 @@ def digest(path: Path) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-def below(found: dict[str, str], folder: str) -> dict[str, str]:
+def below(digests_of_files: dict[str, str], folder: str) -> dict[str, str]:
     """The files of a result: no temporary files and no locks, which readers do not look at."""
     names = [
         name
-        for name in found
+        for name in digests_of_files
         if name.startswith(folder) and ".part" not in name and not name.endswith(".lock")
     ]
-    return {name: found[name] for name in names}
+    return {name: digests_of_files[name] for name in names}
 
 
 # What readers see
@@ -121,7 +121,7 @@ def runs_complete(folder: Path, command: Command) -> str:
     from confide.errors import ConfideError
     from confide.runs.run import Run
 
-    found = digests(folder)
+    files = digests(folder)
     for path in folder.rglob("run.json"):
         where = path.parent.relative_to(folder).as_posix() + "/"
         try:
@@ -129,17 +129,15 @@ def runs_complete(folder: Path, command: Command) -> str:
         except ConfideError:
             continue
         if read.certificate is None:
-            return (
-                f"run.json without a certificate ({'complete' if read.complete else 'interrupted'})"
-            )
-        if read.complete and below(found, where) != below(command.expected, where):
+            return f"run.json without a certificate ({'complete' if read.complete else 'interrupt_run'})"
+        if read.complete and below(files, where) != below(command.expected, where):
             return "a complete run lacks files, or holds others"
-        if not read.complete and below(found, where) != below(command.before, where):
+        if not read.complete and below(files, where) != below(command.before, where):
             return "an interrupted run holds files of another one"
     return ""
 
 
-def released(folder: Path, command: Command) -> Any:
+def load_release(folder: Path, command: Command) -> Any:
     """The estimate or the model in a folder."""
     from confide.evaluation import ValueEstimate
     from confide.offline import PrivateModel
@@ -153,10 +151,10 @@ def release_complete(folder: Path, command: Command) -> str:
     from confide.errors import ConfideError
 
     try:
-        found = released(folder, command)
+        release = load_release(folder, command)
     except ConfideError:
         return ""
-    if found.to_bytes() != command.answer:
+    if release.to_bytes() != command.answer:
         return f"the {command.result} that is shown is not the one that was charged"
     lacking = below(command.expected, f"{command.result}/").items() - digests(folder).items()
     return "" if not lacking else f"{command.result} without its certificate or report"
@@ -176,7 +174,7 @@ def ledger_whole(folder: Path, command: Command) -> str:
         return f"{len(spends)} spends in the ledger, or no release"
     if ledger.spent.mu != max(spend.loss.mu for spend in spends):
         return "the parts were added up"
-    same = released(folder, command).to_bytes() == command.answer
+    same = load_release(folder, command).to_bytes() == command.answer
     return "" if same else "another release for the same charge"
 
 
@@ -188,11 +186,11 @@ def comparison_complete(folder: Path, command: Command) -> str:
         Comparison.load(folder / "out")
     except ConfideError:
         return ""
-    found = below(digests(folder), "out/")
+    files = below(digests(folder), "out/")
     whole = [below(one, "out/") for one in (command.expected, command.before)]
     return (
         ""
-        if any(found == one for one in whole if one)
+        if any(files == one for one in whole if one)
         else "a table with figures or a report that are missing or of another one"
     )
 
@@ -230,9 +228,9 @@ def service_made(folder: Path, _command: Command) -> str:
 
 def service_works(folder: Path, _command: Command) -> str:
     for command in ("verify", "rotate"):
-        code, said = call(["service", command, "service"], folder)
+        code, output = call(["service", command, "service"], folder)
         if code:
-            return f"{command} fails: {said.strip()[-110:]}"
+            return f"{command} fails: {output.strip()[-110:]}"
     return ""
 
 
@@ -243,7 +241,7 @@ def nothing(_folder: Path) -> None:
     pass
 
 
-def interrupted(folder: Path) -> None:
+def interrupt_run(folder: Path) -> None:
     """A run of the same command that Ctrl-C has stopped: a result so far, and the state to go on
     from.
     """
@@ -258,9 +256,11 @@ def interrupted(folder: Path) -> None:
 
         return served
 
-    world = make("lock", seed=0, horizon=None)
-    spec = RunSpec(agent="ucrl-vtr", problem=world.name, episodes=60, privacy=JointDP(1.0, 1e-5))
-    list(run_seeds(spec, world, range(1), out=folder / "out", progress=progress, command="confide"))
+    problem = make("lock", seed=0, horizon=None)
+    spec = RunSpec(agent="ucrl-vtr", problem=problem.name, episodes=60, privacy=JointDP(1.0, 1e-5))
+    list(
+        run_seeds(spec, problem, range(1), out=folder / "out", progress=progress, command="confide")
+    )
 
 
 def with_ledger(folder: Path) -> None:
@@ -334,7 +334,7 @@ def commands(log: Path) -> list[Command]:
     service = ["service", "init", "service"]
     return [
         Command("run --out, 2 seeds", [*run, "--seeds", "2"], "out", nothing, runs_complete),
-        Command("run --out, resumed", run, "out", interrupted, runs_complete),
+        Command("run --out, resumed", run, "out", interrupt_run, runs_complete),
         Command(
             "evaluate --ledger --out", evaluate, "est", with_ledger, release_complete, ledger_whole
         ),
@@ -365,13 +365,13 @@ def call(
     """The command in a forked process, killed at call `at` (0: never): its exit code, -9 if it was
     killed, and what it said.
     """
-    said = folder.parent / "said.txt"
+    output_file = folder.parent / "said.txt"
     child = os.fork()
     if child == 0:
         code = 70
         try:
             signal.alarm(TIMEOUT)
-            out = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            out = os.open(output_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             os.dup2(out, 2)
             os.chdir(folder)
@@ -388,17 +388,17 @@ def call(
             sys.stderr.flush()
             os._exit(code)
     status = os.waitpid(child, 0)[1]
-    return os.waitstatus_to_exitcode(status), said.read_text(errors="replace")
+    return os.waitstatus_to_exitcode(status), output_file.read_text(errors="replace")
 
 
 def fresh(folder: Path, command: Command) -> None:
     """What must be there before the command is made once, and copied."""
-    made = folder.with_name(command.name)
-    if not made.exists():
-        made.mkdir()
-        command.prepare(made)
+    copy = folder.with_name(command.name)
+    if not copy.exists():
+        copy.mkdir()
+        command.prepare(copy)
     shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(made, folder)
+    shutil.copytree(copy, folder)
 
 
 def learn(command: Command, folder: Path) -> str:
@@ -406,15 +406,15 @@ def learn(command: Command, folder: Path) -> str:
     fresh(folder, command)
     command.before = digests(folder)
     read, write = os.pipe()
-    code, said = call(command.arguments, folder, log=write)
+    code, output = call(command.arguments, folder, log=write)
     os.close(write)
     if code:
-        raise SystemExit(f"{command.name}: {said}")
+        raise SystemExit(f"{command.name}: {output}")
     with os.fdopen(read, "rb") as pipe:
         calls = pipe.read().decode()
     command.expected = digests(folder)
     if command.complete is release_complete:
-        command.answer = released(folder, command).to_bytes()
+        command.answer = load_release(folder, command).to_bytes()
     return calls
 
 
@@ -430,22 +430,22 @@ def verdict(command: Command, folder: Path) -> str:
     )
     if wrong := command.complete(folder, command):
         return wrong
-    code, said = call(command.arguments, folder)
-    if "Traceback" in said:
+    code, output = call(command.arguments, folder)
+    if "Traceback" in output:
         return "traceback"
     if code == -signal.SIGALRM:
         return "hangs"
     if code and not whole:
-        return f"locked out: {said.strip().splitlines()[-1][:110]}"
-    found = digests(folder)
-    left = sorted(found.keys() - command.expected.keys())
+        return f"locked out: {output.strip().splitlines()[-1][:110]}"
+    files = digests(folder)
+    left = sorted(files.keys() - command.expected.keys())
     if any(".private" in name for name in left) or any(
         path.name.endswith(".private") for path in folder.iterdir()
     ):
         return "PRIVATE state is left"
     if left:
         return f"temporary files are left: {Path(left[0]).suffix}"
-    if found != command.expected:
+    if files != command.expected:
         return "another result"
     return command.after(folder, command)
 
@@ -470,11 +470,11 @@ def crashes(command: Command, folder: Path, calls: str, step: int) -> Iterator[s
     ]
     for at, torn in points[::step]:
         fresh(folder, command)
-        code, said = call(command.arguments, folder, at=at, torn=torn)
+        code, output = call(command.arguments, folder, at=at, torn=torn)
         wrong = (
             verdict(command, folder)
             if code == -signal.SIGKILL
-            else f"not killed: {said.strip()[-200:]}"
+            else f"not killed: {output.strip()[-200:]}"
         )
         if wrong:
             print(
@@ -530,9 +530,9 @@ def _full(command: Command, folder: Path, kilobytes: int, enough: int) -> str:
     shutil.copytree(folder.with_name(command.name), folder, dirs_exist_ok=True)
     used = sum(-(-path.stat().st_size // 4096) * 4 for path in folder.rglob("*") if path.is_file())
     mount(f"size={used + kilobytes}k", remount)
-    code, said = call(command.arguments, folder)
-    if "Traceback" in said or said.count("\n") > 1:
-        return f"no one-line error: {said.strip()[-200:]}"
+    code, output = call(command.arguments, folder)
+    if "Traceback" in output or output.count("\n") > 1:
+        return f"no one-line error: {output.strip()[-200:]}"
     if code < 0 or (code == 0 and digests(folder) != command.expected):
         return f"exit code {code}, and the result is not whole"
     mount(f"size={enough}k", remount)
@@ -622,7 +622,7 @@ def disks_for(folder: Path, number: int) -> tuple[list[int], int]:
 
 
 def measure(only: str, step: int, sizes: int) -> Numbers:
-    found: Numbers = {}
+    numbers: Numbers = {}
     with tempfile.TemporaryDirectory() as base:
         log, folder = Path(base) / "log.parquet", Path(base) / "work"
         make_log(log)
@@ -641,7 +641,7 @@ def measure(only: str, step: int, sizes: int) -> Numbers:
             for i, wrong in enumerate(disks):
                 if wrong:
                     print(f"  {command.name}, disk {i} of {sizes}: {wrong}", file=sys.stderr)
-            found[command.name] = {
+            numbers[command.name] = {
                 "calls": dict(Counter(calls)),
                 "points": len(verdicts),
                 "bad": dict(Counter(wrong.split(":")[0] for wrong in verdicts if wrong)),
@@ -649,10 +649,10 @@ def measure(only: str, step: int, sizes: int) -> Numbers:
                 "bad disks": dict(Counter(wrong.split(":")[0] for wrong in disks if wrong)),
             }
             print(
-                f"{command.name}: {found[command.name]}, {time.monotonic() - started:.0f} s",
+                f"{command.name}: {numbers[command.name]}, {time.monotonic() - started:.0f} s",
                 file=sys.stderr,
             )
-    return found
+    return numbers
 
 
 def saving(repeats: int = 50) -> float:
@@ -660,11 +660,11 @@ def saving(repeats: int = 50) -> float:
     import confide
 
     with tempfile.TemporaryDirectory() as folder:
-        world = confide.problems.lock(seed=0)
+        problem = confide.problems.lock(seed=0)
         agent = confide.agents.UCRLVTR(
-            world.public, episodes=60, privacy=confide.JointDP(1.0, 1e-5)
+            problem.public, episodes=60, privacy=confide.JointDP(1.0, 1e-5)
         )
-        done, times = confide.run(agent, world), []
+        done, times = confide.run(agent, problem), []
         for i in range(repeats):
             started = time.perf_counter()
             done.save(f"{folder}/{i}")
@@ -672,19 +672,19 @@ def saving(repeats: int = 50) -> float:
     return median(times)
 
 
-def table(found: Numbers, before: Numbers | None) -> str:
+def table(numbers: Numbers, before: Numbers | None) -> str:
     """One line per command; numbers of the version before on the left of the arrow."""
 
     def pair(name: str, number: Callable[[dict[str, Any]], int]) -> str:
-        new = f"{number(found[name])}"
+        new = f"{number(numbers[name])}"
         return new if before is None else f"{number(before[name])} → {new}"
 
-    names = [name for name in found if name != "saving"]
-    points = sum(found[name]["points"] for name in names)
-    bad = sum(sum(found[name]["bad"].values()) for name in names)
+    names = [name for name in numbers if name != "saving"]
+    points = sum(numbers[name]["points"] for name in names)
+    bad = sum(sum(numbers[name]["bad"].values()) for name in names)
     disks, full_disks = (
-        sum(found[name]["disks"] for name in names),
-        sum(sum(found[name]["bad disks"].values()) for name in names),
+        sum(numbers[name]["disks"] for name in names),
+        sum(sum(numbers[name]["bad disks"].values()) for name in names),
     )
     lines = [f"{bad} of {points} crash points are bad, and {full_disks} of {disks} full disks."]
     if before is not None:
@@ -706,7 +706,7 @@ def table(found: Numbers, before: Numbers | None) -> str:
         cells = [
             pair(name, lambda one: one["points"]),
             pair(name, lambda one: sum(one["bad"].values())),
-            f"{found[name]['disks']}",
+            f"{numbers[name]['disks']}",
             pair(name, lambda one: sum(one["bad disks"].values())),
             pair(name, lambda one: one["calls"].get("s", 0)),
         ]
@@ -720,9 +720,9 @@ def table(found: Numbers, before: Numbers | None) -> str:
                     for verdict, number in before[name][part].items()
                 ]
     saved = (
-        f"{found['saving']:.1f}"
+        f"{numbers['saving']:.1f}"
         if before is None
-        else f"{before['saving']:.1f} → {found['saving']:.1f}"
+        else f"{before['saving']:.1f} → {numbers['saving']:.1f}"
     )
     lines += [
         "",
@@ -743,7 +743,7 @@ def main() -> None:
     parser.add_argument(
         "--write", action="store_true", help="write benchmarks/results/crash_points.md"
     )
-    asked = parser.parse_args()
+    options = parser.parse_args()
     if not os.environ.get("CRASH_POINTS"):
         with tempfile.TemporaryDirectory() as folder:
             library = str(Path(folder) / "crash_points.so")
@@ -764,13 +764,13 @@ def main() -> None:
             raise SystemExit(
                 subprocess.run([sys.executable, *sys.argv], env=again, check=False).returncode
             )
-    found = measure(asked.only, 10 if asked.quick else asked.step, 4 if asked.quick else 20) | {
-        "saving": saving()
-    }
-    if asked.json:
-        asked.json.write_text(json.dumps(found, indent=1) + "\n")
-    before = json.loads(asked.before.read_text()) if asked.before else None
-    record("Crash points", f"{ABOUT}\n\n{table(found, before)}", write=asked.write)
+    numbers = measure(
+        options.only, 10 if options.quick else options.step, 4 if options.quick else 20
+    ) | {"saving": saving()}
+    if options.json:
+        options.json.write_text(json.dumps(numbers, indent=1) + "\n")
+    before = json.loads(options.before.read_text()) if options.before else None
+    record("Crash points", f"{ABOUT}\n\n{table(numbers, before)}", write=options.write)
 
 
 if __name__ == "__main__":

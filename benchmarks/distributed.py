@@ -71,22 +71,24 @@ def regret(problem, privacy, leaves: bool, away: float, seed: int) -> float:
     return lost
 
 
-def measured(name: str, problem, epsilon: float, seeds) -> np.ndarray:
+def measure_regrets(name: str, problem, epsilon: float, seeds) -> np.ndarray:
     return np.array([regret(problem, *ROWS[name](epsilon), seed) for seed in seeds])
 
 
 def lines(seeds) -> list[str]:
-    found = []
+    rows = []
     for problem in ("lock", "rand"):
         for epsilon in (1.0,):
-            made, reference = make(problem), 0.0
-            found += [
+            problem_instance, reference = make(problem), 0.0
+            rows += [
                 f"## {problem}, epsilon = {epsilon:g}",
                 "",
                 "| | regret: mean ± s.e. | median | worst | against separate leaves |",
             ]
-            found.append("|---|---|---|---|---|")
-            samples = {name: measured(name, made, epsilon, seeds) for name in ROWS}
+            rows.append("|---|---|---|---|---|")
+            samples = {
+                name: measure_regrets(name, problem_instance, epsilon, seeds) for name in ROWS
+            }
             reference = samples["joint, separate leaves"].mean()
             for name, values in samples.items():
                 error = values.std(ddof=1) / math.sqrt(len(values))
@@ -94,18 +96,18 @@ def lines(seeds) -> list[str]:
                     f"{values.mean():.0f} ± {error:.0f} | {np.median(values):.0f} | "
                     f"{values.max():.0f}"
                 )
-                found.append(f"| {name} | {numbers} | {values.mean() / reference:.2f} |")
-            found.append("")
-    return [*found, ABOUT]
+                rows.append(f"| {name} | {numbers} | {values.mean() / reference:.2f} |")
+            rows.append("")
+    return [*rows, ABOUT]
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
-    given = parser.parse_args()
+    options = parser.parse_args()
     record(
         "Distributed noise",
-        "\n".join(lines(SEEDS[:2] if given.quick else SEEDS)),
-        write=given.write,
+        "\n".join(lines(SEEDS[:2] if options.quick else SEEDS)),
+        write=options.write,
     )

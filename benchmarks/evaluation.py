@@ -65,7 +65,7 @@ def walk(start, rows, live, paying, users, cap, rng):
 
 
 @dataclass(frozen=True)
-class World:
+class LoggedProblem:
     """A Markov chain whose states from `live` on end a trajectory; ending in state `paying` is
     worth 1.
     """
@@ -94,7 +94,7 @@ class Log:
     trajectories again.
     """
 
-    world: World
+    problem: LoggedProblem
     size: int
     seed: tuple[int, ...]
     held: dict[Any, Any] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class Log:
     def blocks(self):
         rng = np.random.default_rng(self.seed)
         for first in range(0, self.size, BLOCK):
-            yield self.world.users(min(BLOCK, self.size - first), rng)
+            yield self.problem.users(min(BLOCK, self.size - first), rng)
 
     def hold(self, *statistics: Any) -> "Log":
         for block in self.blocks():
@@ -130,7 +130,7 @@ def cumulative(table: np.ndarray) -> np.ndarray:
     return sums
 
 
-def chain_world(states: int = 40) -> World:
+def chain_problem(states: int = 40) -> LoggedProblem:
     """Stay with 1/2, else advance; the step in the last state pays and ends the trajectory.
 
     Uniform start.
@@ -140,12 +140,12 @@ def chain_world(states: int = 40) -> World:
         P[s, s] = P[s, s + 1] = 0.5
     P[-1, -1] = 1.0
     equal = np.full(states, 1 / states)
-    return World(
+    return LoggedProblem(
         cumulative(equal), cumulative(P), states, states, chain_values(states=states), equal
     )
 
 
-def icu_world() -> World:
+def icu_problem() -> LoggedProblem:
     """Clinicians' policy; the step before survival pays.
 
     Errors are weighted by how often a state is visited.
@@ -162,12 +162,12 @@ def icu_world() -> World:
     live = table[:DEATH, :DEATH]
     values = np.zeros(S)
     values[:DEATH] = np.linalg.solve(np.eye(DEATH) - live, table[:DEATH, SURVIVAL])
-    bare = World(
+    bare = LoggedProblem(
         cumulative(truth.start), cumulative(table), DEATH, SURVIVAL, values, np.full(S, 1 / S), 400
     )
     visits = CountsAndSums(states=S, visits=None, return_bound=1.0).statistic()
     counts = visits.bound.unpack(Log(bare, 200_000, (99,)).total(visits).values)[0]
-    return World(bare.start, bare.rows, DEATH, SURVIVAL, values, counts / counts.sum(), 400)
+    return LoggedProblem(bare.start, bare.rows, DEATH, SURVIVAL, values, counts / counts.sum(), 400)
 
 
 def principal(table: np.ndarray, components: int) -> np.ndarray:
@@ -185,7 +185,7 @@ def short(errors: list[float]) -> str:
 
 
 def chain_table(runs: int, sizes: tuple[int, ...]) -> tuple[list[str], dict[str, dict[int, float]]]:
-    world = chain_world()
+    problem = chain_problem()
     common = {"states": 40, "discount": 0.99, "return_bound": 1.0}
     estimators = {
         "LSW, non-private": (LSW(**common), NoPrivacy()),
@@ -199,7 +199,7 @@ def chain_table(runs: int, sizes: tuple[int, ...]) -> tuple[list[str], dict[str,
         "counts and sums, all states, (1, 1e-5)": (CountsAndSums(**common, visits=None), TIGHT),
         "counts and sums, visits=10, (1, 1e-5)": (CountsAndSums(**common, visits=10), TIGHT),
     }
-    found: dict[str, dict[int, list[float]]] = {
+    errors_by_name: dict[str, dict[int, list[float]]] = {
         name: {m: [] for m in sizes} for name in (*estimators, "DP-LSL printed", "DP-LSL exact")
     }
     best: dict[tuple[str, int], np.ndarray] = {}
@@ -211,33 +211,33 @@ def chain_table(runs: int, sizes: tuple[int, ...]) -> tuple[list[str], dict[str,
     for m in sizes:
         ridges = {"DP-LSL printed": [], "DP-LSL exact": []}
         for run in range(runs):
-            log = Log(world, m, (m, run))
+            log = Log(problem, m, (m, run))
             log.hold(*kept, LSW_STATISTIC)
             rng = np.random.default_rng((m, run, 1))
             for name, (estimator, privacy) in estimators.items():
                 if isinstance(estimator, Subsample) and m > 10**5:
                     continue
                 given = {} if isinstance(estimator, LSW) else {"rng": rng}
-                found[name][m].append(
-                    world.error(estimator.release(log, privacy=privacy, **given).values)
+                errors_by_name[name][m].append(
+                    problem.error(estimator.release(log, privacy=privacy, **given).values)
                 )
             for name, calibration in (("DP-LSL printed", "paper"), ("DP-LSL exact", "tight")):
                 make = partial(DPLSL, **common, calibration=calibration)
                 ridges[name].append(
                     [
-                        world.error(make(ridge=ridge).release(log, privacy=LOOSE, rng=rng).values)
+                        problem.error(make(ridge=ridge).release(log, privacy=LOOSE, rng=rng).values)
                         for ridge in RIDGES
                     ]
                 )
         for name, errors in ridges.items():
             table = np.array(errors)
             at = int(table.mean(axis=0).argmin())
-            found[name][m], best[name, m] = list(table[:, at]), RIDGES[at]
+            errors_by_name[name][m], best[name, m] = list(table[:, at]), RIDGES[at]
     lines = [
         "| chain, RMSE over states | " + " | ".join(f"m = {m:,}" for m in sizes) + " |",
         "|---" * (len(sizes) + 1) + "|",
     ]
-    for name, row in found.items():
+    for name, row in errors_by_name.items():
         label = name if "1e-5" in name or "non-private" in name else f"{name}, (0.1, 0.1)"
         extra = [f" (lambda {best[name, m]:.3g})" if (name, m) in best else "" for m in sizes]
         lines.append(
@@ -247,10 +247,11 @@ def chain_table(runs: int, sizes: tuple[int, ...]) -> tuple[list[str], dict[str,
             )
             + " |"
         )
-    constant = world.error(np.full(40, 0.5))
+    constant = problem.error(np.full(40, 0.5))
     lines.append("| constant 1/2 | " + " | ".join(f"{constant:.3f}" for _ in sizes) + " |")
     return lines, {
-        name: {m: float(np.mean(row[m])) for m in sizes if row[m]} for name, row in found.items()
+        name: {m: float(np.mean(row[m])) for m in sizes if row[m]}
+        for name, row in errors_by_name.items()
     }
 
 
@@ -261,7 +262,7 @@ LSW_STATISTIC = CountsAndSums(states=40, discount=0.99, return_bound=1.0, visits
 
 
 def icu_table(runs: int, sizes: tuple[int, ...]) -> list[str]:
-    world = icu_world()
+    problem = icu_problem()
     centres = icu_sepsis_centres()
     eb = partial(CountsAndSums, states=716, shrink="empirical-bayes")
     estimators = {
@@ -290,17 +291,19 @@ def icu_table(runs: int, sizes: tuple[int, ...]) -> list[str]:
         for estimator, _ in estimators.values()
         if isinstance(estimator, CountsAndSums)
     }
-    found: dict[str, dict[int, list[float]]] = {name: {m: [] for m in sizes} for name in estimators}
+    errors: dict[str, dict[int, list[float]]] = {
+        name: {m: [] for m in sizes} for name in estimators
+    }
     for m in sizes:
         for run in range(runs):
-            log = Log(world, m, (m, run, 7)).hold(
+            log = Log(problem, m, (m, run, 7)).hold(
                 *kept, CountsAndSums(states=716, visits=None, return_bound=1.0).statistic(pure=True)
             )
             rng = np.random.default_rng((m, run, 8))
             for name, (estimator, privacy) in estimators.items():
                 given = {} if isinstance(estimator, LSW) else {"rng": rng}
-                found[name][m].append(
-                    world.error(estimator.release(log, privacy=privacy, **given).values)
+                errors[name][m].append(
+                    problem.error(estimator.release(log, privacy=privacy, **given).values)
                 )
     lines = [
         "| ICU-Sepsis, (1, 1e-5), RMSE weighted by visits | "
@@ -310,12 +313,12 @@ def icu_table(runs: int, sizes: tuple[int, ...]) -> list[str]:
     ]
     lines += [
         f"| {name} | " + " | ".join(short(row[m]) for m in sizes) + " |"
-        for name, row in found.items()
+        for name, row in errors.items()
     ]
-    mean = float(world.weights @ world.values)
+    mean = float(problem.weights @ problem.values)
     lines.append(
         "| best constant | "
-        + " | ".join(f"{world.error(np.full(716, mean)):.4f}" for _ in sizes)
+        + " | ".join(f"{problem.error(np.full(716, mean)):.4f}" for _ in sizes)
         + " |"
     )
     return lines
@@ -327,7 +330,7 @@ def plan_table(runs: int, sizes: tuple[int, ...]) -> list[str]:
     Public: visit shares; on the chain that returns of a state vary by about .05 and values are
     about 1/4 from 1/2; where values are shrunk to their mean, that they are about .054 from it.
     """
-    chain, icu = chain_world(), icu_world()
+    chain, icu = chain_problem(), icu_problem()
     cases = [
         (
             "chain, all states",
@@ -353,21 +356,22 @@ def plan_table(runs: int, sizes: tuple[int, ...]) -> list[str]:
         "| planned / measured, (1, 1e-5) | " + " | ".join(f"{m:,}" for m in sizes) + " |",
         "|---" * (len(sizes) + 1) + "|",
     ]
-    for name, world, estimator, known in cases:
+    for name, problem, estimator, public_facts in cases:
         statistic, cells = estimator.statistic(), []
         shares = (
-            statistic.bound.unpack(Log(world, 200_000, (98,)).total(statistic).values)[0] / 200_000
+            statistic.bound.unpack(Log(problem, 200_000, (98,)).total(statistic).values)[0]
+            / 200_000
         )
         for m in sizes:
             rng, errors = np.random.default_rng(m), []
             for run in range(runs):
-                log = Log(world, m, (m, run, 9))
+                log = Log(problem, m, (m, run, 9))
                 errors += [
-                    world.error(estimator.release(log, privacy=TIGHT, rng=rng).values)
+                    problem.error(estimator.release(log, privacy=TIGHT, rng=rng).values)
                     for _ in range(3)
                 ]
             planned, measured = (
-                estimator.plan(m, TIGHT, shares, **known).rmse,
+                estimator.plan(m, TIGHT, shares, **public_facts).rmse,
                 float(np.mean(errors)),
             )
             cells.append(
@@ -378,12 +382,12 @@ def plan_table(runs: int, sizes: tuple[int, ...]) -> list[str]:
 
 
 def coverage(runs: int, users: int = 10_000) -> list[str]:
-    chain, icu = chain_world(), icu_world()
+    chain, icu = chain_problem(), icu_problem()
     lines = [
         f"| 90 % intervals, {users:,} users, {runs} runs | covered | mean width |",
         "|---|---|---|",
     ]
-    for name, world, states, discount, visits in (
+    for name, problem, states, discount, visits in (
         ("chain", chain, 40, 0.99, 10),
         ("ICU-Sepsis", icu, 716, 1.0, 20),
     ):
@@ -391,18 +395,18 @@ def coverage(runs: int, users: int = 10_000) -> list[str]:
         hits, widths = [], []
         for run in range(runs):
             estimate = estimator.release(
-                Log(world, users, (run, 11)),
+                Log(problem, users, (run, 11)),
                 privacy=TIGHT,
                 rng=np.random.default_rng((run, 12)),
             )
             low, high = estimate.interval(0.9)
-            hits.append(world.weights @ ((low <= world.values) & (world.values <= high)))
-            widths.append(world.weights @ (high - low))
+            hits.append(problem.weights @ ((low <= problem.values) & (problem.values <= high)))
+            widths.append(problem.weights @ (high - low))
         lines.append(f"| {name} | {100 * np.mean(hits):.1f} % | {np.mean(widths):.3g} |")
     return lines
 
 
-def picture(found: dict[str, dict[int, float]]) -> None:
+def picture(errors: dict[str, dict[int, float]]) -> None:
     """Like [Balle16, Fig. 1]: error against the size of the batch, tabular."""
     import matplotlib
 
@@ -412,7 +416,7 @@ def picture(found: dict[str, dict[int, float]]) -> None:
 
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
     for axis, tight in zip(axes, (False, True), strict=True):
-        for name, row in found.items():
+        for name, row in errors.items():
             if ("1e-5" in name) is tight or "non-private" in name:
                 axis.plot(
                     list(row),
@@ -445,7 +449,7 @@ def main() -> None:
     runs, sizes, patients = (
         (4, SIZES[:3], PATIENTS[:7:3]) if options.quick else (20, SIZES, PATIENTS)
     )
-    chain, found = chain_table(runs, sizes)
+    chain, errors = chain_table(runs, sizes)
     alpha = smooth_alpha(0.1, 0.1, 5.815e-4, 40)
     parts = [
         [
@@ -469,7 +473,7 @@ def main() -> None:
         ["![RMSE against the number of trajectories](evaluation.svg)"] if options.write else [],
     ]
     if options.write:
-        picture(found)
+        picture(errors)
     record(
         "Private policy evaluation",
         "\n\n".join("\n".join(part) for part in parts if part) + "\n",

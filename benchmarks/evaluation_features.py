@@ -106,11 +106,11 @@ ROWS = {
 }
 
 
-def measured(size: int, privacy: Any, runs: int) -> dict[str, np.ndarray]:
+def measure_errors(size: int, privacy: Any, runs: int) -> dict[str, np.ndarray]:
     """[run, (rmse, share of states covered, mean half width)] of every row, all rows on the same
     logs.
     """
-    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in ROWS}
+    errors: dict[str, list[tuple[float, float, float]]] = {name: [] for name in ROWS}
     for run in range(runs):
         log = chain_log(size, np.random.default_rng((size, run)))
         for name, row in ROWS.items():
@@ -121,14 +121,14 @@ def measured(size: int, privacy: Any, runs: int) -> dict[str, np.ndarray]:
             )
             low, high = estimate.interval(0.9)
             error = float(np.sqrt(np.mean((estimate.values - row.truth) ** 2)))
-            found[name].append(
+            errors[name].append(
                 (
                     error,
                     float(((low <= row.truth) & (row.truth <= high)).mean()),
                     float((high - low).mean() / 2),
                 )
             )
-    return {name: np.array(rows) for name, rows in found.items()}
+    return {name: np.array(rows) for name, rows in errors.items()}
 
 
 def table(title: str, columns: dict[str, dict[str, np.ndarray]]) -> list[str]:
@@ -168,18 +168,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
+    options = parser.parse_args()
     warnings.simplefilter("ignore", DeltaWarning)
-    private = {f"m = {m:,}": measured(m, TIGHT, arguments.runs) for m in SIZES}
+    private = {f"m = {m:,}": measure_errors(m, TIGHT, options.runs) for m in SIZES}
     others = {"(0.1, 0.1)": LOOSE, "no noise": FREE}
     at_ten = {
-        f"{name}, m = 10,000": measured(10**4, privacy, arguments.runs)
+        f"{name}, m = 10,000": measure_errors(10**4, privacy, options.runs)
         for name, privacy in others.items()
     }
     best_cubic = CUBIC @ np.linalg.lstsq(CUBIC, VALUES, rcond=None)[0]
     approximation_error = np.sqrt(np.mean((VALUES - best_cubic) ** 2))
     explained = (
-        f"There are {arguments.runs} runs (LSTD with table features: a tenth of them). "
+        f"There are {options.runs} runs (LSTD with table features: a tenth of them). "
         "Each cell shows the RMSE ± its standard error, the coverage of 90 % intervals, "
         "and their mean half width. "
         "Linear estimators estimate 40 states, off-policy estimators one value. "
@@ -194,7 +194,7 @@ def main() -> None:
         speed(),
         "",
     ]
-    record("Linear and off-policy evaluation", "\n".join(lines), write=arguments.write)
+    record("Linear and off-policy evaluation", "\n".join(lines), write=options.write)
 
 
 if __name__ == "__main__":

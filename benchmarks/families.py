@@ -64,7 +64,7 @@ def far(seed: int) -> LinearMixtureMDP:
     return LinearMixtureMDP(kernels, weights, rewards, np.eye(S)[0], name="far")
 
 
-def scattered(seed: int) -> LinearMixtureMDP:
+def scattered_kernels(seed: int) -> LinearMixtureMDP:
     """Sparse random kernels, random weights, one state that pays and one that pays a little."""
     rng, (S, A, H, d) = np.random.default_rng(seed), (12, 3, 6, 6)
     kernels = rng.dirichlet(np.full(S, 0.03), size=(d, S, A)) + 1e-9
@@ -135,7 +135,7 @@ Family = Callable[[int], LinearMixtureMDP]
 MIXTURES: dict[str, Family] = {
     "detour": detour,
     "far": far,
-    "scattered": scattered,
+    "scattered": scattered_kernels,
     "river": river,
     "wide": wide,
     "absorbing": absorbing,

@@ -25,7 +25,7 @@ from data import fuzz_data  # noqa: E402
 from methods import fuzz_methods  # noqa: E402
 
 
-def parsed():
+def parse_options():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=8000)
     parser.add_argument("--objects", type=int, default=2000)
@@ -42,7 +42,7 @@ def parsed():
 
 
 def main() -> None:
-    asked = parsed()
+    arguments = parse_options()
     # a call that takes 1 for the name of a file closes standard output
     out = os.fdopen(fcntl.fcntl(1, fcntl.F_DUPFD, 100), "w")
     # a huge allocation fails here, and harms nobody
@@ -50,37 +50,43 @@ def main() -> None:
     # the call, should the process itself die
     current = Path(tempfile.gettempdir()) / "fuzz_api.current"
 
-    def watch(number, said):
-        current.write_text(f"{number} {said}\n")
+    def watch(number, call_text):
+        current.write_text(f"{number} {call_text}\n")
         # compiled code does not see the alarm
-        faulthandler.dump_traceback_later(6 * asked.seconds, exit=True, file=out)
+        faulthandler.dump_traceback_later(6 * arguments.seconds, exit=True, file=out)
 
     start = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)  # a text may be the name of a file
-        half = asked.calls // 2
-        options = {"seed": asked.seed, "seconds": asked.seconds, "watch": watch}
-        counts, found = fuzz(Path(folder), calls=half, **options)
-        more, others = fuzz_methods(Path(folder), calls=asked.calls - half, **options)
-        counts, found = counts + more, found + others
+        half = arguments.calls // 2
+        options = {"seed": arguments.seed, "seconds": arguments.seconds, "watch": watch}
+        counts, defects = fuzz(Path(folder), calls=half, **options)
+        method_counts, method_defects = fuzz_methods(
+            Path(folder), calls=arguments.calls - half, **options
+        )
+        counts, defects = counts + method_counts, defects + method_defects
         os.chdir(start)  # processes of their own begin in a folder that exists
     faulthandler.cancel_dump_traceback_later()
-    totals, defects = fuzz_data(objects=asked.objects, seed=asked.seed)
-    print(f"{asked.calls} calls, seed {asked.seed}\n\n| outcome | calls |\n|---|---|", file=out)
-    for kind, count in counts.most_common():
-        print(f"| {kind} | {count} ({100 * count / asked.calls:.2f} %) |", file=out)
+    totals, data_defects = fuzz_data(objects=arguments.objects, seed=arguments.seed)
     print(
-        f"\n{asked.objects} objects with users' data\n\n| outcome | objects |\n|---|---|", file=out
+        f"{arguments.calls} calls, seed {arguments.seed}\n\n| outcome | calls |\n|---|---|",
+        file=out,
+    )
+    for kind, count in counts.most_common():
+        print(f"| {kind} | {count} ({100 * count / arguments.calls:.2f} %) |", file=out)
+    print(
+        f"\n{arguments.objects} objects with users' data\n\n| outcome | objects |\n|---|---|",
+        file=out,
     )
     for kind, count in totals.most_common():
         print(f"| {kind} | {count} |", file=out)
-    for kind, where in defects:
+    for kind, where in data_defects:
         print(f"{kind}: {where!a}", file=out)
     print(file=out)
     shown = [
         one
-        for one in found
-        if one[0].kind in ("raw", "endless") or (asked.not_named and "not named" in one[0].kind)
+        for one in defects
+        if one[0].kind in ("raw", "endless") or (arguments.not_named and "not named" in one[0].kind)
     ]
     for (kind, where, name), count in Counter(
         (outcome.kind, outcome.where, name) for outcome, name, _ in shown

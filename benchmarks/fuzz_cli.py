@@ -19,7 +19,7 @@ from command_lines import fuzz  # noqa: E402
 from hostile import short  # noqa: E402
 
 
-def parsed():
+def parse_options():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=0)
@@ -30,7 +30,7 @@ def parsed():
 
 
 def main() -> None:
-    asked = parsed()
+    options = parse_options()
     # a huge allocation fails here, and harms nobody
     resource.setrlimit(resource.RLIMIT_AS, (8 * 2**30,) * 2)
     # the command line, should the process itself die
@@ -39,19 +39,19 @@ def main() -> None:
     def watch(number, arguments):
         current.write_text(f"{number} {arguments!a}\n")
         # compiled code does not see the alarm
-        faulthandler.dump_traceback_later(6 * asked.seconds, exit=True)
+        faulthandler.dump_traceback_later(6 * options.seconds, exit=True)
 
     with tempfile.TemporaryDirectory() as folder:
         counts, defects = fuzz(
             Path(folder),
-            calls=asked.calls,
-            seed=asked.seed,
+            calls=options.calls,
+            seed=options.seed,
             mutants=60,
-            seconds=asked.seconds,
+            seconds=options.seconds,
             watch=watch,
         )
     faulthandler.cancel_dump_traceback_later()
-    print(f"{asked.calls} command lines, seed {asked.seed}\n")
+    print(f"{options.calls} command lines, seed {options.seed}\n")
     print("| outcome | calls |\n|---|---|")
     for kind, count in counts.most_common():
         print(f"| {kind} | {count} |")
@@ -59,7 +59,7 @@ def main() -> None:
     places = Counter((outcome.kind, outcome.where) for outcome, _ in defects)
     for (kind, where), count in places.most_common():
         outcome, arguments = next(
-            found for found in defects if (found[0].kind, found[0].where) == (kind, where)
+            defect for defect in defects if (defect[0].kind, defect[0].where) == (kind, where)
         )
         line = shlex.join([short(part).strip("'") for part in arguments])
         print(

@@ -37,62 +37,64 @@ PRIVACY = CentralDP(1.0, DELTA)
 FIRST = 2000  # seed; nothing was chosen on these, nor on these narrow behaviours
 
 
-def value(world, policy):
-    V = np.zeros(len(world.P))
+def value(problem, policy):
+    V = np.zeros(len(problem.P))
     for _ in range(STEPS):
-        V = (policy * (world.rewards + DISCOUNT * (world.P @ V) * ~world.terminal[:, None])).sum(
-            axis=1
-        )
-    return float(world.start @ V)
+        V = (
+            policy * (problem.rewards + DISCOUNT * (problem.P @ V) * ~problem.terminal[:, None])
+        ).sum(axis=1)
+    return float(problem.start @ V)
 
 
-def extreme(world, sign):
+def extreme(problem, sign):
     """The best (sign 1) or the worst (-1) policy for 21 steps, as one for every step, and its value
     if it may change.
     """
-    V = np.zeros(len(world.P))
+    V = np.zeros(len(problem.P))
     for _ in range(STEPS):
-        Q = sign * (world.rewards + DISCOUNT * (world.P @ V) * ~world.terminal[:, None])
+        Q = sign * (problem.rewards + DISCOUNT * (problem.P @ V) * ~problem.terminal[:, None])
         V = sign * Q.max(axis=1)
-    return np.eye(Q.shape[1])[Q.argmax(axis=1)], float(world.start @ V)
+    return np.eye(Q.shape[1])[Q.argmax(axis=1)], float(problem.start @ V)
 
 
-def halves(world, people, seed, *, learned=False):
-    learn, test = world.log(people, seed).split(0.5)
-    S, A = world.rewards.shape
-    known = {} if learned else {"rewards": world.rewards, "terminal": world.terminal}
-    known |= {"ends": learned, "reward_range": (0.0, 1.0)}
-    made = ModelRelease(states=S, actions=A, discount=DISCOUNT, **known)
-    return made.release(learn, privacy=PRIVACY, rng=np.random.default_rng([seed, 2])), test
+def halves(problem, people, seed, *, learned=False):
+    learn, test = problem.log(people, seed).split(0.5)
+    S, A = problem.rewards.shape
+    public_facts = {} if learned else {"rewards": problem.rewards, "terminal": problem.terminal}
+    public_facts |= {"ends": learned, "reward_range": (0.0, 1.0)}
+    estimator = ModelRelease(states=S, actions=A, discount=DISCOUNT, **public_facts)
+    return estimator.release(learn, privacy=PRIVACY, rng=np.random.default_rng([seed, 2])), test
 
 
-def tested(world, model, test, policy, method, seed):
+def test_policy(problem, model, test, policy, method, seed):
     """(bound, true gain) in shares of the gap."""
-    found = model.improvement(policy, test, method=method, rng=np.random.default_rng([seed, 3]))
-    behaviour, full = world.behaviour, getattr(policy, "weights", policy)
+    improvement = model.improvement(
+        policy, test, method=method, rng=np.random.default_rng([seed, 3])
+    )
+    behaviour, full = problem.behaviour, getattr(policy, "weights", policy)
     if method == "weights" and hasattr(policy, "mixed"):
         # "as logged" is what was done; for the method "model" it is the saved table
         full = policy.mixed(behaviour)
-    done = value(world, behaviour)
-    gap = extreme(world, 1)[1] - done
-    true = value(world, (1 - found.share) * behaviour + found.share * full) - done
-    return found.bound / gap, true / gap
+    done = value(problem, behaviour)
+    gap = extreme(problem, 1)[1] - done
+    true = value(problem, (1 - improvement.share) * behaviour + improvement.share * full) - done
+    return improvement.bound / gap, true / gap
 
 
-def setting(name, worlds, people, runs):
-    found = {method: [] for method in ("weights", "model", "auto")}
+def setting(name, problems, people, runs):
+    pairs_by_method = {method: [] for method in ("weights", "model", "auto")}
     scores = []
     for seed in range(FIRST, FIRST + runs):
-        world = worlds[seed % len(worlds)]
-        model, test = halves(world, people, seed)
+        problem = problems[seed % len(problems)]
+        model, test = halves(problem, people, seed)
         policy = model.plan(1.0)
-        scores.append(world.score(policy.mixed(world.behaviour)))
+        scores.append(problem.score(policy.mixed(problem.behaviour)))
         for method in ("weights", "model"):
-            found[method].append(tested(world, model, test, policy, method, seed))
+            pairs_by_method[method].append(test_policy(problem, model, test, policy, method, seed))
         auto = chosen_method(model, CandidatePolicy(policy.weights, policy.changed), test, PRIVACY)
-        found["auto"].append(found[auto][-1])
+        pairs_by_method["auto"].append(pairs_by_method[auto][-1])
     cells = [name, f"{people:,}", str(runs), f"{np.mean(scores):.3f}"]
-    for pairs in found.values():
+    for pairs in pairs_by_method.values():
         bound, true = np.array(pairs).T
         cells.append(
             f"{np.mean(bound <= true + 1e-12):.3f} / {np.mean(bound > 0):.2f} / "
@@ -101,30 +103,30 @@ def setting(name, worlds, people, runs):
     return f"| {' | '.join(cells)} |"
 
 
-def null_policy(world):
+def null_policy(problem):
     """Between the best and the worst policy, .0001 of the gap worse than the behaviour."""
-    best, worst = extreme(world, 1), extreme(world, -1)
-    done = value(world, world.behaviour)
+    best, worst = extreme(problem, 1), extreme(problem, -1)
+    done = value(problem, problem.behaviour)
     aim, low, high = done - 1e-4 * (best[1] - done), 0.0, 1.0
     for _ in range(50):
         middle = (low + high) / 2
         low, high = (
             (middle, high)
-            if value(world, middle * best[0] + (1 - middle) * worst[0]) < aim
+            if value(problem, middle * best[0] + (1 - middle) * worst[0]) < aim
             else (low, middle)
         )
     return low * best[0] + (1 - low) * worst[0]
 
 
-def null(name, worlds, people, runs):
+def null(name, problems, people, runs):
     cells = [name, f"{people:,}", str(runs)]
-    found = {"weights": [], "model": []}
+    pairs_by_method = {"weights": [], "model": []}
     for seed in range(FIRST + 1000, FIRST + 1000 + runs):
-        world = worlds[seed % len(worlds)]
-        model, test = halves(world, people, seed)
-        for method, pairs in found.items():
-            pairs.append(tested(world, model, test, null_policy(world), method, seed))
-    for pairs in found.values():
+        problem = problems[seed % len(problems)]
+        model, test = halves(problem, people, seed)
+        for method, pairs in pairs_by_method.items():
+            pairs.append(test_policy(problem, model, test, null_policy(problem), method, seed))
+    for pairs in pairs_by_method.values():
         bound, true = np.array(pairs).T
         cells.append(f"{np.mean((bound > 0) & (bound > true)):.3f}")
     return f"| {' | '.join(cells)} |"
@@ -142,13 +144,13 @@ def learned_rewards(people, runs):
     """One line: how often the bound of the method "model" is true, of policies that are learned and
     of the null policy.
     """
-    world, pairs, scores, wrong = grid(), [], [], 0
+    problem, pairs, scores, wrong = grid(), [], [], 0
     for seed in range(2000, 2000 + runs):
-        model, test = halves(world, people, seed, learned=True)
+        model, test = halves(problem, people, seed, learned=True)
         policy = model.plan(1.0)
-        scores.append(world.score(policy.mixed(world.behaviour)))
-        pairs.append(tested(world, model, test, policy, "model", seed))
-        bound, true = tested(world, model, test, null_policy(world), "model", seed + runs)
+        scores.append(problem.score(policy.mixed(problem.behaviour)))
+        pairs.append(test_policy(problem, model, test, policy, "model", seed))
+        bound, true = test_policy(problem, model, test, null_policy(problem), "model", seed + runs)
         wrong += bound > max(true, 0.0)
     bound, true = np.array(pairs).T
     cells = [f"{people:,}", str(runs), f"{np.mean(scores):.3f}"]
@@ -172,11 +174,11 @@ def measure_learned_rewards(*, quick, write):
     if write:
         page = RESULTS / "improvement.md"
         before = page.read_text().split("\n## Learned rewards")[0].rstrip("\n")
-        made = (
+        line = (
             "Made by `python benchmarks/improvement.py --learned-rewards --write` at commit "
             f"{commit()}."
         )
-        page.write_text("\n".join([before, "", LEARNED, made, "", *lines]) + "\n")
+        page.write_text("\n".join([before, "", LEARNED, line, "", *lines]) + "\n")
 
 
 def main() -> None:
@@ -186,18 +188,18 @@ def main() -> None:
     parser.add_argument(
         "--learned-rewards", action="store_true", help="only that section of the page"
     )
-    arguments = parser.parse_args()
+    options = parser.parse_args()
     warnings.simplefilter("ignore", ConfideWarning)
-    if arguments.learned_rewards:
-        measure_learned_rewards(quick=arguments.quick, write=arguments.write)
+    if options.learned_rewards:
+        measure_learned_rewards(quick=options.quick, write=options.write)
         return
-    runs = 6 if arguments.quick else 60
+    runs = 6 if options.quick else 60
     table, river, garnets = (
         grid(),
         plain(riverswim()),
         [plain(garnet(seed=seed)) for seed in GARNETS],
     )
-    worlds = {
+    problems = {
         "grid": [table],
         "narrow": [narrow(table, seed) for seed in range(20, 30)],
         "garnet": garnets,
@@ -207,7 +209,7 @@ def main() -> None:
         "| world | people | runs | learned | weights: true / shown / median | model | auto |",
         "|---|---|---|---|---|---|---|",
     ]
-    for name, some in worlds.items():
+    for name, some in problems.items():
         for people in (10**4, 10**5):
             lines.append(setting(name, some, people, runs))
             print(lines[-1], flush=True)
@@ -216,13 +218,13 @@ def main() -> None:
         "| null | people | runs | weights: false | model: false |",
         "|---|---|---|---|---|",
     ]
-    for name, some in worlds.items():
+    for name, some in problems.items():
         lines.append(null(name, some, 10**4, runs * 2))
         print(lines[-1], flush=True)
     record(
         "Improvement bounds",
         "\n".join([__doc__.split("\n\n", 2)[2], *lines]) + "\n",
-        write=arguments.write,
+        write=options.write,
     )
 
 

@@ -69,7 +69,7 @@ def worst(
 
     `loss` is mu, or epsilon without delta.
     """
-    found, where = 0.0, ""
+    largest_share, where = 0.0, ""
     for clip in clips:
         bound = Moments(-1 / clip, 1 - 1 / clip)
         for relation in relations:
@@ -85,20 +85,20 @@ def worst(
                             share_false = false_share(
                                 rare, share * other, n, float(expected), law, std
                             )
-                            if share_false > found:
-                                found = share_false
+                            if share_false > largest_share:
+                                largest_share = share_false
                                 where = (
                                     f"clip {clip:g}, {relation.value}, {expected:.3g} of {n:,} "
                                     f"users have a gain of {rare:.3g}, "
                                     f"the others {share * other:.3g}"
                                 )
-    return found, where
+    return largest_share, where
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--write", action="store_true")
-    given = parser.parse_args()
+    options = parser.parse_args()
     lines = [
         "| noise | loss | epsilon at delta = 1e-6 | largest share of false bounds | where |",
         "|---|---|---|---|---|",
@@ -113,7 +113,7 @@ def main() -> None:
     record(
         "The level of improvement bounds by weights",
         "\n".join([*lines, "", ABOUT]),
-        write=given.write,
+        write=options.write,
     )
 
 

@@ -153,7 +153,7 @@ class Environment:
         return set(self.run("pip list --disable-pip-version-check --format freeze").split())
 
     @contextlib.contextmanager
-    def installed(self, wheel, extra):
+    def install(self, wheel, extra):
         """The megabytes that a wheel with an extra takes. What it added is removed again."""
         before = self.packages()
         extras = "" if extra == "core" else f"[{ALSO.get(extra, extra)}]"
@@ -189,10 +189,10 @@ class Environment:
         if command.startswith("confide serve") and not fails:
             return self.serve(command)
         process = self.start(command)
-        said, _ = process.communicate()
-        if bool(process.returncode) != bool(fails) or fails not in said:
-            raise Failed(f"{command}\nended with {process.returncode}\n{said}")
-        return said
+        output, _ = process.communicate()
+        if bool(process.returncode) != bool(fails) or fails not in output:
+            raise Failed(f"{command}\nended with {process.returncode}\n{output}")
+        return output
 
     def serve(self, command):
         """A service runs until it is stopped: check it from outside as soon as it answers."""
@@ -219,14 +219,14 @@ class Environment:
         return min(took)
 
 
-def measured(python, wheel, extras):
+def measure_sizes(python, wheel, extras):
     """Megabytes of the packages, and how long `import confide` takes at best, in seconds: first of
     the core, then with each extra.
     """
     with tempfile.TemporaryDirectory() as folder:
         environment = Environment(Path(folder), python)
         # the extras below come on top of it
-        with environment.installed(wheel, "core") as megabytes:
+        with environment.install(wheel, "core") as megabytes:
             for command in TRIED["core"]:
                 environment.run(command)
             for extra in TRIED.keys() - {"core", "report", "all"}:
@@ -234,7 +234,7 @@ def measured(python, wheel, extras):
             yield "core", megabytes, environment.import_seconds()
             for extra in extras:
                 shutil.rmtree(environment.place / "run", ignore_errors=True)
-                with environment.installed(wheel, extra) as megabytes:
+                with environment.install(wheel, extra) as megabytes:
                     for command in TRIED[extra]:
                         try:
                             environment.run(command)
@@ -250,11 +250,11 @@ def main():
     parser.add_argument("--pythons", default=sys.executable)
     parser.add_argument("--extras", default="all")
     parser.add_argument("--write", action="store_true")
-    given = parser.parse_args()
-    extras = list(TRIED)[1:] if given.extras == "each" else given.extras.split(",")
-    wheel = given.wheel.resolve()
-    found, failed = {}, False
-    for python in given.pythons.split(","):
+    options = parser.parse_args()
+    extras = list(TRIED)[1:] if options.extras == "each" else options.extras.split(",")
+    wheel = options.wheel.resolve()
+    results, failed = {}, False
+    for python in options.pythons.split(","):
         interpreter = (
             shutil.which(python)
             or shutil.which(f"python{python}")
@@ -263,19 +263,19 @@ def main():
         version = subprocess.run(
             [interpreter, "-V"], capture_output=True, text=True, check=True
         ).stdout.split()[1]
-        for extra, megabytes, seconds in measured(interpreter, wheel, extras):
-            found[version, extra] = f"{megabytes:.0f} | {seconds:.2f}"
+        for extra, megabytes, seconds in measure_sizes(interpreter, wheel, extras):
+            results[version, extra] = f"{megabytes:.0f} | {seconds:.2f}"
             failed |= math.isnan(megabytes)
-            print(f"{version} | {extra} | {found[version, extra]}", flush=True)
+            print(f"{version} | {extra} | {results[version, extra]}", flush=True)
     if failed:
         raise SystemExit(1)
-    if given.write:
-        record("Installation", page(wheel, found), write=True)
+    if options.write:
+        record("Installation", page(wheel, results), write=True)
 
 
-def page(wheel, found):
+def page(wheel, results):
     """Sizes and times by Python and extra, and what was tried."""
-    versions, extras = (list(dict.fromkeys(some)) for some in zip(*found, strict=True))
+    versions, extras = (list(dict.fromkeys(some)) for some in zip(*results, strict=True))
     lines = [
         f"The wheel ({wheel.stat().st_size / 1e6:.1f} MB) was installed into an empty environment "
         "for each Python, "
@@ -291,13 +291,13 @@ def page(wheel, found):
     lines += [
         (
             f"| {'none' if extra == 'core' else f'`{extra}`'} | "
-            f"{' | '.join(found[version, extra] for version in versions)} |"
+            f"{' | '.join(results[version, extra] for version in versions)} |"
         )
         for extra in extras
     ]
     lines += ["", "## What was tried"]
     for extra in extras:
-        said = {
+        outcomes = {
             "core": (
                 "Without extras. Also the first command of each other extra but `report`, "
                 "which must fail and name an extra:"
@@ -305,7 +305,7 @@ def page(wheel, found):
             "service": "`service`; `confide service check` then checks it from outside:",
             "all": "`all`, with README's commands for analysts:",
         }
-        lines += ["", said.get(extra, f"`{extra}`:"), "", "```sh", *TRIED[extra], "```"]
+        lines += ["", outcomes.get(extra, f"`{extra}`:"), "", "```sh", *TRIED[extra], "```"]
     scripts = {name: FILES[name] for name in FILES if name.endswith(".py")}
     lines += [
         "",

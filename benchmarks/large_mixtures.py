@@ -126,20 +126,20 @@ def main() -> None:
     parser.add_argument("rows", nargs="*", default=list(ROWS))
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--one", action="store_true")
-    given = parser.parse_args()
-    if given.one:
-        one(given.rows[0])
+    options = parser.parse_args()
+    if options.one:
+        one(options.rows[0])
         return
     table, base = [], 0.0
-    for key in given.rows:
+    for key in options.rows:
         source, name, calibration, epsilon, users = ROWS[key]
         done = subprocess.run(
             [sys.executable, __file__, key, "--one"], capture_output=True, text=True, check=True
         )
-        made, seconds, memory, estimated, lost, base, problem = json.loads(done.stdout)
+        seconds_to_make, seconds, memory, estimated, lost, base, problem = json.loads(done.stdout)
         table.append(
             f"| {source} | {name} | {calibration} | {epsilon or 'none'} | {users:,} | "
-            f"{made:.1f} | {seconds:.1f} | {memory:,.0f} | "
+            f"{seconds_to_make:.1f} | {seconds:.1f} | {memory:,.0f} | "
             f"{estimated:,.0f} | {lost:.4f} |"
         )
         print(table[-1], flush=True)
@@ -152,7 +152,7 @@ def main() -> None:
         "while the problem is made. The estimate is "
         "what `confide.explain` says of the agent alone."
     )
-    record("Large mixtures", "\n".join([about, "", HEAD, *table, ""]), write=given.write)
+    record("Large mixtures", "\n".join([about, "", HEAD, *table, ""]), write=options.write)
 
 
 if __name__ == "__main__":

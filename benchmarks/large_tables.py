@@ -54,7 +54,7 @@ def ring(states: int = 10_000, near: int = 10) -> TabularMDP:
     return TabularMDP(P, rewards, np.full(states, 1 / states), horizon=20, name="ring")
 
 
-def made(name: str, knows: str) -> tuple[Any, Any]:
+def make_problem(name: str, knows: str) -> tuple[Any, Any]:
     """The problem, and its support as a list of (s, a, s')."""
     if name.startswith("Taxi"):
         return make("gym:Taxi-v4", horizon=20, **({"rewards": "public"} if knows else {})), None
@@ -66,7 +66,7 @@ def made(name: str, knows: str) -> tuple[Any, Any]:
 
 def one(row: str, seed: int) -> None:
     name, knows, epsilon, episodes = ROWS[row]
-    problem, support = made(name, knows)
+    problem, support = make_problem(name, knows)
     privacy = confide.JointDP(epsilon, 1e-5) if epsilon else confide.NoPrivacy()
     # compiles
     confide.run(
@@ -88,12 +88,12 @@ def main() -> None:
     parser.add_argument("rows", nargs="*", default=list(ROWS))
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--seed", type=int)
-    given = parser.parse_args()
-    if given.seed is not None:
-        one(given.rows[0], given.seed)
+    options = parser.parse_args()
+    if options.seed is not None:
+        one(options.rows[0], options.seed)
         return
     table = []
-    for key in given.rows:
+    for key in options.rows:
         name, knows, epsilon, episodes = ROWS[key]
         runs = [
             json.loads(
@@ -118,7 +118,7 @@ def main() -> None:
         f"TabularPSRL with its defaults, delta = 1e-05, seeds {', '.join(map(str, SEEDS))}. "
         "Seconds and memory are the larger of both."
     )
-    record("Large tables", "\n".join([about, "", HEAD, *table, ""]), write=given.write)
+    record("Large tables", "\n".join([about, "", HEAD, *table, ""]), write=options.write)
 
 
 if __name__ == "__main__":

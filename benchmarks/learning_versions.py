@@ -104,14 +104,14 @@ def main() -> None:
         "--other", type=Path, required=True, help="the sources of the other version"
     )
     parser.add_argument("--write", action="store_true")
-    given = parser.parse_args()
-    sources = given.other.resolve(), HERE.parent / "src"
+    options = parser.parse_args()
+    sources = options.other.resolve(), HERE.parent / "src"
     lines = [HEAD, "|---" * 8 + "|"]
-    for row in given.rows:
+    for row in options.rows:
         lines.append(line(row, sources))
         print(lines[-1], flush=True)
     text = f"{ABOUT}\n\n" + "\n".join(lines) + "\n"
-    record("Learning in two versions", text, write=given.write)
+    record("Learning in two versions", text, write=options.write)
 
 
 if __name__ == "__main__":

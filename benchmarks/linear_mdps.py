@@ -11,7 +11,7 @@ import argparse
 from dataclasses import replace
 
 import numpy as np
-from cases import DELTA, Case, Sample, measured, saved
+from cases import DELTA, Case, Sample, measure_cases, save_problem
 from record import record
 
 from confide.linear_mdps.batches import adaptive, growing, one_by_one, static
@@ -29,11 +29,11 @@ MADE = {
     "one-hot, S=8 H=9": lambda: one_hot(states=8, horizon=9),
 }
 MORE = {f"latent {seed}": ("latent", seed) for seed in (2, 3, 4, 5)}
-WORLDS, OTHERS = NAMED | MORE, (*MORE, *MADE)
+PROBLEMS, OTHERS = NAMED | MORE, (*MORE, *MADE)
 
 
 def on(
-    world: str,
+    problem: str,
     agent: str,
     privacy: Request,
     plan: str = "default",
@@ -41,13 +41,15 @@ def on(
     **more: object,
 ) -> Case:
     """A case on a world of these tables."""
-    name, instance = (saved(world, MADE[world]()), 0) if world in MADE else WORLDS[world]
-    made = Case(name, agent, privacy, instance=instance, **more)
+    name, instance = (
+        (save_problem(problem, MADE[problem]()), 0) if problem in MADE else PROBLEMS[problem]
+    )
+    case = Case(name, agent, privacy, instance=instance, **more)
     options = (
-        () if plan == "default" else (("schedule", Named(plan, plans(made.episodes)[plan]())),)
+        () if plan == "default" else (("schedule", Named(plan, plans(case.episodes)[plan]())),)
     )
     return replace(
-        made,
+        case,
         options=(*options, *((("calibration", calibration),) if calibration != "tight" else ())),
     )
 
@@ -66,19 +68,19 @@ def looked_at(case: Case) -> tuple[int, float, float]:
     response of unit range.
     """
     seed = case.seeds[-1]
-    agent = case.spec.ready(case.world, seed)
-    run(agent, case.world, seed=seed)
-    asked = (
+    agent = case.spec.ready(case.loaded_problem, seed)
+    run(agent, case.loaded_problem, seed=seed)
+    questions = (
         agent.released()
         .values[agent.algorithm.bound.size : -1]
         .reshape(agent.asking.asked_steps, -1)
     )
-    return agent.switches, agent.noise_level.std, float(asked[0, -1])
+    return agent.switches, agent.noise_level.std, float(questions[0, -1])
 
 
-def short(found: Sample) -> str:
+def short(sample: Sample) -> str:
     """Regret relative to uniform play's."""
-    values = found.regret / found.nothing
+    values = sample.regret / sample.nothing
     return f"{values.mean():.4f} ± {values.std(ddof=1) / np.sqrt(len(values)):.4f}"
 
 
@@ -87,7 +89,7 @@ def joint(epsilon: float) -> Request:
 
 
 def agents_table(
-    seeds: tuple[int, ...], episodes: int, worlds: tuple[str, ...], title: str
+    seeds: tuple[int, ...], episodes: int, problems: tuple[str, ...], title: str
 ) -> list[str]:
     promises = {
         "eps = 1": joint(1.0),
@@ -100,12 +102,14 @@ def agents_table(
     cases = {
         (row, w): on(w, row[0], promises[row[1]], episodes=episodes, seeds=seeds)
         for row in rows
-        for w in worlds
+        for w in problems
     }
-    found = measured(list(cases.values()))
-    lines = [f"| {title} | " + " | ".join(worlds) + " |", "|---" * (len(worlds) + 1) + "|"]
+    samples = measure_cases(list(cases.values()))
+    lines = [f"| {title} | " + " | ".join(problems) + " |", "|---" * (len(problems) + 1) + "|"]
     lines += [
-        f"| {a}, {name} | " + " | ".join(short(found[cases[(a, name), w]]) for w in worlds) + " |"
+        f"| {a}, {name} | "
+        + " | ".join(short(samples[cases[(a, name), w]]) for w in problems)
+        + " |"
         for a, name in rows
     ]
     return lines
@@ -132,7 +136,7 @@ def plans_table(seeds: tuple[int, ...], episodes: int) -> list[str]:
         w: on(w, "lsvi-ucb", joint(1.0), "B = K (Remark 7)", episodes=episodes // 10, seeds=few)
         for w in NAMED
     }
-    found = measured([*cases.values(), *slow.values()])
+    samples = measure_cases([*cases.values(), *slow.values()])
     head = [f"{w}, eps = {e:g}" for w in NAMED for e in (1.0, 10.0)]
     lines = [
         "| LSVI-UCB, batch schedule | "
@@ -141,13 +145,13 @@ def plans_table(seeds: tuple[int, ...], episodes: int) -> list[str]:
         "|---" * (len(head) + 4) + "|",
     ]
     for row in rows:
-        cells = [short(found[cases[row, w, e]]) for w in NAMED for e in (1.0, 10.0)]
+        cells = [short(samples[cases[row, w, e]]) for w in NAMED for e in (1.0, 10.0)]
         changes, gram, answer = looked_at(cases[row, "latent 0", 1.0])
         label = row[0] if row[1] == "tight" else "printed constants"
         lines.append(
             f"| {label} | " + " | ".join(cells) + f" | {changes} | {gram:.3g} | {answer:.3g} |"
         )
-    cells = [cell for w in NAMED for cell in (short(found[slow[w]]), "-")]
+    cells = [cell for w in NAMED for cell in (short(samples[slow[w]]), "-")]
     changes, gram, answer = looked_at(slow["latent 0"])
     lines.append(
         f"| B = K (Remark 7), K = {episodes // 10:,} | "
@@ -170,12 +174,12 @@ def local_table(seeds: tuple[int, ...], episodes: int) -> list[str]:
         for w in NAMED
         for e in (1.0, 10.0)
     }
-    found = measured(list(cases.values()))
+    samples = measure_cases(list(cases.values()))
     lines = [
         f"| local privacy, K = {episodes:,} | " + " | ".join(NAMED) + " |",
         "|---" * (len(NAMED) + 1) + "|",
     ]
-    cells = {e: [short(found[cases[w, e]]) for w in NAMED] for e in (1.0, 10.0)}
+    cells = {e: [short(samples[cases[w, e]]) for w in NAMED] for e in (1.0, 10.0)}
     return lines + [
         f"| next-state-vi, eps = {e:g} | " + " | ".join(row) + " |" for e, row in cells.items()
     ]
@@ -190,17 +194,17 @@ def constants() -> list[str]:
         "|---|---|---|---|---|---|---|",
     ]
     for request in (JointDP(0.1, DELTA), joint(1.0), joint(10.0), JointDP(1.0, 0.0), NoPrivacy()):
-        made = printed_linear(request, LinearSetting(100_000, 5, 5))
+        printed = printed_linear(request, LinearSetting(100_000, 5, 5))
         private = not isinstance(request, NoPrivacy)
         true = (
-            f"{compose(made.losses(request, 5, 5)).epsilon_at(request.delta):.3g}"
+            f"{compose(printed.losses(request, 5, 5)).epsilon_at(request.delta):.3g}"
             if private
             else "-"
         )
         first = useful_from(request, horizon=5, dimension=5)
         lines.append(
-            f"| {request} | {made.batches} | {made.sigma_gram:.3g} | {made.sigma_response:.3g} | "
-            f"{made.beta:.3g} | {true} | {first:.3g} |"
+            f"| {request} | {printed.batches} | {printed.sigma_gram:.3g} | {printed.sigma_response:.3g} | "
+            f"{printed.beta:.3g} | {true} | {first:.3g} |"
         )
     return lines
 
@@ -209,9 +213,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
+    options = parser.parse_args()
     seeds, fresh, K = tuple(SEEDS), tuple(FRESH), 100_000
-    if arguments.quick:
+    if options.quick:
         seeds, fresh, K = seeds[:2], fresh[:2], 10_000
     sections = [
         agents_table(
@@ -228,12 +232,12 @@ def main() -> None:
         local_table(seeds[:4], 10 * K),
         constants(),
     ]
-    said = (
+    about = (
         "Regret is divided by the regret of uniform play, and shown as mean ± standard error. "
         f"K = {K:,} and delta = 1e-5 unless stated otherwise."
     )
-    text = "\n\n".join([said, *("\n".join(lines) for lines in sections)]) + "\n"
-    record("Linear MDPs", text, write=arguments.write)
+    text = "\n\n".join([about, *("\n".join(lines) for lines in sections)]) + "\n"
+    record("Linear MDPs", text, write=options.write)
 
 
 if __name__ == "__main__":

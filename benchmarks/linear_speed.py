@@ -130,17 +130,17 @@ def peer() -> float | None:
     if not python:
         return None
     truth = PROBLEM.truth
-    world = {
+    problem = {
         "P": truth.transitions.dense()[0].tolist(),
         "r": truth.rewards[0].tolist(),
         "start": truth.start.tolist(),
         "H": PROBLEM.horizon,
         "n": EPISODES,
     }
-    found = subprocess.run(
-        [python, "-c", PEER], input=json.dumps(world), capture_output=True, text=True, check=True
+    completed = subprocess.run(
+        [python, "-c", PEER], input=json.dumps(problem), capture_output=True, text=True, check=True
     )
-    return float(found.stdout.split()[-1])
+    return float(completed.stdout.split()[-1])
 
 
 def throughput(rounds: int) -> list[str]:
@@ -159,9 +159,9 @@ def throughput(rounds: int) -> list[str]:
         rows["confide, eps = 1"].append(ours(JointDP(1.0, 1e-5), EPISODES))
         plain = PlainLSVI()
         rows["plain NumPy"].append(rate(lambda plain=plain: plain.episodes(EPISODES), EPISODES))
-        found = peer()
-        if found is not None:
-            rows["rlberry-scool"].append(found)
+        peer_rate = peer()
+        if peer_rate is not None:
+            rows["rlberry-scool"].append(peer_rate)
     middle = {name: float(np.median(values)) for name, values in rows.items() if values}
     lazy, best = middle["confide, its own batches"], middle["confide"]
     title = (
@@ -226,12 +226,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
-    sections = [throughput(arguments.rounds), replanning()]
+    options = parser.parse_args()
+    sections = [throughput(options.rounds), replanning()]
     record(
         "Speed on linear MDPs",
         "\n\n".join("\n".join(lines) for lines in sections) + "\n",
-        write=arguments.write,
+        write=options.write,
     )
 
 

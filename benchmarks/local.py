@@ -33,20 +33,22 @@ LEARNERS = (
 
 def regrets(problem: str, privacy: LocalDP, seeds: range, kind: type, noise: str) -> np.ndarray:
     """[seed]; Gaussian noise by a loss that is given, which is kept by additive noise."""
-    found = []
+    regrets_by_seed = []
     for seed in seeds:
-        world = make(problem)
-        agent = kind(world.public, episodes=USERS, privacy=privacy)
+        problem_instance = make(problem)
+        agent = kind(problem_instance.public, episodes=USERS, privacy=privacy)
         if noise == "gaussian":  # with the codes that are best for it
             joint = LikelihoodVI(
-                world.public, episodes=USERS, privacy=JointDP(privacy.epsilon, privacy.delta)
+                problem_instance.public,
+                episodes=USERS,
+                privacy=JointDP(privacy.epsilon, privacy.delta),
             )
             agent.calibration = replace(joint.calibration, loss=loss_for(privacy))
-        made = run(agent, world, seed=seed)
+        finished_run = run(agent, problem_instance, seed=seed)
         assert agent.noise_level.distribution == noise
-        found.append(float(made.regret[-1]))
-        print(problem, agent.name, noise, seed, round(found[-1]), flush=True)
-    return np.array(found)
+        regrets_by_seed.append(float(finished_run.regret[-1]))
+        print(problem, agent.name, noise, seed, round(regrets_by_seed[-1]), flush=True)
+    return np.array(regrets_by_seed)
 
 
 def cell(values: np.ndarray) -> str:
@@ -56,16 +58,16 @@ def cell(values: np.ndarray) -> str:
     )
 
 
-def learned(seeds: range) -> list[str]:
+def regret_table(seeds: range) -> list[str]:
     privacy = LocalDP(1.0, DELTA)
     lines = [
         "| problem | learner | noise | regret: mean ± s.e. | median | largest |",
         "|---|---|---|---|---|---|",
     ]
     for problem in PROBLEMS:
-        for kind, noise, said in LEARNERS:
+        for kind, noise, label in LEARNERS:
             lines.append(
-                f"| {problem} | `{kind.name}` | {said} | "
+                f"| {problem} | `{kind.name}` | {label} | "
                 f"{cell(regrets(problem, privacy, seeds, kind, noise))} |"
             )
     return lines
@@ -79,9 +81,9 @@ def variances() -> list[str]:
     )
     lines = [head, "|---|---|---|---|---|"]
     for epsilon in (0.5, 1.0, 2.0, 5.0, 10.0):
-        made, mu = best_codebook(L2Ball(1.0, 20), epsilon), gaussian_mu(epsilon, DELTA)
+        codebook, mu = best_codebook(L2Ball(1.0, 20), epsilon), gaussian_mu(epsilon, DELTA)
         lines.append(
-            f"| {epsilon:g} | {made.nearest} | {made.std**2:.3g} | {2 / mu**2:.3g} | "
+            f"| {epsilon:g} | {codebook.nearest} | {codebook.std**2:.3g} | {2 / mu**2:.3g} | "
             f"{4 / mu**2:.3g} |"
         )
     return lines
@@ -105,7 +107,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
+    options = parser.parse_args()
     text = [
         (
             "A device reports by an index where that has less noise than additive noise: "
@@ -129,17 +131,17 @@ def main() -> None:
         "",
         *answers(),
         "",
-        f"## Regret, local, epsilon = 1, K = {USERS:,}, {arguments.seeds} seeds from 200 on",
+        f"## Regret, local, epsilon = 1, K = {USERS:,}, {options.seeds} seeds from 200 on",
         "",
         "Users are simulated as crowds: the noise of their messages is drawn as one Gaussian sum. "
         "Each row of `likelihood-vi` has "
         "the codes that are best for its noise (the norm of a code counts for a codebook, "
         "the distance between two for Gaussian noise).",
         "",
-        *learned(range(200, 200 + arguments.seeds)),
+        *regret_table(range(200, 200 + options.seeds)),
         "",
     ]
-    record("Local privacy by reports", "\n".join(text), write=arguments.write)
+    record("Local privacy by reports", "\n".join(text), write=options.write)
 
 
 if __name__ == "__main__":

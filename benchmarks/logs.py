@@ -68,8 +68,8 @@ def confide_sums(path):
 def duckdb_sums(path):
     import duckdb
 
-    found = duckdb.sql(SQL.replace("PATH", path)).fetchnumpy()
-    _, counts, sums = found.values()
+    columns = duckdb.sql(SQL.replace("PATH", path)).fetchnumpy()
+    _, counts, sums = columns.values()
     return counts, sums
 
 
@@ -85,14 +85,14 @@ def polars_sums(path):
         .select(*COLUMNS)
         .with_columns(returns.alias("total"), first.alias("first"))
     )
-    found = (
+    sums = (
         frame.filter("first")
         .group_by("state")
         .agg(pl.len(), pl.col("total").sum())
         .sort("state")
         .collect()
     )
-    return found["len"].to_numpy(), found["total"].to_numpy()
+    return sums["len"].to_numpy(), sums["total"].to_numpy()
 
 
 def rate(function, path, rows, repeats):
@@ -105,7 +105,7 @@ def rate(function, path, rows, repeats):
     return rows / statistics.median(times), result
 
 
-def made(path, rows):
+def write_log(path, rows):
     problem = chain(states=STATES)
     policy = uniform_policy(problem.horizon, problem.states, problem.actions)
     write(path, simulate(problem, policy, rows // 40, np.random.default_rng(0), end={STATES - 1}))
@@ -116,11 +116,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/chain.parquet"
-        rows = made(path, arguments.rows)
-        made(f"{folder}/few.parquet", 1000)
+        rows = write_log(path, options.rows)
+        write_log(f"{folder}/few.parquet", 1000)
         confide_sums(f"{folder}/few.parquet")  # compile
         ways = {
             "bare Parquet scan": (bare_scan, 3),
@@ -141,11 +141,11 @@ def main() -> None:
         "|---|---|---|",
     ]
     lines += [
-        f"| {name} | {found / 1e6:.1f} | {rates['confide'] / found:.2f} |"
-        for name, found in rates.items()
+        f"| {name} | {rows_per_second / 1e6:.1f} | {rates['confide'] / rows_per_second:.2f} |"
+        for name, rows_per_second in rates.items()
     ]
     lines += ["", f"{rows:,} rows; confide's peak memory {memory:.2f} GB.", ""]
-    record("First visits from logs", "\n".join(lines), write=arguments.write)
+    record("First visits from logs", "\n".join(lines), write=options.write)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ print(json.dumps([time.perf_counter() - wall, time.process_time() - cpu, peak, r
 """
 
 
-def made(path: Path, rows: int) -> int:
+def write_messy_log(path: Path, rows: int) -> int:
     """The example's messy file, a million people at a time: each of these parts is shuffled as a
     whole.
     """
@@ -67,7 +67,7 @@ def made(path: Path, rows: int) -> int:
     return written
 
 
-def measured(work: str, raw: Path, out: Path) -> list[float]:
+def measure(work: str, raw: Path, out: Path) -> list[float]:
     import messy_log
 
     given = json.dumps([str(raw), str(out), messy_log.STATES, messy_log.ACTIONS])
@@ -88,21 +88,21 @@ def main() -> None:
         "--without-polars", action="store_true", help="where the file is too large for its memory"
     )
     parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
+    options = parser.parse_args()
     ways = {"confide logs import": CONFIDE}
-    if not arguments.without_polars:
+    if not options.without_polars:
         ways |= {
             "Polars: read, sort, write": POLARS,
             "Polars: read, remove duplicates, sort, write": UNIQUE,
         }
-    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         raw, out = Path(folder) / "raw.csv", Path(folder) / "log.parquet"
         few = Path(folder) / "few.csv"
-        made(few, 1000)
-        measured(CONFIDE, few, out)  # compile
-        rows, size = made(raw, arguments.rows), raw.stat().st_size / 1e9
-        found = {name: measured(work, raw, out) for name, work in ways.items()}
-    ours = found["confide logs import"]
+        write_messy_log(few, 1000)
+        measure(CONFIDE, few, out)  # compile
+        rows, size = write_messy_log(raw, options.rows), raw.stat().st_size / 1e9
+        figures = {name: measure(work, raw, out) for name, work in ways.items()}
+    ours = figures["confide logs import"]
     lines = [
         (
             "| way | seconds | CPU seconds | peak memory, GB | rows written | "
@@ -112,10 +112,10 @@ def main() -> None:
     ]
     lines += [
         f"| {name} | {wall:.1f} | {cpu:.1f} | {peak:.2f} | {int(kept):,} | {ours[0] / wall:.2f} |"
-        for name, (wall, cpu, peak, kept) in found.items()
+        for name, (wall, cpu, peak, kept) in figures.items()
     ]
     lines += ["", f"{rows:,} rows, {size:.2f} GB of CSV.", ""]
-    record("Importing a raw table", "\n".join(lines), write=arguments.write)
+    record("Importing a raw table", "\n".join(lines), write=options.write)
 
 
 if __name__ == "__main__":

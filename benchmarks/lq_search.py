@@ -49,15 +49,16 @@ def main():
                 optimistic(theta, V, beta, *costs)
                 for _ in range(10):
                     began = time.perf_counter()
-                    found = optimistic(theta, V, beta, *costs)
+                    optimistic_cost = optimistic(theta, V, beta, *costs)
                     times.append(time.perf_counter() - began)
                 best = min(
-                    found.cost, best_known(theta, V, beta, costs, np.random.default_rng(seed))
+                    optimistic_cost.cost,
+                    best_known(theta, V, beta, costs, np.random.default_rng(seed)),
                 )
-                gaps.append((found.cost - best) / max(cost(theta, *costs) - best, 1e-12))
+                gaps.append((optimistic_cost.cost - best) / max(cost(theta, *costs) - best, 1e-12))
                 bound = lagrangian_bound(theta, V, beta, *costs).value
-                opens.append((found.cost - bound) / bound)
-                steps.append(found.iterations)
+                opens.append((optimistic_cost.cost - bound) / bound)
+                steps.append(optimistic_cost.iterations)
             quick = np.reshape(times, (-1, 10)).min(axis=1)
             print(
                 f"{(n, d, H)!s:15} {beta:5}  {1e6 * np.median(times):9.1f}  "

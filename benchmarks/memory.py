@@ -145,12 +145,12 @@ def main() -> None:
     parser.add_argument("rows", nargs="*", default=list(ROWS))
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--measure", action="store_true")
-    given = parser.parse_args()
-    if given.measure:
-        measure(given.rows[0])
+    options = parser.parse_args()
+    if options.measure:
+        measure(options.rows[0])
         return
     table = []
-    for row in given.rows:
+    for row in options.rows:
         agent, problem, _, users, is_stated = ROWS[row]
         for _ in range(2):
             done = subprocess.run(
@@ -171,7 +171,7 @@ def main() -> None:
         "JointDP(1, 1e-5), default options. Peak of the process beyond its imports, "
         "compiled loops from the cache."
     )
-    record("Memory", "\n".join([about, "", HEAD, *table, ""]), write=given.write)
+    record("Memory", "\n".join([about, "", HEAD, *table, ""]), write=options.write)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from cases import Case, joint, measured
+from cases import Case, joint, measure_cases
 from record import record
 
 from confide.identity import Identity
@@ -55,7 +55,7 @@ class Rung:
         return Case("lock", agent, joint(self.epsilon), EPISODES, self.seeds, options)
 
 
-def changed(before: Calibration, **fields) -> Calibration:
+def change_calibration(before: Calibration, **fields) -> Calibration:
     """The same with other parts of its regression."""
     regressions = before.algorithm.regressions
     bound = fields.pop("bound", regressions.bound)
@@ -63,14 +63,14 @@ def changed(before: Calibration, **fields) -> Calibration:
     return replace(before, algorithm=value_iteration(regressions, before.schedule))
 
 
-def printed(public, privacy) -> Calibration:
+def paper_calibration(public, privacy) -> Calibration:
     return paper(public, Choices(EPISODES, privacy, "paper"))
 
 
 def printed_noise(public, privacy) -> Calibration:
     """The printed noise, but eigenvalues are repaired, and the bonus is ucrl-vtr's."""
-    before = printed(public, privacy)
-    return changed(before, regularizer=Repair(before.algorithm.bound.balance))
+    before = paper_calibration(public, privacy)
+    return change_calibration(before, regularizer=Repair(before.algorithm.bound.balance))
 
 
 def exact(public, _privacy, counter=Tree, schedule=None) -> Calibration:
@@ -87,7 +87,7 @@ def exact(public, _privacy, counter=Tree, schedule=None) -> Calibration:
 
 
 def centred_values(public, privacy) -> Calibration:
-    return changed(
+    return change_calibration(
         exact(public, privacy, Toeplitz, geometric(EPISODES)), features=centred(public.dimension)
     )
 
@@ -100,7 +100,7 @@ def fewer_dimensions(public, privacy) -> Calibration:
     bound = RegressionRows(
         n, d - 1, row_norm=math.sqrt((d // 2) * ((d + 1) // 2) / d), target=1.0, balance=BALANCE
     )
-    return changed(
+    return change_calibration(
         centred_values(public, privacy),
         features=reduced(d),
         bound=bound,
@@ -111,13 +111,13 @@ def fewer_dimensions(public, privacy) -> Calibration:
 def public_weights(public, privacy) -> Calibration:
     """All of ucrl-vtr but the simplex."""
     before = tight(public, Choices(EPISODES, privacy), value_iteration)
-    return changed(
+    return change_calibration(
         before, regularizer=replace(before.algorithm.regressions.planner.regularizer, simplex=None)
     )
 
 
 MAKERS: dict[str, Callable[..., Calibration]] = {
-    "printed": printed,
+    "printed": paper_calibration,
     "printed noise": printed_noise,
     "tree": exact,
     "square root": lambda public, privacy: exact(public, privacy, Buffered),
@@ -197,8 +197,10 @@ class Composed(Learner):
         assert episodes == EPISODES
         chosen = MAKERS[step](public, privacy)
         if simplex:
-            known = chosen.algorithm.regressions.planner
-            chosen = changed(chosen, regularizer=replace(known.regularizer, simplex=known.features))
+            planner = chosen.algorithm.regressions.planner
+            chosen = change_calibration(
+                chosen, regularizer=replace(planner.regularizer, simplex=planner.features)
+            )
         identity = Identity("composed", 1, public=public, step=step, simplex=simplex)
         super().__init__(chosen, privacy=privacy, identity=identity)
 
@@ -207,23 +209,23 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
+    options = parser.parse_args()
     ladder, ends, tried = (
         [
             replace(
-                rung, seeds=rung.seeds[:2] if arguments.quick or rung.make in SLOW else rung.seeds
+                rung, seeds=rung.seeds[:2] if options.quick or rung.make in SLOW else rung.seeds
             )
             for rung in rungs
-            if not (arguments.quick and rung.make in SLOW)
+            if not (options.quick and rung.make in SLOW)
         ]
         for rungs in (LADDER, ENDS, TRIED)
     )
-    found = measured(rung.case for rung in (*ladder, *ends, *tried))
+    samples = measure_cases(rung.case for rung in (*ladder, *ends, *tried))
     steps = [
-        (f"{rung.name} | {'yes' if rung.simplex else 'no'}", found[rung.case]) for rung in ladder
+        (f"{rung.name} | {'yes' if rung.simplex else 'no'}", samples[rung.case]) for rung in ladder
     ]
-    learners = [(rung.name, found[rung.case]) for rung in ends]
-    variants = [(rung.name, found[rung.case]) for rung in tried]
+    learners = [(rung.name, samples[rung.case]) for rung in ends]
+    variants = [(rung.name, samples[rung.case]) for rung in tried]
     sections = [
         "Lock, K = 1e5, eps = 1, delta = 1e-5, run seeds 0..7. "
         "Rows with a release per user (the first two without the simplex and the "
@@ -243,7 +245,7 @@ def main() -> None:
     record(
         "From the printed UCRL-VTR to the defaults",
         "\n\n".join(sections) + "\n",
-        write=arguments.write,
+        write=options.write,
     )
 
 

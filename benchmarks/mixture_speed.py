@@ -204,7 +204,7 @@ def plain(learner: PlainLearner, users: int) -> None:
         learner.serve()
 
 
-def counted(agent=UCRLVTR, **options) -> Callable[[int], None]:
+def count_episodes(agent=UCRLVTR, **options) -> Callable[[int], None]:
     return lambda episodes: run(
         agent(PROBLEM.public, episodes=episodes, privacy=PRIVACY), PROBLEM, **options
     )
@@ -227,9 +227,12 @@ SUBJECTS: dict[str, tuple[int, Callable[[], object]]] = {
         lambda: plain(PlainTight(20_000), 500),
     ),
     "ucrl-vtr, replanned after every user": (2_000, lambda: each_user(20_000, 2_000)),
-    "ucrl-vtr, users one by one (trajectories)": (10**6, lambda: counted(counts=False)(10**6)),
-    "ucrl-vtr": (10**6, lambda: counted()(10**6)),
-    "likelihood-vi": (10**6, lambda: counted(LikelihoodVI)(10**6)),
+    "ucrl-vtr, users one by one (trajectories)": (
+        10**6,
+        lambda: count_episodes(counts=False)(10**6),
+    ),
+    "ucrl-vtr": (10**6, lambda: count_episodes()(10**6)),
+    "likelihood-vi": (10**6, lambda: count_episodes(LikelihoodVI)(10**6)),
 }
 
 
@@ -276,10 +279,10 @@ def throughput(rounds: int) -> list[str]:
         ("default schedule: at least 1000", 4, 1000),
         ("replanned after every user: at least 10", 2, 10),
     ):
-        found = [float(np.median(r[:, i])) for r in against]
+        medians = [float(np.median(r[:, i])) for r in against]
         lines.append(
             f"| {text} | "
-            + " | ".join(f"{x:,.3g} | {'yes' if x >= figure else 'NO'}" for x in found)
+            + " | ".join(f"{x:,.3g} | {'yes' if x >= figure else 'NO'}" for x in medians)
             + " |"
         )
     return lines
@@ -292,9 +295,9 @@ def memory() -> list[str]:
         "|---|---|---|---|",
     ]
     for name, call in (
-        ("ucrl-vtr", counted()),
-        ("ucrl-vtr, trajectories", counted(counts=False)),
-        ("likelihood-vi", counted(LikelihoodVI)),
+        ("ucrl-vtr", count_episodes()),
+        ("ucrl-vtr, trajectories", count_episodes(counts=False)),
+        ("likelihood-vi", count_episodes(LikelihoodVI)),
     ):
         lines.append(
             f"| {name} | "
@@ -324,8 +327,8 @@ def peer() -> list[str]:
     python = os.environ.get("PEER_PYTHON")
     if not python:
         return ["rlberry-scool was not measured: PEER_PYTHON is not set."]
-    found = subprocess.run([python, "-c", PEER], capture_output=True, text=True, check=True)
-    rate = float(found.stdout.split()[-1])
+    completed = subprocess.run([python, "-c", PEER], capture_output=True, text=True, check=True)
+    rate = float(completed.stdout.split()[-1])
     return [
         (
             "rlberry-scool's UCBVI, without privacy, its default grid world, horizon 5, "
@@ -338,12 +341,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
-    sections = [throughput(arguments.rounds), memory(), peer()]
+    options = parser.parse_args()
+    sections = [throughput(options.rounds), memory(), peer()]
     record(
         "Speed on mixtures",
         "\n\n".join("\n".join(lines) for lines in sections) + "\n",
-        write=arguments.write,
+        write=options.write,
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from cases import DELTA, Case, Sample, joint, measured, saved
+from cases import DELTA, Case, Sample, joint, measure_cases, save_problem
 from record import record
 
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
@@ -31,9 +31,9 @@ MADE = {
 BIGGER = (*MADE, "liao-hard")
 
 
-def named(problem: str) -> str:
+def problem_file(problem: str) -> str:
     """As a case has it: of the catalogue, or a file."""
-    return saved(problem, MADE[problem]()) if problem in MADE else problem
+    return save_problem(problem, MADE[problem]()) if problem in MADE else problem
 
 
 def error(values: np.ndarray) -> float:
@@ -59,9 +59,9 @@ def spread(values: np.ndarray) -> str:
     return f"{mean} | {number(middle) if math.isfinite(middle) else 'never'}"
 
 
-def cells(found: Sample) -> str:
-    reached = f"{int(np.isfinite(found.episodes).sum())}/{len(found.episodes)}"
-    return f"{spread(found.regret)} | {spread(found.episodes)} | {reached}"
+def cells(sample: Sample) -> str:
+    reached = f"{int(np.isfinite(sample.episodes).sum())}/{len(sample.episodes)}"
+    return f"{spread(sample.regret)} | {spread(sample.episodes)} | {reached}"
 
 
 def table(first: str, rows: Iterable[tuple[str, Sample]]) -> list[str]:
@@ -72,7 +72,7 @@ def table(first: str, rows: Iterable[tuple[str, Sample]]) -> list[str]:
     return [
         head,
         "|" + "---|" * (first.count("|") + 6),
-        *(f"| {name} | {cells(found)} |" for name, found in rows),
+        *(f"| {name} | {cells(sample)} |" for name, sample in rows),
     ]
 
 
@@ -133,7 +133,7 @@ class Plan:
 
     def bigger(self, problem: str) -> list[Case]:
         K = 10_000 if problem == "liao-hard" else 100_000  # the K that liao-hard is made for
-        place = named(problem)
+        place = problem_file(problem)
         learners = [
             Case(place, agent, joint(epsilon), K, self.seeds)
             for agent in ("ucrl-vtr", "likelihood-vi")
@@ -149,30 +149,30 @@ class Plan:
         ]
 
     def sections(self) -> dict[str, list[Case]]:
-        found = {
+        sections = {
             f"{problem}, joint privacy, K = 1e5": self.central(problem)
             for problem in ("lock", "rand", "lock-rewards")
         }
-        found |= {
+        sections |= {
             f"{problem}, local privacy, K = 4e6": self.local(problem)
             for problem in ("lock", "rand")
         }
-        found["lock, pure joint privacy (delta = 0), K = 1e6"] = self.pure()
-        found["lock, the printed constants, a release per episode, K = 1e4"] = self.paper()
-        found |= {
+        sections["lock, pure joint privacy (delta = 0), K = 1e6"] = self.pure()
+        sections["lock, the printed constants, a release per episode, K = 1e4"] = self.paper()
+        sections |= {
             f"{problem}, K = {'1e4' if problem == 'liao-hard' else '1e5'}": self.bigger(problem)
             for problem in BIGGER
         }
         seeds = f"run seeds {self.fresh[0]}..{self.fresh[-1]}"
-        found |= {
+        sections |= {
             f"{problem}, joint privacy, K = 1e5, {seeds}": self.again(problem)
             for problem in ("lock", "rand")
         }
-        return found
+        return sections
 
 
 def values(case: Case) -> str:
-    here = case.world
+    here = case.loaded_problem
     return f"Optimal value: {here.optimal_value:.4g}, uniform play: {here.uniform_value:.4g}."
 
 
@@ -193,7 +193,7 @@ def at_most(values: np.ndarray, figure: float) -> tuple[str, str]:
 
 
 def best(
-    found: dict[Case, Sample],
+    samples: dict[Case, Sample],
     problem: str,
     agents: Sequence[str],
     seeds: Sequence[int],
@@ -201,7 +201,8 @@ def best(
 ) -> tuple[str, Sample]:
     cases = [Case(problem, agent, joint(epsilon), seeds=seeds) for agent in agents]
     return min(
-        ((case.agent, found[case]) for case in cases), key=lambda pair: float(pair[1].regret.mean())
+        ((case.agent, samples[case]) for case in cases),
+        key=lambda pair: float(pair[1].regret.mean()),
     )
 
 
@@ -214,16 +215,16 @@ def ratio(private: tuple[str, Sample], free: tuple[str, Sample], figure: float) 
     return text, verdict(float(value), off, figure)
 
 
-def figures(plan: Plan, found: dict[Case, Sample]) -> list[str]:
+def figures(plan: Plan, samples: dict[Case, Sample]) -> list[str]:
     """A sentence and a table: the reference figures, and whether each measured mean is at most its
     figure.
     """
 
     def central(problem: str, agent: str, epsilon: float) -> Sample:
-        return found[Case(problem, agent, joint(epsilon), seeds=plan.seeds)]
+        return samples[Case(problem, agent, joint(epsilon), seeds=plan.seeds)]
 
     def local(problem: str, agent: str) -> Sample:
-        return found[Case(problem, agent, LocalDP(1, DELTA), 4_000_000, plan.seeds)]
+        return samples[Case(problem, agent, LocalDP(1, DELTA), 4_000_000, plan.seeds)]
 
     lines = [
         (
@@ -248,7 +249,7 @@ def figures(plan: Plan, found: dict[Case, Sample]) -> list[str]:
                 (plan.fresh, ("ucrl-vtr", "likelihood-vi")),
             ):
                 private, free = (
-                    best(found, problem, agents, seeds, e) for e in (epsilon, math.inf)
+                    best(samples, problem, agents, seeds, e) for e in (epsilon, math.inf)
                 )
                 what = (
                     f"{problem}, eps = {epsilon:g}: lowest regret / lowest regret without "
@@ -273,31 +274,31 @@ def figures(plan: Plan, found: dict[Case, Sample]) -> list[str]:
         (
             f"lock, eps = 5, delta = 0: {case.agent} episodes to 90 %",
             "1,000,000",
-            *at_most(found[case].episodes, 1e6),
+            *at_most(samples[case].episodes, 1e6),
         )
         for case in plan.pure()
     ]
     met, above, missed = (
         [line[-1] for line in lines].count(kind) for kind in ("yes", "above, within 2 s.e.", "no")
     )
-    said = (
+    sentence = (
         f"The measured value is a mean, or the ratio of two means. Of {len(lines)} values, "
         f"{met} are at most their reference figure "
         f'("yes"), {above} are above it by at most two standard errors ("above, within 2 s.e."), '
         f'and {missed} are above it by more ("no").'
     )
     head = ["| measurement | reference figure (at most) | measured | met |", "|---|---|---|---|"]
-    return [said, "", *head, *("| " + " | ".join(line) + " |" for line in lines)]
+    return [sentence, "", *head, *("| " + " | ".join(line) + " |" for line in lines)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
-    plan = Plan(SEEDS[:2], FRESH[:2]) if arguments.quick else Plan(SEEDS, FRESH)
+    options = parser.parse_args()
+    plan = Plan(SEEDS[:2], FRESH[:2]) if options.quick else Plan(SEEDS, FRESH)
     sections = plan.sections()
-    found = measured(case for cases in sections.values() for case in cases)
+    samples = measure_cases(case for cases in sections.values() for case in cases)
     seeds = f"run seeds {plan.seeds[0]}..{plan.seeds[-1]}"
     parts = [
         f"The instance seed is 0 unless the title says otherwise; {seeds}, delta = {DELTA:g}. "
@@ -307,14 +308,14 @@ def main() -> None:
         "play, for every j from k to min(10 k, K / 1.25). `uniform` and `no-data` (planning with "
         "equal weights) do not depend on the seed. "
         "With known rewards linopt-vi is ucrl-vtr.",
-        "## Reference figures\n\n" + "\n".join(figures(plan, found)),
+        "## Reference figures\n\n" + "\n".join(figures(plan, samples)),
     ]
     for title, cases in sections.items():
-        rows = [(row(case), found[case]) for case in cases]
+        rows = [(row(case), samples[case]) for case in cases]
         parts.append(
             f"## {title}\n\n{values(cases[0])}\n\n" + "\n".join(table("agent | eps", rows))
         )
-    record("Mixtures of known kernels", "\n\n".join(parts) + "\n", write=arguments.write)
+    record("Mixtures of known kernels", "\n\n".join(parts) + "\n", write=options.write)
 
 
 if __name__ == "__main__":

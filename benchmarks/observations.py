@@ -56,7 +56,7 @@ def cart_pole() -> GymProblem:
 
 
 @dataclass(frozen=True)
-class World:
+class ObservedProblem:
     """An environment, and the runs of its rows: (users, privacy, calibration)."""
 
     make: Callable[[], GymProblem]
@@ -65,8 +65,8 @@ class World:
     cases: tuple[tuple[int, str, str], ...]
 
 
-WORLDS = {
-    "corridor (H = 6, d = 12)": World(
+PROBLEMS = {
+    "corridor (H = 6, d = 12)": ObservedProblem(
         corridor,
         "going right at every step earns 2.8",
         (
@@ -78,7 +78,7 @@ WORLDS = {
             (1_000, "epsilon = 1", "paper"),
         ),
     ),
-    "CartPole-v1 (H = 30, d = 16)": World(
+    "CartPole-v1 (H = 30, d = 16)": ObservedProblem(
         cart_pole,
         "the largest return is 30",
         (
@@ -96,7 +96,7 @@ def value_of(problem: GymProblem, policy: Policy, seed: int) -> float:
     return float(problem.sample(policy, TESTED, rng).rewards.sum(axis=1).mean())
 
 
-def learned(
+def learn_and_evaluate(
     problem: GymProblem, users: int, privacy: Request, calibration: str, seed: int
 ) -> float:
     agent = LSVIUCB(problem.public, episodes=users, privacy=privacy, calibration=calibration)
@@ -131,24 +131,24 @@ def rows(seeds: range, share: float, kept: Kept) -> list[str]:
         "| environment | users | privacy | calibration | return of the last policy | worst seed |",
         "|---|---|---|---|---|---|",
     ]
-    for name, world in WORLDS.items():
-        problem = world.make()
+    for name, observed_problem in PROBLEMS.items():
+        problem = observed_problem.make()
         random = run(Uniform(problem.public, episodes=1), problem).policy
         uniform = [
             kept.value(f"{name}, uniform play, {seed}", partial(value_of, problem, random, seed))
             for seed in seeds
         ]
         lines.append(f"| {name} | | uniform play | | {cell(uniform)} | {min(uniform):.2f} |")
-        for users, request, calibration in world.cases:
+        for users, request, calibration in observed_problem.cases:
             number = max(10, int(users * share))
-            found = []
+            values = []
             for seed in seeds:
                 case = problem, number, REQUESTS[request], calibration, seed
                 label = f"{name}, {number}, {request}, {calibration}, {seed}"
-                found.append(kept.value(label, partial(learned, *case)))
+                values.append(kept.value(label, partial(learn_and_evaluate, *case)))
             row = (
-                f"| {name} | {number:,} | {request} | {calibration} | {cell(found)} | "
-                f"{min(found):.2f} |"
+                f"| {name} | {number:,} | {request} | {calibration} | {cell(values)} | "
+                f"{min(values):.2f} |"
             )
             print(row, flush=True)
             lines.append(row)
@@ -161,17 +161,19 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--seconds", type=float, default=1e9)
-    arguments = parser.parse_args()
-    seeds, share = (SEEDS[:2], 0.1) if arguments.quick else (SEEDS, 1.0)
-    kept = Kept(arguments.keep, arguments.seconds)
-    scales = "; ".join(f"{name}: {world.scale}" for name, world in WORLDS.items())
-    said = (
+    options = parser.parse_args()
+    seeds, share = (SEEDS[:2], 0.1) if options.quick else (SEEDS, 1.0)
+    kept = Kept(options.keep, options.seconds)
+    scales = "; ".join(
+        f"{name}: {observed_problem.scale}" for name, observed_problem in PROBLEMS.items()
+    )
+    about = (
         f"Seeds {seeds[0]} to {seeds[-1]}, mean ± standard error over seeds. "
         "The return is an average "
         f"over {TESTED} new users of the last policy. delta = 1e-5. {scales}."
     )
-    text = "\n\n".join([said, "\n".join(rows(seeds, share, kept))]) + "\n"
-    record("Continuous observations", text, write=arguments.write)
+    text = "\n\n".join([about, "\n".join(rows(seeds, share, kept))]) + "\n"
+    record("Continuous observations", text, write=options.write)
 
 
 if __name__ == "__main__":

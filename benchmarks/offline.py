@@ -37,7 +37,7 @@ FIRST = 5000  # seed
 
 
 @dataclass(frozen=True)
-class World:
+class LoggedProblem:
     name: str
     P: np.ndarray  # [s, a, s']
     rewards: np.ndarray
@@ -112,22 +112,31 @@ class World:
 
     def released(self, log, epsilon, seed, *, learned=False):
         S, A = self.rewards.shape
-        known = {} if learned else {"rewards": self.rewards, "terminal": self.terminal}
-        known |= {"ends": learned, "reward_range": (0.0, 1.0)}
-        made = ModelRelease(
-            states=S, actions=A, discount=self.discount, transitions=self.transitions, **known
+        public_facts = {} if learned else {"rewards": self.rewards, "terminal": self.terminal}
+        public_facts |= {"ends": learned, "reward_range": (0.0, 1.0)}
+        estimator = ModelRelease(
+            states=S,
+            actions=A,
+            discount=self.discount,
+            transitions=self.transitions,
+            **public_facts,
         )
         privacy = NoPrivacy() if epsilon is None else CentralDP(epsilon, DELTA)
-        return made.release(log, privacy=privacy, rng=np.random.default_rng([seed, 2]))
+        return estimator.release(log, privacy=privacy, rng=np.random.default_rng([seed, 2]))
 
 
-def narrow(world, seed, share=0.94):
-    S, A = world.rewards.shape
+def narrow(problem, seed, share=0.94):
+    S, A = problem.rewards.shape
     usual = np.random.default_rng([seed, 3]).integers(A, size=S)
     behaviour = np.full((S, A), (1 - share) / (A - 1))
     behaviour[np.arange(S), usual] = share
-    return World(
-        f"narrow {world.name}", world.P, world.rewards, world.start, world.terminal, behaviour
+    return LoggedProblem(
+        f"narrow {problem.name}",
+        problem.P,
+        problem.rewards,
+        problem.start,
+        problem.terminal,
+        behaviour,
     )
 
 
@@ -144,7 +153,7 @@ def grid(size=6, slip=0.2):
     goal = np.arange(S) == S - 1
     P[goal] = np.eye(S)[goal]
     start = np.where(goal, 0.0, 1 / (S - 1))
-    return World(
+    return LoggedProblem(
         "grid",
         P,
         np.repeat(goal[:, None], 4, axis=1).astype(float),
@@ -156,7 +165,7 @@ def grid(size=6, slip=0.2):
 
 def plain(problem):
     r = problem.rewards[0]
-    return World(
+    return LoggedProblem(
         problem.name,
         problem.transitions.dense()[0],
         r,
@@ -166,35 +175,35 @@ def plain(problem):
     )
 
 
-def measured(worlds, people, epsilon, runs, *, learned=False):
+def measure_runs(problems, people, epsilon, runs, *, learned=False):
     """(error over the targets, score at pessimism 1, at 0) of each run, of the worlds in turn."""
-    found = []
+    results = []
     for seed in range(FIRST, FIRST + runs):
-        world = worlds[seed % len(worlds)]
-        model = world.release(people, epsilon, seed, learned=learned)
-        error = np.sqrt(np.mean((model.values(world.targets) - world.truth) ** 2))
+        problem = problems[seed % len(problems)]
+        model = problem.release(people, epsilon, seed, learned=learned)
+        error = np.sqrt(np.mean((model.values(problem.targets) - problem.truth) ** 2))
         scores = [
-            world.score(model.plan(pessimism, tested=pessimism > 0).mixed(world.behaviour))
+            problem.score(model.plan(pessimism, tested=pessimism > 0).mixed(problem.behaviour))
             for pessimism in (1.0, 0.0)
         ]
-        found.append((error, *scores))
-    return np.array(found)
+        results.append((error, *scores))
+    return np.array(results)
 
 
-def line(name, worlds, people, epsilon, runs, **more):
-    found = measured(worlds, people, epsilon, runs, **more)
-    error, scores, plain_scores = found.T
+def line(name, problems, people, epsilon, runs, **more):
+    results = measure_runs(problems, people, epsilon, runs, **more)
+    error, scores, plain_scores = results.T
     low, high = (
-        min(world.truth.min() for world in worlds),
-        max(world.truth.max() for world in worlds),
+        min(problem.truth.min() for problem in problems),
+        max(problem.truth.max() for problem in problems),
     )
-    spread = found.std(axis=0, ddof=1) / np.sqrt(len(found))
+    spread = results.std(axis=0, ddof=1) / np.sqrt(len(results))
     below = int((scores < -0.01).sum())
     cells = [
         name,
         f"{people:,}",
         "none" if epsilon is None else f"{epsilon:g}",
-        str(len(found)),
+        str(len(results)),
         f"{low:.2f} to {high:.2f}",
     ]
     cells += [
@@ -216,8 +225,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
-    few = arguments.quick
+    options = parser.parse_args()
+    few = options.quick
     warnings.simplefilter("ignore", ConfideWarning)  # of few people
     table, river, garnets = (
         grid(),
@@ -227,27 +236,27 @@ def main() -> None:
     wide = {"grid": [table], "riverswim": [river], "garnet": garnets}
     tight = {
         "narrow grid": [narrow(table, seed) for seed in range(40, 50)],
-        "narrow garnet": [narrow(world, 40 + seed) for seed, world in enumerate(garnets)],
+        "narrow garnet": [narrow(problem, 40 + seed) for seed, problem in enumerate(garnets)],
         "narrow riverswim": [narrow(river, seed) for seed in range(40, 44)],
     }
     lines = []
     for people, runs in ((10**3, 10), (10**4, 20), (10**5, 10)):
         lines += [
-            line(name, worlds, people, 1.0, runs // 2 if few else runs)
-            for name, worlds in wide.items()
+            line(name, problems, people, 1.0, runs // 2 if few else runs)
+            for name, problems in wide.items()
         ]
     for people, runs in ((10**3, 100), (10**4, 100), (10**5, 20)):
         lines += [
-            line(name, worlds, people, 1.0, runs // 10 if few else runs)
-            for name, worlds in tight.items()
+            line(name, problems, people, 1.0, runs // 10 if few else runs)
+            for name, problems in tight.items()
         ]
     if not few:
         for epsilon in (10.0, None):
-            lines += [line(name, worlds, 10**4, epsilon, 10) for name, worlds in wide.items()]
+            lines += [line(name, problems, 10**4, epsilon, 10) for name, problems in wide.items()]
         for people in (10**4, 10**5):
             lines += [
-                line(f"{name}, learned rewards", worlds, people, 1.0, 10, learned=True)
-                for name, worlds in wide.items()
+                line(f"{name}, learned rewards", problems, people, 1.0, 10, learned=True)
+                for name, problems in wide.items()
             ]
     heads = [
         "world",
@@ -265,7 +274,7 @@ def main() -> None:
     record(
         "Learning from logs",
         "\n".join([__doc__.split("\n\n", 2)[2], *top, *lines]) + "\n",
-        write=arguments.write,
+        write=options.write,
     )
 
 

@@ -32,7 +32,7 @@ from confide.logs import in_memory
 from confide.offline import ModelRelease
 from confide.problems import icu_sepsis, icu_sepsis_expert
 from confide.problems.zoo.icu_sepsis import DEATH, END, icu_sepsis_centres
-from offline import DELTA, FIRST, World
+from offline import DELTA, FIRST, LoggedProblem
 
 HEADS = [
     "patients",
@@ -54,26 +54,26 @@ def icu():
     clinicians = icu_sepsis_expert(horizon=1).probabilities()[0]
     behaviour = 0.5 * clinicians + 0.5 / A
     P = table.transitions.dense().reshape(-1, S, A, S)[0]
-    return World(
+    return LoggedProblem(
         "icu-sepsis", P, table.rewards[0], table.start, np.arange(S) >= DEATH, behaviour, 1.0, 10
     )
 
 
-def measured(world, people, epsilons, seeds):
+def measure_runs(problem, people, epsilons, seeds):
     """{epsilon: rows of (error, score, seconds of the release, seconds of the plan)}"""
-    found = {epsilon: [] for epsilon in epsilons}
+    results = {epsilon: [] for epsilon in epsilons}
     for seed in range(FIRST + 1, FIRST + 1 + seeds):
-        log = world.log(people, seed)
+        log = problem.log(people, seed)
         for epsilon in epsilons:
             began = time.perf_counter()
-            model = world.released(log, epsilon, seed)
+            model = problem.released(log, epsilon, seed)
             released = time.perf_counter()
             plan = model.plan(1.0)
             planned = time.perf_counter()
-            error = np.sqrt(np.mean((model.values(world.targets) - world.truth) ** 2))
+            error = np.sqrt(np.mean((model.values(problem.targets) - problem.truth) ** 2))
             row = (
                 error,
-                world.score(plan.mixed(world.behaviour)),
+                problem.score(plan.mixed(problem.behaviour)),
                 released - began,
                 planned - released,
             )
@@ -85,26 +85,28 @@ def measured(world, people, epsilons, seeds):
                 np.round(row, 4),
                 flush=True,
             )
-            found[epsilon].append(row)
+            results[epsilon].append(row)
             del model, plan
-    return found
+    return results
 
 
-def clustered(number):
+def cluster_states(number):
     """A cluster [s] for each state, of public centres."""
-    _, found = kmeans2(icu_sepsis_centres()[:DEATH], number, minit="++", seed=0)
-    found = np.unique(found, return_inverse=True)[1]
-    return np.append(found, found.max() + 1 + np.arange(END + 1 - DEATH))
+    _, clusters = kmeans2(icu_sepsis_centres()[:DEATH], number, minit="++", seed=0)
+    clusters = np.unique(clusters, return_inverse=True)[1]
+    return np.append(clusters, clusters.max() + 1 + np.arange(END + 1 - DEATH))
 
 
-def smaller(world, people, epsilons, seeds):
+def smaller(problem, people, epsilons, seeds):
     """Lines: what is learned with public clusters, and with a public support."""
-    kinds = {f"{number} clusters": clustered(number) for number in (30, 100)} | {"support": None}
-    found = {(kind, epsilon): [] for kind in kinds for epsilon in epsilons}
+    kinds = {f"{number} clusters": cluster_states(number) for number in (30, 100)} | {
+        "support": None
+    }
+    scores_by_kind = {(kind, epsilon): [] for kind in kinds for epsilon in epsilons}
     for seed in range(FIRST + 1, FIRST + 1 + seeds):
-        log = world.log(people, seed)
+        log = problem.log(people, seed)
         for kind, clusters in kinds.items():
-            part, asked = log, {"support": world.P > 0} if clusters is None else {}
+            part, support = log, {"support": problem.P > 0} if clusters is None else {}
             states = np.arange(END + 1) if clusters is None else clusters
             if clusters is not None:
                 part = in_memory(
@@ -112,25 +114,27 @@ def smaller(world, people, epsilons, seeds):
                     max_steps=11,
                 )
             first = np.unique(states, return_index=True)[1]
-            known = {
-                "rewards": world.rewards[first],
-                "terminal": world.terminal[first],
+            public_facts = {
+                "rewards": problem.rewards[first],
+                "terminal": problem.terminal[first],
                 "discount": 1.0,
                 "transitions": 10,
                 "ends": False,
             }
-            made = ModelRelease(states=len(first), actions=world.rewards.shape[1], **known, **asked)
+            estimator = ModelRelease(
+                states=len(first), actions=problem.rewards.shape[1], **public_facts, **support
+            )
             for epsilon in epsilons:
                 rng = np.random.default_rng([seed, 2])
-                plan = made.release(part, privacy=CentralDP(epsilon, DELTA), rng=rng).plan(1.0)
+                plan = estimator.release(part, privacy=CentralDP(epsilon, DELTA), rng=rng).plan(1.0)
                 lifted = replace(plan, choices=plan.choices[states])
-                found[kind, epsilon].append(world.score(lifted.mixed(world.behaviour)))
-                print(seed, kind, epsilon, f"{found[kind, epsilon][-1]:.4f}", flush=True)
+                scores_by_kind[kind, epsilon].append(problem.score(lifted.mixed(problem.behaviour)))
+                print(seed, kind, epsilon, f"{scores_by_kind[kind, epsilon][-1]:.4f}", flush=True)
     lines = [
         "| table | patients | epsilon | runs | learned, pessimism 1 | least |",
         f"|{'---|' * 6}",
     ]
-    for (kind, epsilon), scores in found.items():
+    for (kind, epsilon), scores in scores_by_kind.items():
         mean = f"{np.mean(scores):.3f} ± {np.std(scores, ddof=1) / np.sqrt(len(scores)):.3f}"
         lines.append(
             f"| {kind} | {people:,} | {epsilon:g} | {len(scores)} | {mean} | {min(scores):.3f} |"
@@ -145,18 +149,18 @@ def main() -> None:
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 10.0])
     parser.add_argument("--smaller", action="store_true")
     parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
+    options = parser.parse_args()
     warnings.simplefilter("ignore", ConfideWarning)
-    world = icu()
-    low, high = world.gap
-    constant = np.sqrt(np.mean((world.truth - low) ** 2))
+    problem = icu()
+    low, high = problem.gap
+    constant = np.sqrt(np.mean((problem.truth - low) ** 2))
     print(f"V_b {low:.4f}, V* {high:.4f}, V_b as the answer: RMSE {constant:.4f}", flush=True)
-    if arguments.smaller:
-        print("\n".join(smaller(world, arguments.people, arguments.epsilons, arguments.seeds)))
+    if options.smaller:
+        print("\n".join(smaller(problem, options.people, options.epsilons, options.seeds)))
         return
     lines = [f"| {' | '.join(HEADS)} |", f"|{'---|' * len(HEADS)}"]
-    for epsilon, rows in measured(
-        world, arguments.people, arguments.epsilons, arguments.seeds
+    for epsilon, rows in measure_runs(
+        problem, options.people, options.epsilons, options.seeds
     ).items():
         error, score, release, plan = np.array(rows).T
         spread = (
@@ -166,10 +170,10 @@ def main() -> None:
         )
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         cells = [
-            f"{arguments.people:,}",
+            f"{options.people:,}",
             f"{epsilon:g}",
             str(len(rows)),
-            f"{world.truth.min():.3f} to {world.truth.max():.3f}",
+            f"{problem.truth.min():.3f} to {problem.truth.max():.3f}",
         ]
         cells += [
             f"{low:.4f} to {high:.4f}",
@@ -180,7 +184,7 @@ def main() -> None:
         cells += [f"{np.median(release):.0f}", f"{np.median(plan):.0f}", f"{peak:.1f}"]
         lines.append(f"| {' | '.join(cells)} |")
     text = f"{__doc__.split(chr(10), 4)[4].strip()}\n\n" + "\n".join(lines) + "\n"
-    record("ICU-Sepsis from a log", text, write=arguments.write)
+    record("ICU-Sepsis from a log", text, write=options.write)
 
 
 if __name__ == "__main__":

@@ -35,9 +35,9 @@ SEEDS = 3
 
 
 def line(states, horizon, people, epsilon):
-    world = riverswim(states=states, horizon=horizon)
-    rewards, behaviour = world.rewards[0], uniform_policy(horizon, states, 2)
-    low, high = world.value(behaviour), world.optimal_value
+    problem = riverswim(states=states, horizon=horizon)
+    rewards, behaviour = problem.rewards[0], uniform_policy(horizon, states, 2)
+    low, high = problem.value(behaviour), problem.optimal_value
     printed = DPAPVI(states=states, actions=2, horizon=horizon, rewards=rewards)
     ours = ModelRelease(
         states=states,
@@ -48,18 +48,19 @@ def line(states, horizon, people, epsilon):
         ends=False,
     )
     privacy = NoPrivacy() if epsilon is None else CentralDP(epsilon, 1e-6)
-    found = []
+    results = []
     for seed in range(SEEDS):
         log = in_memory(
-            simulate(world, behaviour, people, np.random.default_rng([seed, 1])), max_steps=horizon
+            simulate(problem, behaviour, people, np.random.default_rng([seed, 1])),
+            max_steps=horizon,
         )
         plan = printed.release(log, privacy=privacy, rng=np.random.default_rng([seed, 2]))
         model = ours.release(log, privacy=privacy, rng=np.random.default_rng([seed, 2])).plan()
         mixed = model.mixed(np.full((states, 2), 0.5))
         other = StochasticPolicy(np.repeat(mixed[None], horizon, axis=0))
-        scores = [(world.value(policy) - low) / (high - low) for policy in (plan.policy, other)]
-        found.append([(plan.penalties < horizon).mean(), plan.learned, *scores])
-    below, learned, score, model_score = np.mean(found, axis=0)
+        scores = [(problem.value(policy) - low) / (high - low) for policy in (plan.policy, other)]
+        results.append([(plan.penalties < horizon).mean(), plan.learned, *scores])
+    below, learned, score, model_score = np.mean(results, axis=0)
     setting = printed.setting(CentralDP(1.0, 1e-6) if epsilon is None else privacy)
     cells = [f"{states}, {horizon}", f"{people:,}", "none" if epsilon is None else f"{epsilon:g}"]
     cells += [
@@ -76,11 +77,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
+    options = parser.parse_args()
     warnings.simplefilter("ignore", ConfideWarning)  # that nothing is learned
-    asked = [(4, 20, 10**4, None), (4, 20, 10**4, 1.0), (2, 3, 10**4, None), (2, 3, 10**4, 1.0)]
-    if not arguments.quick:
-        asked += [
+    settings = [(4, 20, 10**4, None), (4, 20, 10**4, 1.0), (2, 3, 10**4, None), (2, 3, 10**4, 1.0)]
+    if not options.quick:
+        settings += [
             (4, 20, 10**6, 1.0),
             (4, 20, 10**6, 10.0),
             (2, 3, 10**5, 1.0),
@@ -98,11 +99,11 @@ def main() -> None:
     ]
     heads += ["score, DP-APVI", "score, model"]
     top = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
-    lines = [line(*each) for each in asked]
+    lines = [line(*each) for each in settings]
     record(
         "DP-APVI as printed",
         "\n".join([__doc__.split("\n\n", 2)[2], *top, *lines]) + "\n",
-        write=arguments.write,
+        write=options.write,
     )
 
 

@@ -34,7 +34,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 import offline_speed
-offline_speed.counted(sys.argv[1], None)
+offline_speed.count_transitions(sys.argv[1], None)
 lines = Path("/proc/self/status").read_text().splitlines()
 peak = next(line for line in lines if line.startswith("VmHWM"))
 print(int(peak.split()[1]) / 1e6)
@@ -49,12 +49,16 @@ def bare_scan(path):
         )
 
 
-def asked(rewards):
+def estimator_of(rewards):
     return ModelRelease(states=STATES, actions=ACTIONS, discount=0.95, rewards=rewards, ends=False)
 
 
-def counted(path, rewards):
-    return open_logs(path, action="action").on("local", workers=1).total(asked(rewards).statistic())
+def count_transitions(path, rewards):
+    return (
+        open_logs(path, action="action")
+        .on("local", workers=1)
+        .total(estimator_of(rewards).statistic())
+    )
 
 
 def seconds(function, repeats):
@@ -67,12 +71,12 @@ def seconds(function, repeats):
     return statistics.median(times), result
 
 
-def made(path, rows):
-    world = garnet(states=STATES, actions=ACTIONS, horizon=STEPS, seed=0)
+def write_log(path, rows):
+    problem = garnet(states=STATES, actions=ACTIONS, horizon=STEPS, seed=0)
     write(
         path,
         simulate(
-            world, uniform_policy(STEPS, STATES, ACTIONS), rows // STEPS, np.random.default_rng(0)
+            problem, uniform_policy(STEPS, STATES, ACTIONS), rows // STEPS, np.random.default_rng(0)
         ),
     )
     return pq.read_metadata(path).num_rows
@@ -82,16 +86,18 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path, few = f"{folder}/log.parquet", f"{folder}/few.parquet"
-        rows = made(path, arguments.rows)
-        made(few, 10_000)
+        rows = write_log(path, options.rows)
+        write_log(few, 10_000)
         for rewards in KINDS.values():
-            counted(few, rewards)  # compile
+            count_transitions(few, rewards)  # compile
         rates = {"bare Parquet scan": rows / seconds(lambda: bare_scan(path), 5)[0]}
         for name, rewards in KINDS.items():
-            rates[name] = rows / seconds(lambda rewards=rewards: counted(path, rewards), 5)[0]
+            rates[name] = (
+                rows / seconds(lambda rewards=rewards: count_transitions(path, rewards), 5)[0]
+            )
         run = [sys.executable, "-c", MEMORY, path, str(Path(__file__).parent)]
         memory = float(subprocess.run(run, capture_output=True, text=True, check=True).stdout)
         log, policies = (
@@ -99,7 +105,7 @@ def main() -> None:
             [np.full((STATES, ACTIONS), 1 / ACTIONS)] * 20,
         )
         steps = {
-            "release of a small log": lambda: asked(None).release(
+            "release of a small log": lambda: estimator_of(None).release(
                 log, privacy=CentralDP(1.0, 1e-6), rng=rng()
             )
         }
@@ -115,9 +121,9 @@ def main() -> None:
         f"| {name} | {rate / 1e6:.1f} | {rate / rates['bare Parquet scan']:.2f} |"
         for name, rate in rates.items()
     ]
-    said = ", ".join(f"{name} {1000 * spent:.0f} ms" for name, spent in after.items())
-    lines += ["", f"{rows:,} rows; peak memory {memory:.2f} GB. After that: {said}.", ""]
-    record("Counting transitions from logs", "\n".join(lines), write=arguments.write)
+    times = ", ".join(f"{name} {1000 * spent:.0f} ms" for name, spent in after.items())
+    lines += ["", f"{rows:,} rows; peak memory {memory:.2f} GB. After that: {times}.", ""]
+    record("Counting transitions from logs", "\n".join(lines), write=options.write)
 
 
 def rng():

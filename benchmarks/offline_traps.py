@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from record import record
 
 from confide.errors import ConfideWarning
-from offline import World
+from offline import LoggedProblem
 
 FIRST = 4000  # seed; nothing was chosen on these
 SETTINGS = ((300, 1.0), (3_000, 0.1), (3_000, 1.0), (30_000, 0.1), (30_000, 1.0))
@@ -38,7 +38,7 @@ def trap(_):
     )
     rewards = np.array([[0.2, 0.2], [0.5, 0.6], [0.0, 0.0]])
     behaviour = np.array([[0.95, 0.05], [0.9, 0.1], [0.5, 0.5]])
-    return World("trap", P, rewards, np.eye(3)[0], np.zeros(3, bool), behaviour)
+    return LoggedProblem("trap", P, rewards, np.eye(3)[0], np.zeros(3, bool), behaviour)
 
 
 def any_world(seed):
@@ -56,7 +56,7 @@ def any_world(seed):
     P[S - 1, :, S - 1] = 1
     rewards = rng.random((S, A))
     rewards[S - 1] = 0
-    world = World(
+    problem = LoggedProblem(
         "random",
         P,
         rewards,
@@ -64,20 +64,20 @@ def any_world(seed):
         np.zeros(S, bool),
         np.full((S, A), 1 / A),
     )
-    usual = np.where(rng.random(S) < 0.5, world.best.argmax(axis=1), rng.integers(A, size=S))
+    usual = np.where(rng.random(S) < 0.5, problem.best.argmax(axis=1), rng.integers(A, size=S))
     share = rng.uniform(0.9, 0.97)
     behaviour = np.full((S, A), (1 - share) / (A - 1))
     behaviour[np.arange(S), usual] = share
-    return World("random", P, rewards, world.start, world.terminal, behaviour)
+    return LoggedProblem("random", P, rewards, problem.start, problem.terminal, behaviour)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
+    options = parser.parse_args()
     warnings.simplefilter("ignore", ConfideWarning)
-    runs = 10 if arguments.quick else 100
+    runs = 10 if options.quick else 100
     lines = [
         "| world | people | epsilon | runs | learned | least | changed | worse |",
         "|---|---|---|---|---|---|---|---|",
@@ -86,13 +86,13 @@ def main() -> None:
         for people, epsilon in SETTINGS:
             scores, changed = [], 0
             for seed in range(FIRST, FIRST + runs):
-                world = make(seed)
-                plan = world.release(people, epsilon, seed).plan()
-                scores.append(world.score(plan.mixed(world.behaviour)))
+                problem = make(seed)
+                plan = problem.release(people, epsilon, seed).plan()
+                scores.append(problem.score(plan.mixed(problem.behaviour)))
                 changed += bool(plan.changed.any())
             worse = sum(score < -0.01 for score in scores)
             cells = [
-                world.name,
+                problem.name,
                 f"{people:,}",
                 f"{epsilon:g}",
                 str(runs),
@@ -104,7 +104,7 @@ def main() -> None:
     record(
         "Learning from logs, traps",
         f"{__doc__.split('[--write]')[1].strip()}\n\n" + "\n".join(lines) + "\n",
-        write=arguments.write,
+        write=options.write,
     )
 
 

@@ -35,64 +35,77 @@ FIRST = 90_000  # seed
 OTHER = 200  # instance of a stand-in of the same sizes
 
 
-def predicted(world, epsilon, runs=40):
-    S, A = world.rewards.shape
-    known = {"rewards": world.rewards, "terminal": world.terminal, "ends": False}
-    made = ModelRelease(
-        states=S, actions=A, discount=world.discount, transitions=world.transitions, **known
+def predict_users(problem, epsilon, runs=40):
+    S, A = problem.rewards.shape
+    public_facts = {"rewards": problem.rewards, "terminal": problem.terminal, "ends": False}
+    estimator = ModelRelease(
+        states=S,
+        actions=A,
+        discount=problem.discount,
+        transitions=problem.transitions,
+        **public_facts,
     )
-    table = TabularMDP(world.P, world.rewards, world.start, horizon=world.transitions + 1)
+    table = TabularMDP(problem.P, problem.rewards, problem.start, horizon=problem.transitions + 1)
     return people_needed(
-        rehearsal(made, table, world.behaviour), CentralDP(epsilon, DELTA), score=BETTER, runs=runs
+        rehearsal(estimator, table, problem.behaviour),
+        CentralDP(epsilon, DELTA),
+        score=BETTER,
+        runs=runs,
     )
 
 
-def of_sizes(world):
+def of_sizes(problem):
     """A garnet with as many states, actions, successors and rewarded states, and behaviour that is
     as narrow.
     """
     (S, A), successors = (
-        world.rewards.shape,
-        round((world.P > 0).sum(axis=2)[~world.terminal].mean()),
+        problem.rewards.shape,
+        round((problem.P > 0).sum(axis=2)[~problem.terminal].mean()),
     )
-    rewarded = int((world.rewards > 0).any(axis=1).sum())
-    made = plain(garnet(states=S, actions=A, branches=successors, rewarded=rewarded, seed=OTHER))
-    usual = world.behaviour.max()
-    return narrow(made, OTHER, usual) if usual > 1 / A else made
+    rewarded = int((problem.rewards > 0).any(axis=1).sum())
+    stand_in = plain(
+        garnet(states=S, actions=A, branches=successors, rewarded=rewarded, seed=OTHER)
+    )
+    usual = problem.behaviour.max()
+    return narrow(stand_in, OTHER, usual) if usual > 1 / A else stand_in
 
 
-def share(world, people, epsilon, runs):
+def share(problem, people, epsilon, runs):
     """Of the runs, those that learn; other people in every run and for every number of people."""
     seeds = range(FIRST + people, FIRST + people + runs)
-    models = (world.release(people, epsilon, seed) for seed in seeds)
+    models = (problem.release(people, epsilon, seed) for seed in seeds)
     return float(
-        np.mean([world.score(model.plan(1.0).mixed(world.behaviour)) >= BETTER for model in models])
+        np.mean(
+            [problem.score(model.plan(1.0).mixed(problem.behaviour)) >= BETTER for model in models]
+        )
     )
 
 
-def measured(world, epsilon, guess, runs):
+def measure_users(problem, epsilon, guess, runs):
     """The number of people at which half of the runs learn, and the shares at .7, 1 and 1.3 times
     the guess.
     """
-    found = {times: share(world, round(times * guess), epsilon, runs) for times in (0.7, 1.0, 1.3)}
-    shown = list(found.values())
-    while min(found.values()) > 0.5:
-        found[min(found) / 1.4] = share(world, round(min(found) / 1.4 * guess), epsilon, runs)
-    while max(found.values()) < 0.5:
-        found[max(found) * 1.4] = share(world, round(max(found) * 1.4 * guess), epsilon, runs)
+    shares = {
+        times: share(problem, round(times * guess), epsilon, runs) for times in (0.7, 1.0, 1.3)
+    }
+    shown = list(shares.values())
+    while min(shares.values()) > 0.5:
+        shares[min(shares) / 1.4] = share(problem, round(min(shares) / 1.4 * guess), epsilon, runs)
+    while max(shares.values()) < 0.5:
+        shares[max(shares) * 1.4] = share(problem, round(max(shares) * 1.4 * guess), epsilon, runs)
     for _ in range(2):
-        low, high = bracket(found)
+        low, high = bracket(shares)
         middle = math.sqrt(low * high)
-        found[middle] = share(world, round(middle * guess), epsilon, runs)
-    low, high = bracket(found)
-    part = (0.5 - found[low]) / max(found[high] - found[low], 1e-9)
+        shares[middle] = share(problem, round(middle * guess), epsilon, runs)
+    low, high = bracket(shares)
+    part = (0.5 - shares[low]) / max(shares[high] - shares[low], 1e-9)
     return guess * low * (high / low) ** part, shown
 
 
-def bracket(found):
+def bracket(shares):
     """The largest factor up to which less than half of the runs learn, and the next one."""
-    order = sorted(found)
-    low = max(times for times in order if found[times] <= 0.5 and times < order[-1])
+    order = sorted(shares)
+    low = max(times for times in order if shares[times] <= 0.5 and times < order[-1])
     return low, order[order.index(low) + 1]
 
 
@@ -100,7 +113,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
+    options = parser.parse_args()
     warnings.simplefilter("ignore", ConfideWarning)  # of few people
     settings = [
         ("grid", grid(), 1.0),
@@ -126,10 +139,13 @@ def main() -> None:
     ]
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     print("\n".join(lines), flush=True)
-    for name, world, epsilon in settings[2:4] if arguments.quick else settings:
-        guess, other = predicted(world, epsilon), predicted(of_sizes(world), epsilon, 15)
-        true, shares = measured(world, epsilon, guess, 20 if arguments.quick else 40)
-        S, A = world.rewards.shape
+    for name, problem, epsilon in settings[2:4] if options.quick else settings:
+        guess, other = (
+            predict_users(problem, epsilon),
+            predict_users(of_sizes(problem), epsilon, 15),
+        )
+        true, shares = measure_users(problem, epsilon, guess, 20 if options.quick else 40)
+        S, A = problem.rewards.shape
         cells = [
             name,
             str(S),
@@ -143,7 +159,7 @@ def main() -> None:
         lines.append(f"| {' | '.join(cells)} |")
         print(lines[-1], flush=True)
     text = f"{__doc__.split(chr(10), 4)[4].strip()}\n\n" + "\n".join(lines) + "\n"
-    record("People needed to learn", text, write=arguments.write)
+    record("People needed to learn", text, write=options.write)
 
 
 if __name__ == "__main__":

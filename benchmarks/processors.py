@@ -270,16 +270,16 @@ def main():
     parser.add_argument("--json", type=Path, help="where to keep the numbers, for --before")
     parser.add_argument("--before", type=Path, help="numbers of another version, from --json")
     parser.add_argument("--write", action="store_true")
-    given = parser.parse_args()
-    names = given.agents.split(";")
-    if given.plan:
-        print(json.dumps(plan_releases(Path(given.folder), names, given.users)))
+    options = parser.parse_args()
+    names = options.agents.split(";")
+    if options.plan:
+        print(json.dumps(plan_releases(Path(options.folder), names, options.users)))
         return
-    results = measure(names, given.users)
-    if given.json:
-        given.json.write_text(json.dumps(results))
-    before = json.loads(given.before.read_text()) if given.before else None
-    record("Rounds on other processors", page(results, before), write=given.write)
+    results = measure(names, options.users)
+    if options.json:
+        options.json.write_text(json.dumps(results))
+    before = json.loads(options.before.read_text()) if options.before else None
+    record("Rounds on other processors", page(results, before), write=options.write)
 
 
 ABOUT = """A server learns from simulated devices of {agents} agents and problems under local

@@ -12,7 +12,7 @@ from time import process_time
 from typing import Any
 
 import numpy as np
-from cases import Case, measured, saved
+from cases import Case, measure_cases, save_problem
 from record import record
 
 from confide import run
@@ -29,7 +29,7 @@ def larger_lock() -> LinearMixtureMDP:
     """S = 60, A = 8, H = 8, d = 10: a lock with jumps of 10 and a second idle kernel (stay .4, left
     .3, right .3).
     """
-    known = lock(0, states=60, actions=8, horizon=8, jump=10)
+    original = lock(0, states=60, actions=8, horizon=8, jump=10)
     states = np.arange(60)
     idle = np.zeros((60, 8, 60))
     for place, share in (
@@ -40,12 +40,12 @@ def larger_lock() -> LinearMixtureMDP:
         for action in range(8):
             np.add.at(idle, (states, action, place), share)
     weights = np.full((8, 10), 0.2 / 9)
-    weights[np.arange(8), known.weights.argmax(axis=1)] = 0.8
+    weights[np.arange(8), original.weights.argmax(axis=1)] = 0.8
     return LinearMixtureMDP(
-        np.concatenate([known.kernels, idle[None]]),
+        np.concatenate([original.kernels, idle[None]]),
         weights,
-        known.rewards,
-        known.start,
+        original.rewards,
+        original.start,
         name="larger-lock",
     )
 
@@ -92,7 +92,11 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     seeds = FRESH[:2] if options.quick else FRESH
-    problems = {"lock": "lock", "rand": "rand", "larger lock": saved("larger lock", larger_lock())}
+    problems = {
+        "lock": "lock",
+        "rand": "rand",
+        "larger lock": save_problem("larger lock", larger_lock()),
+    }
     kinds = {"1": JointDP(1.0, delta=0.0), "10": JointDP(10.0, delta=0.0), "none": NoPrivacy()}
     approximate = {"1": JointDP(1.0, 1e-5), "10": JointDP(10.0, 1e-5), "none": NoPrivacy()}
     cases = {
@@ -103,8 +107,8 @@ def main() -> None:
         for kind in kinds
         for agent in AGENTS
     }
-    results = measured(cases.values())
-    found = {key: results[case] for key, case in cases.items()}
+    results = measure_cases(cases.values())
+    samples = {key: results[case] for key, case in cases.items()}
     lines = [
         (
             "| problem | agent | epsilon | regret: mean ± s.e. | median | largest | "
@@ -112,8 +116,8 @@ def main() -> None:
         ),
         "|" + "---|" * 7,
     ]
-    for (problem, agent, kind), sample in found.items():
-        best = min(found[problem, other, "none"].regret.mean() for other in AGENTS)
+    for (problem, agent, kind), sample in samples.items():
+        best = min(samples[problem, other, "none"].regret.mean() for other in AGENTS)
         values = sample.regret
         shown = (
             f"{number(values.mean())} ± {number(error(values))} | "

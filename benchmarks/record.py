@@ -12,10 +12,10 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def commit() -> str:
-    found = subprocess.run(
+    completed = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
     )
-    return found.stdout.strip()
+    return completed.stdout.strip()
 
 
 def machine() -> str:
@@ -34,7 +34,7 @@ def record(title: str, text: str, *, write: bool, page: str | None = None) -> No
         # numbers.
         arguments = ["PATH" if Path(text).is_absolute() else text for text in sys.argv[1:]]
         command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *arguments])
-        made = f"Made by `{command}` at commit {commit()} on {machine()}."
+        provenance = f"Made by `{command}` at commit {commit()} on {machine()}."
         (RESULTS / f"{page or Path(sys.argv[0]).stem}.md").write_text(
-            f"# {title}\n\n{made}\n\n{text}"
+            f"# {title}\n\n{provenance}\n\n{text}"
         )

@@ -17,7 +17,7 @@ from record import RESULTS
 
 def commands() -> dict[str, str]:
     """The command of each page that one command writes."""
-    found = {}
+    commands_by_page = {}
     for page in sorted(RESULTS.glob("*.md")):
         stated = re.search(
             r"^Made by `python (benchmarks/\w+\.py[^`]* --write[^`]*)`",
@@ -25,8 +25,8 @@ def commands() -> dict[str, str]:
             re.MULTILINE,
         )
         if stated:
-            found[page.stem] = stated[1]
-    return found
+            commands_by_page[page.stem] = stated[1]
+    return commands_by_page
 
 
 def main() -> None:
@@ -35,18 +35,20 @@ def main() -> None:
     )
     parser.add_argument("pages", nargs="*")
     parser.add_argument("--list", action="store_true")
-    given = parser.parse_args()
-    known = commands()
-    if given.list:
+    options = parser.parse_args()
+    commands_by_page = commands()
+    if options.list:
         for page in sorted(RESULTS.glob("*.md")):
-            print(f"{page.stem:24} {known.get(page.stem, 'by hand: the page says how')}")
+            print(f"{page.stem:24} {commands_by_page.get(page.stem, 'by hand: the page says how')}")
         return
-    for name in given.pages or known:
-        if name not in known:
+    for name in options.pages or commands_by_page:
+        if name not in commands_by_page:
             raise SystemExit(f"no command writes the page {name}: see --list")
         start = time.monotonic()
         subprocess.run(
-            [sys.executable, *shlex.split(known[name])], cwd=RESULTS.parent.parent, check=True
+            [sys.executable, *shlex.split(commands_by_page[name])],
+            cwd=RESULTS.parent.parent,
+            check=True,
         )
         print(f"{name}: {time.monotonic() - start:.0f} s", flush=True)
 

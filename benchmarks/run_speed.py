@@ -107,28 +107,28 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=100_000)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--work", action="store_true", help="used by this script itself")
-    given = parser.parse_args()
-    if given.work:
-        work(given.episodes)
+    options = parser.parse_args()
+    if options.work:
+        work(options.episodes)
         return
-    other = Version(given.other.resolve(), given.episodes)
-    this = Version(HERE.parent.resolve() / "src", given.episodes)
+    other = Version(options.other.resolve(), options.episodes)
+    this = Version(HERE.parent.resolve() / "src", options.episodes)
     lines = [
         "| agent | problem | other version, ms | this version, ms "
         "| median ratio | middle half | same regret |",
         "|---" * 7 + "|",
     ]
     medians = []
-    for agent in given.agents:
-        line, median = compare(agent, other, this, given.rounds)
+    for agent in options.agents:
+        line, median = compare(agent, other, this, options.rounds)
         medians.append(median)
         lines.append(line)
         print(line, flush=True)
     other.stop()
     this.stop()
     about = (
-        f"CPU time of a run of {given.episodes:,} users (joint privacy, epsilon = 1, "
-        f"delta = 1e-5), with the making of its agent, in {given.rounds} rounds. "
+        f"CPU time of a run of {options.episodes:,} users (joint privacy, epsilon = 1, "
+        f"delta = 1e-5), with the making of its agent, in {options.rounds} rounds. "
         "A ratio above one means that this version is faster."
     )
     overall = (
@@ -136,7 +136,7 @@ def main() -> None:
         f"and at least {LEAST_RATIO} is wanted."
     )
     text = f"{about}\n\n" + "\n".join(lines) + f"\n\n{overall}\n"
-    record("Speed of runs in two versions", text, write=given.write)
+    record("Speed of runs in two versions", text, write=options.write)
 
 
 if __name__ == "__main__":

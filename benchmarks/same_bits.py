@@ -44,24 +44,24 @@ def main() -> int:
     parser.add_argument("--processes", type=int, choices=(1, 2), default=2)
     parser.add_argument("--write", type=Path, help="write the digests of this checkout to a file")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
-    given = parser.parse_args()
-    if given.write is not None:
-        digests = compute_digests(given.only, show=not given.quiet)
-        given.write.write_text(json.dumps(digests, indent=0, sort_keys=True) + "\n")
+    options = parser.parse_args()
+    if options.write is not None:
+        digests = compute_digests(options.only, show=not options.quiet)
+        options.write.write_text(json.dumps(digests, indent=0, sort_keys=True) + "\n")
         return 0
-    if given.old is None or given.new is None:
+    if options.old is None or options.new is None:
         parser.error("give two checkouts, OLD and NEW, or --write FILE")
-    return compare(given)
+    return compare(options)
 
 
 # The comparison.
 
 
 def compare(given: argparse.Namespace) -> int:
-    found: dict[str, Digests] = {}
+    digests: dict[str, Digests] = {}
 
     def read(label: str, place: Path) -> None:
-        found[label] = read_digests(place, label, given)
+        digests[label] = read_digests(place, label, given)
 
     readers = [
         threading.Thread(target=read, args=("old", given.old)),
@@ -73,10 +73,10 @@ def compare(given: argparse.Namespace) -> int:
             reader.join()
     for reader in readers:
         reader.join()
-    if len(found) < 2:
+    if len(digests) < 2:
         print("A checkout could not compute its digests.")
         return 1
-    return print_differences(found["old"], found["new"])
+    return print_differences(digests["old"], digests["new"])
 
 
 def read_digests(place: Path, label: str, given: argparse.Namespace) -> Digests:
@@ -99,8 +99,8 @@ def read_digests(place: Path, label: str, given: argparse.Namespace) -> Digests:
             print(f"{label}: {line}", end="", file=sys.stderr, flush=True)
         if process.wait():
             raise SystemExit(f"{checkout} failed")
-        made: Digests = json.loads(written.read_text())
-        return made
+        digests: Digests = json.loads(written.read_text())
+        return digests
 
 
 def environment(checkout: Path) -> dict[str, str]:
@@ -189,10 +189,10 @@ def digest(value: Any) -> dict[str, Any]:
     plain = np.ascontiguousarray(
         numbers, dtype=np.float64 if numbers.dtype.kind == "f" else np.int64
     )
-    found = hashlib.sha256(f"{plain.dtype.str} {plain.shape} ".encode() + plain.tobytes())
+    hashed = hashlib.sha256(f"{plain.dtype.str} {plain.shape} ".encode() + plain.tobytes())
     finite = plain[np.isfinite(plain)] if plain.size else plain
     mean = float(finite.mean()) if finite.size else 0.0
-    return {"digest": found.hexdigest(), "shape": list(plain.shape), "mean": mean}
+    return {"digest": hashed.hexdigest(), "shape": list(plain.shape), "mean": mean}
 
 
 Case = Callable[[], Iterator[tuple[str, Any]]]
@@ -251,7 +251,7 @@ def agent_cases() -> Iterator[tuple[str, Case]]:
         "oscillator": problems.oscillator(),
         "thermal": problems.thermal(horizon=6),
     }
-    learners = {
+    agents_and_problems = {
         "ucrl-vtr": (agents.UCRLVTR, mixtures),
         "ucrl-vtr-plus": (agents.UCRLVTRPlus, mixtures),
         "linopt-vi": (agents.LinOptVI, mixtures),
@@ -274,9 +274,9 @@ def agent_cases() -> Iterator[tuple[str, Case]]:
     }
     with_paper = {"ucrl-vtr", "ucrl-vtr-plus", "linopt-vi", "linopt-po", "lsvi-ucb", "lin-ucb"}
     with_paper |= {"pucb", "ucbvi", "ucbpo", "dp-ucbvi", "ldp-obi", "ofu-lq"}
-    for name, (kind, worlds) in learners.items():
-        for place, problem in worlds.items():
-            for asked, request in requests.items():
+    for name, (kind, problems_of_agent) in agents_and_problems.items():
+        for place, problem in problems_of_agent.items():
+            for request_name, request in requests.items():
                 for calibration in ("tight", "paper") if name in with_paper else ("tight",):
 
                     def make(
@@ -291,19 +291,19 @@ def agent_cases() -> Iterator[tuple[str, Case]]:
                             more |= {"calibration": calibration}
                         return kind(problem.public, episodes=USERS, privacy=request, **more)
 
-                    case = f"{name}/{place}/{asked}/{calibration}"
+                    case = f"{name}/{place}/{request_name}/{calibration}"
                     yield f"run/{case}", bind(run_agent, make, problem)
-                    if "local" in asked:
+                    if "local" in request_name:
                         yield f"messages/{case}", bind(send_messages, make, problem)
-                    if asked == "distributed":
+                    if request_name == "distributed":
                         yield f"shares/{case}", bind(send_shares, make, problem)
     references: dict[str, tuple[Any, dict[str, Any]]] = {
         "uniform": (agents.Uniform, mixtures | tables | bandits | systems),
         "oracle": (agents.Oracle, mixtures | tables | bandits | systems),
         "no-data": (agents.NoData, mixtures),
     }
-    for name, (kind, worlds) in references.items():
-        for place, problem in worlds.items():
+    for name, (kind, problems_of_agent) in references.items():
+        for place, problem in problems_of_agent.items():
             knows = problem if name == "oracle" else problem.public
 
             def make_reference(kind: Any = kind, knows: Any = knows) -> Any:
@@ -468,8 +468,8 @@ def estimator_cases() -> Iterator[tuple[str, Case]]:
             ),
         }
         for name, (kind, options) in estimators.items():
-            for asked, request in central_requests().items():
-                case = f"estimate/{name}/{place}/{asked}"
+            for request_name, request in central_requests().items():
+                case = f"estimate/{name}/{place}/{request_name}"
                 yield case, bind(estimate_values, kind, options, problem, request)
         exact = {
             "lsw": evaluation.LSW(**common),
@@ -501,16 +501,16 @@ def fit_exactly(estimator: Any, problem: Any) -> Iterator[tuple[str, Any]]:
 def learning_cases() -> Iterator[tuple[str, Case]]:
     for place, problem in logged_problems().items():
         for rewards in ("known", "learned"):
-            for asked, request in central_requests().items():
-                case = f"learn/{place}/{rewards} rewards/{asked}"
+            for request_name, request in central_requests().items():
+                case = f"learn/{place}/{rewards} rewards/{request_name}"
                 yield case, bind(learn_policy, problem, rewards == "known", request)
 
 
-def learn_policy(problem: Any, known: bool, request: Any) -> Iterator[tuple[str, Any]]:
+def learn_policy(problem: Any, known_rewards: bool, request: Any) -> Iterator[tuple[str, Any]]:
     """A model from one half of a log, its policy, and a bound from the other half."""
     from confide import NoPrivacy, offline
 
-    rewards = {"rewards": problem.rewards[0]} if known else {"reward_range": (0.0, 1.0)}
+    rewards = {"rewards": problem.rewards[0]} if known_rewards else {"reward_range": (0.0, 1.0)}
     question = offline.ModelRelease(
         states=problem.states, actions=problem.actions, discount=0.95, ends=False, **rewards
     )

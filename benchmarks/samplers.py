@@ -54,7 +54,7 @@ def rate(function, users, steps):
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
+    options = parser.parse_args()
     problem, rng = lock(0), np.random.default_rng(0)
     policy = uniform_policy(problem.horizon, problem.states, problem.actions)
     truth = problem.truth
@@ -94,7 +94,7 @@ def main() -> None:
         ),
     ]
     text = "\n".join(lines) + "\n"
-    record("Samplers", text, write=arguments.write)
+    record("Samplers", text, write=options.write)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ FULL = "\n\nWhat happens when the disk is full is [on a page of its own](service
 
 def matrix(point, trust, kills, service=Watched, address=lambda: None):
     """Kills at one point, over as many services as it takes; how many, and what went wrong."""
-    done, problems, told, releases = 0, [], 0, 0
+    done, problems, counted_users, releases = 0, [], 0, 0
     while done < kills:
         with tempfile.TemporaryDirectory() as folder:
             place = ServiceFolder(Path(folder) / "service", address=address())
@@ -36,9 +36,9 @@ def matrix(point, trust, kills, service=Watched, address=lambda: None):
             crashes.run("nowhere")
             done += crashes.kills
             problems += crashes.problems()
-            told += sum(bool(each & {"counted", "same"}) for each in crashes.told.values())
+            counted_users += sum(bool(each & {"counted", "same"}) for each in crashes.told.values())
             releases += len(crashes.shown)
-    return done, problems, told, releases
+    return done, problems, counted_users, releases
 
 
 def rows(database, address, kills):
@@ -48,18 +48,16 @@ def rows(database, address, kills):
     """
     for point in POINTS:
         for trust in ("joint", "local"):
-            done, problems, told, releases = matrix(point, trust, kills, address=address)
+            done, problems, counted_users, releases = matrix(point, trust, kills, address=address)
             row = (
-                f"| {database} | {point} | {trust} | {done} | {told} | {releases} | "
+                f"| {database} | {point} | {trust} | {done} | {counted_users} | {releases} | "
                 f"{len(problems)} |"
             )
             print(row, flush=True)
             yield row, done
     for twin, point in ((AnswersBeforeCommit, "summed"), (ShowsBeforeCommit, "drawn")):
-        done, problems, told, releases = matrix(point, "joint", 5, twin, address)
-        row = (
-            f"| {database} | {point}, twin {twin.__name__} | joint | {done} | {told} | {releases} |"
-        )
+        done, problems, counted_users, releases = matrix(point, "joint", 5, twin, address)
+        row = f"| {database} | {point}, twin {twin.__name__} | joint | {done} | {counted_users} | {releases} |"
         yield f"{row} {len(problems)} |", 0
 
 
@@ -67,10 +65,10 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--write", action="store_true")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with cluster(programs()) as server:
-        measured = [*rows("SQLite", lambda: None, given.kills)]
-        measured += rows("PostgreSQL", server.url, given.kills)
+        measured = [*rows("SQLite", lambda: None, options.kills)]
+        measured += rows("PostgreSQL", server.url, options.kills)
     lines = [
         (
             "| database | killed | trust | kills | people who were told that they count | "
@@ -88,7 +86,7 @@ def main():
         "release has two faces. The last two rows of each database "
         "are services that are broken on purpose: what goes wrong in them is found.\n\n"
     )
-    record("Kills of a service", text + "\n".join(lines) + FULL, write=given.write)
+    record("Kills of a service", text + "\n".join(lines) + FULL, write=options.write)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from service_load import EPISODE, PORT, started
+from service_load import EPISODE, PORT, start_server
 
 from confide.service.core.folder import ServiceFolder
 from confide.service.core.verification import verify_store
@@ -58,18 +58,18 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
-    server = started(PORT, "service", PORT, "joint", folder)
+    server = start_server(PORT, "service", PORT, "joint", folder)
     try:
         key, filler = (folder / "key").read_text(), folder / "filler"
         disk = os.statvfs(folder)
         filler.write_bytes(bytes(max(disk.f_bavail * disk.f_frsize - ROOM, 0)))
-        told, refused = {}, {}
-        while len(refused) < 20 and len(told) < 200_000:
+        counted_users, refused = {}, {}
+        while len(refused) < 20 and len(counted_users) < 200_000:
             subject, nonce = secrets.token_hex(8), secrets.token_urlsafe(16)
             code = sent(key, subject, nonce)
-            (told if code == 201 else refused)[subject] = (nonce, code)
+            (counted_users if code == 201 else refused)[subject] = (nonce, code)
         print(
-            f"{len(told):,} counted, then {sorted({code for _, code in refused.values()})}; "
+            f"{len(counted_users):,} counted, then {sorted({code for _, code in refused.values()})}; "
             f"ready: {ready()}"
         )
         filler.unlink()
@@ -78,7 +78,9 @@ def main():
             time.sleep(0.1)
         print(f"ready again {time.monotonic() - start:.1f} s after there was room")
         again = [sent(key, subject, nonce) for subject, (nonce, _) in refused.items()]
-        once = [sent(key, subject, nonce) for subject, (nonce, _) in list(told.items())[-100:]]
+        once = [
+            sent(key, subject, nonce) for subject, (nonce, _) in list(counted_users.items())[-100:]
+        ]
         print(
             f"the refused, the same bytes again: {sorted(set(again))}; "
             f"the last counted ones again: {sorted(set(once))}"
@@ -89,9 +91,13 @@ def main():
     place = ServiceFolder(folder / "service")
     store = place.store()
     counted = sum(store.participants("load").values())
-    print(f"told {len(told) + again.count(201) + again.count(200):,}, in the database {counted:,}")
+    print(
+        f"told {len(counted_users) + again.count(201) + again.count(200):,}, in the database {counted:,}"
+    )
     failed = [
-        found.says for found in verify_store(store, place.keys, place.marks) if not found.holds
+        finding.says
+        for finding in verify_store(store, place.keys, place.marks)
+        if not finding.holds
     ]
     print(f"verified: {failed or 'everything holds'}")
 

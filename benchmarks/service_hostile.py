@@ -44,7 +44,7 @@ def gigabyte(key, announced, results):
     """Sends a body of 1 GB; the first line of the answer, and how many bytes were taken before the
     connection ended.
     """
-    sent, said = 0, b""
+    sent, first_line = 0, b""
     length = b"Content-Length: %d" % GIGABYTE if announced else b"Transfer-Encoding: chunked"
     lines = [
         b"POST /v1/runs/demo/reports HTTP/1.1",
@@ -54,19 +54,19 @@ def gigabyte(key, announced, results):
         length,
     ]
     with (
-        socket.create_connection(("127.0.0.1", PORT), timeout=60) as made,
+        socket.create_connection(("127.0.0.1", PORT), timeout=60) as connection,
         contextlib.suppress(OSError),
     ):
-        made.sendall(b"\r\n".join(lines) + b"\r\n\r\n")
+        connection.sendall(b"\r\n".join(lines) + b"\r\n\r\n")
         while sent < GIGABYTE:
-            if select.select([made], [], [], 0)[0]:
-                part = made.recv(2**16)
+            if select.select([connection], [], [], 0)[0]:
+                part = connection.recv(2**16)
                 if not part:
                     break
-                said = said or part.split(b"\r\n")[0]
-            made.sendall(PART)
+                first_line = first_line or part.split(b"\r\n")[0]
+            connection.sendall(PART)
             sent += len(PART)
-    results.append((said.decode(), sent))
+    results.append((first_line.decode(), sent))
 
 
 def reads():
@@ -89,7 +89,7 @@ def bodies(key, announced, count):
     slowest = reads()
     for thread in threads:
         thread.join()
-    answers = sorted({said for said, _ in results})
+    answers = sorted({first_line for first_line, _ in results})
     return (
         f"{', '.join(answers)}; at most {max(sent for _, sent in results) / 2**20:,.1f} MB taken",
         slowest,
@@ -99,11 +99,11 @@ def bodies(key, announced, count):
 def silent(count):
     """Connections with half a header: how long the last one lives."""
     begun = time.monotonic()
-    made = [socket.create_connection(("127.0.0.1", PORT), timeout=60) for _ in range(count)]
-    for each in made:
+    connections = [socket.create_connection(("127.0.0.1", PORT), timeout=60) for _ in range(count)]
+    for each in connections:
         each.sendall(b"GET / HTTP/1.1\r\nHost: ")
     slowest = reads()
-    for each in made:
+    for each in connections:
         with contextlib.suppress(ConnectionError):
             assert each.recv(1) == b""
         each.close()
@@ -113,7 +113,7 @@ def silent(count):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         (Path(place) / "run.toml").write_text(RUN)
         command = [sys.executable, "-m", "confide", "serve", "run.toml", "--port", str(PORT)]
@@ -150,11 +150,11 @@ def main() -> None:
             server.wait()
     table = "| | what happened | meanwhile, ms | memory, MB |\n|---|---|---|---|\n"
     table += "\n".join(
-        f"| {name} | {said} | {1000 * slowest:.0f} | {size:.0f} |"
-        for name, said, slowest, size in rows
+        f"| {name} | {first_line} | {1000 * slowest:.0f} | {size:.0f} |"
+        for name, first_line, slowest, size in rows
     )
     table += f"\n\nReady afterwards: {ready}. Lines in the log: {len(logged)}.\n"
-    record("Hostile clients of a service", f"{INTRODUCTION}\n\n{table}", write=given.write)
+    record("Hostile clients of a service", f"{INTRODUCTION}\n\n{table}", write=options.write)
 
 
 if __name__ == "__main__":

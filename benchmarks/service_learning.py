@@ -30,8 +30,8 @@ from confide.service.device.crowd import SharedReads, plain_policy
 from confide.service.device.transport import ServiceRefused, over_http
 
 PORT, USERS, EVERY, IN_FLIGHT = 18741, 4000, 1000, 2000
-ASKED = {"joint": confide.JointDP(0.02, 1e-5), "local": confide.LocalDP(0.5, delta=0.0)}
-WORLD = confide.problems.lock(0)
+REQUESTS = {"joint": confide.JointDP(0.02, 1e-5), "local": confide.LocalDP(0.5, delta=0.0)}
+PROBLEM = confide.problems.lock(0)
 
 
 def value(learner):
@@ -40,18 +40,18 @@ def value(learner):
     shares = np.array(current.shares or [1.0] * len(current.policies))
     return float(
         sum(
-            share * WORLD.value(policy)
+            share * PROBLEM.value(policy)
             for share, policy in zip(shares / shares.sum(), current.policies, strict=True)
         )
     )
 
 
-def made(trust, seed):
+def make_agent(trust, seed):
     schedule = confide.privatizers.every(EVERY, USERS)
     learner = confide.agents.LikelihoodVI(
-        WORLD.public,
+        PROBLEM.public,
         episodes=USERS,
-        privacy=ASKED[trust],
+        privacy=REQUESTS[trust],
         schedule=schedule,
         noise=noise_source("fast", seed),
     )
@@ -61,10 +61,10 @@ def made(trust, seed):
 
 def alone(trust, seed):
     """In one process, user by user."""
-    learner, rng = made(trust, seed), np.random.default_rng(1000 + seed)
+    learner, rng = make_agent(trust, seed), np.random.default_rng(1000 + seed)
     for _ in range(USERS):
         policy = learner.assign(int(rng.integers(2**62)) << 66).policy
-        episode = WORLD.sample(policy, 1, rng)
+        episode = PROBLEM.sample(policy, 1, rng)
         if trust == "joint":
             learner.observe(episode)
         else:
@@ -78,11 +78,11 @@ def over_the_network(trust, seed, folder):
     """Through HTTP; the final value, what became of people, and what the database says of the
     promise.
     """
-    asked = ASKED[trust]
+    request = REQUESTS[trust]
     run = Path(folder) / "run.toml"
     run.write_text(
         f'name = "crowd"\nagent = "likelihood-vi"\nproblem = "lock"\ntrust = "{trust}"\n'
-        f"epsilon = {asked.epsilon}\ndelta = {asked.delta}\n"
+        f"epsilon = {request.epsilon}\ndelta = {request.delta}\n"
         f'users = {USERS}\nnoise = "fast"\nseed = {seed}\n[batch]\nschedule = {EVERY}\n'
     )
     command = [
@@ -107,7 +107,9 @@ def over_the_network(trust, seed, folder):
     place = ServiceFolder(Path(folder) / "service")
     store = place.store()
     failed = [
-        found.says for found in verify_store(store, place.keys, place.marks) if not found.holds
+        finding.says
+        for finding in verify_store(store, place.keys, place.marks)
+        if not finding.holds
     ]
     people = sum(store.participants("crowd").values())
     store.close()
@@ -121,9 +123,9 @@ def over_the_network(trust, seed, folder):
 
 def crowd(trust, seed, key):
     send, rng, outcomes = SharedReads(over_http()), random.Random(seed), {}
-    accepts = Accepts(ASKED[trust].epsilon, ASKED[trust].delta, trust, simulation=True)
+    accepts = Accepts(REQUESTS[trust].epsilon, REQUESTS[trust].delta, trust, simulation=True)
 
-    def joined(number):
+    def join(number):
         device = Device(
             f"http://127.0.0.1:{PORT}",
             "crowd",
@@ -136,12 +138,12 @@ def crowd(trust, seed, key):
         device.join()
         return number, device
 
-    def reported(pair):
+    def report(pair):
         number, device = pair
         kind, own = rng.random(), np.random.default_rng([seed, number])
         if kind < 0.03:
             return "silent"
-        episode = WORLD.sample(plain_policy(device.round.policy), 1, own)
+        episode = PROBLEM.sample(plain_policy(device.round.policy), 1, own)
         parts = (episode.states[0], episode.actions[0], episode.rewards[0])
         try:
             if kind < 0.04:
@@ -160,12 +162,10 @@ def crowd(trust, seed, key):
     with ThreadPoolExecutor(16) as pool:
         while outcomes.get("finished", 0) == 0 and number < 20 * USERS:
             left = USERS - outcomes.get("counted", 0)
-            flying = list(
-                pool.map(joined, range(number, number + max(50, min(IN_FLIGHT, 2 * left))))
-            )
+            flying = list(pool.map(join, range(number, number + max(50, min(IN_FLIGHT, 2 * left)))))
             number += len(flying)
             rng.shuffle(flying)
-            for outcome in pool.map(reported, flying):
+            for outcome in pool.map(report, flying):
                 outcomes[outcome] = outcomes.get(outcome, 0) + 1
             send.forget()
             with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/v1/runs/crowd/release") as answer:
@@ -178,15 +178,15 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--write", action="store_true")
-    given = parser.parse_args()
+    options = parser.parse_args()
     lines = [
         "| trust | in one process | over HTTP | difference / its standard error | people |",
         "|---|---|---|---|---|",
     ]
-    for trust in ASKED:
-        one = np.array([alone(trust, seed) for seed in range(4 * given.seeds)])
+    for trust in REQUESTS:
+        one = np.array([alone(trust, seed) for seed in range(4 * options.seeds)])
         two, total, started = [], {}, time.monotonic()
-        for seed in range(given.seeds):
+        for seed in range(options.seeds):
             with tempfile.TemporaryDirectory() as folder:
                 final, outcomes = over_the_network(trust, seed, folder)
             two.append(final)
@@ -196,19 +196,19 @@ def main():
             print(trust, seed, final, outcomes, f"{time.monotonic() - started:.0f} s", flush=True)
         two = np.array(two)
         error = np.sqrt(one.var(ddof=1) / len(one) + two.var(ddof=1) / len(two))
-        said = ", ".join(f"{count:,} {name}" for name, count in sorted(total.items()))
+        outcome_text = ", ".join(f"{count:,} {name}" for name, count in sorted(total.items()))
         apart = (two.mean() - one.mean()) / error
         lines.append(
             f"| {trust} | {one.mean():.4f} ({len(one)} runs) | {two.mean():.4f} ({len(two)} runs) "
-            f"| {apart:+.2f} | {said} |"
+            f"| {apart:+.2f} | {outcome_text} |"
         )
     text = (
         f"`likelihood-vi` on `lock`, {USERS:,} users, a release after each {EVERY}; "
-        f"optimal value {WORLD.optimal_value:.4f}. Joint: "
-        f"{ASKED['joint']}; local: {ASKED['local']}. `confide service verify` held for every "
+        f"optimal value {PROBLEM.optimal_value:.4f}. Joint: "
+        f"{REQUESTS['joint']}; local: {REQUESTS['local']}. `confide service verify` held for every "
         "database: each person was counted once.\n\n"
     )
-    record("Learning over HTTP", text + "\n".join(lines) + "\n", write=given.write)
+    record("Learning over HTTP", text + "\n".join(lines) + "\n", write=options.write)
 
 
 if __name__ == "__main__":

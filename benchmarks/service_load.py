@@ -89,9 +89,9 @@ def service(port, trust, folder):
     Path(folder, "key").write_text(opened.key_files["device"].read_text().strip())
     if trust == "local":
         client = opened.service.runs["load"].learner.client()
-        world = spec.make_problem()
+        problem = spec.make_problem()
         message = client.report(
-            world.sample(
+            problem.sample(
                 client.plan(opened.service.runs["load"].learner.released()),
                 1,
                 np.random.default_rng(0),
@@ -183,12 +183,12 @@ def memory(pid):
     return 0.0
 
 
-def started(port, *arguments):
-    made = subprocess.Popen([sys.executable, __file__, "--serve", *map(str, arguments)])
+def start_server(port, *arguments):
+    process = subprocess.Popen([sys.executable, __file__, "--serve", *map(str, arguments)])
     for _ in range(600):
         try:
             socket.create_connection(("127.0.0.1", port)).close()
-            return made
+            return process
         except OSError:
             time.sleep(0.1)
     raise SystemExit("the server did not start")
@@ -218,13 +218,13 @@ def measure(seconds, rounds):
     rows = {}
     with tempfile.TemporaryDirectory(dir=".") as place:
         folders = {trust: Path(place) / trust for trust in ("joint", "local")}
-        servers = {"bare Starlette": (PORT, started(PORT, "bare", PORT))}
+        servers = {"bare Starlette": (PORT, start_server(PORT, "bare", PORT))}
         bodies = {"bare Starlette": lambda: post(_joint())}
         for number, (trust, folder) in enumerate(folders.items(), start=1):
             folder.mkdir()
             servers[f"service, {trust}"] = (
                 PORT + number,
-                started(PORT + number, "service", PORT + number, trust, folder),
+                start_server(PORT + number, "service", PORT + number, trust, folder),
             )
             key = (folder / "key").read_text()
             message = (
@@ -232,12 +232,14 @@ def measure(seconds, rounds):
                 if trust == "local"
                 else ""
             )
-            made = (
+            make_bodies = (
                 _joint
                 if trust == "joint"
                 else lambda message=message: {**_who(), "message": message}
             )
-            bodies[f"service, {trust}"] = lambda key=key, made=made: post(made(), key)
+            bodies[f"service, {trust}"] = lambda key=key, make_bodies=make_bodies: post(
+                make_bodies(), key
+            )
         for _ in range(rounds + 1):  # the first warms up
             for name, (port, server) in servers.items():
                 rows.setdefault(f"{name}: POST", []).append(
@@ -250,8 +252,8 @@ def measure(seconds, rounds):
                 (*sqlite_loop(seconds), 0.0, 0.0)
             )
         for _, server in servers.values():
-            _stopped(server)
-    return {name: np.array(found[1:]) for name, found in rows.items()}
+            _stop(server)
+    return {name: np.array(rates[1:]) for name, rates in rows.items()}
 
 
 def flat(reports):
@@ -259,7 +261,7 @@ def flat(reports):
     reports.
     """
     with tempfile.TemporaryDirectory(dir=".") as folder:
-        server = started(PORT, "service", PORT, "joint", folder)
+        server = start_server(PORT, "service", PORT, "joint", folder)
         key, sent, start = Path(folder, "key").read_text(), 0, time.monotonic()
         lines = [
             "| reports | per second so far | memory, MB | database and log, MB | p99, ms |",
@@ -281,7 +283,7 @@ def flat(reports):
                 f"{max(late):.1f} |"
             )
             print(lines[-1], flush=True)
-        _stopped(server)
+        _stop(server)
     return "\n".join(lines)
 
 
@@ -293,7 +295,7 @@ def _joint():
     return {**_who(), "trajectory": EPISODE}
 
 
-def _stopped(server):
+def _stop(server):
     server.send_signal(signal.SIGTERM)
     server.wait(60)
 
@@ -305,23 +307,23 @@ def main():
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--reports", type=int, default=0)
     parser.add_argument("--write", action="store_true")
-    given = parser.parse_args()
-    if given.serve:
-        kind, port, *more = given.serve
+    options = parser.parse_args()
+    if options.serve:
+        kind, port, *more = options.serve
         bare(int(port)) if kind == "bare" else service(int(port), *more)
         return
-    if given.reports:
+    if options.reports:
         record(
             "Memory of a service",
-            f"{MEMORY}\n\n{flat(given.reports)}\n",
-            write=given.write,
+            f"{MEMORY}\n\n{flat(options.reports)}\n",
+            write=options.write,
             page="service_memory",
         )
         return
-    rows = measure(given.seconds, given.rounds)
+    rows = measure(options.seconds, options.rounds)
     lines = ["| | per second | server CPU, us | median, ms | p99, ms |", "|---|---|---|---|---|"]
-    for name, found in rows.items():
-        rate, cpu, middle, late = np.median(found, axis=0)
+    for name, rates in rows.items():
+        rate, cpu, middle, late = np.median(rates, axis=0)
         waited = f"{middle:.1f} | {late:.1f}" if middle else " | "
         lines.append(f"| {name} | {rate:,.0f} | {cpu:.0f} | {waited} |")
     lines += [
@@ -341,7 +343,7 @@ def main():
                 f"{ratios.max():.2f} |"
             )
     table = "\n".join(lines)
-    record("The service under load", f"{INTRODUCTION}\n\n{table}\n", write=given.write)
+    record("The service under load", f"{INTRODUCTION}\n\n{table}\n", write=options.write)
 
 
 if __name__ == "__main__":

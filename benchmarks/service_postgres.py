@@ -18,7 +18,7 @@ from crash_harness import POINTS, AnswersBeforeCommit, Crashes, ShowsBeforeCommi
 from postgres_cluster import cluster, programs  # isort: skip
 
 
-def worked(address, trust, act, users, every):
+def run_workers(address, trust, act, users, every):
     """What workers did, until everybody has an answer."""
     with tempfile.TemporaryDirectory() as folder:
         crashes = Crashes(
@@ -31,49 +31,51 @@ def worked(address, trust, act, users, every):
         crashes.people = users + users // 4
         act(crashes)
         crashes.run("nowhere")
-        told = sum(bool(each & {"counted", "same"}) for each in crashes.told.values())
-        return told, len(crashes.shown), crashes.problems()
+        counted_users = sum(bool(each & {"counted", "same"}) for each in crashes.told.values())
+        return counted_users, len(crashes.shown), crashes.problems()
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--write", action="store_true")
-    given = parser.parse_args()
+    options = parser.parse_args()
     head = "people who were told that they count | releases seen | lost, doubled or two-faced |"
     killed = [f"| killed | trust | kills | {head}", "|---|---|---|---|---|---|"]
     worked_lines = [f"| workers | trust | stopped | {head}", "|---|---|---|---|---|---|"]
     with cluster(programs()) as server:
         for point in POINTS:
             for trust in ("joint", "local"):
-                kills, problems, told, releases = matrix(
-                    point, trust, given.kills, address=server.url
+                kills, problems, counted_users, releases = matrix(
+                    point, trust, options.kills, address=server.url
                 )
                 killed.append(
-                    f"| {point} | {trust} | {kills} | {told} | {releases} | {len(problems)} |"
+                    f"| {point} | {trust} | {kills} | {counted_users} | {releases} | {len(problems)} |"
                 )
                 print(killed[-1], flush=True)
         for twin, point in ((AnswersBeforeCommit, "summed"), (ShowsBeforeCommit, "drawn")):
-            kills, problems, told, releases = matrix(point, "joint", 3, twin, address=server.url)
+            kills, problems, counted_users, releases = matrix(
+                point, "joint", 3, twin, address=server.url
+            )
             killed.append(
-                f"| {point}, twin {twin.__name__} | joint | {kills} | {told} | {releases} | "
+                f"| {point}, twin {twin.__name__} | joint | {kills} | {counted_users} | {releases} | "
                 f"{len(problems)} |"
             )
         for count, trust in ((2, "joint"), (2, "local"), (3, "joint"), (3, "local")):
-            told, releases, problems = worked(
+            counted_users, releases, problems = run_workers(
                 server.url(), trust, lambda each, count=count: each.workers(count), 600, 40
             )
             worked_lines.append(
-                f"| {count} | {trust} | none | {told} | {releases} | {len(problems)} |"
+                f"| {count} | {trust} | none | {counted_users} | {releases} | {len(problems)} |"
             )
             print(worked_lines[-1], flush=True)
         postgres.LEASE = 0.5
         for count, trust in ((2, "joint"), (3, "local")):
             for point in POINTS:
                 act = lambda each, point=point, count=count: each.stopped(point, others=count - 1)  # noqa: E731
-                told, releases, problems = worked(server.url(), trust, act, 240, 20)
+                counted_users, releases, problems = run_workers(server.url(), trust, act, 240, 20)
                 worked_lines.append(
-                    f"| {count} | {trust} | one at {point} | {told} | {releases} | "
+                    f"| {count} | {trust} | one at {point} | {counted_users} | {releases} | "
                     f"{len(problems)} |"
                 )
                 print(worked_lines[-1], flush=True)
@@ -91,7 +93,7 @@ def main():
         "and then it goes on, too.\n\n"
     )
     text += "\n".join(worked_lines) + "\n"
-    record("Workers on PostgreSQL", text, write=given.write)
+    record("Workers on PostgreSQL", text, write=options.write)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ class Server:
             account = pwd.getpwnam("postgres")
             os.chown(place, account.pw_uid, account.pw_gid)
             self.user = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
-        made = [
+        command = [
             self.where / "initdb",
             "-D",
             f"{place}/data",
@@ -50,7 +50,7 @@ class Server:
             "--encoding=UTF8",
             "--locale=C",
         ]
-        subprocess.run(made, check=True, capture_output=True, cwd=place, **self.user)
+        subprocess.run(command, check=True, capture_output=True, cwd=place, **self.user)
         self.start()
 
     def start(self):
@@ -81,7 +81,7 @@ class Server:
         self.process.wait()
 
 
-def tried(kills, trust):
+def kill_repeatedly(kills, trust):
     """How many were told to be counted, how many are, refusals, releases, and checks that fail."""
     with tempfile.TemporaryDirectory() as place:
         server = Server(place)
@@ -89,7 +89,7 @@ def tried(kills, trust):
             folder = ServiceFolder(Path(place) / "service", address=Cluster(place).url())
             bench = Bench(folder)
             bench.create(trust=trust, users=USERS, every=EVERY)
-            told, refused, person, done = set(), 0, 0, 0
+            counted_users, refused, person, done = set(), 0, 0, 0
             while bench.service.runs["demo"].status == "open":
                 names = [f"person {number}" for number in range(person, person + GROUP)]
                 person += GROUP
@@ -104,7 +104,7 @@ def tried(kills, trust):
                     refused += outcomes.count("unavailable")
                     time.sleep(0.1)
                     outcomes = bench.send(*reports)
-                told |= {
+                counted_users |= {
                     name
                     for name, outcome in zip(names, outcomes, strict=True)
                     if outcome in ("counted", "same")
@@ -112,12 +112,12 @@ def tried(kills, trust):
             counted = sum(bench.service.store.participants("demo").values())
             releases = bench.service.runs["demo"].generation
             failed = [
-                found.about
-                for found in verify_store(bench.service.store, folder.keys, folder.marks)
-                if not found.holds
+                finding.about
+                for finding in verify_store(bench.service.store, folder.keys, folder.marks)
+                if not finding.holds
             ]
             bench.stop()
-            return done, len(told), counted, refused, releases, failed
+            return done, len(counted_users), counted, refused, releases, failed
         finally:
             server.kill()
 
@@ -126,7 +126,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--write", action="store_true")
-    given = parser.parse_args()
+    options = parser.parse_args()
     text = (
         "A service on PostgreSQL takes reports in groups of ten. "
         "The database server is killed (-9, all processes), a group is sent, the "
@@ -136,12 +136,14 @@ def main():
         "|---|---|---|---|---|---|---|\n"
     )
     for trust in ("joint", "local"):
-        done, told, counted, refused, releases, failed = tried(given.kills, trust)
+        done, counted_users, counted, refused, releases, failed = kill_repeatedly(
+            options.kills, trust
+        )
         text += (
-            f"| {trust} | {done} | {told:,} | {counted:,} | {refused} | {releases} | "
+            f"| {trust} | {done} | {counted_users:,} | {counted:,} | {refused} | {releases} | "
             f"{', '.join(failed) or 'none'} |\n"
         )
-    record("Kills of the PostgreSQL server", text, write=given.write)
+    record("Kills of the PostgreSQL server", text, write=options.write)
 
 
 if __name__ == "__main__":

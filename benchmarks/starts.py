@@ -39,9 +39,13 @@ class PlannedForRandomStarts(OptimisticControl):
 def regret(system: Any, users: int, seed: int, *, for_start: bool) -> float:
     agent = OFULQ(system.public, episodes=users, privacy=confide.NoPrivacy(), calibration="paper")
     if not for_start:
-        made: Any = agent.algorithm
+        algorithm: Any = agent.algorithm
         other = PlannedForRandomStarts(
-            made.public, made.statistic, made.releases, made.failure, printed=made.printed
+            algorithm.public,
+            algorithm.statistic,
+            algorithm.releases,
+            algorithm.failure,
+            printed=algorithm.printed,
         )
         agent.calibration = replace(agent.calibration, algorithm=other)
     return float(confide.run(agent, system, seed=seed).regret[-1])
@@ -51,7 +55,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--users", type=int, default=1_000)
     parser.add_argument("--seeds", type=int, default=4)
-    given = parser.parse_args()
+    options = parser.parse_args()
     print("| system, start | planned for the start | planned for a random start | doing nothing |")
     print("|---|---|---|---|")
     for system in (
@@ -63,12 +67,13 @@ def main() -> None:
         fixed = replace(system, start=first)
         cells = []
         for for_start in (True, False):
-            found = [
-                regret(fixed, given.users, seed, for_start=for_start) for seed in range(given.seeds)
+            regrets = [
+                regret(fixed, options.users, seed, for_start=for_start)
+                for seed in range(options.seeds)
             ]
-            error = np.std(found, ddof=1) / math.sqrt(given.seeds)
-            cells.append(f"{np.mean(found):.1f} ± {error:.1f}")
-        nothing = given.users * (fixed.optimal_value - fixed.uniform_value)
+            error = np.std(regrets, ddof=1) / math.sqrt(options.seeds)
+            cells.append(f"{np.mean(regrets):.1f} ± {error:.1f}")
+        nothing = options.users * (fixed.optimal_value - fixed.uniform_value)
         print(f"| {system.name}, e_1 | {cells[0]} | {cells[1]} | {nothing:.1f} |", flush=True)
 
 

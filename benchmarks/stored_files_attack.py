@@ -55,7 +55,7 @@ def equal_patterns(database: str, people: int) -> int:
     return sum(first == second for first, second in zip(one.patterns, other.patterns, strict=True))
 
 
-def table(found: dict[str, dict[str, int]], before: dict[str, dict[str, int]]) -> str:
+def table(numbers: dict[str, dict[str, int]], before: dict[str, dict[str, int]]) -> str:
     rows = [
         ("people", "people"),
         ("recovered from a copy after each report", "by_copies"),
@@ -65,15 +65,15 @@ def table(found: dict[str, dict[str, int]], before: dict[str, dict[str, int]]) -
     ]
     head = [
         f"{database}, {version}"
-        for database in found
+        for database in numbers
         for version in (["before"] if before else []) + ["now"]
     ]
     lines = [f"| | {' | '.join(head)} |", "|---" * (len(head) + 1) + "|"]
     for title, name in rows:
         values = [
             values[database][name]
-            for database in found
-            for values in ([before] if before else []) + [found]
+            for database in numbers
+            for values in ([before] if before else []) + [numbers]
         ]
         lines.append(f"| {title} | {' | '.join(f'{value}' for value in values)} |")
     return "\n".join(lines)
@@ -90,18 +90,20 @@ def main() -> None:
     )
     parser.add_argument("--before", type=Path, help="numbers of another version, from --json")
     parser.add_argument("--write", action="store_true")
-    given = parser.parse_args()
-    found = {}
-    for database in given.databases:
-        found[database] = numbers_of(attacked(database, people=given.people, batch=BATCH, seed=0))
-        print(database, found[database], flush=True)
-    if given.json:
-        given.json.write_text(json.dumps(found, indent=1) + "\n")
+    options = parser.parse_args()
+    numbers = {}
+    for database in options.databases:
+        numbers[database] = numbers_of(
+            attacked(database, people=options.people, batch=BATCH, seed=0)
+        )
+        print(database, numbers[database], flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(numbers, indent=1) + "\n")
         return
-    before = json.loads(given.before.read_text()) if given.before else {}
-    text = ABOUT.format(people=given.people) + "\n\n" + table(found, before) + "\n\n"
+    before = json.loads(options.before.read_text()) if options.before else {}
+    text = ABOUT.format(people=options.people) + "\n\n" + table(numbers, before) + "\n\n"
     text += "On PostgreSQL the log is read by recovery, so the second row does not apply to it.\n\n"
-    for database in given.databases:
+    for database in options.databases:
         same = equal_patterns(database, PATTERN_PEOPLE)
         text += (
             f"Two runs on {database} with the same people at the same times, "
@@ -110,7 +112,7 @@ def main() -> None:
             "with their lengths, sizes of "
             "files or tables, lengths of all values).\n\n"
         )
-    record("Attack on stored files", text.rstrip("\n") + "\n", write=given.write)
+    record("Attack on stored files", text.rstrip("\n") + "\n", write=options.write)
 
 
 if __name__ == "__main__":

@@ -62,10 +62,12 @@ def rows(instances: range, learners: list[str]) -> Iterator[str]:
         for epsilon in (math.inf, 10.0):
             cells = []
             for family in MIXTURES:
-                found = [distance(learner, family, instance, epsilon) for instance in instances]
-                within = sum(one <= LIMIT for one in found)
-                text = f"{within}/{len(found)}, {np.median(found):.1f}, {max(found):.1f}"
-                cells.append(text if within == len(found) else f"**{text}**")
+                distances = [distance(learner, family, instance, epsilon) for instance in instances]
+                within = sum(one <= LIMIT for one in distances)
+                text = (
+                    f"{within}/{len(distances)}, {np.median(distances):.1f}, {max(distances):.1f}"
+                )
+                cells.append(text if within == len(distances) else f"**{text}**")
             line = (
                 f"| {learner.name} | {'none' if epsilon == math.inf else f'{epsilon:g}'} | "
                 f"{' | '.join(cells)} |"
@@ -79,8 +81,8 @@ def main() -> None:
     parser.add_argument("--aside", action="store_true")
     parser.add_argument("--learners", nargs="+", default=[learner.name for learner in LEARNERS])
     parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
-    instances = ASIDE if arguments.aside else TUNING
+    options = parser.parse_args()
+    instances = ASIDE if options.aside else TUNING
     about = (
         f"{EPISODES:,} users, delta = 1e-5, default learners, instances {instances[0]} to "
         f"{instances[-1]} of each family in "
@@ -94,8 +96,8 @@ def main() -> None:
     )
     record(
         "Learners that get stuck",
-        f"{about}\n\n" + "\n".join(rows(instances, arguments.learners)) + "\n",
-        write=arguments.write,
+        f"{about}\n\n" + "\n".join(rows(instances, options.learners)) + "\n",
+        write=options.write,
     )
 
 

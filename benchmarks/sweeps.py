@@ -35,7 +35,9 @@ SWEEP = {
 }
 
 
-def timed(work: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+def measure_time(
+    work: Callable[[], object], clock: Callable[[], float] = time.perf_counter
+) -> float:
     started = clock()
     work()
     return clock() - started
@@ -51,7 +53,7 @@ def whole(episodes: int, seeds: int, repeats: int) -> list[str]:
 
     def once(workers: int) -> float:
         with tempfile.TemporaryDirectory() as folder:
-            return timed(lambda: compare(sweep, workers=workers, store=folder))
+            return measure_time(lambda: compare(sweep, workers=workers, store=folder))
 
     cold = once(2)
     once(1)
@@ -110,10 +112,10 @@ def overhead(episodes: int, repeats: int) -> list[str]:
 
 def both(cell: Cell, repeats: int) -> list[tuple[float, float]]:
     """CPU seconds of the bare call and of the cell, in turn."""
-    made = make_problem(cell.problem)
+    problem = make_problem(cell.problem)
 
     def bare() -> None:
-        run(cell.spec.ready(made, 0), made, episodes=cell.spec.episodes, seed=0)
+        run(cell.spec.ready(problem, 0), problem, episodes=cell.spec.episodes, seed=0)
 
     with tempfile.TemporaryDirectory() as folder:
         store = Store(folder)
@@ -124,7 +126,7 @@ def both(cell: Cell, repeats: int) -> list[tuple[float, float]]:
         bare()
         bench()
         return [
-            (timed(bare, time.process_time), timed(bench, time.process_time))
+            (measure_time(bare, time.process_time), measure_time(bench, time.process_time))
             for _ in range(repeats)
         ]
 
@@ -179,13 +181,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.quick:
+    options = parser.parse_args()
+    if options.quick:
         sections = [whole(5_000, 2, 2), overhead(20_000, 3), kills(2, 2)]
     else:
         sections = [whole(100_000, 8, 5), overhead(1_000_000, 25), kills(10, 2)]
     record(
-        "Sweeps", "\n\n".join("\n".join(lines) for lines in sections) + "\n", write=arguments.write
+        "Sweeps", "\n\n".join("\n".join(lines) for lines in sections) + "\n", write=options.write
     )
 
 

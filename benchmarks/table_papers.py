@@ -37,11 +37,13 @@ def lost(kind, problem, privacy):
         )
         for seed in SEEDS
     ]
-    found = [run.regret[-1] / (EPISODES * (run.optimal_value - run.uniform_value)) for run in runs]
-    return f"{np.mean(found):.4f} ± {np.std(found, ddof=1) / math.sqrt(len(found)):.4f}"
+    relative_regrets = [
+        run.regret[-1] / (EPISODES * (run.optimal_value - run.uniform_value)) for run in runs
+    ]
+    return f"{np.mean(relative_regrets):.4f} ± {np.std(relative_regrets, ddof=1) / math.sqrt(len(relative_regrets)):.4f}"
 
 
-def measured():
+def measure_regrets():
     kinds = [
         kind
         for kind in (TabularPSRL, PUCB, UCBVI, UCBPO, LDPOBI, DPUCBVI)
@@ -61,4 +63,4 @@ def measured():
 
 
 if __name__ == "__main__":
-    measured()
+    measure_regrets()

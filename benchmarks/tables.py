@@ -25,7 +25,7 @@ SEEDS = range(300, 316)  # nothing was chosen on them
 OTHERS = range(500, 516)  # of rows with learned rewards, which were chosen on some of the first
 K, DELTA = 100_000, 1e-5
 GARNETS = 5  # instances, in turn
-WORLDS = {
+PROBLEMS = {
     "riverswim": lambda _: riverswim(),
     "FrozenLake 4x4, H = 20": lambda _: make("gym:FrozenLake-v1", horizon=20, rewards="public"),
     "garnet, five instances": lambda seed: garnet(seed=seed % GARNETS),
@@ -33,7 +33,7 @@ WORLDS = {
     "riverswim, steps differ": lambda _: riverswim_stage(),
     "FrozenLake 8x8, H = 50": lambda _: make("gym:FrozenLake8x8-v1", horizon=50, rewards="public"),
 }
-FIRST = tuple(WORLDS)[:4]
+FIRST = tuple(PROBLEMS)[:4]
 PROMISES = {"1": JointDP(1.0, DELTA), "10": JointDP(10.0, DELTA), "none": NoPrivacy()}
 HEAD = (
     (
@@ -45,7 +45,7 @@ HEAD = (
 )
 
 
-def learned(problem: TabularMDP) -> TabularMDP:
+def hide_rewards(problem: TabularMDP) -> TabularMDP:
     """The same table with random rewards that have to be learned."""
     P = problem
     return TabularMDP(
@@ -53,15 +53,15 @@ def learned(problem: TabularMDP) -> TabularMDP:
     )
 
 
-def measured(
-    world: str, privacy: Request, seeds: range, episodes: int, knows: str
+def measure_runs(
+    problem_name: str, privacy: Request, seeds: range, episodes: int, knows: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Relative regret and seconds [seed]."""
     lost, seconds = [], []
     for seed in seeds:
-        problem: Any = WORLDS[world](seed)
+        problem: Any = PROBLEMS[problem_name](seed)
         support = (problem.transitions.dense() > 0).any(axis=0) if knows == "support" else None
-        problem = learned(problem) if knows == "no rewards" else problem
+        problem = hide_rewards(problem) if knows == "no rewards" else problem
         started = time.perf_counter()
         agent = TabularPSRL(problem.public, episodes=episodes, privacy=privacy, support=support)
         run = confide.run(agent, problem, seed=seed)
@@ -71,17 +71,17 @@ def measured(
 
 
 def row(
-    world: str, promise: str, privacy: Request, seeds: range, episodes: int, knows: str = ""
+    problem_name: str, promise: str, privacy: Request, seeds: range, episodes: int, knows: str = ""
 ) -> str:
-    lost, seconds = measured(world, privacy, seeds, episodes, knows)
+    lost, seconds = measure_runs(problem_name, privacy, seeds, episodes, knows)
     error = lost.std(ddof=1) / np.sqrt(len(lost))
     figures = (
         f"{lost.mean():.4f} ± {error:.4f} | {np.median(lost):.4f} | {lost.max():.4f} | "
         f"{np.median(seconds):.2f}"
     )
-    made = f"| {world} | {knows} | {promise} | {episodes:,} | {figures} |"
-    print(made, flush=True)
-    return made
+    line = f"| {problem_name} | {knows} | {promise} | {episodes:,} | {figures} |"
+    print(line, flush=True)
+    return line
 
 
 def main() -> None:
@@ -89,31 +89,35 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--only", metavar="TEXT")
-    given = parser.parse_args()
-    seeds, others, many = (SEEDS[:2], OTHERS[:2], 10) if given.quick else (SEEDS, OTHERS, 1)
+    options = parser.parse_args()
+    seeds, others, many = (SEEDS[:2], OTHERS[:2], 10) if options.quick else (SEEDS, OTHERS, 1)
     named = {name: f"epsilon = {name}" if name != "none" else name for name in PROMISES}
-    asked = [
-        (world, named[name], PROMISES[name], seeds, K, "")
+    cases = [
+        (problem_name, named[name], PROMISES[name], seeds, K, "")
         for name in PROMISES
-        for world in tuple(WORLDS)[:5]
+        for problem_name in tuple(PROBLEMS)[:5]
     ]
-    asked += [(world, named["1"], PROMISES["1"], seeds, K, "support") for world in FIRST]
-    asked += [
-        (world, named[name], PROMISES[name], others, K, "no rewards")
+    cases += [
+        (problem_name, named["1"], PROMISES["1"], seeds, K, "support") for problem_name in FIRST
+    ]
+    cases += [
+        (problem_name, named[name], PROMISES[name], others, K, "no rewards")
         for name in PROMISES
-        for world in FIRST
+        for problem_name in FIRST
     ]
-    asked += [("riverswim", named[name], PROMISES[name], seeds, 20_000, "") for name in PROMISES]
-    asked += [
+    cases += [("riverswim", named[name], PROMISES[name], seeds, 20_000, "") for name in PROMISES]
+    cases += [
         ("riverswim", f"local, epsilon = {e:g}", LocalDP(e, delta=0.0), seeds[:8], 1_000_000, "")
         for e in (1.0, 10.0)
     ]
-    asked += [(tuple(WORLDS)[5], named[name], PROMISES[name], seeds, K, "") for name in ("1", "10")]
-    asked += [(tuple(WORLDS)[5], named["1"], PROMISES["1"], seeds, K, "support")]
+    cases += [
+        (tuple(PROBLEMS)[5], named[name], PROMISES[name], seeds, K, "") for name in ("1", "10")
+    ]
+    cases += [(tuple(PROBLEMS)[5], named["1"], PROMISES["1"], seeds, K, "support")]
     rows = [
         row(*most, users // many, knows)
-        for *most, users, knows in asked
-        if given.only in (None, knows)
+        for *most, users, knows in cases
+        if options.only in (None, knows)
     ]
     about = (
         f"TabularPSRL with its defaults, delta = {DELTA:g} (local: 0), "
@@ -121,7 +125,7 @@ def main() -> None:
         f"where rewards are learned {others[0]}..{others[-1]}; nothing was chosen on them. "
         "Seconds are medians of whole runs, simulation included, on a shared machine."
     )
-    record("Tables", "\n".join([about, "", HEAD, *rows, ""]), write=given.write)
+    record("Tables", "\n".join([about, "", HEAD, *rows, ""]), write=options.write)
 
 
 if __name__ == "__main__":

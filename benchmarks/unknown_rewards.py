@@ -9,7 +9,7 @@ Regret is exact. With --write the table goes to benchmarks/results/unknown_rewar
 import argparse
 
 import numpy as np
-from cases import Case, measured, saved
+from cases import Case, measure_cases, save_problem
 from record import record
 
 from confide.privacy.request import JointDP, NoPrivacy
@@ -22,12 +22,17 @@ def rand_rewards() -> LinearMixtureMDP:
     """rand (instance 0), but what the two states with a reward and all others pay is unknown too,
     and random: 0 or 1 at each step.
     """
-    known = rand(0)
+    original = rand(0)
     place = np.full(20, 2)
-    place[np.flatnonzero(known.rewards[0, :, 0])] = 0, 1
+    place[np.flatnonzero(original.rewards[0, :, 0])] = 0, 1
     features = np.repeat(np.eye(3)[place][:, None], 4, axis=1)  # [s, a, place]
     return LinearMixtureMDP(
-        known.kernels, known.weights, known.rewards, known.start, features, name="rand-rewards"
+        original.kernels,
+        original.weights,
+        original.rewards,
+        original.start,
+        features,
+        name="rand-rewards",
     )
 
 
@@ -40,19 +45,19 @@ def main() -> None:
     options = parser.parse_args()
     problems = {
         "lock-rewards": "lock-rewards",
-        "rand-rewards": saved("rand rewards", rand_rewards()),
+        "rand-rewards": save_problem("rand rewards", rand_rewards()),
     }
-    asked = {"questions-vi": JointDP(1.0, delta=0.0), "linopt-vi": JointDP(1.0, 1e-5)}
+    requests = {"questions-vi": JointDP(1.0, delta=0.0), "linopt-vi": JointDP(1.0, 1e-5)}
     seeds = range(200, 200 + options.seeds)
     cases = {
         (problem, agent, kind): Case(
-            file, agent, asked[agent] if kind == "1" else NoPrivacy(), seeds=seeds
+            file, agent, requests[agent] if kind == "1" else NoPrivacy(), seeds=seeds
         )
         for problem, file in problems.items()
         for kind in ("1", "none")
-        for agent in asked
+        for agent in requests
     }
-    results = measured(cases.values())
+    results = measure_cases(cases.values())
     lines = [
         "| problem | agent | epsilon | regret: mean ± s.e. | median | largest |",
         "|" + "---|" * 6,

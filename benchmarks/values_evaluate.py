@@ -95,7 +95,7 @@ class WithActions(Held):
 # The textbook, in NumPy.
 
 
-def padded(users):
+def pad_trajectories(users):
     """States, actions, rewards, probabilities [user, step] and a mask of the steps that there were;
     one trajectory per user.
     """
@@ -110,27 +110,27 @@ def padded(users):
 
 
 def returns_of(users, discount):
-    *_, rewards, _, mask = padded(users)
+    *_, rewards, _, mask = pad_trajectories(users)
     return np.where(mask, rewards, 0.0) @ discount ** np.arange(mask.shape[1])
 
 
 def weights_of(users, target):
-    states, actions, _, probabilities, mask = padded(users)
+    states, actions, _, probabilities, mask = pad_trajectories(users)
     ratio = np.where(mask, target[states, actions] / np.where(mask, probabilities, 1.0), 1.0)
     return np.cumprod(ratio, axis=1)
 
 
-def cells_of(users, states, discount):
+def cells_of(users, state_count, discount):
     """The first-visit returns of each state, as a list of arrays."""
-    found, _, rewards, _, mask = padded(users)
+    states, _, rewards, _, mask = pad_trajectories(users)
     togo = np.zeros(rewards.shape)
     after = np.zeros(len(rewards))
     for step in range(rewards.shape[1] - 1, -1, -1):
         after = np.where(mask[:, step], rewards[:, step] + discount * after, 0.0)
         togo[:, step] = after
     cells = []
-    for state in range(states):
-        here = (found == state) & mask
+    for state in range(state_count):
+        here = (states == state) & mask
         seen = here.any(axis=1)
         cells.append(togo[seen, here[seen].argmax(axis=1)])
     return cells
@@ -177,7 +177,7 @@ def trial():
 
 
 @dataclass(frozen=True)
-class World:
+class LoggedProblem:
     name: str
     problem: TabularMDP
     end: tuple = ()
@@ -254,14 +254,14 @@ class World:
         return CountsAndSums(states=self.problem.states, discount=GAMMA, return_bound=self.most)
 
 
-def worlds():
+def logged_problems():
     earned = (1 - GAMMA**20) / (1 - GAMMA)
     return [
-        World("grid", grid(), end=(35,)),
-        World("garnet", garnet(states=50, actions=5, horizon=20, seed=0), most=earned),
-        World("riverswim", riverswim(horizon=20), most=earned),
-        World("clinic", hospital(), end=(5,)),
-        World("trial", trial(), clip=10 / 3),
+        LoggedProblem("grid", grid(), end=(35,)),
+        LoggedProblem("garnet", garnet(states=50, actions=5, horizon=20, seed=0), most=earned),
+        LoggedProblem("riverswim", riverswim(horizon=20), most=earned),
+        LoggedProblem("clinic", hospital(), end=(5,)),
+        LoggedProblem("trial", trial(), clip=10 / 3),
     ]
 
 
@@ -285,123 +285,123 @@ def coverage(logs, keep, names, first_log):
         "|---|---|---|---|---|---|---|",
     ]
     first = first_log // BLOCK
-    for world in worlds():
-        if names and world.name not in names:
+    for problem in logged_problems():
+        if names and problem.name not in names:
             continue
-        blocks = [measured(world, first + number, keep) for number in range(logs // BLOCK)]
-        found = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
-        lines += summary(world, found)
+        blocks = [measure_block(problem, first + number, keep) for number in range(logs // BLOCK)]
+        results = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+        lines += summary(problem, results)
         print("\n".join(lines[-15:]), flush=True)
     return lines
 
 
-def measured(world, number, keep):
+def measure_block(problem, number, keep):
     """The hits and widths on `BLOCK` logs; from the folder `keep` if they are there."""
-    path = None if keep is None else Path(keep) / f"{world.name}-{number}.npz"
+    path = None if keep is None else Path(keep) / f"{problem.name}-{number}.npz"
     if path is not None and path.exists():
         with np.load(path) as file:
             return dict(file)
-    found = {}
+    blocks = {}
     for seed in range(number * BLOCK, (number + 1) * BLOCK):
-        for name, value in on_one_log(world, seed).items():
-            found.setdefault(name, []).append(value)
-    arrays = {name: np.array(values) for name, values in found.items()}
+        for name, value in on_one_log(problem, seed).items():
+            blocks.setdefault(name, []).append(value)
+    arrays = {name: np.array(values) for name, values in blocks.items()}
     if path is not None:
         np.savez(path, **arrays)
     return arrays
 
 
-def on_one_log(world, seed):
+def on_one_log(problem, seed):
     """(hit, width) of each value and budget, NaN as width where there is no interval; textbook
     widths.
     """
-    behaviour, (target, other) = world.behaviour, world.targets
+    behaviour, (target, other) = problem.behaviour, problem.targets
     truths = {
-        "logged": world.value(behaviour),
-        "target": world.value(target),
-        "target minus logged": world.value(target) - world.value(behaviour),
-        "target minus another": world.value(target) - world.value(other),
+        "logged": problem.value(behaviour),
+        "target": problem.value(target),
+        "target minus logged": problem.value(target) - problem.value(behaviour),
+        "target minus another": problem.value(target) - problem.value(other),
     }
-    values, often = world.state_truth
-    common = {"clip": world.clip, "return_bound": world.most}
+    values, often = problem.state_truth
+    common = {"clip": problem.clip, "return_bound": problem.most}
     questions = {
-        "states": world.of_states(),
+        "states": problem.of_states(),
         "weighted": WeightedImportanceSampling(target, GAMMA, **common),
         "against": WeightedImportanceSampling(target, GAMMA, against=other, **common),
     }
-    users = world.users(USERS, seed)
-    log = WithActions(users, world.steps)
-    found = {f"textbook {name}": width for name, width in textbook_widths(world, users).items()}
+    users = problem.users(USERS, seed)
+    log = WithActions(users, problem.steps)
+    results = {f"textbook {name}": width for name, width in textbook_widths(problem, users).items()}
     for number, (eps, privacy) in enumerate(PRIVACY.items()):
-        made = {
+        estimates = {
             name: question.release(log, privacy=privacy, rng=np.random.default_rng([seed, number]))
             for name, question in questions.items()
         }
         shown = {
-            "logged": made["states"].logged_value(),
-            "target minus logged": made["weighted"].difference(),
-            "target minus another": made["against"].difference(),
+            "logged": estimates["states"].logged_value(),
+            "target minus logged": estimates["weighted"].difference(),
+            "target minus another": estimates["against"].difference(),
         }
-        low, high = (float(part[0]) for part in made["weighted"].interval())
-        whole = low <= 0 and high >= world.most
+        low, high = (float(part[0]) for part in estimates["weighted"].interval())
+        whole = low <= 0 and high >= problem.most
         shown["target"] = Value(0.0) if whole else Value(0.0, low, high)
         for name, value in shown.items():
-            known = value.low is not None
-            hit = not known or value.low <= truths[name] <= value.high
-            found[f"{eps} {name}"] = [hit, value.high - value.low if known else np.nan]
-        low, high = (part[often] for part in made["states"].interval())
-        none = (low <= 0) & (high >= world.most)
+            has_interval = value.low is not None
+            hit = not has_interval or value.low <= truths[name] <= value.high
+            results[f"{eps} {name}"] = [hit, value.high - value.low if has_interval else np.nan]
+        low, high = (part[often] for part in estimates["states"].interval())
+        none = (low <= 0) & (high >= problem.most)
         hits = (low <= values[often]) & (values[often] <= high)
-        found[f"{eps} states"] = [hits, np.where(none, np.nan, high - low)]
-    return found
+        results[f"{eps} states"] = [hits, np.where(none, np.nan, high - low)]
+    return results
 
 
-def summary(world, found):
+def summary(problem, results):
     lines = []
     for name in ("logged", "target", "target minus logged", "target minus another"):
-        span = 2 * world.most if "minus" in name else world.most
+        span = 2 * problem.most if "minus" in name else problem.most
         for eps in PRIVACY:
-            hits, widths = found[f"{eps} {name}"].T
+            hits, widths = results[f"{eps} {name}"].T
             width = float(np.median(np.nan_to_num(widths, nan=span)))
-            ratio = width / float(np.median(found[f"textbook {name}"]))
+            ratio = width / float(np.median(results[f"textbook {name}"]))
             none = int(np.isnan(widths).sum())
             lines.append(
-                f"| {world.name} | {name} | {eps} | {hits.mean():.3f} | {width / span:.4f} | "
+                f"| {problem.name} | {name} | {eps} | {hits.mean():.3f} | {width / span:.4f} | "
                 f"{ratio:.2f} | {none} |"
             )
-    usual = np.median(found["textbook states"], axis=0)
+    usual = np.median(results["textbook states"], axis=0)
     for eps in PRIVACY:
-        hits, widths = found[f"{eps} states"][:, 0], found[f"{eps} states"][:, 1]
+        hits, widths = results[f"{eps} states"][:, 0], results[f"{eps} states"][:, 1]
         none = int(np.isnan(widths).sum())
-        widths = np.nan_to_num(widths, nan=world.most)
+        widths = np.nan_to_num(widths, nan=problem.most)
         ratio = float(np.median(np.median(widths, axis=0) / np.maximum(usual, 1e-12)))
-        share = float(np.median(widths)) / world.most
+        share = float(np.median(widths)) / problem.most
         by_state = hits.mean(axis=0)
         lines.append(
-            f"| {world.name} | {hits.shape[1]} states, pooled (worst) | {eps} | "
+            f"| {problem.name} | {hits.shape[1]} states, pooled (worst) | {eps} | "
             f"{hits.mean():.3f} ({by_state.min():.3f}) | {share:.4f} | {ratio:.2f} | {none} |"
         )
     return lines
 
 
-def textbook_widths(world, users):
+def textbook_widths(problem, users):
     returns = returns_of(users, GAMMA)
     own = returns - returns.mean()
     residuals = []
-    for policy in world.targets:
+    for policy in problem.targets:
         weight = weights_of(users, policy)[:, -1]
         value = (weight * returns).sum() / weight.sum()
         residuals.append(weight * (returns - value) / weight.mean())
-    found = {
+    widths_by_name = {
         "logged": width_of(own),
         "target": width_of(residuals[0]),
         "target minus logged": width_of(residuals[0] - own),
         "target minus another": width_of(residuals[0] - residuals[1]),
     }
-    cells = cells_of(users, world.problem.states, GAMMA)
+    cells = cells_of(users, problem.problem.states, GAMMA)
     widths = [width_of(cell - cell.mean()) if len(cell) else np.nan for cell in cells]
-    found["states"] = np.array(widths)[world.state_truth[1]]
-    return found
+    widths_by_name["states"] = np.array(widths)[problem.state_truth[1]]
+    return widths_by_name
 
 
 # Right without noise.
@@ -411,7 +411,7 @@ def four_logs(count=20_000):
     """(name, users, target, behaviour's value, target's value, largest return, discount, states)"""
     rng = np.random.default_rng(1)
     one = np.arange(count + 1)
-    made = []
+    logs = []
     for name, rates, missing in (
         ("one step per user", (0.3, 0.36), 0.0),
         ("rare rewards", (0.004, 0.006), 0.0),
@@ -425,7 +425,7 @@ def four_logs(count=20_000):
             strata, rewards, one, one, np.ones(count, bool), actions, np.full(count, 0.5)
         )
         target = np.tile([0.0, 1.0], (3, 1))
-        made.append((name, users, target, float(np.mean(rates)), rates[1], 1.0, 1.0, 3))
+        logs.append((name, users, target, float(np.mean(rates)), rates[1], 1.0, 1.0, 3))
     # Four steps; after each a user leaves with probability 0.15. An action pays with its own rate,
     # in the state of the step.
     rates = np.array([[0.20, 0.26], [0.30, 0.33], [0.25, 0.25], [0.40, 0.48]])
@@ -448,8 +448,8 @@ def four_logs(count=20_000):
     reach = (GAMMA * stay) ** np.arange(4)
     truth = float(reach @ rates.mean(axis=1)), float(reach @ rates[:, 1])
     target = np.tile([0.0, 1.0], (4, 1))
-    made.insert(1, ("four steps, users leave", users, target, *truth, 4.0, GAMMA, 4))
-    return made
+    logs.insert(1, ("four steps, users leave", users, target, *truth, 4.0, GAMMA, 4))
+    return logs
 
 
 def right():
@@ -468,7 +468,7 @@ def right():
         returns = returns_of(complete, discount)
         running = weights_of(complete, target)
         weight = running[:, -1]
-        *_, rewards, _, mask = padded(complete)
+        *_, rewards, _, mask = pad_trajectories(complete)
         decided = (np.where(mask, rewards, 0.0) * running) @ discount ** np.arange(mask.shape[1])
         log = WithActions(users, int(np.diff(users.trajectories).max()))
         common = {"discount": discount, "clip": 16.0, "return_bound": most}
@@ -490,9 +490,9 @@ def right():
             ),
         ]
         for estimator, question, want in rows:
-            made = question.release(log, privacy=confide.NoPrivacy())
+            release = question.release(log, privacy=confide.NoPrivacy())
             lines.append(
-                f"| {name} | {estimator} | {made.values[0]:.6f} | {want:.6f} | {value:.6f} |"
+                f"| {name} | {estimator} | {release.values[0]:.6f} | {want:.6f} | {value:.6f} |"
             )
         cells = np.array([cell.mean() for cell in cells_of(complete, states, discount)])
         table = {"states": states, "discount": discount, "return_bound": most}
@@ -511,11 +511,11 @@ def right():
             ),
         }
         for estimator, (question, want) in estimators.items():
-            made = question.release(log, privacy=confide.NoPrivacy())
-            apart = float(np.abs(made.values - want).max())
+            release = question.release(log, privacy=confide.NoPrivacy())
+            apart = float(np.abs(release.values - want).max())
             lines.append(f"| {name} | {estimator} | differs by {apart:.1e} | | |")
             if estimator == "counts-and-sums":
-                own = made.logged.value
+                own = release.logged.value
                 lines.append(
                     f"| {name} | logged policy | {own:.6f} | {returns.mean():.6f} | {logged:.6f} |"
                 )
@@ -541,18 +541,22 @@ def kept(users):
     )
 
 
-def bellman(users, states, discount):
+def bellman(users, state_count, discount):
     """V = r + discount P V of the transitions that there were; nothing follows the last row."""
-    found, _, rewards, _, mask = padded(users)
-    counts, paid, P = np.zeros(states), np.zeros(states), np.zeros((states, states))
+    states, _, rewards, _, mask = pad_trajectories(users)
+    counts, paid, P = (
+        np.zeros(state_count),
+        np.zeros(state_count),
+        np.zeros((state_count, state_count)),
+    )
     for step in range(mask.shape[1]):
         here = mask[:, step]
-        counts += np.bincount(found[here, step], minlength=states)
-        paid += np.bincount(found[here, step], rewards[here, step], minlength=states)
+        counts += np.bincount(states[here, step], minlength=state_count)
+        paid += np.bincount(states[here, step], rewards[here, step], minlength=state_count)
         if step + 1 < mask.shape[1]:
             follows = mask[:, step + 1]
-            np.add.at(P, (found[follows, step], found[follows, step + 1]), 1)
-    return np.linalg.solve(np.eye(states) - discount * P / counts[:, None], paid / counts)
+            np.add.at(P, (states[follows, step], states[follows, step + 1]), 1)
+    return np.linalg.solve(np.eye(state_count) - discount * P / counts[:, None], paid / counts)
 
 
 # One's own environment.
@@ -605,7 +609,7 @@ def environments(keep):
     ):
         path = None if keep is None else Path(keep) / f"{name.split()[0].strip(',')}.txt"
         if path is None or not path.exists():
-            line = played(name, env, problem, horizon)
+            line = play(name, env, problem, horizon)
             if path is not None:
                 path.write_text(line)
         lines.append(line if path is None else path.read_text())
@@ -613,15 +617,15 @@ def environments(keep):
     return lines
 
 
-def played(name, env, problem, horizon):
+def play(name, env, problem, horizon):
     private = confide.JointDP(epsilon=5.0, delta=1e-5)
     values = []
     for privacy in (private, confide.NoPrivacy()):
         agent = confide.agents.TabularPSRL(problem.public, episodes=3000, privacy=privacy)
-        made = confide.run(agent, problem, seed=0)
-        values.append(confide.evaluate_policy(made.policy, env, 1000, seed=1))
+        run = confide.run(agent, problem, seed=0)
+        values.append(confide.evaluate_policy(run.policy, env, 1000, seed=1))
         if privacy is private:
-            saved = made.policy
+            saved = run.policy
     with tempfile.TemporaryDirectory() as folder:
         saved.save(Path(folder) / "policy.npz")
         policy = confide.load_policy(Path(folder) / "policy.npz")
@@ -650,29 +654,29 @@ def main():
     parser.add_argument(
         "--block", nargs=2, metavar=("WORLD", "NUMBER"), help="measure one block only"
     )
-    arguments = parser.parse_args()
-    if arguments.block is not None:
+    options = parser.parse_args()
+    if options.block is not None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConfideWarning)
-            (world,) = (each for each in worlds() if each.name == arguments.block[0])
-            measured(world, int(arguments.block[1]), arguments.keep)
+            (problem,) = (each for each in logged_problems() if each.name == options.block[0])
+            measure_block(problem, int(options.block[1]), options.keep)
         return
     parts = {
         "right": right,
         "coverage": lambda: coverage(
-            arguments.logs,
-            arguments.keep,
-            arguments.worlds.split(",") if arguments.worlds else [],
-            arguments.first_log,
+            options.logs,
+            options.keep,
+            options.worlds.split(",") if options.worlds else [],
+            options.first_log,
         ),
-        "environments": lambda: environments(arguments.keep),
+        "environments": lambda: environments(options.keep),
     }
     lines = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConfideWarning)
-        for name in arguments.parts.split(","):
+        for name in options.parts.split(","):
             lines += [*parts[name](), ""]
-    record("Values of logged and other policies", "\n".join(lines), write=arguments.write)
+    record("Values of logged and other policies", "\n".join(lines), write=options.write)
 
 
 if __name__ == "__main__":

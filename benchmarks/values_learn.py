@@ -36,7 +36,7 @@ from confide.offline.model import WIDER
 from confide.policy import StochasticPolicy
 from confide.problems import TabularMDP, garnet, riverswim
 from confide.trajectory import LoggedUsers
-from offline import World, grid, plain
+from offline import LoggedProblem, grid, plain
 
 USERS, DELTA = 10_000, 1e-6
 LEAST_VISITS = 0.01
@@ -45,33 +45,37 @@ TRUTH_USERS = 400_000
 
 @dataclass(frozen=True)
 class Setting:
-    world: World
+    logged_problem: LoggedProblem
     ends: bool  # whether a short trajectory is over
     terminal: np.ndarray | None = None
 
     @property
     def steps(self):
-        return self.world.transitions + 1
+        return self.logged_problem.transitions + 1
 
     def question(self):
-        S, A = self.world.rewards.shape
+        S, A = self.logged_problem.rewards.shape
         return ModelRelease(
             states=S,
             actions=A,
-            discount=self.world.discount,
+            discount=self.logged_problem.discount,
             reward_range=(0.0, 1.0),
             ends=self.ends if self.steps > 1 else None,
             terminal=self.terminal,
         )
 
     def users(self, people, seed):
-        world, H = self.world, self.steps
+        logged_problem, H = self.logged_problem, self.steps
         # Rewards are drawn: success or not.
         problem = TabularMDP(
-            world.P, world.rewards, world.start, horizon=H, stochastic_rewards=True
+            logged_problem.P,
+            logged_problem.rewards,
+            logged_problem.start,
+            horizon=H,
+            stochastic_rewards=True,
         )
-        policy = StochasticPolicy(np.repeat(world.behaviour[None], H, axis=0))
-        ends = np.flatnonzero(world.terminal)
+        policy = StochasticPolicy(np.repeat(logged_problem.behaviour[None], H, axis=0))
+        ends = np.flatnonzero(logged_problem.terminal)
         return list(simulate(problem, policy, people, np.random.default_rng([seed, 1]), end=ends))
 
     def log(self, people, seed):
@@ -82,16 +86,21 @@ class Setting:
         return self.question().release(log, privacy=privacy, rng=np.random.default_rng([seed, 2]))
 
     def value(self, policy):
-        return self.world.value(policy, self.steps)
+        return self.logged_problem.value(policy, self.steps)
 
     def best(self):
         """The best value over the steps of the log."""
-        world = self.world
-        V = np.zeros(len(world.P))
+        logged_problem = self.logged_problem
+        V = np.zeros(len(logged_problem.P))
         for _ in range(self.steps):
-            Q = world.rewards + world.discount * (world.P @ V) * ~world.terminal[:, None]
+            Q = (
+                logged_problem.rewards
+                + logged_problem.discount
+                * (logged_problem.P @ V)
+                * ~logged_problem.terminal[:, None]
+            )
             V = Q.max(axis=1)
-        return float(world.start @ V)
+        return float(logged_problem.start @ V)
 
 
 def clinic():
@@ -106,7 +115,7 @@ def clinic():
     P[5, :, 5] = 1.0
     rewards[5] = 1.0
     start = np.array([0, 0.3, 0.3, 0.3, 0.1, 0])
-    return World(
+    return LoggedProblem(
         "clinic", P, rewards, start, np.arange(6) == 5, np.full((6, 3), 1 / 3), transitions=11
     )
 
@@ -117,7 +126,7 @@ def trial(equal=False):
     if equal:
         rewards = np.repeat(rewards.mean(axis=1, keepdims=True), 3, axis=1)
     name = "equal trial" if equal else "trial"
-    return World(
+    return LoggedProblem(
         name,
         P,
         rewards,
@@ -158,7 +167,7 @@ def truth_of_states(setting):
     return values, (visits >= LEAST_VISITS * visits.sum()) & (counts > 0)
 
 
-def covered(value, truth):
+def covers(value, truth):
     return value.low - 1e-12 <= truth <= value.high + 1e-12
 
 
@@ -203,27 +212,29 @@ class Measured:
         """`logged` is the true value of the logged policy, and `states` the true values of the
         states that are looked at.
         """
-        setting, world = self.setting, self.setting.world
+        setting, logged_problem = self.setting, self.setting.logged_problem
         span = 2 * model.logged_returns.radius
         self.logs += 1
         if model.logged.estimated:
-            self.hits.append(covered(model.logged, logged))
+            self.hits.append(covers(model.logged, logged))
             self.widths.append((model.logged.high - model.logged.low) / span)
         else:
             self.skipped += 1
-        found = model.logged_states
+        logged_states = model.logged_states
         for s, truth in states.items():
-            if found[s].estimated:
-                self.states.setdefault(s, []).append(covered(found[s], truth))
-                self.state_widths.append((found[s].high - found[s].low) / span)
+            if logged_states[s].estimated:
+                self.states.setdefault(s, []).append(covers(logged_states[s], truth))
+                self.state_widths.append((logged_states[s].high - logged_states[s].low) / span)
             else:
                 self.states_skipped += 1
         guess = model.plan(tested=False)
-        value = setting.value(guess.mixed(world.behaviour))
+        value = setting.value(guess.mixed(logged_problem.behaviour))
         if guess.learned.low is not None:
             self.bounds.append(guess.learned.low <= value + 1e-12)
         if self.name == "trial":
-            self.arms.append(guess.choices.tolist() == world.rewards.argmax(axis=1).tolist())
+            self.arms.append(
+                guess.choices.tolist() == logged_problem.rewards.argmax(axis=1).tolist()
+            )
         if guess.shown and guess.changed.any():
             self.announced += 1
             self.wrong += value - logged <= 1e-9
@@ -265,12 +276,12 @@ class Measured:
         ]
 
 
-def measured(name, setting, logs):
+def measure_setting(name, setting, logs):
     """(coverage, claims), one line for each epsilon."""
-    logged = setting.value(setting.world.behaviour)
+    logged = setting.value(setting.logged_problem.behaviour)
     values, often = truth_of_states(setting)
     states = {int(s): values[s] for s in np.flatnonzero(often)}
-    found = [Measured(name, setting, epsilon) for epsilon in (1.0, 10.0)]
+    measurements = [Measured(name, setting, epsilon) for epsilon in (1.0, 10.0)]
     textbook = []
     for seed in range(logs):
         log = Simulated(setting.users(USERS, seed), setting.steps)
@@ -279,11 +290,11 @@ def measured(name, setting, logs):
             width = exact.logged.high - exact.logged.low
             # without the allowance for variances that are estimated
             textbook.append(width / 2 / exact.logged_returns.radius / WIDER)
-        for each in found:
+        for each in measurements:
             each.add(setting.release(log.again(), each.epsilon, seed), logged, states)
     return [
-        (printed(each.coverage(np.median(textbook))), printed(each.claims(logged)))
-        for each in found
+        (print_line(each.coverage(np.median(textbook))), print_line(each.claims(logged)))
+        for each in measurements
     ]
 
 
@@ -291,7 +302,7 @@ def held_out(name, setting, logs):
     """Intervals of the learned value from the half of the users that was held out, one line for
     each epsilon.
     """
-    return [printed(held_out_line(name, setting, epsilon, logs)) for epsilon in (1.0, 10.0)]
+    return [print_line(held_out_line(name, setting, epsilon, logs)) for epsilon in (1.0, 10.0)]
 
 
 def held_out_line(name, setting, epsilon, logs):
@@ -312,8 +323,8 @@ def held_out_line(name, setting, epsilon, logs):
         if not learned.estimated:
             not_estimated += 1
             continue
-        truth = setting.value(guess.mixed(setting.world.behaviour))
-        hits.append(covered(learned, truth))
+        truth = setting.value(guess.mixed(setting.logged_problem.behaviour))
+        hits.append(covers(learned, truth))
         widths.append((learned.high - learned.low) / (2 * model.logged_returns.radius))
     return [
         name,
@@ -424,14 +435,14 @@ def right_without_noise():
             np.ones(len(lengths), bool),
             arms,
         )
-        asked = ModelRelease(
+        question = ModelRelease(
             states=steps,
             actions=2,
             discount=1.0,
             reward_range=(0.0, 1.0),
             ends=False if steps > 1 else None,
         )
-        model = asked.release(in_memory(users, max_steps=steps), privacy=NoPrivacy())
+        model = question.release(in_memory(users, max_steps=steps), privacy=NoPrivacy())
         cells = np.array(
             [[paid[(step == s) & (arms == a)].mean() for a in range(2)] for s in range(steps)]
         )
@@ -474,7 +485,7 @@ def table(heads, lines):
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def printed(line):
+def print_line(line):
     print(f"| {' | '.join(line)} |", flush=True)
     return line
 
@@ -484,14 +495,16 @@ def main() -> None:
     parser.add_argument("--logs", type=int, default=1000)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--held-out", action="store_true")
-    given = parser.parse_args()
+    options = parser.parse_args()
     warnings.simplefilter("ignore", ConfideWarning)
-    if given.held_out:
-        print(held_out_section(given.logs))
+    if options.held_out:
+        print(held_out_section(options.logs))
         return
-    right = [printed(line) for line in right_without_noise()]
+    right = [print_line(line) for line in right_without_noise()]
     lines = [
-        line for name, setting in settings().items() for line in measured(name, setting, given.logs)
+        line
+        for name, setting in settings().items()
+        for line in measure_setting(name, setting, options.logs)
     ]
     covering, claimed = ([line[part] for line in lines] for part in (0, 1))
     text = [
@@ -501,7 +514,7 @@ def main() -> None:
         "## Coverage of 90 % intervals, and of the bound on the learned value",
         table(COVERAGE_HEADS, covering),
         "## 90 % intervals of the learned value with --holdout",
-        held_out_section(given.logs),
+        held_out_section(options.logs),
         "## Claims",
         (
             "A policy that is announced as better and is not counts as wrong, "
@@ -509,7 +522,7 @@ def main() -> None:
         ),
         table(CLAIM_HEADS, claimed),
     ]
-    record("Values of learn", "\n\n".join(text) + "\n", write=given.write)
+    record("Values of learn", "\n\n".join(text) + "\n", write=options.write)
 
 
 if __name__ == "__main__":

@@ -147,14 +147,14 @@ def main():
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--address", default="", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.work:
-        work(given.work, given.address)
+    options = parser.parse_args()
+    if options.work:
+        work(options.work, options.address)
         return
     sys.path.insert(0, str(HERE.parent / "tests" / "service"))
     from postgres_cluster import cluster, programs
 
-    sources = given.other.resolve(), HERE.parent / "src"
+    sources = options.other.resolve(), HERE.parent / "src"
     lines = [
         (
             "| database | reports in a transaction | other version | this version | median ratio | "
@@ -162,11 +162,11 @@ def main():
         )
     ]
     lines += ["|---" * 7 + "|"]
-    lines += lines_of("SQLite", compare(sources, given.rounds, str))
+    lines += lines_of("SQLite", compare(sources, options.rounds, str))
     with cluster(programs()) as server:
-        lines += lines_of("PostgreSQL", compare(sources, given.rounds, server.url))
-    text = ABOUT.format(rounds=given.rounds, seconds=SECONDS) + "\n\n" + "\n".join(lines) + "\n"
-    record("Speed of a service that seals what it stores", text, write=given.write)
+        lines += lines_of("PostgreSQL", compare(sources, options.rounds, server.url))
+    text = ABOUT.format(rounds=options.rounds, seconds=SECONDS) + "\n\n" + "\n".join(lines) + "\n"
+    record("Speed of a service that seals what it stores", text, write=options.write)
 
 
 if __name__ == "__main__":
